@@ -224,7 +224,7 @@ test('restore rejects a damaged backup and creates nothing', async () => {
   expect(readdirSync(dir)).toEqual(['copy']);
   mkdirSync(join(dir, 'nothing'));
   const none = await relay(['restore', join(dir, 'nothing'), '--to', target]);
-  expect(none.err).toContain('is no backup');
+  expect(none.err).toContain('is not a backup');
 });
 
 test('rotation is rejected while the server runs; afterwards the new key decrypts everything', async () => {

@@ -62,7 +62,7 @@ test('a program can install the packages and run a server from them', () => {
     `import { serve } from '@relay/server';
      const serving = await serve({
        env: { RELAY_PORT: '0', RELAY_DATA_DIR: '${join(dir, 'data')}' },
-       cwd: '.', terminal: false, say: () => {},
+       cwd: '.', terminal: false, print: () => {},
      });
      const response = await fetch(serving.url + '/chat', {
        method: 'POST',

@@ -276,7 +276,9 @@ describe('write', () => {
     journal.stage([say('b')], { consumeCommands: ['command_1'] });
     void journal.write([say('c')], { consumeCommands: ['command_2'], release: true });
     await store.finish();
-    expect(store.appends.map(({ consumeCommands, release }) => ({ consumeCommands, release }))).toEqual([
+    expect(
+      store.appends.map(({ consumeCommands, release }) => ({ consumeCommands, release })),
+    ).toEqual([
       { consumeCommands: [], release: false },
       { consumeCommands: ['command_1', 'command_2'], release: true },
     ]);

@@ -1,44 +1,41 @@
 /**
- * Embedders of providers: any server with OpenAI's `/embeddings`, and Google. A failure that may pass
- * is tried again, a few times and not for long; whoever embeds in the background comes back later
- * anyway, and a question does not wait.
+ * Embedders: any server with OpenAI's `/embeddings`, and Google. Retryable failures are retried a few
+ * times and briefly: the background worker retries later anyway, and a query has a short timeout.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Embedder, type EmbedOptions, ProviderFailure } from '@relay/core';
 import { defaultTimeouts } from './http/exchange.ts';
-import { type JsonPost, postJson } from './http/answer.ts';
+import { type JsonPost, postJson } from './http/response.ts';
 import { callAborted, checkApiKey } from './http/provider-failure.ts';
-import type { ProviderOptions } from './ai-sdk/model.ts';
+import { endpoint, type ProviderOptions } from './provider-request.ts';
 
 export interface EmbedderOptions extends ProviderOptions {
-  /** What the provider calls the model. */
   readonly model: string;
-  /** What its vectors are known as. */
+  /** The name stored with its vectors. */
   readonly name: string;
-  /** Shorter vectors, from models that can make them. */
+  /** Shorter vectors, for models that support them. */
   readonly dimensions?: number | undefined;
   readonly floor: number;
-  /** How long a question may take. */
   readonly questionMs: number;
 }
 
 const attempts = 3;
-const firstPauseMs = 500;
-const longestPauseMs = 10_000;
-/** Longer ones than any model makes would only be a way to fill the disk. */
+const minDelayMs = 500;
+const maxDelayMs = 10_000;
+/** More than any model has. */
 const maxDimensions = 8_192;
-/** Of a number as JSON, and of what stands around the vectors: a longer answer is read by nobody. */
+/** Bounds of the response: bytes per number, and for everything besides the vectors. */
 const maxNumberBytes = 32;
-const maxFrameBytes = 64 * 1024;
+const maxOverheadBytes = 64 * 1024;
 
 interface Api {
   post(texts: readonly string[], purpose: EmbedOptions['purpose']): Pick<JsonPost, 'url' | 'body'>;
   headers: Readonly<Record<string, string>>;
-  /** The so many vectors in an answer, in their order; undefined if it holds more or fewer. */
+  /** The vectors of a response in order; undefined if there are not exactly `count`. */
   read(answer: unknown, count: number): readonly unknown[] | undefined;
 }
 
-/** OpenAI itself, and everything that speaks like it. */
+/** OpenAI and compatible servers. */
 export function createOpenAiEmbedder(options: EmbedderOptions): Embedder {
   const { apiKey, model, dimensions } = options;
   const url = endpoint(options.baseUrl ?? 'https://api.openai.com/v1', 'embeddings');
@@ -52,16 +49,14 @@ export function createOpenAiEmbedder(options: EmbedderOptions): Embedder {
       const { data } = answer as { data?: unknown };
       if (!Array.isArray(data) || data.length !== count) return undefined;
       const rows = data as ({ index?: unknown; embedding?: unknown } | null)[];
-      // Each says where it belongs; what belongs nowhere leaves a gap, which is no vector.
-      return rows.map((_, place) => {
-        const found = rows.find((row, at) => (row?.index ?? at) === place);
-        return found?.embedding;
-      });
+      // A missing index leaves a gap, which is rejected as an invalid vector.
+      return rows.map(
+        (_, index) => rows.find((row, at) => (row?.index ?? at) === index)?.embedding,
+      );
     },
   });
 }
 
-/** Google by its Gemini API. */
 export function createGoogleEmbedder(options: EmbedderOptions): Embedder {
   const { apiKey, model, dimensions } = options;
   const base = options.baseUrl ?? 'https://generativelanguage.googleapis.com/v1beta';
@@ -88,12 +83,6 @@ export function createGoogleEmbedder(options: EmbedderOptions): Embedder {
   });
 }
 
-function endpoint(baseUrl: string, path: string): URL {
-  const url = new URL(baseUrl);
-  url.pathname = `${url.pathname.replace(/\/+$/, '')}/${path}`;
-  return url;
-}
-
 function embedderOf(options: EmbedderOptions, api: Api): Embedder {
   const { apiKey, agent, name, floor, questionMs } = options;
   checkApiKey(apiKey);
@@ -104,47 +93,47 @@ function embedderOf(options: EmbedderOptions, api: Api): Embedder {
     async embed(texts, { purpose, signal }) {
       if (texts.length === 0) return [];
       const isQuestion = purpose === 'question';
-      const limits = [...(signal ? [signal] : []), ...(isQuestion ? [deadline(questionMs)] : [])];
-      const given = AbortSignal.any(limits);
+      const signals = signal === undefined ? [] : [signal];
+      if (isQuestion) signals.push(AbortSignal.timeout(questionMs));
+      const limited = AbortSignal.any(signals);
       const { headers } = api;
-      const maxBytes = maxFrameBytes + texts.length * maxDimensions * maxNumberBytes;
+      const maxBytes = maxOverheadBytes + texts.length * maxDimensions * maxNumberBytes;
       const wire = { headers, agent, timeouts, secret: apiKey, maxBytes };
       const post = { ...api.post(texts, purpose), ...wire };
       try {
-        return await patiently(() => embed(api, post, { given, count: texts.length }), given);
+        return await withRetries(() => embed(api, post, texts.length, limited), limited);
       } catch (cause) {
-        const isLate = isQuestion && given.aborted && signal?.aborted !== true;
-        throw isLate ? tooLate(questionMs) : cause;
+        const isLate = isQuestion && limited.aborted && signal?.aborted !== true;
+        if (!isLate) throw cause;
+        const message = `The provider took longer than ${questionMs / 1000} s`;
+        throw new ProviderFailure(message, { retryable: true });
       }
     },
   };
 }
 
-function deadline(ms: number): AbortSignal {
-  return AbortSignal.timeout(ms);
-}
-
 async function embed(
   api: Api,
   post: JsonPost,
-  { given, count }: { given: AbortSignal; count: number },
+  count: number,
+  signal: AbortSignal,
 ): Promise<Float32Array[]> {
-  const answer = await postJson(post, given);
+  const answer = await postJson(post, signal);
   const isObject = typeof answer === 'object' && answer !== null;
   const vectors = (isObject ? api.read(answer, count) : undefined)?.map(vectorOf);
   const [first] = vectors ?? [];
-  const areAlike = vectors?.every(
+  const areValid = vectors?.every(
     (vector) => vector !== undefined && vector.length === first?.length,
   );
-  if (vectors === undefined || areAlike !== true) {
-    throw new ProviderFailure('The provider sent something other than vectors', {
+  if (vectors === undefined || areValid !== true) {
+    throw new ProviderFailure('The provider sent an invalid embeddings response', {
       retryable: false,
     });
   }
   return vectors as Float32Array[];
 }
 
-/** Undefined if it is none: not numbers, none at all, far too many, or without a direction. */
+/** Undefined if it is invalid: not numbers, empty, too long, or all zeros. */
 function vectorOf(value: unknown): Float32Array | undefined {
   if (!Array.isArray(value) || value.length === 0 || value.length > maxDimensions) return undefined;
   if (!value.every((each) => typeof each === 'number')) return undefined;
@@ -153,22 +142,18 @@ function vectorOf(value: unknown): Float32Array | undefined {
   return isUsable ? vector : undefined;
 }
 
-async function patiently<Value>(call: () => Promise<Value>, signal: AbortSignal): Promise<Value> {
+async function withRetries<Value>(call: () => Promise<Value>, signal: AbortSignal): Promise<Value> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await call();
     } catch (cause) {
       if (!(cause instanceof ProviderFailure) || !cause.retryable || attempt === attempts)
         throw cause;
-      const pause = Math.max(firstPauseMs * 2 ** (attempt - 1), cause.retryAfterMs ?? 0);
-      if (pause > longestPauseMs) throw cause;
-      await sleep(pause * (0.75 + Math.random() / 4), undefined, { signal }).catch(() => {
+      const delayMs = Math.max(minDelayMs * 2 ** (attempt - 1), cause.retryAfterMs ?? 0);
+      if (delayMs > maxDelayMs) throw cause;
+      await sleep(delayMs * (0.75 + Math.random() / 4), undefined, { signal }).catch(() => {
         throw callAborted();
       });
     }
   }
-}
-
-function tooLate(ms: number): ProviderFailure {
-  return new ProviderFailure(`The provider took longer than ${ms / 1000} s`, { retryable: true });
 }

@@ -1,16 +1,23 @@
-export { createAnthropicModel } from './ai-sdk/anthropic.ts';
+export {
+  createAnthropicModel,
+  createGoogleModel,
+  createResponsesModel,
+} from './ai-sdk/providers.ts';
 export {
   type ChatCompletionsOptions,
   createChatCompletionsModel,
 } from './chat-completions/model.ts';
 export { createGoogleEmbedder, createOpenAiEmbedder, type EmbedderOptions } from './embedder.ts';
 export { createDemoModel, type DemoModelOptions } from './demo/demo.ts';
-export { createGoogleModel } from './ai-sdk/google.ts';
 export { type Timeouts } from './http/exchange.ts';
 export { type KnownModel, knownModel, knownModelsOf } from './known-models.ts';
-export { type ModelName, parseModelName } from './model-name.ts';
-export { createResponsesModel } from './ai-sdk/openai-responses.ts';
 export { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from './http/guard.ts';
 export { createGuardedFetch, type GuardedFetch } from './http/guarded-fetch.ts';
-export { createModelRegistry, type ModelEntry, withPrices } from './registry.ts';
-export { type ProviderOptions } from './ai-sdk/model.ts';
+export {
+  createModelRegistry,
+  type ModelEntry,
+  type ModelName,
+  parseModelName,
+  withPrices,
+} from './registry.ts';
+export { type ProviderOptions } from './provider-request.ts';

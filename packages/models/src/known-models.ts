@@ -1,12 +1,11 @@
 /**
- * What well-known models cost and how much they read at once: defaults for an operator who has said
- * nothing. Providers change their prices; those in `relay.config.ts` go before these.
+ * Default prices and context sizes of well-known models. Prices in `relay.config.ts` override them.
  *
- * US dollars for a million tokens, at the providers' list prices as known in January 2026, for
- * ordinary requests: no batches, no priority, no surcharge for long prompts.
+ * US dollars per million tokens: the providers' list prices as of January 2026, for ordinary requests
+ * (no batches, no priority, no surcharge for long prompts).
  */
 import type { Price } from '@relay/core';
-import { parseModelName } from './model-name.ts';
+import { parseModelName } from './registry.ts';
 
 export interface KnownModel {
   readonly price: Price;
@@ -56,17 +55,16 @@ const providers = new Map([
   ['google', google],
 ]);
 
-/** Those of a provider that are known by name; it may well have others. */
 export function knownModelsOf(provider: string): string[] {
   return Object.keys(providers.get(provider) ?? {});
 }
 
-/** A version of a model costs what the model costs. */
+/** A version of a model has the price of the model. */
 const version = /-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$/;
-/** What Anthropic asks for writing into its cache, as a part of the price of input. */
+/** Anthropic's price of cache writes, relative to the price of input. */
 const anthropicCacheWrite = 1.25;
 
-/** By any of its names, such as `gpt-4o`, `openai:gpt-4o` or `gpt-4o-2024-08-06`. */
+/** By any of its names, for example `gpt-4o`, `openai:gpt-4o` or `gpt-4o-2024-08-06`. */
 export function knownModel(name: string): KnownModel | undefined {
   const named = parseModelName(name);
   const rows = providers.get(named?.provider ?? '');

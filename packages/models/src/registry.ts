@@ -7,7 +7,6 @@ export interface ModelEntry {
   readonly price?: Price;
 }
 
-/** Models by their exact ids. */
 export function createModelRegistry(entries: readonly ModelEntry[]): ModelRegistry {
   const byId = new Map<string, ModelEntry>();
   for (const entry of entries) {
@@ -22,11 +21,30 @@ export function createModelRegistry(entries: readonly ModelEntry[]): ModelRegist
   };
 }
 
-/** The same models, with what they cost by name. */
 export function withPrices(
   models: ModelRegistry,
   prices: Readonly<Record<string, Price>>,
 ): ModelRegistry {
   const byName = new Map(Object.entries(prices));
   return { ...models, price: (name) => byName.get(name) ?? models.price?.(name) };
+}
+
+export interface ModelName {
+  readonly provider: string;
+  readonly model: string;
+}
+
+const qualified = /^([a-z0-9-]{1,32}):(.+)$/s;
+const families: readonly (readonly [provider: string, names: RegExp])[] = [
+  ['openai', /^(?:gpt-|chatgpt-|o1|o3|o4)/],
+  ['anthropic', /^claude-/],
+  ['google', /^gemini-/],
+];
+
+/** From `provider:model`, or from a known name prefix such as `gpt-`. */
+export function parseModelName(name: string): ModelName | undefined {
+  const [, provider, model] = qualified.exec(name) ?? [];
+  if (provider !== undefined && model !== undefined) return { provider, model };
+  const family = families.find(([, names]) => names.test(name));
+  return family === undefined ? undefined : { provider: family[0], model: name };
 }

@@ -45,7 +45,7 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     return error as ProviderFailure;
   };
 
-  it('makes a vector for each text, in their order', async () => {
+  it('returns one vector per text, in order', async () => {
     const texts = ['the dog', 'the car', 'a pet'];
     const vectors = await open().embed(texts, memory);
     expect(vectors.map((vector) => vector.indexOf(Math.max(...vector)))).toEqual([0, 1, 0]);
@@ -55,12 +55,12 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     expect(fake.requests).toHaveLength(1);
   });
 
-  it('can be asked for shorter ones', async () => {
+  it('supports shorter vectors', async () => {
     await open({ dimensions: 256 }).embed(['x'], question);
     expect(JSON.stringify(fake.requests[0]?.body)).toMatch(/imension\w*":256/);
   });
 
-  it('tries again what may pass, and not for ever', async () => {
+  it('retries retryable failures a few times', async () => {
     fake.misbehave({ status: 503 }, { status: 429, retryAfter: 0 });
     expect(await open().embed(['dog'], memory)).toHaveLength(1);
     expect(fake.requests).toHaveLength(3);
@@ -69,14 +69,14 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     expect(fake.requests).toHaveLength(6);
   });
 
-  it('does not wait for a provider that asks for much patience', async () => {
+  it('does not wait for a long Retry-After', async () => {
     fake.misbehave({ status: 429, retryAfter: 3_600 });
     const failed = await failure(open().embed(['dog'], memory));
     expect(failed).toMatchObject({ retryable: true, retryAfterMs: 3_600_000 });
     expect(fake.requests).toHaveLength(1);
   });
 
-  it('quotes a refusal without the key, and does not repeat itself', async () => {
+  it('reports a refusal without the key and does not retry', async () => {
     fake.misbehave({ status: 401, message: `Wrong key ${apiKey}` });
     const failed = await failure(open().embed(['dog'], memory));
     expect(failed.message).toBe('The provider answered 401: Wrong key [redacted]');
@@ -84,13 +84,13 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     expect(fake.requests).toHaveLength(1);
   });
 
-  it('gives a question up after its time, and says so', async () => {
+  it('times out a query', async () => {
     fake.misbehave({ silentMs: 60_000 });
     const failed = await failure(open({ questionMs: 100 }).embed(['dog'], question));
     expect(failed.message).toBe('The provider took longer than 0.1 s');
   });
 
-  it('gives up a provider that falls silent, and whoever asks can hang up', async () => {
+  it('times out an idle provider, and can be aborted', async () => {
     fake.misbehave({ silentMs: 60_000 }, { silentMs: 60_000 }, { silentMs: 60_000 });
     const timeouts = { firstByteMs: 50, idleMs: 50 };
     const failed = await failure(open({ timeouts }).embed(['dog'], memory));
@@ -114,7 +114,7 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     ['zeros', '{"data":[{"embedding":[0,0]}],"embeddings":[{"values":[0,0]}]}'],
     ['infinity', '{"data":[{"embedding":[1e99]}],"embeddings":[{"values":[1e99]}]}'],
     ['null', '{"data":[null],"embeddings":[null]}'],
-    ['a wrong place', '{"data":[{"index":7,"embedding":[1]}],"embeddings":[{}]}'],
+    ['a wrong index', '{"data":[{"index":7,"embedding":[1]}],"embeddings":[{}]}'],
     [
       'too much',
       `{"data":[{"embedding":[${'1,'.repeat(8_192)}1]}],"embeddings":[{"values":[${'1,'.repeat(8_192)}1]}]}`,
@@ -132,8 +132,8 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     expect((await failure(open().embed(['a', 'b'], memory))).retryable).toBe(false);
   });
 
-  it('looks at no more of an answer than there can be in it', async () => {
-    // Whoever names a provider may have written it: this must not keep others waiting.
+  it('reads no more of a response than it can contain', async () => {
+    // A tenant may control the provider: parsing must not block other tenants.
     const many = `[${'0,'.repeat(150_000)}0]`;
     fake.misbehave({ raw: `{"data":${many},"embeddings":${many}}` });
     const before = process.cpuUsage().user;
@@ -143,7 +143,7 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     expect((await failure(open().embed(['dog'], memory))).message).toMatch(/too long$/);
   });
 
-  it('connects to nothing that the guard does not let it', async () => {
+  it('connects only where the guard allows it', async () => {
     const guard = createOutboundGuard();
     const url = new URL(base().replace('127.0.0.1', 'localhost'));
     const closed = open({ baseUrl: url.href, agent: guard.agentFor(url) });
@@ -152,7 +152,7 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     guard.close();
   });
 
-  it('refuses a key that no header can carry', () => {
+  it('refuses a key that is invalid in a header', () => {
     expect(() => open({ apiKey: 'two\nlines' })).toThrow(TypeError);
   });
 });
@@ -160,16 +160,18 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
 it.each([
   ['[0, 2, 2]', [0, 2, 2]],
   ['[0, 1, 1e9]', [0, 1, 1e9]],
-])('refuses vectors of OpenAI that say they belong to %s', async (_, places) => {
-  const data = places.map((index) => ({ index, embedding: [1, 2] }));
+])('refuses OpenAI vectors with the indexes %s', async (_, indexes) => {
+  const data = indexes.map((index) => ({ index, embedding: [1, 2] }));
   const raw = JSON.stringify({ data });
   fake.misbehave({ raw });
   const options = { apiKey, baseUrl: fake.url, model: 'm', name: 'n', floor: 0 };
   const embedder = createOpenAiEmbedder({ ...options, questionMs: 5_000 });
-  await expect(embedder.embed(['a', 'b', 'c'], memory)).rejects.toThrow('other than vectors');
+  await expect(embedder.embed(['a', 'b', 'c'], memory)).rejects.toThrow(
+    'invalid embeddings response',
+  );
 });
 
-it('tells Google whether it is a question or a memory', async () => {
+it('sends the task type to Google', async () => {
   const options = { apiKey, baseUrl: fake.beta, model: 'gemini-embedding-001', name: 'n' };
   const embedder = createGoogleEmbedder({ ...options, floor: 0, questionMs: 5_000 });
   await embedder.embed(['x'], question);
@@ -182,7 +184,7 @@ it('tells Google whether it is a question or a memory', async () => {
   expect(tasks[1]).toContain('RETRIEVAL_DOCUMENT');
 });
 
-it('is understood by a mock that others wrote', async () => {
+it('works with an independent mock server', async () => {
   const mock = await LLMock.create({ port: 0 });
   try {
     mock.onEmbedding('dog', { embedding: [0.1, 0.2, 0.3] });

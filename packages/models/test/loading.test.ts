@@ -24,7 +24,7 @@ const script = `
   console.log(JSON.stringify({ before, after }));
 `;
 
-it('a provider’s package is loaded with the first call that needs it, and no other', async () => {
+it('the package of a provider is loaded with its first call, and no other', async () => {
   const index = new URL('../src/index.ts', import.meta.url).href;
   const run = promisify(execFile);
   const { stdout } = await run(process.execPath, ['--input-type=module', '-e', script, index]);

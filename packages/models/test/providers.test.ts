@@ -42,7 +42,7 @@ describe.each(mockedProviders)('$name', (provider) => {
   const finishOf = (events: readonly ModelEvent[]) =>
     events.at(-1) as Extract<ModelEvent, { type: 'finish' }>;
 
-  it('streams text and says why it stopped', async () => {
+  it('streams text with a finish reason', async () => {
     mock.onMessage('hello', { content: 'Hello there, how are you?', finishReason: 'stop' });
     const events = await ask('hello');
     expect(textIn(events)).toBe('Hello there, how are you?');
@@ -72,7 +72,7 @@ describe.each(mockedProviders)('$name', (provider) => {
     expect(finishOf(events).reason).toBe('tool-calls');
   });
 
-  it('calls several tools at once, in their order, after what it says', async () => {
+  it('calls several tools at once, in order, after its text', async () => {
     mock.onMessage('both', {
       content: 'I look and pay.',
       toolCalls: [
@@ -91,7 +91,7 @@ describe.each(mockedProviders)('$name', (provider) => {
     ]);
   });
 
-  it('shows its reasoning apart from the answer', async () => {
+  it('streams reasoning separately from the answer', async () => {
     mock.onMessage('think', {
       content: 'Yes.',
       reasoning: 'Let me think about it.',
@@ -103,7 +103,7 @@ describe.each(mockedProviders)('$name', (provider) => {
     expect(reasoningOf(events)).toBe('Let me think about it.');
   });
 
-  it('goes on after the results of its tools', async () => {
+  it('continues after the results of its tools', async () => {
     mock.on({ hasToolResult: true }, { content: 'It is blue.', finishReason: 'stop' });
     const messages: ModelRequest['messages'] = [
       { role: 'system', content: 'Be brief.' },
@@ -137,18 +137,18 @@ describe.each(mockedProviders)('$name', (provider) => {
     expect(failed).toMatchObject({ retryable, contextExceeded: false });
   });
 
-  it('may say when to come back', async () => {
+  it('may set Retry-After', async () => {
     mock.onMessage('busy', { error: { message: 'Slow down' }, status: 429, retryAfter: 7 });
     expect(await failure('busy')).toMatchObject({ retryable: true, retryAfterMs: 7_000 });
   });
 
-  it('may say that the prompt is too long', async () => {
+  it('may report that the prompt is too long', async () => {
     const message = 'prompt is too long: 250000 tokens > 200000 maximum';
     mock.onMessage('long', { error: { message, type: 'invalid_request_error' }, status: 400 });
     expect(await failure('long')).toMatchObject({ contextExceeded: true, retryable: false });
   });
 
-  it('is heard to the end, however slowly it speaks', async () => {
+  it('is read to the end, however slow it is', async () => {
     mock.onMessage(
       'slow',
       { content: 'a b c d e', finishReason: 'stop' },
@@ -164,7 +164,7 @@ describe.each(mockedProviders)('$name', (provider) => {
     expect(textIn(events)).toBe('a b c d e');
   });
 
-  it('that falls silent is given up, to be tried again', async () => {
+  it('that stalls fails with a retryable timeout', async () => {
     mock.onMessage('silent', { content: 'a b c d e', finishReason: 'stop' }, { latency: 5_000 });
     const failed = await failure('silent', { firstByteMs: 150, idleMs: 150 });
     expect(failed).toMatchObject({
@@ -173,13 +173,13 @@ describe.each(mockedProviders)('$name', (provider) => {
     });
   });
 
-  it('that breaks off is to be tried again', async () => {
+  it('that breaks off fails retryably', async () => {
     const opts = { truncateAfterChunks: 3, chunkSize: 2 };
     mock.onMessage('cut', { content: 'a b c d e f g h', finishReason: 'stop' }, opts);
     expect(await failure('cut')).toMatchObject({ retryable: true });
   });
 
-  it('that sends nonsense has failed', async () => {
+  it('that sends invalid data fails', async () => {
     mock.onMessage(
       'odd',
       { content: 'a', finishReason: 'stop' },
@@ -190,7 +190,7 @@ describe.each(mockedProviders)('$name', (provider) => {
     expect((await failure('odd')).message).toContain('The provider');
   });
 
-  it('is hung up on when nobody listens any more', async () => {
+  it('is disconnected when the consumer stops', async () => {
     mock.onMessage(
       'endless',
       { content: 'x '.repeat(500), finishReason: 'stop' },
@@ -200,15 +200,15 @@ describe.each(mockedProviders)('$name', (provider) => {
       },
     );
     const controller = new AbortController();
-    const heard: ModelEvent[] = [];
+    const received: ModelEvent[] = [];
     const listening = (async () => {
       const request = asking('endless', { model: provider.model });
       for await (const batch of create().stream(request, controller.signal)) {
-        heard.push(...batch);
+        received.push(...batch);
         controller.abort();
       }
     })();
     await expect(listening).rejects.toThrow('The model call was aborted');
-    expect(heard.length).toBeLessThan(50);
+    expect(received.length).toBeLessThan(50);
   });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createDemoModel } from '../src/demo/demo.ts';
-import { createModelRegistry, withPrices } from '../src/registry.ts';
+import { createModelRegistry, withPrices, parseModelName } from '../src/registry.ts';
+import { knownModel } from '../src/known-models.ts';
 
 const entry = (id: string, provider = 'p') => ({ id, provider, model: createDemoModel() });
 
@@ -14,7 +15,7 @@ describe('the model registry', () => {
     }
   });
 
-  it('lists ids and providers in their order, and nothing else', () => {
+  it('lists only ids and providers, in order', () => {
     const registry = createModelRegistry([entry('b', 'two'), entry('a', 'one')]);
     expect(registry.list()).toEqual([
       { id: 'b', provider: 'two' },
@@ -26,7 +27,7 @@ describe('the model registry', () => {
     expect(createModelRegistry([]).list()).toEqual([]);
   });
 
-  it('refuses two models with one id, and a model without', () => {
+  it('refuses duplicate and empty ids', () => {
     expect(() => createModelRegistry([entry('a', 'x'), entry('a', 'y')])).toThrow(
       'There are two models with the id a',
     );
@@ -37,14 +38,14 @@ describe('the model registry', () => {
 describe('prices', () => {
   const price = { inputPerMillion: 1, outputPerMillion: 2 };
 
-  it('are known of models that have one', () => {
+  it('are found for models that have one', () => {
     const registry = createModelRegistry([{ ...entry('a'), price }, entry('b')]);
     expect(registry.price?.('a')).toEqual(price);
     expect(registry.price?.('b')).toBeUndefined();
     expect(registry.price?.('constructor')).toBeUndefined();
   });
 
-  it('can be set by name, above those that a model brings', () => {
+  it('can be overridden by name', () => {
     const own = { inputPerMillion: 5, outputPerMillion: 6 };
     const models = withPrices(createModelRegistry([{ ...entry('a'), price }, entry('b')]), {
       a: own,
@@ -54,4 +55,62 @@ describe('prices', () => {
     expect(models.price?.('toString')).toBeUndefined();
     expect(models.resolve('b')).toBeDefined();
   });
+});
+
+describe('parseModelName', () => {
+  it.each([
+    ['gpt-4o-mini', 'openai', 'gpt-4o-mini'],
+    ['chatgpt-4o-latest', 'openai', 'chatgpt-4o-latest'],
+    ['o1-preview', 'openai', 'o1-preview'],
+    ['o3', 'openai', 'o3'],
+    ['o4-mini', 'openai', 'o4-mini'],
+    ['claude-sonnet-4', 'anthropic', 'claude-sonnet-4'],
+    ['gemini-2.5-pro', 'google', 'gemini-2.5-pro'],
+    ['zhipu:glm-4.7', 'zhipu', 'glm-4.7'],
+    ['openai:my-tune:v2', 'openai', 'my-tune:v2'],
+    ['local:claude-like', 'local', 'claude-like'],
+  ])('%s means %s', (name, provider, model) => {
+    expect(parseModelName(name)).toEqual({ provider, model });
+  });
+
+  it.each([
+    '',
+    'demo',
+    'glm-4.7',
+    'o2',
+    'GPT-4',
+    ':x',
+    'x:',
+    'A:b',
+    `${'a'.repeat(33)}:m`,
+    'mygpt-4',
+  ])('%j means none', (name) => {
+    expect(parseModelName(name)).toBeUndefined();
+  });
+});
+
+describe('a well-known model', () => {
+  it.each(['gpt-4o', 'openai:gpt-4o', 'gpt-4o-2024-08-06'])('is found as %s', (name) => {
+    expect(knownModel(name)).toEqual({
+      contextTokens: 128_000,
+      price: { inputPerMillion: 2.5, outputPerMillion: 10, cachedInputPerMillion: 1.25 },
+    });
+  });
+
+  it('has a price of cache writes if its provider charges for them', () => {
+    for (const name of ['claude-sonnet-4-5', 'claude-sonnet-4-5-20250929']) {
+      expect(knownModel(name)?.price).toMatchObject({
+        inputPerMillion: 3,
+        cachedInputPerMillion: 0.3,
+        cacheWritePerMillion: 3.75,
+      });
+    }
+  });
+
+  it.each(['demo', 'gpt-99', 'acme:gpt-4o', 'openai:constructor', 'anthropic:gpt-4o', ''])(
+    'is not %s',
+    (name) => {
+      expect(knownModel(name)).toBeUndefined();
+    },
+  );
 });

@@ -1,11 +1,11 @@
-/** `bootstrap [--tenant NAME] [--workspace DIR] [--json]`: a key for a tenant, also beside a running server. */
+/** `bootstrap [--tenant NAME] [--workspace DIR] [--json]`: creates a key for a tenant, also beside a running server. */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { makeTenantKey } from './operator/tenant-key.ts';
 
 const usage = `Usage: npm run -s bootstrap -- [--tenant NAME] [--workspace DIR] [--json]
 
-Makes the tenant if it is not there yet, and a new API key for it. The key is shown only once.
+Creates the tenant if it does not exist, and a new API key for it. The key is shown only once.
 
   --tenant NAME   letters, digits, "-" and "_" (default: default)
   --workspace DIR the folder that the tenant's bash, read and patch work in
@@ -32,11 +32,11 @@ async function bootstrap(
   tenant: string,
   { workspace, json }: { workspace?: string | undefined; json: boolean },
 ): Promise<void> {
-  // npm changes to the project's folder; whoever typed this was elsewhere.
-  const typedIn = process.env['INIT_CWD'] ?? process.cwd();
-  const folder = workspace === undefined ? undefined : resolve(typedIn, workspace);
-  const place = { env: process.env, cwd: process.cwd() };
-  const key = await makeTenantKey(place, tenant, folder);
+  // npm changes to the project's folder; INIT_CWD is where the operator ran it.
+  const startDir = process.env['INIT_CWD'] ?? process.cwd();
+  const folder = workspace === undefined ? undefined : resolve(startDir, workspace);
+  const installation = { env: process.env, cwd: process.cwd() };
+  const key = await makeTenantKey(installation, tenant, folder);
   if (json) console.log(JSON.stringify(key));
-  else console.log(`A new API key for ${tenant}, shown only this once:\n\n  ${key.apiKey}\n`);
+  else console.log(`A new API key for ${tenant}, shown only once:\n\n  ${key.apiKey}\n`);
 }

@@ -1,4 +1,4 @@
-/** The composition root: the world is wired to core here, and nowhere else. */
+/** The composition root: the only place where adapters are connected to the core. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import {
@@ -13,25 +13,25 @@ import {
   TranscriptCache,
 } from '@relay/core';
 import { createGuardedFetch, createOutboundGuard } from '@relay/models';
+import { defined } from '@relay/protocol';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './http/app.ts';
 import { AuditSealer } from './audit/sealer.ts';
 import { AuditSigner } from './audit/signer.ts';
-import { tellOfRotation, writerOf } from './audit/operator.ts';
-import { bashSettings } from './config/bash-settings.ts';
+import { auditRotation, auditWriter } from './audit/operator.ts';
+import { bashSettings, type RelayConfig } from './config/config-file.ts';
 import { BudgetChecker } from './jobs/budgets.ts';
 import { type Config, ConfigError } from './config/config.ts';
-import type { RelayConfig } from './config/config-file.ts';
 import type { ServerContext } from './http/handlers/handler.ts';
 import { assembleDefinitions, type Replacements } from './config/definitions.ts';
-import { openEmbeddings } from './embeddings/embeddings.ts';
+import { openEmbeddings } from './jobs/embeddings.ts';
 import { Feed } from './streaming/feed.ts';
 import { Housekeeping } from './jobs/housekeeping.ts';
-import { OutputStore } from './workspace/output-store.ts';
+import { OutputStore } from './jobs/output-store.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
-import { killOrphans } from './workspace/kill-orphans.ts';
+import { killOrphans, Workspaces } from './config/workspaces.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { Metrics } from './observability/metrics.ts';
 import { subscribeToPeers } from './jobs/peers.ts';
@@ -39,23 +39,20 @@ import { endOrphanedChatSessions, OpenStreams } from './streaming/connections.ts
 import { Presence } from './jobs/presence.ts';
 import { isOffered, Providers } from './outbound/providers.ts';
 import { RateLimiter } from './http/rate-limit.ts';
-import { stopAll } from './stop-all.ts';
-import { openTracing } from './observability/tracing/tracing.ts';
-import { masterKeys } from './secrets/vault/master-key.ts';
-import { derive, openRootKey } from './secrets/vault/root-key.ts';
-import { Vault } from './secrets/vault/vault.ts';
-import { WebhookDeliverer } from './webhooks/deliverer.ts';
-import { Signer } from './webhooks/signer.ts';
+import { openTracing } from './observability/tracing.ts';
+import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
+import { Vault } from './secrets/vault.ts';
+import { WebhookDeliverer } from './jobs/webhook-deliverer.ts';
+import { WebhookSigner } from './secrets/webhook-signer.ts';
 import { version } from './version.ts';
-import { Workspaces } from './workspace/workspaces.ts';
 
 export const ids = { next: uuidv7 };
 
-/** Far above what a program needs, far below what would hold others up. */
+/** Far above what a client needs, far below what would slow down other clients. */
 const defaultRequestsPerMinute = 60_000;
 const defaultFailuresPerMinute = 600;
 
-export interface World extends Replacements {
+export interface ComposeOptions extends Replacements {
   readonly config: Config;
   /** What `relay.config.ts` defines. */
   readonly file?: RelayConfig;
@@ -68,15 +65,15 @@ export interface Relay {
   readonly control: Control;
   readonly hub: Hub;
   readonly feed: Feed;
-  /** Takes up what an earlier process left, and begins to look for work. */
+  /** Recovers runs of an earlier process and starts all background work. */
   start(): Promise<void>;
-  /** Lets go of all runs in good order. The store is the caller's to close. */
+  /** Releases all runs gracefully. The caller closes the store. */
   stop(): Promise<void>;
 }
 
-export async function compose(world: World): Promise<Relay> {
-  const { config, store } = world;
-  const log = asServerLog(world.log);
+export async function compose(options: ComposeOptions): Promise<Relay> {
+  const { config, store } = options;
+  const log = asServerLog(options.log);
   concealSecrets(log, config);
   const hub = new Hub();
   const feed = new Feed();
@@ -85,27 +82,20 @@ export async function compose(world: World): Promise<Relay> {
     activeRuns: () => control.supervisor.activeRuns,
     openStreams: () => streams.size,
   });
-  const { file = {} } = world;
-  const { models, tools, agents } = assembleDefinitions(config, file, world);
+  const { file = {} } = options;
+  const { models, tools, agents } = assembleDefinitions(config, file, options);
   const masters = masterKeys(config);
   const vault = new Vault({ store, masters, ids, log });
   await vault.open();
   const rootKey = await openRootKey(store, masters, (key) =>
-    tellOfRotation(store, writerOf(key), masters),
+    auditRotation(store, auditWriter(key), masters),
   );
-  const auditSigner = new AuditSigner(derive(rootKey, 'audit'), ids);
+  const auditSigner = new AuditSigner(derive(rootKey, 'audit'));
   const guard = createOutboundGuard(config.privateNetworks);
   const fetch = createGuardedFetch(guard);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
-  const embeddings = openEmbeddings({
-    config,
-    file,
-    providers,
-    store,
-    vault,
-    clock: systemClock,
-    log,
-  });
+  const clock = systemClock;
+  const embeddings = openEmbeddings({ config, file, providers, store, vault, clock, log });
   const { defaultModel } = config;
   if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
@@ -116,9 +106,9 @@ export async function compose(world: World): Promise<Relay> {
     config,
     defaultTenantId: tenant.id,
     tools,
-    // Whoever brings all the tools brings these too, or goes without.
-    ...(world.tools === undefined ? { bash: bashSettings(config, file.bash) } : {}),
-    clock: systemClock,
+    // A caller that replaces the tools also replaces those of workspaces.
+    ...(options.tools === undefined ? { bash: bashSettings(config, file.bash) } : {}),
+    clock,
     log,
   });
   await workspaces.open();
@@ -129,16 +119,15 @@ export async function compose(world: World): Promise<Relay> {
     fetch,
     dataDir: config.dataDir,
     tools,
-    clock: systemClock,
+    clock,
     log,
   });
   const node = ids.next();
-  const settings = config.traces;
-  const tracing = await openTracing({ settings, store, log, node, version });
+  const tracing = await openTracing({ settings: config.traces, store, log, node, version });
   const engine: Engine = {
     store,
     transcripts: new TranscriptCache(),
-    clock: systemClock,
+    clock,
     ids,
     digest: (text) => createHash('sha256').update(text).digest('hex'),
     publisher: combinePublishers(
@@ -147,7 +136,7 @@ export async function compose(world: World): Promise<Relay> {
         feed: (runId, events, tenantId) => feed.publish(tenantId, runId, events),
         metrics: (runId, events) => metrics.publish(runId, events),
         traces: (runId, events, tenantId) => tracing.publish(runId, events, tenantId),
-        embeddings: (_runId, events, tenantId) => embeddings?.heard(events, tenantId),
+        embeddings: (_runId, events, tenantId) => embeddings?.publish(events, tenantId),
       },
       log,
     ),
@@ -164,7 +153,7 @@ export async function compose(world: World): Promise<Relay> {
     models: (tenantId) => providers.of(tenantId),
     tools: (tenantId) => mcp.over(workspaces.tools(tenantId), tenantId),
     agents: () => agents,
-    ...(embeddings === undefined ? {} : { embedders: embeddings.embedders }),
+    ...defined({ embedders: embeddings?.embedders }),
     audit: (tenantId, entry) => auditSigner.write(tenantId, entry),
   };
   const control: Control = { engine, supervisor: new Supervisor(engine) };
@@ -172,17 +161,10 @@ export async function compose(world: World): Promise<Relay> {
   let unsubscribe = () => {};
   const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
   const budgets = new BudgetChecker(store);
-  const audit = new AuditSealer({ store, signer: auditSigner, clock: systemClock, log });
-  const signer = new Signer(rootKey);
+  const audit = new AuditSealer({ store, signer: auditSigner, clock, log });
+  const signer = new WebhookSigner(rootKey);
   const { publicUrl } = config;
-  const deliverer = new WebhookDeliverer({
-    store,
-    signer,
-    fetch,
-    clock: systemClock,
-    log,
-    publicUrl,
-  });
+  const deliverer = new WebhookDeliverer({ store, signer, fetch, clock, log, publicUrl });
   const context: ServerContext = {
     store,
     config,
@@ -208,13 +190,14 @@ export async function compose(world: World): Promise<Relay> {
     isStopping: () => stopping,
   };
   const { retentionMs } = config;
-  const kept = {
+  const outputs = new OutputStore({
     retentionMs,
     maxBytes: config.outputBytes,
     folder: join(config.dataDir, 'outputs'),
-  };
-  const outputs = new OutputStore({ ...kept, store, clock: systemClock });
-  const housekeeping = new Housekeeping({ store, clock: systemClock, log, retentionMs, outputs });
+    store,
+    clock,
+  });
+  const housekeeping = new Housekeeping({ store, clock, log, retentionMs, outputs });
   const app = createApp(context);
   return {
     app,
@@ -222,14 +205,14 @@ export async function compose(world: World): Promise<Relay> {
     hub,
     feed,
     async start() {
-      await killOrphans({ file, hasBash: world.tools === undefined, log });
+      await killOrphans({ file, hasBash: options.tools === undefined, log });
       if (presence === undefined) {
         await store.releaseAllLeases();
         await endOrphanedChatSessions({ control, config });
       } else {
         await presence.start();
       }
-      // Runs that are taken up find their tools.
+      // Before the supervisor: resumed runs need their tools.
       await mcp.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
@@ -271,4 +254,18 @@ function concealSecrets(log: ServerLog, config: Config): void {
   }
   if (password !== '') log.conceal(decodeURIComponent(password));
   for (const secret of Object.values(traces?.headers ?? {})) log.conceal(secret);
+}
+
+/** Runs every step in order, also after one that fails; then throws the errors. */
+export async function stopAll(steps: readonly (() => unknown)[]): Promise<void> {
+  const errors: unknown[] = [];
+  for (const step of steps) {
+    try {
+      await step();
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  if (errors.length === 1) throw errors[0];
+  if (errors.length > 1) throw new AggregateError(errors, 'Several components failed to stop');
 }

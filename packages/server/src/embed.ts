@@ -1,36 +1,34 @@
-/** Relay inside another program: the whole server, its journal and its API, without a port. */
+/** Relay inside another program: the whole server with its journal and API, without a port. */
 import { audited } from '@relay/core';
 import { operatorAuditEntry } from './audit/operator.ts';
-import { ids } from './compose.ts';
+import { ids, stopAll } from './compose.ts';
 import { fetchInto, type InProcessFetch } from './http/in-process-fetch.ts';
 import { issueBootstrapKey } from './secrets/keys.ts';
 import { openRelay, type ServeOptions } from './serve.ts';
-import { stopAll } from './stop-all.ts';
 
 export interface EmbedOptions extends Partial<Pick<ServeOptions, 'models' | 'tools' | 'cwd'>> {
-  /** What would be in the environment; `RELAY_DATA_DIR` says where everything is kept. */
+  /** The server's settings, as environment variables; `RELAY_DATA_DIR` names the data folder. */
   readonly env: ServeOptions['env'];
 }
 
 /** What a client needs: `createClient(await embed({ env }))`. */
-export interface Embedded {
+export interface InProcessRelay {
   readonly baseUrl: string;
-  /** Of the tenant `default`, with all scopes, until `stop`. */
+  /** A key of the tenant `default` with all scopes, valid until `stop`. */
   readonly apiKey: string;
-  /** Answers as the server would, in this process. */
   readonly fetch: InProcessFetch;
   readonly stop: () => Promise<void>;
 }
 
-export async function embed(options: EmbedOptions): Promise<Embedded> {
-  const { env, cwd = process.cwd(), ...replaced } = options;
+export async function embed(options: EmbedOptions): Promise<InProcessRelay> {
+  const { env, cwd = process.cwd(), ...replacements } = options;
   const { relay, store, showFirstKey, stop } = await openRelay({
-    ...replaced,
-    // A program has its own say about what is worth a line.
+    ...replacements,
+    // The host program has its own log.
     env: { RELAY_LOG_LEVEL: 'warn', ...env },
     cwd,
     terminal: false,
-    say: () => {},
+    print: () => {},
   });
   try {
     await showFirstKey();
@@ -43,9 +41,9 @@ export async function embed(options: EmbedOptions): Promise<Embedded> {
       apiKey,
       fetch: fetchInto(relay.app),
       async stop() {
-        const deed = operatorAuditEntry('embed', 'key.revoked', { keyId, name: 'bootstrap' });
-        const told = audited({ audit }, tenantId, [deed]);
-        const revoke = () => store.tenant(tenantId).revokeKey(keyId, Date.now(), told);
+        const entry = operatorAuditEntry('embed', 'key.revoked', { keyId, name: 'bootstrap' });
+        const entries = audited({ audit }, tenantId, [entry]);
+        const revoke = () => store.tenant(tenantId).revokeKey(keyId, Date.now(), entries);
         await stopAll([revoke, stop]);
       },
     };

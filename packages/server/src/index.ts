@@ -1,6 +1,6 @@
 export { ToolSuspended } from '@relay/core';
-export { compose, type Relay, type World } from './compose.ts';
-export { type Config, ConfigError, readConfig } from './config/config.ts';
+export { compose, type ComposeOptions, type Relay } from './compose.ts';
+export { type Config, ConfigError, type Installation, readConfig } from './config/config.ts';
 export { defineConfig, type RelayConfig } from './config/config-file.ts';
 export {
   type AgentConfig,
@@ -10,7 +10,12 @@ export {
   secretsInOutput,
   type ToolDefinition,
 } from '@relay/tools';
-export { embed, type Embedded, type EmbedOptions } from './embed.ts';
+export { embed, type EmbedOptions, type InProcessRelay } from './embed.ts';
 export { type IssuedKey, issueBootstrapKey } from './secrets/keys.ts';
-export { explainStart, type ProcessOptions, serveProcess } from './process.ts';
-export { serve, type ServeOptions, type Serving } from './serve.ts';
+export {
+  explainStartError,
+  type RunningServer,
+  serve,
+  type ServeOptions,
+  serveProcess,
+} from './serve.ts';

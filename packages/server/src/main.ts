@@ -1,8 +1,8 @@
-import { explainStart, serveProcess } from './process.ts';
+import { explainStartError, serveProcess } from './serve.ts';
 
 try {
   await serveProcess({ env: process.env, cwd: process.cwd() });
 } catch (error) {
-  console.error(explainStart(error) ?? (error instanceof Error ? error.stack : String(error)));
+  console.error(explainStartError(error) ?? (error instanceof Error ? error.stack : String(error)));
   process.exitCode = 1;
 }

@@ -1,44 +1,42 @@
-/** The server as a process: lock, store, listen, and leave in good order. */
+/** Starts the server: lock, store, listen. Stops it gracefully. */
 import type { AddressInfo } from 'node:net';
 import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
-import { tellOfRestore } from './audit/operator.ts';
+import { defined, RelayError } from '@relay/protocol';
+import { auditRestore } from './audit/operator.ts';
 import { loadConfigFile } from './config/config-file.ts';
-import { compose, type Relay } from './compose.ts';
-import { type Config, readConfig } from './config/config.ts';
-import { showFirstKey } from './secrets/first-key.ts';
+import { compose, type Relay, stopAll } from './compose.ts';
+import { type Config, ConfigError, type Installation, readConfig } from './config/config.ts';
+import { showFirstKey } from './secrets/keys.ts';
 import { createLog, type ServerLog } from './observability/log.ts';
-import { openStore } from './open-store.ts';
-import { stopAll } from './stop-all.ts';
+import { openStore } from './config/open-store.ts';
 import { unknownSettings } from './config/unknown-settings.ts';
 
-export interface ServeOptions {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly cwd: string;
+export interface ServeOptions extends Installation {
   readonly terminal: boolean;
-  readonly say: (line: string) => void;
-  /** What replaces the built-in models and tools. */
+  readonly print: (line: string) => void;
+  /** Replace the built-in models and tools. */
   readonly models?: ModelRegistry;
   readonly tools?: (config: Config) => ToolRegistry;
 }
 
-export interface Serving {
+export interface RunningServer {
   readonly url: string;
   readonly log: ServerLog;
   stop(): Promise<void>;
 }
 
-export interface Opened {
+export interface OpenedRelay {
   readonly config: Config;
   readonly store: SystemStore;
   readonly relay: Relay;
   readonly log: ServerLog;
-  /** Shows the first key, if there is none yet: when nothing can fail any more, because it is shown once. */
+  /** Creates and shows the first key, if there is none. Called last, because it is shown only once. */
   readonly showFirstKey: () => Promise<void>;
   readonly stop: () => Promise<void>;
 }
 
-/** Everything but the port: locked, stored and at work. */
-export async function openRelay(options: ServeOptions): Promise<Opened> {
+/** Everything but the port. */
+export async function openRelay(options: ServeOptions): Promise<OpenedRelay> {
   const config = readConfig(options.env, options.cwd);
   const file = await loadConfigFile(options.env, options.cwd);
   const log = createLog({ level: config.logLevel, terminal: process.stderr.isTTY });
@@ -54,22 +52,21 @@ export async function openRelay(options: ServeOptions): Promise<Opened> {
       file,
       store,
       log,
-      ...(options.models === undefined ? {} : { models: options.models }),
-      ...(options.tools === undefined ? {} : { tools: options.tools(config) }),
+      ...defined({ models: options.models, tools: options.tools?.(config) }),
     });
     closing.push(() => relay.stop());
     await relay.start();
     const { dataDir } = config;
-    const { terminal, say } = options;
+    const { terminal, print } = options;
     const { audit } = relay.control.engine;
-    await tellOfRestore(store, audit, dataDir);
+    await auditRestore(store, audit, dataDir);
     return {
       config,
       store,
       relay,
       log,
       async showFirstKey() {
-        for (const line of await showFirstKey(store, { dataDir, terminal, audit })) say(line);
+        for (const line of await showFirstKey(store, { dataDir, terminal, audit })) print(line);
       },
       stop,
     };
@@ -79,14 +76,14 @@ export async function openRelay(options: ServeOptions): Promise<Opened> {
   }
 }
 
-export async function serve(options: ServeOptions): Promise<Serving> {
+export async function serve(options: ServeOptions): Promise<RunningServer> {
   const opened = await openRelay(options);
   const { config, relay, log, stop } = opened;
   try {
     await relay.app.listen({ host: config.host, port: config.port });
     await opened.showFirstKey();
     const url = urlOf(config, relay.app.server.address());
-    options.say(`Relay is listening on ${url}`);
+    options.print(`Relay is listening on ${url}`);
     return { url, log, stop };
   } catch (error) {
     await stop();
@@ -98,4 +95,55 @@ function urlOf(config: Config, address: AddressInfo | string | null): string {
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
   const host = config.host.includes(':') ? `[${config.host}]` : config.host;
   return `http://${host}:${port}`;
+}
+
+const stopTimeoutMs = 20_000;
+/** A start may be waiting for a database that does not answer. */
+const abortStartTimeoutMs = 10_000;
+
+/** Resolves when the server listens. Signals stop the process gracefully, also during the start. */
+export async function serveProcess({ env, cwd }: Installation): Promise<void> {
+  const starting = serve({
+    env,
+    cwd,
+    terminal: process.stdout.isTTY,
+    print: (line) => console.log(line),
+  });
+  let running: RunningServer | undefined;
+  let stopping = false;
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.on(signal, () => {
+      // A terminal and npm both forward a signal.
+      if (stopping) return;
+      stopping = true;
+      void stopProcess(starting, running === undefined ? abortStartTimeoutMs : stopTimeoutMs);
+    });
+  }
+  const { log } = (running = await starting);
+  // Node would print the error without redaction. The next start recovers from the journal.
+  process.on('uncaughtException', (error) => {
+    log.error('Uncaught exception; the process exits', { error });
+    process.exit(1);
+  });
+}
+
+async function stopProcess(starting: Promise<RunningServer>, timeoutMs: number): Promise<void> {
+  // Work that hangs is recovered from the journal by the next start.
+  setTimeout(() => process.exit(1), timeoutMs).unref();
+  const running = await starting.catch(() => undefined);
+  // A failed start is reported by the caller of `serveProcess`.
+  if (running === undefined) return;
+  await running.stop();
+  process.exit(0);
+}
+
+/** One line for the operator; undefined for an unexpected error. */
+export function explainStartError(error: unknown): string | undefined {
+  if (error instanceof ConfigError || error instanceof RelayError) return error.message;
+  const { code, port } = (error ?? {}) as { code?: string; port?: number };
+  if (code === 'EADDRINUSE') return `Port ${port} is in use; set RELAY_PORT to another one`;
+  if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
+    return `Relay cannot listen there: ${(error as Error).message}`;
+  }
+  return undefined;
 }

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { serve, type Serving } from '../src/serve.ts';
+import { serve, type RunningServer } from '../src/serve.ts';
 
 const script = fileURLToPath(new URL('../src/bootstrap.ts', import.meta.url));
 let base = '';
-let serving: Serving | undefined;
+let serving: RunningServer | undefined;
 
 beforeEach(() => {
   base = realpathSync(mkdtempSync(join(tmpdir(), 'relay-bootstrap-')));
@@ -26,20 +26,20 @@ async function bootstrap(...args: string[]) {
     cwd: tmpdir(),
     env: { PATH: process.env['PATH'], RELAY_DATA_DIR: join(base, 'data'), INIT_CWD: base },
   });
-  const said = { stdout: '', stderr: '' };
-  child.stdout.on('data', (text) => void (said.stdout += String(text)));
-  child.stderr.on('data', (text) => void (said.stderr += String(text)));
+  const output = { stdout: '', stderr: '' };
+  child.stdout.on('data', (text) => void (output.stdout += String(text)));
+  child.stderr.on('data', (text) => void (output.stderr += String(text)));
   const [code] = (await once(child, 'close')) as [number];
-  return { code, ...said };
+  return { code, ...output };
 }
 
 describe('bootstrap --workspace', { timeout: 60_000 }, () => {
-  it('gives a tenant its folder beside a running server, from its first request on', async () => {
+  it('sets a workspace beside a running server, effective with the first request', async () => {
     serving = await serve({
       env: { RELAY_DATA_DIR: join(base, 'data'), RELAY_PORT: '0', RELAY_LOG_LEVEL: 'off' },
       cwd: base,
       terminal: false,
-      say: () => undefined,
+      print: () => undefined,
     });
     const { url } = serving;
     const made = await bootstrap('--tenant', 'acme', '--workspace', 'ws');
@@ -61,7 +61,7 @@ describe('bootstrap --workspace', { timeout: 60_000 }, () => {
     expect(await run()).toContain(join(base, 'ws'));
   });
 
-  it('says in one line what is wrong, and makes nothing', async () => {
+  it('reports a mistake in one line and creates nothing', async () => {
     mkdirSync(join(base, 'data/inner'), { recursive: true });
     for (const [folder, message] of [
       ['data/inner', 'and the data folder'],

@@ -22,7 +22,7 @@ function start({ fetch, baseUrl, apiKey }: Embedded): Promise<Response> {
   });
 }
 
-test('runs agents without a port, and keeps what they did', async () => {
+test('runs agents without a port and stores their journal', async () => {
   const first = await open();
   const response = await start(first);
   const runId = response.headers.get('x-run-id');
@@ -41,7 +41,7 @@ test('runs agents without a port, and keeps what they did', async () => {
   await second.stop();
 });
 
-test('says in one line what is wrong with its settings, and leaves the folder free', async () => {
+test('reports invalid settings in one line and unlocks the folder', async () => {
   const wrong = { env: { RELAY_DATA_DIR: dataDir, RELAY_DEFAULT_MODEL: 'no-such' }, cwd: dataDir };
   await expect(embed(wrong)).rejects.toThrow(/RELAY_DEFAULT_MODEL/);
   const opened = await open();

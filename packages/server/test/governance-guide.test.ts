@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bootServer, type TestServer } from './support/server.ts';
 import { startRun } from './support/requests.ts';
-import { Signer } from '../src/webhooks/signer.ts';
+import { WebhookSigner } from '../src/secrets/webhook-signer.ts';
 
 const guide = new URL('../../../docs/guides/governance.md', import.meta.url);
 const snippets = [...readFileSync(guide, 'utf8').matchAll(/```js\n(.*?)```/gs)].map(
@@ -19,10 +19,10 @@ async function exported<Function>(name: string): Promise<Function> {
   return module[name]!;
 }
 
-describe('the check of a signature', async () => {
+describe('the signature check in the guide', async () => {
   type Check = (secret: string, signature: string, body: string, tolerance?: number) => boolean;
   const isFromRelay = await exported<Check>('isFromRelay');
-  const signer = new Signer(randomBytes(32));
+  const signer = new WebhookSigner(randomBytes(32));
   const webhook = {
     id: 'w',
     tenantId: 't',
@@ -36,7 +36,7 @@ describe('the check of a signature', async () => {
   const body = '{"id":"approval.requested:1","text":"ä\\u0000"}';
   const now = signer.sign(webhook, body, Date.now());
 
-  it('takes what Relay has signed just now, and nothing else', () => {
+  it('accepts only what Relay has just signed', () => {
     expect(isFromRelay(secret, now, body)).toBe(true);
     expect(isFromRelay(secret, now, `${body} `)).toBe(false);
     expect(isFromRelay(signer.secretOf({ tenantId: 't', id: 'x' }), now, body)).toBe(false);
@@ -46,7 +46,7 @@ describe('the check of a signature', async () => {
     }
   });
 
-  it('refuses what is old, or from the future', () => {
+  it('refuses old signatures and those from the future', () => {
     for (const minutes of [-6, 6]) {
       const other = signer.sign(webhook, body, Date.now() + minutes * 60_000);
       expect(isFromRelay(secret, other, body)).toBe(false);

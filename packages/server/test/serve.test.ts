@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isWellFormed } from '../src/secrets/keys.ts';
-import { serve, type Serving } from '../src/serve.ts';
+import { serve, type RunningServer } from '../src/serve.ts';
 
 let dataDir: string;
-const serving: Serving[] = [];
+const serving: RunningServer[] = [];
 
 beforeEach(() => {
   dataDir = mkdtempSync(join(tmpdir(), 'relay-serve-'));
@@ -31,7 +31,7 @@ async function start(options: { port?: number; terminal?: boolean; said?: string
     },
     cwd: dataDir,
     terminal: options.terminal ?? false,
-    say: (line) => said.push(line),
+    print: (line) => said.push(line),
   });
   serving.push(one);
   return { url: one.url, said };
@@ -49,7 +49,7 @@ function keyIn(said: readonly string[]): string | undefined {
 }
 
 describe('the first start', () => {
-  it('says where it listens, and writes its key where only the owner can read it', async () => {
+  it('prints its URL and writes its key to a file that only the owner can read', async () => {
     const { url, said } = await start();
     const file = join(dataDir, 'first-key');
     expect(said).toEqual([`The first API key is in ${file}`, `Relay is listening on ${url}`]);
@@ -62,7 +62,7 @@ describe('the first start', () => {
     expect(response.status).toBe(200);
   });
 
-  it('prints its key on a terminal, and writes it nowhere', async () => {
+  it('prints its key on a terminal and writes it to no file', async () => {
     const { url, said } = await start({ terminal: true });
     const response = await fetch(`${url}/models`, {
       headers: { authorization: `Bearer ${keyIn(said)}` },
@@ -78,7 +78,7 @@ describe('the first start', () => {
     expect(said).toHaveLength(1);
   });
 
-  it('shows its key even if it then fails, and that key is good', async () => {
+  it('shows a valid key even if the start then fails', async () => {
     const { port, server } = await takenPort();
     const said: string[] = [];
     await expect(start({ port, terminal: true, said })).rejects.toMatchObject({
@@ -93,8 +93,8 @@ describe('the first start', () => {
   });
 });
 
-describe('a fault that nobody catches', () => {
-  it('ends the process with one line in the log, and without a secret', async () => {
+describe('an uncaught exception', () => {
+  it('exits with one redacted line in the log', async () => {
     const config = join(dataDir, 'broken.config.mjs');
     const secret = 'sk-abcdefghijklmnopqrstuvwx';
     writeFileSync(
@@ -118,7 +118,7 @@ describe('a fault that nobody catches', () => {
     const [code] = (await once(child, 'close')) as [number | null];
     expect(code).toBe(1);
     expect(said).not.toContain(secret);
-    const line = said.split('\n').find((each) => each.includes('The process cannot go on')) ?? '{}';
+    const line = said.split('\n').find((each) => each.includes('Uncaught exception')) ?? '{}';
     expect(JSON.parse(line)).toMatchObject({
       level: 'error',
       error: { message: 'no more [redacted]', stack: expect.stringContaining('broken.config') },
@@ -127,14 +127,14 @@ describe('a fault that nobody catches', () => {
 });
 
 describe('a start that fails', () => {
-  it('lets go of the data folder, so that the next one can have it', async () => {
+  it('unlocks the data folder', async () => {
     const { port, server } = await takenPort();
     await expect(start({ port })).rejects.toMatchObject({ code: 'EADDRINUSE' });
     server.close();
     await expect(start()).resolves.toHaveProperty('url');
   });
 
-  it('is one clear line for a folder that another server has', async () => {
+  it('is explained in one line if another server uses the folder', async () => {
     await start();
     const error = await start().catch((thrown: unknown) => thrown);
     expect((error as Error).message).toContain(dataDir);

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { stopAll } from '../src/stop-all.ts';
+import { stopAll } from '../src/compose.ts';
 
 describe('stopAll', () => {
-  it('runs every step in order, and then throws what failed', async () => {
+  it('runs every step in order, and then throws the error', async () => {
     const done: string[] = [];
     const stopping = stopAll([
       async () => void done.push('first'),
@@ -15,7 +15,7 @@ describe('stopAll', () => {
     expect(done).toEqual(['first', 'third']);
   });
 
-  it('names everything that failed', async () => {
+  it('throws all errors of several failed steps', async () => {
     const fail = (what: string) => () => Promise.reject(new Error(what));
     const error: unknown = await stopAll([fail('a'), fail('b')]).catch((thrown: unknown) => thrown);
     expect((error as AggregateError).errors.map(String)).toEqual(['Error: a', 'Error: b']);

@@ -57,7 +57,7 @@ await serve({
   env: process.env,
   cwd: process.cwd(),
   terminal: false,
-  say: (line) => console.log(line),
+  print: (line) => console.log(line),
   models: createModelRegistry([
     { id: 'demo', provider: 'demo', model: createDemoModel() },
     {

@@ -28,7 +28,7 @@ await serve({
   env: process.env,
   cwd: process.cwd(),
   terminal: false,
-  say: (line) => console.log(line),
+  print: (line) => console.log(line),
   tools: ({ dataDir }) =>
     createToolRegistry([heldTool(dataDir, 'pay', false), heldTool(dataDir, 'look', true)]),
 });

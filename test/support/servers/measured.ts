@@ -7,7 +7,7 @@ setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 
 const { env } = process;
-await serve({ env, cwd: process.cwd(), terminal: false, say: (line) => console.log(line) });
+await serve({ env, cwd: process.cwd(), terminal: false, print: (line) => console.log(line) });
 process.on('SIGUSR2', () => {
   for (let n = 0; n < 3; n += 1) collect();
   const { heapUsed, external, rss } = process.memoryUsage();

@@ -22,7 +22,7 @@ export function registerServe(program: CliCommand): void {
 }
 
 async function serve({ environment, options }: Context<Options>): Promise<void> {
-  const { explainStart, serveProcess } = await import('@relay/server');
+  const { explainStartError, serveProcess } = await import('@relay/server');
   const { host, port, dataDir } = options;
   const { env, cwd } = environment;
   const overrides = {
@@ -33,7 +33,7 @@ async function serve({ environment, options }: Context<Options>): Promise<void> 
   try {
     await serveProcess({ env: { ...env, ...overrides }, cwd });
   } catch (error) {
-    const reason = explainStart(error);
+    const reason = explainStartError(error);
     if (reason === undefined) throw error;
     throw new CliError('start_failed', reason, { hint: 'run "relay doctor" for a diagnosis' });
   }

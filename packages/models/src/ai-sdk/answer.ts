@@ -1,6 +1,6 @@
 /**
- * What a provider of the AI SDK says, in our words. Besides text, reasoning and calls it notes what
- * the provider wants to see again (`providerData`): which parts there were, and their marks.
+ * Converts an AI SDK stream to model events, and its errors to `ProviderFailure`. It also collects the
+ * `providerData` that the provider requires in the next request: the parts and their metadata.
  */
 import type {
   LanguageModelV4StreamPart,
@@ -8,12 +8,17 @@ import type {
   SharedV4ProviderMetadata,
 } from '@ai-sdk/provider';
 import { type FinishReason, type ModelEvent, ProviderFailure } from '@relay/core';
-import type { ProviderData, Usage } from '@relay/protocol';
-import type { SafeNames } from '../safe-names.ts';
-import { failureOfPart } from './failure.ts';
+import { defined, type ProviderData, type Usage } from '@relay/protocol';
+import type { SafeNames } from '../provider-request.ts';
+import {
+  callAborted,
+  failureInStream,
+  failureOfResponse,
+  redact,
+} from '../http/provider-failure.ts';
 
-type Noted = ProviderData['parts'][number];
-type Metadata = NonNullable<Noted['metadata']>;
+type Part = ProviderData['parts'][number];
+type Metadata = NonNullable<Part['metadata']>;
 type Finish = Extract<LanguageModelV4StreamPart, { type: 'finish' }>;
 
 export interface AnswerOptions {
@@ -21,21 +26,21 @@ export interface AnswerOptions {
   readonly model: string;
   readonly names: SafeNames;
   readonly apiKey: string;
-  /** What is worth keeping of the marks of a part. */
-  keep(mark: Readonly<Record<string, unknown>>, part: Noted['type']): Record<string, unknown>;
+  /** The metadata of a part that the next request needs. */
+  keep(metadata: Readonly<Record<string, unknown>>, part: Part['type']): Record<string, unknown>;
 }
 
-/** They are held in memory until the answer is finished. */
+/** Tool calls are held in memory until the answer is finished. */
 const maxCallChars = 16 * 1024 * 1024;
 const maxCalls = 1024;
 
 export class SdkAnswer {
   readonly #options: AnswerOptions;
-  readonly #noted: Noted[] = [];
-  readonly #open = new Map<string, Noted>();
+  readonly #parts: Part[] = [];
+  readonly #open = new Map<string, Part>();
   #calls = 0;
   #callChars = 0;
-  #hasReasoned = false;
+  #hasReasoning = false;
   #finished = false;
 
   constructor(options: AnswerOptions) {
@@ -52,16 +57,19 @@ export class SdkAnswer {
       case 'reasoning-start':
         return this.#begin(part);
       case 'text-delta':
-        this.#add(`text ${part.id}`, part);
+        this.#append(`text ${part.id}`, part);
         return part.delta === '' ? [] : [{ type: 'text', text: part.delta }];
       case 'reasoning-delta':
-        this.#add(`reasoning ${part.id}`, part);
+        this.#append(`reasoning ${part.id}`, part);
         if (part.delta === '') return [];
-        this.#hasReasoned = true;
+        this.#hasReasoning = true;
         return [{ type: 'reasoning', text: part.delta }];
       case 'text-end':
       case 'reasoning-end':
-        this.#mark(this.#open.get(`${part.type.slice(0, -4)} ${part.id}`), part.providerMetadata);
+        this.#addMetadata(
+          this.#open.get(`${part.type.slice(0, -4)} ${part.id}`),
+          part.providerMetadata,
+        );
         return [];
       case 'tool-call':
         return part.providerExecuted === true ? [] : [this.#call(part)];
@@ -75,44 +83,43 @@ export class SdkAnswer {
   }
 
   #begin(part: Extract<LanguageModelV4StreamPart, { type: 'text-start' | 'reasoning-start' }>) {
-    const noted: Noted =
+    const recorded: Part =
       part.type === 'text-start' ? { type: 'text', chars: 0 } : { type: 'reasoning', text: '' };
-    this.#noted.push(noted);
-    this.#open.set(`${noted.type} ${part.id}`, noted);
-    this.#mark(noted, part.providerMetadata);
-    // Blocks of reasoning are thoughts of their own; without a break they would run together.
-    const again = noted.type === 'reasoning' && this.#hasReasoned;
-    return again ? [{ type: 'reasoning' as const, text: '\n\n' }] : [];
+    this.#parts.push(recorded);
+    this.#open.set(`${recorded.type} ${part.id}`, recorded);
+    this.#addMetadata(recorded, part.providerMetadata);
+    const needsBreak = recorded.type === 'reasoning' && this.#hasReasoning;
+    return needsBreak ? [{ type: 'reasoning' as const, text: '\n\n' }] : [];
   }
 
-  #add(
-    place: string,
+  #append(
+    key: string,
     part: { delta: string; providerMetadata?: SharedV4ProviderMetadata | undefined },
   ): void {
-    const noted = this.#open.get(place);
-    if (noted?.type === 'text') noted.chars += part.delta.length;
-    if (noted?.type === 'reasoning') noted.text += part.delta;
-    this.#mark(noted, part.providerMetadata);
+    const recorded = this.#open.get(key);
+    if (recorded?.type === 'text') recorded.chars += part.delta.length;
+    if (recorded?.type === 'reasoning') recorded.text += part.delta;
+    this.#addMetadata(recorded, part.providerMetadata);
   }
 
-  #mark(noted: Noted | undefined, metadata: SharedV4ProviderMetadata | undefined): void {
-    if (noted === undefined || metadata === undefined) return;
-    const kept: Metadata = { ...noted.metadata };
-    for (const [provider, mark] of Object.entries(metadata)) {
-      const worth = Object.entries(this.#options.keep(mark, noted.type)).filter(
+  #addMetadata(recorded: Part | undefined, metadata: SharedV4ProviderMetadata | undefined): void {
+    if (recorded === undefined || metadata === undefined) return;
+    const kept: Metadata = { ...recorded.metadata };
+    for (const [provider, values] of Object.entries(metadata)) {
+      const added = Object.entries(this.#options.keep(values, recorded.type)).filter(
         ([, value]) => value !== undefined && value !== null,
       );
-      if (worth.length === 0) continue;
-      kept[provider] = { ...kept[provider], ...(Object.fromEntries(worth) as Metadata[string]) };
+      if (added.length === 0) continue;
+      kept[provider] = { ...kept[provider], ...(Object.fromEntries(added) as Metadata[string]) };
     }
-    if (Object.keys(kept).length > 0) noted.metadata = kept;
+    if (Object.keys(kept).length > 0) recorded.metadata = kept;
   }
 
   #call(part: Extract<LanguageModelV4StreamPart, { type: 'tool-call' }>): ModelEvent {
     const { toolCallId: id, toolName, input } = part;
-    const noted: Noted = { type: 'call', nth: this.#calls };
-    this.#noted.push(noted);
-    this.#mark(noted, part.providerMetadata);
+    const recorded: Part = { type: 'call', nth: this.#calls };
+    this.#parts.push(recorded);
+    this.#addMetadata(recorded, part.providerMetadata);
     this.#calls += 1;
     this.#callChars += input.length;
     if (this.#calls > maxCalls || this.#callChars > maxCallChars) {
@@ -134,26 +141,20 @@ export class SdkAnswer {
     this.#finished = true;
     const reason: FinishReason = this.#calls > 0 ? 'tool-calls' : unified;
     const providerData = this.#providerData();
-    return {
-      type: 'finish',
-      reason,
-      usage: usageOf(usage),
-      ...(providerData === undefined ? {} : { providerData }),
-    };
+    return { type: 'finish', reason, usage: usageOf(usage), ...defined({ providerData }) };
   }
 
-  /** Without a single mark there is nothing that the words do not say. */
+  /** Without metadata the transcript holds everything. */
   #providerData(): ProviderData | undefined {
-    if (this.#noted.every(({ metadata }) => metadata === undefined)) return undefined;
+    if (this.#parts.every(({ metadata }) => metadata === undefined)) return undefined;
     const { provider, model } = this.#options;
-    const parts = this.#noted.filter(
+    const parts = this.#parts.filter(
       (part) => part.type !== 'reasoning' || part.metadata !== undefined,
     );
     return { provider, model, parts };
   }
 }
 
-/** What a provider counts apart is told where there was any. */
 function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage {
   const [read, written] = [count(inputTokens.cacheRead), count(inputTokens.cacheWrite)];
   const reasoning = count(outputTokens.reasoning);
@@ -169,4 +170,50 @@ function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage {
 
 function count(value: number | undefined): number {
   return value !== undefined && Number.isSafeInteger(value) && value > 0 ? value : 0;
+}
+
+export function failureOfSdk(cause: unknown, apiKey: string, signal: AbortSignal): ProviderFailure {
+  if (signal.aborted) return callAborted();
+  const own = ownFailureIn(cause);
+  if (own !== undefined) return own;
+  const { name, statusCode, responseBody, message } = cause as Record<string, unknown>;
+  if (typeof statusCode === 'number') {
+    const body = typeof responseBody === 'string' ? responseBody : String(message);
+    return failureOfResponse({ status: statusCode, headers: {}, body }, apiKey);
+  }
+  if (isUnreadable(name)) return unreadable();
+  const why = redact(cause instanceof Error ? cause.message : String(cause), apiKey);
+  return new ProviderFailure(`The request cannot be sent to this provider: ${why.slice(0, 500)}`, {
+    retryable: false,
+  });
+}
+
+/** An error part in a stream that had begun normally. */
+function failureOfPart(error: unknown, apiKey: string): ProviderFailure {
+  const own = ownFailureIn(error);
+  if (own !== undefined) return own;
+  if (typeof error !== 'object' || error === null) return failureInStream(error, apiKey);
+  const { name, statusCode, message, type, code } = error as Record<string, unknown>;
+  if (isUnreadable(name)) return unreadable();
+  return failureInStream({ message, type, code, status: statusCode }, apiKey);
+}
+
+/** The `ProviderFailure` of our own connection, which the packages may have wrapped. */
+function ownFailureIn(cause: unknown): ProviderFailure | undefined {
+  let inner = cause;
+  for (let depth = 0; depth < 5 && inner instanceof Error; depth += 1) {
+    if (inner instanceof ProviderFailure) return inner;
+    inner = inner.cause;
+  }
+  return undefined;
+}
+
+/** The packages name errors in requests; for an invalid response they often throw a bare `Error`. */
+function isUnreadable(name: unknown): boolean {
+  return name === 'AI_JSONParseError' || name === 'AI_TypeValidationError' || name === 'Error';
+}
+
+/** Without its text, which may contain anything. */
+function unreadable(): ProviderFailure {
+  return new ProviderFailure('The provider sent an invalid response', { retryable: true });
 }

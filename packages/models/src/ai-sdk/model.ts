@@ -1,6 +1,6 @@
 /**
- * A provider of the AI SDK behind our port. Of the SDK only the providers' packages are used, each
- * loaded when it is first needed; the loop, the retries and the connections are ours.
+ * An AI SDK provider as a `Model`. Only the provider packages of the SDK are used, each loaded on
+ * demand; the loop, the retries and the connections are Relay's.
  */
 import type {
   LanguageModelV4,
@@ -8,30 +8,19 @@ import type {
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
-import { PartBatches } from '../part-batches.ts';
-import { type Connecting } from '../http/provider-fetch.ts';
+import { defined } from '@relay/protocol';
+import { PartBatches } from './part-batches.ts';
 import { checkApiKey, ProviderRefusal } from '../http/provider-failure.ts';
-import { SafeNames } from '../safe-names.ts';
-import { type AnswerOptions, SdkAnswer } from './answer.ts';
-import { failureOfSdk } from './failure.ts';
+import { type ProviderOptions, SafeNames } from '../provider-request.ts';
+import { type AnswerOptions, SdkAnswer, failureOfSdk } from './answer.ts';
 import { promptOf } from './prompt.ts';
 
-/** What all models of the providers below can be told. */
-export interface ProviderOptions extends Connecting {
-  /** Up to and including the version; left out, the provider's own. */
-  readonly baseUrl?: string | undefined;
-  /** How many tokens fit into its window, if that is known. */
-  readonly contextTokens?: number | undefined;
-}
-
 export interface SdkProvider {
-  /** By what name its marks are kept. */
+  /** The name in `providerData`. */
   readonly provider: string;
   readonly systemAnywhere: boolean;
-  /** The package's model; the package is loaded with the first. */
   load(): Promise<(model: string) => LanguageModelV4>;
   keep: AnswerOptions['keep'];
-  /** What this provider is asked for besides. */
   settings(request: ModelRequest): SharedV4ProviderOptions;
 }
 
@@ -40,55 +29,58 @@ type Answer = AsyncGenerator<readonly ModelEvent[], void, undefined>;
 export function createSdkModel(sdk: SdkProvider, options: ProviderOptions): Model {
   checkApiKey(options.apiKey);
   const { apiKey, contextTokens } = options;
-  const asked = { sdk, apiKey, loaded: once(() => sdk.load()) };
+  let loaded: ReturnType<SdkProvider['load']> | undefined;
+  const load = () => (loaded ??= sdk.load());
   return {
-    ...(contextTokens === undefined ? {} : { contextTokens }),
-    stream: (request, signal) => streamAnswer({ ...asked, request, signal }),
+    ...defined({ contextTokens }),
+    stream: (request, signal) => streamAnswer({ sdk, apiKey, load, request, signal }),
   };
 }
 
-interface Asking {
+interface SdkCall {
   readonly sdk: SdkProvider;
   readonly apiKey: string;
-  readonly loaded: () => Promise<(model: string) => LanguageModelV4>;
+  readonly load: SdkProvider['load'];
   readonly request: ModelRequest;
   readonly signal: AbortSignal;
 }
 
-/** Marks that a provider does not take back, because the key or the model has changed since. */
-const refusedMarks = /signature|encrypted|thinking block|reasoning.*item/is;
+/** Errors about metadata of earlier answers, which is invalid after a change of key or model. */
+const refusedMetadata = /signature|encrypted|thinking block|reasoning.*item/is;
 
-async function* streamAnswer(asking: Asking): Answer {
-  const marked = asking.request.messages.some(
+async function* streamAnswer(call: SdkCall): Answer {
+  const hasMetadata = call.request.messages.some(
     (message) => message.role === 'assistant' && message.providerData !== undefined,
   );
   try {
-    yield* attempt(asking, { plain: false });
+    yield* attempt(call, false);
   } catch (cause) {
-    const areRefused =
-      cause instanceof ProviderRefusal && cause.status === 400 && refusedMarks.test(cause.said);
-    if (!marked || asking.signal.aborted || !areRefused) throw cause;
-    // It was refused before a word was said.
-    yield* attempt(asking, { plain: true });
+    const isRefused =
+      cause instanceof ProviderRefusal &&
+      cause.status === 400 &&
+      refusedMetadata.test(cause.detail);
+    if (!hasMetadata || call.signal.aborted || !isRefused) throw cause;
+    // The request was refused before any output, so it can be sent again without metadata.
+    yield* attempt(call, true);
   }
 }
 
 async function* attempt(
-  { sdk, apiKey, loaded, request, signal }: Asking,
-  how: { plain: boolean },
+  { sdk, apiKey, load, request, signal }: SdkCall,
+  withoutMetadata: boolean,
 ): Answer {
   const { provider, keep } = sdk;
   const { model } = request;
   const names = new SafeNames(request.tools.map(({ name }) => name));
   const answer = new SdkAnswer({ provider, model, names, apiKey, keep });
   try {
-    const language = (await loaded())(model);
+    const language = (await load())(model);
     const { stream } = await language.doStream(
-      callOptions(sdk, request, { names, signal, ...how }),
+      callOptions(sdk, request, { names, signal, withoutMetadata }),
     );
     yield* new PartBatches(stream, answer).all(signal);
   } catch (cause) {
-    throw failureOfSdk(cause, { apiKey, signal });
+    throw failureOfSdk(cause, apiKey, signal);
   }
   if (!answer.finished) {
     throw new ProviderFailure('The provider’s answer ended before it was finished', {
@@ -100,18 +92,18 @@ async function* attempt(
 function callOptions(
   sdk: SdkProvider,
   request: ModelRequest,
-  made: { names: SafeNames; signal: AbortSignal; plain: boolean },
+  options: { names: SafeNames; signal: AbortSignal; withoutMetadata: boolean },
 ): LanguageModelV4CallOptions {
   const { messages, tools, model, outputSchema, reasoning } = request;
-  const { names, signal, plain } = made;
+  const { names, signal, withoutMetadata } = options;
   const { provider, systemAnywhere } = sdk;
   const ids = new SafeNames([]);
   return {
-    prompt: promptOf(messages, { provider, model, names, ids, systemAnywhere, plain }),
+    prompt: promptOf(messages, { provider, model, names, ids, systemAnywhere, withoutMetadata }),
     abortSignal: signal,
     providerOptions: sdk.settings(request),
     ...(tools.length === 0 ? {} : { tools: tools.map((tool) => functionTool(tool, names)) }),
-    ...(reasoning === undefined ? {} : { reasoning }),
+    ...defined({ reasoning }),
     ...(outputSchema === undefined
       ? {}
       : { responseFormat: { type: 'json' as const, schema: outputSchema, name: 'answer' } }),
@@ -122,12 +114,7 @@ function functionTool(
   { name, description, inputSchema }: ModelRequest['tools'][number],
   names: SafeNames,
 ) {
-  // Every provider wants to hear that arguments are an object.
+  // Every provider requires an object schema.
   const schema = { properties: {}, ...inputSchema, type: 'object' as const };
   return { type: 'function' as const, name: names.safe(name), description, inputSchema: schema };
-}
-
-function once<Value>(load: () => Promise<Value>): () => Promise<Value> {
-  let loaded: Promise<Value> | undefined;
-  return () => (loaded ??= load());
 }

@@ -1,29 +1,35 @@
 /**
- * Our messages as a prompt of the AI SDK's providers. They differ in what they refuse, so everything
- * that one of them refuses is put right here for all: empty messages, several of one role in a row,
- * instructions in the middle, ids and names with other characters.
+ * Converts messages to an AI SDK prompt. Providers differ in what they refuse, so everything that one of
+ * them refuses is fixed here for all: empty messages, consecutive messages of one role, instructions
+ * in the middle, and unusual characters in ids and names.
  */
 import type {
   LanguageModelV4FilePart,
   LanguageModelV4Message,
   LanguageModelV4Prompt,
   LanguageModelV4TextPart,
+  SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
-import { type Message, type MessageContent, textOf } from '@relay/protocol';
-import { givenBy } from '../attachments.ts';
-import type { SafeNames } from '../safe-names.ts';
-import { assistantContent } from './assistant.ts';
+import {
+  defined,
+  type Message,
+  type MessageContent,
+  textOf,
+  type MessageToolCall,
+  type ProviderData,
+} from '@relay/protocol';
+import { attachmentContent, type SafeNames } from '../provider-request.ts';
 
 export interface PromptOptions {
-  /** Whose `providerData` is handed back, and of which model. */
+  /** The `providerData` of this provider and model is sent back. */
   readonly provider: string;
   readonly model: string;
   readonly names: SafeNames;
   readonly ids: SafeNames;
-  /** Instructions may stand anywhere, not only at the beginning. */
+  /** System messages may stand anywhere, not only at the beginning. */
   readonly systemAnywhere: boolean;
-  /** Without what a provider had attached to earlier answers. */
-  readonly plain: boolean;
+  /** Leaves out the `providerData` of earlier answers. */
+  readonly withoutMetadata: boolean;
 }
 
 export function promptOf(
@@ -42,18 +48,18 @@ export function promptOf(
   for (const message of messages) {
     leading &&= message.role === 'system';
     const system = message.role === 'system' && (leading || options.systemAnywhere);
-    append(prompt, converted(message, { ...options, toolNames, system }));
+    append(prompt, convert(message, { ...options, toolNames, system }));
   }
   return prompt;
 }
 
-interface Converting extends PromptOptions {
+interface MessageOptions extends PromptOptions {
   readonly toolNames: ReadonlyMap<string, string>;
-  /** An instruction stays one; otherwise it is said as by the user. */
+  /** Whether a system message may stay one; otherwise it becomes a user message. */
   readonly system: boolean;
 }
 
-function converted(message: Message, options: Converting): LanguageModelV4Message | undefined {
+function convert(message: Message, options: MessageOptions): LanguageModelV4Message | undefined {
   switch (message.role) {
     case 'system': {
       const text = textOf(message.content);
@@ -78,7 +84,7 @@ function converted(message: Message, options: Converting): LanguageModelV4Messag
   }
 }
 
-/** What the same side says in a row is one message. */
+/** Merges consecutive messages of one role. */
 function append(
   prompt: LanguageModelV4Message[],
   message: LanguageModelV4Message | undefined,
@@ -100,14 +106,14 @@ function partsOf(content: MessageContent): (LanguageModelV4TextPart | LanguageMo
   if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }];
   return content.flatMap((part): (LanguageModelV4TextPart | LanguageModelV4FilePart)[] => {
     if (part.type === 'text') return part.text === '' ? [] : [part];
-    const given = givenBy(part);
-    if (given.kind === 'text') return [{ type: 'text', text: given.text }];
-    const { source, mediaType, filename } = given;
+    const attachment = attachmentContent(part);
+    if (attachment.kind === 'text') return [{ type: 'text', text: attachment.text }];
+    const { source, mediaType, filename } = attachment;
     const data =
       source.kind === 'url'
         ? ({ type: 'url', url: new URL(source.url) } as const)
         : ({ type: 'data', data: source.base64 } as const);
-    return [{ type: 'file', mediaType, data, ...(filename === undefined ? {} : { filename }) }];
+    return [{ type: 'file', mediaType, data, ...defined({ filename }) }];
   });
 }
 
@@ -115,6 +121,74 @@ function resultOf(content: MessageContent) {
   const text = textOf(content);
   const hasFiles = typeof content !== 'string' && content.some(({ type }) => type !== 'text');
   if (hasFiles) return { type: 'content' as const, value: partsOf(content) };
-  // Some providers refuse a result that is nothing at all.
+  // Some providers refuse an empty result.
   return { type: 'text' as const, value: text === '' ? '(no output)' : text };
+}
+
+type Assistant = Extract<Message, { role: 'assistant' }>;
+type Content = Extract<LanguageModelV4Message, { role: 'assistant' }>['content'];
+
+function assistantContent(message: Assistant, options: PromptOptions): Content {
+  const { content, tool_calls: calls = [], providerData } = message;
+  const text = textOf(content);
+  const hasMetadata =
+    !options.withoutMetadata &&
+    providerData?.provider === options.provider &&
+    providerData.model === options.model;
+  if (hasMetadata) return contentWithMetadata(text, calls, providerData, options);
+  return [...textPart(text), ...calls.map((call) => callPart(call, options))];
+}
+
+/** In the provider's order with its metadata; text and calls that it does not mention follow. */
+function contentWithMetadata(
+  text: string,
+  calls: readonly MessageToolCall[],
+  data: ProviderData,
+  options: PromptOptions,
+): Content {
+  const content: Content = [];
+  const added = new Set<MessageToolCall>();
+  let from = 0;
+  for (const part of data.parts) {
+    const { metadata } = part;
+    const providerOptions =
+      metadata === undefined ? {} : { providerOptions: metadata as SharedV4ProviderOptions };
+    if (part.type === 'reasoning') {
+      content.push({ type: 'reasoning', text: part.text, ...providerOptions });
+    } else if (part.type === 'text') {
+      const fragment = text.slice(from, from + part.chars);
+      from += part.chars;
+      if (fragment !== '') content.push({ type: 'text', text: fragment, ...providerOptions });
+    } else {
+      const call = calls[part.nth];
+      if (call === undefined || added.has(call)) continue;
+      added.add(call);
+      content.push({ ...callPart(call, options), ...providerOptions });
+    }
+  }
+  const rest = calls.filter((call) => !added.has(call)).map((call) => callPart(call, options));
+  return [...content, ...textPart(text.slice(from)), ...rest];
+}
+
+function textPart(text: string): Content {
+  return text === '' ? [] : [{ type: 'text', text }];
+}
+
+function callPart({ id, function: called }: MessageToolCall, { names, ids }: PromptOptions) {
+  return {
+    type: 'tool-call' as const,
+    toolCallId: ids.safe(id),
+    toolName: names.safe(called.name),
+    input: inputOf(called.arguments),
+  };
+}
+
+/** Providers accept only an object. */
+function inputOf(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
+  } catch {
+    return {};
+  }
 }

@@ -1,18 +1,18 @@
 /**
- * Reads a Chat Completions stream: text in, model events out.
+ * Decodes a Chat Completions stream to model events.
  *
- * Tool calls come in pieces and are held back until the answer is finished, because half a call is
- * of no use to anyone. The answer is finished by its `finish_reason`; what follows is only usage.
+ * Tool calls arrive in fragments and are held back until the answer is finished. `finish_reason` ends
+ * the answer; only usage may follow.
  */
 import { type FinishReason, type ModelEvent, ProviderFailure } from '@relay/core';
 import { noUsage, SseParser, type Usage } from '@relay/protocol';
 import { failureInStream } from '../http/provider-failure.ts';
-import { thoughtOf } from './reasoning.ts';
-import { SafeNames } from '../safe-names.ts';
-import { TextFrame } from '../text-frame.ts';
-import { ToolCallPieces } from './tool-call-pieces.ts';
+import { reasoningData } from './request.ts';
+import { SafeNames } from '../provider-request.ts';
+import { TextFrame } from './text-frame.ts';
+import { ToolCallFragments } from './tool-call-fragments.ts';
 
-/** What we read of a chunk. It comes from outside: every field may be missing or something else. */
+/** The fields of a chunk. It is untrusted: every field may be missing or have another type. */
 interface Chunk {
   readonly object?: unknown;
   readonly error?: unknown;
@@ -24,7 +24,7 @@ interface ChunkUsage {
   readonly prompt_tokens?: unknown;
   readonly completion_tokens?: unknown;
   readonly prompt_tokens_details?: { readonly cached_tokens?: unknown } | null;
-  /** DeepSeek's name for what was cached. */
+  /** DeepSeek's name for cached tokens. */
   readonly prompt_cache_hit_tokens?: unknown;
   readonly completion_tokens_details?: { readonly reasoning_tokens?: unknown } | null;
 }
@@ -56,15 +56,15 @@ export class ChatDecoder {
   readonly #model: string | undefined;
   readonly #parser: SseParser;
   readonly #textFrame = new TextFrame();
-  readonly #calls = new ToolCallPieces();
+  readonly #calls = new ToolCallFragments();
   #events: ModelEvent[] = [];
   #reason: FinishReason | undefined;
   #usage: Usage = noUsage;
-  /** What came as `reasoning_content`: servers that say it so want to see it again. */
-  #thought = '';
+  /** The `reasoning_content`: servers that send it require it in the next request. */
+  #reasoningContent = '';
   #done = false;
 
-  /** `model`: whose thoughts they are; left out, nothing is kept of them. */
+  /** `model` is stored with the reasoning; without it, no reasoning is kept. */
   constructor(secret: string | undefined, names: SafeNames = new SafeNames([]), model?: string) {
     this.#secret = secret;
     this.#names = names;
@@ -72,17 +72,17 @@ export class ChatDecoder {
     this.#parser = new SseParser((frame) => this.#frame(frame.data));
   }
 
-  /** True once the answer is all there, though its usage may still follow. */
+  /** True once the answer is complete; its usage may still follow. */
   get answered(): boolean {
     return this.#reason !== undefined;
   }
 
-  /** True once `finish` is among the events; nothing that follows counts. */
+  /** True once `finish` was emitted; the rest of the stream is ignored. */
   get done(): boolean {
     return this.#done;
   }
 
-  /** The events in this piece of the stream, wherever it was cut. */
+  /** The events of this chunk, which may end anywhere. */
   feed(text: string): readonly ModelEvent[] {
     try {
       this.#parser.feed(text);
@@ -93,7 +93,7 @@ export class ChatDecoder {
     return this.#take();
   }
 
-  /** The stream is over, whether properly or not. */
+  /** The stream has ended, normally or not. */
   end(): readonly ModelEvent[] {
     if (!this.#done) this.#complete();
     return this.#take();
@@ -127,7 +127,7 @@ export class ChatDecoder {
 
   #choice({ delta, finish_reason: reason }: Choice): void {
     if (typeof delta === 'object' && delta !== null) this.#delta(delta);
-    // Some servers say "" where others say null.
+    // Some servers send "" instead of null.
     if (typeof reason === 'string' && reason !== '') {
       this.#reason = finishReasons.get(reason) ?? 'other';
     }
@@ -136,7 +136,7 @@ export class ChatDecoder {
   #delta(delta: Delta): void {
     const reasoning = delta.reasoning_content ?? delta.reasoning;
     if (isText(reasoning)) this.#events.push({ type: 'reasoning', text: reasoning });
-    if (isText(delta.reasoning_content)) this.#thought += delta.reasoning_content;
+    if (isText(delta.reasoning_content)) this.#reasoningContent += delta.reasoning_content;
     if (isText(delta.content)) this.#events.push({ type: 'text', text: delta.content });
     if (isText(delta.refusal)) this.#events.push({ type: 'text', text: delta.refusal });
     if (Array.isArray(delta.tool_calls)) this.#calls.add(delta.tool_calls);
@@ -149,16 +149,16 @@ export class ChatDecoder {
       });
     }
     this.#done = true;
-    const calls = this.#calls.whole();
+    const calls = this.#calls.complete();
     const model = this.#model;
-    const isWanted = calls.length > 0 && this.#thought !== '' && model !== undefined;
+    const keepsReasoning = calls.length > 0 && this.#reasoningContent !== '' && model !== undefined;
     this.#events.push(
       ...calls.map((call) => ({ ...call, name: this.#names.original(call.name) })),
       {
         type: 'finish',
         reason: this.#reason,
         usage: this.#usage,
-        ...(isWanted ? { providerData: thoughtOf(model, this.#thought) } : {}),
+        ...(keepsReasoning ? { providerData: reasoningData(model, this.#reasoningContent) } : {}),
       },
     );
   }
@@ -169,13 +169,12 @@ function parseChunk(data: string): Chunk {
   try {
     value = JSON.parse(data);
   } catch {
-    // Its text is not repeated: nobody knows what it holds.
-    throw new ProviderFailure('The provider sent something that is not JSON', { retryable: true });
+    // Without the text, which may contain anything.
+    throw new ProviderFailure('The provider sent invalid JSON', { retryable: true });
   }
   return typeof value === 'object' && value !== null ? value : {};
 }
 
-/** The text of a chunk that says nothing else. */
 function onlyText({ choices, usage }: Chunk): string | undefined {
   const choice = choices?.[0];
   const delta = choice?.delta;
@@ -186,8 +185,8 @@ function onlyText({ choices, usage }: Chunk): string | undefined {
 }
 
 function usageOf(usage: ChunkUsage): Usage {
-  const told = count(usage.prompt_tokens_details?.cached_tokens);
-  const cached = told === 0 ? count(usage.prompt_cache_hit_tokens) : told;
+  const cached =
+    count(usage.prompt_tokens_details?.cached_tokens) || count(usage.prompt_cache_hit_tokens);
   const reasoning = count(usage.completion_tokens_details?.reasoning_tokens);
   return {
     inputTokens: count(usage.prompt_tokens),

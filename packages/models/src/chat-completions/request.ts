@@ -1,46 +1,48 @@
 import type { ModelRequest, ToolSpec } from '@relay/core';
-import { type ContentPart, type JsonSchema, type Message, textOf } from '@relay/protocol';
-import { givenBy } from '../attachments.ts';
-import { thoughtIn } from './reasoning.ts';
-import { SafeNames } from '../safe-names.ts';
-import { isStrictSchema } from '../strict-schema.ts';
+import {
+  type ContentPart,
+  type JsonSchema,
+  type Message,
+  textOf,
+  type ProviderData,
+} from '@relay/protocol';
+import { attachmentContent, SafeNames, isStrictSchema } from '../provider-request.ts';
 
 export interface RequestOptions {
   readonly names?: SafeNames;
-  /** The shape of the answer is asked for in words, not by a field of the API. */
-  readonly toldOnly?: boolean | undefined;
-  /** What the model thought is not handed back. */
-  readonly thoughtless?: boolean | undefined;
+  /** The output schema is sent as an instruction only. */
+  readonly omitResponseFormat?: boolean | undefined;
+  /** Earlier reasoning is not sent back. */
+  readonly omitReasoning?: boolean | undefined;
 }
 
-/** The body of a streaming Chat Completions request. */
 export function chatRequestBody(
   request: ModelRequest,
   model: string,
   options: RequestOptions = {},
 ): string {
-  const { names = new SafeNames([]), toldOnly = false, thoughtless = false } = options;
+  const { names = new SafeNames([]), omitResponseFormat, omitReasoning } = options;
   const { messages, tools, outputSchema, reasoning } = request;
-  const thoughtAt = thoughtIn(thoughtless ? [] : messages, model);
+  const reasoningAt = reasoningIn(omitReasoning === true ? [] : messages, model);
   return JSON.stringify({
     model,
     messages: [
-      ...(outputSchema === undefined ? [] : [shapeInstruction(outputSchema)]),
-      ...messages.flatMap((message, at) => apiMessage(message, names, thoughtAt(at))),
+      ...(outputSchema === undefined ? [] : [schemaInstruction(outputSchema)]),
+      ...messages.flatMap((message, at) => apiMessage(message, names, reasoningAt(at))),
     ],
     stream: true,
     stream_options: { include_usage: true },
-    // An empty list is refused by most servers.
+    // Most servers refuse an empty list.
     ...(tools.length === 0 ? {} : { tools: tools.map((tool) => apiTool(tool, names)) }),
-    ...(outputSchema === undefined || toldOnly
+    ...(outputSchema === undefined || omitResponseFormat === true
       ? {}
       : { response_format: responseFormat(outputSchema) }),
     ...(reasoning === undefined ? {} : { reasoning_effort: reasoning }),
   });
 }
 
-/** Not every server heeds `response_format`, and those that do not read it here. */
-function shapeInstruction(schema: JsonSchema) {
+/** Some servers ignore `response_format`, so the schema is also in the prompt. */
+function schemaInstruction(schema: JsonSchema) {
   const content =
     'Your last answer must be a JSON value alone, without words around it or a code fence, ' +
     `that fits this JSON Schema: ${JSON.stringify(schema)}`;
@@ -57,8 +59,8 @@ function apiTool({ name, description, inputSchema }: ToolSpec, names: SafeNames)
   return { type: 'function', function: { name: names.safe(name), description, parameters } };
 }
 
-/** Our messages are the API's, but for images, files, and what some servers refuse. */
-function apiMessage(message: Message, names: SafeNames, thought: string): readonly object[] {
+/** Relay's messages are those of the API, except for attachments and what some servers refuse. */
+function apiMessage(message: Message, names: SafeNames, reasoning: string): readonly object[] {
   switch (message.role) {
     case 'user':
       return [{ role: 'user', content: apiContent(message.content) }];
@@ -71,15 +73,21 @@ function apiMessage(message: Message, names: SafeNames, thought: string): readon
     case 'assistant': {
       const { content, tool_calls: calls = [] } = message;
       const text = textOf(content);
-      // An assistant that said nothing is refused by most servers.
+      // Most servers refuse an empty assistant message.
       if (calls.length === 0) return text === '' ? [] : [{ role: 'assistant', content: text }];
       const called = calls.map(({ id, type, function: { name, arguments: input } }) => ({
         id,
         type,
         function: { name: names.safe(name), arguments: input },
       }));
-      const spoken = { role: 'assistant', content: text === '' ? null : text, tool_calls: called };
-      return [thought === '' ? spoken : { ...spoken, reasoning_content: thought }];
+      return [
+        {
+          role: 'assistant',
+          content: text === '' ? null : text,
+          tool_calls: called,
+          ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+        },
+      ];
     }
   }
 }
@@ -90,13 +98,36 @@ function apiContent(content: string | readonly ContentPart[]) {
 
 function apiPart(part: ContentPart) {
   if (part.type === 'text') return part;
-  const given = givenBy(part);
-  if (given.kind === 'text') return { type: 'text', text: given.text };
-  const { source, mediaType, filename } = given;
+  const attachment = attachmentContent(part);
+  if (attachment.kind === 'text') return { type: 'text', text: attachment.text };
+  const { source, mediaType, filename } = attachment;
   const url = source.kind === 'url' ? source.url : `data:${mediaType};base64,${source.base64}`;
   if (part.type === 'image') return { type: 'image_url', image_url: { url } };
   const name = filename ?? 'file';
   return source.kind === 'url'
     ? { type: 'file', file: { filename: name, file_url: url } }
     : { type: 'file', file: { filename: name, file_data: url } };
+}
+
+const provider = 'chat-completions';
+
+/**
+ * Reasoning that the next request must contain. DeepSeek, Kimi and others reason between tool calls and
+ * refuse results of a call without its `reasoning_content`; for a finished answer they want none. So it
+ * is kept with turns that call tools, and sent back to the same model until the next user message.
+ */
+export function reasoningData(model: string, text: string): ProviderData {
+  return { provider, model: model.slice(0, 512), parts: [{ type: 'reasoning', text }] };
+}
+
+/** The reasoning of a message, if it is this model's and no user message has followed. */
+function reasoningIn(messages: readonly Message[], model: string): (at: number) => string {
+  const lastUser = messages.findLastIndex(({ role }) => role === 'user');
+  return (at) => {
+    const message = messages[at];
+    if (message?.role !== 'assistant' || at < lastUser) return '';
+    const { providerData: data } = message;
+    if (data?.provider !== provider || data.model !== model.slice(0, 512)) return '';
+    return data.parts.map((part) => (part.type === 'reasoning' ? part.text : '')).join('');
+  };
 }

@@ -1,4 +1,5 @@
-/** What the demo model reads out of a message. */
+/** What the demo model does for a message, and what it answers after its tool calls. */
+import type { MessageToolCall } from '@relay/protocol';
 
 export interface DemoCall {
   readonly name: string;
@@ -15,7 +16,7 @@ export type DemoPlan =
 
 const maxTokens = 100_000;
 const maxWaitMs = 10 * 60 * 1000;
-/** Names and numbers are short; what is longer is somebody's text and not repeated. */
+/** Names and numbers are short; longer text is private and not repeated. */
 const maxShown = 200;
 
 const help = `Hello! I am the demo model: I need no key, and I do what these commands say.
@@ -33,7 +34,7 @@ export function planFor(message: string, tools: ReadonlySet<string>): DemoPlan {
     case 'calculate':
       return calculation(rest, tools);
     case 'what':
-      // As one asks a model; anything else that begins so is not for this one.
+      // Only `what is <calculation>`.
       if (!expression.test(rest.slice(0, maxShown).replace(/^is\s+/i, ''))) break;
       return calculation(rest.replace(/^is\s+/i, ''), tools);
     case 'notify':
@@ -91,7 +92,7 @@ function calculation(text: string, tools: ReadonlySet<string>): DemoPlan {
   return calling([callOf('calculator', input)], tools);
 }
 
-/** Each `use` at the start of a line is a call, whose JSON may go on over more lines. */
+/** Each `use` at the start of a line is a call, whose JSON may span several lines. */
 function usesIn(message: string): DemoCall[] {
   return message
     .split(/^[ \t]*use[ \t]+/im)
@@ -108,7 +109,7 @@ function handingOff(rest: string, tools: ReadonlySet<string>): DemoPlan {
   const name = agent.trim().slice(0, maxShown);
   if (name === '') return { kind: 'answer', text: help };
   if (!tools.has('handoff')) {
-    return { kind: 'answer', text: `There is nobody named ${name} to hand off to.` };
+    return { kind: 'answer', text: `There is no agent named ${name} to hand off to.` };
   }
   return calling([callOf('handoff', { agent: name })], tools);
 }
@@ -116,4 +117,82 @@ function handingOff(rest: string, tools: ReadonlySet<string>): DemoPlan {
 function onNumber(text: string, plan: (n: number) => DemoPlan): DemoPlan {
   const [digits] = /^[0-9]+/.exec(text) ?? [];
   return digits === undefined ? { kind: 'answer', text: help } : plan(Number(digits));
+}
+
+export interface DemoResult {
+  readonly call: MessageToolCall;
+  readonly result: string | undefined;
+}
+
+type Outcome =
+  | { readonly kind: 'done'; readonly text: string }
+  | { readonly kind: 'not-done'; readonly why: string };
+
+const maxChars = 2_000;
+
+export function answerTo(results: readonly DemoResult[]): string {
+  return results.map(sentenceFor).join('\n');
+}
+
+function sentenceFor({ call, result }: DemoResult): string {
+  const { name, arguments: json } = call.function;
+  const outcome = outcomeOf(result);
+  switch (name) {
+    case 'calculator':
+      return outcome.kind === 'done'
+        ? `${expressionIn(json)} is ${numberIn(outcome.text)}.`
+        : `I could not calculate that: ${outcome.why}.`;
+    case 'send_note':
+      return outcome.kind === 'done'
+        ? 'The note was sent.'
+        : `The note was not sent: ${outcome.why}.`;
+    case 'handoff':
+      return outcome.kind === 'done'
+        ? `You are now talking to ${String(fieldsOf(json)['agent'])}.`
+        : `I could not hand off: ${outcome.why}.`;
+    default:
+      return outcome.kind === 'done'
+        ? `${name} answered: ${shortened(outcome.text)}`
+        : `${name} brought no result: ${outcome.why}.`;
+  }
+}
+
+function outcomeOf(result: string | undefined): Outcome {
+  if (result === undefined) return { kind: 'not-done', why: 'there is no answer' };
+  const { status, reason, error } = fieldsOf(result);
+  if (status === 'denied' || status === 'expired') {
+    const verdict = status === 'denied' ? 'it was denied' : 'nobody decided in time';
+    const why = typeof reason === 'string' && reason !== '' ? `${verdict} (${reason})` : verdict;
+    return { kind: 'not-done', why };
+  }
+  if (status === 'error' && typeof error === 'string') {
+    return { kind: 'not-done', why: shortened(error) };
+  }
+  return { kind: 'done', text: result };
+}
+
+/** The fields of a JSON object; none if it is something else. */
+function fieldsOf(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+function expressionIn(json: string): string {
+  const { a, b, op } = fieldsOf(json);
+  return `${String(a)} ${String(op)} ${String(b)}`;
+}
+
+/** A calculator may answer with `2 * 3 = 6`, with `6`, or with `{"result": 6}`. */
+function numberIn(text: string): string {
+  const { result } = fieldsOf(text);
+  if (typeof result === 'number') return String(result);
+  return shortened(text.slice(text.lastIndexOf('=') + 1).trim());
+}
+
+function shortened(text: string): string {
+  return text.length <= maxChars ? text : `${text.slice(0, maxChars).toWellFormed()}…`;
 }

@@ -1,6 +1,6 @@
 /**
- * The model `demo`: no key, no network, the same answer every time. What it does follows from the
- * transcript alone, so it can be asked again after any crash.
+ * The model `demo`: no key, no network, deterministic. Its output depends on the transcript only, so a
+ * call can be repeated after a crash.
  */
 import {
   type Clock,
@@ -12,8 +12,7 @@ import {
   systemClock,
 } from '@relay/core';
 import { type Message, type MessageToolCall, textOf } from '@relay/protocol';
-import { answerTo, type DemoResult } from './answers.ts';
-import { type DemoPlan, planFor } from './commands.ts';
+import { answerTo, type DemoResult, type DemoPlan, planFor } from './commands.ts';
 import { callAborted } from '../http/provider-failure.ts';
 
 export interface DemoModelOptions {
@@ -22,9 +21,9 @@ export interface DemoModelOptions {
 
 type Stream = AsyncGenerator<readonly ModelEvent[], void, undefined>;
 
-const tokensInBatch = 4;
-/** Everyone else gets a turn of the event loop in between. */
-const batchesInARow = 16;
+const tokensPerBatch = 4;
+/** Then it yields to the event loop. */
+const batchesPerTurn = 16;
 
 export function createDemoModel({ clock = systemClock }: DemoModelOptions = {}): Model {
   return {
@@ -56,16 +55,16 @@ async function* answer(
         retryable: plan.status === 429 || plan.status >= 500,
       });
     case 'answer':
-      yield* spoken(wordsOf(plan.text));
+      yield* streamTokens(wordsOf(plan.text));
       yield [finish('stop', wordsOf(plan.text).length)];
       return;
     case 'say':
-      yield* spoken(countTo(plan.tokens));
+      yield* streamTokens(countTo(plan.tokens));
       yield [finish('stop', plan.tokens)];
       return;
     case 'wait': {
       const before = wordsOf(`I wait for ${plan.ms} ms`);
-      yield* spoken(before);
+      yield* streamTokens(before);
       await clock.sleep(plan.ms, signal);
       if (signal.aborted) throw callAborted();
       yield [textEvent(' and'), textEvent(' go'), textEvent(' on.')];
@@ -75,7 +74,7 @@ async function* answer(
     case 'call': {
       const words = wordsOf(plan.text);
       const first = callsIn(request.messages).length + 1;
-      yield* spoken(words);
+      yield* streamTokens(words);
       const calls = plan.calls.map((call, index): ModelEvent => ({
         type: 'tool-call',
         id: `call_${first + index}`,
@@ -87,16 +86,16 @@ async function* answer(
   }
 }
 
-/** The tools of this turn have answered, or there is a message to act on. */
+/** Reports the results of the last tool calls, or follows the last user message. */
 function nextStep({ messages, tools }: ModelRequest): DemoPlan {
-  const asked = messages.findLastIndex(({ role }) => role === 'user');
-  const since = messages.slice(asked + 1);
+  const lastUser = messages.findLastIndex(({ role }) => role === 'user');
+  const since = messages.slice(lastUser + 1);
   const results = callsIn(since).map((call): DemoResult => ({
     call,
-    reading: readingOf(call.id, since),
+    result: resultOf(call.id, since),
   }));
   if (results.length > 0) return { kind: 'answer', text: answerTo(results) };
-  return planFor(textOf(messages[asked]?.content ?? ''), new Set(tools.map(({ name }) => name)));
+  return planFor(textOf(messages[lastUser]?.content ?? ''), new Set(tools.map(({ name }) => name)));
 }
 
 function callsIn(messages: readonly Message[]): MessageToolCall[] {
@@ -105,14 +104,14 @@ function callsIn(messages: readonly Message[]): MessageToolCall[] {
   );
 }
 
-function readingOf(callId: string, messages: readonly Message[]): string | undefined {
+function resultOf(callId: string, messages: readonly Message[]): string | undefined {
   const result = messages.find(
     (message) => message.role === 'tool' && message.tool_call_id === callId,
   );
   return result === undefined ? undefined : textOf(result.content);
 }
 
-/** Words with the space before them, so that joined they are the text again. */
+/** Words with the space before them, so that joined they form the text. */
 function wordsOf(text: string): string[] {
   return text.match(/\s*\S+/g) ?? [];
 }
@@ -121,16 +120,16 @@ function* countTo(tokens: number): Generator<string, void, undefined> {
   for (let n = 1; n <= tokens; n += 1) yield n === 1 ? '1' : ` ${n}`;
 }
 
-async function* spoken(tokens: Iterable<string>): Stream {
+async function* streamTokens(tokens: Iterable<string>): Stream {
   let batch: ModelEvent[] = [];
   let batches = 0;
   for (const token of tokens) {
     batch.push(textEvent(token));
-    if (batch.length < tokensInBatch) continue;
+    if (batch.length < tokensPerBatch) continue;
     yield batch;
     batch = [];
     batches += 1;
-    if (batches % batchesInARow === 0) await new Promise(setImmediate);
+    if (batches % batchesPerTurn === 0) await new Promise(setImmediate);
   }
   if (batch.length > 0) yield batch;
 }
@@ -139,7 +138,7 @@ function textEvent(text: string): ModelEvent {
   return { type: 'text', text };
 }
 
-/** Four characters are a token here. */
+/** Four characters per token. */
 function tokensOf(text: string): number {
   return Math.ceil(text.length / 4);
 }

@@ -1,10 +1,9 @@
 /**
- * One POST and its streamed answer, by bare `node:http`: this is where every token comes in.
+ * One POST and its streamed response, with bare `node:http`: every token arrives here.
  *
- * The answer flows into `#pending` as it arrives and is taken out and decoded as a whole, so that a
- * reader who is slower than the provider gets larger pieces instead of more of them. Beyond
- * `maxPending` the socket is paused. The one timer counts only while somebody waits: for the first
- * byte, and then from one piece to the next.
+ * Bytes collect in `#pending` and are read as a whole, so a slow reader gets larger chunks, not more
+ * of them. Beyond `maxPending` the socket is paused. The timer counts only while the reader waits:
+ * for the first byte, and then between chunks.
  */
 import {
   Agent as HttpAgent,
@@ -22,7 +21,7 @@ const httpAgent = new HttpAgent({ keepAlive: true });
 const httpsAgent = new HttpsAgent({ keepAlive: true });
 
 const maxPending = 256 * 1024;
-/** How long a finished answer may take to leave the socket free for the next one. */
+/** How long the rest of a finished response may take, so that the connection is reused. */
 const drainMs = 1_000;
 
 export interface Target {
@@ -32,22 +31,19 @@ export interface Target {
   readonly timeouts: Timeouts;
 }
 
-/** How long a provider may be silent before it is given up. */
 export interface Timeouts {
-  /** Until the first byte of its answer. */
   readonly firstByteMs: number;
-  /** Between one piece of its answer and the next. */
   readonly idleMs: number;
 }
 
-/** Models that think may be silent for a while, and some servers load a model first. */
+/** Generous: reasoning takes time, and some servers load the model first. */
 export const defaultTimeouts: Timeouts = { firstByteMs: 120_000, idleMs: 120_000 };
 
 export class HttpExchange {
   readonly #target: Target;
   readonly #signal: AbortSignal;
   #timer: NodeJS.Timeout;
-  #silenceMs: number;
+  #timeoutMs: number;
   readonly #abort = (): void => {
     this.#failure = callAborted();
     this.#fail(this.#failure);
@@ -57,7 +53,7 @@ export class HttpExchange {
   readonly #decoder = new StringDecoder('utf8');
   #pending: Buffer[] = [];
   #pendingBytes = 0;
-  #begun = false;
+  #started = false;
   #ended = false;
   #failure: Error | undefined;
   readonly #changed = new Signal();
@@ -65,39 +61,38 @@ export class HttpExchange {
   constructor(target: Target, signal: AbortSignal) {
     this.#target = target;
     this.#signal = signal;
-    this.#silenceMs = target.timeouts.firstByteMs;
-    this.#timer = setTimeout(() => this.#stalled(), this.#silenceMs);
+    this.#timeoutMs = target.timeouts.firstByteMs;
+    this.#timer = setTimeout(() => this.#onTimeout(), this.#timeoutMs);
     signal.addEventListener('abort', this.#abort, { once: true });
     if (signal.aborted) this.#abort();
   }
 
-  /** Sends the request; resolves with the head of the answer. */
+  /** Sends the request; resolves with the head of the response. */
   async send(body: Buffer): Promise<{ status: number; headers: IncomingHttpHeaders }> {
     for (let attempt = 1; this.#failure === undefined; attempt += 1) {
       const request = this.#post(body);
-      while (this.#response === undefined && this.#failure === undefined) await this.#woken();
+      while (this.#response === undefined && this.#failure === undefined) await this.#change();
       if (this.#response !== undefined) {
         return { status: this.#response.statusCode ?? 0, headers: this.#response.headers };
       }
-      // The server had closed the kept connection while our request was on its way into it.
+      // The server closed the idle connection while the request was being sent.
       if (attempt > 1 || !request.reusedSocket || !isReset(this.#failure)) break;
       this.#failure = undefined;
     }
     throw this.#failure ?? callAborted();
   }
 
-  /** All that has arrived, as text; see `readBytes`. */
   async read(): Promise<string | undefined> {
     const bytes = await this.readBytes();
     return bytes === undefined ? undefined : this.#decoder.write(bytes);
   }
 
-  /** All that has arrived, waiting if it is nothing yet; undefined at the end. */
+  /** All bytes that have arrived; waits for the first one. Undefined at the end. */
   async readBytes(): Promise<Buffer | undefined> {
     while (this.#pendingBytes === 0 && !this.#ended && this.#failure === undefined) {
-      await this.#woken();
+      await this.#change();
     }
-    // After an abort nothing more is wanted, not even what has arrived.
+    // After an abort, bytes that have arrived are discarded.
     if (this.#failure !== undefined && (this.#pendingBytes === 0 || this.#signal.aborted)) {
       throw this.#failure;
     }
@@ -107,7 +102,7 @@ export class HttpExchange {
     return bytes;
   }
 
-  /** Every exchange is closed. One that was read to its end leaves its connection to the next. */
+  /** Must always be called. A finished exchange releases its connection to the pool. */
   close({ finished }: { finished: boolean }): void {
     clearTimeout(this.#timer);
     this.#signal.removeEventListener('abort', this.#abort);
@@ -153,24 +148,24 @@ export class HttpExchange {
     this.#response = response;
     response.on('data', (bytes: Buffer) => {
       if (this.#ended) return;
-      if (!this.#begun) this.#begin();
+      if (!this.#started) this.#onFirstByte();
       this.#pending.push(bytes);
       this.#pendingBytes += bytes.byteLength;
       if (this.#pendingBytes > maxPending) response.pause();
       this.#changed.notify();
     });
     response.on('end', () => this.#end());
-    // A connection that breaks in the middle is an end too: the decoder knows what is missing.
+    // A broken connection is an end too: the decoder detects an incomplete answer.
     response.on('error', () => this.#end());
     response.on('close', () => this.#end());
     this.#changed.notify();
   }
 
-  #begin(): void {
-    this.#begun = true;
+  #onFirstByte(): void {
+    this.#started = true;
     clearTimeout(this.#timer);
-    this.#silenceMs = this.#target.timeouts.idleMs;
-    this.#timer = setTimeout(() => this.#stalled(), this.#silenceMs);
+    this.#timeoutMs = this.#target.timeouts.idleMs;
+    this.#timer = setTimeout(() => this.#onTimeout(), this.#timeoutMs);
   }
 
   #end(): void {
@@ -184,13 +179,13 @@ export class HttpExchange {
     this.#changed.notify();
   }
 
-  #stalled(): void {
+  #onTimeout(): void {
     if (!this.#changed.isAwaited) return;
-    const message = `The provider sent nothing for ${this.#silenceMs / 1000} s`;
+    const message = `The provider sent nothing for ${this.#timeoutMs / 1000} s`;
     this.#fail(new ProviderFailure(message, { retryable: true }));
   }
 
-  #woken(): Promise<void> {
+  #change(): Promise<void> {
     this.#timer.refresh();
     return this.#changed.wait();
   }

@@ -1,10 +1,10 @@
 /**
- * Where Relay may connect to on somebody's behalf.
+ * Protects against server-side request forgery.
  *
- * Whoever may name a URL could otherwise have the server talk to itself, to its neighbours or to the
- * cloud's metadata. So an address must be public, or inside a network that the operator has opened.
- * It is checked when the connection is made, on the very address that is connected to: a name that
- * resolves elsewhere the second time gains nothing. Redirects are not followed by our clients.
+ * A caller who may set a URL could otherwise reach this server, its private network or the cloud's
+ * metadata service. So an address must be public, or in a network that the operator has allowed. The
+ * check applies to the address that is connected to, which defeats DNS rebinding. Relay's clients do
+ * not follow redirects.
  */
 import { lookup, type LookupAddress } from 'node:dns';
 import { Agent as HttpAgent } from 'node:http';
@@ -12,7 +12,6 @@ import { Agent as HttpsAgent } from 'node:https';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { ProviderFailure } from '@relay/core';
 
-/** Not reachable from everywhere, or not a host at all. */
 const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -44,7 +43,6 @@ const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['ff00::', 8],
 ];
 
-/** A URL that may not be connected to. */
 export class UrlRefused extends ProviderFailure {
   readonly reason: string;
 
@@ -55,15 +53,13 @@ export class UrlRefused extends ProviderFailure {
 }
 
 export interface OutboundGuard {
-  /** Throws `UrlRefused` if a URL can already be seen to lead where it may not. */
+  /** Throws `UrlRefused` if the URL itself shows that it is not allowed. */
   checkUrl(url: URL): void;
-  /** Where connections of a checked URL come from. */
   agentFor(url: URL): HttpAgent;
-  /** Closes what is kept open. */
   close(): void;
 }
 
-/** `privateNetworks` are CIDRs that may be connected to, also without TLS. */
+/** `privateNetworks` are CIDRs that are allowed, also without TLS. */
 export function createOutboundGuard(privateNetworks: readonly string[] = []): OutboundGuard {
   const blocked = listOf(notPublic);
   const opened = listOf(privateNetworks.map(parseNetwork));
@@ -95,13 +91,13 @@ export function createOutboundGuard(privateNetworks: readonly string[] = []): Ou
   };
 }
 
-/** `10.0.0.0/8`; a bare address is a network of one. */
+/** Parses a CIDR such as `10.0.0.0/8`; a bare address is a network of one. */
 export function parseNetwork(text: string): readonly [network: string, bits: number] {
-  const [network = '', given, ...rest] = text.split('/');
+  const [network = '', prefix, ...rest] = text.split('/');
   const family = isIP(network);
-  const most = family === 4 ? 32 : 128;
-  const bits = given === undefined ? most : Number(given);
-  const fits = /^\d{1,3}$/.test(given ?? '0') && bits <= most;
+  const maxBits = family === 4 ? 32 : 128;
+  const bits = prefix === undefined ? maxBits : Number(prefix);
+  const fits = /^\d{1,3}$/.test(prefix ?? '0') && bits <= maxBits;
   if (family === 0 || rest.length > 0 || !fits) {
     throw new TypeError(`${JSON.stringify(text)} is not a network such as 10.0.0.0/8`);
   }
@@ -116,15 +112,15 @@ function listOf(networks: readonly (readonly [network: string, bits: number])[])
   return list;
 }
 
-/** An IPv4 address in the clothes of an IPv6 one is still that address. */
+/** An IPv4 address that is embedded in an IPv6 address counts as IPv4. */
 function contains(list: BlockList, address: string): boolean {
-  const inner = embedded(address);
+  const inner = embeddedIPv4(address);
   if (inner !== undefined) return list.check(inner, 'ipv4');
   return list.check(address, isIP(address) === 4 ? 'ipv4' : 'ipv6');
 }
 
-/** IPv4-mapped (`::ffff:a.b.c.d`) and NAT64 (`64:ff9b::a.b.c.d`), in any way of writing. */
-function embedded(address: string): string | undefined {
+/** IPv4-mapped (`::ffff:a.b.c.d`) and NAT64 (`64:ff9b::a.b.c.d`), in any notation. */
+function embeddedIPv4(address: string): string | undefined {
   if (isIP(address) !== 6) return undefined;
   const words = wordsOf(address);
   const mapped = words.slice(0, 5).every((word) => word === 0) && words[5] === 0xff_ff;
@@ -136,10 +132,10 @@ function embedded(address: string): string | undefined {
 }
 
 function wordsOf(address: string): number[] {
-  // The URL parser writes every IPv6 address in one way, without dots.
+  // The URL parser normalizes IPv6 addresses, without dots.
   const [plain = ''] = address.split('%');
-  const written = new URL(`http://[${plain}]/`).hostname.slice(1, -1);
-  const [head = '', tail] = written.split('::');
+  const normalized = new URL(`http://[${plain}]/`).hostname.slice(1, -1);
+  const [head = '', tail] = normalized.split('::');
   const front = head === '' ? [] : head.split(':');
   const back = tail === undefined || tail === '' ? [] : tail.split(':');
   const zeros = Array<string>(8 - front.length - back.length).fill('0');
@@ -150,7 +146,7 @@ function hostOf(url: URL): string {
   return url.hostname.replace(/^\[(.*)\]$/, '$1');
 }
 
-/** An agent that resolves names itself and connects to nothing it may not. */
+/** An agent that resolves names itself and connects only to allowed addresses. */
 function guarded<Agent extends HttpAgent>(
   Kind: new (options: { keepAlive: boolean; lookup: LookupFunction }) => Agent,
   isAllowed: (address: string) => boolean,
@@ -160,9 +156,9 @@ function guarded<Agent extends HttpAgent>(
       const done = callback as (error: Error | null, found?: unknown, family?: number) => void;
       if (error !== null) return done(error);
       const allowed = addresses.filter(({ address }) => isAllowed(address));
-      // One address out of bounds is enough: a name that points both ways is not a good name.
+      // One address that is not allowed is enough to refuse the name.
       if (allowed.length === 0 || allowed.length < addresses.length) {
-        return done(new UrlRefused(`The name ${hostname} leads to an address that is not allowed`));
+        return done(new UrlRefused(`${hostname} resolves to an address that is not allowed`));
       }
       if ((options as { all?: boolean }).all === true) return done(null, allowed);
       const [first] = allowed as [LookupAddress];

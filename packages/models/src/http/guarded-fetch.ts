@@ -1,15 +1,16 @@
 /**
- * `fetch` on guarded connections: the one way to make a request to a URL that a tenant or a
- * configuration has named, except for the calls of models, which stream (`exchange.ts`). It throws
- * `UrlRefused`, or what the connection throws, with its `code`. Redirects are not followed.
+ * `fetch` on guarded connections, for all requests to a URL from a tenant or the configuration except
+ * model calls (`exchange.ts`). It throws `UrlRefused`, or the connection's error with its `code`.
+ * Redirects are not followed.
  */
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { defined } from '@relay/protocol';
 import type { OutboundGuard } from './guard.ts';
 
 export type GuardedFetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 
-/** Of an answer, or of one frame of a stream of events. */
+/** Limit of a response, or of one frame of an event stream. */
 const maxBytes = 4 * 1024 * 1024;
 
 export function createGuardedFetch(guard: OutboundGuard): GuardedFetch {
@@ -32,14 +33,14 @@ function exchange(guard: OutboundGuard, url: URL, init: RequestInit): Promise<Re
     method: init.method ?? 'GET',
     agent: guard.agentFor(url),
     headers: Object.fromEntries(new Headers(init.headers)),
-    ...(init.signal == null ? {} : { signal: init.signal }),
+    ...defined({ signal: init.signal ?? undefined }),
   });
   sending.on('error', reject);
-  sending.on('response', (answer) => {
+  sending.on('response', (response) => {
     try {
-      resolve(responseOf(answer));
+      resolve(toResponse(response));
     } catch (error) {
-      answer.destroy();
+      response.destroy();
       reject(error);
     }
   });
@@ -49,45 +50,45 @@ function exchange(guard: OutboundGuard, url: URL, init: RequestInit): Promise<Re
 
 const withoutBody = new Set([204, 205, 304]);
 
-function responseOf(answer: IncomingMessage): Response {
-  const status = answer.statusCode ?? 0;
+function toResponse(response: IncomingMessage): Response {
+  const status = response.statusCode ?? 0;
   const headers = new Headers();
-  for (const [name, values] of Object.entries(answer.headersDistinct)) {
+  for (const [name, values] of Object.entries(response.headersDistinct)) {
     for (const value of values ?? []) headers.append(name, value);
   }
   if (withoutBody.has(status)) {
-    answer.resume();
+    response.resume();
     return new Response(null, { status, headers });
   }
   const isEvents = headers.get('content-type')?.startsWith('text/event-stream') ?? false;
-  const pieces = bounded(answer, isEvents);
+  const chunks = bounded(response, isEvents);
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
-      const { done, value } = await pieces.next();
+      const { done, value } = await chunks.next();
       if (done === true) controller.close();
       else controller.enqueue(value);
     },
-    // Also while the next piece is waited for.
-    cancel: () => void answer.destroy(),
+    // Also during a pending `pull`.
+    cancel: () => void response.destroy(),
   });
-  return new Response(body, { status, headers, statusText: answer.statusMessage ?? '' });
+  return new Response(body, { status, headers, statusText: response.statusMessage ?? '' });
 }
 
-/** A stream of events may be endless, but none of them. */
-async function* bounded(answer: IncomingMessage, isEvents: boolean): AsyncGenerator<Uint8Array> {
+/** An event stream may be endless, a single event may not. */
+async function* bounded(response: IncomingMessage, isEvents: boolean): AsyncGenerator<Uint8Array> {
   let bytes = 0;
-  for await (const piece of answer as AsyncIterable<Buffer>) {
-    const end = isEvents ? frameEnd(piece) : -1;
-    bytes = end < 0 ? bytes + piece.length : piece.length - end;
-    if (bytes > maxBytes) throw new Error(`Its answer has more than ${maxBytes} bytes`);
-    yield piece;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    const end = isEvents ? frameEnd(chunk) : -1;
+    bytes = end < 0 ? bytes + chunk.length : chunk.length - end;
+    if (bytes > maxBytes) throw new Error(`The response has more than ${maxBytes} bytes`);
+    yield chunk;
   }
 }
 
-function frameEnd(piece: Buffer): number {
+function frameEnd(chunk: Buffer): number {
   return Math.max(
-    piece.lastIndexOf('\n\n'),
-    piece.lastIndexOf('\r\n\r\n'),
-    piece.lastIndexOf('\r\r'),
+    chunk.lastIndexOf('\n\n'),
+    chunk.lastIndexOf('\r\n\r\n'),
+    chunk.lastIndexOf('\r\r'),
   );
 }

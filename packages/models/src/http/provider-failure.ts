@@ -1,27 +1,27 @@
 /**
- * What a provider's failure becomes. Its words are shown to people and kept in journals, so the API
- * key is taken out of them first, and only then are they cut to length (E8).
+ * Converts failures of providers to `ProviderFailure`. Their messages are shown to users and stored in
+ * journals, so the API key is redacted first, and only then are they truncated (E8).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { ProviderFailure } from '@relay/core';
+import { defined } from '@relay/protocol';
 
-const maxWords = 500;
-/** A shorter stretch tells nothing of a key and may well be an ordinary word. */
-const minSecretStretch = 8;
+const maxDetailChars = 500;
+/** A shorter part of a key reveals little and may be an ordinary word. */
+const minSecretChars = 8;
 const hidden = '[redacted]';
 
-/** A key that no header can carry would fail with every call; it is better refused at once. */
+/** A key that is not a valid header value would fail with every call. */
 export function checkApiKey(apiKey: string | undefined): void {
   if (apiKey === undefined || /^[\x21-\x7e]+$/.test(apiKey)) return;
   throw new TypeError(
-    'The API key of a provider is empty or holds a character that no header can carry',
+    'The API key of a provider is empty or contains a character that is invalid in a header',
   );
 }
 
-/** Hides the key, and every part of it that is long enough to matter. */
 export function redact(text: string, secret: string | undefined): string {
   if (secret === undefined || secret === '') return text;
-  const least = Math.min(minSecretStretch, secret.length);
+  const least = Math.min(minSecretChars, secret.length);
   let shown = '';
   let from = 0;
   while (from < text.length) {
@@ -38,9 +38,11 @@ export function redact(text: string, secret: string | undefined): string {
   return shown;
 }
 
-function words(text: string, secret: string | undefined): string {
-  const shown = redact(text, secret).trim();
-  return shown.length <= maxWords ? shown : `${shown.slice(0, maxWords).toWellFormed()}…`;
+function detailOf(text: string, secret: string | undefined): string {
+  const detail = redact(text, secret).trim();
+  return detail.length <= maxDetailChars
+    ? detail
+    : `${detail.slice(0, maxDetailChars).toWellFormed()}…`;
 }
 
 export interface HttpFailure {
@@ -49,19 +51,19 @@ export interface HttpFailure {
   readonly body: string;
 }
 
-/** The provider answered with a status that is no success. */
 export class ProviderRefusal extends ProviderFailure {
   readonly status: number;
-  /** What the provider said, without the key and cut to length. */
-  readonly said: string;
+  /** The provider's message, redacted and truncated. */
+  readonly detail: string;
 
   constructor(
-    { status, said }: { status: number; said: string },
+    status: number,
+    detail: string,
     options: ConstructorParameters<typeof ProviderFailure>[1],
   ) {
-    super(`The provider answered ${status}${said === '' ? '' : `: ${said}`}`, options);
+    super(`The provider answered ${status}${detail === '' ? '' : `: ${detail}`}`, options);
     this.status = status;
-    this.said = said;
+    this.detail = detail;
   }
 }
 
@@ -69,19 +71,17 @@ export function failureOfResponse(
   { status, headers, body }: HttpFailure,
   secret: string | undefined,
 ): ProviderRefusal {
-  const retryAfterMs = retryAfter(headers, Date.now());
-  const refusal = { status, said: words(messageIn(body), secret) };
-  return new ProviderRefusal(refusal, {
+  return new ProviderRefusal(status, detailOf(messageIn(body), secret), {
     retryable: isRetryableStatus(status),
-    contextExceeded: (status === 400 || status === 413 || status === 422) && tellsTooLong(body),
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    contextExceeded: (status === 400 || status === 413 || status === 422) && tooLong.test(body),
+    ...defined({ retryAfterMs: retryAfter(headers, Date.now()) }),
   });
 }
 
-/** A server that does not stream, though it was asked to. */
-export function failureOfPlainAnswer(body: string, secret: string | undefined): ProviderFailure {
-  const said = words(messageIn(body), secret);
-  return new ProviderFailure(`The provider answered without a stream: ${said}`, {
+/** The server answered a streaming request with JSON. */
+export function failureWithoutStream(body: string, secret: string | undefined): ProviderFailure {
+  const detail = detailOf(messageIn(body), secret);
+  return new ProviderFailure(`The provider answered without a stream: ${detail}`, {
     retryable: false,
   });
 }
@@ -90,7 +90,7 @@ function isRetryableStatus(status: number): boolean {
   return status === 408 || status === 409 || status === 429 || status >= 500;
 }
 
-/** Seconds or a date; some providers are more exact in a header of their own. */
+/** Seconds or a date; some providers also send milliseconds in their own header. */
 function retryAfter(headers: IncomingHttpHeaders, now: number): number | undefined {
   const exact = Number(headers['retry-after-ms'] ?? Number.NaN);
   if (Number.isFinite(exact) && exact >= 0) return exact;
@@ -100,46 +100,41 @@ function retryAfter(headers: IncomingHttpHeaders, now: number): number | undefin
   return Number.isNaN(date) ? undefined : Math.max(0, date - now);
 }
 
-/** The sentence inside the usual shapes of an error body, or the body as it is. */
+/** The message in the usual shapes of an error body, or the whole body. */
 function messageIn(body: string): string {
   try {
-    return sentenceOf(JSON.parse(body)) ?? body;
+    return messageOf(JSON.parse(body)) ?? body;
   } catch {
     return body;
   }
 }
 
-function sentenceOf(value: unknown): string | undefined {
+function messageOf(value: unknown): string | undefined {
   if (typeof value === 'string') return value;
   if (typeof value !== 'object' || value === null) return undefined;
   const { error, message, detail } = value as Record<string, unknown>;
-  return sentenceOf(error) ?? sentenceOf(message) ?? sentenceOf(detail);
+  return messageOf(error) ?? messageOf(message) ?? messageOf(detail);
 }
 
-/** What a client cannot repair by asking again; everything else in an accepted stream may pass. */
+/** Error codes for which a retry is useless; other errors in a stream are retryable. */
 const permanent =
   /invalid|authentication|permission|not_?found|bad_?request|insufficient_quota|context_length|content_(filter|policy)/i;
 
-/** An `error` that came inside a stream which had begun with 200. */
 export function failureInStream(error: unknown, secret: string | undefined): ProviderFailure {
-  const said = words(sentenceOf(error) ?? '', secret);
-  const message = `The provider broke off${said === '' ? '' : `: ${said}`}`;
-  const contextExceeded = tellsTooLong(JSON.stringify(error) ?? '');
+  const detail = detailOf(messageOf(error) ?? '', secret);
+  const message = `The provider aborted its answer${detail === '' ? '' : `: ${detail}`}`;
+  const contextExceeded = tooLong.test(JSON.stringify(error) ?? '');
   return new ProviderFailure(message, {
-    retryable: !contextExceeded && mayPass(error),
+    retryable: !contextExceeded && isRetryable(error),
     contextExceeded,
   });
 }
 
+/** There is no common error code; these are the messages of the providers. */
 const tooLong =
   /context_length_exceeded|context[ _](?:length|window|size)|prompt is too long|too many (?:input )?tokens(?! per)|input is too long|reduce the length/i;
 
-/** There is no one code for it; these are the words of the providers. */
-function tellsTooLong(body: string): boolean {
-  return tooLong.test(body);
-}
-
-function mayPass(error: unknown): boolean {
+function isRetryable(error: unknown): boolean {
   if (typeof error !== 'object' || error === null) return true;
   const { code, status, type } = error as Record<string, unknown>;
   for (const value of [code, status]) {
@@ -149,21 +144,25 @@ function mayPass(error: unknown): boolean {
   return ![code, type].some((value) => typeof value === 'string' && permanent.test(value));
 }
 
-/** A connection that could not be made, or broke before the provider answered. */
 export function failureToConnect(
   cause: unknown,
-  { host, secret }: { host: string; secret: string | undefined },
+  host: string,
+  secret: string | undefined,
 ): ProviderFailure {
-  // An agent that refuses an address says so itself.
+  // For example `UrlRefused`.
   if (cause instanceof ProviderFailure) return cause;
   const { code, message } = cause as NodeJS.ErrnoException;
-  const why = words(code ?? message, secret);
+  const why = detailOf(code ?? message, secret);
   return new ProviderFailure(`No connection to the provider at ${host}: ${why}`, {
     retryable: true,
   });
 }
 
-/** Thrown rather than returned, so that nobody takes half an answer for a whole one. */
+export function responseTooLong(): ProviderFailure {
+  return new ProviderFailure('The provider’s answer is too long', { retryable: false });
+}
+
+/** Thrown, not returned, so that a partial answer is never mistaken for a complete one. */
 export function callAborted(): ProviderFailure {
   return new ProviderFailure('The model call was aborted', { retryable: false });
 }

@@ -1,25 +1,17 @@
 /**
- * `fetch` for the providers' packages, on our own connections: the addresses are guarded, redirects
- * are not followed, silence and length are bounded, and a failure is a `ProviderFailure` before the
- * package ever sees it, so that all providers fail in the same words.
+ * `fetch` for the provider packages on Relay's connections: addresses are guarded, redirects are not
+ * followed, idle time and size are bounded. Failures become a `ProviderFailure` before the package
+ * sees them, so all providers fail in the same way.
  */
-import type { Agent } from 'node:http';
-import { ProviderFailure } from '@relay/core';
-import { openAnswer } from './answer.ts';
-import { defaultTimeouts, HttpExchange, type Timeouts } from './exchange.ts';
-import { failureToConnect } from './provider-failure.ts';
+import { openStream } from './response.ts';
+import type { ProviderOptions } from '../provider-request.ts';
+import { defaultTimeouts, HttpExchange } from './exchange.ts';
+import { failureToConnect, responseTooLong } from './provider-failure.ts';
 
-export interface Connecting {
-  readonly apiKey: string;
-  /** Where connections come from; left out, a pool for all models of the process. */
-  readonly agent?: Agent | undefined;
-  readonly timeouts?: Partial<Timeouts> | undefined;
-}
+/** Far beyond any response; the packages buffer a frame until it ends. */
+const maxResponseBytes = 64 * 1024 * 1024;
 
-/** Far beyond any answer; the packages hold a frame in memory until it ends. */
-const maxAnswerBytes = 64 * 1024 * 1024;
-
-export function createProviderFetch({ apiKey, agent, timeouts }: Connecting): typeof fetch {
+export function createProviderFetch({ apiKey, agent, timeouts }: ProviderOptions): typeof fetch {
   return async (input, init = {}) => {
     const url = new URL(input instanceof Request ? input.url : input);
     const signal = init.signal ?? new AbortController().signal;
@@ -32,44 +24,41 @@ export function createProviderFetch({ apiKey, agent, timeouts }: Connecting): ty
     const exchange = new HttpExchange(target, signal);
     try {
       const body = Buffer.from(typeof init.body === 'string' ? init.body : '');
-      await openAnswer(exchange, { body, secret: apiKey, signal });
+      await openStream(exchange, body, apiKey, signal);
     } catch (cause) {
       exchange.close({ finished: false });
-      throw failureToConnect(cause, { host: url.host, secret: apiKey });
+      throw failureToConnect(cause, url.host, apiKey);
     }
     const headers = { 'content-type': 'text/event-stream' };
-    return new Response(streamOf(exchange, { host: url.host, secret: apiKey }), { headers });
+    return new Response(streamOf(exchange, url.host, apiKey), { headers });
   };
 }
 
 function streamOf(
   exchange: HttpExchange,
-  told: { host: string; secret: string },
+  host: string,
+  secret: string,
 ): ReadableStream<Uint8Array> {
   let bytes = 0;
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
-        const piece = await exchange.readBytes();
-        if (piece === undefined) {
+        const chunk = await exchange.readBytes();
+        if (chunk === undefined) {
           exchange.close({ finished: true });
           controller.close();
           return;
         }
-        bytes += piece.byteLength;
-        if (bytes > maxAnswerBytes) throw tooLong();
-        controller.enqueue(piece);
+        bytes += chunk.byteLength;
+        if (bytes > maxResponseBytes) throw responseTooLong();
+        controller.enqueue(chunk);
       } catch (cause) {
         exchange.close({ finished: false });
-        controller.error(failureToConnect(cause, told));
+        controller.error(failureToConnect(cause, host, secret));
       }
     },
     cancel() {
       exchange.close({ finished: false });
     },
   });
-}
-
-function tooLong(): ProviderFailure {
-  return new ProviderFailure('The provider’s answer is too long', { retryable: false });
 }

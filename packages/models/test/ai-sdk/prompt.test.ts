@@ -1,6 +1,6 @@
 import type { Message } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
-import { SafeNames } from '../../src/safe-names.ts';
+import { SafeNames } from '../../src/provider-request.ts';
 import { promptOf, type PromptOptions } from '../../src/ai-sdk/prompt.ts';
 
 function prompt(messages: readonly Message[], more: Partial<PromptOptions> = {}) {
@@ -10,7 +10,7 @@ function prompt(messages: readonly Message[], more: Partial<PromptOptions> = {})
     names: new SafeNames([]),
     ids: new SafeNames([]),
     systemAnywhere: false,
-    plain: false,
+    withoutMetadata: false,
     ...more,
   });
 }
@@ -21,7 +21,7 @@ const call = (id: string, args = '{}', name = 'look') =>
   ({ id, type: 'function', function: { name, arguments: args } }) as const;
 
 describe('a prompt', () => {
-  it('begins with instructions, and says later ones as by the user', () => {
+  it('starts with system messages, and sends later ones as user messages', () => {
     const messages: Message[] = [
       { role: 'system', content: 'Be brief.' },
       user('Hi'),
@@ -37,7 +37,7 @@ describe('a prompt', () => {
     });
   });
 
-  it('leaves out what says nothing, which providers refuse', () => {
+  it('omits empty messages', () => {
     expect(
       prompt([
         { role: 'system', content: ' ' },
@@ -50,7 +50,7 @@ describe('a prompt', () => {
     ).toEqual([{ role: 'user', content: [text('Hi')] }]);
   });
 
-  it('makes one message of what one side says in a row', () => {
+  it('merges consecutive messages of one role', () => {
     expect(
       prompt([
         user('a'),
@@ -64,7 +64,7 @@ describe('a prompt', () => {
     ]);
   });
 
-  it('brings all results of a turn together, each by the name of its tool', () => {
+  it('groups all results of a turn, each with the name of its tool', () => {
     const [, , results] = prompt([
       user('Hi'),
       { role: 'assistant', content: null, tool_calls: [call('a'), call('b', '{}', 'pay')] },
@@ -100,7 +100,7 @@ describe('a prompt', () => {
     expect(message?.content).toMatchObject([{ type: 'tool-call', input }]);
   });
 
-  it('writes ids and names that every provider accepts, the same wherever they appear', () => {
+  it('maps ids and names consistently to ones that every provider accepts', () => {
     const [called, answered] = prompt([
       {
         role: 'assistant',
@@ -116,7 +116,7 @@ describe('a prompt', () => {
     expect(answered?.content).toMatchObject([{ toolCallId: 'call_2', toolName: '_3d_render' }]);
   });
 
-  it('carries images and files', () => {
+  it('includes images and files', () => {
     const [message] = prompt([
       {
         role: 'user',
@@ -145,7 +145,7 @@ describe('a prompt', () => {
     ]);
   });
 
-  it('carries an image that a tool has brought', () => {
+  it('includes an image from a tool', () => {
     const [message] = prompt([
       {
         role: 'tool',
@@ -162,7 +162,7 @@ describe('a prompt', () => {
   });
 });
 
-describe('an answer with marks', () => {
+describe('an answer with provider metadata', () => {
   const marked: Message = {
     role: 'assistant',
     content: 'I look. Done.',
@@ -180,7 +180,7 @@ describe('an answer with marks', () => {
     },
   };
 
-  it('is shown as it was, and what the marks leave out follows', () => {
+  it('keeps its order, and content without metadata follows', () => {
     expect(prompt([marked])[0]?.content).toMatchObject([
       { type: 'reasoning', text: 'Hm', providerOptions: { acme: { signature: 's' } } },
       text('I look.'),
@@ -190,7 +190,7 @@ describe('an answer with marks', () => {
     ]);
   });
 
-  it.each([{ provider: 'other' }, { model: 'other' }, { plain: true }])(
+  it.each([{ provider: 'other' }, { model: 'other' }, { withoutMetadata: true }])(
     'loses them for %j',
     (more) => {
       expect(prompt([marked], more)[0]?.content).toMatchObject([

@@ -1,8 +1,7 @@
 import type { ModelEvent } from '@relay/core';
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ChatDecoder } from '../../src/chat-completions/decoder.ts';
-import { SafeNames } from '../../src/safe-names.ts';
+import { SafeNames } from '../../src/provider-request.ts';
 import {
   deltaFrame,
   doneFrame,
@@ -13,6 +12,7 @@ import {
   textStream,
   usageFrame,
 } from '../support/index.ts';
+import fc from 'fast-check';
 
 function decode(...pieces: readonly string[]): ModelEvent[] {
   const decoder = new ChatDecoder(undefined);
@@ -33,7 +33,7 @@ const ended = expect.objectContaining({
 });
 
 describe('a Chat Completions stream', () => {
-  it('yields text as it comes, then finish with usage', () => {
+  it('yields text as it arrives, then finish with usage', () => {
     expect(decode(textStream(['Hello', ', ', 'world']))).toEqual([
       text('Hello'),
       text(', '),
@@ -42,7 +42,7 @@ describe('a Chat Completions stream', () => {
     ]);
   });
 
-  it('yields the events of each piece at once', () => {
+  it('yields the events of each chunk at once', () => {
     const decoder = new ChatDecoder(undefined);
     expect(decoder.feed(textFrame('a') + textFrame('b'))).toEqual([text('a'), text('b')]);
     expect(decoder.feed(textFrame('c').slice(0, 20))).toEqual([]);
@@ -94,7 +94,7 @@ describe('a Chat Completions stream', () => {
     );
   });
 
-  it('counts what was cached and what was reasoning, where the server does', () => {
+  it('counts cached and reasoning tokens if the server does', () => {
     const decoder = new ChatDecoder(undefined);
     const usage = {
       prompt_tokens: 9,
@@ -108,7 +108,7 @@ describe('a Chat Completions stream', () => {
     ]);
   });
 
-  it('counts what was cached by the name that DeepSeek has for it', () => {
+  it('counts cached tokens under DeepSeek’s name', () => {
     const decoder = new ChatDecoder(undefined);
     const usage = { prompt_tokens: 9, completion_tokens: 8, prompt_cache_hit_tokens: 5 };
     decoder.feed(finishFrame());
@@ -117,7 +117,7 @@ describe('a Chat Completions stream', () => {
     ]);
   });
 
-  it('keeps what was thought before a call of a tool, for the same model to see again', () => {
+  it('keeps reasoning before a tool call for the same model', () => {
     const call = { index: 0, id: 'a', function: { name: 'look', arguments: '{}' } };
     const finishes = (model: string | undefined, ...frames: string[]) => {
       const decoder = new ChatDecoder(undefined, new SafeNames([]), model);
@@ -145,7 +145,7 @@ describe('a Chat Completions stream', () => {
     for (const each of without) expect(each).not.toHaveProperty('providerData');
   });
 
-  it('gives tools back the names that we know them by', () => {
+  it('maps tool names back', () => {
     const names = new SafeNames(['acme.look']);
     const decoder = new ChatDecoder(undefined, names);
     const call = { index: 0, id: 'a', function: { name: 'acme_look', arguments: '{}' } };
@@ -178,12 +178,12 @@ describe('a Chat Completions stream', () => {
     expect(decode(finishFrame(given), doneFrame)).toEqual([finish(reason)]);
   });
 
-  it('does not take an empty finish reason for an end', () => {
+  it('ignores an empty finish reason', () => {
     const unfinished = frame({ choices: [{ delta: { content: 'x' }, finish_reason: '' }] });
     expect(() => decode(unfinished, doneFrame)).toThrow(ended);
   });
 
-  it('takes the last usage, wherever it stands', () => {
+  it('uses the last usage, wherever it is', () => {
     const withUsage = (prompt: unknown, completion: unknown) =>
       frame({
         choices: [{ delta: { content: 'x' } }],
@@ -224,7 +224,7 @@ describe('a Chat Completions stream', () => {
   it('fails on data that is not JSON, without repeating it', () => {
     expect(() => decode('data: sk-secret {oops\n\n')).toThrow(
       expect.objectContaining({
-        message: 'The provider sent something that is not JSON',
+        message: 'The provider sent invalid JSON',
         retryable: true,
       }),
     );
@@ -233,10 +233,13 @@ describe('a Chat Completions stream', () => {
   it('fails on an error inside the stream', () => {
     const error = { message: 'Overloaded', type: 'server_error', code: null };
     expect(() => decode(textFrame('a'), frame({ error }))).toThrow(
-      expect.objectContaining({ message: 'The provider broke off: Overloaded', retryable: true }),
+      expect.objectContaining({
+        message: 'The provider aborted its answer: Overloaded',
+        retryable: true,
+      }),
     );
     expect(() => decode(frame({ object: 'error', message: 'No', code: 400 }))).toThrow(
-      expect.objectContaining({ message: 'The provider broke off: No', retryable: false }),
+      expect.objectContaining({ message: 'The provider aborted its answer: No', retryable: false }),
     );
   });
 

@@ -1,6 +1,6 @@
 import { Agent, type ServerResponse } from 'node:http';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
+import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ProviderFailure } from '@relay/core';
 import { createChatCompletionsModel } from '../../src/chat-completions/model.ts';
@@ -15,6 +15,7 @@ import {
   startScriptedProvider,
   textFrame,
   textIn,
+  textStream,
 } from '../support/index.ts';
 
 const apiKey = 'sk-test-9fQ4mZ7xL2pR8vW1';
@@ -60,8 +61,8 @@ function answering(status: number, body: string, headers: Record<string, string>
 const begin = (response: ServerResponse) =>
   response.writeHead(200, { 'content-type': 'text/event-stream' });
 
-describe('a provider that refuses', () => {
-  it('is quoted, and not asked again', async () => {
+describe('a provider that refuses a request', () => {
+  it('is quoted, and the request is not retried', async () => {
     const body = JSON.stringify({ error: { message: 'The model x does not exist' } });
     expect(await failure(answering(404, body))).toMatchObject({
       message: 'The provider answered 404: The model x does not exist',
@@ -70,7 +71,7 @@ describe('a provider that refuses', () => {
     });
   });
 
-  it('may say when to come back', async () => {
+  it('may set Retry-After', async () => {
     expect(await failure(answering(429, 'Slow down', { 'retry-after': '7' }))).toMatchObject({
       message: 'The provider answered 429: Slow down',
       retryable: true,
@@ -78,7 +79,7 @@ describe('a provider that refuses', () => {
     });
   });
 
-  it('may send an endless body, of which we read the beginning', async () => {
+  it('may send an endless body, which is truncated', async () => {
     const { message, retryable } = await failure((response) => {
       response.writeHead(500);
       const flood = () => {
@@ -92,7 +93,7 @@ describe('a provider that refuses', () => {
     await expect.poll(() => provider.connections.open).toBe(0);
   });
 
-  it('may break off or fall silent in the middle of its explanation', async () => {
+  it('may break off or stall in the error body', async () => {
     const broken = await failure((response) => {
       response.writeHead(503);
       response.write('Busy');
@@ -106,7 +107,7 @@ describe('a provider that refuses', () => {
     expect(silent).toMatchObject({ message: 'The provider answered 503: Busy', retryable: true });
   });
 
-  it('is not followed elsewhere', async () => {
+  it('cannot redirect the request', async () => {
     const { message, retryable } = await failure((response) => {
       response.writeHead(307, { location: `${provider.baseUrl}/elsewhere` });
       response.end();
@@ -115,7 +116,7 @@ describe('a provider that refuses', () => {
     expect(provider.requests).toHaveLength(1);
   });
 
-  it('may do so with 200 and plain JSON', async () => {
+  it('may answer with 200 and plain JSON', async () => {
     expect(await failure(answering(200, '{"error":{"message":"Bad key"}}'))).toMatchObject({
       message: 'The provider answered without a stream: Bad key',
       retryable: false,
@@ -128,7 +129,7 @@ describe('a stream that breaks', () => {
     const error = { message: 'Overloaded', type: 'server_error' };
     const script: Script = (response) => begin(response).end(textFrame('a') + frame({ error }));
     expect(await failure(script)).toMatchObject({
-      message: 'The provider broke off: Overloaded',
+      message: 'The provider aborted its answer: Overloaded',
       retryable: true,
     });
   });
@@ -282,5 +283,68 @@ describe('the API key', () => {
     for (let at = 0; at + 8 <= apiKey.length; at += 1) {
       expect(message).not.toContain(apiKey.slice(at, at + 8));
     }
+  });
+});
+
+describe('an aborted call', () => {
+  const stopped = { message: 'The model call was aborted', retryable: false };
+
+  it('is not sent if it was aborted before', async () => {
+    const call = eventsOf(createModel(), asking('Hi'), AbortSignal.abort());
+    await expect(call).rejects.toMatchObject(stopped);
+    expect(provider.connections.made).toBe(0);
+  });
+
+  it.each([
+    ['waiting for the answer', () => undefined],
+    ['waiting for the first token', (response: ServerResponse) => begin(response).flushHeaders()],
+    ['in the middle', (response: ServerResponse) => begin(response).write(textFrame('a'))],
+  ])('closes its socket: %s', async (_, script) => {
+    const { promise: arrived, resolve } = Promise.withResolvers<void>();
+    provider.script((response) => {
+      script(response);
+      setTimeout(() => resolve(), 20);
+    });
+    const controller = new AbortController();
+    const call = eventsOf(createModel(), asking('Hi'), controller.signal);
+    void arrived.then(() => controller.abort());
+    await expect(call).rejects.toMatchObject(stopped);
+    await expect.poll(() => provider.connections.open).toBe(0);
+  });
+
+  it('emits nothing more, not even buffered text', async () => {
+    provider.script((response) => {
+      begin(response).write(textFrame('a'));
+      setTimeout(() => response.end(textFrame('b') + finishFrame() + doneFrame), 20);
+    });
+    const controller = new AbortController();
+    const seen: string[] = [];
+    const read = async () => {
+      for await (const batch of createModel().stream(asking('Hi'), controller.signal)) {
+        seen.push(textIn(batch));
+        await new Promise((resolve) => {
+          setTimeout(resolve, 100);
+        });
+        controller.abort();
+      }
+    };
+    await expect(read()).rejects.toMatchObject(stopped);
+    expect(seen).toEqual(['a']);
+  });
+
+  it('ends when its consumer stops', async () => {
+    provider.script((response) => begin(response).write(textFrame('a')));
+    for await (const batch of createModel().stream(asking('Hi'), new AbortController().signal)) {
+      expect(textIn(batch)).toBe('a');
+      break;
+    }
+    await expect.poll(() => provider.connections.open).toBe(0);
+  });
+
+  it('removes its listeners, like a finished call', async () => {
+    provider.script((response) => begin(response).end(textStream(['a'])));
+    const { signal } = new AbortController();
+    await eventsOf(createModel(), asking('Hi'), signal);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
   });
 });

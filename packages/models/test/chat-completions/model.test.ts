@@ -102,7 +102,7 @@ describe('a model behind the Chat Completions API', () => {
     expect(provider.requests).toHaveLength(3);
   });
 
-  it('that misses thoughts which nobody has is asked once', async () => {
+  it('that misses reasoning which does not exist is not asked again', async () => {
     const error = { message: 'Missing reasoning_content in messages[1]' };
     provider.script((response) => response.writeHead(400).end(JSON.stringify({ error })));
     await expect(eventsOf(createModel(), asking('Hi'))).rejects.toThrow('Missing');
@@ -315,7 +315,7 @@ describe('the connection', () => {
     await expect.poll(() => provider.connections.open, { timeout: 5_000 }).toBe(0);
   });
 
-  it('is made anew if the kept one was closed meanwhile', async () => {
+  it('is replaced if the idle one was closed meanwhile', async () => {
     const model = createModel();
     await eventsOf(model, asking('Hi'));
     // The server closes without our side having seen it: the next request runs into it.
@@ -340,6 +340,6 @@ describe('a model that cannot be', () => {
 
   it.each(['', 'sk-1\r\nX-Evil: 1', 'sk 1', 'schlüssel'])('has the key %j', (apiKey) => {
     const create = () => createChatCompletionsModel({ baseUrl: 'http://127.0.0.1/v1', apiKey });
-    expect(create).toThrow('The API key of a provider is empty or holds a character');
+    expect(create).toThrow('The API key of a provider is empty or contains a character');
   });
 });

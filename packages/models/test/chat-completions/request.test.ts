@@ -1,7 +1,7 @@
 import type { JsonSchema, Message } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import { chatRequestBody } from '../../src/chat-completions/request.ts';
-import { SafeNames } from '../../src/safe-names.ts';
+import { SafeNames } from '../../src/provider-request.ts';
 
 function bodyFor(
   messages: readonly Message[],
@@ -35,7 +35,7 @@ describe('the request', () => {
     expect(bodyFor([])).not.toHaveProperty('tools');
   });
 
-  it('sends images as data URLs, in their place among the text', () => {
+  it('sends images as data URLs, at their position in the text', () => {
     const body = bodyFor([
       {
         role: 'user',
@@ -75,7 +75,7 @@ describe('the request', () => {
     expect(bodyFor(messages)['messages']).toEqual(messages);
   });
 
-  describe('with what the model thought before it called a tool', () => {
+  describe('with reasoning before a tool call', () => {
     const thoughtBy = (model: string, provider = 'chat-completions'): Message => ({
       role: 'assistant',
       content: null,
@@ -84,21 +84,21 @@ describe('the request', () => {
     });
     const result: Message = { role: 'tool', tool_call_id: 'c', content: '4' };
     const hi: Message = { role: 'user', content: 'Hi' };
-    const asking = (messages: Message[], thoughtless = false) => {
-      const body = chatRequestBody({ model: 'm', messages, tools: [] }, 'm', { thoughtless });
+    const asking = (messages: Message[], omitReasoning = false) => {
+      const body = chatRequestBody({ model: 'm', messages, tools: [] }, 'm', { omitReasoning });
       const sent = (JSON.parse(body) as { messages: Record<string, unknown>[] }).messages;
       expect(body).not.toContain('providerData');
       return sent.map((message) => message['reasoning_content']);
     };
 
-    it('hands it back while the tools are at work', () => {
+    it('sends it back with the tool results', () => {
       const loop = [hi, thoughtBy('m'), result, thoughtBy('m'), result];
       expect(asking(loop)).toEqual([undefined, 'Hm.', undefined, 'Hm.', undefined]);
     });
 
-    it('does not once the user has spoken again, nor to another model, nor where it is refused', () => {
-      const nothing = (messages: Message[], thoughtless = false) =>
-        expect(asking(messages, thoughtless).filter((each) => each !== undefined)).toEqual([]);
+    it('omits it after the next user message, for another model, and where it is refused', () => {
+      const nothing = (messages: Message[], omitReasoning = false) =>
+        expect(asking(messages, omitReasoning).filter((each) => each !== undefined)).toEqual([]);
       nothing([hi, thoughtBy('m'), result, hi]);
       nothing([hi, thoughtBy('other'), result]);
       nothing([hi, thoughtBy('m', 'anthropic'), result]);
@@ -106,7 +106,7 @@ describe('the request', () => {
     });
   });
 
-  it('sends text alone where the API takes no images', () => {
+  it('sends only text where the API accepts no images', () => {
     const parts = [
       { type: 'text' as const, text: 'seen' },
       { type: 'image' as const, mediaType: 'image/png', data: 'AAAA' },
@@ -124,7 +124,7 @@ describe('the request', () => {
     ]);
   });
 
-  it('never sends an empty list of calls, nor an answer that is nothing at all', () => {
+  it('never sends an empty list of calls or an empty answer', () => {
     const hi: Message = { role: 'user', content: 'Hi' };
     const silent: Message = { role: 'assistant', content: null, tool_calls: [] };
     expect(bodyFor([silent, hi])['messages']).toEqual([hi]);
@@ -133,7 +133,7 @@ describe('the request', () => {
     ]);
   });
 
-  it('hands images and files over as data, as URLs, or as text that every model can read', () => {
+  it('sends images and files as data, as URLs or as text', () => {
     const [message] = bodyFor([
       {
         role: 'user',
@@ -155,12 +155,14 @@ describe('the request', () => {
     ]);
   });
 
-  it('asks for the shape of the answer by the API and in words, to the letter if it can be kept', () => {
+  it('sends the output schema by the API and in the prompt, strict if possible', () => {
     const loose = { type: 'object', properties: { city: { type: 'string' } } };
     const strict = { ...loose, required: ['city'], additionalProperties: false };
-    const body = (outputSchema: JsonSchema, toldOnly = false) =>
+    const body = (outputSchema: JsonSchema, omitResponseFormat = false) =>
       JSON.parse(
-        chatRequestBody({ model: 'm', messages: [], tools: [], outputSchema }, 'm', { toldOnly }),
+        chatRequestBody({ model: 'm', messages: [], tools: [], outputSchema }, 'm', {
+          omitResponseFormat,
+        }),
       ) as Record<string, unknown>;
     expect(body(strict)['response_format']).toEqual({
       type: 'json_schema',
@@ -173,7 +175,7 @@ describe('the request', () => {
     expect(body(loose, true)).not.toHaveProperty('response_format');
   });
 
-  it('asks for reasoning only where somebody wants it', () => {
+  it('asks for reasoning only if the request does', () => {
     const request = { model: 'm', messages: [], tools: [] };
     expect(JSON.parse(chatRequestBody(request, 'm'))).not.toHaveProperty('reasoning_effort');
     expect(JSON.parse(chatRequestBody({ ...request, reasoning: 'low' }, 'm'))).toMatchObject({
@@ -188,8 +190,8 @@ describe('the request', () => {
     const body = JSON.parse(
       chatRequestBody({ model: 'm', messages: [], tools: [tool] }, 'm', { names }),
     ) as { tools: { function: { name: string } }[] };
-    const told = body.tools[0]?.function.name ?? '';
-    expect(told).toMatch(/^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/);
-    expect(names.original(told)).toBe(long);
+    const safeName = body.tools[0]?.function.name ?? '';
+    expect(safeName).toMatch(/^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/);
+    expect(names.original(safeName)).toBe(long);
   });
 });

@@ -1,6 +1,7 @@
 import type { ModelEvent, ModelRequest } from '@relay/core';
 import type { Message } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
+import { ManualClock } from '@relay/core/testing';
 import { createDemoModel } from '../../src/demo/demo.ts';
 import { asking, batchesOf, eventsOf, textIn } from '../support/index.ts';
 
@@ -103,7 +104,7 @@ describe('demo: calculate', () => {
     },
   );
 
-  it('says why there is no result', async () => {
+  it('explains why there is no result', async () => {
     const request = requestFor('calculate 1/0', ['calculator']);
     const reading =
       '{"status":"error","error":"Nothing can be divided by zero","code":"tool_failed"}';
@@ -132,7 +133,7 @@ describe('demo: notify', () => {
     expect(await answerAfter(request, reading)).toBe(answer);
   });
 
-  it('without a text is no command', async () => {
+  it('requires a text', async () => {
     expect(textIn(await eventsOf(model, requestFor('notify', ['send_note'])))).toContain('Hello!');
   });
 });
@@ -147,7 +148,7 @@ describe('demo: use', () => {
     );
   });
 
-  it('calls several tools at once, one for each use', async () => {
+  it('calls several tools at once', async () => {
     const message = 'use a {"n":1}\n  use b {\n  "n": 2\n}\n\nUSE a\n';
     const request = requestFor(message, ['a', 'b']);
     const events = await eventsOf(model, request);
@@ -161,12 +162,12 @@ describe('demo: use', () => {
     );
   });
 
-  it('hands on what is not JSON, for the gate to refuse', async () => {
+  it('passes on invalid JSON, for the gate to refuse', async () => {
     const events = await eventsOf(model, requestFor('use a {oops', ['a']));
     expect(events[0]).toMatchObject({ type: 'tool-call', arguments: '{oops' });
   });
 
-  it('says which tools there are not, and calls the others', async () => {
+  it('names missing tools, and calls the others', async () => {
     const events = await eventsOf(model, requestFor('use a {}\nuse b {}\nuse c {}', ['b']));
     expect(textIn(events)).toBe('I have no tool named a. I have no tool named c.');
     expect(calls(events)).toEqual([['b', {}]]);
@@ -182,12 +183,12 @@ describe('demo: use', () => {
     expect(calls(events)).toEqual([]);
   });
 
-  it('is quick about a message that is long and empty', async () => {
+  it('handles a long empty message quickly', async () => {
     const message = `use a {}${'\n'.repeat(500_000)}${' '.repeat(500_000)}`;
     expect(calls(await eventsOf(model, requestFor(message, ['a'])))).toEqual([['a', {}]]);
   });
 
-  it('shortens what a tool answered at length', async () => {
+  it('truncates a long result', async () => {
     const answer = await answerAfter(requestFor('use a {}', ['a']), 'x'.repeat(1_000_000));
     expect(answer.length).toBeLessThan(3_000);
   });
@@ -196,7 +197,7 @@ describe('demo: use', () => {
 describe('demo: hand off', () => {
   const request = requestFor('Hand off to billing', ['handoff']);
 
-  it('calls the tool for it', async () => {
+  it('calls the tool handoff', async () => {
     expect(calls(await eventsOf(model, request))).toEqual([['handoff', { agent: 'billing' }]]);
     expect(await answerAfter(request, 'Done')).toBe('You are now talking to billing.');
     expect(await answerAfter(request, '{"status":"error","error":"No agent billing"}')).toBe(
@@ -204,9 +205,9 @@ describe('demo: hand off', () => {
     );
   });
 
-  it('says that there is nobody if there is no such tool', async () => {
+  it('reports that there is no such agent without the tool', async () => {
     expect(textIn(await eventsOf(model, requestFor('hand off to billing')))).toBe(
-      'There is nobody named billing to hand off to.',
+      'There is no agent named billing to hand off to.',
     );
   });
 
@@ -219,7 +220,7 @@ describe('demo: hand off', () => {
 });
 
 describe('demo', () => {
-  it('says the same every time', async () => {
+  it('is deterministic', async () => {
     const tools = ['calculator', 'a'];
     for (const message of ['Hi', 'say 9', 'calculate 1+1', 'use a {}\nuse a {}']) {
       const request = requestFor(message, tools);
@@ -227,7 +228,7 @@ describe('demo', () => {
     }
   });
 
-  it('reads the last user message, and counts its calls through the conversation', async () => {
+  it('uses the last user message, and numbers its calls through the conversation', async () => {
     const first = requestFor('calculate 1+1', ['calculator']);
     const then = answered(first, await eventsOf(model, first), ['1 + 1 = 2']);
     const next: ModelRequest = {
@@ -246,7 +247,7 @@ describe('demo', () => {
     });
   });
 
-  it('answers when the last turn takes its tools away', async () => {
+  it('answers when the last turn has no tools', async () => {
     const request = requestFor('calculate 1+1', ['calculator']);
     const last = answered(request, await eventsOf(model, request), ['1 + 1 = 2']);
     const closing: Message = { role: 'system', content: 'Answer now.' };
@@ -255,14 +256,14 @@ describe('demo', () => {
     expect(textIn(events)).toBe('1 + 1 is 2.');
   });
 
-  it('says so when a call has no answer in the transcript', async () => {
+  it('reports a call without a result in the transcript', async () => {
     const request = requestFor('use a {}', ['a']);
     const { messages } = answered(request, await eventsOf(model, request), []);
     const events = await eventsOf(model, { ...request, messages: messages.slice(0, -1) });
     expect(textIn(events)).toBe('a brought no result: there is no answer.');
   });
 
-  it('counts what it reads and what it says', async () => {
+  it('counts input and output tokens', async () => {
     const [short, long] = await Promise.all(
       ['say 3', `say 3${' '.repeat(400)}`].map((message) => eventsOf(model, requestFor(message))),
     );
@@ -270,8 +271,132 @@ describe('demo', () => {
     expect(long?.at(-1)).toMatchObject({ usage: { inputTokens: 102, outputTokens: 3 } });
   });
 
-  it('does nothing for a call that was aborted before', async () => {
+  it('does nothing if the call was aborted before', async () => {
     const call = eventsOf(model, requestFor('Hi'), AbortSignal.abort());
     await expect(call).rejects.toThrow('The model call was aborted');
+  });
+});
+
+describe('demo: say', () => {
+  it('streams n tokens, one per event and a few per batch', async () => {
+    const batches = await batchesOf(model, asking('say 10'));
+    const events = batches.flat();
+    expect(textIn(events)).toBe('1 2 3 4 5 6 7 8 9 10');
+    expect(events).toHaveLength(11);
+    expect(batches.map(({ length }) => length)).toEqual([4, 4, 2, 1]);
+    expect(events.at(-1)).toMatchObject({ usage: { outputTokens: 10 } });
+  });
+
+  it('says at most 100,000 tokens', async () => {
+    const events = await eventsOf(model, asking('say 99999999999999999999'));
+    expect(events).toHaveLength(100_001);
+  });
+
+  it('can say nothing', async () => {
+    const events = await eventsOf(model, asking('say 0'));
+    expect(events.map(({ type }) => type)).toEqual(['finish']);
+  });
+
+  it('yields to the event loop, and stops when aborted', async () => {
+    const controller = new AbortController();
+    setTimeout(() => controller.abort(), 1);
+    let tokens = 0;
+    const read = async () => {
+      for await (const batch of model.stream(asking('say 100000'), controller.signal)) {
+        tokens += batch.length;
+      }
+    };
+    await expect(read()).rejects.toThrow('The model call was aborted');
+    expect(tokens).toBeLessThan(100_000);
+  });
+});
+
+describe('demo: slow', () => {
+  it('waits between tokens', async () => {
+    const clock = new ManualClock();
+    const began = clock.now();
+    const events: ModelEvent[] = [];
+    const reading = (async () => {
+      const slow = createDemoModel({ clock });
+      const { signal } = new AbortController();
+      for await (const batch of slow.stream(asking('slow 1500'), signal)) events.push(...batch);
+    })();
+    await expect.poll(() => clock.sleepers).toBe(1);
+    expect(textIn(events)).toBe('I wait for 1500 ms');
+    await clock.advance(1499);
+    expect(textIn(events)).toBe('I wait for 1500 ms');
+    await clock.advance(1);
+    await reading;
+    expect(textIn(events)).toBe('I wait for 1500 ms and go on.');
+    expect(clock.now() - began).toBe(1500);
+  });
+
+  it('waits at most 10 minutes', async () => {
+    const waits: number[] = [];
+    const clock = {
+      sleep: async (ms: number) => {
+        waits.push(ms);
+      },
+    };
+    await eventsOf(createDemoModel({ clock }), asking('slow 99999999999'));
+    expect(waits).toEqual([600_000]);
+  });
+
+  it('waits, and stops at once when aborted', async () => {
+    const began = performance.now();
+    await eventsOf(model, asking('slow 40'));
+    expect(performance.now() - began).toBeGreaterThan(35);
+    const controller = new AbortController();
+    const call = eventsOf(model, asking('slow 600000'), controller.signal);
+    setTimeout(() => controller.abort(), 10);
+    await expect(call).rejects.toMatchObject({
+      message: 'The model call was aborted',
+      retryable: false,
+    });
+    expect(performance.now() - began).toBeLessThan(5_000);
+  });
+});
+
+describe('demo: fail', () => {
+  it.each([
+    [400, false],
+    [401, false],
+    [404, false],
+    [429, true],
+    [500, true],
+    [503, true],
+    [599, true],
+  ])('%i', async (status, retryable) => {
+    await expect(eventsOf(model, asking(`fail ${status}`))).rejects.toMatchObject({
+      name: 'ProviderFailure',
+      message: `The demo provider answered ${status}`,
+      retryable,
+    });
+  });
+
+  it.each(['fail', 'fail 200', 'fail 600', 'fail miserably'])(
+    '%s is no failure',
+    async (message) => {
+      expect(textIn(await eventsOf(model, asking(message)))).toContain('fail <status>');
+    },
+  );
+});
+
+describe('demo: anything else', () => {
+  it.each(['Hi', '', 'What is it?', 'constructor', 'saying 5', 'say it', 'slow down'])(
+    'gets a friendly answer with the commands: %s',
+    async (message) => {
+      const answer = textIn(await eventsOf(model, asking(message)));
+      for (const command of ['calculate', 'notify', 'use', 'say', 'slow', 'fail', 'hand off to']) {
+        expect(answer).toContain(`\n- ${command}`);
+      }
+    },
+  );
+
+  it('streams word by word', async () => {
+    const events = await eventsOf(model, asking('Hi'));
+    const words = events.flatMap((event) => (event.type === 'text' ? [event.text] : []));
+    expect(words.length).toBeGreaterThan(30);
+    expect(words.every((word) => /^\s*\S+$/.test(word))).toBe(true);
   });
 });

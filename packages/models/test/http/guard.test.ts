@@ -10,7 +10,7 @@ import {
 
 const guard = createOutboundGuard();
 
-describe('a URL that leads inside', () => {
+describe('a URL to a private address', () => {
   it.each([
     'https://127.0.0.1/',
     'https://127.1/',
@@ -57,7 +57,7 @@ describe('a URL that leads inside', () => {
   });
 });
 
-describe('a URL that leads outside', () => {
+describe('a URL to a public address', () => {
   it.each([
     'https://api.openai.com/v1',
     'https://93.184.215.14/',
@@ -71,10 +71,10 @@ describe('a URL that leads outside', () => {
   });
 });
 
-describe('a network that the operator opened', () => {
+describe('a network in RELAY_PRIVATE_NETWORKS', () => {
   const opened = createOutboundGuard(['10.20.0.0/16', '::1/128']);
 
-  it('can be connected to, with and without TLS, and nothing beside it', () => {
+  it('is allowed with and without TLS, and nothing else is', () => {
     for (const url of ['http://10.20.3.4/', 'https://10.20.3.4/', 'http://[::1]:8080/']) {
       expect(() => opened.checkUrl(new URL(url))).not.toThrow();
     }
@@ -85,7 +85,7 @@ describe('a network that the operator opened', () => {
   });
 });
 
-describe('the connection itself', () => {
+describe('a connection', () => {
   let server: Server;
   let port: number;
   const opened: OutboundGuard[] = [];
@@ -112,20 +112,20 @@ describe('the connection itself', () => {
     });
   }
 
-  it('is refused where a name resolves to an address inside', async () => {
+  it('is refused if the name resolves to a private address', async () => {
     await expect(get(createOutboundGuard(), 'localhost')).rejects.toThrow(
-      'The name localhost leads to an address that is not allowed',
+      'localhost resolves to an address that is not allowed',
     );
   });
 
-  it('is made where the operator opened that network', async () => {
+  it('is allowed in a network of RELAY_PRIVATE_NETWORKS', async () => {
     const through = createOutboundGuard(['127.0.0.0/8', '::1/128']);
     expect(await get(through, 'localhost')).toBe(200);
   });
 });
 
 describe('a network', () => {
-  it('is an address with bits, or an address alone', () => {
+  it('is an address with a prefix length, or a bare address', () => {
     expect(parseNetwork('10.0.0.0/8')).toEqual(['10.0.0.0', 8]);
     expect(parseNetwork('10.1.2.3')).toEqual(['10.1.2.3', 32]);
     expect(parseNetwork('fd00::/8')).toEqual(['fd00::', 8]);

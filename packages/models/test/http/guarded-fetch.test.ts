@@ -19,8 +19,8 @@ async function listen(handler: RequestListener): Promise<string> {
 const open = () => createGuardedFetch(createOutboundGuard(['127.0.0.0/8']));
 const closed = () => createGuardedFetch(createOutboundGuard());
 
-describe('fetch on guarded connections', () => {
-  it('sends what it is given and brings what is answered', async () => {
+describe('guarded fetch', () => {
+  it('sends the request and returns the response', async () => {
     const url = await listen((request, response) => {
       request.setEncoding('utf8').on('data', (body) => {
         response
@@ -53,7 +53,7 @@ describe('fetch on guarded connections', () => {
     expect(paths).toEqual(['/']);
   });
 
-  it('bounds an answer, and each event of a stream, but not the stream', async () => {
+  it('limits a response and each event of a stream, but not the stream', async () => {
     const mega = 'x'.repeat(1024 * 1024);
     const events =
       (pieces: readonly string[], type: string): RequestListener =>
@@ -72,7 +72,7 @@ describe('fetch on guarded connections', () => {
     }
   });
 
-  it('is ended by its signal, before and during the answer', async () => {
+  it('is aborted by its signal, before and during the response', async () => {
     const url = await listen((request, response) => {
       if (request.url === '/silent') return;
       response.writeHead(200).write('a');
@@ -86,7 +86,7 @@ describe('fetch on guarded connections', () => {
     await reading;
   });
 
-  it('says by its code when nobody is there', async () => {
+  it('fails with the code of the connection error', async () => {
     const url = await listen(() => undefined);
     server?.close();
     await expect(open()(url)).rejects.toMatchObject({ code: 'ECONNREFUSED' });

@@ -36,12 +36,12 @@ describe('a provider that answers with an error', () => {
     expect(ofResponse(404, body).message).toBe(`The provider answered 404: ${message}`);
   });
 
-  it('is quoted in short', () => {
+  it('is quoted and truncated', () => {
     expect(ofResponse(500, '<html>'.repeat(10_000)).message.length).toBeLessThan(600);
     expect(ofResponse(500).message).toBe('The provider answered 500');
   });
 
-  it('may say when to come back, in seconds, as a date or in milliseconds', () => {
+  it('may set Retry-After in seconds, as a date or in milliseconds', () => {
     const after = (value: string) => ofResponse(429, '', { 'retry-after': value }).retryAfterMs;
     expect(after('12')).toBe(12_000);
     expect(after('0.5')).toBe(500);
@@ -63,7 +63,7 @@ describe('a prompt that does not fit', () => {
     '{"error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}',
     '{"error":{"message":"The input is too long for the context window"}}',
     '{"error":{"message":"Please reduce the length of the messages"}}',
-  ])('is told from other refusals: %s', (body) => {
+  ])('is distinguished from other refusals: %s', (body) => {
     expect(ofResponse(400, body)).toMatchObject({ contextExceeded: true, retryable: false });
     expect(ofResponse(400, body).toRunError().code).toBe('context_exceeded');
     const error: unknown = (JSON.parse(body) as { error: unknown }).error;
@@ -83,7 +83,7 @@ describe('a prompt that does not fit', () => {
   });
 });
 
-describe('a provider that breaks off', () => {
+describe('an error inside a stream', () => {
   it.each([
     [{ message: 'm', code: 429 }, true],
     [{ message: 'm', code: '503' }, true],
@@ -99,31 +99,31 @@ describe('a provider that breaks off', () => {
     ['m', true],
   ])('%j may be tried again: %s', (error, retryable) => {
     expect(failureInStream(error, secret)).toMatchObject({
-      message: 'The provider broke off: m',
+      message: 'The provider aborted its answer: m',
       retryable,
     });
   });
 
-  it('may say nothing about it', () => {
-    expect(failureInStream({}, secret).message).toBe('The provider broke off');
-    expect(failureInStream(true, secret).message).toBe('The provider broke off');
+  it('may have no message', () => {
+    expect(failureInStream({}, secret).message).toBe('The provider aborted its answer');
+    expect(failureInStream(true, secret).message).toBe('The provider aborted its answer');
   });
 });
 
 describe('a provider that cannot be reached', () => {
-  const place = { host: 'models.example:8080', secret };
+  const host = 'models.example:8080';
 
-  it('is named, with the reason', () => {
+  it('is named with the error code', () => {
     const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
-    expect(failureToConnect(cause, place)).toMatchObject({
+    expect(failureToConnect(cause, host, secret)).toMatchObject({
       message: 'No connection to the provider at models.example:8080: ECONNREFUSED',
       retryable: true,
     });
   });
 
-  it('is not blamed for what an agent refused on purpose', () => {
+  it('keeps the failure of an agent that refuses the address', () => {
     const refused = new ProviderFailure('This address is private', { retryable: false });
-    expect(failureToConnect(refused, place)).toBe(refused);
+    expect(failureToConnect(refused, host, secret)).toBe(refused);
   });
 });
 
@@ -146,14 +146,14 @@ describe('the API key', () => {
     }
   });
 
-  it('is taken out before the text is cut', () => {
+  it('is redacted before the text is truncated', () => {
     for (let before = 470; before <= 510; before += 1) {
       const { message } = ofResponse(400, `${'-'.repeat(before)}${secret}`);
       expect(message).not.toContain(secret.slice(0, 8));
     }
   });
 
-  it('leaves other words alone', () => {
+  it('is not confused with other text', () => {
     expect(redact('The project sk-proj was not found', secret)).toBe(
       'The project sk-proj was not found',
     );
@@ -161,11 +161,11 @@ describe('the API key', () => {
     expect(redact('anything', '')).toBe('anything');
   });
 
-  it('is taken out even if it is short', () => {
+  it('is redacted even if it is short', () => {
     expect(redact('the key abc', 'abc')).toBe('the key [redacted]');
   });
 
-  it('is never left in any text', () => {
+  it('never remains in any text', () => {
     fc.assert(
       fc.property(fc.string({ minLength: 1 }), fc.array(fc.string()), (key, parts) => {
         const shown = redact(parts.join(key), key).split('[redacted]');

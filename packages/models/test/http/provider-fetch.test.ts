@@ -18,8 +18,8 @@ const post = (more: RequestInit = {}): RequestInit => ({ method: 'POST', body: '
 const fetchIt = (options: Partial<Parameters<typeof createProviderFetch>[0]> = {}) =>
   createProviderFetch({ apiKey, ...options });
 
-describe('the fetch of a provider', () => {
-  it('posts, and streams what comes', async () => {
+describe('provider fetch', () => {
+  it('posts and streams the response', async () => {
     const response = await fetchIt()(provider.baseUrl, post({ headers: { 'X-Key': 'k' } }));
     expect(response.status).toBe(200);
     expect(await response.text()).toBe('data: 1\n\n');
@@ -30,7 +30,7 @@ describe('the fetch of a provider', () => {
     });
   });
 
-  it('uses its connection again once an answer was read', async () => {
+  it('reuses its connection after a complete response', async () => {
     const guard = createOutboundGuard(['127.0.0.0/8']);
     const fetcher = fetchIt({ agent: guard.agentFor(new URL(provider.baseUrl)) });
     for (const _ of [1, 2, 3]) await (await fetcher(provider.baseUrl, post())).text();
@@ -38,11 +38,11 @@ describe('the fetch of a provider', () => {
     guard.close();
   });
 
-  it('goes only where the guard lets it', async () => {
+  it('connects only where the guard allows it', async () => {
     const guard = createOutboundGuard();
     const url = new URL(provider.baseUrl.replace('127.0.0.1', 'localhost'));
     const going = fetchIt({ agent: guard.agentFor(url) })(url, post());
-    await expect(going).rejects.toThrow('leads to an address that is not allowed');
+    await expect(going).rejects.toThrow('resolves to an address that is not allowed');
     expect(provider.requests).toHaveLength(0);
     guard.close();
   });
@@ -55,7 +55,7 @@ describe('the fetch of a provider', () => {
     expect(provider.requests).toHaveLength(1);
   });
 
-  it('refuses an answer that is no stream', async () => {
+  it('refuses a response that is not a stream', async () => {
     provider.script((response) => {
       response.writeHead(200, { 'content-type': 'application/json' }).end('{"message":"Hello"}');
     });
@@ -64,7 +64,7 @@ describe('the fetch of a provider', () => {
     );
   });
 
-  it('gives up an answer that never ends', async () => {
+  it('limits the size of a response', async () => {
     provider.script((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       const piece = Buffer.alloc(1024 * 1024, 'x');
@@ -78,7 +78,7 @@ describe('the fetch of a provider', () => {
     await expect(response.text()).rejects.toThrow('The provider’s answer is too long');
   });
 
-  it('waits for the first byte as long as it may, and then from piece to piece', async () => {
+  it('applies the timeouts for the first byte and between chunks', async () => {
     provider.script((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.flushHeaders();
@@ -93,7 +93,7 @@ describe('the fetch of a provider', () => {
     await expect(reader?.read()).rejects.toThrow('The provider sent nothing for 0.1 s');
   });
 
-  it('hangs up when its reader leaves or its signal says so', async () => {
+  it('closes the connection when its reader cancels or its signal aborts', async () => {
     provider.script((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write('data: 1\n\n');

@@ -22,7 +22,7 @@ export async function eventsOf(
   return (await batchesOf(model, request, signal)).flat();
 }
 
-/** Everything that was said, as one text. */
+/** All text of the events. */
 export function textIn(events: readonly ModelEvent[]): string {
   return events.map((event) => (event.type === 'text' ? event.text : '')).join('');
 }

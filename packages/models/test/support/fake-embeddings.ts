@@ -95,11 +95,11 @@ async function answer({ request, response, requests, planned, fake }: Asked): Pr
     return void send(400, JSON.stringify({ error: { message: 'A text is too odd' } }));
   }
   const vectors = texts.map(vectorOf);
-  const said = isGoogle
+  const body_ = isGoogle
     ? { embeddings: vectors.map((values) => ({ values })) }
     : // In any order: each says where it belongs.
       { data: vectors.map((embedding, index) => ({ index, embedding })).toReversed() };
-  send(200, JSON.stringify(said));
+  send(200, JSON.stringify(body_));
 }
 
 function googleTexts(body: Record<string, unknown>): string[] {

@@ -1,11 +1,13 @@
 /** Every provider that Relay speaks to, against one mock server over real HTTP. */
 import type { LLMock } from '@copilotkit/aimock';
 import type { Model } from '@relay/core';
-import { createAnthropicModel } from '../../src/ai-sdk/anthropic.ts';
+import {
+  createAnthropicModel,
+  createGoogleModel,
+  createResponsesModel,
+} from '../../src/ai-sdk/providers.ts';
 import { createChatCompletionsModel } from '../../src/chat-completions/model.ts';
-import { createGoogleModel } from '../../src/ai-sdk/google.ts';
 import type { Timeouts } from '../../src/http/exchange.ts';
-import { createResponsesModel } from '../../src/ai-sdk/openai-responses.ts';
 
 export interface MockedProvider {
   readonly name: string;

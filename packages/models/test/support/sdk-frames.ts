@@ -13,7 +13,7 @@ function framed(frame: object): string {
   return `${type === undefined ? '' : `event: ${type}\n`}data: ${JSON.stringify(frame)}\n\n`;
 }
 
-/** An answer of Anthropic in one block, with more said about its end. */
+/** An answer of Anthropic in one block, with extra fields at its end. */
 export function anthropicFrames(
   blocks: readonly (readonly object[])[],
   end: { reason?: string; usage?: object } = {},
@@ -64,10 +64,10 @@ export function responsesFrames(
 
 export function responsesText(text: string): object[] {
   const item = { type: 'message', id: 'msg_1', role: 'assistant', content: [] };
-  const place = { output_index: 0, item_id: 'msg_1', content_index: 0 };
+  const position = { output_index: 0, item_id: 'msg_1', content_index: 0 };
   return [
     { type: 'response.output_item.added', output_index: 0, item },
-    { type: 'response.output_text.delta', ...place, delta: text },
+    { type: 'response.output_text.delta', ...position, delta: text },
     { type: 'response.output_item.done', output_index: 0, item },
   ];
 }

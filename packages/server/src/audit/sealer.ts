@@ -1,34 +1,23 @@
 /**
- * Gives entries of the audit trail their places. Every node does; a place is taken by
- * compare-and-set, so that whoever comes second finds the work done. See
+ * Chains new entries of the audit trail and seals them in batches. Every node does so; a position is
+ * claimed by compare-and-set, so a node that comes second finds the work done. See
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
-import {
-  type AuditRecord,
-  BackgroundLoop,
-  type Clock,
-  type Log,
-  type NewAudit,
-  type SystemStore,
-} from '@relay/core';
-import { genesis, type AuditSigner } from './signer.ts';
-import { type Place, verifyTrail, type Verdict } from './verify.ts';
+import { type AuditRecord, BackgroundLoop, type Engine, type NewAudit } from '@relay/core';
+import { type AuditPosition, genesis, type AuditSigner } from './signer.ts';
+import { verifyTrail, type Verdict } from './verify.ts';
 
 const intervalMs = 1_000;
 const maxBackoffMs = 10_000;
 const batchSize = 200;
-/** How many entries that Relay did not write are looked past at most. */
-const mostForeign = 12_800;
-const mostRemembered = 10_000;
-const tenantsAtOnce = 100;
-/** Others are at it: they come on as fast. */
-const attempts = 20;
+const maxForeign = 12_800;
+const maxRemembered = 10_000;
+const tenantsPerStep = 100;
+/** Lost races with other nodes, which seal the same entries. */
+const maxLostRaces = 20;
 
-export interface SealerOptions {
-  readonly store: SystemStore;
+export interface SealerOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly signer: AuditSigner;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 export interface AuditHead {
@@ -41,7 +30,7 @@ export class AuditSealer {
   readonly #options: SealerOptions;
   readonly #loop: BackgroundLoop;
   /** How far this process has sealed: the trail of a tenant never ends before that. */
-  readonly #sealed = new Map<string, Place>();
+  readonly #sealed = new Map<string, AuditPosition>();
   readonly #warned = new Set<string>();
 
   constructor(options: SealerOptions) {
@@ -52,7 +41,7 @@ export class AuditSealer {
       intervalMs,
       maxBackoffMs,
       step: () => this.#sealAll(),
-      // Nothing is lost: the entries are stored, and get their places later.
+      // Nothing is lost: the entries are stored and get sealed later.
       onError: (error) => log.warn('The audit trail could not be sealed', { error: String(error) }),
     });
   }
@@ -65,9 +54,8 @@ export class AuditSealer {
     return this.#loop.stop();
   }
 
-  /** Gives all that a tenant has a place. */
   async seal(tenantId: string): Promise<void> {
-    for (let lost = 0; lost < attempts;) {
+    for (let lost = 0; lost < maxLostRaces;) {
       const sealed = await this.#sealBatch(tenantId);
       if (sealed === 'nothing') return;
       if (sealed === 'lost') lost += 1;
@@ -80,8 +68,8 @@ export class AuditSealer {
     return { seq: seal.lastSeq, hash: seal.hash, sealedAt: seal.at };
   }
 
-  /** Against a head that was put aside elsewhere, and what this process remembers itself. */
-  verify(tenantId: string, known?: Place): Promise<Verdict> {
+  /** Against a head that was recorded elsewhere, and the last one that this process sealed. */
+  verify(tenantId: string, known?: AuditPosition): Promise<Verdict> {
     const { signer } = this.#options;
     const heads = [known, this.#sealed.get(tenantId)].filter((head) => head !== undefined);
     return verifyTrail({ tenantId, signer, trail: this.#trail(tenantId) }, heads);
@@ -95,36 +83,36 @@ export class AuditSealer {
     const head = await this.head(tenantId);
     const entries: AuditRecord[] = [];
     for (const entry of waiting) {
-      entries.push(signer.place(tenantId, entry, entries.at(-1) ?? head));
+      entries.push(signer.chain(tenantId, entry, entries.at(-1) ?? head));
     }
     const last = entries.at(-1) ?? head;
-    const place = { firstSeq: head.seq + 1, lastSeq: last.seq, hash: last.hash };
-    const seal = signer.seal(tenantId, { ...place, at: clock.now() });
+    const range = { firstSeq: head.seq + 1, lastSeq: last.seq, hash: last.hash };
+    const seal = signer.seal(tenantId, { ...range, at: clock.now() });
     if (!(await trail.seal({ seal, entries }))) return 'lost';
     this.#remember(tenantId, { seq: last.seq, hash: last.hash });
     return 'sealed';
   }
 
-  #remember(tenantId: string, head: Place): void {
+  #remember(tenantId: string, head: AuditPosition): void {
     this.#sealed.delete(tenantId);
     this.#sealed.set(tenantId, head);
     const [oldest] = this.#sealed.keys();
-    if (this.#sealed.size > mostRemembered && oldest !== undefined) this.#sealed.delete(oldest);
+    if (this.#sealed.size > maxRemembered && oldest !== undefined) this.#sealed.delete(oldest);
   }
 
-  /** What somebody else wrote in front of them keeps no entries from their places. */
+  /** Foreign entries in front must not keep others from being sealed. */
   async #waiting(tenantId: string): Promise<NewAudit[]> {
     const trail = this.#trail(tenantId);
     for (let limit = batchSize; ; limit *= 4) {
       const found = await trail.unsealed(limit);
       const own = this.#own(tenantId, found);
-      if (own.length > 0 || found.length < limit || limit >= mostForeign) {
+      if (own.length > 0 || found.length < limit || limit >= maxForeign) {
         return own.slice(0, batchSize);
       }
     }
   }
 
-  /** What somebody else wrote never becomes part of the trail; `verify` tells of it. */
+  /** Foreign entries never become part of the trail; `verify` reports them. */
   #own(tenantId: string, entries: readonly NewAudit[]): NewAudit[] {
     const { signer, log } = this.#options;
     const own = entries.filter((entry) => signer.isOwn(tenantId, entry));
@@ -141,6 +129,6 @@ export class AuditSealer {
 
   async #sealAll(): Promise<void> {
     const { store } = this.#options;
-    for (const tenantId of await store.tenantsToSeal(tenantsAtOnce)) await this.seal(tenantId);
+    for (const tenantId of await store.tenantsToSeal(tenantsPerStep)) await this.seal(tenantId);
   }
 }

@@ -1,12 +1,11 @@
 /**
- * What makes the audit trail one that nobody can rewrite unnoticed.
+ * Makes the audit trail tamper-evident.
  *
- * - An entry is written with a proof: an HMAC that only Relay can make.
- * - When it gets its place, `seq`, it gets a hash of its text, its place and the hash before it, which
- *   anyone can compute, and a proof of that hash, which only Relay can make. So whoever changes,
- *   removes, moves or adds a row breaks the chain there, and cannot mend it.
- * - A seal ends each batch. That the trail was not cut off at its end is shown by a head that was put
- *   aside elsewhere.
+ * - An entry is written with a proof: an HMAC with Relay's key.
+ * - When it gets its position, `seq`, it gets a hash of its text, its position and the previous hash,
+ *   and a proof of that hash. Changing, removing, moving or adding a row breaks the chain there, and
+ *   it cannot be repaired without the key.
+ * - A seal ends each batch. Truncation at the end is detected with a head that was recorded elsewhere.
  */
 import {
   createHmac,
@@ -16,18 +15,24 @@ import {
   timingSafeEqual,
 } from 'node:crypto';
 import type { AuditEntry, AuditRecord, AuditSeal, Ids, NewAudit } from '@relay/core';
+import { uuidv7 } from 'uuidv7';
 
-/** The place before the first one. */
+/** The hash before the first entry. */
 export function genesis(tenantId: string): string {
   return sha256(['relay audit', 1, tenantId]);
+}
+
+export interface AuditPosition {
+  readonly seq: number;
+  readonly hash: string;
 }
 
 export class AuditSigner {
   readonly #key: KeyObject;
   readonly #ids: Ids;
 
-  constructor(key: Buffer, ids: Ids) {
-    // Made once: from bytes, each proof would cost six times as much.
+  constructor(key: Buffer, ids: Ids = { next: uuidv7 }) {
+    // Created once: with raw bytes, each proof would take six times as long.
     this.#key = createSecretKey(key);
     this.#ids = ids;
   }
@@ -47,32 +52,26 @@ export class AuditSigner {
     };
   }
 
-  /** Relay wrote it, and this is what it wrote. */
+  /** Relay wrote this entry, and it is unchanged. */
   isOwn(tenantId: string, entry: NewAudit): boolean {
     return this.#isSigned(entry.proof, ['new', tenantId, entry.id, entry.text]);
   }
 
-  /** The entry in the place after `before`. */
-  place(tenantId: string, entry: NewAudit, before: { seq: number; hash: string }): AuditRecord {
+  chain(tenantId: string, entry: NewAudit, before: AuditPosition): AuditRecord {
     const seq = before.seq + 1;
     const hash = hashOf(entry, seq, before.hash);
     return { ...entry, seq, hash, proof: this.#sign(['placed', tenantId, entry.id, seq, hash]) };
   }
 
-  /** What is wrong with an entry that lies in the place after `before`. */
-  faultOf(
-    tenantId: string,
-    entry: AuditRecord,
-    before: { seq: number; hash: string },
-  ): string | undefined {
+  /** The problem with an entry that follows `before`, if there is one. */
+  problemOf(tenantId: string, entry: AuditRecord, before: AuditPosition): string | undefined {
     const { id, seq, hash } = entry;
     if (seq !== before.seq + 1) return 'The entry is missing';
-    if (hash !== hashOf(entry, seq, before.hash))
-      return 'The entry is not the one that was written';
+    if (hash !== hashOf(entry, seq, before.hash)) return 'The entry was changed';
     if (!this.#isSigned(entry.proof, ['placed', tenantId, id, seq, hash])) {
-      return 'The entry was not put here by Relay';
+      return 'The entry was not placed here by Relay';
     }
-    return agrees(entry) ? undefined : 'What the entry is found by is not what it says';
+    return columnsMatch(entry) ? undefined : 'The indexed columns of the entry were changed';
   }
 
   seal(tenantId: string, seal: Omit<AuditSeal, 'proof'>): AuditSeal {
@@ -88,9 +87,9 @@ export class AuditSigner {
   }
 
   #isSigned(proof: string, parts: Parts): boolean {
-    const wanted = Buffer.from(this.#sign(parts));
-    const given = Buffer.from(proof);
-    return given.byteLength === wanted.byteLength && timingSafeEqual(given, wanted);
+    const expected = Buffer.from(this.#sign(parts));
+    const actual = Buffer.from(proof);
+    return actual.byteLength === expected.byteLength && timingSafeEqual(actual, expected);
   }
 }
 
@@ -104,12 +103,13 @@ function signedOf(tenantId: string, seal: Omit<AuditSeal, 'proof'>): Parts {
   return ['seal', tenantId, seal.firstSeq, seal.lastSeq, seal.hash, seal.at];
 }
 
-/** As JSON, so that no two lists are written the same way. */
+/** As JSON, so that different lists never have the same encoding. */
 function sha256(parts: Parts): string {
   return digest('sha256', JSON.stringify(parts));
 }
 
-function agrees({ text, at, action, actor, runId }: NewAudit): boolean {
+/** The columns that entries are found by repeat parts of the signed text. */
+function columnsMatch({ text, at, action, actor, runId }: NewAudit): boolean {
   const entry = JSON.parse(text) as AuditEntry;
   const { runId: named = null } = entry.what;
   return (

@@ -1,20 +1,15 @@
 import type { AuditRecord, AuditTrail } from '@relay/core';
-import { genesis, type AuditSigner } from './signer.ts';
+import { type AuditPosition, genesis, type AuditSigner } from './signer.ts';
 
 export interface Verdict {
   readonly ok: boolean;
-  /** How many entries, from the first on, are what they were. */
+  /** How many entries, from the first on, are intact. */
   readonly entries: number;
-  readonly head: Place;
-  readonly firstBad?: Fault;
+  readonly head: AuditPosition;
+  readonly firstBad?: AuditProblem;
 }
 
-export interface Place {
-  readonly seq: number;
-  readonly hash: string;
-}
-
-interface Fault {
+export interface AuditProblem {
   readonly seq: number;
   readonly problem: string;
 }
@@ -25,46 +20,46 @@ export interface Examined {
   readonly signer: AuditSigner;
 }
 
-/** Little enough to be looked at between two requests of others. */
+/** Small, so that other requests are served between two pages. */
 const pageSize = 200;
-/** Before every place, also before those that there cannot be. */
-const nowhere = Number.MIN_SAFE_INTEGER;
+/** Before every position, also before invalid ones. */
+const beforeAll = Number.MIN_SAFE_INTEGER;
 
 /**
- * Walks the whole trail, seal by seal, and stops at the first place that is not what it was. `known`
- * are heads that were put aside: without one nobody can tell a trail that was cut off from a short one.
+ * Walks the whole trail, seal by seal, and stops at the first problem. `known` are heads that were
+ * recorded elsewhere: without one, a truncated trail cannot be distinguished from a short one.
  */
 export async function verifyTrail(
   examined: Examined,
-  known: readonly Place[] = [],
+  known: readonly AuditPosition[] = [],
 ): Promise<Verdict> {
   const walk = new Walk(examined, known);
-  const fault = (await walk.walk()) ?? (await walk.foreign()) ?? walk.cutOff();
+  const problem = (await walk.walk()) ?? (await walk.foreign()) ?? walk.truncated();
   const { head } = walk;
-  if (fault === undefined) return { ok: true, entries: head.seq, head };
-  return { ok: false, entries: Math.min(head.seq, fault.seq - 1), head, firstBad: fault };
+  if (problem === undefined) return { ok: true, entries: head.seq, head };
+  return { ok: false, entries: Math.min(head.seq, problem.seq - 1), head, firstBad: problem };
 }
 
 class Walk {
   readonly #examined: Examined;
-  readonly #known: readonly Place[];
-  #head: Place;
-  /** Entries that were read, and not looked at yet: a page at most, however small the batches are. */
+  readonly #known: readonly AuditPosition[];
+  #head: AuditPosition;
+  /** Entries that were read but not checked yet: at most one page. */
   #ahead: readonly AuditRecord[] = [];
   #next = 0;
 
-  constructor(examined: Examined, known: readonly Place[]) {
+  constructor(examined: Examined, known: readonly AuditPosition[]) {
     this.#examined = examined;
     this.#known = known;
     this.#head = { seq: 0, hash: genesis(examined.tenantId) };
   }
 
-  get head(): Place {
+  get head(): AuditPosition {
     return this.#head;
   }
 
-  /** An entry and its seal are stored together: where one is seen, the other is there by now. */
-  async walk(): Promise<Fault | undefined> {
+  /** An entry and its seal are stored in one transaction: once one is visible, so is the other. */
+  async walk(): Promise<AuditProblem | undefined> {
     const { tenantId, trail, signer } = this.#examined;
     for (;;) {
       const beyond = await this.#entry();
@@ -75,8 +70,8 @@ class Walk {
       for (const seal of seals) {
         if (seal.firstSeq !== this.#head.seq + 1)
           return this.#bad('The seal of its batch is missing');
-        const fault = await this.#walkTo(seal.lastSeq);
-        if (fault !== undefined) return fault;
+        const problem = await this.#walkTo(seal.lastSeq);
+        if (problem !== undefined) return problem;
         if (seal.hash !== this.#head.hash || !signer.isSealed(tenantId, seal)) {
           return { seq: seal.firstSeq, problem: 'The seal of its batch was changed' };
         }
@@ -84,15 +79,15 @@ class Walk {
     }
   }
 
-  async #walkTo(lastSeq: number): Promise<Fault | undefined> {
+  async #walkTo(lastSeq: number): Promise<AuditProblem | undefined> {
     const { tenantId, signer } = this.#examined;
     while (this.#head.seq < lastSeq) {
       const entry = await this.#entry();
       if (entry === undefined) return this.#bad('The entry is missing');
-      const problem = signer.faultOf(tenantId, entry, this.#head);
-      if (problem !== undefined) return this.#bad(problem);
+      const reason = signer.problemOf(tenantId, entry, this.#head);
+      if (reason !== undefined) return this.#bad(reason);
       if (this.#known.some(({ seq, hash }) => seq === entry.seq && hash !== entry.hash)) {
-        return this.#bad('The entry is another one than when the head was put aside');
+        return this.#bad('The entry does not match the recorded head');
       }
       this.#head = { seq: entry.seq, hash: entry.hash };
       this.#next += 1;
@@ -100,7 +95,6 @@ class Walk {
     return undefined;
   }
 
-  /** The one after the head, as it lies there. */
   async #entry(): Promise<AuditRecord | undefined> {
     const here = this.#ahead[this.#next];
     if (here !== undefined) return here;
@@ -110,24 +104,23 @@ class Walk {
   }
 
   get #after(): number {
-    return this.#head.seq === 0 ? nowhere : this.#head.seq;
+    return this.#head.seq === 0 ? beforeAll : this.#head.seq;
   }
 
-  /** What waits for its place, and was not written by Relay. */
-  async foreign(): Promise<Fault | undefined> {
+  async foreign(): Promise<AuditProblem | undefined> {
     const { tenantId, trail, signer } = this.#examined;
     const waiting = await trail.unsealed(pageSize);
     return waiting.every((entry) => signer.isOwn(tenantId, entry))
       ? undefined
-      : this.#bad('An entry that waits for its place was not written by Relay');
+      : this.#bad('An entry that is not sealed yet was not written by Relay');
   }
 
-  cutOff(): Fault | undefined {
+  truncated(): AuditProblem | undefined {
     if (this.#known.every(({ seq }) => seq <= this.#head.seq)) return undefined;
-    return this.#bad('The trail ends before the head that was put aside');
+    return this.#bad('The trail ends before the recorded head');
   }
 
-  #bad(problem: string): Fault {
+  #bad(problem: string): AuditProblem {
     return { seq: this.#head.seq + 1, problem };
   }
 }

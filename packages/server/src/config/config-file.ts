@@ -1,6 +1,6 @@
 /**
- * `relay.config.ts`: what an operator defines in code. It is imported once at the start; whatever is
- * wrong in it stops the start with one line that says where.
+ * `relay.config.ts`: what an operator defines in code. It is imported once at startup. A mistake in it
+ * stops the start with a one-line error that says where it is.
  */
 import { existsSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
@@ -12,12 +12,13 @@ import {
   type McpServerConfig,
   mcpServersSchema,
   type ToolDefinition,
+  bubblewrapProblem,
+  refusedVariable,
 } from '@relay/tools';
 import { z } from 'zod';
 import type { Timeouts } from '@relay/models';
-import type { BashConfig } from './bash-settings.ts';
-import { ConfigError } from './config.ts';
-import { type EmbeddingConfig, embeddingSchema } from '../embeddings/settings.ts';
+import { ConfigError, type Config } from './config.ts';
+import { type EmbeddingConfig, embeddingSchema } from '../jobs/embeddings.ts';
 import type { KnownProvider } from '../outbound/providers.ts';
 
 export interface RelayConfig {
@@ -25,25 +26,25 @@ export interface RelayConfig {
   readonly agents?: readonly AgentConfig[];
   /** Tools besides the built-in ones. */
   readonly tools?: readonly (Tool | ToolDefinition)[];
-  /** MCP servers whose tools agents may use, by what they are called here. */
+  /** MCP servers whose tools agents may use, by name. */
   readonly mcpServers?: Readonly<Record<string, McpServerConfig>>;
-  /** Where the known providers are, if not where they say, and how long one may be silent. */
+  /** Other base URLs for the known providers, and timeouts. */
   readonly providers?: {
     readonly endpoints?: Readonly<Partial<Record<KnownProvider, string>>>;
     readonly timeouts?: Partial<Timeouts>;
   };
-  /** US dollars for a million tokens, by model. */
+  /** US dollars per million tokens, by model. */
   readonly prices?: Readonly<Record<string, Price>>;
-  /** What every run may use at most; a request can only ask for less. */
+  /** Limits of every run; a request can only lower them. */
   readonly limits?: Limits;
-  /** How often a key may call, and how often somebody may fail to show one. */
+  /** Requests per key, and failed authentications per address. */
   readonly rateLimit?: {
     readonly requestsPerMinute?: number;
     readonly failuresPerMinute?: number;
   };
   /** How the commands of the tool `bash` run. */
   readonly bash?: BashConfig;
-  /** Finds memories by their meaning too: their texts and questions go to this provider. */
+  /** Searches memories by meaning too. Their texts and the queries are sent to this provider. */
   readonly embeddings?: EmbeddingConfig;
   /** When and how a conversation that outgrows a model's window is summarized. */
   readonly compaction?: Partial<CompactionSettings>;
@@ -56,7 +57,7 @@ export function defineConfig(config: RelayConfig): RelayConfig {
 
 const names = ['relay.config.ts', 'relay.config.mts', 'relay.config.js', 'relay.config.mjs'];
 
-/** The file's definitions, or none if there is no file. */
+/** Returns `{}` if there is no file. */
 export async function loadConfigFile(
   env: Readonly<Record<string, string | undefined>>,
   cwd: string,
@@ -65,7 +66,7 @@ export async function loadConfigFile(
   if (path === undefined) return {};
   const { default: config } = await importFile(path);
   const parsed = schema.safeParse(config, { error: issueMessage });
-  // As it was written: a copy would not be the same agents and tools.
+  // Not the parsed copy: agents and tools are compared by identity.
   if (parsed.success) return config as RelayConfig;
   const [issue] = fieldIssues(parsed.error.issues);
   throw new ConfigError(
@@ -97,13 +98,13 @@ const price = z.strictObject({
   cachedInputPerMillion: z.number().nonnegative().optional(),
   cacheWritePerMillion: z.number().nonnegative().optional(),
 });
-/** Timers count in 31 bits. */
-const silence = z
+/** Timers have 31 bits. */
+const timeoutMs = z
   .int()
   .min(1)
   .max(2 ** 31 - 1);
 const endpoint = z.url({ protocol: /^https?$/ });
-/** Agents and tools are checked where they are put together, which knows more. */
+/** Agents and tools are checked in `definitions.ts`. */
 const definitions = z.array(z.looseObject({ name: z.string() }));
 const schema = z.strictObject({
   agents: definitions.optional(),
@@ -119,7 +120,7 @@ const schema = z.strictObject({
         })
         .optional(),
       timeouts: z
-        .strictObject({ firstByteMs: silence.optional(), idleMs: silence.optional() })
+        .strictObject({ firstByteMs: timeoutMs.optional(), idleMs: timeoutMs.optional() })
         .optional(),
     })
     .optional(),
@@ -148,3 +149,42 @@ const schema = z.strictObject({
     })
     .optional(),
 });
+
+export interface BashConfig {
+  /** `bwrap`: inside bubblewrap. The server does not start if that is not possible. */
+  readonly sandbox?: 'bwrap';
+  /** Whether sandboxed commands may use the network. Default: no. */
+  readonly network?: boolean;
+  /** Environment variables that commands inherit from the server, besides PATH and a few others. */
+  readonly environment?: readonly string[];
+}
+
+export interface BashSettings {
+  readonly sandbox: 'bwrap' | undefined;
+  readonly network: boolean;
+  readonly environment: readonly string[];
+}
+
+/** `RELAY_SANDBOX` overrides the file. */
+export function bashSettings(
+  config: Pick<Config, 'sandbox'>,
+  file: BashConfig = {},
+  problem: () => string | undefined = bubblewrapProblem,
+): BashSettings {
+  const sandbox = config.sandbox ?? file.sandbox;
+  const why = sandbox === undefined ? undefined : problem();
+  if (why !== undefined) {
+    const setting = config.sandbox === undefined ? 'relay.config: bash.sandbox' : 'RELAY_SANDBOX';
+    throw new ConfigError(`${setting} is bwrap, but ${why}`);
+  }
+  if (sandbox === undefined && file.network !== undefined) {
+    throw new ConfigError('relay.config: bash.network requires bash.sandbox');
+  }
+  for (const [index, name] of (file.environment ?? []).entries()) {
+    const refused = refusedVariable(name);
+    if (refused !== undefined) {
+      throw new ConfigError(`relay.config: bash.environment[${index}]: ${refused}`);
+    }
+  }
+  return { sandbox, network: file.network ?? false, environment: file.environment ?? [] };
+}

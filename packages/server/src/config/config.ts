@@ -2,53 +2,58 @@
 import { isIP } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
 import { parseNetwork } from '@relay/models';
-import { ConfigError } from './config-error.ts';
 import { type LogLevel, logLevels } from '../observability/log.ts';
-import { readTraceSettings, type TraceSettings } from '../observability/tracing/settings.ts';
 
 export interface Config {
   readonly host: string;
   readonly port: number;
   readonly dataDir: string;
-  /** Where several nodes keep what they share. Left out: an embedded store in the data folder. */
+  /** PostgreSQL, shared by several nodes. Undefined: SQLite in the data folder. */
   readonly databaseUrl: string | undefined;
-  /** The folder of the tenant `default`. */
+  /** The workspace folder of the tenant `default`. */
   readonly workspace: string | undefined;
-  /** What the commands of `bash` run inside. */
   readonly sandbox: 'bwrap' | undefined;
   readonly localChat: 'on' | 'off' | undefined;
   readonly defaultModel: string | undefined;
-  /** Whose vectors tell what memories mean; undefined: what `relay.config.ts` says, or nobody's. */
+  /** The embedding model. Undefined: the one in `relay.config.ts`, or none. */
   readonly embeddings: string | undefined;
   readonly leaseTtlMs: number;
   readonly approvalTtlMs: number;
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
   readonly disconnect: 'cancel' | 'detach';
-  /** How long what was said is kept after a conversation's last run. Undefined: for ever. */
+  /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs: number | undefined;
-  /** How many bytes long outputs of commands may have, all together. */
+  /** Limit on the stored long outputs of commands, in total. */
   readonly outputBytes: number;
-  /** Its names. Empty: whatever it is called, or this machine's names if it listens there alone. */
+  /** Accepted `Host` names. Empty: any, or only loopback names if the server listens on loopback. */
   readonly allowedHosts: readonly string[];
-  /** Pages of these origins may call, besides the server's own. */
+  /** Origins that may call the API besides the server's own. */
   readonly allowedOrigins: readonly string[];
   readonly masterKey: string | undefined;
   readonly previousMasterKey: string | undefined;
   /** CIDRs that a provider's URL may point into. */
   readonly privateNetworks: readonly string[];
-  /** What Relay's own machinery shows instead of a key; without one it is not let in anywhere. */
+  /** Authenticates Relay's own components instead of a key. Undefined: they are rejected. */
   readonly internalSecret: string | undefined;
-  /** Where traces of runs go; undefined: nowhere. */
   readonly traces: TraceSettings | undefined;
   readonly logLevel: LogLevel;
-  /** How people reach this server from outside; undefined: no links to it are sent. */
+  /** The server's URL for its users. Undefined: webhooks carry no links. */
   readonly publicUrl: string | undefined;
 }
 
-export { ConfigError };
+/** A mistake in the configuration. Its message is shown to the operator as one line. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
 
 type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Which installation a server or an operator's command works on. */
+export interface Installation {
+  readonly env: Environment;
+  readonly cwd: string;
+}
 
 export function readConfig(env: Environment, cwd: string): Config {
   const dataDir = text(env, 'RELAY_DATA_DIR') ?? '.relay';
@@ -95,15 +100,15 @@ function folderOf(env: Environment, cwd: string): string | undefined {
   return folder === undefined ? undefined : resolve(cwd, folder);
 }
 
-/** Without a slash at its end. */
+/** Without a trailing slash. */
 function publicUrlOf(env: Environment): string | undefined {
-  const given = text(env, 'RELAY_PUBLIC_URL');
-  if (given === undefined) return undefined;
-  const url = URL.canParse(given) ? new URL(given) : undefined;
+  const configured = text(env, 'RELAY_PUBLIC_URL');
+  if (configured === undefined) return undefined;
+  const url = URL.canParse(configured) ? new URL(configured) : undefined;
   const isPlain = url?.search === '' && url.hash === '' && url.username === '';
   if (url === undefined || !/^https?:$/.test(url.protocol) || !isPlain) {
     throw new ConfigError(
-      `RELAY_PUBLIC_URL must be a URL such as https://relay.example, not "${given}"`,
+      `RELAY_PUBLIC_URL must be a URL such as https://relay.example, not "${configured}"`,
     );
   }
   return url.href.replace(/\/+$/, '');
@@ -133,16 +138,16 @@ function hostOf(env: Environment): string {
   );
 }
 
-/** It travels in a header, and must be too long to be guessed. A complaint never repeats it. */
+/** It is sent in a header and must be hard to guess. The error never repeats it. */
 function internalSecretOf(env: Environment): string | undefined {
   const secret = text(env, 'RELAY_INTERNAL_SECRET');
   if (secret === undefined || /^[\x21-\x7e]{16,512}$/.test(secret)) return secret;
   throw new ConfigError(
-    'RELAY_INTERNAL_SECRET must have 16 to 512 letters, digits or signs, without spaces',
+    'RELAY_INTERNAL_SECRET must have 16 to 512 printable ASCII characters, without spaces',
   );
 }
 
-/** It may hold a password, and is never shown. */
+/** The error never shows the URL: it may hold a password. */
 function databaseUrlOf(env: Environment): string | undefined {
   const url = text(env, 'RELAY_DATABASE_URL');
   if (url === undefined) return undefined;
@@ -151,7 +156,7 @@ function databaseUrlOf(env: Environment): string | undefined {
   throw new ConfigError('RELAY_DATABASE_URL must be like postgres://user:password@host:5432/name');
 }
 
-/** Separated by commas or spaces; each part is read by `read`, which throws if it is none. */
+/** A list separated by commas or spaces. `read` throws if a part is invalid. */
 function listed(env: Environment, name: string, read: (part: string) => string): string[] {
   const parts = (text(env, name) ?? '').split(/[\s,]+/).filter((part) => part !== '');
   return parts.map((part) => {
@@ -168,7 +173,7 @@ function networkOf(part: string): string {
   return part;
 }
 
-/** A name or an address, without a port: it holds for all of them. */
+/** A name or an address without a port; it applies to all ports. */
 function hostNameOf(part: string): string {
   const name = part.replace(/^\[(.*)\]$/, '$1').toLowerCase();
   if (isIP(name) !== 0 || hostNameForm.test(name)) return name;
@@ -216,4 +221,80 @@ function integer(
     );
   }
   return number;
+}
+
+export interface TraceSettings {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly serviceName: string;
+  /** Other resource attributes, such as the deployment environment. */
+  readonly resource: Readonly<Record<string, string>>;
+}
+
+/** From OpenTelemetry's environment variables. Undefined: no endpoint, or traces are turned off. */
+export function readTraceSettings(env: Environment): TraceSettings | undefined {
+  if (text(env, 'OTEL_SDK_DISABLED')?.toLowerCase() === 'true') return undefined;
+  if (text(env, 'OTEL_TRACES_EXPORTER') === 'none') return undefined;
+  const own = text(env, 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT');
+  const shared = text(env, 'OTEL_EXPORTER_OTLP_ENDPOINT');
+  const url =
+    own === undefined
+      ? shared && endpoint('OTEL_EXPORTER_OTLP_ENDPOINT', shared, 'v1/traces')
+      : endpoint('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', own);
+  if (url === undefined) return undefined;
+  refuseOtherProtocols(env);
+  const resource = pairs(env, 'OTEL_RESOURCE_ATTRIBUTES');
+  const { 'service.name': named, ...others } = resource;
+  return {
+    url,
+    headers: {
+      ...pairs(env, 'OTEL_EXPORTER_OTLP_HEADERS'),
+      ...pairs(env, 'OTEL_EXPORTER_OTLP_TRACES_HEADERS'),
+    },
+    serviceName: text(env, 'OTEL_SERVICE_NAME') ?? named ?? 'relay',
+    resource: others,
+  };
+}
+
+/** The endpoint for all signals gets the path of traces; a traces endpoint is used as it is. */
+function endpoint(name: string, value: string, path?: string): string {
+  const url = URL.canParse(value) ? new URL(value) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol)) {
+    throw new ConfigError(`${name} must be a URL such as http://localhost:4318`);
+  }
+  if (path !== undefined) url.pathname = `${url.pathname.replace(/\/$/, '')}/${path}`;
+  return url.href;
+}
+
+const protocols = ['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL'];
+
+/** Every collector that accepts HTTP accepts JSON; gRPC has another port. */
+function refuseOtherProtocols(env: Environment): void {
+  for (const name of protocols) {
+    if (env[name]?.trim() === 'grpc') {
+      throw new ConfigError(`${name}: Relay exports traces over HTTP (port 4318), not gRPC`);
+    }
+  }
+}
+
+/** `name=value,name=value`, percent-encoded. Errors do not repeat the value: it may be a secret. */
+function pairs(env: Environment, variable: string): Record<string, string> {
+  const found: [string, string][] = [];
+  for (const part of (env[variable] ?? '').split(',')) {
+    if (part.trim() === '') continue;
+    const [, name, value] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(part) ?? [];
+    if (name === undefined || value === undefined) {
+      throw new ConfigError(`${variable} must be a list such as name=value,name=value`);
+    }
+    found.push([decoded(variable, name), decoded(variable, value)]);
+  }
+  return Object.fromEntries(found);
+}
+
+function decoded(variable: string, text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new ConfigError(`${variable} holds a percent sign that encodes nothing`);
+  }
 }

@@ -1,4 +1,4 @@
-/** What is there by itself and what the operator defined, put together and checked. */
+/** Combines the built-in models, tools and agents with those of `relay.config.ts`, and checks them. */
 import {
   type AgentRegistry,
   createAgentRegistry,
@@ -27,7 +27,7 @@ export interface Definitions {
   readonly agents: AgentRegistry;
 }
 
-/** What replaces the built-in models or tools; for embedding and for tests. */
+/** Replaces the built-in models or tools, for in-process use and for tests. */
 export interface Replacements {
   readonly models?: ModelRegistry;
   readonly tools?: ToolRegistry;
@@ -36,20 +36,20 @@ export interface Replacements {
 export function assembleDefinitions(
   config: Config,
   file: RelayConfig,
-  replaced: Replacements,
+  replacements: Replacements,
 ): Definitions {
   try {
-    const { agents, tools: brought } = assembleAgents(file.agents ?? []);
+    const { agents, tools: agentTools } = assembleAgents(file.agents ?? []);
     const own = new ToolCollection();
-    for (const tool of [...(file.tools ?? []), ...brought]) own.add(tool);
-    const builtIn = replaced.tools?.list() ?? [
+    for (const tool of [...(file.tools ?? []), ...agentTools]) own.add(tool);
+    const builtIn = replacements.tools?.list() ?? [
       agentTool,
       calculator,
       memoryTool,
       createSendNote({ dataDir: config.dataDir }),
     ];
     const definitions = {
-      models: withPrices(replaced.models ?? builtInModels(), file.prices ?? {}),
+      models: withPrices(replacements.models ?? builtInModels(), file.prices ?? {}),
       tools: createToolRegistry([...builtIn, ...own.all]),
       agents: createAgentRegistry(agents),
     };
@@ -61,16 +61,16 @@ export function assembleDefinitions(
   }
 }
 
-/** A name that nobody answers to would otherwise show in the middle of a run. */
+/** An unknown name would otherwise fail in the middle of a run. */
 function checkReferences({ models, tools, agents }: Definitions, file: RelayConfig): void {
   for (const { name, model, tools: own = [] } of agents.list()) {
     if (model !== undefined && !isOffered(models, model)) {
       throw new TypeError(`no provider offers the model ${model} of the agent ${name}`);
     }
     for (const tool of own) {
-      // A tenant may have these or not: that shows when the agent is asked for.
-      const mayCome = workspaceToolNames.includes(tool) || mayOffer(file.mcpServers ?? {}, tool);
-      if (tools.find(tool) === undefined && !mayCome) {
+      // Only some tenants may have these; that is checked when a run starts.
+      const mayExist = workspaceToolNames.includes(tool) || mayOffer(file.mcpServers ?? {}, tool);
+      if (tools.find(tool) === undefined && !mayExist) {
         throw new TypeError(`the agent ${name} uses the tool ${tool}, which does not exist`);
       }
     }

@@ -1,10 +1,14 @@
 import type { NewAudit, TenantChange, TenantStore } from '@relay/core';
-import { RelayError } from '@relay/protocol';
-import type { TenantSettings } from '../jobs/budgets.ts';
+import { type Budgets, RelayError } from '@relay/protocol';
+
+export interface TenantSettings {
+  readonly budgets?: Budgets;
+  readonly workspace?: string;
+}
 
 const attempts = 20;
 
-/** Changes some of a tenant's settings, and leaves alone what somebody else changes at the same time. */
+/** Changes some of a tenant's settings by compare-and-set, so that concurrent changes are kept. */
 export async function changeSettings(
   store: TenantStore,
   settings: TenantSettings,
@@ -16,5 +20,5 @@ export async function changeSettings(
     const changed = { ...(expectedSettings as TenantSettings), ...settings };
     if (await store.updateTenant({ ...change, settings: changed, expectedSettings }, audit)) return;
   }
-  throw new RelayError('storage_failed', 'The settings of this tenant are being changed by others');
+  throw new RelayError('storage_failed', 'The tenant settings changed concurrently; try again');
 }

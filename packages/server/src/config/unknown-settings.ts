@@ -1,31 +1,30 @@
-/** Variables that look like settings and are none: most likely mistyped. Their values are never told. */
+/** `RELAY_` variables that are not settings: most likely misspelled. Their values are never shown. */
 import { readConfig } from './config.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Read elsewhere: the name of the config file, and what clients of a server have. */
+/** Read elsewhere: the path of the config file, and settings of clients. */
 const others = ['RELAY_CONFIG', 'RELAY_URL', 'RELAY_API_KEY', 'RELAY_PROFILE', 'RELAY_PROFILES'];
 
-/** For whoever tests Relay, and none of a server's business. */
 const forTests = /^RELAY_TEST_/;
 
-/** Every setting that a server asks for, found out by letting it ask. */
+/** Every setting that `readConfig` reads, found by recording its reads. */
 export function knownSettings(): string[] {
-  const asked = new Set<string>();
-  const listener = new Proxy<Environment>(
+  const read = new Set<string>();
+  const recorder = new Proxy<Environment>(
     {},
     {
       get(_, name) {
-        if (typeof name === 'string' && name.startsWith('RELAY_')) asked.add(name);
+        if (typeof name === 'string' && name.startsWith('RELAY_')) read.add(name);
         return undefined;
       },
     },
   );
-  readConfig(listener, '/');
-  return [...asked, ...others];
+  readConfig(recorder, '/');
+  return [...read, ...others];
 }
 
-/** A sentence for each of them. */
+/** One sentence for each. */
 export function unknownSettings(env: Environment): string[] {
   const known = knownSettings();
   return Object.keys(env)
@@ -33,9 +32,9 @@ export function unknownSettings(env: Environment): string[] {
     .filter((name) => env[name] !== undefined)
     .toSorted()
     .map((name) => {
-      const meant = nearest(name, known);
-      const guess = meant === undefined ? '' : `; did you mean ${meant}?`;
-      return `${name} is not a setting of Relay, and nothing reads it${guess}`;
+      const suggestion = nearest(name, known);
+      const hint = suggestion === undefined ? '' : `; did you mean ${suggestion}?`;
+      return `${name} is not a setting of Relay and is ignored${hint}`;
     });
 }
 
@@ -50,7 +49,7 @@ function nearest(name: string, known: readonly string[]): string | undefined {
   return best !== undefined && best.distance <= 3 ? best.each : undefined;
 }
 
-/** How many letters are wrong, missing, too many or changed places. */
+/** Damerau-Levenshtein distance (optimal string alignment). */
 function distanceOf(a: string, b: string): number {
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, column) => column)];
   const at = (row: number, column: number) => rows[row]?.[column] ?? 0;

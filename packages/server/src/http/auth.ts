@@ -4,8 +4,8 @@ import { type Decider, RelayError, type Route, type Scope } from '@relay/protoco
 import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from '../config/config.ts';
 import { unauthorized } from './errors.ts';
-import { showsInternalSecret } from '../secrets/internal-secret.ts';
-import { hashApiKey, isWellFormed } from '../secrets/keys.ts';
+
+import { hasInternalSecret, hashApiKey, isWellFormed } from '../secrets/keys.ts';
 
 export interface Caller {
   readonly tenantId: string;
@@ -76,7 +76,7 @@ async function identify(
   }
   if (route.auth === 'internal' || route.auth === 'internal-or-key') {
     const { internalSecret } = context.config;
-    if (showsInternalSecret(authorization, internalSecret)) return internalCaller;
+    if (hasInternalSecret(authorization, internalSecret)) return internalCaller;
     if (route.auth === 'internal') throw unauthorized();
   }
   const caller = await callerByKey(authorization, context.store);

@@ -1,21 +1,20 @@
 import { BackgroundLoop, type Clock, type Log, type SystemStore } from '@relay/core';
-import { deliveryTimeoutMs } from '../webhooks/deliverer.ts';
+import { deliveryTimeoutMs } from './webhook-deliverer.ts';
 
 const intervalMs = 60_000;
-const piece = 100;
+const batchSize = 100;
 const deliveriesKeptMs = 7 * 24 * 60 * 60_000;
 
 export interface HousekeepingOptions {
   readonly store: Pick<SystemStore, 'deleteExpiredMemories' | 'pruneRuns' | 'deliveries'>;
-  /** How long a conversation is kept after its last run has ended. Left out: for ever. */
+  /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs?: number | undefined;
-  /** What lies beside the store. */
   readonly outputs?: { sweep(): Promise<void> };
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Clears away what has expired, now and then, a little at a time. */
+/** Periodically deletes expired memories, conversations, outputs and deliveries, in small batches. */
 export class Housekeeping {
   readonly #options: HousekeepingOptions;
   readonly #loop: BackgroundLoop;
@@ -26,10 +25,9 @@ export class Housekeeping {
     this.#loop = new BackgroundLoop({
       clock,
       intervalMs,
-      step: (signal) => this.#clear(signal),
-      // What has expired is not shown any more. The rest waits for the next step.
-      onError: (error) =>
-        log.warn('What has expired could not be cleared away', { error: String(error) }),
+      step: (signal) => this.#deleteExpired(signal),
+      // Reads skip expired rows, so a late deletion is harmless.
+      onError: (error) => log.warn('Failed to delete expired data', { error: String(error) }),
     });
   }
 
@@ -41,42 +39,22 @@ export class Housekeeping {
     return this.#loop.stop();
   }
 
-  async #clear(signal: AbortSignal): Promise<void> {
-    await this.#sweep(signal);
-    await this.#prune(signal);
-    await this.#options.outputs?.sweep();
-    await this.#sweepDeliveries(signal);
-  }
-
-  /** Several nodes may do so at once: each finds what the others have left. */
-  async #prune(signal: AbortSignal): Promise<void> {
-    const { store, clock, retentionMs } = this.#options;
-    if (retentionMs === undefined) return;
-    const before = clock.now() - retentionMs;
-    let pruned = 1;
-    while (pruned > 0 && !signal.aborted) {
-      pruned = await store.pruneRuns(before, piece);
-    }
-  }
-
-  /** An attempt that is late by a claim may still end; what is over is shown for a week. */
-  async #sweepDeliveries(signal: AbortSignal): Promise<void> {
-    const { store, clock } = this.#options;
+  /** Several nodes may do this at once. */
+  async #deleteExpired(signal: AbortSignal): Promise<void> {
+    const { store, clock, retentionMs, outputs } = this.#options;
     const now = clock.now();
-    const by = {
-      failBefore: now - deliveryTimeoutMs - 60 * 60_000,
-      deleteBefore: now - deliveriesKeptMs,
-      limit: piece,
+    const repeat = async (sweep: () => Promise<number>) => {
+      let deleted = 1;
+      while (deleted > 0 && !signal.aborted) deleted = await sweep();
     };
-    let swept = 1;
-    while (swept > 0 && !signal.aborted) swept = await store.deliveries.sweep(by);
-  }
-
-  async #sweep(signal: AbortSignal): Promise<void> {
-    const { store, clock } = this.#options;
-    let swept = piece;
-    while (swept === piece && !signal.aborted) {
-      swept = await store.deleteExpiredMemories(clock.now(), piece);
+    await repeat(() => store.deleteExpiredMemories(now, batchSize));
+    if (retentionMs !== undefined) {
+      await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
     }
+    await outputs?.sweep();
+    // A late attempt may still succeed within its claim; finished deliveries are kept for a week.
+    const failBefore = now - deliveryTimeoutMs - 60 * 60_000;
+    const deleteBefore = now - deliveriesKeptMs;
+    await repeat(() => store.deliveries.sweep({ failBefore, deleteBefore, limit: batchSize }));
   }
 }

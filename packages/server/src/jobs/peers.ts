@@ -4,7 +4,7 @@ import type { BudgetChecker } from './budgets.ts';
 import type { Feed } from '../streaming/feed.ts';
 import type { Hub } from '../streaming/hub.ts';
 import type { OpenStreams } from '../streaming/connections.ts';
-import type { Vault } from '../secrets/vault/vault.ts';
+import type { Vault } from '../secrets/vault.ts';
 
 export interface PeerListeners {
   readonly store: SystemStore;
@@ -16,7 +16,6 @@ export interface PeerListeners {
   readonly vault: Pick<Vault, 'changed'>;
 }
 
-/** Returns the function that unsubscribes. */
 export function subscribeToPeers(listeners: PeerListeners): () => void {
   return listeners.store.listen((hint) => handle(listeners, hint));
 }
@@ -42,19 +41,14 @@ function handle(
     case 'tenant':
       budgets.forget(hint.tenantId);
       vault.changed(hint.tenantId);
-      refreshPausedTenants(supervisor);
-      void streams.checkKeys();
-      return;
+      break;
     case 'all':
       hub.invalidate();
       feed.addToAll({ kind: 'all' });
       vault.changed();
-      refreshPausedTenants(supervisor);
-      void streams.checkKeys();
+      break;
   }
-}
-
-/** If it fails, the next look around comes within a second. */
-function refreshPausedTenants(supervisor: Supervisor): void {
+  // A failure is harmless: the supervisor scans again within a second.
   supervisor.refreshPausedTenants().catch(() => undefined);
+  void streams.checkKeys();
 }

@@ -1,6 +1,6 @@
 /**
- * A node among others: it says again and again that it is alive, and takes care of what the dead have
- * left. Their runs come with their leases; their chats have lost their connection.
+ * Heartbeats of this node, and cleanup after dead nodes: their chats have lost their connection and
+ * are ended here. Their runs are recovered through their leases.
  */
 import { BackgroundLoop, type BackgroundLoopOptions, type Control } from '@relay/core';
 import { endOrphanedChatSessions } from '../streaming/connections.ts';
@@ -8,20 +8,20 @@ import type { Config } from '../config/config.ts';
 
 export class Presence {
   readonly #control: Control;
-  readonly #config: Config;
   readonly #loops: readonly BackgroundLoop[];
 
   constructor(control: Control, config: Config) {
     this.#control = control;
-    this.#config = config;
-    // Two loops: a node that has much to hang up must not be taken for dead meanwhile.
+    // Two loops: a long cleanup must not delay the heartbeat.
     this.#loops = [
-      this.#loop(() => this.#beat(), 'This node could not say that it is alive'),
-      this.#loop((signal) => this.#hangUp(signal), 'Chats of dead nodes could not be hung up'),
+      this.#loop(() => this.#beat(), 'Failed to send the heartbeat of this node'),
+      this.#loop(
+        (signal) => endOrphanedChatSessions({ control, config }, signal),
+        'Failed to end chats of dead nodes',
+      ),
     ];
   }
 
-  /** From now on the other nodes know that this one is alive. */
   async start(): Promise<void> {
     await this.#beat();
     for (const loop of this.#loops) loop.start();
@@ -31,18 +31,18 @@ export class Presence {
     await Promise.all(this.#loops.map((loop) => loop.stop()));
     const { store, settings, log } = this.#control.engine;
     await store.removeNode(settings.node).catch((error: unknown) => {
-      log.warn('The other nodes could not be told', { error: String(error) });
+      log.warn('Failed to remove this node from the list', { error: String(error) });
     });
   }
 
-  #loop(step: BackgroundLoopOptions['step'], complaint: string): BackgroundLoop {
+  #loop(step: BackgroundLoopOptions['step'], message: string): BackgroundLoop {
     const { clock, settings, log } = this.#control.engine;
     return new BackgroundLoop({
       clock,
       intervalMs: settings.leaseTtlMs / 3,
       delayFirst: true,
       step,
-      onError: (error) => log.warn(complaint, { error: String(error) }),
+      onError: (error) => log.warn(message, { error: String(error) }),
     });
   }
 
@@ -50,9 +50,5 @@ export class Presence {
     const { store, clock, settings } = this.#control.engine;
     const now = clock.now();
     await store.heartbeatNode({ owner: settings.node, now, until: now + settings.leaseTtlMs });
-  }
-
-  #hangUp(signal: AbortSignal): Promise<void> {
-    return endOrphanedChatSessions({ control: this.#control, config: this.#config }, signal);
   }
 }

@@ -1,16 +1,11 @@
-/** One line for every request, when its answer is out or its reader is gone. */
+/** One log line per request, when the response is sent or the client has disconnected. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Caller } from '../http/auth.ts';
 import type { ServerLog } from './log.ts';
 
-interface Logged {
-  readonly log: ServerLog;
-  readonly callerOf: (request: FastifyRequest) => Caller | undefined;
-}
-
-/** The route's pattern is told and not the URL: what callers put there is nobody's business. */
+/** Logs the route's pattern, not the URL, which may contain private data. */
 export function logAccess(
-  { log, callerOf }: Logged,
+  { log, callerOf }: { log: ServerLog; callerOf: (request: FastifyRequest) => Caller | undefined },
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
@@ -33,7 +28,7 @@ export function logAccess(
   });
 }
 
-/** Asked every few seconds by machines; worth a line only when the answer is bad. */
+/** Probes come every few seconds and are logged at `info` only if they fail. */
 function isProbe(route: string | undefined): boolean {
   return route === '/health' || route === '/ready' || route === '/metrics';
 }

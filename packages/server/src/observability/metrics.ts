@@ -1,7 +1,4 @@
-/**
- * What `/metrics` shows. Counters grow with what is published after each commit; gauges are read when
- * they are asked for.
- */
+/** The metrics of `/metrics`. Counters follow published events; gauges are read on each scrape. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { SystemStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
@@ -18,40 +15,39 @@ export class Metrics {
   readonly #store: SystemStore;
   readonly #registry = new Registry();
   readonly #delay = monitorEventLoopDelay({ resolution: 20 });
-  readonly #runs = this.#gauge('relay_runs', 'Runs that are not over, by status', 'status');
-  readonly #waiting = this.#gauge(
-    'relay_approvals_waiting',
-    'Requests to people without an answer',
-  );
+  readonly #runs = this.#gauge('relay_runs', 'Open runs by status', 'status');
+  readonly #waiting = this.#gauge('relay_approvals_waiting', 'Approvals that wait for a decision');
   readonly #oldest = this.#gauge(
     'relay_approvals_oldest_seconds',
-    'How long the oldest of them waits',
+    'Age of the oldest waiting approval',
   );
   readonly #started = this.#counter('relay_runs_started_total');
   readonly #ended = this.#counter('relay_runs_ended_total', 'status');
   readonly #toolCalls = this.#counter('relay_tool_calls_total', 'outcome');
   readonly #tokens = this.#counter('relay_tokens_total', 'direction');
-  readonly #raised = this.#counter('relay_approvals_requested_total');
+  readonly #approvalsRequested = this.#counter('relay_approvals_requested_total');
   readonly #firstToken = this.#histogram(
     'relay_first_token_seconds',
-    'From a run’s start to its first token',
+    'Time from the start of a run to its first token',
   );
   readonly #commit = this.#histogram(
     'relay_journal_commit_seconds',
-    'From an event to its being stored',
+    'Time from an event to its commit',
   );
-  /** When runs started that have no token yet. */
-  readonly #silent = new Map<string, number>();
+  readonly #awaitingToken = new Map<string, number>();
 
   constructor(store: SystemStore, { activeRuns, openStreams }: Gauges) {
     this.#store = store;
     this.#delay.enable();
     const read: Readonly<Record<string, [help: string, read: () => number]>> = {
       relay_active_runs: ['Runs that this node drives', activeRuns],
-      relay_open_streams: ['Streams that are open here', openStreams],
-      relay_event_loop_delay_seconds: ['p99', () => this.#delay.percentile(99) / 1e9],
-      relay_resident_memory_bytes: ['Memory', () => process.memoryUsage.rss()],
-      relay_uptime_seconds: ['Since the start', () => process.uptime()],
+      relay_open_streams: ['Open event streams on this node', openStreams],
+      relay_event_loop_delay_seconds: [
+        'Event loop delay, p99',
+        () => this.#delay.percentile(99) / 1e9,
+      ],
+      relay_resident_memory_bytes: ['Resident memory', () => process.memoryUsage.rss()],
+      relay_uptime_seconds: ['Time since the start', () => process.uptime()],
     };
     for (const [name, [help, value]] of Object.entries(read)) {
       const registers = [this.#registry];
@@ -65,21 +61,20 @@ export class Metrics {
 
   /** Runs that have started here and have no token yet. */
   get awaitingFirstToken(): number {
-    return this.#silent.size;
+    return this.#awaitingToken.size;
   }
 
-  /** Called after each commit. */
   publish(runId: string, events: readonly StoredEvent[]): void {
     const [first] = events;
     if (first === undefined) {
-      // The run goes on elsewhere, and so does its first token.
-      this.#silent.delete(runId);
+      // The run continues on another node, which counts its first token.
+      this.#awaitingToken.delete(runId);
       return;
     }
     const now = Date.now();
     this.#commit.observe(Math.max(0, now - Date.parse(first.at)) / 1000);
-    // A batch of words of a run that has spoken before is by far the most frequent.
-    if (first.type === 'text.appended' && !this.#silent.has(runId)) {
+    // The most frequent case by far: more text of a run that had its first token.
+    if (first.type === 'text.appended' && !this.#awaitingToken.has(runId)) {
       if (events.at(-1)?.type === 'text.appended') return;
     }
     for (const event of events) this.#count(runId, event, now);
@@ -89,12 +84,12 @@ export class Metrics {
     switch (event.type) {
       case 'run.started':
         this.#started.inc();
-        this.#silent.set(runId, Date.parse(event.at));
+        this.#awaitingToken.set(runId, Date.parse(event.at));
         break;
       case 'text.appended': {
-        const since = this.#silent.get(runId);
+        const since = this.#awaitingToken.get(runId);
         if (since === undefined) break;
-        this.#silent.delete(runId);
+        this.#awaitingToken.delete(runId);
         this.#firstToken.observe(Math.max(0, now - since) / 1000);
         break;
       }
@@ -112,14 +107,14 @@ export class Metrics {
         this.#toolCalls.inc({ outcome: event.status });
         break;
       case 'approval.requested':
-        this.#raised.inc();
+        this.#approvalsRequested.inc();
         break;
-      // How long people take is not how long models take.
+      // The wait for an approver is not model latency.
       case 'run.suspended':
-        this.#silent.delete(runId);
+        this.#awaitingToken.delete(runId);
         break;
       case 'run.ended':
-        this.#silent.delete(runId);
+        this.#awaitingToken.delete(runId);
         this.#ended.inc({ status: event.status });
         break;
       default:

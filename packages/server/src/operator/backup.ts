@@ -1,23 +1,41 @@
-/** A copy of an embedded store as it is at one moment, also while its server runs. */
-import { copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+/**
+ * Backup, restore and verification of a SQLite store. A backup is a consistent copy, also while the
+ * server runs. A restore appears whole or not at all, and overwrites nothing.
+ */
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+  readFileSync,
+  renameSync,
+  mkdtempSync,
+} from 'node:fs';
+import { join, resolve, dirname } from 'node:path';
+import { tmpdir } from 'node:os';
 import { checkSqlite, copySqlite } from '@relay/store';
-import { ConfigError, readConfig } from '../config/config.ts';
+import { ConfigError, readConfig, type Config, type Installation } from '../config/config.ts';
 import { version } from '../version.ts';
-import { masterKeyFile, presentKey, syncFolder } from './key-file.ts';
-import type { Place } from './place.ts';
+import { presentKey, readKeyFile, syncFolder } from './rotate.ts';
+import { noteRestore } from '../audit/operator.ts';
+import { AuditSigner } from '../audit/signer.ts';
+import { verifyTrail, type Verdict } from '../audit/verify.ts';
+import { withStore } from '../config/open-store.ts';
+import { derive, masterKeyFile, masterKeys, openRootKey } from '../secrets/master-key.ts';
 
 export interface BackupManifest {
   readonly format: 1;
-  readonly approval: string;
+  readonly relay: string;
   readonly createdAt: string;
-  /** The fingerprint of the key that the credentials are sealed with, and whether it lies beside. */
+  /** The fingerprint of the key that seals the credentials, and whether the backup includes the key. */
   readonly masterKey: { readonly id: string | null; readonly included: boolean };
 }
 
 export interface Backup extends BackupManifest {
   readonly folder: string;
-  /** Where the key is that this backup cannot be used without. */
+  /** Where the key is: the backup cannot be used without it. */
   readonly keyIn: string;
 }
 
@@ -26,11 +44,11 @@ export interface BackupOptions {
   readonly withMasterKey?: boolean | undefined;
 }
 
-export const manifestFile = 'backup.json';
-/** What a data folder holds besides the store. */
-export const otherFiles = ['notes.log'];
+const manifestFile = 'backup.json';
+/** Other files in the data folder. */
+const otherFiles = ['notes.log'];
 
-export function makeBackup({ env, cwd }: Place, options: BackupOptions): Backup {
+export function makeBackup({ env, cwd }: Installation, options: BackupOptions): Backup {
   const config = readConfig(env, cwd);
   if (config.databaseUrl !== undefined) {
     throw new ConfigError('A PostgreSQL database is backed up by its own tools, such as pg_dump');
@@ -57,11 +75,11 @@ export function makeBackup({ env, cwd }: Place, options: BackupOptions): Backup 
     }
     const manifest: BackupManifest = {
       format: 1,
-      approval: version,
+      relay: version,
       createdAt: new Date().toISOString(),
       masterKey: { id: key?.id ?? null, included },
     };
-    // The last file: without it a folder is no backup.
+    // Written last: a folder without it is not a backup.
     const text = `${JSON.stringify(manifest, null, 2)}\n`;
     writeFileSync(join(folder, manifestFile), text, { mode: 0o600, flush: true });
     syncFolder(folder);
@@ -73,10 +91,130 @@ export function makeBackup({ env, cwd }: Place, options: BackupOptions): Backup 
   }
 }
 
-/** Nothing is ever overwritten. */
 function makeEmpty(folder: string): void {
   if (existsSync(folder) && readdirSync(folder).length > 0) {
     throw new ConfigError(`${folder} is not empty; nothing is overwritten`);
   }
   mkdirSync(folder, { recursive: true, mode: 0o700 });
+}
+
+export interface RestoreOptions {
+  readonly backup: string;
+  /** The master key, if it is neither in the backup nor in the environment. */
+  readonly keyFile?: string | undefined;
+  /** Restore without the key; the operator adds it before the start. */
+  readonly withoutKey?: boolean | undefined;
+}
+
+export interface Restored {
+  readonly folder: string;
+  readonly createdAt: string;
+  readonly key: 'restored' | 'environment' | 'missing';
+}
+
+export function restoreBackup({ env, cwd }: Installation, options: RestoreOptions): Restored {
+  const config = readConfig(env, cwd);
+  const { dataDir: folder } = config;
+  const backup = resolve(cwd, options.backup);
+  const manifest = readManifest(backup);
+  if (existsSync(folder) && readdirSync(folder).length > 0) {
+    throw new ConfigError(
+      `${folder} is in use; stop its server and move it away, or restore into another folder`,
+    );
+  }
+  const { from, key } = findKey(config, manifest, { ...options, backup });
+  const draft = `${folder}.restoring-${process.pid}`;
+  mkdirSync(dirname(folder), { recursive: true });
+  mkdirSync(draft, { mode: 0o700 });
+  try {
+    // SQLite copies the database: unlike a file copy, that detects damage.
+    checkSqlite(join(backup, 'relay.db'));
+    copySqlite(join(backup, 'relay.db'), join(draft, 'relay.db'));
+    for (const name of otherFiles) {
+      if (existsSync(join(backup, name))) copyFileSync(join(backup, name), join(draft, name));
+    }
+    if (from !== undefined) copyFileSync(from, join(draft, masterKeyFile));
+    noteRestore(draft, manifest.createdAt);
+    syncFolder(draft);
+    // Fails unless the target is missing or an empty folder.
+    renameSync(draft, folder);
+    syncFolder(dirname(folder));
+  } catch (error) {
+    rmSync(draft, { recursive: true, force: true });
+    throw error;
+  }
+  return { folder, createdAt: manifest.createdAt, key };
+}
+
+function readManifest(backup: string): BackupManifest {
+  const path = join(backup, manifestFile);
+  let manifest: Partial<BackupManifest> | undefined;
+  try {
+    manifest = JSON.parse(readFileSync(path, 'utf8')) as Partial<BackupManifest>;
+  } catch {
+    throw new ConfigError(`${backup} is not a backup: ${manifestFile} is missing or invalid`);
+  }
+  if (manifest.format !== 1)
+    throw new ConfigError(`${path} has a format that this version does not support`);
+  return manifest as BackupManifest;
+}
+
+interface FoundKey {
+  readonly key: Restored['key'];
+  readonly from?: string;
+}
+
+/** Fails now instead of at the start: a store does not open without its key. */
+function findKey(config: Config, { masterKey }: BackupManifest, options: RestoreOptions): FoundKey {
+  const file = masterKey.included ? join(options.backup, masterKeyFile) : options.keyFile;
+  if (file !== undefined) {
+    if (!existsSync(file)) throw new ConfigError(`There is no file ${file}`);
+    if (readKeyFile(file).id !== masterKey.id) {
+      throw new ConfigError(`${file} is not the master key that this backup was sealed with`);
+    }
+    return { key: 'restored', from: file };
+  }
+  if (config.masterKey !== undefined) {
+    if (presentKey(config)?.id === masterKey.id) return { key: 'environment' };
+    throw new ConfigError('RELAY_MASTER_KEY is not the key that this backup was sealed with');
+  }
+  if (options.withoutKey === true || masterKey.id === null) return { key: 'missing' };
+  throw new ConfigError(
+    'The master key is not in this backup: name its file with --master-key-file, set ' +
+      'RELAY_MASTER_KEY, or restore --without-master-key and bring it before the start',
+  );
+}
+
+export interface VerifyBackupOptions {
+  readonly backup: string;
+  /** The master key, if it is neither in the backup nor in the environment. */
+  readonly keyFile?: string | undefined;
+  readonly tenant: string;
+  /** A head that was recorded elsewhere. */
+  readonly known?: { readonly seq: number; readonly hash: string } | undefined;
+}
+
+/** Verifies the audit trail in a backup without a server. Only a temporary copy is opened. */
+export async function verifyBackup(
+  installation: Installation,
+  options: VerifyBackupOptions,
+): Promise<Verdict> {
+  const { backup, keyFile, tenant: name, known } = options;
+  const folder = mkdtempSync(join(tmpdir(), 'relay-verify-'));
+  const env = { ...installation.env, RELAY_DATA_DIR: folder, RELAY_DATABASE_URL: undefined };
+  try {
+    restoreBackup({ ...installation, env }, { backup, keyFile });
+    const config = readConfig(env, installation.cwd);
+    return await withStore(config, 'server', async (store) => {
+      const tenant = await store.findTenant(name);
+      if (tenant === undefined) throw new ConfigError(`The backup has no tenant ${name}`);
+      const rootKey = await openRootKey(store, masterKeys(config));
+      const signer = new AuditSigner(derive(rootKey, 'audit'));
+      const { audit: trail } = store.tenant(tenant.id);
+      const heads = known === undefined ? [] : [known];
+      return verifyTrail({ tenantId: tenant.id, trail, signer }, heads);
+    });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }

@@ -1,35 +1,33 @@
-/** A look at an installation that changes nothing in it. */
+/** Inspects an installation without changing it. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { checkSqlite, readPostgresMetadata, readSqliteMetadata } from '@relay/store';
-import { type Config, readConfig } from '../config/config.ts';
+import { type Config, readConfig, type Installation } from '../config/config.ts';
 import { unknownSettings } from '../config/unknown-settings.ts';
-import { opensWith } from '../secrets/vault/vault.ts';
-import { masterKeyFile, presentKey } from './key-file.ts';
-import type { Place } from './place.ts';
+import { masterKeyFile } from '../secrets/master-key.ts';
+import { opensWith } from '../secrets/vault.ts';
+import { presentKey } from './rotate.ts';
 
 export interface Inspection {
   readonly dataDir: string;
   readonly host: string;
   readonly port: number;
   readonly kind: 'sqlite' | 'postgres';
-  /** `absent`: there is none yet, the first start makes it. */
+  /** `absent`: the first start creates it. */
   readonly store: 'usable' | 'absent' | { readonly problem: string };
   /** `unused`: nothing is sealed yet. */
   readonly masterKey: 'fits' | 'wrong' | 'missing' | 'unused' | { readonly problem: string };
   readonly keyFile: string | undefined;
-  /** Variables that look like settings and are none, a sentence for each. */
   readonly unknownSettings: readonly string[];
-  /** A rotation that was not finished left its key here. */
   readonly unfinishedRotation: string | undefined;
 }
 
-/** Throws what a start would say about settings that are wrong. */
-export async function inspectStore({ env, cwd }: Place): Promise<Inspection> {
+/** Throws the same `ConfigError` as a start with invalid settings. */
+export async function inspectStore({ env, cwd }: Installation): Promise<Inspection> {
   const config = readConfig(env, cwd);
   const { dataDir, host, port, databaseUrl } = config;
   const next = join(dataDir, `${masterKeyFile}.next`);
-  const { store, note } = await lookInto(config);
+  const { store, note } = await inspect(config);
   return {
     dataDir,
     host,
@@ -46,7 +44,7 @@ export async function inspectStore({ env, cwd }: Place): Promise<Inspection> {
   };
 }
 
-async function lookInto(config: Config): Promise<{ store: Inspection['store']; note?: string }> {
+async function inspect(config: Config): Promise<{ store: Inspection['store']; note?: string }> {
   const path = join(config.dataDir, 'relay.db');
   if (config.databaseUrl === undefined && !existsSync(path)) return { store: 'absent' };
   try {

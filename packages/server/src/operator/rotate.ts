@@ -1,32 +1,46 @@
 /**
- * A new master key. What it seals is taken over by the vault itself, as at a start with
- * RELAY_MASTER_KEY_PREVIOUS; here is the order in which files change, so that a crash at any point
- * leaves keys with which a second attempt goes on:
+ * Rotates the master key. The vault reseals its records itself, as at a start with
+ * RELAY_MASTER_KEY_PREVIOUS. This file fixes the order in which files change, so that a rotation can
+ * be repeated after a crash at any point:
  *
- * 1. the new key is on disk, beside the old one (`master-key.next`);
- * 2. the store is sealed with the new one, and both keys are there;
- * 3. the old key gets another name, then the new one takes its place.
+ * 1. the new key is written to disk next to the old one (`master-key.next`);
+ * 2. the store is resealed with the new key while both keys exist;
+ * 3. the old key is renamed, then the new key takes its name.
  */
-import { existsSync, linkSync, renameSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import {
+  existsSync,
+  linkSync,
+  renameSync,
+  closeSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs';
+import { join, resolve, dirname } from 'node:path';
+import { randomBytes } from 'node:crypto';
+import type { SystemStore } from '@relay/core';
 import { countPostgresNodes } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
-import { tellOfRotation, writerOf } from '../audit/operator.ts';
-import { type Config, ConfigError, readConfig } from '../config/config.ts';
-import { openStore } from '../open-store.ts';
-import { type MasterKeys, masterKeys } from '../secrets/vault/master-key.ts';
-import { openRootKey } from '../secrets/vault/root-key.ts';
-import type { MasterKey } from '../secrets/vault/seal.ts';
-import { Vault } from '../secrets/vault/vault.ts';
-import { keyInFile, masterKeyFile, syncFolder } from './key-file.ts';
-import type { Place } from './place.ts';
+import { auditRotation, auditWriter } from '../audit/operator.ts';
+import { type Config, ConfigError, readConfig, type Installation } from '../config/config.ts';
+import { withStore } from '../config/open-store.ts';
+import {
+  masterKeyFile,
+  type MasterKeys,
+  masterKeys,
+  openRootKey,
+  parseMasterKey,
+} from '../secrets/master-key.ts';
+import type { MasterKey } from '../secrets/seal.ts';
+import { Vault } from '../secrets/vault.ts';
 
 export type Rotation =
   /** The data folder has its new key. */
   | { readonly kind: 'replaced'; readonly keyFile: string; readonly oldKeyFile: string }
-  /** The store is sealed anew, and the server must be started with the key in the file. */
+  /** The store is resealed, and the server must be started with the key in the file. */
   | { readonly kind: 'resealed'; readonly keyFile: string }
-  /** Only the key was made: servers that run must know it before anything is sealed with it. */
+  /** Only the key was created: running servers need it before anything is sealed with it. */
   | { readonly kind: 'made'; readonly keyFile: string };
 
 export interface RotateOptions {
@@ -37,7 +51,7 @@ export interface RotateOptions {
 }
 
 export async function rotateMasterKey(
-  { env, cwd }: Place,
+  { env, cwd }: Installation,
   options: RotateOptions = {},
 ): Promise<Rotation> {
   const config = readConfig(env, cwd);
@@ -52,42 +66,37 @@ export async function rotateMasterKey(
     freshKey(keyFile, masterKeys(config));
     return { kind: 'made', keyFile };
   }
-  const opened = await openStore(config, 'server');
-  try {
-    if (databaseUrl !== undefined) await refuseBesideNodes(databaseUrl);
+  return withStore(config, 'server', async (store) => {
+    if (databaseUrl !== undefined) await requireStoppedNodes(databaseUrl);
     const current = masterKeys(config);
     const fresh = freshKey(keyFile, current);
-    await takeOver(opened.store, [fresh, ...current]);
+    await reseal(store, [fresh, ...current]);
     return isOwn ? replace(config, keyFile, current[0]) : { kind: 'resealed', keyFile };
-  } finally {
-    await opened.close();
-  }
+  });
 }
 
-/** Nodes that do not know the new key could not open anything from one moment to the next. */
-async function refuseBesideNodes(databaseUrl: string): Promise<void> {
+/** Running nodes that lack the new key could not open any credential. */
+async function requireStoppedNodes(databaseUrl: string): Promise<void> {
   const alive = await countPostgresNodes(databaseUrl);
   if (alive === 0) return;
   throw new ConfigError(
     `${alive === 1 ? 'A node uses' : `${alive} nodes use`} this database; stop them all (one that ` +
-      'was killed counts for RELAY_LEASE_TTL_MS), or leave --nodes-stopped out',
+      'was killed counts for RELAY_LEASE_TTL_MS), or omit --nodes-stopped',
   );
 }
 
 function freshKey(keyFile: string, [current]: MasterKeys): MasterKey {
-  const fresh = keyInFile(keyFile);
+  const fresh = ensureKeyFile(keyFile);
   if (fresh.id !== current.id) return fresh;
   throw new ConfigError(`${keyFile} holds the master key that is in use; name another file`);
 }
 
-async function takeOver(store: VaultStore, masters: MasterKeys): Promise<void> {
+async function reseal(store: SystemStore, masters: MasterKeys): Promise<void> {
   const ids = { next: uuidv7 };
   const vault = new Vault({ store, masters, ids, log: { conceal: () => {} } });
   await vault.open();
-  await openRootKey(store, masters, (key) => tellOfRotation(store, writerOf(key), masters));
+  await openRootKey(store, masters, (key) => auditRotation(store, auditWriter(key), masters));
 }
-
-type VaultStore = Awaited<ReturnType<typeof openStore>>['store'];
 
 function replace({ dataDir }: Config, next: string, old: MasterKey): Rotation {
   const keyFile = join(dataDir, masterKeyFile);
@@ -97,4 +106,34 @@ function replace({ dataDir }: Config, next: string, old: MasterKey): Rotation {
   renameSync(next, keyFile);
   syncFolder(dataDir);
   return { kind: 'replaced', keyFile, oldKeyFile };
+}
+
+export function readKeyFile(path: string): MasterKey {
+  return parseMasterKey(path, readFileSync(path, 'utf8').trim());
+}
+
+/** Creates the key unless the file exists: a second attempt continues with the key of the first. */
+function ensureKeyFile(path: string): MasterKey {
+  if (!existsSync(path)) {
+    const text = `${randomBytes(32).toString('hex')}\n`;
+    writeFileSync(path, text, { mode: 0o600, flag: 'wx', flush: true });
+    syncFolder(dirname(path));
+  }
+  return readKeyFile(path);
+}
+
+export function syncFolder(path: string): void {
+  const folder = openSync(path, 'r');
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
+  }
+}
+
+/** The key that the server would use, if it exists; never creates one. */
+export function presentKey(config: Config): MasterKey | undefined {
+  if (config.masterKey !== undefined) return parseMasterKey('RELAY_MASTER_KEY', config.masterKey);
+  const path = join(config.dataDir, masterKeyFile);
+  return config.databaseUrl === undefined && existsSync(path) ? readKeyFile(path) : undefined;
 }

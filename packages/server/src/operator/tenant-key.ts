@@ -1,21 +1,19 @@
 import { uuidv7 } from 'uuidv7';
-import { writerOf } from '../audit/operator.ts';
-import { ConfigError, readConfig } from '../config/config.ts';
+import { auditWriter } from '../audit/operator.ts';
+import { ConfigError, readConfig, type Installation } from '../config/config.ts';
 import { type IssuedKey, issueBootstrapKey } from '../secrets/keys.ts';
-import { openStore } from '../open-store.ts';
-import { masterKeys } from '../secrets/vault/master-key.ts';
-import { openRootKey } from '../secrets/vault/root-key.ts';
-import { setWorkspace } from '../workspace/workspaces.ts';
-import type { Place } from './place.ts';
+import { withStore } from '../config/open-store.ts';
+import { masterKeys, openRootKey } from '../secrets/master-key.ts';
+import { setWorkspace } from '../config/workspaces.ts';
 
 const tenantForm = /^[a-z0-9][a-z0-9_-]{0,62}$/i;
 
 /**
- * A key with all scopes, for a tenant that is made if it is not there; also beside a running server.
- * With a folder, the tenant's tools work there from now on.
+ * Creates a key with all scopes, and the tenant if it does not exist; also beside a running server.
+ * `workspace` is the folder that the tenant's tools work in from now on.
  */
 export async function makeTenantKey(
-  { env, cwd }: Place,
+  { env, cwd }: Installation,
   tenant: string,
   workspace?: string,
 ): Promise<IssuedKey> {
@@ -23,16 +21,12 @@ export async function makeTenantKey(
     throw new ConfigError(`--tenant must be letters, digits, "-" and "_", not "${tenant}"`);
   }
   const config = readConfig(env, cwd);
-  const opened = await openStore(config, 'beside');
   const ids = { next: uuidv7 };
-  try {
-    const { store } = opened;
-    const audit = writerOf(await openRootKey(store, masterKeys(config)));
+  return withStore(config, 'beside', async (store) => {
+    const audit = auditWriter(await openRootKey(store, masterKeys(config)));
     if (workspace !== undefined) {
       await setWorkspace(store, { config, ids, tenant, folder: workspace, cwd, audit });
     }
-    return await issueBootstrapKey(store, ids, { tenant, by: 'bootstrap', audit });
-  } finally {
-    await opened.close();
-  }
+    return issueBootstrapKey(store, ids, { tenant, by: 'bootstrap', audit });
+  });
 }

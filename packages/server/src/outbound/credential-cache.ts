@@ -1,7 +1,6 @@
 /**
- * Values that are made from a tenant's credential, such as a model with its API key. A value is used as
- * long as the stored credential is the same, and dropped when the credential is changed or deleted, so
- * that no decrypted key outlives it.
+ * Caches values that are created from a tenant's credential, such as a model with its API key. A value
+ * is dropped when the credential changes or is deleted, so no decrypted key outlives it.
  */
 import type { CredentialRecord, SystemStore } from '@relay/core';
 
@@ -26,7 +25,6 @@ export class CredentialCache<Value> {
     return [...this.#entries.values()].reduce((sum, { size }) => sum + size, 0);
   }
 
-  /** Undefined if the tenant has no credential for the provider. */
   async get(tenantId: string, provider: string): Promise<Value | undefined> {
     const drops = this.#drops;
     const record = await this.#store.tenant(tenantId).readCredential(provider);
@@ -43,7 +41,7 @@ export class CredentialCache<Value> {
     return value;
   }
 
-  /** Left out: those of all tenants. */
+  /** Without a tenant: drops all values. */
   drop(tenantId?: string): void {
     this.#drops += 1;
     if (tenantId === undefined) this.#entries.clear();

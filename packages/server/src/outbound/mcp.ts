@@ -1,36 +1,27 @@
-/** The MCP servers of `relay.config.ts`, and which tenants have their tools. */
+/** The MCP servers of `relay.config.ts`, and which tenants may use their tools. */
 import { join } from 'node:path';
-import {
-  BackgroundLoop,
-  type Clock,
-  type SystemStore,
-  type Tool,
-  type ToolRegistry,
-} from '@relay/core';
+import { BackgroundLoop, type Engine, type Tool, type ToolRegistry } from '@relay/core';
 import { type GuardedFetch, type OutboundGuard, UrlRefused } from '@relay/models';
 import { isProgram, type McpServerConfig, secretsOf, workspaceToolNames } from '@relay/tools';
 import type { McpServers } from '@relay/tools/mcp';
-import { ConfigError } from '../config/config-error.ts';
+import { ConfigError } from '../config/config.ts';
 import type { ServerLog } from '../observability/log.ts';
 import { version } from '../version.ts';
 
-const lookEveryMs = 2_000;
+const tenantLookupMs = 2_000;
 
-export interface McpWorld {
+export interface McpOptions extends Pick<Engine, 'store' | 'clock'> {
   readonly servers: Readonly<Record<string, McpServerConfig>> | undefined;
-  readonly store: SystemStore;
   readonly guard: OutboundGuard;
   readonly fetch: GuardedFetch;
   readonly dataDir: string;
-  /** What every tenant has besides. */
+  /** The tools of every tenant. */
   readonly tools: ToolRegistry;
-  readonly clock: Clock;
   readonly log: ServerLog;
 }
 
-/** What there is to do with them, or nothing if there are none. */
 export interface Mcp {
-  /** A tenant's tools with those that the servers bring. */
+  /** A tenant's tools combined with those of the MCP servers. */
   over(base: ToolRegistry, tenantId: string): ToolRegistry;
   start(): Promise<void>;
   stop(): Promise<void>;
@@ -38,8 +29,8 @@ export interface Mcp {
 
 const none: Mcp = { over: (base) => base, start: async () => {}, stop: async () => {} };
 
-export async function openMcp(world: McpWorld): Promise<Mcp> {
-  const { servers = {}, guard, dataDir, tools, clock, log } = world;
+export async function openMcp(options: McpOptions): Promise<Mcp> {
+  const { servers = {}, guard, dataDir, tools, clock, log } = options;
   if (Object.keys(servers).length === 0) return none;
   for (const [name, config] of Object.entries(servers)) {
     checkUrl(guard, name, config);
@@ -49,7 +40,7 @@ export async function openMcp(world: McpWorld): Promise<Mcp> {
   const mcp = new McpServers({
     servers,
     version,
-    fetch: world.fetch,
+    fetch: options.fetch,
     env: process.env,
     homes: join(dataDir, 'mcp'),
     cwd: process.cwd(),
@@ -57,39 +48,39 @@ export async function openMcp(world: McpWorld): Promise<Mcp> {
     log,
     isTaken: (name) => tools.find(name) !== undefined || workspaceToolNames.includes(name),
   });
-  return new OpenMcp(world, servers, mcp);
+  return new OpenMcp(options, servers, mcp);
 }
 
 class OpenMcp implements Mcp {
-  readonly #world: McpWorld;
-  readonly #servers: NonNullable<McpWorld['servers']>;
+  readonly #options: McpOptions;
+  readonly #servers: NonNullable<McpOptions['servers']>;
   readonly #mcp: McpServers;
   readonly #loop: BackgroundLoop;
-  /** Ids of the tenants that a server names; whoever is not there yet may be made later. */
+  /** Ids of the tenants that servers name. A tenant may be created later. */
   readonly #tenants = new Map<string, string>();
 
-  constructor(world: McpWorld, servers: NonNullable<McpWorld['servers']>, mcp: McpServers) {
-    this.#world = world;
+  constructor(options: McpOptions, servers: NonNullable<McpOptions['servers']>, mcp: McpServers) {
+    this.#options = options;
     this.#servers = servers;
     this.#mcp = mcp;
-    const { clock, log } = world;
+    const { clock, log } = options;
     this.#loop = new BackgroundLoop({
       clock,
-      intervalMs: lookEveryMs,
+      intervalMs: tenantLookupMs,
       step: async () => {
-        await this.#lookForTenants();
-        return this.#missing.length > 0 ? lookEveryMs : Infinity;
+        await this.#findTenants();
+        return this.#missing.length > 0 ? tenantLookupMs : Infinity;
       },
       onError: (error) =>
-        log.warn('The tenants of MCP servers could not be looked up', { error: String(error) }),
+        log.warn('Failed to look up the tenants of MCP servers', { error: String(error) }),
     });
   }
 
   over(base: ToolRegistry, tenantId: string): ToolRegistry {
-    const isMeant = (server: string) => this.#isFor(server, tenantId);
+    const isAllowed = (server: string) => this.#isFor(server, tenantId);
     return {
-      find: (name) => base.find(name) ?? this.#mcp.find(name, isMeant),
-      list: (): readonly Tool[] => [...base.list(), ...this.#mcp.list(isMeant)],
+      find: (name) => base.find(name) ?? this.#mcp.find(name, isAllowed),
+      list: (): readonly Tool[] => [...base.list(), ...this.#mcp.list(isAllowed)],
     };
   }
 
@@ -99,7 +90,7 @@ class OpenMcp implements Mcp {
   }
 
   async start(): Promise<void> {
-    await this.#lookForTenants();
+    await this.#findTenants();
     this.#loop.start();
     await this.#mcp.start();
   }
@@ -114,15 +105,15 @@ class OpenMcp implements Mcp {
     return [...new Set(named)].filter((name) => !this.#tenants.has(name));
   }
 
-  async #lookForTenants(): Promise<void> {
+  async #findTenants(): Promise<void> {
     for (const name of this.#missing) {
-      const found = await this.#world.store.findTenant(name);
+      const found = await this.#options.store.findTenant(name);
       if (found !== undefined) this.#tenants.set(name, found.id);
     }
   }
 }
 
-/** What can already be seen to be refused is a mistake in the configuration. */
+/** A URL that the guard always refuses is a mistake in the configuration. */
 function checkUrl(guard: OutboundGuard, name: string, config: McpServerConfig): void {
   if (isProgram(config)) return;
   try {

@@ -1,7 +1,6 @@
 /**
- * The models of a tenant: those that need no key, and those of the providers whose key it has. A
- * model is found by its name at once; its key is read for each call, so that one which was rotated or
- * revoked counts from the next call on.
+ * The models of a tenant: those that need no key, and those of providers that the tenant has a key
+ * for. The key is read for each call, so a changed or deleted key takes effect with the next call.
  */
 import type { CredentialRecord, Model, ModelRegistry, Price, SystemStore } from '@relay/core';
 import {
@@ -15,11 +14,11 @@ import {
   type ProviderOptions as ModelOptions,
   type Timeouts,
 } from '@relay/models';
-import { RelayError } from '@relay/protocol';
+import { defined, RelayError } from '@relay/protocol';
 import { CredentialCache } from './credential-cache.ts';
-import type { Vault } from '../secrets/vault/vault.ts';
+import type { Vault } from '../secrets/vault.ts';
 
-/** Providers that need no `baseUrl`, and where they are. */
+/** Providers with a default base URL. */
 const knownBaseUrls: Readonly<Record<KnownProvider, string>> = {
   openai: 'https://api.openai.com/v1',
   anthropic: 'https://api.anthropic.com/v1',
@@ -32,21 +31,19 @@ export interface ProviderOptions {
   readonly store: SystemStore;
   readonly vault: Vault;
   readonly guard: OutboundGuard;
-  /** Where the known providers are, if it is elsewhere than they say. */
   readonly endpoints?: Readonly<Partial<Record<KnownProvider, string>>>;
   readonly timeouts?: Partial<Timeouts>;
 }
 
-/** Whether somebody could offer this model; whether a tenant has the key for it is another question. */
+/** Whether a provider could offer this model, regardless of a tenant's keys. */
 export function isOffered(builtIn: ModelRegistry, name: string): boolean {
-  if (builtIn.resolve(name) !== undefined) return true;
-  return parseModelName(name) !== undefined;
+  return builtIn.resolve(name) !== undefined || parseModelName(name) !== undefined;
 }
 
-/** A model has one price, whichever of its names it is asked for by; the operator's goes first. */
+/** A model has one price under all its names. The operator's price overrides the built-in one. */
 function priceOf(builtIn: ModelRegistry, name: string): Price | undefined {
-  const said = builtIn.price?.(name);
-  if (said !== undefined || builtIn.resolve(name) !== undefined) return said;
+  const configured = builtIn.price?.(name);
+  if (configured !== undefined || builtIn.resolve(name) !== undefined) return configured;
   const named = parseModelName(name);
   if (named === undefined) return undefined;
   const { provider, model } = named;
@@ -70,7 +67,6 @@ export class Providers {
     vault.onChange((tenantId) => this.#models.drop(tenantId));
   }
 
-  /** The registry of one tenant. */
   of(tenantId: string): ModelRegistry {
     const { builtIn } = this.#options;
     return {
@@ -90,11 +86,10 @@ export class Providers {
 
   #remote(tenantId: string, name: string): Model | undefined {
     const named = parseModelName(name);
-    if (named === undefined || !isOffered(this.#options.builtIn, name)) return undefined;
+    if (named === undefined) return undefined;
     const find = () => this.#modelFor(tenantId, named.provider);
-    const contextTokens = knownModel(name)?.contextTokens;
     return {
-      ...(contextTokens === undefined ? {} : { contextTokens }),
+      ...defined({ contextTokens: knownModel(name)?.contextTokens }),
       async *stream(request, signal) {
         const model = await find();
         yield* model.stream({ ...request, model: named.model }, signal);
@@ -108,7 +103,7 @@ export class Providers {
     return model;
   }
 
-  /** `openai` is spoken to by its own API, unless it is said to be somewhere else. */
+  /** `openai` uses the Responses API, unless the tenant has set another base URL. */
   #make({ provider, baseUrl }: CredentialRecord, options: Connection): Model {
     if (provider === 'anthropic') return createAnthropicModel(options);
     if (provider === 'google') return createGoogleModel(options);
@@ -116,7 +111,7 @@ export class Providers {
     return createChatCompletionsModel(options);
   }
 
-  /** Where a tenant's provider is, and with which key; throws if it may not be connected to. */
+  /** The base URL and key of a tenant's provider. Throws if the URL is refused. */
   connection(tenantId: string, record: CredentialRecord): Connection {
     const { guard, vault, timeouts = {}, endpoints = {} } = this.#options;
     const { provider } = record;
@@ -129,7 +124,6 @@ export class Providers {
     return { apiKey, baseUrl, agent: guard.agentFor(url), timeouts };
   }
 
-  /** Whether a provider can be used without saying where it is. */
   static isKnown(provider: string): boolean {
     return isKnownProvider(provider);
   }

@@ -1,10 +1,13 @@
 /**
  * API keys: `relay_live_` + 32 random bytes + a checksum, all in hex. Only a hash is stored. The
- * checksum turns a mistyped or invented key away without touching the store.
+ * checksum rejects a mistyped or invented key without reading the store.
  */
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { audited, type Engine, type Ids, type KeyRecord, type SystemStore } from '@relay/core';
+import { uuidv7 } from 'uuidv7';
 import { operatorAuditEntry } from '../audit/operator.ts';
 
 const prefix = 'relay_live_';
@@ -36,18 +39,18 @@ export interface IssuedKey {
   readonly apiKey: string;
 }
 
-export interface Issue {
+export interface KeyIssue {
   readonly tenant: string;
-  /** On which occasion. */
+  /** The occasion, for the audit entry. */
   readonly by: 'bootstrap' | 'first start' | 'embed';
   readonly audit: Engine['audit'];
 }
 
-/** Makes the tenant if need be, and a key with all scopes. The key itself is shown only here. */
+/** Creates a key with all scopes, and the tenant if it does not exist. */
 export async function issueBootstrapKey(
   store: SystemStore,
   ids: Ids,
-  issue: Issue,
+  issue: KeyIssue,
 ): Promise<IssuedKey> {
   const now = Date.now();
   const tenant = await store.ensureTenant({ id: ids.next(), name: issue.tenant, at: now });
@@ -63,7 +66,48 @@ export async function issueBootstrapKey(
   };
   const apiKey = makeApiKey();
   const { id: keyId, name, scopes, expiresAt } = key;
-  const deed = operatorAuditEntry(issue.by, 'key.created', { keyId, name, scopes, expiresAt });
-  await store.addKey(key, hashApiKey(apiKey), audited(issue, tenant.id, [deed]));
+  const entry = operatorAuditEntry(issue.by, 'key.created', { keyId, name, scopes, expiresAt });
+  await store.addKey(key, hashApiKey(apiKey), audited(issue, tenant.id, [entry]));
   return { tenantId: tenant.id, keyId: key.id, apiKey };
+}
+
+/**
+ * The first start creates the tenant `default` and shows its key once. Without a terminal the key is
+ * written to a file that only its owner can read, never to a log.
+ */
+export async function showFirstKey(
+  store: SystemStore,
+  options: { dataDir: string; terminal: boolean; audit: Engine['audit'] },
+): Promise<string[]> {
+  const tenant = await store.findTenant('default');
+  const keys = tenant === undefined ? [] : await store.tenant(tenant.id).listKeys({ limit: 1 });
+  if (keys.length > 0) return [];
+  // If several nodes start at once on a new store, only one shows the key.
+  const ids = { next: uuidv7 };
+  if (!(await store.writeMetadata('first-key', ids.next(), { ifAbsent: true }))) return [];
+  const { apiKey } = await issueBootstrapKey(store, ids, {
+    tenant: 'default',
+    by: 'first start',
+    audit: options.audit,
+  });
+  if (options.terminal) {
+    return ['Your API key, shown only once:', '', `  ${apiKey}`, ''];
+  }
+  const file = join(options.dataDir, 'first-key');
+  writeFileSync(file, `${apiKey}\n`, { mode: 0o600 });
+  return [`The first API key is in ${file}`];
+}
+
+/** Whether an `Authorization` header carries the internal secret. Compares in constant time. */
+export function hasInternalSecret(
+  authorization: string | undefined,
+  secret: string | undefined,
+): boolean {
+  const presented = /^Internal (\S+)$/i.exec(authorization ?? '')?.[1];
+  if (presented === undefined || secret === undefined) return false;
+  return timingSafeEqual(digest(presented), digest(secret));
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
 }

@@ -1,12 +1,13 @@
 /**
- * What must never be read in a log. Secrets are known by their form, by the field that they stand
- * in, or because this process has used them.
+ * Removes secrets from what is logged. They are recognized by their form, by the name of their field,
+ * or because this process has used them.
  */
+import { defined } from '@relay/protocol';
 import { secretPatterns } from '@relay/tools';
 
 const hidden = '[redacted]';
 
-/** Better a word too many: a log that hides something harmless can still be read. */
+/** Redacting too much is acceptable: the log stays readable. */
 const forms: readonly [RegExp, string][] = [
   [
     /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?/g,
@@ -24,7 +25,7 @@ const forms: readonly [RegExp, string][] = [
 const secretFields =
   /^(?:authorization|proxy-authorization|cookie|set-cookie|password|passwd|secret|token|api[-_]?key|x-api-key|credential|sealed|master[-_]?key)$/i;
 
-/** Long enough to be no word of ours. */
+/** Shorter secrets could match ordinary words. */
 const minSecretChars = 6;
 const maxSecrets = 20_000;
 const maxDepth = 6;
@@ -34,10 +35,10 @@ const maxSecretChars = 8_192;
 
 export class Redactor {
   readonly #secrets = new Set<string>();
-  /** By how they begin, so that a text is looked through once, however many are known. */
+  /** Secrets by their first characters, so that one pass over a text finds them all. */
   readonly #byStart = new Map<string, Set<string>>();
 
-  /** From now on this text is hidden wherever it appears, also as it is written in JSON or a URL. */
+  /** Redacts this text from now on, also as it is encoded in JSON or a URL. */
   conceal(secret: string): void {
     this.#add(secret);
     this.#add(JSON.stringify(secret).slice(1, -1));
@@ -61,7 +62,7 @@ export class Redactor {
     if (others?.size === 0) this.#byStart.delete(start);
   }
 
-  /** A value as it may be logged: plain data, bounded, without secrets. */
+  /** The value as plain data of bounded size, without secrets. */
   clean(value: unknown, depth = 0): unknown {
     if (typeof value === 'string') return this.text(value);
     if (typeof value === 'bigint' || typeof value === 'symbol') return String(value);
@@ -83,11 +84,11 @@ export class Redactor {
   }
 
   text(text: string): string {
-    // Cut afterwards, and before what may be half a secret, which is not recognised.
+    // Truncated last, and before a possible partial secret, which would not be recognized.
     const bounded = text.slice(0, maxTextChars + maxSecretChars);
     const clean = forms.reduce(
-      (sofar, [form, instead]) => sofar.replace(form, instead),
-      this.#used(bounded),
+      (cleaned, [form, replacement]) => cleaned.replace(form, replacement),
+      this.#redactKnown(bounded),
     );
     const isWhole = bounded.length === text.length;
     const end = isWhole ? maxTextChars : Math.min(maxTextChars, clean.length - maxSecretChars);
@@ -97,31 +98,22 @@ export class Redactor {
   #error(error: Error, depth: number): unknown {
     const { name, message, stack, cause } = error;
     const { code } = error as { code?: unknown };
-    return this.clean(
-      {
-        name,
-        message,
-        ...(code === undefined ? {} : { code }),
-        ...(stack === undefined ? {} : { stack }),
-        ...(cause === undefined ? {} : { cause }),
-      },
-      depth + 1,
-    );
+    return this.clean({ name, message, ...defined({ code, stack, cause }) }, depth + 1);
   }
 
-  #used(text: string): string {
+  #redactKnown(text: string): string {
     if (this.#byStart.size === 0) return text;
-    let shown = text;
-    for (let at = 0; at + minSecretChars <= shown.length; at += 1) {
-      const candidates = this.#byStart.get(shown.slice(at, at + minSecretChars));
+    let result = text;
+    for (let at = 0; at + minSecretChars <= result.length; at += 1) {
+      const candidates = this.#byStart.get(result.slice(at, at + minSecretChars));
       if (candidates === undefined) continue;
       const found = [...candidates]
-        .filter((secret) => shown.startsWith(secret, at))
+        .filter((secret) => result.startsWith(secret, at))
         .toSorted((a, b) => b.length - a.length)[0];
       if (found === undefined) continue;
-      shown = shown.slice(0, at) + hidden + shown.slice(at + found.length);
+      result = result.slice(0, at) + hidden + result.slice(at + found.length);
       at += hidden.length - 1;
     }
-    return shown;
+    return result;
   }
 }

@@ -4,14 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { embed, type Embedded } from '../../src/embed.ts';
-import { makeBackup } from '../../src/operator/backup.ts';
-import { restoreBackup } from '../../src/operator/restore.ts';
+import { embed, type InProcessRelay } from '../../src/embed.ts';
+import { makeBackup, restoreBackup } from '../../src/operator/backup.ts';
 import { rotateMasterKey } from '../../src/operator/rotate.ts';
 import { makeTenantKey } from '../../src/operator/tenant-key.ts';
 
 let base = '';
-let opened: Embedded[] = [];
+let opened: InProcessRelay[] = [];
 
 beforeEach(() => {
   base = realpathSync(mkdtempSync(join(tmpdir(), 'relay-operator-')));
@@ -26,7 +25,7 @@ const placeOf = (folder = 'data') => ({
   cwd: base,
 });
 
-async function open(folder = 'data'): Promise<Embedded> {
+async function open(folder = 'data'): Promise<InProcessRelay> {
   const relay = await embed(placeOf(folder));
   opened.push(relay);
   return relay;
@@ -44,7 +43,11 @@ interface Trail {
   }[];
 }
 
-async function ask<Answer>(relay: Embedded, path: string, apiKey = relay.apiKey): Promise<Answer> {
+async function ask<Answer>(
+  relay: InProcessRelay,
+  path: string,
+  apiKey = relay.apiKey,
+): Promise<Answer> {
   const headers = { authorization: `Bearer ${apiKey}` };
   const response = await relay.fetch(`${relay.baseUrl}${path}`, { headers });
   expect(response.status).toBe(200);
@@ -52,14 +55,14 @@ async function ask<Answer>(relay: Embedded, path: string, apiKey = relay.apiKey)
 }
 
 /** Oldest first, as “who: what”, of a trail that is whole. */
-async function trailOf(relay: Embedded, apiKey = relay.apiKey): Promise<string[]> {
+async function trailOf(relay: InProcessRelay, apiKey = relay.apiKey): Promise<string[]> {
   expect(await ask(relay, '/v1/audit/verify', apiKey)).toMatchObject({ ok: true });
   const { entries } = await ask<Trail>(relay, '/v1/audit', apiKey);
   return entries.map(({ who, action }) => `${who.type} ${who.name}: ${action}`).toReversed();
 }
 
-describe('the trail tells of', () => {
-  it('the first key, and the keys of programs that hold the server in them', async () => {
+describe('the audit trail records', () => {
+  it('the first key, and the keys of in-process servers', async () => {
     const first = await open();
     const created = ['system first start: key.created', 'system embed: key.created'];
     expect(await trailOf(first)).toEqual(created);
@@ -71,7 +74,7 @@ describe('the trail tells of', () => {
     ]);
   });
 
-  it('keys and folders that bootstrap gives, in the trail of whose they are', async () => {
+  it('keys and workspaces that bootstrap creates, in the trail of their tenant', async () => {
     mkdirSync(join(base, 'ws'));
     const early = await makeTenantKey(placeOf(), 'acme');
     const relay = await open();
@@ -86,7 +89,7 @@ describe('the trail tells of', () => {
     expect(JSON.stringify(entries)).not.toContain(late.apiKey.slice(11, 40));
   });
 
-  it('a new master key, by a command or at a start, and stays verifiable', async () => {
+  it('a rotation by a command or at a start, and stays verifiable', async () => {
     await open();
     await stop();
     await rotateMasterKey(placeOf());
@@ -97,7 +100,7 @@ describe('the trail tells of', () => {
       RELAY_MASTER_KEY_PREVIOUS: 'master-key',
     };
     opened.push(await embed({ env: again, cwd }));
-    const rotations = (await trailOf(opened[0]!)).filter((told) => told.includes('rotated'));
+    const rotations = (await trailOf(opened[0]!)).filter((action) => action.includes('rotated'));
     expect(rotations).toEqual(Array(2).fill('system operator: store.key-rotated'));
   });
 
@@ -107,7 +110,7 @@ describe('the trail tells of', () => {
     restoreBackup(placeOf('other'), { backup: join(base, 'copy') });
     for (const _ of [1, 2]) {
       const relay = await open('other');
-      const restores = (await trailOf(relay)).filter((told) => told.includes('restored'));
+      const restores = (await trailOf(relay)).filter((action) => action.includes('restored'));
       expect(restores).toEqual(['system operator: store.restored']);
       const { entries } = await ask<Trail>(relay, '/v1/audit?action=store.restored');
       expect(entries[0]?.what).toMatchObject({ backupAt: expect.stringContaining('T') });
@@ -117,8 +120,8 @@ describe('the trail tells of', () => {
   });
 });
 
-it('gives processes that make a folder’s first master key at once the same one', async () => {
-  const module = new URL('../../src/secrets/vault/master-key.ts', import.meta.url).href;
+it('one master key for processes that start at once on a new folder', async () => {
+  const module = new URL('../../src/secrets/master-key.ts', import.meta.url).href;
   const code = `const { parentPort, workerData } = require('node:worker_threads');
     import(${JSON.stringify(module)}).then(({ ownMasterKey }) => {
       const gate = new Int32Array(workerData.gate);

@@ -1,4 +1,4 @@
-/** The audit trail against somebody who can write to the database, and lacks the key. */
+/** The audit trail against an attacker who can write to the database but lacks the key. */
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
@@ -38,8 +38,8 @@ async function write(store: SystemStore, from: number, count: number): Promise<v
   await sealerOn(store).seal(tenantId);
 }
 
-describe('a trail', () => {
-  it('is one line of places, hash upon hash, that anyone can follow', async () => {
+describe('an audit trail', () => {
+  it('is a chain of hashes that can be verified without a key', async () => {
     const store = createMemoryStore();
     await write(store, 0, 3);
     await write(store, 3, 2);
@@ -59,13 +59,13 @@ describe('a trail', () => {
     });
   });
 
-  it('of nothing is whole', async () => {
+  it('without entries is valid', async () => {
     const store = createMemoryStore();
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 0 });
     expect(await sealerOn(store).head(tenantId)).toEqual({ seq: 0, hash: genesis(tenantId) });
   });
 
-  it('stays one line when several nodes seal it at once', async () => {
+  it('stays one chain when several nodes seal it at once', async () => {
     const store = createMemoryStore();
     const written = Array.from({ length: 700 }, (_, n) => signer.write(tenantId, entry(n)));
     await store.tenant(tenantId).audit.add(written);
@@ -73,7 +73,7 @@ describe('a trail', () => {
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 700 });
   });
 
-  it('stays one line when nodes on one database write and seal at once', async () => {
+  it('stays one chain when nodes on one database write and seal at once', async () => {
     const database = await createDatabase();
     onTestFinished(() => database.drop());
     const nodes = await Promise.all([1, 2, 3].map(() => openPostgresStore({ url: database.url })));
@@ -95,7 +95,7 @@ describe('a trail', () => {
     await Promise.all(nodes.map((each) => each.close()));
   });
 
-  it('is sealed by itself, whoever is there', async () => {
+  it('is sealed in the background', async () => {
     const store = createMemoryStore();
     await store.tenant(tenantId).audit.add([signer.write(tenantId, entry(1))]);
     const sealer = sealerOn(store);
@@ -104,7 +104,7 @@ describe('a trail', () => {
     await sealer.stop();
   });
 
-  it('says nothing to another key, and nothing of another tenant', async () => {
+  it('does not verify with another key or for another tenant', async () => {
     const store = createMemoryStore();
     await write(store, 0, 2);
     const stranger = sealerOn(store, new AuditSigner(randomBytes(32), ids));
@@ -166,7 +166,7 @@ describe('verifying finds', () => {
     ['an entry at the end', `${copy}, 11, hash FROM audit_entries WHERE seq = 10`, 11],
     ['an entry in front of the first', `${copy}, 0, hash FROM audit_entries WHERE seq = 10`, 1],
     ['an entry before all places', `${copy}, -7, hash FROM audit_entries WHERE seq = 10`, 1],
-    ['a place that is none', `UPDATE audit_entries SET seq = 6.5 WHERE seq = 7`, 7],
+    ['an invalid position', `UPDATE audit_entries SET seq = 6.5 WHERE seq = 7`, 7],
     ['a text that is none', `UPDATE audit_entries SET entry = x'00ff' WHERE seq = 2`, 2],
     ['an unreadable time', `UPDATE audit_entries SET at = 'noon' WHERE seq = 8`, 8],
     ['an unreadable seal', `UPDATE audit_seals SET hash = x'00' WHERE first_seq = 5`, 5],
@@ -181,27 +181,27 @@ describe('verifying finds', () => {
     expect(verdict.entries).toBe(seq - 1);
   });
 
-  it('an unreadable entry that waits, and seals what can be read', async () => {
+  it('an unreadable unsealed entry, and seals the others', async () => {
     database.exec(`${copy}, NULL, NULL FROM audit_entries WHERE seq = 10;
       UPDATE audit_entries SET entry = x'00', at = 'noon', run_id = x'01' WHERE id = 'copy'`);
     await write(store, 50, 1);
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 12 } });
   });
 
-  it('two entries that changed places', async () => {
+  it('two swapped entries', async () => {
     database.exec(`UPDATE audit_entries SET seq = 100 WHERE seq = 5;
       UPDATE audit_entries SET seq = 5 WHERE seq = 6;
       UPDATE audit_entries SET seq = 6 WHERE seq = 100`);
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 5 } });
   });
 
-  it('an entry that was removed by somebody who computed all hashes anew', async () => {
+  it('a removed entry with recomputed hashes', async () => {
     const all = await store.tenant(tenantId).audit.read({ after: 0, limit: 100 });
     const left = all.filter(({ seq }) => seq !== 6);
     database.exec('DELETE FROM audit_entries WHERE seq = 6');
     let before = genesis(tenantId);
-    for (const [place, { id, text }] of left.entries()) {
-      const seq = place + 1;
+    for (const [index, { id, text }] of left.entries()) {
+      const seq = index + 1;
       before = createHash('sha256')
         .update(JSON.stringify([before, seq, id, text]))
         .digest('hex');
@@ -213,7 +213,7 @@ describe('verifying finds', () => {
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 6 } });
   });
 
-  it('an end that was cut off, by a head that was put aside', async () => {
+  it('a truncated end, with a recorded head', async () => {
     const { seq, hash } = await sealerOn(store).head(tenantId);
     expect(await sealerOn(store).verify(tenantId, { seq, hash })).toMatchObject({ ok: true });
     database.exec(
@@ -228,11 +228,11 @@ describe('verifying finds', () => {
     await write(store, 20, 5);
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true });
     expect(await sealerOn(store).verify(tenantId, { seq, hash })).toMatchObject({
-      firstBad: { seq: 10, problem: expect.stringContaining('another one') },
+      firstBad: { seq: 10, problem: expect.stringContaining('does not match') },
     });
   });
 
-  it('an end that was cut off under a process that has sealed it', async () => {
+  it('a truncated end in the process that sealed it', async () => {
     const sealer = sealerOn(store);
     await store.tenant(tenantId).audit.add([signer.write(tenantId, entry(30))]);
     await sealer.seal(tenantId);
@@ -245,7 +245,7 @@ describe('verifying finds', () => {
     });
   });
 
-  it('what somebody wrote in front of entries that wait, which get their places all the same', async () => {
+  it('foreign entries before unsealed ones, which are sealed nevertheless', async () => {
     database.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
       INSERT INTO audit_entries (id, tenant_id, at, action, actor, entry, proof)
       SELECT 'foreign-' || i, '${tenantId}', 0, 'key.created', 'x', '{}', 'x' FROM n`);
@@ -260,7 +260,7 @@ describe('verifying finds', () => {
     expect(errors).toHaveLength(1);
   });
 
-  it('nothing, in as many questions as there are pages, however small the batches are', async () => {
+  it('no problem, with one query per page, however small the batches are', async () => {
     for (let n = 0; n < 60; n += 1) await write(store, 200 + n, 1);
     const { audit } = store.tenant(tenantId);
     let reads = 0;
@@ -274,7 +274,7 @@ describe('verifying finds', () => {
     expect(reads).toBeLessThanOrEqual(4);
   });
 
-  it('nothing where entries are written and sealed meanwhile', async () => {
+  it('no problem while entries are written and sealed', async () => {
     const over = new AbortController();
     const writing = (async () => {
       for (let n = 0; !over.signal.aborted; n += 1) await write(store, 100 + n, 1);

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { loadConfigFile, type RelayConfig } from '../../src/config/config-file.ts';
+import { loadConfigFile, type RelayConfig, bashSettings } from '../../src/config/config-file.ts';
 import { ConfigError, readConfig } from '../../src/config/config.ts';
 import { assembleDefinitions } from '../../src/config/definitions.ts';
 
@@ -18,8 +18,8 @@ function write(name: string, text: string): string {
   return path;
 }
 
-describe('the configuration file', () => {
-  it('need not be there', async () => {
+describe('relay.config', () => {
+  it('is optional', async () => {
     expect(await loadConfigFile({}, dir)).toEqual({});
   });
 
@@ -32,19 +32,19 @@ describe('the configuration file', () => {
     },
   );
 
-  it('is TypeScript, without a build', async () => {
+  it('may be TypeScript, without a build', async () => {
     write('relay.config.ts', 'const depth: number = 2;\nexport default { limits: { depth } };');
     expect(await loadConfigFile({}, dir)).toEqual({ limits: { depth: 2 } });
   });
 
-  it('can lie elsewhere', async () => {
+  it('is found at RELAY_CONFIG', async () => {
     write('other.ts', 'export default { prices: {} };');
     expect(await loadConfigFile({ RELAY_CONFIG: 'other.ts' }, dir)).toEqual({ prices: {} });
     const path = join(dir, 'other.ts');
     expect(await loadConfigFile({ RELAY_CONFIG: path }, '/')).toEqual({ prices: {} });
   });
 
-  it('is handed on as it was written, not as a copy', async () => {
+  it('is used as written, not copied', async () => {
     write(
       'relay.config.ts',
       `class Tool { name = 'own'; validate() {} }
@@ -87,18 +87,18 @@ describe('the configuration file', () => {
     expect((failure as ConfigError).message).not.toContain('\n');
   });
 
-  it('that was named must be there', async () => {
+  it('must exist if RELAY_CONFIG names it', async () => {
     await expect(loadConfigFile({ RELAY_CONFIG: 'gone.ts' }, dir)).rejects.toThrow(
       /RELAY_CONFIG: there is no file .*gone\.ts/,
     );
   });
 });
 
-describe('what is defined', () => {
+describe('assembleDefinitions', () => {
   const assemble = (file: RelayConfig) =>
     assembleDefinitions(readConfig({ RELAY_DATA_DIR: dir }, dir), file, {});
 
-  it('comes on top of what is there by itself', () => {
+  it('adds to the built-in models, tools and agents', () => {
     const { tools, agents, models } = assemble({
       agents: [{ name: 'triage', handoffs: [{ name: 'billing', tools: ['calculator'] }] }],
       prices: { demo: { inputPerMillion: 1, outputPerMillion: 2 } },
@@ -121,7 +121,7 @@ describe('what is defined', () => {
       'relay.config: Two agents are named a',
     ],
     [
-      'a handoff to nobody',
+      'a handoff to an unknown agent',
       { agents: [{ name: 'a', handoffs: ['b'] }] },
       'relay.config: The agent a hands off to b, which does not exist',
     ],
@@ -131,12 +131,12 @@ describe('what is defined', () => {
       'relay.config: the agent a uses the tool fly, which does not exist',
     ],
     [
-      'a model that nobody offers',
+      'a model that no provider offers',
       { agents: [{ name: 'a', model: 'hal-9000' }] },
       'relay.config: no provider offers the model hal-9000 of the agent a',
     ],
     [
-      'a summarizer that nobody offers',
+      'a summarizer that no provider offers',
       { compaction: { model: 'hal-9000' } },
       'relay.config: compaction.model: no provider offers the model hal-9000',
     ],
@@ -149,7 +149,7 @@ describe('what is defined', () => {
     expect(() => assemble(file)).toThrow(new ConfigError(line));
   });
 
-  it('may name tools that an MCP server can bring, and no others', () => {
+  it('accepts agents with tools that an MCP server may offer, and no other unknown tools', () => {
     const mcpServers = { files: { command: 'x', tools: ['read'] }, web: { command: 'y' } };
     const agent = (tool: string) => ({ mcpServers, agents: [{ name: 'a', tools: [tool] }] });
     for (const tool of ['files_read', 'web_find'])
@@ -159,7 +159,7 @@ describe('what is defined', () => {
     }
   });
 
-  it('cannot shadow a built-in tool', async () => {
+  it('refuses a tool with the name of a built-in one', async () => {
     const { defineTool } = await import('@relay/tools');
     const { z } = await import('zod');
     const shadow = defineTool({
@@ -169,5 +169,35 @@ describe('what is defined', () => {
       execute: () => ({}),
     });
     expect(() => assemble({ tools: [shadow] })).toThrow('Two tools are named calculator');
+  });
+});
+
+const there = () => undefined;
+const missing = () => 'bubblewrap is not installed (no bwrap on the PATH)';
+const open = { sandbox: undefined };
+
+describe('bashSettings', () => {
+  it('has no sandbox by default and does not look for one', () => {
+    expect(bashSettings(open, undefined, missing)).toEqual({
+      sandbox: undefined,
+      network: false,
+      environment: [],
+    });
+  });
+
+  it('prefers the environment to the file', () => {
+    const file = { sandbox: 'bwrap', network: true, environment: ['JAVA_HOME'] } as const;
+    expect(bashSettings(open, file, there)).toEqual(file);
+    expect(bashSettings({ sandbox: 'bwrap' }, {}, there)).toMatchObject({ sandbox: 'bwrap' });
+  });
+
+  it.each([
+    ['RELAY_SANDBOX is bwrap, but bubblewrap is not installed', { sandbox: 'bwrap' }, {}],
+    ['relay.config: bash.sandbox is bwrap, but', open, { sandbox: 'bwrap' }],
+    ['bash.network requires bash.sandbox', open, { network: true }],
+    ['bash.environment[1]: RELAY_X may hold a secret', open, { environment: ['A', 'RELAY_X'] }],
+    ['bash.environment[0]', open, { environment: ['LD_PRELOAD'] }],
+  ] as const)('stops the start: %s', (message, config, file) => {
+    expect(() => bashSettings(config, file, missing)).toThrow(message);
   });
 });

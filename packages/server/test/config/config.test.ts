@@ -1,6 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Config, ConfigError, isLoopback, readConfig } from '../../src/config/config.ts';
+import {
+  type Config,
+  ConfigError,
+  isLoopback,
+  readConfig,
+  readTraceSettings,
+} from '../../src/config/config.ts';
 
 const cwd = '/srv/relay';
 
@@ -9,7 +15,7 @@ function read(env: Record<string, string | undefined>): Config {
 }
 
 /** The one line that the person who starts the server gets to see. */
-function complaintAbout(env: Record<string, string>): string {
+function errorFor(env: Record<string, string>): string {
   try {
     read(env);
   } catch (error) {
@@ -74,8 +80,8 @@ const variables = [
   'RELAY_LOG_LEVEL',
 ];
 
-describe('the configuration', () => {
-  it('needs no variable at all', () => {
+describe('readConfig', () => {
+  it('has a default for every setting', () => {
     expect(read({})).toEqual(defaults);
   });
 
@@ -85,7 +91,7 @@ describe('the configuration', () => {
     expect(read({ [name]: undefined })).toEqual(defaults);
   });
 
-  it('is not changed by variables that it does not know', () => {
+  it('ignores unknown variables', () => {
     expect(read({ RELAY_PROT: '1', HOST: '0.0.0.0', PORT: '1', npm_config_port: '1' })).toEqual(
       defaults,
     );
@@ -146,27 +152,27 @@ describe('the configuration', () => {
     ['RELAY_DISCONNECT', 'keep', 'cancel or detach'],
     ['RELAY_DISCONNECT', 'Cancel', 'cancel or detach'],
   ])('refuses %s=%s and says what it may be', (name, value, allowed) => {
-    const complaint = complaintAbout({ [name]: value });
-    expect(complaint).toContain(name);
-    expect(complaint).toContain(allowed);
-    expect(complaint).toContain(JSON.stringify(value));
+    const message = errorFor({ [name]: value });
+    expect(message).toContain(name);
+    expect(message).toContain(allowed);
+    expect(message).toContain(JSON.stringify(value));
   });
 
   it.each(['mysql://ada:secret@h/n', 'ada:secret@h', '/var/lib/relay'])(
     'refuses a database that it does not know, and does not repeat what may hold a password',
     (url) => {
-      const complaint = complaintAbout({ RELAY_DATABASE_URL: url });
-      expect(complaint).toMatch(/^RELAY_DATABASE_URL must be like postgres:/);
-      expect(complaint).not.toContain('secret');
+      const message = errorFor({ RELAY_DATABASE_URL: url });
+      expect(message).toMatch(/^RELAY_DATABASE_URL must be like postgres:/);
+      expect(message).not.toContain('secret');
     },
   );
 
-  it('refuses a host that no server can listen on, before it tries to', () => {
-    expect(complaintAbout({ RELAY_HOST: 'no such host' })).toContain('RELAY_HOST');
-    expect(complaintAbout({ RELAY_HOST: 'http://127.0.0.1:4000' })).toContain('RELAY_HOST');
+  it('refuses an invalid host before it listens', () => {
+    expect(errorFor({ RELAY_HOST: 'no such host' })).toContain('RELAY_HOST');
+    expect(errorFor({ RELAY_HOST: 'http://127.0.0.1:4000' })).toContain('RELAY_HOST');
   });
 
-  it('complains in one line, whatever the value holds', () => {
+  it('reports an error in one line, whatever the value contains', () => {
     const named = fc.constantFrom(
       'RELAY_PORT',
       'RELAY_LOCAL_CHAT',
@@ -175,17 +181,17 @@ describe('the configuration', () => {
     );
     fc.assert(
       fc.property(named, fc.string({ unit: 'binary', minLength: 1 }), (name, junk) => {
-        const complaint = complaintAbout({ [name]: `x${junk}x` });
-        expect(complaint.split(/[\n\r]/)).toHaveLength(1);
-        expect(complaint).toContain(name);
+        const message = errorFor({ [name]: `x${junk}x` });
+        expect(message.split(/[\n\r]/)).toHaveLength(1);
+        expect(message).toContain(name);
       }),
     );
   });
 
-  it('complains about the first mistake alone when there are several', () => {
-    const complaint = complaintAbout({ RELAY_PORT: 'x', RELAY_DISCONNECT: 'y' });
-    expect(complaint).toContain('RELAY_PORT');
-    expect(complaint).not.toContain('RELAY_DISCONNECT');
+  it('reports only the first of several mistakes', () => {
+    const message = errorFor({ RELAY_PORT: 'x', RELAY_DISCONNECT: 'y' });
+    expect(message).toContain('RELAY_PORT');
+    expect(message).not.toContain('RELAY_DISCONNECT');
   });
 });
 
@@ -228,14 +234,14 @@ describe('private networks', () => {
   });
 
   it.each(['10.0.0.0/33', 'localhost', '10.0.0.0/8;::1', '*'])('are not %s', (text) => {
-    expect(complaintAbout({ RELAY_PRIVATE_NETWORKS: text })).toMatch(
+    expect(errorFor({ RELAY_PRIVATE_NETWORKS: text })).toMatch(
       /^RELAY_PRIVATE_NETWORKS: .* is not a network such as 10\.0\.0\.0\/8$/,
     );
   });
 });
 
-describe('names and origins', () => {
-  it('are lists', () => {
+describe('RELAY_ALLOWED_HOSTS and RELAY_ALLOWED_ORIGINS', () => {
+  it('are lists separated by commas or spaces', () => {
     const { allowedHosts, allowedOrigins } = read({
       RELAY_ALLOWED_HOSTS: 'Relay.example.com, 10.0.0.7 [fd00::1]',
       RELAY_ALLOWED_ORIGINS: 'https://a.example,http://b.example:8080',
@@ -253,27 +259,91 @@ describe('names and origins', () => {
     ['RELAY_ALLOWED_ORIGINS', 'https://a.example/path'],
     ['RELAY_ALLOWED_ORIGINS', 'null'],
   ])('%s is not %s', (name, value) => {
-    expect(complaintAbout({ [name]: value })).toMatch(new RegExp(`^${name}: .* is not an? `));
+    expect(errorFor({ [name]: value })).toMatch(new RegExp(`^${name}: .* is not an? `));
   });
 });
 
-describe('the internal secret', () => {
-  it('is none unless there is one', () => {
+describe('RELAY_INTERNAL_SECRET', () => {
+  it('is undefined by default', () => {
     expect(read({}).internalSecret).toBeUndefined();
     expect(read({ RELAY_INTERNAL_SECRET: '  ' }).internalSecret).toBeUndefined();
   });
 
-  it('is taken as it is, without the space around it', () => {
+  it('is trimmed', () => {
     const secret = 'a+b/c=d~e!0123456';
     expect(read({ RELAY_INTERNAL_SECRET: ` ${secret}\n` }).internalSecret).toBe(secret);
   });
 
   it.each(['0123456789abcde', 'x'.repeat(513), 'two words of a secret', 'geheimnisgroßgeheim'])(
-    'is not %j, and the complaint does not repeat it',
+    'is not %j, and the message does not repeat it',
     (secret) => {
-      const complaint = complaintAbout({ RELAY_INTERNAL_SECRET: secret });
-      expect(complaint).toMatch(/^RELAY_INTERNAL_SECRET must have 16 to 512 /);
-      expect(complaint).not.toContain(secret);
+      const message = errorFor({ RELAY_INTERNAL_SECRET: secret });
+      expect(message).toMatch(/^RELAY_INTERNAL_SECRET must have 16 to 512 /);
+      expect(message).not.toContain(secret);
     },
   );
+});
+
+const shared = 'OTEL_EXPORTER_OTLP_ENDPOINT';
+const own = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT';
+
+describe('readTraceSettings', () => {
+  it('is undefined without an endpoint', () => {
+    expect(readTraceSettings({})).toBeUndefined();
+    expect(readTraceSettings({ [shared]: ' ' })).toBeUndefined();
+    expect(readTraceSettings({ OTEL_SERVICE_NAME: 'x' })).toBeUndefined();
+  });
+
+  it.each([
+    [{ [shared]: 'http://c:4318' }, 'http://c:4318/v1/traces'],
+    [{ [shared]: 'http://c:4318/' }, 'http://c:4318/v1/traces'],
+    [{ [shared]: 'https://c/otlp' }, 'https://c/otlp/v1/traces'],
+    [{ [own]: 'http://c:4318/mine' }, 'http://c:4318/mine'],
+    [{ [own]: 'http://mine/', [shared]: 'http://c' }, 'http://mine/'],
+  ])('follows %j', (env, url) => {
+    expect(readTraceSettings(env)?.url).toBe(url);
+  });
+
+  it.each([{ OTEL_SDK_DISABLED: 'true' }, { OTEL_TRACES_EXPORTER: 'none' }])(
+    'is nowhere with %j',
+    (env) => {
+      expect(readTraceSettings({ [shared]: 'http://c:4318', ...env })).toBeUndefined();
+    },
+  );
+
+  it('reads headers and names, the more specific ones first', () => {
+    expect(
+      readTraceSettings({
+        [shared]: 'http://c:4318',
+        OTEL_EXPORTER_OTLP_HEADERS: 'a=1, b=two%20words ,',
+        OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'a=3',
+        OTEL_RESOURCE_ATTRIBUTES: 'service.name=other,deployment.environment.name=prod',
+        OTEL_SERVICE_NAME: 'relay-eu',
+      }),
+    ).toEqual({
+      url: 'http://c:4318/v1/traces',
+      headers: { a: '3', b: 'two words' },
+      serviceName: 'relay-eu',
+      resource: { 'deployment.environment.name': 'prod' },
+    });
+  });
+
+  it('has a default service name', () => {
+    expect(readTraceSettings({ [shared]: 'http://c' })?.serviceName).toBe('relay');
+  });
+
+  it.each([
+    [{ [shared]: 'localhost:4318' }, shared],
+    [{ [own]: 'not a url' }, own],
+    [{ [shared]: 'ftp://c' }, shared],
+    [{ [shared]: 'http://c', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, 'OTEL_EXPORTER_OTLP_PROTOCOL'],
+    [{ [shared]: 'http://c', OTEL_EXPORTER_OTLP_HEADERS: 'secret' }, 'OTEL_EXPORTER_OTLP_HEADERS'],
+    [
+      { [shared]: 'http://c', OTEL_EXPORTER_OTLP_HEADERS: 'a=secret%zz' },
+      'OTEL_EXPORTER_OTLP_HEADERS',
+    ],
+  ])('complains in one line about %j, without repeating a secret', (env, name) => {
+    expect(() => readTraceSettings(env)).toThrow(name);
+    expect(() => readTraceSettings(env)).not.toThrow(/secret|\n/);
+  });
 });

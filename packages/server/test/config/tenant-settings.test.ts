@@ -3,7 +3,7 @@ import { uuidv7 } from 'uuidv7';
 import { expect, it } from 'vitest';
 import { changeSettings } from '../../src/config/tenant-settings.ts';
 
-it('keeps both changes where one sets budgets and another the workspace at once', async () => {
+it('keeps concurrent changes of budgets and workspace', async () => {
   const store = createMemoryStore();
   for (let round = 0; round < 10; round += 1) {
     const { id } = await store.ensureTenant({ id: uuidv7(), name: `tenant-${round}`, at: 0 });
@@ -18,7 +18,7 @@ it('keeps both changes where one sets budgets and another the workspace at once'
   }
 });
 
-it('gives up with a clear word where others never stop', async () => {
+it('fails with storage_failed after too many conflicts', async () => {
   const store = createMemoryStore();
   const { id } = await store.ensureTenant({ id: uuidv7(), name: 't', at: 0 });
   const tenant = store.tenant(id);

@@ -6,9 +6,9 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openRelay } from '../../src/serve.ts';
 import { knownSettings, unknownSettings } from '../../src/config/unknown-settings.ts';
 
-const said = (name: string) => unknownSettings({ [name]: 'sk-secret' })[0];
+const warningFor = (name: string) => unknownSettings({ [name]: 'sk-secret' })[0];
 
-describe('a variable that looks like a setting', () => {
+describe('unknownSettings', () => {
   it.each([
     ['RELAY_PROT', 'RELAY_PORT'],
     ['RELAY_PRT', 'RELAY_PORT'],
@@ -18,20 +18,20 @@ describe('a variable that looks like a setting', () => {
     ['RELAY_MODEL', 'RELAY_DEFAULT_MODEL'],
     ['RELAY_DATABASE', 'RELAY_DATABASE_URL'],
     ['RELAY_APIKEY', 'RELAY_API_KEY'],
-  ])('%s is said to be none, and that %s may be meant', (name, meant) => {
-    expect(said(name)).toBe(
-      `${name} is not a setting of Relay, and nothing reads it; did you mean ${meant}?`,
+  ])('reports %s and suggests %s', (name, suggested) => {
+    expect(warningFor(name)).toBe(
+      `${name} is not a setting of Relay and is ignored; did you mean ${suggested}?`,
     );
   });
 
-  it('is named without a guess where nothing is like it, and never with its value', () => {
-    expect(said('RELAY_COFFEE_MACHINE')).toBe(
-      'RELAY_COFFEE_MACHINE is not a setting of Relay, and nothing reads it',
+  it('names a variable without a suggestion if nothing is similar, and never with its value', () => {
+    expect(warningFor('RELAY_COFFEE_MACHINE')).toBe(
+      'RELAY_COFFEE_MACHINE is not a setting of Relay and is ignored',
     );
-    expect(said('RELAY_MASTERKEY')).not.toContain('sk-secret');
+    expect(warningFor('RELAY_MASTERKEY')).not.toContain('sk-secret');
   });
 
-  it('is left alone if it is one, a client’s, for tests, of others, or not set', () => {
+  it('ignores known settings, settings of clients and tests, other variables and unset ones', () => {
     const known = Object.fromEntries(knownSettings().map((name) => [name, '1']));
     const more = { RELAY_TEST_POSTGRES: '1', RELAYS: '1', relay_port: '1', PATH: '/bin' };
     expect(unknownSettings({ ...known, ...more, RELAY_PROT: undefined })).toEqual([]);
@@ -54,7 +54,7 @@ it('knows every setting that the packages read', () => {
   expect([...new Set(read)].filter((name) => !knownSettings().includes(name))).toEqual([]);
 });
 
-it('is told when a server starts, which goes on', async () => {
+it('are logged as warnings at the start', async () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-unknown-'));
   const lines: string[] = [];
   const stderr = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
@@ -66,13 +66,13 @@ it('is told when a server starts, which goes on', async () => {
     rmSync(dataDir, { recursive: true, force: true });
   });
   const env = { RELAY_DATA_DIR: dataDir, RELAY_PROT: '4100', RELAY_LOG_LEVEL: 'warn' };
-  const options = { env, cwd: dataDir, terminal: false, say: () => {} };
+  const options = { env, cwd: dataDir, terminal: false, print: () => {} };
   const { stop, config } = await openRelay(options);
   await stop();
   expect(config.port).toBe(4000);
-  const told = lines.filter((line) => line.includes('RELAY_PROT'));
-  expect(told).toHaveLength(1);
-  expect(JSON.parse(told[0] ?? '')).toMatchObject({
+  const warnings = lines.filter((line) => line.includes('RELAY_PROT'));
+  expect(warnings).toHaveLength(1);
+  expect(JSON.parse(warnings[0] ?? '')).toMatchObject({
     level: 'warn',
     msg: expect.stringContaining('did you mean RELAY_PORT?'),
   });

@@ -178,7 +178,7 @@ describe('a credential', () => {
     await put('openai', { apiKey: canary, baseUrl: `https://localhost:${port}/v1` });
     const response = await server.request('/v1/runs', { body: { model: 'gpt-4o', input: 'Hi' } });
     expect(response.status).toBe(502);
-    expect(await response.text()).toMatch(/leads to an address that is not allowed/);
+    expect(await response.text()).toMatch(/resolves to an address that is not allowed/);
     expect(provider.connections.made).toBe(0);
   });
 

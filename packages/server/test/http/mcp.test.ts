@@ -281,7 +281,9 @@ describe('an MCP server over HTTP', () => {
     const server = await bootServer({ file: { mcpServers: { shop: { url } } } });
     try {
       await until(() => server.logged.length > 0, 'a line in the log');
-      expect(server.logged.join()).toContain('localhost leads to an address that is not allowed');
+      expect(server.logged.join()).toContain(
+        'localhost resolves to an address that is not allowed',
+      );
       expect(endpoint.requests).toEqual([]);
       const { frames } = await finishedRun(server, {
         input: 'use shop_echo {"text":"x"}',

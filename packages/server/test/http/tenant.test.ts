@@ -47,7 +47,7 @@ describe('a tenant', () => {
     expect(await refusal()).toEqual({
       status: 429,
       body: {
-        error: 'The tenant has used its 5 tokens of this day',
+        error: 'The tenant has used its 5 tokens for this day',
         code: 'budget_exceeded',
       },
     });
@@ -78,7 +78,7 @@ describe('a tenant', () => {
     await first.text();
     expect(await refusal({}, bounded.apiKey)).toMatchObject({
       status: 429,
-      body: { error: 'This key has used its 1 tokens of this month' },
+      body: { error: 'This key has used its 1 tokens for this month' },
     });
     await finishedRun(server, { input: 'say 1' });
   });
@@ -92,7 +92,7 @@ describe('a tenant', () => {
     await untilStatus(server, slow.runId, 'running');
     expect(await refusal()).toMatchObject({
       status: 429,
-      body: { error: 'The tenant has as many runs at work as it may: 1' },
+      body: { error: 'The tenant has reached its limit of 1 concurrent runs' },
     });
     const busy = await server.request('/v1/runs', { body: { model: 'demo', input: 'say 1' } });
     expect(busy.status).toBe(429);

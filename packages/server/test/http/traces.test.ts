@@ -100,7 +100,7 @@ describe('a run', () => {
     await until(() => Date.now() - since >= 30, 'some time to pass');
     await decide(server, runId);
     await reader.rest();
-    const wait = named(await exportedSpans(server), 'relay permission');
+    const wait = named(await exportedSpans(server), 'approval permission');
     expect(wait.attributes).toMatchObject({
       'relay.approval.id': raised.data['id'],
       'relay.approval.outcome': 'approved',
@@ -135,7 +135,7 @@ it('continues the same trace after a restart', async () => {
   expect(new Set(spans.map((span) => span.traceId)).size).toBe(1);
   expect(before[0]?.parentSpanId).toBe(agent.spanId);
   expect(spans.filter((span) => span.name === 'chat demo')).toHaveLength(2);
-  expect(named(spans, 'relay permission').parentSpanId).toBe(agent.spanId);
+  expect(named(spans, 'approval permission').parentSpanId).toBe(agent.spanId);
   expect(new Set(spans.map((span) => span.resource['service.instance.id'])).size).toBe(2);
 });
 

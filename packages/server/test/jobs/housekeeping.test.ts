@@ -27,8 +27,8 @@ function setUp() {
   return { store, clock, log, warnings, left, add };
 }
 
-describe('housekeeping', () => {
-  it('clears away what has expired, all of it, and looks again every minute', async () => {
+describe('Housekeeping', () => {
+  it('deletes all expired memories every minute', async () => {
     const { store, clock, log, left, add } = setUp();
     const now = clock.now();
     for (let n = 0; n < 250; n += 1) await add(now - 1);
@@ -42,7 +42,7 @@ describe('housekeeping', () => {
     await housekeeping.stop();
   });
 
-  it('forgets what was said in quiet conversations, if it is told for how long to keep it', async () => {
+  it('prunes idle conversations after the retention', async () => {
     const { clock, log } = setUp();
     const asked: [number, number][] = [];
     const store = {
@@ -65,7 +65,7 @@ describe('housekeeping', () => {
     expect(asked).toEqual(Array.from({ length: 3 }, () => [clock.now() - 5_000, 100]));
   });
 
-  it('gives up what nobody could be told for a day, and forgets deliveries after a week', async () => {
+  it('fails deliveries after a day and deletes them after a week', async () => {
     const { clock, log } = setUp();
     const asked: DeliverySweep[] = [];
     const sweep = async (by: DeliverySweep) => (asked.push(by) < 3 ? 1 : 0);
@@ -81,7 +81,7 @@ describe('housekeeping', () => {
     expect(asked).toEqual([by, by, by]);
   });
 
-  it('goes on after a failure, and stops when it is told', async () => {
+  it('continues after a failure, and stops', async () => {
     const { store, clock, log, warnings, left, add } = setUp();
     let broken = true;
     const flaky = {

@@ -7,8 +7,8 @@ import { Hub } from '../../src/streaming/hub.ts';
 import { subscribeToPeers } from '../../src/jobs/peers.ts';
 import { OpenStreams } from '../../src/streaming/connections.ts';
 
-/** A store whose neighbours say what the test lets them say. */
-class Neighbourhood {
+/** A store that receives hints from the test. */
+class FakePeers {
   readonly #ears = new Set<(hint: Hint) => void>();
   readonly store: SystemStore;
 
@@ -28,13 +28,13 @@ class Neighbourhood {
     return () => this.#ears.delete(ear);
   }
 
-  say(hint: Hint): void {
+  send(hint: Hint): void {
     for (const ear of this.#ears) ear(hint);
   }
 }
 
-describe('what neighbours say', () => {
-  let neighbours: Neighbourhood;
+describe('hints from other nodes', () => {
+  let peers: FakePeers;
   let hub: Hub;
   let feed: Feed;
   let budgets: BudgetChecker;
@@ -45,8 +45,8 @@ describe('what neighbours say', () => {
   let credentialsChanged: (string | undefined)[];
 
   beforeEach(() => {
-    neighbours = new Neighbourhood();
-    const { store } = neighbours;
+    peers = new FakePeers();
+    const { store } = peers;
     hub = new Hub();
     feed = new Feed();
     budgets = new BudgetChecker(store);
@@ -65,40 +65,40 @@ describe('what neighbours say', () => {
     stop = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });
   });
 
-  /** The runs that a stream of this node was told to look at. */
+  /** The runs whose streams were notified. */
   function followed(...runIds: string[]): string[] {
-    const told: string[] = [];
+    const notified: string[] = [];
     for (const runId of runIds) {
       hub.listen(runId, (events) => {
         expect(events).toEqual([]);
-        told.push(runId);
+        notified.push(runId);
       });
     }
-    return told;
+    return notified;
   }
 
-  async function nextHints(tenantId: string, say: () => void): Promise<unknown> {
+  async function nextHints(tenantId: string, send: () => void): Promise<unknown> {
     const gone = new AbortController();
     const reader = feed.read(tenantId, gone.signal)[Symbol.asyncIterator]();
-    say();
+    send();
     const { value } = await reader.next();
     gone.abort();
     return value;
   }
 
-  it('sends streams to look, those of that run alone', () => {
-    const told = followed('one', 'other');
-    neighbours.say({ kind: 'journal', runId: 'one' });
-    neighbours.say({ kind: 'run', tenantId: 't', runId: 'other' });
-    neighbours.say({ kind: 'journal', runId: 'nobody follows it' });
-    expect(told).toEqual(['one', 'other']);
+  it('make only the streams of that run read the journal', () => {
+    const notified = followed('one', 'other');
+    peers.send({ kind: 'journal', runId: 'one' });
+    peers.send({ kind: 'run', tenantId: 't', runId: 'other' });
+    peers.send({ kind: 'journal', runId: 'not followed' });
+    expect(notified).toEqual(['one', 'other']);
   });
 
-  it('passes on to pages what has changed, within the tenant', async () => {
+  it('publish changes to the feed of their tenant only', async () => {
     const hints = await nextHints('t', () => {
-      neighbours.say({ kind: 'run', tenantId: 't', runId: 'r' });
-      neighbours.say({ kind: 'run', tenantId: 'another', runId: 'x' });
-      neighbours.say({ kind: 'approval', tenantId: 't', approvalId: 'a' });
+      peers.send({ kind: 'run', tenantId: 't', runId: 'r' });
+      peers.send({ kind: 'run', tenantId: 'another', runId: 'x' });
+      peers.send({ kind: 'approval', tenantId: 't', approvalId: 'a' });
     });
     expect(hints).toEqual([
       { kind: 'run', id: 'r' },
@@ -106,53 +106,53 @@ describe('what neighbours say', () => {
     ]);
   });
 
-  it('drops what was made from credentials, of that tenant or of all', () => {
-    neighbours.say({ kind: 'tenant', tenantId: 't' });
-    neighbours.say({ kind: 'all' });
+  it('drop cached credentials of one tenant or of all', () => {
+    peers.send({ kind: 'tenant', tenantId: 't' });
+    peers.send({ kind: 'all' });
     expect(credentialsChanged).toEqual(['t', undefined]);
   });
 
-  it('wakes runs', () => {
-    neighbours.say({ kind: 'wake', tenantId: 't', runId: 'r' });
+  it('wake runs', () => {
+    peers.send({ kind: 'wake', tenantId: 't', runId: 'r' });
     expect(woken).toEqual(['r']);
   });
 
-  it('makes settings count at once, and survives a store that does not answer', async () => {
-    const { store } = neighbours;
+  it('apply settings at once, and tolerate a failing store', async () => {
+    const { store } = peers;
     await store.ensureTenant({ id: 't', name: 't', at: 0 });
     expect(await budgets.check('t', undefined)).toEqual({});
     const tenant = { period: 'day', concurrentRuns: 0 } as const;
     await store.tenant('t').updateTenant({ settings: { budgets: { tenant } } });
     expect(await budgets.check('t', undefined)).toEqual({});
-    neighbours.say({ kind: 'tenant', tenantId: 't' });
+    peers.send({ kind: 'tenant', tenantId: 't' });
     await expect(budgets.check('t', undefined)).rejects.toMatchObject({ code: 'budget_exceeded' });
     expect(looksForPauses).toBe(1);
   });
 
-  it('closes the streams of a key that was revoked elsewhere', async () => {
+  it('close the streams of a key that another node revoked', async () => {
     const times = { createdAt: 0, expiresAt: null, revokedAt: null };
     const key = { id: 'k', tenantId: 't', name: 'k', owner: null, scopes: ['runs'], ...times };
-    await neighbours.store.addKey(key, 'hash');
+    await peers.store.addKey(key, 'hash');
     let closed = false;
     const as = { type: 'key', id: 'k', name: 'k' } as const;
     streams.add({ tenantId: 't', as }, () => (closed = true));
-    await neighbours.store.tenant('t').revokeKey('k', 1);
-    neighbours.say({ kind: 'tenant', tenantId: 't' });
+    await peers.store.tenant('t').revokeKey('k', 1);
+    peers.send({ kind: 'tenant', tenantId: 't' });
     // Sooner than it would look by itself.
     await expect.poll(() => closed, { timeout: 400, interval: 5 }).toBe(true);
   });
 
-  it('lets everybody look when words were lost', async () => {
-    const told = followed('one', 'other');
-    const hints = await nextHints('t', () => neighbours.say({ kind: 'all' }));
+  it('make every stream read the journal after lost notifications', async () => {
+    const notified = followed('one', 'other');
+    const hints = await nextHints('t', () => peers.send({ kind: 'all' }));
     expect(hints).toEqual([{ kind: 'all' }]);
-    expect(told).toEqual(['one', 'other']);
+    expect(notified).toEqual(['one', 'other']);
     expect(looksForPauses).toBe(1);
   });
 
-  it('is no longer heard once the server stops', () => {
+  it('are ignored after the server has stopped', () => {
     stop();
-    neighbours.say({ kind: 'wake', tenantId: 't', runId: 'r' });
+    peers.send({ kind: 'wake', tenantId: 't', runId: 'r' });
     expect(woken).toEqual([]);
   });
 });

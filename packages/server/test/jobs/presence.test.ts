@@ -9,7 +9,7 @@ import { Presence } from '../../src/jobs/presence.ts';
 const ttl = 15_000;
 const config = readConfig({ RELAY_DISCONNECT: 'detach' }, '/srv');
 
-describe('a node among others', () => {
+describe('Presence', () => {
   let store: SystemStore;
   let clock: ManualClock;
   let warned: string[];
@@ -20,7 +20,7 @@ describe('a node among others', () => {
     return new Presence({ engine } as unknown as Control, config);
   }
 
-  /** Lets time go by in small steps, and everybody do what they do then. */
+  /** Advances the clock in small steps and lets the loops run. */
   async function pass(ms: number): Promise<void> {
     for (let gone = 0; gone < ms; gone += 1_000) {
       await clock.advance(1_000);
@@ -59,7 +59,7 @@ describe('a node among others', () => {
     warned = [];
   });
 
-  it('keeps its chats for as long as it is there, whoever else starts', async () => {
+  it('keeps chats of a live node when another node starts', async () => {
     const [one, other] = [nodeOn(store, 'one'), nodeOn(store, 'other')];
     await one.start();
     await connect('one');
@@ -75,7 +75,7 @@ describe('a node among others', () => {
     await other.stop();
   });
 
-  it('hangs up for one that died, once it has not been heard of for the time of a lease', async () => {
+  it('ends the chats of a dead node after the lease time', async () => {
     const now = clock.now();
     await store.heartbeatNode({ owner: 'dead', now, until: now + ttl });
     await connect('dead');
@@ -88,7 +88,7 @@ describe('a node among others', () => {
     await node.stop();
   });
 
-  it('goes on when the store fails for a while, and says so', async () => {
+  it('continues and warns while the store fails', async () => {
     let fails = false;
     const faulty = new Proxy(store, {
       get: (target, name) => {
@@ -112,10 +112,10 @@ describe('a node among others', () => {
     expect(await store.orphanedConnections('x', clock.now())).toEqual([]);
     fails = true;
     await node.stop();
-    expect(warned.at(-1)).toBe('The other nodes could not be told');
+    expect(warned.at(-1)).toBe('Failed to remove this node from the list');
   });
 
-  it('says that it is alive while it has much to hang up', async () => {
+  it('sends heartbeats during a long cleanup', async () => {
     const others = Array.from({ length: 600 }, (_, n) => ({
       tenantId: 't',
       id: `o${n}`,

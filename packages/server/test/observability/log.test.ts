@@ -15,8 +15,8 @@ function written(options: LogOptions = {}) {
   return { log, lines };
 }
 
-describe('a line', () => {
-  it('is one JSON object, with what it is about', () => {
+describe('a log line', () => {
+  it('is one JSON object with its fields', () => {
     const { log, lines } = written();
     log.warn('Something\nhappened', { runId: 'r1', code: 'storage_failed', nothing: undefined });
     expect(lines).toHaveLength(1);
@@ -44,7 +44,7 @@ describe('a line', () => {
     expect(lines.join()).not.toMatch(/sk-abc|correct horse|"x"/);
   });
 
-  it('is for people to read on a terminal', () => {
+  it('is readable on a terminal', () => {
     const { log, lines } = written({ terminal: true });
     log.warn('A run was given up', { runId: 'r1', error: 'two words', more: { a: 1 } });
     expect(lines).toEqual([
@@ -52,7 +52,7 @@ describe('a line', () => {
     ]);
   });
 
-  it('shows a stack below it, for people', () => {
+  it('shows a stack below it on a terminal', () => {
     const { log, lines } = written({ terminal: true });
     log.error('Failed', { error: new Error('oh') });
     expect(lines[0]).toMatch(
@@ -60,13 +60,13 @@ describe('a line', () => {
     );
   });
 
-  it('does nothing to a terminal', () => {
+  it('escapes control characters', () => {
     const { log, lines } = written({ terminal: true });
     log.warn('a\u001b[2Jb\u009bc', { name: 'x\u202Ey\r\n' });
     expect(lines.join().slice(0, -1)).not.toMatch(/[\p{Cc}\p{Cf}]/u);
   });
 
-  it('that cannot be written harms nobody', () => {
+  it('that cannot be written is dropped', () => {
     const log = createLog({
       write() {
         throw new Error('EPIPE');
@@ -83,7 +83,7 @@ describe('a line', () => {
 });
 
 describe('the level', () => {
-  const said = async (level: LogLevel) => {
+  const loggedAt = async (level: LogLevel) => {
     const { log, lines } = written({ level });
     log.debug('debug');
     log.info('info');
@@ -104,10 +104,10 @@ describe('the level', () => {
     ['error', ['error']],
     ['off', []],
   ] as const)('%s says %j, in order', async (level, levels) => {
-    expect(await said(level)).toEqual(levels);
+    expect(await loggedAt(level)).toEqual(levels);
   });
 
-  it('lets what is only told travel together', async () => {
+  it('batches lines below warn', async () => {
     const { log, lines } = written();
     for (let n = 0; n < 100; n += 1) log.info(`${n}`);
     expect(lines).toEqual([]);
@@ -117,7 +117,7 @@ describe('the level', () => {
   });
 });
 
-it('is made of any log that core takes', () => {
+it('wraps any log of the core', () => {
   const lines: string[] = [];
   const log = asServerLog({ warn: (text) => void lines.push(text), error: () => undefined });
   log.info('a');

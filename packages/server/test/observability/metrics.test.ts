@@ -11,7 +11,7 @@ import { ask, bootKernel, until } from '../../../../test/support/kernel.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 
 describe('Metrics', () => {
-  it('forget a run that this node yields with the result of its last tool', async () => {
+  it('forgets a run that this node yields with the result of its last tool', async () => {
     const store = createMemoryStore();
     const metrics = new Metrics(store, { activeRuns: () => 0, openStreams: () => 0 });
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });

@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
-import { openStore } from '../../src/open-store.ts';
+import { openStore } from '../../src/config/open-store.ts';
 import { inspectStore } from '../../src/operator/inspect.ts';
 import { rotateMasterKey } from '../../src/operator/rotate.ts';
 
@@ -20,68 +20,68 @@ import { rotateMasterKey } from '../../src/operator/rotate.ts';
 async function installation() {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-rotate-'));
   onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
-  const place = { env: { RELAY_DATA_DIR: dataDir }, cwd: '/' };
-  const opened = await openStore(readConfig(place.env, '/'), 'server');
+  const target = { env: { RELAY_DATA_DIR: dataDir }, cwd: '/' };
+  const opened = await openStore(readConfig(target.env, '/'), 'server');
   await opened.close();
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   const path = (name: string) => join(dataDir, name);
-  return { place, path, read: (name: string) => readFileSync(path(name), 'utf8'), dataDir };
+  return { target, path, read: (name: string) => readFileSync(path(name), 'utf8'), dataDir };
 }
 
-test('each rotation leaves a new key that fits, and the old one under its own name', async () => {
-  const { place, read, dataDir } = await installation();
+test('each rotation leaves a valid new key and renames the old one', async () => {
+  const { target, read, dataDir } = await installation();
   const first = read('master-key');
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   const second = read('master-key');
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   expect(new Set([first, second, read('master-key')]).size).toBe(3);
   const kept = readdirSync(dataDir).filter((name) => name.endsWith('.old'));
   expect(kept.map(read)).toEqual(expect.arrayContaining([first, second]));
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'fits' });
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'fits' });
 });
 
-test('a crash after the new key was made: a second attempt goes on with that key', async () => {
-  const { place, path, read } = await installation();
+test('after a crash with a new key file, a second attempt uses that key', async () => {
+  const { target, path, read } = await installation();
   const key = 'ab'.repeat(32);
   writeFileSync(path('master-key.next'), key, { mode: 0o600 });
-  expect(await inspectStore(place)).toMatchObject({
+  expect(await inspectStore(target)).toMatchObject({
     masterKey: 'fits',
     unfinishedRotation: path('master-key.next'),
   });
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   expect(read('master-key')).toBe(key);
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'fits' });
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'fits' });
 });
 
-test('a crash after the store was sealed anew: a second attempt finishes it', async () => {
-  const { place, path, read } = await installation();
+test('after a crash with a resealed store, a second attempt finishes', async () => {
+  const { target, path, read } = await installation();
   const old = read('master-key');
   copyFileSync(path('master-key'), path('before'));
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   const fresh = read('master-key');
   // As if it had been cut off just before the files changed their names.
   renameSync(path('master-key'), path('master-key.next'));
   renameSync(path('before'), path('master-key'));
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'wrong' });
-  await rotateMasterKey(place);
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'wrong' });
+  await rotateMasterKey(target);
   expect(read('master-key')).toBe(fresh);
   expect(fresh).not.toBe(old);
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'fits' });
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'fits' });
   expect(existsSync(path('master-key.next'))).toBe(false);
 });
 
-test('a key that does not open the store is not replaced by one that does not either', async () => {
-  const { place, path, read } = await installation();
+test('a key that does not open the store is not replaced', async () => {
+  const { target, path, read } = await installation();
   writeFileSync(path('master-key'), 'ef'.repeat(32));
-  await expect(rotateMasterKey(place)).rejects.toThrow('The master key is not the one');
+  await expect(rotateMasterKey(target)).rejects.toThrow('The master key is not the one');
   expect(read('master-key')).toBe('ef'.repeat(32));
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'wrong' });
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'wrong' });
 });
 
-test('the key in use is not taken for a new one, nor anything else that lies there', async () => {
-  const { place, path, read } = await installation();
+test('the key in use or an invalid file is refused as the new key', async () => {
+  const { target, path, read } = await installation();
   const current = read('master-key').trim();
-  const env = { ...place.env, RELAY_MASTER_KEY: current };
+  const env = { ...target.env, RELAY_MASTER_KEY: current };
   const keyFile = path('master-key');
   await expect(rotateMasterKey({ env, cwd: '/' }, { keyFile })).rejects.toThrow('is in use');
   writeFileSync(path('letter'), 'Dear Ada');
@@ -90,10 +90,10 @@ test('the key in use is not taken for a new one, nor anything else that lies the
   expect(read('letter')).toBe('Dear Ada');
 });
 
-test('looking changes nothing: neither a folder nor a key is made', async () => {
+test('an inspection creates neither a folder nor a key', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'relay-rotate-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
-  const place = { env: { RELAY_DATA_DIR: join(dir, 'data') }, cwd: '/' };
-  expect(await inspectStore(place)).toMatchObject({ store: 'absent', masterKey: 'unused' });
+  const target = { env: { RELAY_DATA_DIR: join(dir, 'data') }, cwd: '/' };
+  expect(await inspectStore(target)).toMatchObject({ store: 'absent', masterKey: 'unused' });
   expect(readdirSync(dir)).toEqual([]);
 });

@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { uuidv7 } from 'uuidv7';
 import { CredentialCache } from '../../src/outbound/credential-cache.ts';
-import { masterKeyOf } from '../../src/secrets/vault/seal.ts';
-import { Vault } from '../../src/secrets/vault/vault.ts';
+import { masterKeyOf } from '../../src/secrets/seal.ts';
+import { Vault } from '../../src/secrets/vault.ts';
 
 describe('CredentialCache', () => {
   const store = createMemoryStore();

@@ -15,13 +15,13 @@ describe('an API key', () => {
     expect(makeApiKey()).toMatch(/^relay_live_[0-9a-f]{72}$/);
   });
 
-  it('is another one every time, and always well formed', () => {
+  it('is different every time and always well formed', () => {
     const keys = Array.from({ length: 500 }, makeApiKey);
     expect(new Set(keys).size).toBe(500);
     expect(keys.filter((key) => !isWellFormed(key))).toEqual([]);
   });
 
-  it('is refused if any one of its characters is another', () => {
+  it('is refused if any character is changed', () => {
     for (let place = 0; place < someKey.length; place += 1) {
       for (const other of '0123456789abcdefAFg_ \n') {
         if (other === someKey[place]) continue;
@@ -31,7 +31,7 @@ describe('an API key', () => {
     }
   });
 
-  it('is refused if two of its neighbouring characters changed places', () => {
+  it('is refused if two adjacent characters are swapped', () => {
     for (let place = 0; place + 1 < someKey.length; place += 1) {
       const [a = '', b = ''] = someKey.slice(place, place + 2);
       if (a === b) continue;
@@ -40,7 +40,7 @@ describe('an API key', () => {
     }
   });
 
-  it('is refused if something is missing or was added', () => {
+  it('is refused if characters are missing or added', () => {
     fc.assert(
       fc.property(places, fc.string({ minLength: 1, maxLength: 8 }), (place, more) => {
         expect(isWellFormed(someKey.slice(0, place) + someKey.slice(place + 1))).toBe(false);
@@ -66,7 +66,7 @@ describe('an API key', () => {
     expect(isWellFormed('relay_live_')).toBe(false);
   });
 
-  it('has a checksum over its prefix and its secret, so that keys of old stay good', () => {
+  it('has a stable checksum over its prefix and its secret', () => {
     const secret = '0123456789abcdef'.repeat(4);
     const withSum = (text: string) =>
       `relay_live_${secret}${crc32(text).toString(16).padStart(8, '0')}`;
@@ -75,7 +75,7 @@ describe('an API key', () => {
     expect(isWellFormed(withSum(secret))).toBe(false);
   });
 
-  it('is refused under the prefix of another kind', () => {
+  it('is refused with another prefix', () => {
     expect(isWellFormed(someKey.replace('relay_live_', 'relay_sess_'))).toBe(false);
   });
 });
@@ -94,7 +94,7 @@ describe('the hash of a key', () => {
 describe('issuing the bootstrap key', () => {
   const issue = { tenant: 'acme', by: 'bootstrap', audit: undefined } as const;
 
-  it('makes the tenant and a key with all scopes that never expires', async () => {
+  it('creates the tenant and a key with all scopes that never expires', async () => {
     const store = createMemoryStore();
     const issued = await issueBootstrapKey(store, createCountingIds(), issue);
     expect(await store.findTenant('acme')).toEqual({ id: issued.tenantId, name: 'acme' });
@@ -109,7 +109,7 @@ describe('issuing the bootstrap key', () => {
     });
   });
 
-  it('adds a key to a tenant that exists, and both keys are good', async () => {
+  it('adds a key to an existing tenant, and both keys work', async () => {
     const store = createMemoryStore();
     const ids = createCountingIds();
     const first = await issueBootstrapKey(store, ids, issue);

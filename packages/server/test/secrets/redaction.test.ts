@@ -4,7 +4,7 @@ import { makeApiKey } from '../../src/secrets/keys.ts';
 import { Redactor } from '../../src/secrets/redaction.ts';
 
 describe('a secret', () => {
-  it('is not shown by halves where a long text is cut', () => {
+  it('is not shown in part where a long text is truncated', () => {
     const redactor = new Redactor();
     const secret = 'hunter2-hunter2-hunter2-hunter2-hunter2';
     redactor.conceal(secret);
@@ -54,7 +54,7 @@ describe('a secret', () => {
     },
   );
 
-  it('that was used is hidden wherever it appears, and as often', () => {
+  it('that was used is redacted at every occurrence', () => {
     const redactor = new Redactor();
     redactor.conceal('hunter2-is-mine');
     expect(redactor.text('xhunter2-is-minexhunter2-is-mine')).toBe('x[redacted]x[redacted]');
@@ -63,7 +63,7 @@ describe('a secret', () => {
     });
   });
 
-  it('is hidden as it is written in JSON and in a URL', () => {
+  it('is redacted as encoded in JSON and in a URL', () => {
     const redactor = new Redactor();
     const secret = 'a "quoted" sécret\n';
     redactor.conceal(secret);
@@ -72,7 +72,7 @@ describe('a secret', () => {
     }
   });
 
-  it('is hidden entirely if a shorter one begins like it', () => {
+  it('is redacted entirely if it starts with another secret', () => {
     const redactor = new Redactor();
     redactor.conceal('secret-1');
     redactor.conceal('secret-1-and-more');
@@ -97,7 +97,7 @@ describe('a secret', () => {
   });
 });
 
-describe('what is no secret', () => {
+describe('text without a secret', () => {
   it.each([
     'The run 01963a5c-7890-7abc-8ef0-000000000001 was given up',
     'task-force and desk-top and risk-free',
@@ -107,7 +107,7 @@ describe('what is no secret', () => {
     expect(new Redactor().text(text)).toBe(text);
   });
 
-  it('is a word that is too short to be one', () => {
+  it('includes words that are too short to be secrets', () => {
     const redactor = new Redactor();
     redactor.conceal('run');
     expect(redactor.text('a run')).toBe('a run');
@@ -115,7 +115,7 @@ describe('what is no secret', () => {
 });
 
 describe('a value', () => {
-  it('becomes plain data, however odd it is', () => {
+  it('becomes plain data', () => {
     const circular: Record<string, unknown> = { big: 10n, fn: () => 1, nothing: undefined };
     circular['self'] = circular;
     expect(JSON.stringify(new Redactor().clean(circular))).toContain('[nested]');
@@ -124,7 +124,7 @@ describe('a value', () => {
     });
   });
 
-  it('keeps why an error came about, with its stack', () => {
+  it('keeps the cause and the stack of an error', () => {
     const error = new Error('outer', { cause: Object.assign(new Error('inner'), { code: 'E1' }) });
     expect(new Redactor().clean({ error })).toEqual({
       error: {
@@ -136,7 +136,7 @@ describe('a value', () => {
     });
   });
 
-  it('is cut if it is very long', () => {
+  it('is truncated if it is very long', () => {
     expect(new Redactor().text('x'.repeat(100_000)).length).toBeLessThan(17_000);
   });
 });
@@ -148,7 +148,7 @@ it('keeps a bounded number of secrets, the newest ones', () => {
   expect(redactor.text('secret-number-1-end')).toBe('secret-number-1-end');
 });
 
-it('looks through a text once, however many secrets are known', () => {
+it('scans a text once, however many secrets are known', () => {
   const line = 'GET /v1/runs/:id 200 in 3 ms '.repeat(5);
   const cost = (secrets: number) => {
     const redactor = new Redactor();

@@ -281,11 +281,7 @@ describe('approvals', () => {
   });
 
   it('are requested together if their turn requests them together', () => {
-    const { approvals } = step(
-      asked,
-      requested('c1', 'r1', later),
-      requested('c2', 'r2', soon),
-    );
+    const { approvals } = step(asked, requested('c1', 'r1', later), requested('c2', 'r2', soon));
     expect(approvals.map(({ id }) => id)).toEqual(['r1', 'r2']);
   });
 

@@ -11,7 +11,7 @@ import type { FastifyRequest } from 'fastify';
 import { isValidKey, refuseForeignHost } from '../auth.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { decidedPage, maxReasonChars, pageHeaders, pendingPage } from '../views/decision-page.ts';
-import { readToken } from '../../webhooks/signer.ts';
+import { readToken } from '../../secrets/webhook-signer.ts';
 import { statusNow } from './approvals.ts';
 import type { LinkCall, LinkHandler, ServerContext } from './handler.ts';
 

@@ -24,11 +24,11 @@ import type { AuditSealer } from '../../audit/sealer.ts';
 import type { BudgetChecker } from '../../jobs/budgets.ts';
 import type { ServerLog } from '../../observability/log.ts';
 import type { Metrics } from '../../observability/metrics.ts';
-import type { Vault } from '../../secrets/vault/vault.ts';
+import type { Vault } from '../../secrets/vault.ts';
 import type { OpenStreams } from '../../streaming/connections.ts';
 import type { Feed } from '../../streaming/feed.ts';
 import type { Hub } from '../../streaming/hub.ts';
-import type { Signer } from '../../webhooks/signer.ts';
+import type { WebhookSigner } from '../../secrets/webhook-signer.ts';
 import type { AuthContext, Caller } from '../auth.ts';
 import { notFound } from '../errors.ts';
 import type { RateLimiter } from '../rate-limit.ts';
@@ -51,7 +51,7 @@ export interface ServerContext extends AuthContext {
   readonly vault: Vault;
   readonly guard: OutboundGuard;
   readonly audit: AuditSealer;
-  readonly signer: Signer;
+  readonly signer: WebhookSigner;
   /** The upper limits of every run. */
   readonly limits: Limits;
   readonly version: string;

@@ -27,7 +27,7 @@ import {
   type RunHeader,
 } from '@relay/protocol';
 import { lowerOf } from '../../jobs/budgets.ts';
-import { parseTraceparent } from '../../observability/tracing/span.ts';
+import { parseTraceparent } from '../../observability/run-trace.ts';
 import { noCredential } from '../../outbound/providers.ts';
 import { closedSignal } from '../../streaming/sse-stream.ts';
 import { runHeader } from '../../streaming/stream-run.ts';

@@ -2,8 +2,8 @@
 import * as core from '@relay/core';
 import type { AuditFact, RunFilter } from '@relay/core';
 import { type Budgets, defined, type RunStatus } from '@relay/protocol';
-import { startOf, type TenantSettings } from '../../jobs/budgets.ts';
-import { changeSettings } from '../../config/tenant-settings.ts';
+import { startOf } from '../../jobs/budgets.ts';
+import { changeSettings, type TenantSettings } from '../../config/tenant-settings.ts';
 import { byCreation, readAll } from '../views/pagination.ts';
 import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
 

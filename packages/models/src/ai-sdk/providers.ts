@@ -1,0 +1,72 @@
+/** The providers of the AI SDK: their packages, defaults, options and metadata. */
+import type { Model } from '@relay/core';
+import { createProviderFetch } from '../http/provider-fetch.ts';
+import { createSdkModel } from './model.ts';
+import { isStrictSchema, type ProviderOptions } from '../provider-request.ts';
+
+/** Anthropic's Messages API, with prompt caching. */
+export function createAnthropicModel(options: ProviderOptions): Model {
+  const { apiKey, baseUrl: baseURL = 'https://api.anthropic.com/v1' } = options;
+  return createSdkModel(
+    {
+      provider: 'anthropic',
+      systemAnywhere: false,
+      async load() {
+        const { createAnthropic } = await import('@ai-sdk/anthropic');
+        const anthropic = createAnthropic({ apiKey, baseURL, fetch: createProviderFetch(options) });
+        return (model) => anthropic(model);
+      },
+      keep: ({ signature, redactedData }) => ({ signature, redactedData }),
+      settings: () => ({ anthropic: { cacheControl: { type: 'ephemeral' } } }),
+    },
+    options,
+  );
+}
+
+export function createGoogleModel(options: ProviderOptions): Model {
+  const { apiKey, baseUrl: baseURL = 'https://generativelanguage.googleapis.com/v1beta' } = options;
+  return createSdkModel(
+    {
+      provider: 'google',
+      systemAnywhere: false,
+      async load() {
+        const { createGoogle } = await import('@ai-sdk/google');
+        const google = createGoogle({ apiKey, baseURL, fetch: createProviderFetch(options) });
+        return (model) => google(model);
+      },
+      keep: ({ thoughtSignature }) => ({ thoughtSignature }),
+      // Reasoning is included if the request asks for it.
+      settings: ({ reasoning = 'none' }) =>
+        reasoning === 'none' ? {} : { google: { thinkingConfig: { includeThoughts: true } } },
+    },
+    options,
+  );
+}
+
+/** OpenAI's Responses API. Nothing is stored there: the state is in the journal. */
+export function createResponsesModel(options: ProviderOptions): Model {
+  const { apiKey, baseUrl: baseURL = 'https://api.openai.com/v1' } = options;
+  return createSdkModel(
+    {
+      provider: 'openai',
+      systemAnywhere: true,
+      async load() {
+        const { createOpenAI } = await import('@ai-sdk/openai');
+        const openai = createOpenAI({ apiKey, baseURL, fetch: createProviderFetch(options) });
+        return (model) => openai.responses(model);
+      },
+      // OpenAI stores no items, so ids are useless, except with the encrypted content of reasoning.
+      keep({ itemId, reasoningEncryptedContent, phase }, part) {
+        return part === 'reasoning' ? { itemId, reasoningEncryptedContent } : { phase };
+      },
+      settings: ({ outputSchema }) => ({
+        openai: {
+          store: false,
+          passThroughUnsupportedFiles: true,
+          strictJsonSchema: outputSchema !== undefined && isStrictSchema(outputSchema),
+        },
+      }),
+    },
+    options,
+  );
+}

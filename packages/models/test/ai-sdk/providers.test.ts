@@ -1,0 +1,400 @@
+/** What is each provider's own: its marks, its counts, its ways to end and to fail. */
+import { Agent } from 'node:http';
+import { type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
+import type { Message } from '@relay/protocol';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  createAnthropicModel,
+  createGoogleModel,
+  createResponsesModel,
+} from '../../src/ai-sdk/providers.ts';
+import {
+  asking,
+  eventsOf,
+  type ScriptedProvider,
+  startScriptedProvider,
+  textIn,
+} from '../support/index.ts';
+import {
+  anthropicFrames,
+  anthropicText,
+  googleFrame,
+  responsesFrames,
+  responsesText,
+  streaming,
+} from '../support/sdk-frames.ts';
+
+const apiKey = 'sk-test-9fQ4mZ7xL2pR8vW1';
+const create = {
+  openai: createResponsesModel,
+  anthropic: createAnthropicModel,
+  google: createGoogleModel,
+};
+const names = { openai: 'gpt-5', anthropic: 'claude-sonnet-4-5', google: 'gemini-2.5-flash' };
+type Name = keyof typeof create;
+
+let provider: ScriptedProvider;
+beforeEach(async () => {
+  provider = await startScriptedProvider(() => undefined);
+});
+afterEach(() => provider.close());
+
+function ask(name: Name, more: Partial<ModelRequest> = {}): Promise<ModelEvent[]> {
+  const model = create[name]({ apiKey, baseUrl: provider.baseUrl });
+  return eventsOf(model, asking('Hi', { model: names[name], ...more }));
+}
+
+async function askedAfter(name: Name, frames: readonly object[]): Promise<ModelEvent[]> {
+  provider.script(streaming(frames));
+  return ask(name);
+}
+
+function finishOf(events: readonly ModelEvent[]) {
+  const last = events.at(-1);
+  if (last?.type !== 'finish') throw new Error('It did not finish');
+  return last;
+}
+
+async function failureOf(name: Name, frames: readonly object[]): Promise<ProviderFailure> {
+  const error = await askedAfter(name, frames).then(
+    () => new Error('It did not fail'),
+    (cause: unknown) => cause,
+  );
+  expect(error).toBeInstanceOf(ProviderFailure);
+  return error as ProviderFailure;
+}
+
+/** The body of the last request. */
+function sent(): Record<string, unknown> {
+  return provider.requests.at(-1)?.body ?? {};
+}
+
+describe('usage', () => {
+  it('of OpenAI includes cached and reasoning tokens', async () => {
+    const { usage } = finishOf(await askedAfter('openai', responsesFrames(responsesText('Yes'))));
+    expect(usage).toEqual({
+      inputTokens: 100,
+      outputTokens: 30,
+      cachedInputTokens: 60,
+      reasoningTokens: 20,
+    });
+  });
+
+  it('of Anthropic includes cache reads and cache writes', async () => {
+    const counted = { cache_read_input_tokens: 60, cache_creation_input_tokens: 30 };
+    const frames = anthropicFrames([anthropicText('Yes')], { usage: counted });
+    expect(finishOf(await askedAfter('anthropic', frames)).usage).toEqual({
+      inputTokens: 100,
+      outputTokens: 7,
+      cachedInputTokens: 60,
+      cacheWriteTokens: 30,
+    });
+  });
+
+  it('of Google includes cached tokens, and reasoning as output', async () => {
+    const { usage } = finishOf(await askedAfter('google', [googleFrame([{ text: 'Yes' }])]));
+    expect(usage).toEqual({
+      inputTokens: 100,
+      outputTokens: 30,
+      cachedInputTokens: 60,
+      reasoningTokens: 20,
+    });
+  });
+});
+
+describe('an answer that ended early', () => {
+  it.each([
+    [
+      'openai',
+      'length',
+      responsesFrames(responsesText('Once'), {
+        type: 'response.incomplete',
+        response: { incomplete_details: { reason: 'max_output_tokens' } },
+      }),
+    ],
+    ['anthropic', 'length', anthropicFrames([anthropicText('Once')], { reason: 'max_tokens' })],
+    ['anthropic', 'content-filter', anthropicFrames([anthropicText('No')], { reason: 'refusal' })],
+    ['google', 'length', [googleFrame([{ text: 'Once' }], { finishReason: 'MAX_TOKENS' })]],
+    ['google', 'content-filter', [googleFrame([{ text: 'x' }], { finishReason: 'SAFETY' })]],
+  ] as const)('of %s says so: %s', async (name, reason, frames) => {
+    expect(finishOf(await askedAfter(name, frames)).reason).toBe(reason);
+  });
+
+  it.each([
+    ['openai', responsesFrames(responsesText('Once')).slice(0, -1)],
+    ['anthropic', anthropicFrames([anthropicText('Once')]).slice(0, -2)],
+    ['google', [googleFrame([{ text: 'Once' }], { finishReason: undefined })]],
+    ['openai', []],
+    ['anthropic', []],
+    ['google', []],
+  ] as const)('of %s without saying so has failed', async (name, frames) => {
+    expect(await failureOf(name, frames)).toMatchObject({
+      message: 'The provider’s answer ended before it was finished',
+      retryable: true,
+    });
+  });
+});
+
+describe('a connection', () => {
+  it.each([
+    ['openai', responsesFrames(responsesText('Yes'))],
+    ['anthropic', anthropicFrames([anthropicText('Yes')])],
+    ['google', [googleFrame([{ text: 'Yes' }])]],
+  ] as const)('to %s is used again', async (name, frames) => {
+    const agent = new Agent({ keepAlive: true });
+    provider.script(streaming(frames));
+    const model = create[name]({ apiKey, baseUrl: provider.baseUrl, agent });
+    for (const _ of [1, 2, 3]) await eventsOf(model, asking('Hi', { model: names[name] }));
+    expect(provider.connections.made).toBe(1);
+    agent.destroy();
+  });
+
+  it('that stays open after the answer does not delay it, and is closed', async () => {
+    provider.script((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      for (const frame of anthropicFrames([anthropicText('Yes')])) {
+        response.write(`data: ${JSON.stringify(frame)}\n\n`);
+      }
+    });
+    expect(textIn(await ask('anthropic'))).toBe('Yes');
+    await expect.poll(() => provider.connections.open, { timeout: 5_000 }).toBe(0);
+  });
+});
+
+describe('a failure within a stream', () => {
+  const overloaded = {
+    type: 'error',
+    error: { type: 'overloaded_error', message: `Overloaded by ${apiKey}` },
+  };
+  const failed = {
+    type: 'response.failed',
+    sequence_number: 9,
+    response: {
+      error: { code: 'server_error', message: `Broken by ${apiKey}` },
+      incomplete_details: null,
+      usage: null,
+    },
+  };
+  const exhausted = {
+    error: { code: 503, status: 'UNAVAILABLE', message: `Overloaded by ${apiKey}` },
+  };
+
+  it.each([
+    ['anthropic', [overloaded]],
+    ['anthropic', [...anthropicFrames([anthropicText('Once')]).slice(0, 3), overloaded]],
+    ['openai', [...responsesFrames(responsesText('Once')).slice(0, -1), failed]],
+    ['google', [googleFrame([{ text: 'Once' }], { finishReason: undefined }), exhausted]],
+  ] as const)('of %s is quoted without its key, and tried again', async (name, frames) => {
+    const failure = await failureOf(name, frames);
+    expect(failure.message).toMatch(/(?:Overloaded|Broken) by \[redacted\]$/);
+    expect(failure.retryable).toBe(true);
+  });
+
+  it('that the request has caused is not retried', async () => {
+    const error = { type: 'invalid_request_error', message: 'No such thing' };
+    const frames = [...anthropicFrames([anthropicText('x')]).slice(0, 3), { type: 'error', error }];
+    expect(await failureOf('anthropic', frames)).toMatchObject({ retryable: false });
+  });
+
+  it('that is not JSON does not repeat the text', async () => {
+    provider.script((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.end(`data: <html>${apiKey}</html>\n\n`);
+    });
+    for (const name of ['openai', 'google', 'anthropic'] as const) {
+      const error = (await ask(name).catch((cause: unknown) => cause)) as ProviderFailure;
+      expect(error).toBeInstanceOf(ProviderFailure);
+      expect(error.retryable).toBe(true);
+      expect(error.message).not.toContain(apiKey.slice(0, 8));
+    }
+  });
+});
+
+describe('provider metadata in the next request', () => {
+  const call = {
+    id: 'call_1',
+    type: 'function',
+    function: { name: 'look', arguments: '{}' },
+  } as const;
+
+  /** Asks, then asks again with the answer and the results of its calls. */
+  async function again(name: Name, frames: readonly object[], model: string = names[name]) {
+    const events = await askedAfter(name, frames);
+    const { providerData } = finishOf(events);
+    const calls = events.filter((event) => event.type === 'tool-call');
+    const answer: Message = {
+      role: 'assistant',
+      content: textIn(events),
+      tool_calls: calls.map(({ id }) => ({ ...call, id: id === '' ? 'call_1' : id })),
+      ...(providerData === undefined ? {} : { providerData }),
+    };
+    const results = (answer.tool_calls ?? []).map(({ id }): Message => ({
+      role: 'tool',
+      tool_call_id: id,
+      content: 'blue',
+    }));
+    provider.script((response) => response.writeHead(400).end());
+    const messages: Message[] = [{ role: 'user', content: 'Hi' }, answer, ...results];
+    await ask(name, { messages, model }).catch(() => undefined);
+    return sent();
+  }
+
+  const thinking = anthropicFrames(
+    [
+      [
+        { type: 'thinking', thinking: '' },
+        { type: 'thinking_delta', thinking: 'Let me look.' },
+        { type: 'signature_delta', signature: 'sig-1' },
+      ],
+      [{ type: 'redacted_thinking', data: 'secret-1' }],
+      anthropicText('I look.'),
+      [
+        { type: 'tool_use', id: 'call_1', name: 'look', input: {} },
+        { type: 'input_json_delta', partial_json: '{}' },
+      ],
+    ],
+    { reason: 'tool_use' },
+  );
+
+  it('contains Anthropic’s thinking with its signature, before text and calls', async () => {
+    const { messages } = (await again('anthropic', thinking)) as { messages: unknown[] };
+    expect(messages.slice(1)).toMatchObject([
+      {
+        role: 'assistant',
+        content: [
+          { type: 'thinking', thinking: 'Let me look.', signature: 'sig-1' },
+          { type: 'redacted_thinking', data: 'secret-1' },
+          { type: 'text', text: 'I look.' },
+          { type: 'tool_use', id: 'call_1', name: 'look' },
+        ],
+      },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'call_1', content: 'blue' }] },
+    ]);
+  });
+
+  it('is sent to the same model only', async () => {
+    const body = await again('anthropic', thinking, 'claude-haiku-4-5');
+    expect(JSON.stringify(body)).not.toContain('sig-1');
+    expect(JSON.stringify(body)).toContain('I look.');
+  });
+
+  const encrypted = responsesFrames([
+    {
+      type: 'response.output_item.added',
+      output_index: 0,
+      item: { type: 'reasoning', id: 'rs_1', summary: [], encrypted_content: 'enc-0' },
+    },
+    {
+      type: 'response.output_item.done',
+      output_index: 0,
+      item: { type: 'reasoning', id: 'rs_1', summary: [], encrypted_content: 'enc-1' },
+    },
+    {
+      type: 'response.output_item.added',
+      output_index: 1,
+      item: { type: 'function_call', id: 'fc_1', call_id: 'call_1', name: 'look', arguments: '' },
+    },
+    {
+      type: 'response.output_item.done',
+      output_index: 1,
+      item: {
+        type: 'function_call',
+        id: 'fc_1',
+        call_id: 'call_1',
+        name: 'look',
+        arguments: '{}',
+        status: 'completed',
+      },
+    },
+  ]);
+
+  it('contains OpenAI’s encrypted reasoning', async () => {
+    const body = await again('openai', encrypted);
+    expect(body).toMatchObject({ store: false, include: ['reasoning.encrypted_content'] });
+    expect(body['input']).toMatchObject([
+      { role: 'user' },
+      { type: 'reasoning', id: 'rs_1', encrypted_content: 'enc-1', summary: [] },
+      { type: 'function_call', call_id: 'call_1', name: 'look', arguments: '{}' },
+      { type: 'function_call_output', call_id: 'call_1', output: 'blue' },
+    ]);
+  });
+
+  it('contains Google’s thought signature with its call', async () => {
+    const frames = [
+      googleFrame([
+        { text: 'Let me look.', thought: true },
+        { functionCall: { name: 'look', args: {} }, thoughtSignature: 'sig-2' },
+      ]),
+    ];
+    const { contents } = (await again('google', frames)) as { contents: unknown[] };
+    expect(contents[1]).toMatchObject({
+      role: 'model',
+      parts: [{ functionCall: { name: 'look', args: {} }, thoughtSignature: 'sig-2' }],
+    });
+  });
+
+  it('is omitted if the provider refuses it after a change of key', async () => {
+    const events = await askedAfter('openai', encrypted);
+    const { providerData } = finishOf(events);
+    if (providerData === undefined) throw new Error('There is nothing to hand back');
+    const messages: Message[] = [
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: 'Yes', providerData },
+      { role: 'user', content: 'Go on' },
+    ];
+    provider.script((response, { body }) => {
+      if (!JSON.stringify(body).includes('enc-1')) {
+        return streaming(responsesFrames(responsesText('Well')))(response, {} as never);
+      }
+      const message = 'The encrypted content for item rs_1 could not be verified.';
+      response.writeHead(400, { 'content-type': 'application/json' });
+      return response.end(
+        JSON.stringify({ error: { message, code: 'invalid_encrypted_content' } }),
+      );
+    });
+    expect(textIn(await ask('openai', { messages }))).toBe('Well');
+    expect(provider.requests).toHaveLength(3);
+  });
+});
+
+describe('output schema and reasoning', () => {
+  const schema = {
+    type: 'object',
+    properties: { city: { type: 'string' } },
+    required: ['city'],
+    additionalProperties: false,
+  };
+  beforeEach(() => provider.script((response) => response.writeHead(400).end()));
+
+  it('are sent to OpenAI as a format and an effort', async () => {
+    await ask('openai', { outputSchema: schema, reasoning: 'low' }).catch(() => undefined);
+    expect(sent()).toMatchObject({
+      text: { format: { type: 'json_schema', strict: true, schema } },
+      reasoning: { effort: 'low' },
+    });
+    const { additionalProperties: _, ...loose } = schema;
+    await ask('openai', { outputSchema: loose }).catch(() => undefined);
+    expect(sent()).toMatchObject({ text: { format: { type: 'json_schema', strict: false } } });
+    expect(sent()).not.toHaveProperty('reasoning');
+  });
+
+  it('are sent to Anthropic as a format and a thinking budget', async () => {
+    await ask('anthropic', { outputSchema: schema, reasoning: 'low' }).catch(() => undefined);
+    expect(sent()).toMatchObject({
+      output_config: { format: { type: 'json_schema' } },
+      thinking: { type: 'enabled' },
+    });
+    expect(sent()).toMatchObject({ cache_control: { type: 'ephemeral' } });
+  });
+
+  it('are sent to Google as a schema and a thinking budget', async () => {
+    await ask('google', { outputSchema: schema, reasoning: 'low' }).catch(() => undefined);
+    expect(sent()).toMatchObject({
+      generationConfig: {
+        responseMimeType: 'application/json',
+        responseJsonSchema: schema,
+        thinkingConfig: { includeThoughts: true },
+      },
+    });
+  });
+});

@@ -1,0 +1,201 @@
+/**
+ * Delivers webhook events at least once, by the node that claims a delivery first.
+ *
+ *   pending ──claim for a minute──▶ claimed ──2xx──▶ delivered
+ *      ▲                               │
+ *      ├── anything else: retry with backoff
+ *      └── a day after the event ──▶ failed
+ *
+ * After a crash the claim expires, and another node takes the delivery over. A webhook has a few
+ * requests in flight at a time, and none during its backoff: one that does not answer delays only its
+ * own deliveries.
+ */
+import { BackgroundLoop, type DeliveryRecord, type Engine, type WebhookRecord } from '@relay/core';
+import type { GuardedFetch } from '@relay/models';
+import type { WebhookSigner } from '../secrets/webhook-signer.ts';
+
+const intervalMs = 500;
+const maxBackoffMs = 10_000;
+const maxInFlight = 400;
+const maxInFlightPerWebhook = 8;
+/** Consecutive failures after which a webhook backs off, longer each time. */
+const failuresBeforeBackoff = 3;
+const minBackoffMs = 1_000;
+const maxWebhookBackoffMs = 60_000;
+const maxBackoffEntries = 1_000;
+const claimMs = 60_000;
+const requestTimeoutMs = 10_000;
+const minRetryMs = 5_000;
+const maxRetryMs = 60 * 60_000;
+export const deliveryTimeoutMs = 24 * 60 * 60_000;
+
+export interface WebhookDelivererOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
+  readonly signer: WebhookSigner;
+  readonly fetch: GuardedFetch;
+  /** The server's URL for its users. Undefined: no links are sent. */
+  readonly publicUrl: string | undefined;
+}
+
+type Outcome = { readonly status: number } | { readonly error: string };
+
+interface Backoff {
+  readonly failures: number;
+  readonly until: number;
+}
+
+export class WebhookDeliverer {
+  readonly #options: WebhookDelivererOptions;
+  readonly #loop: BackgroundLoop;
+  readonly #inFlight = new Map<string, number>();
+  readonly #backoffs = new Map<string, Backoff>();
+  readonly #attempts = new Set<Promise<void>>();
+
+  constructor(options: WebhookDelivererOptions) {
+    const { clock, log } = options;
+    this.#options = options;
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs,
+      maxBackoffMs,
+      step: async () => void (await this.begin()),
+      onError: (error) => log.warn('Failed to claim webhook deliveries', { error: String(error) }),
+    });
+  }
+
+  start(): void {
+    this.#loop.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop();
+    await Promise.all(this.#attempts);
+  }
+
+  /** Starts the deliveries that are due and returns their number. */
+  async begin(): Promise<number> {
+    const { store, clock } = this.#options;
+    const now = clock.now();
+    const limit = maxInFlight - this.#attempts.size;
+    if (limit <= 0) return 0;
+    const due = await store.deliveries.claim({
+      now,
+      until: now + claimMs,
+      limit,
+      perWebhook: maxInFlightPerWebhook,
+      except: this.#unavailable(now),
+    });
+    for (const { webhookId } of due) this.#count(webhookId, 1);
+    for (const delivery of due) {
+      const attempt = this.#attempt(delivery).finally(() => this.#attempts.delete(attempt));
+      this.#attempts.add(attempt);
+    }
+    return due.length;
+  }
+
+  /** Resolves when no request is in flight. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#attempts);
+  }
+
+  #unavailable(now: number): string[] {
+    const inBackoff = [...this.#backoffs].filter(([, { until }]) => until > now);
+    return [...this.#inFlight.keys(), ...inBackoff.map(([webhookId]) => webhookId)];
+  }
+
+  #count(webhookId: string, more: number): void {
+    const count = (this.#inFlight.get(webhookId) ?? 0) + more;
+    if (count > 0) this.#inFlight.set(webhookId, count);
+    else this.#inFlight.delete(webhookId);
+  }
+
+  /** Never throws: an unfinished claim expires and is retried. */
+  async #attempt(delivery: DeliveryRecord): Promise<void> {
+    const { webhookId } = delivery;
+    try {
+      const isDelivered = await this.#deliver(delivery);
+      this.#updateBackoff(webhookId, isDelivered);
+    } catch (error) {
+      this.#options.log.warn('A webhook delivery failed', { webhookId, error: String(error) });
+    } finally {
+      this.#count(webhookId, -1);
+      // There may be more deliveries for it.
+      if (!this.#inFlight.has(webhookId)) this.#loop.wake();
+    }
+  }
+
+  #updateBackoff(webhookId: string, isDelivered: boolean): void {
+    const failures = isDelivered ? 0 : (this.#backoffs.get(webhookId)?.failures ?? 0) + 1;
+    this.#backoffs.delete(webhookId);
+    if (isDelivered) return;
+    const beyond = failures - failuresBeforeBackoff;
+    const ms = beyond < 0 ? 0 : Math.min(minBackoffMs * 2 ** beyond, maxWebhookBackoffMs);
+    this.#backoffs.set(webhookId, { failures, until: this.#options.clock.now() + ms });
+    const [oldest] = this.#backoffs.keys();
+    if (this.#backoffs.size > maxBackoffEntries && oldest !== undefined)
+      this.#backoffs.delete(oldest);
+  }
+
+  async #deliver(delivery: DeliveryRecord): Promise<boolean> {
+    const { store, clock } = this.#options;
+    const webhook = await store.deliveries.find(delivery.webhookId);
+    const outcome = webhook === undefined ? gone : await this.#post(webhook, delivery);
+    const now = clock.now();
+    const lastStatus = 'status' in outcome ? outcome.status : null;
+    const lastError = 'error' in outcome ? outcome.error : null;
+    const isDone = lastStatus !== null && lastStatus >= 200 && lastStatus < 300;
+    const isOver = webhook === undefined || now - delivery.at >= deliveryTimeoutMs;
+    await store.deliveries.finish(delivery, {
+      status: isDone ? 'delivered' : isOver ? 'failed' : 'pending',
+      nextAt: now + retryDelay(delivery.attempts),
+      lastStatus,
+      lastError,
+    });
+    return isDone;
+  }
+
+  async #post(webhook: WebhookRecord, delivery: DeliveryRecord): Promise<Outcome> {
+    const { signer, fetch, clock } = this.#options;
+    const body = this.#bodyOf(webhook, delivery);
+    try {
+      const response = await fetch(webhook.url, {
+        method: 'POST',
+        body,
+        signal: AbortSignal.any([this.#loop.signal, AbortSignal.timeout(requestTimeoutMs)]),
+        headers: {
+          'content-type': 'application/json',
+          'user-agent': 'relay',
+          'relay-event': delivery.event,
+          'relay-delivery': delivery.id,
+          'relay-signature': signer.sign(webhook, body, clock.now()),
+        },
+      });
+      // Only the status counts; redirects are not followed.
+      await response.body?.cancel();
+      return { status: response.status };
+    } catch (error) {
+      return { error: error instanceof Error ? error.message : String(error) };
+    }
+  }
+
+  /** The link is created when it is sent: the store holds nothing that could decide an approval. */
+  #bodyOf(webhook: WebhookRecord, { event, payload }: DeliveryRecord): string {
+    const { signer, publicUrl } = this.#options;
+    if (event !== 'approval.requested' || publicUrl === undefined || !webhook.mayDecide)
+      return payload;
+    const message = JSON.parse(payload) as {
+      approval: { id: string; kind: string; digest: string; expiresAt: string };
+    };
+    const { id, kind, digest, expiresAt } = message.approval;
+    if (kind !== 'permission') return payload;
+    const token = signer.tokenFor(webhook, { id, digest, expiresAt: Date.parse(expiresAt) });
+    return JSON.stringify({ ...message, decisionUrl: `${publicUrl}/decide/${token}` });
+  }
+}
+
+const gone: Outcome = { error: 'The webhook was deleted' };
+
+/** Exponential backoff with jitter. */
+function retryDelay(attempts: number): number {
+  const delay = Math.min(minRetryMs * 2 ** Math.min(attempts - 1, 20), maxRetryMs);
+  return Math.round(delay * (0.5 + Math.random()));
+}

@@ -1,0 +1,116 @@
+/**
+ * The master key, from the environment or from a file in the data folder, and the root key, which all
+ * of Relay's own signatures derive from: seals of the audit trail, webhooks, links.
+ *
+ * The root key is derived from the first master key of a store and kept in the store, sealed with the
+ * current master key. So it survives a rotation, and earlier signatures stay valid.
+ */
+import { randomBytes, randomUUID, hkdfSync } from 'node:crypto';
+import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { SystemStore } from '@relay/core';
+import { type Config, ConfigError } from '../config/config.ts';
+import {
+  type MasterKey,
+  masterKeyOf,
+  type SealContext,
+  rewrap,
+  seal,
+  SealBroken,
+  unseal,
+} from './seal.ts';
+
+/** The key that seals, and older keys that can still unseal. */
+export type MasterKeys = readonly [current: MasterKey, ...previous: MasterKey[]];
+
+/** The operator's key if it is set, else the one in the data folder; then the previous key. */
+export function masterKeys(config: Config): MasterKeys {
+  const { dataDir, masterKey, previousMasterKey } = config;
+  if (config.databaseUrl !== undefined && masterKey === undefined) {
+    throw new ConfigError(
+      'RELAY_DATABASE_URL needs RELAY_MASTER_KEY: 32 bytes in hex or base64, the same on every node',
+    );
+  }
+  const current =
+    masterKey === undefined ? ownMasterKey(dataDir) : parseMasterKey('RELAY_MASTER_KEY', masterKey);
+  if (previousMasterKey === undefined) return [current];
+  const previous =
+    previousMasterKey === masterKeyFile
+      ? ownMasterKey(dataDir)
+      : parseMasterKey('RELAY_MASTER_KEY_PREVIOUS', previousMasterKey);
+  return [current, previous];
+}
+
+/** As the value of `RELAY_MASTER_KEY_PREVIOUS` it means the key in that file. */
+export const masterKeyFile = 'master-key';
+
+/** 32 bytes, in hex or base64. */
+export function parseMasterKey(name: string, text: string): MasterKey {
+  const bytes = /^[0-9a-f]{64}$/i.test(text) ? Buffer.from(text, 'hex') : base64(text);
+  if (bytes === undefined) {
+    throw new ConfigError(`${name} must be 32 bytes, as 64 hexadecimal digits or in base64`);
+  }
+  return masterKeyOf(bytes);
+}
+
+function base64(text: string): Buffer | undefined {
+  if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(text)) return undefined;
+  const bytes = Buffer.from(text, 'base64');
+  return bytes.byteLength === 32 ? bytes : undefined;
+}
+
+/** Creates the key file on the first start, readable by its owner only. */
+export function ownMasterKey(dataDir: string): MasterKey {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const path = join(dataDir, masterKeyFile);
+  if (!existsSync(path)) {
+    const fresh = `${path}.new-${randomUUID()}`;
+    writeFileSync(fresh, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flush: true });
+    keepFirst(fresh, path);
+  }
+  return parseMasterKey(path, readFileSync(path, 'utf8').trim());
+}
+
+/** If two processes start at once, both use the key of the first: nothing is overwritten. */
+function keepFirst(fresh: string, path: string): void {
+  try {
+    linkSync(fresh, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    rmSync(fresh, { force: true });
+  }
+}
+
+const note = 'root-key';
+const context: SealContext = { tenantId: '', provider: '', recordId: note };
+
+/** `onRotation` runs before the key is stored under a new master key: rather twice than never. */
+export async function openRootKey(
+  store: SystemStore,
+  masters: MasterKeys,
+  onRotation?: (key: Buffer) => Promise<void>,
+): Promise<Buffer> {
+  const [current] = masters;
+  const fresh = derive(current.bytes, 'relay root key');
+  const sealed = seal(fresh.toString('hex'), context, current);
+  if (await store.writeMetadata(note, sealed, { ifAbsent: true })) return fresh;
+  const kept = (await store.readMetadata(note)) ?? sealed;
+  try {
+    const key = Buffer.from(unseal(kept, context, masters), 'hex');
+    const again = rewrap(kept, context, masters);
+    if (again !== undefined) {
+      await onRotation?.(key);
+      await store.writeMetadata(note, again);
+    }
+    return key;
+  } catch (error) {
+    if (!(error instanceof SealBroken)) throw error;
+    throw new ConfigError('The root key in the store cannot be opened with the master key');
+  }
+}
+
+/** One key for each purpose, so that a signature for one is invalid for another. */
+export function derive(key: Buffer, purpose: string): Buffer {
+  return Buffer.from(hkdfSync('sha256', key, 'relay', purpose, 32));
+}
