@@ -48,15 +48,15 @@ const places = [
 function flip(db: DatabaseSync, runId: string, chance: Chance): string {
   const { table, column, key } = places[Math.floor(chance() * places.length)] ?? places[0];
   const rows = db
-    .prepare(`SELECT rowid AS index, ${column} AS text FROM ${table} WHERE ${key} = ?`)
-    .all(runId) as { index: number; text: string }[];
+    .prepare(`SELECT rowid AS id, ${column} AS text FROM ${table} WHERE ${key} = ?`)
+    .all(runId) as { id: number; text: string }[];
   const row = rows[Math.floor(chance() * rows.length)];
   if (row === undefined) throw new Error(`${table} has no row of ${runId}`);
   const at = Math.floor(chance() * row.text.length);
   const changed = String.fromCharCode(row.text.charCodeAt(at) ^ (1 << Math.floor(chance() * 5)));
   const text = row.text.slice(0, at) + changed + row.text.slice(at + 1);
-  db.prepare(`UPDATE ${table} SET ${column} = ? WHERE rowid = ?`).run(text, row.index);
-  return `${table}.${column}, row ${row.index}, character ${at}`;
+  db.prepare(`UPDATE ${table} SET ${column} = ? WHERE rowid = ?`).run(text, row.id);
+  return `${table}.${column}, row ${row.id}, character ${at}`;
 }
 
 export async function flipBytes(
