@@ -18,7 +18,7 @@ interface Finding {
   readonly check: string;
   readonly state: string;
   readonly message: string;
-  readonly mend?: string;
+  readonly fix?: string;
 }
 
 async function diagnose(env: Record<string, string> = {}, ...args: string[]) {
@@ -74,15 +74,15 @@ test('a healthy setup has no failed check', async () => {
 
 test('every warning and failure has a fix', async () => {
   const { findings } = await diagnose({ RELAY_URL: 'http://127.0.0.1:1', RELAY_API_KEY: 'x' });
-  for (const { state, mend } of findings)
-    if (state !== 'ok') expect(mend?.length).toBeGreaterThan(10);
+  for (const { state, fix } of findings)
+    if (state !== 'ok') expect(fix?.length).toBeGreaterThan(10);
 });
 
 test('distinguishes no server, another HTTP server, and no HTTP server', async () => {
   const none = await diagnose({ RELAY_URL: 'http://127.0.0.1:1' });
   expect(none.code).toBe(1);
   expect(none.of('server')?.message).toContain('No server responds');
-  expect(none.of('server')?.mend).toContain('relay serve');
+  expect(none.of('server')?.fix).toContain('relay serve');
   const other = await listening(createServer((_, response) => response.end('<html>')));
   const otherServer = await diagnose({ RELAY_URL: other });
   expect(otherServer.of('server')?.message).toContain('is not Relay');
@@ -142,7 +142,7 @@ test('reports a readable data folder, a missing or wrong master key, and a damag
   const open = await diagnose(env);
   expect(open.of('data folder')).toMatchObject({
     state: 'wrong',
-    mend: expect.stringContaining('chmod'),
+    fix: expect.stringContaining('chmod'),
   });
   chmodSync(own.dataDir, 0o700);
   const keyFile = join(own.dataDir, 'master-key');

@@ -92,7 +92,7 @@ describe('policy', () => {
   });
 
   test.each([
-    ['nothing in it', ' \n', /No document was given .* name a file, or pipe the document in/],
+    ['nothing in it', ' \n', /No input .* pass a file name, or pipe JSON to standard input/],
     ['no JSON', 'deny: all', /is not JSON/],
     ['another word', '{"denied": []}', /Unknown field "denied" .* a policy has deny, ask, allow/],
     ['no rules', '{}', /The document has no rules/],

@@ -116,7 +116,8 @@ describe('without the SDK', () => {
   });
 
   const plain = (Object.values(routes) as Route[]).filter(
-    ({ method, path, answer }) => method === 'GET' && answer !== 'sse' && !path.includes(':'),
+    ({ method, path, responseType }) =>
+      method === 'GET' && responseType !== 'sse' && !path.includes(':'),
   );
   test.each(plain.map(({ path }) => path))('GET %s', async (path) => {
     expect((await raw(path)).status).toBe(200);

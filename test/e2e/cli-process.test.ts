@@ -186,7 +186,7 @@ test('an interrupted run is canceled, and the exit code says so', async () => {
 
 test('a chat survives a server that is killed during a turn', async () => {
   const chat = begin(['chat', 'notify through a kill']);
-  await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('wants to run');
+  await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('needs approval');
   const { port } = new URL(server.url);
   await server.kill();
   await server.start({ RELAY_PORT: port });

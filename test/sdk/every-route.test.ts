@@ -50,11 +50,11 @@ const checkedFetch: Fetch = async (url, init) => {
   const [name, route] = routeOf(init.method ?? 'GET', new URL(url).pathname);
   sent.push(name);
   const response = await fetch(url, init);
-  if (route.answer === 'json' && route.output !== undefined && response.ok) {
+  if (route.output !== undefined && response.ok) {
     const answer: unknown = await response.clone().json();
     expect(route.output.safeParse(answer).error, name).toBeUndefined();
   }
-  const status = route.status ?? (route.answer === 'none' ? 204 : 200);
+  const status = route.status ?? (route.responseType === 'none' ? 204 : 200);
   if (response.ok) expect(response.status, name).toBe(status);
   return response;
 };
@@ -114,7 +114,7 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     expect(types).toContain('tool_result');
   },
   startApiChat: async () =>
-    (await client.runs.converse({ message: 'say 3', model: 'demo' })).text(),
+    (await client.runs.sendMessage({ message: 'say 3', model: 'demo' })).text(),
   startRun: () => ended(),
   listRuns: async () => expect((await client.runs.list({ limit: 1 }).page()).items).toHaveLength(1),
   getRun: async () => client.runs.get(await ended()),

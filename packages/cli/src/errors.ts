@@ -42,7 +42,7 @@ interface ApiError extends Error {
   readonly code: string;
   readonly status: number;
   readonly details?: readonly { readonly path: string; readonly message: string }[];
-  readonly unanswered?: { readonly url: string; readonly reason: string };
+  readonly failedRequest?: { readonly url: string; readonly reason: string };
 }
 
 export function isApiError(error: unknown): error is ApiError {
@@ -70,7 +70,8 @@ export function failureOf(error: unknown): Failure {
   if (isApiError(error)) return apiFailure(error);
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof Error && error.name === 'ConfigError') {
-    return { error: message, code: 'configuration', exit: exitCodes.failure };
+    const hint = 'run "relay doctor"';
+    return { error: message, code: 'configuration', exit: exitCodes.failure, hint };
   }
   const { code } = (error ?? {}) as { code?: unknown };
   return {
@@ -80,18 +81,17 @@ export function failureOf(error: unknown): Failure {
   };
 }
 
-function apiFailure({ message, code, status, unanswered, details = [] }: ApiError): Failure {
+function apiFailure({ message, code, status, failedRequest, details = [] }: ApiError): Failure {
   if (code === 'network_error') {
     const error =
-      unanswered === undefined
+      failedRequest === undefined
         ? message
-        : `No response from ${new URL(unanswered.url).origin}: ${unanswered.reason}`;
+        : `No response from ${new URL(failedRequest.url).origin}: ${failedRequest.reason}`;
     return { error, code, exit: exitCodes.unreachable, hint: hints['network_error'] ?? '' };
   }
-  const fields = details
-    .filter((issue) => issue.path !== '' && !message.includes(issue.path))
-    .map((issue) => `${issue.path}: ${issue.message}`);
-  const error = fields.length === 0 ? message : `${message} (${fields.join('; ')})`;
+  // The message of the server covers one field. If several are invalid, all are listed instead.
+  const fields = details.map((issue) => `${issue.path}: ${issue.message}`);
+  const error = fields.length < 2 ? message : fields.join('; ');
   const isAboutModel = details.some(({ path }) => path === 'model');
   const hint = hints[code] ?? (isAboutModel ? modelHint : undefined);
   return { error, code, exit: exitFor(status), hint };
@@ -112,10 +112,13 @@ const hints: Readonly<Record<string, string>> = {
   unauthorized:
     "the key is missing, mistyped, expired or revoked; to create one on the server's machine: " +
     'export RELAY_API_KEY=$(relay bootstrap)',
-  scope_required: 'use a key with that scope; "relay keys create" creates one',
+  scope_required:
+    'use a key with that scope; an administrator can create one with "relay keys create"',
   approve_scope_required: 'use a key with the scope approve',
   credential_missing: 'store the provider\'s key: "relay credentials set PROVIDER"',
-  unknown_model: 'the model "demo" needs no provider; "relay credentials list" shows the others',
+  unknown_model:
+    'choose another model; the model "demo" needs no provider, and "relay credentials list" shows ' +
+    'the configured providers',
   approval_conflict: 'already decided by another approver; see "relay approvals show ID"',
   policy_conflict: 'the policy has changed since you read it; see "relay policy show"',
   run_ended: 'continue from it with "relay runs fork ID"',

@@ -33,7 +33,7 @@ export async function readDocument(
 }
 
 function noDocument(): Error {
-  return usageError('No document was given', 'name a file, or pipe the document in');
+  return usageError('No input', 'pass a file name, or pipe JSON to standard input');
 }
 
 function readFile(path: string): string {

@@ -51,7 +51,7 @@ function usageFailure(error: CommanderError, args: readonly string[]): Failure |
   const usage = { code: 'usage', exit: exitCodes.usage };
   const isKey =
     error.code === 'commander.unknownOption' && args.some((arg) => /^--(api-?)?key\b/.test(arg));
-  if (!isKey) return { error: message, hint: 'run it with --help for its usage', ...usage };
+  if (!isKey) return { error: message, hint: 'run the command with --help', ...usage };
   const hint = 'a key is never an argument: set RELAY_API_KEY, or use --profile';
   return { error: message.split('\n')[0] ?? message, hint, ...usage };
 }

@@ -4,7 +4,7 @@ import { InvalidArgumentError } from 'commander';
 export function count(text: string): number {
   const number = Number(text);
   if (!/^\d+$/.test(text) || number < 1 || number > 1_000_000) {
-    throw new InvalidArgumentError('It must be a whole number, at least 1.');
+    throw new InvalidArgumentError('Must be a positive integer, at most 1000000.');
   }
   return number;
 }
@@ -18,14 +18,14 @@ export function json(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch {
-    throw new InvalidArgumentError('It must be JSON.');
+    throw new InvalidArgumentError('Must be JSON.');
   }
 }
 
 export function jsonObject(text: string): Record<string, unknown> {
   const value = json(text);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new InvalidArgumentError('It must be a JSON object, such as {"to": "ada"}.');
+    throw new InvalidArgumentError('Must be a JSON object, such as {"to": "ada"}.');
   }
   return value as Record<string, unknown>;
 }
@@ -43,7 +43,7 @@ export function futureTime(text: string): string {
   const fromNow = seconds(text);
   const ms = fromNow === undefined ? Date.parse(text) : Date.now() + fromNow * 1_000;
   if (Number.isNaN(ms) || Math.abs(ms) > 8.64e15) {
-    throw new InvalidArgumentError('It must be a date, or a duration such as 12h, 30d or 8w.');
+    throw new InvalidArgumentError('Must be a date, or a duration such as 12h, 30d or 8w.');
   }
   return new Date(ms).toISOString();
 }
@@ -59,7 +59,7 @@ export function pastTime(text: string): string {
 export function duration(text: string): number {
   const length = seconds(text);
   if (length === undefined) {
-    throw new InvalidArgumentError('It must be a duration such as 12h, 30d or 8w.');
+    throw new InvalidArgumentError('Must be a duration such as 12h, 30d or 8w.');
   }
   return length;
 }

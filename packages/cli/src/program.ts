@@ -23,7 +23,7 @@ import type { CliEnvironment } from './environment.ts';
 
 export function createProgram(environment: CliEnvironment): CliCommand {
   const program = new CliCommand(environment, 'relay')
-    .description('Run AI agents durably, with approval before their tools act')
+    .description('Run AI agents durably, with human approval for tool calls')
     .version(cliVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'show this help')
     .option('--url <url>', 'server to use (default: $RELAY_URL, or http://127.0.0.1:4000)')

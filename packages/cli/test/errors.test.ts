@@ -21,16 +21,15 @@ test.each([
   });
 });
 
-test('names invalid fields once', () => {
+test('several invalid fields are all listed, and one by the message of the server', () => {
   const details = [
     { path: 'name', message: 'Too long' },
     { path: 'scopes', message: 'Required' },
   ];
-  const error = new RelayApiError('invalid_request', 'scopes are required', {
-    status: 400,
-    details,
-  });
-  expect(failureOf(error).error).toBe('scopes are required (name: Too long)');
+  const errorWith = (issues: typeof details) =>
+    new RelayApiError('invalid_request', 'The name is too long', { status: 400, details: issues });
+  expect(failureOf(errorWith(details)).error).toBe('name: Too long; scopes: Required');
+  expect(failureOf(errorWith(details.slice(0, 1))).error).toBe('The name is too long');
 });
 
 test('an issue with the model suggests --model', () => {
@@ -43,8 +42,8 @@ test('an issue with the model suggests --model', () => {
 });
 
 test('an unreachable server is reported with the reason and a hint', () => {
-  const unanswered = { url: 'http://x:4000/v1/runs?limit=20', reason: 'ECONNREFUSED' };
-  const error = new RelayApiError('network_error', 'GET http://x:4000 failed', { unanswered });
+  const failedRequest = { url: 'http://x:4000/v1/runs?limit=20', reason: 'ECONNREFUSED' };
+  const error = new RelayApiError('network_error', 'GET http://x:4000 failed', { failedRequest });
   expect(failureOf(error)).toMatchObject({
     error: 'No response from http://x:4000: ECONNREFUSED',
     exit: 6,

@@ -99,7 +99,7 @@ describe('a usage error', () => {
     [['runs', 'lisst'], "unknown command 'lisst'"],
     [['runs', 'show'], "missing required argument 'run'"],
     [['runs', 'list', '--nonsense'], "unknown option '--nonsense'"],
-    [['runs', 'list', '--limit', 'x'], 'It must be a whole number'],
+    [['runs', 'list', '--limit', 'x'], 'Must be a positive integer'],
     [['completion', 'tcsh'], 'Unknown shell "tcsh"'],
   ])('%j exits with 2 and prints one line', async (args, message) => {
     const { code, out, err } = await run(...args);

@@ -5,7 +5,7 @@
 export const errorTable = {
   invalid_json: permanent(400, 'The request body is not valid JSON'),
   invalid_request: permanent(400, 'A field is missing or invalid'),
-  invalid_pattern: permanent(400, 'Invalid permission pattern'),
+  invalid_pattern: permanent(400, 'A permission rule contains an invalid pattern'),
   unknown_model: permanent(400, 'No configured provider offers this model'),
   credential_missing: permanent(400, 'The tenant has no credential for the model’s provider'),
   base_url_refused: permanent(400, 'Connections to this URL are not allowed'),
@@ -13,10 +13,10 @@ export const errorTable = {
   unknown_agent: permanent(400, 'No agent has this name'),
   unauthorized: permanent(401, 'The API key is missing or invalid'),
   scope_required: permanent(403, 'The API key lacks the required scope'),
-  approve_scope_required: permanent(403, 'Rules that widen permissions require the scope approve'),
-  host_not_allowed: permanent(403, 'Host not allowed'),
-  origin_not_allowed: permanent(403, 'Origin not allowed'),
-  denied_by_rule: permanent(403, 'A deny rule matches these arguments'),
+  approve_scope_required: permanent(403, 'Rules that allow calls require the scope approve'),
+  host_not_allowed: permanent(403, 'The Host is not in RELAY_ALLOWED_HOSTS'),
+  origin_not_allowed: permanent(403, 'The Origin is not in RELAY_ALLOWED_ORIGINS'),
+  denied_by_rule: permanent(403, 'A deny rule denies this call'),
   not_found: permanent(404, 'No such resource'),
   session_not_found: permanent(404, 'No such chat session is open'),
   relay_not_found: permanent(404, 'No such approval is open in this chat session'),
@@ -25,40 +25,40 @@ export const errorTable = {
   tool_result_conflict: permanent(409, 'The call already has a different result'),
   call_claimed: permanent(409, 'Another client has claimed the call'),
   result_gone: permanent(410, 'The run has ended without a result for this call'),
-  approval_conflict: permanent(409, 'The approval was already decided differently'),
+  approval_conflict: permanent(409, 'The approval was already decided, has expired or is closed'),
   policy_conflict: permanent(409, 'The policy has changed since the given version'),
   tool_unavailable: permanent(409, 'The tool of this call is no longer registered'),
   run_ended: permanent(409, 'The run has ended; fork it to continue'),
-  not_a_boundary: permanent(409, 'The given seq lies inside a turn'),
-  cursor_past_end: permanent(409, 'The cursor is past the end of the journal'),
+  not_a_boundary: permanent(409, 'A run can be forked only between two turns'),
+  cursor_past_end: permanent(409, 'The requested position is after the end of the journal'),
   payload_too_large: permanent(413, 'The request body is too large'),
   unsupported_media_type: permanent(415, 'The request body must be JSON'),
   tenant_paused: permanent(409, 'The tenant is paused'),
   budget_exceeded: retryable(429, 'A budget is exhausted'),
   rate_limited: retryable(429, 'Too many requests'),
-  checkpoint_missing: permanent(409, 'The run has no checkpoint'),
+  checkpoint_missing: permanent(409, 'The run has no checkpoint to resume from'),
   idempotency_mismatch: permanent(422, 'The idempotency key was used with a different body'),
-  approval_state_missing: permanent(500, 'The run has no such approval'),
+  approval_state_missing: permanent(500, 'The run has no approval for this tool call'),
   run_canceled: permanent(409, 'The run was canceled'),
   outcome_unknown: permanent(409, 'A crash interrupted the tool call; its outcome is unknown'),
-  model_unresolved: permanent(400, 'No harness offers this model'),
+  model_unresolved: permanent(400, 'No model with this name is registered'),
   limit_reached: permanent(409, 'The run has reached a limit'),
   guardrail_tripped: permanent(422, 'A guardrail rejected the input or the answer'),
   output_invalid: permanent(422, 'The answer does not match the output schema'),
-  handoff_refused: permanent(409, 'Handoff to this agent is not allowed'),
+  handoff_refused: permanent(409, 'The handoff failed'),
   context_exceeded: permanent(502, 'The prompt exceeds the model’s context window'),
-  tool_timed_out: permanent(504, 'No client posted the result in time'),
+  tool_timed_out: permanent(504, 'No client posted the result of the function tool in time'),
   question_declined: permanent(409, 'The tool’s question was declined or not answered'),
   tool_failed: permanent(500, 'The tool failed'),
   tool_input_invalid: permanent(400, 'The arguments do not match the tool’s schema'),
-  journal_pruned: permanent(410, 'The journal of this run was deleted by retention'),
+  journal_pruned: permanent(410, 'The journal of this run was deleted after its retention period'),
   journal_corrupt: permanent(500, 'Stored data is damaged or inconsistent'),
   internal: permanent(500, 'Internal error'),
   provider_failed: retryable(502, 'The model provider failed'),
   provider_rejected: permanent(502, 'The model provider rejected the request'),
   shutting_down: retryable(503, 'The server is shutting down'),
   storage_full: retryable(503, 'The disk is full'),
-  storage_failed: retryable(503, 'The store is not responding'),
+  storage_failed: retryable(503, 'The database operation failed'),
 } as const satisfies Record<string, ErrorKind>;
 
 interface ErrorKind {
@@ -89,7 +89,7 @@ export interface ErrorBody {
   details?: readonly FieldIssue[];
 }
 
-/** The only error that Relay throws on purpose. Its message may be shown to the caller. */
+/** An error with a code of the table. Its message may be shown to the caller. */
 export class RelayError extends Error {
   override readonly name = 'RelayError';
   readonly code: ErrorCode;

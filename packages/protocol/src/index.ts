@@ -15,4 +15,4 @@ export * from './schemas/permissions.ts';
 export * from './schemas/runs.ts';
 export { idSchema, toolCallIdSchema } from './schemas/values.ts';
 export * from './sse/sse.ts';
-export type { AnswerOf, BodyOf, ParamsOf, QueryOf } from './wire.ts';
+export type { ResponseOf, BodyOf, ParamsOf, QueryOf } from './wire.ts';

@@ -5,7 +5,6 @@
 import type { z } from 'zod';
 import type { RouteName, routes } from './routes/index.ts';
 
-export * from './defined.ts';
 export * from './sse/sse.ts';
 export * from './defined.ts';
 export type { ErrorBody, ErrorCode, FieldIssue } from './errors.ts';
@@ -73,7 +72,7 @@ export type ParamsOf<Name extends RouteName> = z.output<Declared<Name, 'params'>
 export type QueryOf<Name extends RouteName> = z.output<Declared<Name, 'query'>>;
 export type BodyOf<Name extends RouteName> = z.output<Declared<Name, 'body'>>;
 /** The JSON response of a route. */
-export type AnswerOf<Name extends RouteName> = z.output<Declared<Name, 'output'>>;
+export type ResponseOf<Name extends RouteName> = z.output<Declared<Name, 'output'>>;
 
 /** The body that a client sends: properties with a default are optional. */
 export type RequestBodyOf<Name extends RouteName> = z.input<Declared<Name, 'body'>>;
@@ -82,61 +81,61 @@ export type RequestQueryOf<Name extends RouteName> = Partial<QueryOf<Name>>;
 
 export type RunBody = RequestBodyOf<'startRun'>;
 export type RunTool = NonNullable<RunBody['tools']>[number];
-export type Run = AnswerOf<'getRun'>;
+export type Run = ResponseOf<'getRun'>;
 export type RunsQuery = RequestQueryOf<'listRuns'>;
 export type ForkBody = NonNullable<RequestBodyOf<'forkRun'>>;
-export type Workflow = AnswerOf<'getWorkflow'>;
+export type Workflow = ResponseOf<'getWorkflow'>;
 export type WorkflowQuery = RequestQueryOf<'getWorkflow'>;
-export type Utterance = RequestBodyOf<'startApiChat'>;
+export type ChatMessageBody = RequestBodyOf<'startApiChat'>;
 export type ChatBody = RequestBodyOf<'startChat'>;
 
-export type Approval = AnswerOf<'getApproval'>;
+export type Approval = ResponseOf<'getApproval'>;
 export type ApprovalsQuery = RequestQueryOf<'listApprovals'>;
 export type DecisionBody = RequestBodyOf<'decideApproval'>;
 
-export type Grant = AnswerOf<'createGrant'>;
+export type Grant = ResponseOf<'createGrant'>;
 export type GrantScope = Grant['scope'];
 export type GrantBody = RequestBodyOf<'createGrant'>;
 export type GrantsQuery = RequestQueryOf<'listGrants'>;
 export type GrantPreviewBody = RequestBodyOf<'previewGrant'>;
-export type GrantPreview = AnswerOf<'previewGrant'>;
+export type GrantPreview = ResponseOf<'previewGrant'>;
 export type ExplainBody = RequestBodyOf<'explainPermission'>;
-export type Explanation = AnswerOf<'explainPermission'>;
+export type Explanation = ResponseOf<'explainPermission'>;
 
-export type Policy = AnswerOf<'getPolicy'>;
+export type Policy = ResponseOf<'getPolicy'>;
 export type PolicyBody = RequestBodyOf<'putPolicy'>;
 export type PolicyQuery = RequestQueryOf<'getPolicy'>;
 export type PolicyVersionsQuery = RequestQueryOf<'listPolicyVersions'>;
 export type PolicyPreviewBody = RequestBodyOf<'previewPolicy'>;
-export type PolicyPreview = AnswerOf<'previewPolicy'>;
+export type PolicyPreview = ResponseOf<'previewPolicy'>;
 
-export type AuditEntry = AnswerOf<'listAudit'>['entries'][number];
+export type AuditEntry = ResponseOf<'listAudit'>['entries'][number];
 export type AuditQuery = RequestQueryOf<'listAudit'>;
-export type AuditHead = AnswerOf<'auditHead'>;
-export type AuditVerdict = AnswerOf<'verifyAudit'>;
+export type AuditHead = ResponseOf<'auditHead'>;
+export type AuditVerdict = ResponseOf<'verifyAudit'>;
 
-export type Webhook = AnswerOf<'listWebhooks'>['webhooks'][number];
+export type Webhook = ResponseOf<'listWebhooks'>['webhooks'][number];
 export type WebhookBody = RequestBodyOf<'createWebhook'>;
 export type WebhooksQuery = RequestQueryOf<'listWebhooks'>;
-export type WebhookDelivery = AnswerOf<'listWebhookDeliveries'>['deliveries'][number];
+export type WebhookDelivery = ResponseOf<'listWebhookDeliveries'>['deliveries'][number];
 
-export type Credential = AnswerOf<'putCredential'>;
+export type Credential = ResponseOf<'putCredential'>;
 export type CredentialBody = RequestBodyOf<'putCredential'>;
 
-export type ApiKey = AnswerOf<'listKeys'>['keys'][number];
+export type ApiKey = ResponseOf<'listKeys'>['keys'][number];
 export type ApiKeyBody = RequestBodyOf<'createKey'>;
 
-export type Memory = AnswerOf<'addMemory'>;
+export type Memory = ResponseOf<'addMemory'>;
 export type MemoryBody = RequestBodyOf<'addMemory'>;
 export type MemoriesQuery = RequestQueryOf<'listMemories'>;
 
-export type Tenant = AnswerOf<'getTenant'>;
+export type Tenant = ResponseOf<'getTenant'>;
 export type TenantBody = RequestBodyOf<'updateTenant'>;
 export type CancelRunsBody = RequestBodyOf<'cancelRuns'>;
 
 export type ToolResultBody = RequestBodyOf<'postToolResult'>;
-export type ToolClaim = AnswerOf<'claimToolCall'>;
+export type ToolClaim = ResponseOf<'claimToolCall'>;
 
-export type Health = AnswerOf<'health'>;
-export type ModelList = AnswerOf<'listModels'>;
-export type ToolList = AnswerOf<'listTools'>;
+export type Health = ResponseOf<'health'>;
+export type ModelList = ResponseOf<'listModels'>;
+export type ToolList = ResponseOf<'listTools'>;

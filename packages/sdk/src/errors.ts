@@ -2,9 +2,9 @@ import { defined, type ErrorBody, type ErrorCode, type FieldIssue } from '@relay
 
 /**
  * The server's codes, and two of the client: `network_error` if there was no response or the connection
- * broke, `unexpected_answer` if something other than Relay responded, such as a proxy.
+ * broke, `unexpected_response` if something other than Relay responded, such as a proxy.
  */
-export type RelayApiErrorCode = ErrorCode | 'network_error' | 'unexpected_answer';
+export type RelayApiErrorCode = ErrorCode | 'network_error' | 'unexpected_response';
 
 export interface RelayApiErrorOptions {
   readonly status?: number;
@@ -13,12 +13,12 @@ export interface RelayApiErrorOptions {
   readonly runId?: string | undefined;
   readonly retryAfterMs?: number | undefined;
   readonly retryable?: boolean;
-  readonly unanswered?: Unanswered | undefined;
+  readonly failedRequest?: FailedRequest | undefined;
   readonly cause?: unknown;
 }
 
 /** A request without a response: its URL, and the reason. */
-export interface Unanswered {
+export interface FailedRequest {
   readonly url: string;
   readonly reason: string;
 }
@@ -50,7 +50,7 @@ export class RelayApiError extends Error {
   /** Whether the same request may succeed later. */
   readonly retryable: boolean;
   /** Set for a `network_error` without a response. */
-  readonly unanswered: Unanswered | undefined;
+  readonly failedRequest: FailedRequest | undefined;
 
   constructor(code: RelayApiErrorCode, message: string, options: RelayApiErrorOptions = {}) {
     super(message, defined({ cause: options.cause }));
@@ -61,10 +61,10 @@ export class RelayApiError extends Error {
     this.requestId = options.requestId;
     this.runId = options.runId;
     this.retryAfterMs = options.retryAfterMs;
-    this.unanswered = options.unanswered;
+    this.failedRequest = options.failedRequest;
     this.retryable =
       options.retryable ??
-      (code === 'unexpected_answer' ? retryableStatuses.has(status) : retryableCodes.has(code));
+      (code === 'unexpected_response' ? retryableStatuses.has(status) : retryableCodes.has(code));
   }
 }
 
@@ -85,7 +85,7 @@ export async function errorFrom(response: Response): Promise<RelayApiError> {
   };
   if (body === undefined) {
     const message = `The server responded with ${status} and no error body`;
-    return new RelayApiError('unexpected_answer', message, { ...options, cause: text });
+    return new RelayApiError('unexpected_response', message, { ...options, cause: text });
   }
   return new RelayApiError(body.code, body.error, { ...options, details: body.details });
 }

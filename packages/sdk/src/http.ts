@@ -1,7 +1,7 @@
 /** HTTP requests: authentication, JSON, timeouts, errors and retries. */
 import { defined } from '@relay/protocol/wire';
 import { errorFrom, RelayApiError } from './errors.ts';
-import { anyOf, backoff, pause } from './timing.ts';
+import { anyOf, backoff, sleep } from './timing.ts';
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -105,7 +105,7 @@ export class Http {
         if (!mayRetry || attempt >= maxRetries) throw error;
         const ms = backoff(attempt, error.retryAfterMs);
         if (ms > maxRetryDelayMs) throw error;
-        await pause(ms, signal);
+        await sleep(ms, signal);
       }
     }
   }
@@ -129,7 +129,7 @@ export class Http {
         : reasonOf(error);
       throw new RelayApiError('network_error', `${init.method} ${url} failed: ${reason}`, {
         cause: error,
-        unanswered: { url, reason },
+        failedRequest: { url, reason },
       });
     } finally {
       clearTimeout(timer);
@@ -151,7 +151,7 @@ async function expectStream(response: Response): Promise<Response> {
   if (status === 204) return response;
   if (headers.get('content-type')?.startsWith('text/event-stream') === true) return response;
   await body?.cancel();
-  throw new RelayApiError('unexpected_answer', 'The response is not an event stream', {
+  throw new RelayApiError('unexpected_response', 'The response is not an event stream', {
     status,
   });
 }
@@ -161,7 +161,7 @@ function parseJson(text: string, { status }: Response): unknown {
     return JSON.parse(text);
   } catch (cause) {
     const message = 'The response is not JSON';
-    throw new RelayApiError('unexpected_answer', message, { status, cause });
+    throw new RelayApiError('unexpected_response', message, { status, cause });
   }
 }
 

@@ -20,7 +20,7 @@ export type {
   StreamRunOptions,
 } from './runs.ts';
 export type { Chat, ChatEvent } from './streaming/chat.ts';
-export type { Disconnect, FeedOptions, Hint } from './streaming/frames.ts';
+export type { Disconnect, FeedOptions, FeedEvent } from './streaming/frames.ts';
 export type { CallOptions, Fetch } from './http.ts';
 export type { Listing, Page } from './listing.ts';
 export type { NewPolicy } from './resources.ts';
@@ -74,7 +74,7 @@ export type {
   TenantBody,
   ToolPermission,
   Usage,
-  Utterance,
+  ChatMessageBody,
   Webhook,
   WebhookBody,
   WebhookDelivery,

@@ -6,7 +6,7 @@ import type {
   RunsQuery,
   RunTool,
   StoredEvent,
-  Utterance,
+  ChatMessageBody,
 } from '@relay/protocol/wire';
 import { RelayApiError } from './errors.ts';
 import { type CallOptions, type Http, pathOf, uuid } from './http.ts';
@@ -80,7 +80,7 @@ export class Runs {
    * Sends a message to an agent, which has all tools of the tenant unless it is configured with its own.
    * It continues the conversation `conversationId`, if given.
    */
-  async converse(body: Utterance, options: CreateRunOptions = {}): Promise<RunHandle> {
+  async sendMessage(body: ChatMessageBody, options: CreateRunOptions = {}): Promise<RunHandle> {
     const { first, id, replayed } = await this.#start('/api/chat', body, options);
     // This stream has another dialect than a handle reads, which opens its own.
     await first.body?.cancel();
@@ -154,7 +154,7 @@ export class Runs {
     const id = first.headers.get('x-run-id');
     if (id === null) {
       await first.body?.cancel();
-      throw new RelayApiError('unexpected_answer', 'The response has no x-run-id header');
+      throw new RelayApiError('unexpected_response', 'The response has no x-run-id header');
     }
     return { first, id, replayed: first.headers.get('idempotent-replayed') === 'true' };
   }

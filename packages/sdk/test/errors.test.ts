@@ -32,7 +32,11 @@ describe('RelayApiError', () => {
     ['a JSON null', new Response('null', { status: 500 }), false],
   ])('is created from %s', async (_, response, retryable) => {
     const error = await errorFrom(response);
-    expect(error).toMatchObject({ code: 'unexpected_answer', status: response.status, retryable });
+    expect(error).toMatchObject({
+      code: 'unexpected_response',
+      status: response.status,
+      retryable,
+    });
     expect(error.message).toContain(String(response.status));
   });
 

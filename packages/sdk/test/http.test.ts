@@ -58,19 +58,19 @@ describe('HTTP request', () => {
     expect(await http(server).json('DELETE', '/v1/keys/1')).toBeUndefined();
   });
 
-  test('fails with unexpected_answer if the response is not JSON', async () => {
+  test('fails with unexpected_response if the response is not JSON', async () => {
     const server = FakeServer.respondingWith(() => new Response('<html>'));
     expect(await outcome(http(server).json('GET', '/health'))).toMatchObject({
-      code: 'unexpected_answer',
+      code: 'unexpected_response',
       status: 200,
     });
     expect(server.requests).toHaveLength(1);
   });
 
-  test('fails with unexpected_answer if the response is not an event stream', async () => {
+  test('fails with unexpected_response if the response is not an event stream', async () => {
     const server = FakeServer.respondingWith(() => new Response('<html>'));
     expect(await outcome(http(server).stream('GET', '/v1/feed'))).toMatchObject({
-      code: 'unexpected_answer',
+      code: 'unexpected_response',
       retryable: false,
     });
   });

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { anyOf, backoff, pause } from '../src/timing.ts';
+import { anyOf, backoff, sleep } from '../src/timing.ts';
 
 describe('backoff', () => {
   test('doubles up to ten seconds, with jitter', () => {
@@ -20,22 +20,22 @@ describe('backoff', () => {
   });
 });
 
-describe('pause', () => {
+describe('sleep', () => {
   test('rejects when the signal is aborted, and leaves no listener', async () => {
     vi.useFakeTimers();
     const gone = new AbortController();
-    const waiting = pause(60_000, gone.signal);
+    const waiting = sleep(60_000, gone.signal);
     gone.abort(new Error('enough'));
     await expect(waiting).rejects.toThrow('enough');
     expect(vi.getTimerCount()).toBe(0);
-    await expect(pause(1, gone.signal)).rejects.toThrow('enough');
+    await expect(sleep(1, gone.signal)).rejects.toThrow('enough');
     expect(vi.getTimerCount()).toBe(0);
     vi.useRealTimers();
   });
 
   test('resolves after the given time', async () => {
     const begun = performance.now();
-    await pause(20, new AbortController().signal);
+    await sleep(20, new AbortController().signal);
     expect(performance.now() - begun).toBeGreaterThan(15);
   });
 });

@@ -37,7 +37,7 @@ export class ApprovalPrompt {
     const title =
       kind === 'outcome'
         ? `? ${visible(tool)} was interrupted by a crash, and its outcome is unknown${path}:`
-        : `? ${visible(tool)} wants to run${path}:`;
+        : `? ${visible(tool)} needs approval${path}:`;
     writeLine(paint('yellow', title));
     for (const line of text.split('\n')) writeLine(`    ${line}`);
     if (flags.length > 0) writeLine(paint('red', `  ! Warning, it contains: ${flags.join(', ')}`));
@@ -60,13 +60,13 @@ export class ApprovalPrompt {
   }
 
   async #outcome(signal: AbortSignal): Promise<Decision | undefined> {
-    const prompt = '  [r]un it again  [i]t happened  [f]ail it > ';
+    const prompt = '  [r]un again  [s]ucceeded  [f]ailed > ';
     for (;;) {
       const choice = await this.#choose(prompt, signal);
       if (choice === undefined) return undefined;
       if (choice === 'r') return { approved: true };
       if (choice === 'f') return this.#denial(signal);
-      if (choice === 'i') {
+      if (choice === 's') {
         const line = await this.#line('  Its result, as JSON or text > ', signal);
         if (line !== undefined) return { approved: true, output: jsonOrText(line) as Input };
       } else this.#rejectChoice(choice, prompt);

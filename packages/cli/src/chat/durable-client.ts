@@ -37,7 +37,7 @@ export class DurableChatClient implements ChatClient {
 
   async send(message: string): Promise<ChatTurn> {
     const { client, note } = this.#options;
-    const run = await client.runs.converse(
+    const run = await client.runs.sendMessage(
       { message, model: this.#model, agent: this.#agent, conversationId: this.#conversationId },
       {
         onDisconnect: ({ attempt }) => attempt === 1 && note('(connection lost; trying again)'),

@@ -23,19 +23,19 @@ async function diagnose({
   options,
 }: Context<{ remote?: boolean }>) {
   const { runChecks } = await import('../doctor/doctor.ts');
-  let wrong = 0;
+  let failed = 0;
   const checksData = options.remote !== true;
   for await (const finding of runChecks(environment, connection, checksData)) {
-    if (finding.state === 'wrong') wrong += 1;
+    if (finding.state === 'wrong') failed += 1;
     if (print.json) {
       print.value(finding);
       continue;
     }
     const [style, mark] = marks[finding.state];
-    const { check, message, mend } = finding;
+    const { check, message, fix } = finding;
     print.raw(`${print.paint(style, mark)} ${check.padEnd(12)} ${visible(message)}\n`);
-    if (mend !== undefined) print.raw(`  ${' '.repeat(12)} → ${visible(mend)}\n`);
+    if (fix !== undefined) print.raw(`  ${' '.repeat(12)} → ${visible(fix)}\n`);
   }
-  if (wrong === 0) return;
-  throw new CliError('unwell', wrong === 1 ? '1 check failed' : `${wrong} checks failed`);
+  if (failed === 0) return;
+  throw new CliError('unhealthy', failed === 1 ? '1 check failed' : `${failed} checks failed`);
 }

@@ -106,7 +106,7 @@ function keyFinding({ masterKey, keyFile, kind }: Inspection): Finding {
       return wrong(
         'master key',
         `The credentials are encrypted with another key than the one in ${where}`,
-        'restore the right key, or set RELAY_MASTER_KEY_PREVIOUS to the old one for one start',
+        'restore the right key, or set RELAY_MASTER_KEY_PREVIOUS to the old one for the next start',
       );
     case 'missing':
       return kind === 'postgres'

@@ -4,7 +4,7 @@ export interface Finding {
   readonly state: 'ok' | 'warning' | 'wrong';
   readonly message: string;
   /** How to fix it. */
-  readonly mend?: string;
+  readonly fix?: string;
 }
 
 export function ok(check: string, message: string): Finding {
@@ -12,9 +12,9 @@ export function ok(check: string, message: string): Finding {
 }
 
 export function warning(check: string, message: string, fix: string): Finding {
-  return { check, state: 'warning', message, mend: fix };
+  return { check, state: 'warning', message, fix };
 }
 
 export function wrong(check: string, message: string, fix: string): Finding {
-  return { check, state: 'wrong', message, mend: fix };
+  return { check, state: 'wrong', message, fix };
 }

@@ -71,7 +71,7 @@ export class Transcript {
         this.line(paint('red', `✗ ${visibleLine(event.error)} [${event.code}]`));
         break;
       case 'agent_switch':
-        this.line(paint('dim', `· ${visibleLine(event.agentName)} goes on`));
+        this.line(paint('dim', `· ${visibleLine(event.agentName)} continues`));
         break;
       case 'run':
       case 'handoff':

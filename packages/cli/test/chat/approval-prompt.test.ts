@@ -84,7 +84,7 @@ describe('permission prompt', () => {
     const { ask, written } = user('o');
     await ask({ ...permission, flags: ['bidi'], agents: ['assistant', 'helper'] });
     const shown = written.join('\n');
-    expect(shown).toContain('send_note wants to run (assistant › helper)');
+    expect(shown).toContain('send_note needs approval (assistant › helper)');
     expect(shown).toContain('      "to": "ada"');
     expect(shown).toContain('Warning, it contains: bidi');
   });
@@ -104,8 +104,8 @@ describe('prompt for an unknown outcome', () => {
 
   test.each([
     [['r'], { approved: true }],
-    [['i', '{"sent": true}'], { approved: true, output: { sent: true } }],
-    [['i', 'it went out'], { approved: true, output: 'it went out' }],
+    [['s', '{"sent": true}'], { approved: true, output: { sent: true } }],
+    [['s', 'it went out'], { approved: true, output: 'it went out' }],
     [['o', 'f', ''], { approved: false }],
   ])('accepts %j', async (lines, decision) => {
     expect(await user(...lines).ask(outcome)).toEqual(decision);

@@ -31,5 +31,5 @@ describe('clock check', () => {
 
 test('an old Node version is wrong', () => {
   expect(checkNode('24.0.0').state).toBe('ok');
-  expect(checkNode('20.20.2')).toMatchObject({ state: 'wrong', mend: 'install Node 24 or newer' });
+  expect(checkNode('20.20.2')).toMatchObject({ state: 'wrong', fix: 'install Node 24 or newer' });
 });

@@ -1,7 +1,7 @@
 import { defined } from '../defined.ts';
 import type { EventOf } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type AgentEvent, outputOfUnsuccessful, agentPathOf, questionOf } from './dialect.ts';
+import { type AgentEvent, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { ApprovalKind } from '../schemas/permissions.ts';
 import type { AgentEnd, Usage } from '../schemas/runs.ts';
 
@@ -88,7 +88,7 @@ export const chat: Dialect = {
         return toolResult(event, run, { context: event.context, result: event.result });
       case 'tool.failed':
       case 'tool.denied':
-        return toolResult(event, run, outputOfUnsuccessful(event));
+        return toolResult(event, run, failureOutput(event));
       case 'approval.requested':
         return framed(event, run, {
           type: 'relay',

@@ -46,10 +46,10 @@ export function questionOf({ question }: EventOf<'approval.requested'>) {
   return question === undefined ? {} : { prompt: question.prompt, schema: question.schema };
 }
 
-type Unsuccessful = EventOf<'tool.failed'> | EventOf<'tool.denied'>;
+type FailedOrDenied = EventOf<'tool.failed'> | EventOf<'tool.denied'>;
 
 /** The output of a call without a result, as dialects show it and the model reads it. */
-export function outputOfUnsuccessful(event: Unsuccessful): Record<string, unknown> {
+export function failureOutput(event: FailedOrDenied): Record<string, unknown> {
   if (event.type === 'tool.failed') {
     return { status: 'error', error: event.error, code: event.code };
   }

@@ -7,5 +7,5 @@ export const dialects = { chat, runtime, runs } as const satisfies Record<string
 export type DialectName = keyof typeof dialects;
 
 export { runtimeStatus } from './runtime.ts';
-export { outputOfUnsuccessful } from './dialect.ts';
+export { failureOutput } from './dialect.ts';
 export type { Dialect, Frame, RunHeader } from './dialect.ts';

@@ -2,7 +2,7 @@ import { defined } from '../defined.ts';
 import type { EventOf, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
 import type { Dialect } from './dialect.ts';
-import { withAgentId, outputOfUnsuccessful, agentPathOf, questionOf } from './dialect.ts';
+import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { ApprovalKind, ApprovalStatus } from '../schemas/permissions.ts';
 import type { EndedStatus, LimitName } from '../schemas/runs.ts';
 
@@ -140,7 +140,7 @@ export const runs: Dialect = {
         return withAgentId(event, {
           type: 'tool_result',
           id: event.toolCallId,
-          output: outputOfUnsuccessful(event),
+          output: failureOutput(event),
         });
       case 'approval.requested':
         return {

@@ -1,12 +1,6 @@
 import type { EventOf, Progress } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import {
-  type AgentEvent,
-  withAgentId,
-  outputOfUnsuccessful,
-  agentPathOf,
-  questionOf,
-} from './dialect.ts';
+import { type AgentEvent, withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 
 /** The status of an ended run in `/api/chat`. */
 export const runtimeStatus = {
@@ -58,9 +52,9 @@ export const runtime: Dialect = {
       case 'tool.completed':
         return toolEnd(event, event.result ?? event.context ?? null, 'succeeded');
       case 'tool.failed':
-        return toolEnd(event, outputOfUnsuccessful(event), 'failed');
+        return toolEnd(event, failureOutput(event), 'failed');
       case 'tool.denied':
-        return toolEnd(event, outputOfUnsuccessful(event), event.status);
+        return toolEnd(event, failureOutput(event), event.status);
       case 'run.started':
       case 'run.resumed':
         return progressFrame(event.progress, run, 'running');

@@ -1,5 +1,6 @@
 /** The OpenAPI document, generated from the route table. */
 import { z } from 'zod';
+import { defined } from '../defined.ts';
 import { errorTable, type ErrorCode } from '../errors.ts';
 import { messageSchema } from '../schemas/messages.ts';
 import {
@@ -82,7 +83,7 @@ function operationOf(name: string, route: Route, schemas: OpenApiSchemas): Schem
             content: { 'application/json': { schema: schemas.of(route.body, 'input') } },
           },
         }),
-    responses: { ...answerOf(route, schemas), ...failuresOf(route.errors) },
+    responses: { ...responseOf(route, schemas), ...failuresOf(route.errors) },
     ...securityOf(route),
   };
 }
@@ -118,7 +119,7 @@ function parametersOf(
     name,
     in: place,
     required: place === 'path' || required.includes(name),
-    ...(description === undefined ? {} : { description }),
+    ...defined({ description }),
     schema: property,
   }));
 }
@@ -150,12 +151,13 @@ function headersOf(name: string): Schema[] {
   }));
 }
 
-function answerOf(route: Route, schemas: OpenApiSchemas): Schema {
-  const { output } = route;
-  if (route.answer === 'none') return { '204': { description: 'Done, or was done before' } };
-  const nothing =
-    route.mayBeNothing === undefined ? {} : { '204': { description: route.mayBeNothing } };
-  if (route.answer === 'sse') {
+function responseOf(route: Route, schemas: OpenApiSchemas): Schema {
+  const { output, responseType, noContentWhen } = route;
+  if (responseType === 'none') {
+    return { '204': { description: 'Success; repeating the request has no effect' } };
+  }
+  const noContent = noContentWhen === undefined ? {} : { '204': { description: noContentWhen } };
+  if (responseType === 'sse') {
     return {
       '200': {
         description:
@@ -163,12 +165,12 @@ function answerOf(route: Route, schemas: OpenApiSchemas): Schema {
         headers: { 'x-run-id': { description: 'The id of the run', schema: { type: 'string' } } },
         content: { 'text/event-stream': { schema: { type: 'string' } } },
       },
-      ...nothing,
+      ...noContent,
     };
   }
-  if (route.answer === 'html' || route.answer === 'text') {
-    const type = route.answer === 'html' ? 'text/html' : 'text/plain';
-    return { '200': { description: route.summary, content: { [type]: {} } } };
+  if (responseType !== undefined) {
+    const mediaType = responseType === 'html' ? 'text/html' : 'text/plain';
+    return { '200': { description: route.summary, content: { [mediaType]: {} } } };
   }
   const content =
     output === undefined
@@ -176,17 +178,13 @@ function answerOf(route: Route, schemas: OpenApiSchemas): Schema {
       : { content: { 'application/json': { schema: schemas.of(output, 'output') } } };
   return {
     [String(route.status ?? 200)]: { description: route.summary, ...content },
-    ...nothing,
+    ...noContent,
   };
 }
 
 /** One response per status, with its error codes. */
 function failuresOf(codes: readonly ErrorCode[]): Schema {
-  const byStatus = new Map<number, ErrorCode[]>();
-  for (const code of codes) {
-    const { status } = errorTable[code];
-    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
-  }
+  const byStatus = Map.groupBy(codes, (code) => errorTable[code].status);
   return Object.fromEntries(
     [...byStatus].map(([status, all]) => [
       String(status),
@@ -212,7 +210,7 @@ function errorSchema(): Schema {
     type: 'object',
     required: ['error', 'code'],
     properties: {
-      error: { type: 'string', description: 'A message for people' },
+      error: { type: 'string', description: 'A human-readable message' },
       code: { type: 'string', enum: Object.keys(errorTable) },
       details: {
         type: 'array',
@@ -257,10 +255,7 @@ class OpenApiSchemas {
   readonly #found = new Map<string, Schema>([['Json', withLocalRefs(z.toJSONSchema(z.json()))]]);
 
   of(schema: z.ZodType, io: 'input' | 'output'): Schema {
-    const { $defs = {}, ...rest } = z.toJSONSchema(schema, {
-      io,
-      unrepresentable: 'any',
-    });
+    const { $defs = {}, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' });
     for (const [name, found] of Object.entries($defs)) {
       if (name in named) this.#found.set(name, withLocalRefs(found));
     }

@@ -30,9 +30,9 @@ export const chatRoutes = {
     auth: 'local-or-key',
     scopes: ['runs'],
     body: chatBodySchema,
-    requires: { fields: ['messages'], message: 'model and messages are required' },
+    requiredFields: { fields: ['messages'], message: 'model and messages are required' },
     bodyLimit: attachmentsBodyLimit,
-    answer: 'sse',
+    responseType: 'sse',
     errors: startErrors,
   },
   answerChatRelay: {
@@ -43,8 +43,10 @@ export const chatRoutes = {
     scopes: ['approve'],
     params: z.object({ relayId: z.string() }),
     body: chatRelayBodySchema,
-    requires: { fields: ['sessionId', 'response'], message: 'sessionId and response are required' },
-    answer: 'json',
+    requiredFields: {
+      fields: ['sessionId', 'response'],
+      message: 'sessionId and response are required',
+    },
     output: z.object({ success: z.literal(true) }),
     errors: [
       'invalid_json',

@@ -24,16 +24,15 @@ export interface Route {
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;
   /** Fields that are checked first, and the error message if one is missing. */
-  readonly requires?: { readonly fields: readonly string[]; readonly message: string };
+  readonly requiredFields?: { readonly fields: readonly string[]; readonly message: string };
   /** The maximum body size in bytes. Default: 1 MB. */
   readonly bodyLimit?: number;
-  /** The kind of response. `sse`: a stream of frames. `none`: no body. */
-  readonly answer: 'json' | 'sse' | 'html' | 'text' | 'none';
+  /** `sse`: a stream of frames. `none`: no body. Default: JSON, with the schema `output`. */
+  readonly responseType?: 'sse' | 'html' | 'text' | 'none';
   /** The success status. Default: 200, or 204 without a body. */
   readonly status?: 201 | 202;
-  /** When the response is 204 instead, as a description. */
-  readonly mayBeNothing?: string;
-  /** The schema of a JSON response. */
+  /** In which case the response is 204 instead. */
+  readonly noContentWhen?: string;
   readonly output?: z.ZodType;
   readonly errors: readonly ErrorCode[];
 }

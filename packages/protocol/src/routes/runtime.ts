@@ -65,8 +65,8 @@ export const runtimeRoutes = {
     auth: 'key',
     scopes: ['runs'],
     body: apiChatBodySchema,
-    requires: { fields: ['message'], message: 'message is required' },
-    answer: 'sse',
+    requiredFields: { fields: ['message'], message: 'message is required' },
+    responseType: 'sse',
     errors: [...startErrors, 'unknown_agent', 'idempotency_mismatch'],
   },
   approveTool: {
@@ -76,11 +76,10 @@ export const runtimeRoutes = {
     auth: 'key',
     scopes: ['approve'],
     body: toolApprovalBodySchema,
-    requires: {
+    requiredFields: {
       fields: ['runId', 'toolCallId', 'action'],
       message: 'runId, toolCallId and action are required',
     },
-    answer: 'json',
     output: z.object(outcome),
     errors: [
       ...keyErrors,
@@ -100,8 +99,7 @@ export const runtimeRoutes = {
     auth: 'key',
     scopes: ['runs'],
     body: resumeBodySchema,
-    requires: { fields: ['runId'], message: 'runId is required' },
-    answer: 'json',
+    requiredFields: { fields: ['runId'], message: 'runId is required' },
     output: z.object({ ...outcome, runId: idSchema }),
     errors: [...keyErrors, ...bodyErrors, 'not_found', 'checkpoint_missing', 'journal_corrupt'],
   },

@@ -152,7 +152,7 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
     expect(requestBody.required).toBe(route.body?.safeParse(undefined).success === false);
     const schema = requestBody.content['application/json']?.schema ?? {};
     expect(schema).toMatchObject({ type: 'object', additionalProperties: false });
-    for (const field of route.requires?.fields ?? []) {
+    for (const field of route.requiredFields?.fields ?? []) {
       expect(schema['properties']).toHaveProperty(field);
       expect(schema['required']).toContain(field);
     }
@@ -162,7 +162,7 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
     const good = Object.entries(operationOf(route).responses).filter(
       ([status]) => Number(status) < 400,
     );
-    expect(good).toHaveLength(route.mayBeNothing === undefined ? 1 : 2);
+    expect(good).toHaveLength(route.noContentWhen === undefined ? 1 : 2);
     const [status, { description, content }] = good[0] ?? ['', { description: '' }];
     expect(description).toMatch(/\w/);
     const kinds = {
@@ -172,10 +172,10 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
       text: 'text/plain',
       none: undefined,
     };
-    const kind = kinds[route.answer];
+    const kind = kinds[route.responseType ?? 'json'];
     expect(Object.keys(content ?? {})).toEqual(kind === undefined ? [] : [kind]);
-    expect(status).toBe(String(route.status ?? (route.answer === 'none' ? 204 : 200)));
-    if (route.answer === 'json') {
+    expect(status).toBe(String(route.status ?? (route.responseType === 'none' ? 204 : 200)));
+    if (route.responseType === undefined) {
       expect(resolved(content?.['application/json']?.schema)).toMatchObject({ type: 'object' });
     }
   });

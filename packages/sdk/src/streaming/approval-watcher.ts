@@ -2,7 +2,7 @@
 import type { Approval, DecisionBody } from '@relay/protocol/wire';
 import { RelayApiError } from '../errors.ts';
 import { type Http, pathOf } from '../http.ts';
-import { anyOf, pause } from '../timing.ts';
+import { anyOf, sleep } from '../timing.ts';
 import type { RunStreamEvent, Watcher } from './run-handle.ts';
 
 /**
@@ -48,7 +48,7 @@ export class ApprovalWatcher implements Watcher {
     const { http, onApproval } = this.#options;
     const signal = anyOf(closed, this.#options.signal);
     // The same chunk may already contain the decision, as in a replay.
-    await pause(0);
+    await sleep(0);
     if (signal.aborted) return;
     try {
       const path = pathOf`/v1/approvals/${id}`;

@@ -9,7 +9,7 @@
 import { type ParsedFrame, readSse } from '@relay/protocol/wire';
 import { networkError, RelayApiError } from '../errors.ts';
 import { type Http, messageOf } from '../http.ts';
-import { anyOf, backoff, pause } from '../timing.ts';
+import { anyOf, backoff, sleep } from '../timing.ts';
 
 export interface Disconnect {
   readonly error: RelayApiError;
@@ -65,7 +65,7 @@ export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame
     if (Date.now() + delayMs > lastFrameAt + reconnectTimeoutMs) throw error;
     attempt += 1;
     onDisconnect?.({ error, attempt, delayMs });
-    await pause(delayMs, signal);
+    await sleep(delayMs, signal);
   }
 }
 
@@ -108,7 +108,7 @@ async function* chunksOf(response: Response, signal: AbortSignal): AsyncGenerato
  * A notification that something has changed. `connected` comes first and after each reconnect: changes
  * may have been missed, so reload everything, as after `all`.
  */
-export interface Hint {
+export interface FeedEvent {
   readonly kind: 'connected' | 'run' | 'approval' | 'all';
   readonly id?: string;
 }
@@ -118,10 +118,13 @@ export interface FeedOptions extends FollowOptions {
 }
 
 /** `GET /v1/feed`, until the signal is aborted or the reader stops. */
-export async function* feed(http: Http, options: FeedOptions = {}): AsyncGenerator<Hint, void> {
+export async function* feed(
+  http: Http,
+  options: FeedOptions = {},
+): AsyncGenerator<FeedEvent, void> {
   const signal = anyOf(options.signal);
   const open = () => http.stream('GET', '/v1/feed', { signal, maxRetries: 0 });
   for await (const { data } of framesOf({ ...options, open, after: 0, signal })) {
-    yield JSON.parse(data) as Hint;
+    yield JSON.parse(data) as FeedEvent;
   }
 }

@@ -10,7 +10,7 @@
 import type { ToolClaim, ToolResultBody } from '@relay/protocol/wire';
 import { RelayApiError } from '../errors.ts';
 import { type Http, messageOf, pathOf, uuid } from '../http.ts';
-import { anyOf, backoff, pause } from '../timing.ts';
+import { anyOf, backoff, sleep } from '../timing.ts';
 import type { RunStreamEvent, Watcher } from '../streaming/run-handle.ts';
 import type { ClientTool } from './tool.ts';
 
@@ -81,7 +81,7 @@ export class ToolWorker implements Watcher {
   /** Must not throw. */
   async #work(job: Job, key: string): Promise<void> {
     // The same chunk may already contain the result, as in a replay.
-    await pause(0);
+    await sleep(0);
     if (job.settled || !(await this.#claim(job))) {
       this.#options.activeCalls.delete(key);
       return;
@@ -102,7 +102,7 @@ export class ToolWorker implements Watcher {
       if (outcome === 'settled') job.settled = true;
       if (outcome === 'settled' || outcome === 'refused') return false;
       const ms = outcome === 'conflict' ? claimRetryMs * (1 + Math.random()) : backoff(attempt);
-      await pause(ms, job.signal).catch(() => undefined);
+      await sleep(ms, job.signal).catch(() => undefined);
     }
     return false;
   }
@@ -138,12 +138,12 @@ export class ToolWorker implements Watcher {
         result = { output: 'The result is too large to post', isError: true };
         continue;
       }
-      if (outcome !== 'later') {
+      if (outcome !== 'retry') {
         job.settled = outcome !== 'refused';
         return;
       }
       if (this.#options.signal?.aborted === true) left -= 1;
-      await pause(backoff(attempt));
+      await sleep(backoff(attempt));
       if (job.settled) return;
     }
   }
@@ -161,11 +161,11 @@ export class ToolWorker implements Watcher {
   }
 }
 
-type Outcome = 'ok' | 'settled' | 'conflict' | 'too_large' | 'later' | 'refused';
+type Outcome = 'ok' | 'settled' | 'conflict' | 'too_large' | 'retry' | 'refused';
 
 function outcomeOf({ status, retryable }: RelayApiError): Outcome {
   if (status === 404) return 'settled';
   if (status === 409) return 'conflict';
   if (status === 413) return 'too_large';
-  return retryable ? 'later' : 'refused';
+  return retryable ? 'retry' : 'refused';
 }

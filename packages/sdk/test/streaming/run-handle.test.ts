@@ -107,7 +107,9 @@ describe('RunHandle of a new run', () => {
 
   test('rejects a response without a run id', async () => {
     const { runs } = clientOf(() => new FakeStream().response);
-    await expect(runs.create({ input: 'Hi' })).rejects.toMatchObject({ code: 'unexpected_answer' });
+    await expect(runs.create({ input: 'Hi' })).rejects.toMatchObject({
+      code: 'unexpected_response',
+    });
   });
 });
 
@@ -330,13 +332,16 @@ describe('RunHandle of an existing run', () => {
   });
 });
 
-test('converse starts a run that is followed like any other', async () => {
+test('sendMessage starts a run that is followed like any other', async () => {
   const server = FakeServer.respondingWith(
     () => streamOf([1, { type: 'run_started', status: 'running' }]),
     () => streamOf([4, { type: 'token', text: 'Hello' }], [9, done('Hello')]),
   );
   const { runs } = createClient({ ...options, fetch: server.fetch });
-  const run = await runs.converse({ message: 'Hi', conversationId: 'c1' }, { idempotencyKey: 'k' });
+  const run = await runs.sendMessage(
+    { message: 'Hi', conversationId: 'c1' },
+    { idempotencyKey: 'k' },
+  );
   expect(run.id).toBe('run-1');
   expect(await run.text()).toBe('Hello');
   expect(server.lines).toEqual(['POST /api/chat', 'GET /v1/runs/run-1/stream']);

@@ -128,7 +128,7 @@ function addRoute<Name extends CallerRoute>(
   const route: Route = routes[name];
   const handler: Handler<Name> = table[name];
   if (!isEnabled(route, context)) return;
-  const status = route.status ?? (route.answer === 'none' ? 204 : undefined);
+  const status = route.status ?? (route.responseType === 'none' ? 204 : undefined);
   // The types of `Input` are derived from the schemas that validate here. Only the call may hold the
   // body, so that a handler that streams can release it.
   const withInput = (call: Call): RouteCall<Name> => ({
@@ -149,7 +149,7 @@ function addRoute<Name extends CallerRoute>(
       const result = await handler(withInput({ caller, context, request, reply }));
       if (reply.sent) return reply;
       if (status !== undefined) reply.code(status);
-      else if (route.mayBeNothing !== undefined && result === undefined) reply.code(204);
+      else if (route.noContentWhen !== undefined && result === undefined) reply.code(204);
       return result;
     },
   });
@@ -182,7 +182,7 @@ function addPublicRoute(app: FastifyInstance, name: PublicRoute, context: Server
     method: [route.method, 'HEAD'],
     url: route.path,
     handler: async (_request, reply) => {
-      if (route.answer === 'html') {
+      if (route.responseType === 'html') {
         reply.header('content-type', 'text/html; charset=utf-8');
         reply.header('content-security-policy', "default-src 'none'; style-src 'unsafe-inline'");
       }

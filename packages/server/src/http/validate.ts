@@ -15,7 +15,7 @@ export function validate(
   if (route.body !== undefined && request.body === undefined && !mayBeEmpty()) {
     throw new RelayError('invalid_json', 'Invalid JSON body');
   }
-  if (route.requires !== undefined) requireFields(route.requires, request.body);
+  if (route.requiredFields !== undefined) requireFields(route.requiredFields, request.body);
   return {
     params: route.params === undefined ? undefined : paramsOf(route, route.params, request.params),
     query: route.query === undefined ? undefined : check(route.query, request.query),
@@ -30,13 +30,13 @@ function paramsOf(route: Route, schema: z.ZodType, given: unknown): unknown {
   return params.data;
 }
 
-function requireFields(requires: NonNullable<Route['requires']>, body: unknown): void {
+function requireFields(required: NonNullable<Route['requiredFields']>, body: unknown): void {
   const given = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>;
-  const missing = requires.fields.filter(
+  const missing = required.fields.filter(
     (field) => !Object.hasOwn(given, field) || given[field] === null || given[field] === '',
   );
   if (missing.length === 0) return;
-  throw new RelayError('invalid_request', requires.message, {
+  throw new RelayError('invalid_request', required.message, {
     details: missing.map((path) => ({ path, message: 'Required' })),
   });
 }

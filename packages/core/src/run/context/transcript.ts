@@ -13,7 +13,7 @@ import {
   type EventOf,
   type Message,
   type MessageToolCall,
-  outputOfUnsuccessful,
+  failureOutput,
   type ProviderData,
   type RunEvent,
 } from '@relay/protocol';
@@ -93,7 +93,7 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
       return settle(transcript, event.toolCallId, resultText(event));
     case 'tool.failed':
     case 'tool.denied':
-      return settle(transcript, event.toolCallId, JSON.stringify(outputOfUnsuccessful(event)));
+      return settle(transcript, event.toolCallId, JSON.stringify(failureOutput(event)));
     case 'run.ended':
       return interrupted(transcript);
     default:

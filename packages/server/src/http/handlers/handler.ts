@@ -9,7 +9,7 @@ import {
 } from '@relay/core';
 import type { OutboundGuard } from '@relay/models';
 import type {
-  AnswerOf,
+  ResponseOf,
   AuditAction,
   BodyOf,
   Limits,
@@ -87,11 +87,14 @@ type Sent<T> = [z.core.util.JSONType] extends [T]
 type RouteOf<Name extends RouteName> = (typeof routes)[Name];
 
 /** A route's result: a JSON value, a text, or nothing for an empty response or a stream. */
-export type ResultOf<Name extends RouteName> = RouteOf<Name>['answer'] extends 'json'
-  ? Sent<AnswerOf<Name>> | (RouteOf<Name> extends { mayBeNothing: string } ? undefined : never)
-  : RouteOf<Name>['answer'] extends 'text' | 'html'
-    ? string
-    : void;
+export type ResultOf<Name extends RouteName> =
+  RouteOf<Name> extends { responseType: infer Type }
+    ? Type extends 'text' | 'html'
+      ? string
+      : void
+    :
+        | Sent<ResponseOf<Name>>
+        | (RouteOf<Name> extends { noContentWhen: string } ? undefined : never);
 
 type NamesWith<Auth extends string> = {
   [Name in RouteName]: RouteOf<Name>['auth'] extends Auth ? Name : never;
