@@ -9,7 +9,7 @@ const server = new TestServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 
-/** An id of the right form that nobody was given. */
+/** An id with a valid format that was never issued. */
 const stranger = '01963a5c-7893-7abc-8ef0-123456789abc';
 
 interface Posted {
@@ -140,7 +140,7 @@ describe('Session not found', () => {
 });
 
 describe('Relay not found', () => {
-  test('for a relay id that is not valid, of nobody, or of another session', async () => {
+  test('for a relay id that is malformed, unknown, or of another session', async () => {
     verifies('000:error:relay-invalid');
     const chat = await Chat.open(server, 'notify the wrong relay');
     const other = await Chat.open(server, 'notify the other session');

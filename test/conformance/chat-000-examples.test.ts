@@ -53,7 +53,7 @@ describe('the curl lines of the document', () => {
   });
 });
 
-describe('a server that nobody told a port', () => {
+describe('a server without RELAY_PORT', () => {
   test('listens on localhost:4000', async () => {
     verifies('000:examples:port-4000');
     const plain = new TestServer({ RELAY_PORT: '' });
@@ -63,7 +63,7 @@ describe('a server that nobody told a port', () => {
       const health = await fetch('http://localhost:4000/health');
       expect(await health.json()).toMatchObject({ status: 'ok' });
     } catch (error) {
-      // Somebody else on this machine has the port: that it was wanted is then in the refusal.
+      // Another program uses the port: the error then names it.
       expect(plain.output, String(error)).toMatch(/EADDRINUSE.*127\.0\.0\.1:4000/);
     } finally {
       await plain.dispose();

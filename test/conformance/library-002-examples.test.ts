@@ -24,18 +24,18 @@ import { afterEach, describe, expect, expectTypeOf, test } from 'vitest';
 import { z } from 'zod';
 import {
   agentFor,
-  asking,
+  scriptedAnswers,
   bash,
   bashTool,
-  forget,
+  reset,
   messages,
   questions,
   ran,
   scripted,
-} from './library-002-scene.ts';
+} from './library-002-fixture.ts';
 import { verifies } from './verifies.ts';
 
-afterEach(forget);
+afterEach(reset);
 
 const relays = (events: readonly AgentEvent[]) => events.filter(({ type }) => type === 'relay');
 
@@ -176,7 +176,7 @@ describe('handling relay events', () => {
     const agent = agentFor(bash('tc-1', 'ls'), bash('tc-2', 'rm'));
     const tools = [bashTool];
     const permissions: Permissions = {};
-    const askUser = asking([true, false]);
+    const askUser = scriptedAnswers([true, false]);
     const results: unknown[] = [];
     // oxfmt-ignore
     for await (const event of agent.invoke({ messages, tools, permissions })) {
@@ -323,8 +323,8 @@ describe('using the orchestrator', () => {
       '002:orchestrator:empty-allowlist',
     );
     registerModel('glm-4.7', scripted(bash('tc-1', 'ls'), bash('tc-2', 'rm')));
-    const askUser = asking([true, false]);
-    const told: AgentMessage[] = [];
+    const askUser = scriptedAnswers([true, false]);
+    const received: AgentMessage[] = [];
     let spawned = '';
     // oxfmt-ignore
     {
@@ -339,7 +339,7 @@ describe('using the orchestrator', () => {
       spawned = agentId;
 
       for await (const { agentId, event } of orchestrator.events()) {
-        told.push({ agentId, event });
+        received.push({ agentId, event });
         if (event.type === "relay" && event.kind === "permission") {
           const approved = await askUser(`Allow ${event.tool}?`);
           
@@ -351,8 +351,8 @@ describe('using the orchestrator', () => {
       }
     }
     expect(spawned).toEqual(expect.any(String));
-    expect(new Set(told.map(({ agentId }) => agentId))).toEqual(new Set([spawned]));
-    const shown = told.filter(({ event }) => event.type === 'relay').map(({ event }) => event);
+    expect(new Set(received.map(({ agentId }) => agentId))).toEqual(new Set([spawned]));
+    const shown = received.filter(({ event }) => event.type === 'relay').map(({ event }) => event);
     expect(shown).toHaveLength(2);
     for (const relay of shown) {
       expect(relay).toMatchObject({ id: expect.any(String) });
@@ -431,7 +431,7 @@ describe('dynamic permissions', () => {
         bash('tc-4', 'git push'),
       ),
     );
-    const askUser = asking(['always', 'once', 'no']);
+    const askUser = scriptedAnswers(['always', 'once', 'no']);
     let rules: readonly ToolPermission[] = [];
     // oxfmt-ignore
     {

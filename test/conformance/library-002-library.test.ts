@@ -99,12 +99,12 @@ describe('the harness', () => {
       const { agent, tools, ran } = scene([bash('tc-1', 'ls')]);
       const stream = agent.invoke({ messages, tools });
       const relay = await nextRelay(stream);
-      let told = 0;
+      let frames = 0;
       const reading = (async () => {
-        for await (const _ of stream) told += 1;
+        for await (const _ of stream) frames += 1;
       })();
       await vi.advanceTimersByTimeAsync(10 * 365 * 24 * 60 * 60 * 1000);
-      expect({ told, ran }).toEqual({ told: 0, ran: [] });
+      expect({ frames, ran }).toEqual({ frames: 0, ran: [] });
       expect(vi.getTimerCount()).toBe(0);
       relay.respond({ approved: true });
       await reading;

@@ -19,7 +19,7 @@ async function run(name: string, answers: readonly string[] = []) {
 }
 
 describe('a person at the terminal', () => {
-  test('is asked, and what was said is done', async () => {
+  test('is asked, and the answer is applied', async () => {
     verifies('002:relay:example');
     expect(await run('approve', ['yes'])).toEqual({
       code: 0,

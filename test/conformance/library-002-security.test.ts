@@ -117,7 +117,7 @@ describe('arguments that are made to cheat a pattern', () => {
     expect(performance.now() - began).toBeLessThan(15_000);
   });
 
-  test('cannot be what every object has without being asked', () => {
+  test('cannot be a property that every object inherits', () => {
     verifies('002:security:crafted-arguments');
     for (const name of ['toString', 'constructor', '__proto__', 'hasOwnProperty']) {
       const rule = {

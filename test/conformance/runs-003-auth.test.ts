@@ -83,7 +83,7 @@ function bearer(apiKey: string): Record<string, string> {
   return { authorization: `Bearer ${apiKey}` };
 }
 
-/** A key of the right form, checksum and all, that nobody was given. */
+/** A key with a valid format and checksum that was never issued. */
 function inventedKey(): string {
   const text = `relay_live_${randomBytes(32).toString('hex')}`;
   return `${text}${crc32(text).toString(16).padStart(8, '0')}`;
@@ -186,7 +186,7 @@ describe('a tenant’s key', () => {
     for (const route of ofOneTenant) {
       const response = await knock(route, ids, bearer(apiKey));
       expect([route.path, response.status]).toEqual([route.path, 404]);
-      // What is another's is told in the very words of what does not exist.
+      // The response is the same as for a resource that does not exist.
       const nothing = await knock(route, unknown, bearer(apiKey));
       expect(await response.json()).toEqual(await nothing.json());
     }

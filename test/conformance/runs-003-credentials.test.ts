@@ -75,7 +75,7 @@ describe('credentials', () => {
     expect((await list()).credentials[0]).not.toHaveProperty('baseUrl');
   });
 
-  test('are revoked, and then nothing can be asked of that provider', async () => {
+  test('are revoked, after which the provider cannot be used', async () => {
     verifies('003:endpoint:credentials-delete');
     verifies('003:credentials:revoke');
     verifies('003:credentials:revoked-unusable');

@@ -45,15 +45,15 @@ function expectShown(
   events: readonly StoredEvent[],
 ): void {
   const header = { runId, conversationId: '', correlationId: '' };
-  const told = events.flatMap((event) => {
+  const expected = events.flatMap((event) => {
     const data = dialects.runs.project(event, header);
     return data === undefined ? [] : [{ id: event.seq, data: { ...data } }];
   });
-  expect(frames.map(({ id, data }) => ({ id, data }))).toEqual(told);
+  expect(frames.map(({ id, data }) => ({ id, data }))).toEqual(expected);
 }
 
 describe('GET /v1/runs/:id', () => {
-  test('has the metadata of a run: its id, its status and what it was asked', async () => {
+  test('has the metadata of a run: its id, status and input', async () => {
     verifies('003:endpoint:runs-get', '003:runs-get:metadata');
     const { runId, response } = await start('notify somebody');
     const reader = new FrameReader(response);
@@ -123,7 +123,7 @@ describe('GET /v1/runs/:id/events', () => {
     expectShown(runId, frames, events);
   });
 
-  test('can be read while the run goes on', async () => {
+  test('can be read while the run continues', async () => {
     verifies('003:endpoint:runs-events');
     const { runId, response } = await start('slow 600000');
     const reader = new FrameReader(response);

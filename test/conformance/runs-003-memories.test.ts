@@ -102,7 +102,7 @@ describe('the curl lines about memories', () => {
     expect(out).toBe('204');
     expect(await list('namespace=user:42')).toEqual([]);
     expect(await list('namespace=user:43')).toEqual([others]);
-    // Nobody clears everything by leaving something out.
+    // A missing filter does not delete everything.
     const all = await server.request('/v1/memories', { method: 'DELETE' });
     expect(all.status).toBe(400);
     expect(await list('namespace=user:43')).toEqual([others]);

@@ -71,9 +71,9 @@ describe('POST /v1/runs/:id/tool-results/:toolUseId', () => {
     const done = await fired.reader.until('done');
     expect(done.data).toMatchObject({ status: 'completed', output: 'It is Ada.' });
     const [, second] = scripted.asked();
-    const told = second?.messages.at(-1);
-    expect(told).toMatchObject({ role: 'tool', tool_call_id: 'call_abc' });
-    expect(String(told?.['content'])).toContain('"user":{"id":"u_001"}');
+    const message = second?.messages.at(-1);
+    expect(message).toMatchObject({ role: 'tool', tool_call_id: 'call_abc' });
+    expect(String(message?.['content'])).toContain('"user":{"id":"u_001"}');
   });
 
   test('needs the key of the tenant that owns the run', async () => {

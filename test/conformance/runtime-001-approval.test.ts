@@ -139,7 +139,7 @@ describe('POST /api/chat/tool-approval', () => {
     expect(body).toMatchObject({ details: [{ path }] });
   });
 
-  test('does not decide a call of another org, which learns nothing of it', async () => {
+  test('does not decide a call of another org, which gets the same response as for a missing one', async () => {
     verifies('001:scope:approval', '001:scope:resume', '001:resume-flow:loads-by-run-and-org');
     const apiKey = await otherOrg(server);
     const { runId, asked } = await askFor(server, note('not theirs'));
@@ -147,8 +147,8 @@ describe('POST /api/chat/tool-approval', () => {
       const decision = { toolCallId: asked['toolCallId'], action };
       const theirs = await decide(server, { ...decision, runId }, { apiKey });
       expect(theirs.status).toBe(404);
-      const nobodys = await decide(server, { ...decision, runId: randomUUID() }, { apiKey });
-      expect(theirs).toEqual(nobodys);
+      const missing = await decide(server, { ...decision, runId: randomUUID() }, { apiKey });
+      expect(theirs).toEqual(missing);
     }
     const resumed = await resume(server, runId, { apiKey });
     expect(resumed.status).toBe(404);
@@ -202,9 +202,9 @@ describe('POST /api/chat/tool-approval', () => {
     verifies('001:failure:approval-once');
     const { runId, asked } = await askFor(server, note('only once'));
     const decision = { runId, toolCallId: asked['toolCallId'], action: 'approve' };
-    const told = await Promise.all(Array.from({ length: 5 }, () => decide(server, decision)));
-    expect(told.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
-    expect(told.filter(({ events }) => events.length > 0)).toHaveLength(1);
+    const responses = await Promise.all(Array.from({ length: 5 }, () => decide(server, decision)));
+    expect(responses.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+    expect(responses.filter(({ events }) => events.length > 0)).toHaveLength(1);
     const again = { status: 200, body: { ok: true, status: 'succeeded', events: [] } };
     expect(await decide(server, decision)).toMatchObject(again);
     await restart();
@@ -232,7 +232,7 @@ describe('a decision after kill -9 and a restart', () => {
     expect(body).toMatchObject({ ok: true, status: 'succeeded' });
     expect(events[0]).toMatchObject({ type: 'agent_progress', status: 'running' });
     expect(events.at(-1)).toMatchObject({ type: 'done', runId, status: 'succeeded' });
-    // Nothing from before the decision is told or done again.
+    // Nothing from before the decision is streamed or run again.
     expect(typesOf(events)).not.toContain('tool_approval_requested');
     expect(typesOf(events)).not.toContain('text_reset');
     const path = `/v1/runs/${runId}/stream?dialect=runtime`;
@@ -272,7 +272,7 @@ describe('a decision after kill -9 and a restart', () => {
     expect([sent('first'), sent('second')]).toEqual([1, 1]);
   });
 
-  test('of a run that was left in the middle of being told so counts, and counts once', async () => {
+  test('that a crash interrupted is applied exactly once', async () => {
     verifies('001:approval-flow:after-restart', '001:failure:approval-once');
     const { runId, asked, reader } = await askFor(server, note('cut short'));
     const decision = { runId, toolCallId: asked['toolCallId'], action: 'approve' };
@@ -293,7 +293,7 @@ describe('a decision after kill -9 and a restart', () => {
   });
 });
 
-describe('an approved tool that kill -9 met in the middle', () => {
+describe('an approved tool that kill -9 interrupted', () => {
   const held = new TestServer({ TEST_ASK: 'yes' }, 'test/support/servers/held-tools.ts');
   afterAll(() => held.dispose());
 
@@ -330,7 +330,7 @@ describe('an approved tool that kill -9 met in the middle', () => {
     expect(paid()).toBe(1);
   });
 
-  test('is run again if a person says so in as many words', async () => {
+  test('is run again if an approver explicitly decides so', async () => {
     verifies('001:approval:action-approve');
     const { approve, paid } = await leftRunning('a second time');
     const { events } = await decide(held, { ...approve, kind: 'outcome' });

@@ -86,7 +86,7 @@ describe('POST /api/chat', () => {
     ]);
   });
 
-  test('goes on with a conversation after kill -9 and a restart', async () => {
+  test('continues a conversation after kill -9 and a restart', async () => {
     verifies('001:chat:continues-run');
     scripted.play(says('It is blue.'), says('Blue, as I said.'));
     const body = { model: 'gpt-4o-mini', conversationId: randomUUID() };
@@ -180,7 +180,7 @@ describe('the events of POST /api/chat', () => {
     expect([...seen].toSorted()).toEqual(listed.toSorted());
   });
 
-  test('tell a handoff with from and to, and then the agent that is now active', async () => {
+  test('contain a handoff with from and to, and then the agent that is now active', async () => {
     verifies(
       '001:events:handoff',
       '001:events:handoff-payload',
@@ -197,7 +197,7 @@ describe('the events of POST /api/chat', () => {
     expect(text.join('')).toBe('You are now talking to billing.');
   });
 
-  test('tell of no handoff where the agent may not hand off', async () => {
+  test('contain no handoff where the agent may not hand off', async () => {
     verifies('001:events:handoff');
     const { data } = await allOf('hand off to guarded', { agent: 'triage' });
     expect(typesOf(data)).not.toContain('handoff');
@@ -237,7 +237,7 @@ describe('the events of POST /api/chat', () => {
     expect((await reader.rest()).at(-1)?.data).toMatchObject({ type: 'done', status: 'canceled' });
   });
 
-  test('can be read again from any place after kill -9', async () => {
+  test('can be read again from any position after kill -9', async () => {
     verifies('001:events:frames-have-type');
     const { runId, reader } = await askFor(server, 'notify somebody later');
     await server.kill();

@@ -134,7 +134,7 @@ describe('tool_start and tool_end', () => {
 });
 
 describe('agent_progress', () => {
-  test('tells each change of the run’s state while it goes on', async () => {
+  test('reports each change of the run’s state', async () => {
     verifies(
       '001:events:agent-progress',
       '001:events:agent-progress-payload',
@@ -153,19 +153,19 @@ describe('agent_progress', () => {
     while ((await waiting()) === undefined);
     await answerAll(runId, true);
     const frames = await reader.rest();
-    const told = { type: 'agent_progress', runId, correlationId: 'req-42' };
+    const common = { type: 'agent_progress', runId, correlationId: 'req-42' };
     const said = 'I have no tool named nothing.';
     expect(of(frames, 'agent_progress')).toEqual([
-      { ...told, status: 'running', runState: 'running', partialOutput: '', toolsInvoked: [] },
+      { ...common, status: 'running', runState: 'running', partialOutput: '', toolsInvoked: [] },
       {
-        ...told,
+        ...common,
         status: 'waiting',
         runState: 'waiting',
         partialOutput: said,
         toolsInvoked: ['calculator'],
       },
       {
-        ...told,
+        ...common,
         status: 'running',
         runState: 'running',
         partialOutput: said,
@@ -176,7 +176,7 @@ describe('agent_progress', () => {
 });
 
 describe('agent_summary', () => {
-  test('sums up at the end what the answer rests on', async () => {
+  test('summarizes the evidence for the answer at the end', async () => {
     verifies('001:events:agent-summary', '001:events:agent-summary-payload');
     const { runId, frames } = await played(
       'use calculator {"a":6,"b":7,"op":"*"}\nuse calculator {"a":1,"b":0,"op":"/"}',

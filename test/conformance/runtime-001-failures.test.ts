@@ -56,8 +56,8 @@ describe('a transient failure of the provider', () => {
     const data = (await reader.rest()).map((frame) => frame.data);
     expect(scripted.asked()).toHaveLength(2);
     expect(data.at(-1)).toMatchObject({ type: 'done', status: 'succeeded' });
-    const told = data.flatMap(({ type, content }) => (type === 'text_delta' ? [content] : []));
-    expect(told.join('')).toBe('Here I am.');
+    const deltas = data.flatMap(({ type, content }) => (type === 'text_delta' ? [content] : []));
+    expect(deltas.join('')).toBe('Here I am.');
     expect(typesOf(data)).not.toContain('error');
     expect(data.find(({ type }) => type === 'agent_summary')?.['trust']).toMatchObject({
       retryAttempts: 1,
@@ -85,7 +85,7 @@ describe('a transient failure of the provider', () => {
     expect(gapsOf(times)[0]).toBeGreaterThanOrEqual(990);
   });
 
-  test('that does not pass is told in the end, and one that is none is not retried', async () => {
+  test('that persists is reported, and a permanent one is not retried', async () => {
     verifies('001:failure:retry-transient', '001:failure:done-after-failure');
     for (const [status, attempts] of [
       [503, 4],
@@ -102,7 +102,7 @@ describe('a transient failure of the provider', () => {
 });
 
 describe('a run', () => {
-  test('is executed by one node alone, however many are told to resume it', async () => {
+  test('is executed by one node only, however many resume it', async () => {
     verifies('001:failure:run-lease');
     const store = createMemoryStore();
     const gate = Promise.withResolvers<void>();

@@ -60,7 +60,7 @@ function rewrite(runId: string, envelope: object): void {
 }
 
 describe('POST /api/chat/resume', () => {
-  test('resumes a run that kill -9 cut short, and tells the rest of it', async () => {
+  test('resumes a run that kill -9 interrupted, and streams the rest', async () => {
     verifies(
       '001:resume:endpoint',
       '001:resume:body',
@@ -118,7 +118,7 @@ describe('POST /api/chat/resume', () => {
     }
   });
 
-  test('is 404 for a run that nobody has', async () => {
+  test('is 404 for a run that does not exist', async () => {
     verifies('001:resume-flow:loads-by-run-and-org');
     const { status, body } = await resume(server, randomUUID());
     expect(status).toBe(404);
@@ -174,7 +174,7 @@ describe('the checkpoint', () => {
     expect(envelopeOf(server, runId).checkpoint.kind).toBe('final_result');
   });
 
-  test('is what a resume begins from: another place, other events', async () => {
+  test('is what a resume begins from: another position, other events', async () => {
     verifies('001:resume-flow:primary-state');
     const { runId, reader } = await say(server, 'calculate 6*7');
     await reader.rest();
@@ -259,7 +259,7 @@ describe('the checkpoint', () => {
     await reader.rest();
   });
 
-  test('has a note on what the agent has said so far, where there is any', async () => {
+  test('contains the text of the agent so far', async () => {
     verifies('001:checkpoint:partial-output-note');
     const noteIn = (runId: string) =>
       (envelopeOf(server, runId).checkpoint as { note?: string }).note;

@@ -15,7 +15,7 @@ export interface Said {
   readonly reader: FrameReader;
 }
 
-/** `apiKey`: of somebody else; left out, of the first tenant. */
+/** `apiKey`: default: that of the first tenant. */
 interface As {
   readonly apiKey?: string;
   readonly headers?: Readonly<Record<string, string>>;

@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => server.dispose());
 
-/** What the demo model must be told so that agents so deep below it do something. */
+/** The input that makes the demo model start agents at this depth. */
 function below(levels: number, command: string): string {
   return levels === 0
     ? command
@@ -154,26 +154,26 @@ describe('a tree of agents', () => {
 });
 
 describe('agents of relay.config.ts', () => {
-  test('hand off to each other, in the words of /api/chat', async () => {
+  test('hand off to each other, with the events of /api/chat', async () => {
     const response = await server.request('/v1/runs', {
       body: { agent: 'triage', input: 'hand off to billing' },
     });
     const runId = response.headers.get('x-run-id') ?? '';
-    const frames = await allFrames(response);
+    const received = await allFrames(response);
     expect(frames.at(-1)?.data).toMatchObject({
       type: 'done',
       status: 'completed',
       output: 'You are now talking to billing.',
     });
-    const told = await allFrames(
+    const received = await allFrames(
       await server.request(`/v1/runs/${runId}/stream?dialect=runtime&after=0`),
     );
-    const words = told.map(({ data }) => data.type);
-    expect(words.slice(words.indexOf('handoff'), words.indexOf('handoff') + 2)).toEqual([
+    const types = received.map(({ data }) => data.type);
+    expect(types.slice(types.indexOf('handoff'), types.indexOf('handoff') + 2)).toEqual([
       'handoff',
       'agent_switch',
     ]);
-    expect(told.find(({ data }) => data.type === 'handoff')?.data).toMatchObject({
+    expect(received.find(({ data }) => data.type === 'handoff')?.data).toMatchObject({
       from: 'triage',
       to: 'billing',
     });
@@ -190,13 +190,13 @@ describe('agents of relay.config.ts', () => {
   test('bring their own tools, also as sub-agents', async () => {
     const task = { agent: 'billing', prompt: 'use look_up {"invoice":"7"}' };
     const response = await start({ input: `use agent ${JSON.stringify(task)}` });
-    const frames = await allFrames(response);
+    const received = await allFrames(response);
     expect(String(frames.at(-1)?.data['output'])).toContain('The invoice 7 is paid');
   });
 
-  test('are guarded', async () => {
+  test('have guardrails', async () => {
     const response = await start({ agent: 'guarded', input: 'My password is hunter2' });
-    const frames = await allFrames(response);
+    const received = await allFrames(response);
     expect(frames.map(({ data }) => data.type)).toEqual(['run', 'error', 'done']);
     expect(frames[1]?.data).toMatchObject({
       code: 'guardrail_tripped',
@@ -205,7 +205,7 @@ describe('agents of relay.config.ts', () => {
     expect(frames[2]?.data).toMatchObject({ status: 'failed' });
   });
 
-  test('are known by name alone', async () => {
+  test('must be defined', async () => {
     const response = await start({ agent: 'nobody', input: 'Hi' });
     expect(response.status).toBe(400);
     expect(await response.json()).toEqual({

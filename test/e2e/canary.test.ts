@@ -187,7 +187,7 @@ function filesIn(dir: string): string[] {
     .filter((path) => statSync(path).isFile());
 }
 
-describe('after all of that', () => {
+describe('after all scenarios', () => {
   const places: [string, () => string][] = [
     ['its output at the level debug', () => server.output],
     ['what it answered: bodies, errors, events, streams and metrics', () => shown.join('\n')],
@@ -220,7 +220,7 @@ describe('after all of that', () => {
     });
   }
 
-  it('none of this was looked for in vain: the provider was asked, and everything was written', () => {
+  it('the search covers the requests to the provider and everything that was stored', () => {
     expect(asked).toBeGreaterThan(Object.keys(answers).length * 6);
     expect(server.output).toContain('"level":"debug"');
     expect(server.output).toContain('"route":"/v1/credentials/:provider"');

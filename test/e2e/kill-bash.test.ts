@@ -43,41 +43,47 @@ async function startBash(command: string, through = server) {
 
 const unique = (): string => `${100_000 + Math.floor(Math.random() * 900_000)}.${Date.now()}`;
 describe('kill -9 of the server while bash runs', requiresLinux(), () => {
-  test('ends what it left running, and asks what came of it', { timeout: 60_000 }, async () => {
-    const n = unique();
-    const asleep = `sleep\0${n}`;
-    const { runId, reader } = await startBash(
-      `echo begun >> log; setsid sleep ${n} & sleep ${n}; echo done >> log`,
-    );
-    await until(async () => processesOf(asleep).length >= 2, 'the command to run');
-    await server.kill();
-    await reader.close().catch(() => undefined);
+  test(
+    'ends the orphaned command, and requests an outcome approval',
+    { timeout: 60_000 },
+    async () => {
+      const n = unique();
+      const asleep = `sleep\0${n}`;
+      const { runId, reader } = await startBash(
+        `echo begun >> log; setsid sleep ${n} & sleep ${n}; echo done >> log`,
+      );
+      await until(async () => processesOf(asleep).length >= 2, 'the command to run');
+      await server.kill();
+      await reader.close().catch(() => undefined);
 
-    await server.start();
-    expect(processesOf(asleep)).toEqual([]);
-    const approvals = async () => {
-      const response = await server.request('/v1/approvals?status=pending');
-      const { approvals: found } = (await response.json()) as {
-        approvals: { id: string; kind: string; runId: string; tool: string }[];
+      await server.start();
+      expect(processesOf(asleep)).toEqual([]);
+      const approvals = async () => {
+        const response = await server.request('/v1/approvals?status=pending');
+        const { approvals: found } = (await response.json()) as {
+          approvals: { id: string; kind: string; runId: string; tool: string }[];
+        };
+        return found;
       };
-      return found;
-    };
-    await until(async () => (await approvals()).length === 1, 'the question about its outcome');
-    const [approval] = await approvals();
-    expect(approval).toMatchObject({ kind: 'outcome', runId, tool: 'bash' });
-    const log = () => readFileSync(join(base, 'ws/log'), 'utf8');
-    expect(log()).toBe('begun\n');
+      await until(async () => (await approvals()).length === 1, 'the question about its outcome');
+      const [approval] = await approvals();
+      expect(approval).toMatchObject({ kind: 'outcome', runId, tool: 'bash' });
+      const log = () => readFileSync(join(base, 'ws/log'), 'utf8');
+      expect(log()).toBe('begun\n');
 
-    const output = { exitCode: 1, note: 'it was ended' };
-    await server.request(`/v1/approvals/${approval!.id}`, { body: { approved: true, output } });
-    await until(async () => {
-      const run = (await (await server.request(`/v1/runs/${runId}`)).json()) as { status: string };
-      return run.status === 'completed';
-    }, 'the run to end');
-    expect(log()).toBe('begun\n');
-  });
+      const output = { exitCode: 1, note: 'it was ended' };
+      await server.request(`/v1/approvals/${approval!.id}`, { body: { approved: true, output } });
+      await until(async () => {
+        const run = (await (await server.request(`/v1/runs/${runId}`)).json()) as {
+          status: string;
+        };
+        return run.status === 'completed';
+      }, 'the run to end');
+      expect(log()).toBe('begun\n');
+    },
+  );
 
-  test('leaves the commands of a server that lives alone', { timeout: 60_000 }, async () => {
+  test('does not end commands of a server that is still running', { timeout: 60_000 }, async () => {
     const n = unique();
     const { runId, reader } = await startBash(`sleep ${n}`);
     await until(async () => processesOf(`sleep\0${n}`).length > 0, 'the command to run');

@@ -90,7 +90,7 @@ describe('a function of a client', () => {
     expect(new Set(lines.map(({ idempotencyKey }) => idempotencyKey)).size).toBe(1);
     expect(await settlements(runId)).toEqual(['tool.completed']);
 
-    // Whoever comes too late has nothing to do.
+    // A client that comes too late has nothing to do.
     const third = new Worker(server, { NAME: 'third', RUN_ID: runId });
     await third.ended;
     expect(third.output).toMatch(/^done completed .*"by":"second"/m);

@@ -45,7 +45,7 @@ describe('kill -9 of the server', requiresLinux(), () => {
   });
 });
 
-test('a server that is told to leave while it starts leaves no program', async () => {
+test('a server stopped during startup leaves no MCP process', async () => {
   await server.kill();
   const starting = server.start().catch(() => undefined);
   await until(async () => programs().length === 2, 'the program to run');

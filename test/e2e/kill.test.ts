@@ -86,9 +86,9 @@ describe('kill -9 of the server', () => {
     const path = `/v1/approvals/${String(approval.data['id'])}`;
     await server.request(path, { body: { approved: true } });
     expect((await allFrames(again)).at(-1)?.data).toMatchObject({ status: 'completed' });
-    const told = server.notes.map(({ text }) => text);
-    expect(told.filter((text) => text === 'only once')).toHaveLength(1);
-    expect(told).not.toContain('something else');
+    const notes = server.notes.map(({ text }) => text);
+    expect(notes.filter((text) => text === 'only once')).toHaveLength(1);
+    expect(notes).not.toContain('something else');
   });
 
   test('with an approval pending: the run waits on, and can be canceled', async () => {
@@ -104,7 +104,7 @@ describe('kill -9 of the server', () => {
     expect(run.status).toBe('waiting');
     expect(server.notes).toEqual([]);
 
-    // The stream goes on exactly behind the last frame that was seen, and ends with the run.
+    // The stream continues right after the last received frame, and ends with the run.
     const resumed = await server.request(`/v1/runs/${runId}/stream`, {
       headers: { 'last-event-id': String(approval.id) },
     });
@@ -116,7 +116,7 @@ describe('kill -9 of the server', () => {
     await expectTrue(runId, [...reader.seen, ...rest]);
   });
 
-  test('in the middle of an answer: the partial answer is marked and asked anew', async () => {
+  test('in the middle of an answer: the partial answer is discarded and generated again', async () => {
     const response = await start('slow 3000');
     const runId = response.headers.get('x-run-id') ?? '';
     const reader = new FrameReader(response);
@@ -222,7 +222,7 @@ describe('kill -9 of the server with a tool running', () => {
     return frames;
   }
 
-  test('asks about the outcome, and takes the result that a person gives', async () => {
+  test('requests an outcome approval, and uses the result that the approver supplies', async () => {
     const runId = await killedWhileRunning('pay');
     const approvalId = await outcomeApproval(runId);
     await server.request(`/v1/approvals/${approvalId}`, {
@@ -236,7 +236,7 @@ describe('kill -9 of the server with a tool running', () => {
     expect(server.notes).toHaveLength(1);
   });
 
-  test('asks about the outcome, and tells the model if nobody vouches for it', async () => {
+  test('requests an outcome approval, and reports a failure to the model if it is denied', async () => {
     const runId = await killedWhileRunning('pay');
     await server.request(`/v1/approvals/${await outcomeApproval(runId)}`, {
       body: { approved: false, reason: 'I cannot tell' },

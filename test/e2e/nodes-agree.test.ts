@@ -93,7 +93,7 @@ describe('what one node has acknowledged holds at the next request on another', 
   });
 });
 
-describe('what nodes remember is forgotten within a second', () => {
+describe('caches of other nodes are invalidated within a second', () => {
   // The bound is what is promised; a machine that is busy with other tests needs a second chance.
   const promptly = { timeout: 1_000, interval: 20 };
 
@@ -135,7 +135,7 @@ describe('what nodes remember is forgotten within a second', () => {
 });
 
 describe('a webhook', () => {
-  /** Whoever listens: of each delivery it refuses the first attempt, if it is told to. */
+  /** The receiver of a webhook; it can reject the first attempt of each delivery. */
   class Receiver {
     readonly heard: { id: string; status: number }[] = [];
     readonly #server: Server;
@@ -163,7 +163,7 @@ describe('a webhook', () => {
     }
   }
 
-  test('that was registered on A hears once of each run on any node, although three could tell it', async () => {
+  test('that was registered on one node receives one delivery per run, whichever node sends it', async () => {
     const [a, b, c] = three();
     let refused: string | undefined;
     const receiver = new Receiver((id) => (refused ??= id) === id);

@@ -28,7 +28,7 @@ describe('a run on three nodes', () => {
     const began = performance.now();
     expect((await nodes.approve(c, approval.data['id'])).status).toBe(200);
     const seen = await follower.rest();
-    // Nobody waited for the next look around, which a stream takes every ten seconds.
+    // The stream did not wait for its poll, which happens every ten seconds.
     expect(performance.now() - began).toBeLessThan(8_000);
     expect(seen.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
     expect(seen).toEqual(await reader.rest());
@@ -100,7 +100,7 @@ describe('a node that is killed', () => {
     await expectSound(b, runId);
   }, 40_000);
 
-  test('with the approval pending that it had asked for: another one sends the note, once', async () => {
+  test('with an approval pending: another node sends the note, once', async () => {
     const [a, b, c] = await three();
     const { runId, reader } = await nodes.run(a, 'notify the build is green');
     const approval = await reader.until('approval_requested');
@@ -116,7 +116,7 @@ describe('a node that is killed', () => {
     await expectSound(b, runId);
   }, 40_000);
 
-  test('with a tool running that must not run twice: another one asks what became of it', async () => {
+  test('with a tool running that must not run twice: another node requests an outcome approval', async () => {
     const [a, b, c] = await three({
       entry: 'test/support/servers/held-tools.ts',
       env: { TEST_HOLD: 'yes' },
@@ -136,8 +136,8 @@ describe('a node that is killed', () => {
   }, 40_000);
 });
 
-describe('a node that leaves or sleeps', () => {
-  test('shuts down: its run goes on elsewhere at once, long before its lease would end', async () => {
+describe('a node that stops or freezes', () => {
+  test('shuts down: its run continues on another node at once, long before its lease would end', async () => {
     const [a, b] = await three({ env: { RELAY_LEASE_TTL_MS: '60000' } });
     const { runId, reader } = await nodes.run(a, 'slow 2000');
     const follower = await nodes.follow(b, runId);
@@ -150,7 +150,7 @@ describe('a node that leaves or sleeps', () => {
     await expectSound(b, runId);
   }, 40_000);
 
-  test('sleeps past its lease: it writes nothing when it wakes', async () => {
+  test('freezes past its lease: it writes nothing when it continues', async () => {
     const [a, b, c] = await three();
     const { runId, reader } = await nodes.run(a, 'slow 4000');
     const follower = await nodes.follow(b, runId);
@@ -184,7 +184,7 @@ describe('chats on three nodes', () => {
       body: { sessionId, response: { approved: true } },
     });
 
-  test('any node can answer, and a node that starts ends nobody else’s chat', async () => {
+  test('any node can answer, and a node that starts does not end the chats of others', async () => {
     await three();
     const open = await chat(0);
     await nodes.add();
@@ -209,7 +209,7 @@ describe('chats on three nodes', () => {
 });
 
 describe('what is set on one node holds on all', () => {
-  test('keys, the kill switch and new tenants, before the next look around', async () => {
+  test('keys, the kill switch and new tenants, before the next poll', async () => {
     const [a, b, c] = await three();
     const made = await nodes.bootstrap('--tenant', 'acme');
     const asAcme = { authorization: `Bearer ${made.apiKey}` };

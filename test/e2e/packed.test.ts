@@ -23,7 +23,7 @@ const modules = join(dir, 'node_modules');
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
   version: string;
 };
-const rooms = readdirSync(join(root, 'packages'));
+const packages = readdirSync(join(root, 'packages'));
 
 /** Packing rewrites manifests for a moment, so it happens in a copy of the tree. */
 const copy = join(dir, 'copy');
@@ -38,19 +38,19 @@ beforeAll(() => {
     if (name.startsWith('.') || name === '@relay') continue;
     symlinkSync(join(root, 'node_modules', name), join(modules, name));
   }
-  for (const room of rooms) {
-    const cwd = join(copy, 'packages', room);
+  for (const name of packages) {
+    const cwd = join(copy, 'packages', name);
     execFileSync(process.execPath, ['../../scripts/pack.mjs', 'rewrite'], { cwd });
   }
-  const folders = rooms.map((room) => `./packages/${room}`);
+  const folders = packages.map((name) => `./packages/${name}`);
   execFileSync('npm', ['pack', '--ignore-scripts', '--pack-destination', dir, ...folders], {
     cwd: copy,
     stdio: 'ignore',
   });
-  for (const room of rooms) {
-    const target = join(modules, '@relay', room);
+  for (const name of packages) {
+    const target = join(modules, '@relay', name);
     mkdirSync(target);
-    const tarball = join(dir, `relay-${room}-${version}.tgz`);
+    const tarball = join(dir, `relay-${name}-${version}.tgz`);
     execFileSync('tar', ['xzf', tarball, '-C', target, '--strip-components=1']);
   }
 }, 120_000);
@@ -115,8 +115,8 @@ test('the command runs from its tarball: a server, and a chat with it', async ()
 
 test('the SDK is all that a client needs: it loads without zod or anything else', () => {
   const client = join(dir, 'client');
-  for (const room of ['sdk', 'protocol']) {
-    cpSync(join(modules, '@relay', room), join(client, 'node_modules/@relay', room), {
+  for (const name of ['sdk', 'protocol']) {
+    cpSync(join(modules, '@relay', name), join(client, 'node_modules/@relay', name), {
       recursive: true,
     });
   }
@@ -139,19 +139,19 @@ test('the SDK is all that a client needs: it loads without zod or anything else'
 });
 
 test('a tarball holds the build and neither source nor tests', () => {
-  for (const room of rooms) {
-    const files = readdirSync(join(dir, 'node_modules/@relay', room), {
+  for (const name of packages) {
+    const files = readdirSync(join(dir, 'node_modules/@relay', name), {
       recursive: true,
       encoding: 'utf8',
     });
-    expect(files, room).toContain('dist/index.js');
-    expect(files, room).toContain('dist/index.d.ts');
+    expect(files, name).toContain('dist/index.js');
+    expect(files, name).toContain('dist/index.d.ts');
     expect(files.filter((name) => name.startsWith('src') || name.includes('.test.'))).toEqual([]);
   }
 });
 
-test.each(rooms)('publint has nothing to say about the tarball of %s', async (room) => {
-  const { buffer } = new Uint8Array(readFileSync(join(dir, `relay-${room}-${version}.tgz`)));
+test.each(packages)('publint has nothing to say about the tarball of %s', async (name) => {
+  const { buffer } = new Uint8Array(readFileSync(join(dir, `relay-${name}-${version}.tgz`)));
   const { messages, pkg } = await publint({ pack: { tarball: buffer }, strict: true });
   expect(messages.map((message) => formatMessage(message, pkg))).toEqual([]);
 });
@@ -164,10 +164,10 @@ test.each([
   (resolution, module) => {
     const program = join(dir, `consumer-${resolution}`);
     mkdirSync(program);
-    const entries = rooms.flatMap((room) => {
-      const manifest = readFileSync(join(modules, '@relay', room, 'package.json'), 'utf8');
+    const entries = packages.flatMap((name) => {
+      const manifest = readFileSync(join(modules, '@relay', name, 'package.json'), 'utf8');
       const { exports } = JSON.parse(manifest) as { exports: Record<string, unknown> };
-      return Object.keys(exports).map((path) => `@relay/${room}${path.slice(1)}`);
+      return Object.keys(exports).map((path) => `@relay/${name}${path.slice(1)}`);
     });
     writeFileSync(
       join(program, 'entries.ts'),

@@ -26,7 +26,7 @@ describe.each(setups)('faults with the setup: %s', (setup: Setup) => {
   afterAll(async () => (await opened)?.dispose(), 60_000);
 
   test.each(chosen.filter((row) => row.setup === setup))(
-    'nothing is lost, done twice or told wrongly: $fault',
+    'nothing is lost, duplicated or reported incorrectly: $fault',
     async ({ fault, ci, play }) => {
       const staged = await (opened ??= openEnvironment(setup));
       const name = `ci${rows.findIndex((row) => row.fault === fault)}`;

@@ -44,7 +44,7 @@ async function play(n: number) {
   };
   const idempotency = { key: `lost ${n}`, fingerprint: 'f' };
   const start = () => ask(kernel, { idempotency }).catch(() => undefined);
-  // Whoever is not told asks again, with the same key.
+  // A client without a response retries with the same key.
   const { id: runId } = (await start()) ?? (await until(async () => start()));
   const ref = { tenantId: kernel.tenantId, runId };
   const ended = await until(async () => {
@@ -53,14 +53,14 @@ async function play(n: number) {
     if (row !== undefined && isEnded(row.status)) return { row, events };
     for (const { approvalId, kind } of openApprovals(events)) {
       const ran = kind === 'outcome' && pay.executions.length > 0;
-      const told = ran ? { output: { ran: 'pay' } } : {};
+      const result = ran ? { output: { ran: 'pay' } } : {};
       const answer = {
         approvalId,
         approved: true,
         always: false,
         reason: null,
         by: person,
-        ...told,
+        ...result,
       };
       await answerApproval(kernel.control, ref.tenantId, answer).catch(() => undefined);
     }

@@ -52,7 +52,7 @@ export interface Plan {
   readonly disturbances: readonly Disturbance[];
   /** The append at which the store fails, before or after it has stored what it was given. */
   readonly faultAt: number;
-  /** Somebody cancels the run when its journal is so long. */
+  /** The run is canceled when its journal has this length. */
   readonly cancelAt: number;
 }
 

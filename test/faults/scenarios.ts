@@ -153,7 +153,7 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
         toolCall('call_3', 'lookup', { id: 1 }),
         finish(),
       ],
-      [text('Nobody hears this.'), finish()],
+      [text('This text is discarded.'), finish()],
     ]),
     request: {
       tools: ['pay', 'look', 'lookup'],

@@ -64,7 +64,7 @@ class Crowd {
   }
 }
 
-/** The same store, which fails once in its life. Odd trees are told of a failure that was none. */
+/** The same store, which fails once. For odd trees, the failure is reported although the write succeeded. */
 function failingOnce(inner: SystemStore, { faultAt, seed }: Plan): SystemStore {
   let appends = 0;
   return wrapStore(inner, async (call) => {

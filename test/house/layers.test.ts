@@ -5,8 +5,8 @@ import { describe, expect, test } from 'vitest';
 
 const root = fileURLToPath(new URL('../../packages', import.meta.url));
 
-/** The picture of ARCHITECTURE.md: what each room may import. */
-const picture: Record<string, readonly string[]> = {
+/** The layers of ARCHITECTURE.md: which packages each package may import. */
+const layers: Record<string, readonly string[]> = {
   protocol: [],
   sdk: ['protocol'],
   core: ['protocol'],
@@ -22,76 +22,76 @@ interface Manifest {
   readonly dependencies?: Readonly<Record<string, string>>;
 }
 
-function filesOf(room: string): string[] {
-  return readdirSync(join(root, room, 'src'), { recursive: true, encoding: 'utf8' })
+function filesOf(packageName: string): string[] {
+  return readdirSync(join(root, packageName, 'src'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))
-    .map((name) => join(root, room, 'src', name));
+    .map((name) => join(root, packageName, 'src', name));
 }
 
 function importsOf(file: string): string[] {
   const source = readFileSync(file, 'utf8');
-  return [...source.matchAll(/(?:from|import)\s*\(?\s*'([^']+)'/g)].flatMap(
+  return [...source.matchAll(/(?:from|import)\s*\(?\s*'([^'\n]+)'/g)].flatMap(
     ([, name]) => name ?? [],
   );
 }
 
-const rooms = readdirSync(root);
+const packages = readdirSync(root);
 
-describe('the rooms', () => {
-  test('are those of the picture', () => {
-    expect(rooms.toSorted()).toEqual(Object.keys(picture).toSorted());
+describe('packages', () => {
+  test('are those of ARCHITECTURE.md', () => {
+    expect(packages.toSorted()).toEqual(Object.keys(layers).toSorted());
   });
 
-  test.each(rooms)('%s depends on the rooms above it alone', (room) => {
-    const manifest = JSON.parse(readFileSync(join(root, room, 'package.json'), 'utf8')) as Manifest;
+  test.each(packages)('%s depends exactly on its layers', (packageName) => {
+    const manifest = JSON.parse(
+      readFileSync(join(root, packageName, 'package.json'), 'utf8'),
+    ) as Manifest;
     const depends = Object.keys(manifest.dependencies ?? {})
       .filter((name) => name.startsWith('@relay/'))
       .map((name) => name.slice('@relay/'.length));
-    expect(depends.toSorted()).toEqual([...(picture[room] ?? [])].toSorted());
+    expect(depends.toSorted()).toEqual([...(layers[packageName] ?? [])].toSorted());
   });
 
-  test.each(rooms)('%s imports from the rooms above it alone', (room) => {
-    const allowed = new Set([room, ...(picture[room] ?? [])]);
-    const strays = filesOf(room).flatMap((file) =>
+  test.each(packages)('%s imports only from its layers', (packageName) => {
+    const allowed = new Set([packageName, ...(layers[packageName] ?? [])]);
+    const violations = filesOf(packageName).flatMap((file) =>
       importsOf(file)
         .filter((name) => name.startsWith('@relay/') && !allowed.has(name.split('/')[1] ?? ''))
         .map((name) => `${relative(root, file)} imports ${name}`),
     );
-    expect(strays).toEqual([]);
+    expect(violations).toEqual([]);
   });
 
-  test.each(rooms)('%s reaches into no other room by path', (room) => {
-    const strays = filesOf(room).filter((file) =>
+  test.each(packages)('%s imports no other package by path', (packageName) => {
+    const violations = filesOf(packageName).filter((file) =>
       importsOf(file).some((name) => /^(\.\.\/)+(packages|[a-z]+\/src)\//.test(name)),
     );
-    expect(strays).toEqual([]);
+    expect(violations).toEqual([]);
   });
 
-  test.each(['protocol', 'sdk', 'core'])('%s does no input or output', (room) => {
-    const strays = filesOf(room)
-      .filter((file) => !file.endsWith('.test.ts'))
-      .filter((file) => importsOf(file).some((name) => name.startsWith('node:')));
-    expect(strays.map((file) => relative(root, file))).toEqual([]);
+  test.each(['protocol', 'sdk', 'core'])('%s imports no Node modules', (packageName) => {
+    const violations = filesOf(packageName).filter((file) =>
+      importsOf(file).some((name) => name.startsWith('node:')),
+    );
+    expect(violations.map((file) => relative(root, file))).toEqual([]);
   });
 
-  test('sdk sees of protocol only what needs no zod, and nothing else at all', () => {
-    const strays = filesOf('sdk')
-      .filter((file) => !file.endsWith('.test.ts') && !file.includes('/testing/'))
-      .flatMap((file) =>
-        importsOf(file).filter((name) => !/^\.|^@relay\/protocol\/wire$/.test(name)),
-      );
-    expect(strays).toEqual([]);
+  test('sdk imports only the wire entry of protocol', () => {
+    const violations = filesOf('sdk').flatMap((file) =>
+      importsOf(file).filter((name) => !/^\.|^@relay\/protocol\/wire$/.test(name)),
+    );
+    expect(violations).toEqual([]);
   });
 
-  test('protocol needs zod alone, and core nothing but protocol and a parser of shell commands', () => {
-    for (const [room, allowed] of [
+  test('protocol imports only zod, and core only protocol and the shell parser', () => {
+    for (const [packageName, allowed] of [
       ['protocol', /^(\.|zod$)/],
       ['core', /^(\.|@relay\/protocol(\/|$)|unbash$)/],
     ] as const) {
-      const strays = filesOf(room)
-        .filter((file) => !file.endsWith('.test.ts') && !file.includes('/testing/'))
-        .flatMap((file) => importsOf(file).filter((name) => !allowed.test(name)));
-      expect(strays).toEqual([]);
+      const violations = filesOf(packageName).flatMap((file) =>
+        importsOf(file).filter((name) => !allowed.test(name)),
+      );
+      expect(violations).toEqual([]);
     }
   });
 });

@@ -10,7 +10,7 @@ export function isSettlement(event: StoredEvent): event is StoredEvent & Settlem
 }
 
 /**
- * The tree of agents: one first agent, and below it each sub-agent for a started call of its parent,
+ * The tree of agents: one root agent, and below it each sub-agent for a started call of its parent,
  * which is settled only when the sub-agent has ended. Of an agent that has ended nothing more comes.
  */
 export function expectSoundTree(events: readonly StoredEvent[]): void {
@@ -41,7 +41,7 @@ class AgentTree {
   take(event: StoredEvent): void {
     const at = `${event.type} at ${event.seq}`;
     if (event.type === 'agent.started') this.#join(event, at);
-    // Whoever is named by the run's own error may be over.
+    // The agent that the run's error names may have ended.
     if (!('agentId' in event) || event.type === 'run.errored') return;
     const member = this.#members.get(event.agentId);
     expect(member, at).toMatchObject({ parentId: event.parentId, ended: false });

@@ -25,7 +25,7 @@ export class TcpProxy {
     return url.href;
   }
 
-  /** Nobody answers any more, until it is opened again. */
+  /** Connections get no response until the proxy is opened again. */
   async close(): Promise<void> {
     const server = this.#server;
     const closed = new Promise((resolve) => server?.close(resolve));

@@ -1,7 +1,7 @@
 import { emptyTranscript, foldTranscript } from '@relay/core';
 import type { Message, StoredEvent } from '@relay/protocol';
 
-/** What the first agent's model would read after these events. */
+/** What the root agent's model would read after these events. */
 export function transcriptOf(events: readonly StoredEvent[]): readonly Message[] {
   const own = events.filter((event) => ownerOf(event) === undefined);
   return own.reduce(foldTranscript, emptyTranscript).messages;

@@ -44,7 +44,7 @@ export class TwoNetworks {
     return execFileSync(file, args, { encoding: 'utf8' });
   }
 
-  /** Nobody is told: what is sent from now on is lost. */
+  /** Packets are dropped silently from now on. */
   pullTheCable(): void {
     this.run(this.there, 'ip', 'link', 'set', 'cable', 'down');
   }

@@ -5,8 +5,8 @@
 import type { z } from 'zod';
 import type { RouteName, routes } from './routes/index.ts';
 
-export * from './sse/sse.ts';
 export * from './defined.ts';
+export * from './sse/sse.ts';
 export type { ErrorBody, ErrorCode, FieldIssue } from './errors.ts';
 export type {
   EventOf,

@@ -46,7 +46,7 @@ export async function fillDisk(during: During, injection: Injection & { disk: Sm
     injection.disk.fill();
     const deadline = Date.now() + 30_000;
     for (let refused = 0; refused < 3;) {
-      if (Date.now() > deadline) throw new Error('Nobody was told that the disk is full');
+      if (Date.now() > deadline) throw new Error('storage_full was not reported');
       const health = await environment.request('/health');
       if (!health.ok) throw new Error('The process does not answer while the disk is full');
       if (await isTurnedAway(environment)) refused += 1;

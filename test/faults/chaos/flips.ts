@@ -85,7 +85,7 @@ export async function flipBytes(
     const end = await endOf(environment, runId);
     if (end.status !== 'failed' || !end.error.includes('journal_corrupt')) {
       violations.push(
-        `damage is told: ${runId} is ${end.status} (${end.error}), ${where.get(runId)}`,
+        `corruption is reported: ${runId} is ${end.status} (${end.error}), ${where.get(runId)}`,
       );
     }
     const ran = readLines<ToolRan>(environment.callsFile).some(

@@ -81,7 +81,7 @@ const violations: Readonly<Record<string, Partial<Evidence>>> = {
   idempotentToolsKeptTheirKey: { ran: [ran, { ...ran, idempotencyKey: 'another' }] },
   intentCameBeforeEffect: without('tool.started'),
   effectsAreOnRecord: without('tool.completed'),
-  oneDecisionARelay: withJournal([
+  oneDecisionPerApproval: withJournal([
     ...journal,
     event(7, 'approval.closed', { approvalId: 'approval-1' }),
   ]),
@@ -90,22 +90,22 @@ const violations: Readonly<Record<string, Partial<Evidence>>> = {
   epochsOnlyRise: { earlier: [[{ ...row, epoch: 3 }]] },
   onlyTheHolderWrites: { strangeWrites: ['node-1 wrote'] },
   oneTerminalEvent: withJournal([...journal, event(7, 'run.ended', { status: 'failed' })]),
-  nothingWaitsForNothing: { forgotten: [run] },
-  sqliteIsSound: { integrity: ['row 3 missing from index'] },
-  noSecretIsTold: { places: [{ name: 'the log', text: 'say hush' }] },
-  nobodyWasTurnedAway: { noted: [...noted, { at: time, kind: 'trouble', runId: run }] },
+  everyWaitCanEnd: { forgotten: [run] },
+  sqliteIsIntact: { integrity: ['row 3 missing from index'] },
+  noSecretLeaks: { places: [{ name: 'the log', text: 'say hush' }] },
+  noRequestWasRejected: { noted: [...noted, { at: time, kind: 'trouble', runId: run }] },
 };
 
 describe('the invariants of the chaos tests', () => {
-  test('hold for what is sound', () => {
+  test('hold for intact evidence', () => {
     expect(violationsOf(sound)).toEqual([]);
   });
 
-  test('are all violated by something here', () => {
+  test('each have a violation in this test', () => {
     expect(Object.keys(violations).toSorted()).toEqual(Object.keys(invariants).toSorted());
   });
 
-  test.each(Object.entries(violations))('%s notices what contradicts it', (name, change) => {
+  test.each(Object.entries(violations))('%s reports its violation', (name, change) => {
     expect(invariants[name]?.({ ...sound, ...change })).not.toEqual([]);
   });
 });

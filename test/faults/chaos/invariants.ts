@@ -1,6 +1,6 @@
 /**
- * What must hold after every recovery, each by its name. A function returns what contradicts it, in
- * words; nothing means that it holds. The tool server and the client are believed, the store is not.
+ * The invariants that are checked after every recovery. Each function returns its violations. The
+ * records of the tool server and the client are trusted; the store is not.
  */
 import { dialects, isEnded, type StoredEvent } from '@relay/protocol';
 import { acks, type Evidence, type RunRow } from './record.ts';
@@ -24,7 +24,7 @@ const everyAcknowledgedRunExists: Invariant = ({ noted, journals }) =>
   acks(noted, 'run').flatMap(({ runId, tag }) => {
     const first = journals.get(runId)?.[0];
     if (first?.type !== 'run.created') return [`run ${runId} (${tag}) is gone`];
-    // The message that it was given is there to the letter.
+    // The message is stored unchanged.
     return JSON.stringify(first).includes(` ${tag}"`) ? [] : [`run ${runId} lost its message`];
   });
 
@@ -33,7 +33,9 @@ const everyAcknowledgedDecisionExists: Invariant = (evidence) => {
     eventsOf(evidence, 'approval.decided').map(({ event }) => [event.approvalId, event.approved]),
   );
   return acks(evidence.noted, 'decision').flatMap(({ approvalId, approved }) =>
-    decided.get(approvalId) === approved ? [] : [`decision on ${approvalId} is gone or another`],
+    decided.get(approvalId) === approved
+      ? []
+      : [`decision on ${approvalId} is missing or different`],
   );
 };
 
@@ -59,7 +61,7 @@ const everyAcknowledgedCredentialExists: Invariant = ({ noted, credentials }) =>
 const everyAcknowledgedCancelIsObeyed: Invariant = (evidence) =>
   acks(evidence.noted, 'cancel').flatMap(({ runId }) => {
     const end = evidence.journals.get(runId)?.at(-1);
-    return end?.type === 'run.ended' && isEnded(end.status) ? [] : [`${runId} goes on`];
+    return end?.type === 'run.ended' && isEnded(end.status) ? [] : [`${runId} has not ended`];
   });
 
 const seqCountsFromOne: Invariant = ({ journals, rows }) => {
@@ -75,7 +77,7 @@ const seqCountsFromOne: Invariant = ({ journals, rows }) => {
 const framesAreTheJournal: Invariant = ({ noted, journals }) =>
   noted.flatMap((line) => {
     if (line.kind !== 'frame') return [];
-    // Its words do not hold these two.
+    // Frames of this dialect do not contain these two ids.
     const run = { runId: line.runId, conversationId: '', correlationId: '' };
     const event = journals.get(line.runId)?.[line.seq - 1];
     const frame = event === undefined ? undefined : dialects.runs.project(event, run);
@@ -116,14 +118,14 @@ const idempotentToolsKeptTheirKey: Invariant = ({ ran }) => {
   return ran.flatMap(({ toolCallId, idempotencyKey }) => {
     const before = keys.get(toolCallId) ?? idempotencyKey;
     keys.set(toolCallId, before);
-    return before === idempotencyKey ? [] : [`${toolCallId} came with another key`];
+    return before === idempotencyKey ? [] : [`${toolCallId} ran with a different key`];
   });
 };
 
 const intentCameBeforeEffect: Invariant = (evidence) => {
   const intents = new Set(eventsOf(evidence, 'tool.started').map(({ event }) => event.toolCallId));
   return evidence.ran.flatMap(({ toolCallId }) =>
-    intents.has(toolCallId) ? [] : [`${toolCallId} ran, and nothing says that it would`],
+    intents.has(toolCallId) ? [] : [`${toolCallId} ran without a stored intent`],
   );
 };
 
@@ -137,11 +139,11 @@ const effectsAreOnRecord: Invariant = (evidence) => {
     ),
   ]);
   return evidence.ran.flatMap(({ toolCallId }) =>
-    known.has(toolCallId) ? [] : [`${toolCallId} ran, and its outcome is not on record`],
+    known.has(toolCallId) ? [] : [`${toolCallId} ran, but its outcome is not recorded`],
   );
 };
 
-const oneDecisionARelay: Invariant = (evidence) => {
+const oneDecisionPerApproval: Invariant = (evidence) => {
   const seen = new Set<string>();
   const ends = (['approval.decided', 'approval.expired', 'approval.closed'] as const).flatMap(
     (type) => eventsOf(evidence, type),
@@ -165,7 +167,7 @@ const nothingRanUndecided: Invariant = (evidence) => {
     const approvalId = approvals.get(toolCallId);
     if (approvalId === undefined) return [];
     const decision = decided.get(approvalId);
-    if (decision === undefined) return [`${toolCallId} ran before anybody decided`];
+    if (decision === undefined) return [`${toolCallId} ran without a decision`];
     if (!decision.approved) return [`${toolCallId} ran although it was denied`];
     return Date.parse(decision.at) <= at ? [] : [`${toolCallId} ran before it was approved`];
   });
@@ -198,20 +200,20 @@ const oneTerminalEvent: Invariant = ({ journals }) =>
     return [`${runId} has ended at ${ends.join(', ') || 'no index'} of ${journal.length}`];
   });
 
-const nothingWaitsForNothing: Invariant = ({ forgotten }) =>
-  forgotten.map((id) => `${id} waits, and nothing will wake it`);
+const everyWaitCanEnd: Invariant = ({ forgotten }) =>
+  forgotten.map((id) => `${id} waits, but nothing will wake it`);
 
-const sqliteIsSound: Invariant = ({ integrity }) => integrity.filter((word) => word !== 'ok');
+const sqliteIsIntact: Invariant = ({ integrity }) => integrity.filter((word) => word !== 'ok');
 
-const noSecretIsTold: Invariant = ({ secrets, places }) =>
+const noSecretLeaks: Invariant = ({ secrets, places }) =>
   places.flatMap(({ name, text }) =>
     secrets.some((secret) => text.includes(secret)) ? [`a secret is in ${name}`] : [],
   );
 
-/** What a client was refused for good, or could not be told: none of it is expected here. */
-const nobodyWasTurnedAway: Invariant = ({ noted }) =>
+/** Requests that were rejected for good, or got no response: none are expected here. */
+const noRequestWasRejected: Invariant = ({ noted }) =>
   noted.flatMap((line) =>
-    line.kind === 'trouble' ? [`a client met ${JSON.stringify(line).slice(0, 300)}`] : [],
+    line.kind === 'trouble' ? [`a request failed: ${JSON.stringify(line).slice(0, 300)}`] : [],
   );
 
 export const invariants: Readonly<Record<string, Invariant>> = {
@@ -226,16 +228,16 @@ export const invariants: Readonly<Record<string, Invariant>> = {
   idempotentToolsKeptTheirKey,
   intentCameBeforeEffect,
   effectsAreOnRecord,
-  oneDecisionARelay,
+  oneDecisionPerApproval,
   nothingRanUndecided,
   allowOnceAllowsOnce,
   epochsOnlyRise,
   onlyTheHolderWrites,
   oneTerminalEvent,
-  nothingWaitsForNothing,
-  sqliteIsSound,
-  noSecretIsTold,
-  nobodyWasTurnedAway,
+  everyWaitCanEnd,
+  sqliteIsIntact,
+  noSecretLeaks,
+  noRequestWasRejected,
 };
 
 export function violationsOf(evidence: Evidence): string[] {

@@ -107,7 +107,7 @@ async function lookInTheMiddle(
   noted: readonly Noted[],
 ): Promise<string[]> {
   const stored = new Set(rows.map(({ id }) => id));
-  // Whoever was told since the rows were read may be missing in them.
+  // Runs acknowledged after the rows were read may be missing in them.
   const lost = acks(noted, 'run').filter(
     ({ runId, at }) => !stored.has(runId) && at < Date.now() - 1_000,
   );

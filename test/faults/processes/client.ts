@@ -68,7 +68,7 @@ async function insist(path: string, init: RequestInit = {}): Promise<Response> {
       if (response.status < 500) return response;
       record({ kind: 'refused', path, status: response.status, body: await response.text() });
     } catch {
-      // Nobody there.
+      // The server is down.
     }
     await pause(50 + Math.random() * 100);
   }
@@ -114,7 +114,7 @@ async function follow(run: Run, response: Response): Promise<void> {
     record({ kind: 'frame', runId: run.runId, seq, data });
     run.last = Math.max(run.last, seq);
     if (data['type'] === 'done') run.over = true;
-    // Whoever answers does not stop listening.
+    // Decisions do not block reading.
     void react(run, data).catch((error: unknown) =>
       record({ kind: 'trouble', runId: run.runId, text: String(error) }),
     );

@@ -1,25 +1,25 @@
-/** The workshop behind Streamable HTTP, of either protocol, on a free port. */
+/** The tool server behind Streamable HTTP, of either protocol, on a free port. */
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler } from '@modelcontextprotocol/server';
-import { createWorkshop, type Workshop } from './workshop.ts';
+import { createToolServer, type ToolServerOptions } from './tool-server.ts';
 
 type Handle = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
 export class Endpoint {
   readonly #server: Server;
   readonly #handlers = new Map<string, Handle>();
-  readonly #workshop: Workshop;
+  readonly #options: ToolServerOptions;
   /** Not all of them are known to the server as connections that it could close. */
   readonly #sockets = new Set<Socket>();
   /** The headers of every request. */
   readonly requests: IncomingMessage['headers'][] = [];
   readonly methods: string[] = [];
 
-  private constructor(workshop: Workshop) {
-    this.#workshop = workshop;
+  private constructor(options: ToolServerOptions) {
+    this.#options = options;
     this.#server = createServer((request, response) => {
       this.requests.push(request.headers);
       this.methods.push(request.method ?? '');
@@ -31,8 +31,8 @@ export class Endpoint {
     });
   }
 
-  static async listen(workshop: Workshop, port = 0): Promise<Endpoint> {
-    const endpoint = new Endpoint(workshop);
+  static async listen(options: ToolServerOptions, port = 0): Promise<Endpoint> {
+    const endpoint = new Endpoint(options);
     await new Promise<void>((resolve) => endpoint.#server.listen(port, '127.0.0.1', resolve));
     return endpoint;
   }
@@ -53,7 +53,7 @@ export class Endpoint {
   }
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    if (this.#workshop.asks === 'instead') return this.#modern(request, response);
+    if (this.#options.asks === 'instead') return this.#modern(request, response);
     const session = request.headers['mcp-session-id'];
     const known = typeof session === 'string' ? this.#handlers.get(session) : undefined;
     if (known !== undefined) return known(request, response);
@@ -63,12 +63,12 @@ export class Endpoint {
       onsessioninitialized: (id) =>
         void this.#handlers.set(id, (...args) => transport.handleRequest(...args)),
     });
-    await createWorkshop(this.#workshop).connect(transport);
+    await createToolServer(this.#options).connect(transport);
     await transport.handleRequest(request, response);
   }
 
   async #modern(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const handler = createMcpHandler(() => createWorkshop(this.#workshop));
+    const handler = createMcpHandler(() => createToolServer(this.#options));
     const handle = toNodeHandler(handler) as unknown as Handle;
     await handle(request, response);
   }

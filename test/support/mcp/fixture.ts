@@ -10,7 +10,7 @@ export class McpFixture {
   readonly dir = mkdtempSync(join(tmpdir(), 'relay-mcp-'));
   readonly trace = join(this.dir, 'trace');
 
-  /** The workshop as a program. */
+  /** The tool server as a program. */
   program(asks: 'during' | 'instead', askingMs = 60_000) {
     const args = ['--no-warnings', here('program.ts'), asks, this.trace, String(askingMs)];
     return { command: process.execPath, args };

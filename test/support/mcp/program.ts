@@ -1,12 +1,12 @@
-/** The workshop as a program: `program.ts <during|instead> <trace> [asking ms]`. */
+/** The tool server as a program: `program.ts <during|instead> <trace> [asking ms]`. */
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
-import { createWorkshop } from './workshop.ts';
+import { createToolServer } from './tool-server.ts';
 
 const [asks, trace = '', askingMs = '60000'] = process.argv.slice(2);
 
 if (asks === 'instead') {
-  serveStdio(() => createWorkshop({ asks, trace }));
+  serveStdio(() => createToolServer({ asks, trace }));
 } else {
-  const workshop = createWorkshop({ asks: 'during', trace, askingMs: Number(askingMs) });
-  await workshop.connect(new StdioServerTransport());
+  const server = createToolServer({ asks: 'during', trace, askingMs: Number(askingMs) });
+  await server.connect(new StdioServerTransport());
 }

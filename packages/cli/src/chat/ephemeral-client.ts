@@ -110,7 +110,7 @@ function doneEvent(
   return { type: 'done', status, output, usage } as const;
 }
 
-/** A frame of `/chat` as an event of a run; `answer` collects the text of the first agent. */
+/** A frame of `/chat` as an event of a run; `answer` collects the text of the root agent. */
 function eventOf(frame: ChatEvent, answer: Map<string, string>): Unnumbered | undefined {
   switch (frame.type) {
     case 'text':

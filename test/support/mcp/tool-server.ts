@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { acceptedContent, inputRequired, McpServer } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 
-export interface Workshop {
+export interface ToolServerOptions {
   /** Servers of before 2026 ask during a call; later ones end the call to ask. */
   readonly asks: 'during' | 'instead';
   readonly trace: string;
@@ -18,7 +18,7 @@ const sizes = {
   required: ['size'],
 };
 
-export function createWorkshop({ asks, trace, askingMs = 60_000 }: Workshop): McpServer {
+export function createToolServer({ asks, trace, askingMs = 60_000 }: ToolServerOptions): McpServer {
   const server = new McpServer({ name: 'workshop', version: '1.0.0' });
   const leave = (line: string) => appendFileSync(trace, `${line}\n`);
   const say = (text: string) => ({ content: [{ type: 'text' as const, text }] });
@@ -83,12 +83,12 @@ export function createWorkshop({ asks, trace, askingMs = 60_000 }: Workshop): Mc
           .catch((error: Error) => ({ action: error.message, content: undefined }));
         return say(`${what}: ${answer.action} ${JSON.stringify(answer.content ?? null)}`);
       }
-      const told = mcpReq.inputResponses?.['size'] as { action: string } | undefined;
-      if (told === undefined) {
+      const response = mcpReq.inputResponses?.['size'] as { action: string } | undefined;
+      if (response === undefined) {
         return inputRequired({ inputRequests: { size: inputRequired.elicit(question) } });
       }
       const content = acceptedContent(mcpReq.inputResponses, 'size') ?? null;
-      return say(`${what}: ${told.action} ${JSON.stringify(content)}`);
+      return say(`${what}: ${response.action} ${JSON.stringify(content)}`);
     },
   );
   server.registerTool(

@@ -1,4 +1,4 @@
-/** What the examples of 002 leave open: the messages, a tool, and whom `askUser` asks. */
+/** Fixtures that the examples of 002 need: messages, a tool and scripted answers of a user. */
 import assert from 'node:assert';
 import {
   createAgentHarness,
@@ -23,8 +23,8 @@ export const bashTool: ToolDefinition = {
   },
 };
 
-/** Before the next example. */
-export function forget(): void {
+/** Runs after each example. */
+export function reset(): void {
   ran.length = 0;
   questions.length = 0;
   unregisterModel('glm-4.7');
@@ -34,7 +34,7 @@ export function bash(id: string, command: string): ScriptedEvent {
   return { type: 'tool_call', id, name: 'bash', input: { command } };
 }
 
-/** A model that makes these calls, a turn each. */
+/** A model that makes these calls, one per turn. */
 export function scripted(...calls: readonly ScriptedEvent[]) {
   const responses = calls.map((call) => ({ events: [call] }));
   return createDeterministicHarness({ responses }, { relayTimeoutMs: Infinity });
@@ -44,11 +44,11 @@ export function agentFor(...calls: readonly ScriptedEvent[]) {
   return createAgentHarness({ harness: scripted(...calls) });
 }
 
-/** Asks somebody who has thought about it before. */
-export function asking<Answer>(answers: readonly Answer[]) {
+/** A user who gives these answers in order. */
+export function scriptedAnswers<Answer>(answers: readonly Answer[]) {
   return async (question: string): Promise<Answer> => {
     const answer = answers[questions.push(question) - 1];
-    assert(answer !== undefined, `Nobody expected the question ${question}`);
+    assert(answer !== undefined, `Unexpected question: ${question}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
     return answer;
   };
