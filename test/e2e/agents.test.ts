@@ -159,7 +159,7 @@ describe('agents of relay.config.ts', () => {
       body: { agent: 'triage', input: 'hand off to billing' },
     });
     const runId = response.headers.get('x-run-id') ?? '';
-    const received = await allFrames(response);
+    const frames = await allFrames(response);
     expect(frames.at(-1)?.data).toMatchObject({
       type: 'done',
       status: 'completed',
@@ -190,13 +190,13 @@ describe('agents of relay.config.ts', () => {
   test('bring their own tools, also as sub-agents', async () => {
     const task = { agent: 'billing', prompt: 'use look_up {"invoice":"7"}' };
     const response = await start({ input: `use agent ${JSON.stringify(task)}` });
-    const received = await allFrames(response);
+    const frames = await allFrames(response);
     expect(String(frames.at(-1)?.data['output'])).toContain('The invoice 7 is paid');
   });
 
   test('have guardrails', async () => {
     const response = await start({ agent: 'guarded', input: 'My password is hunter2' });
-    const received = await allFrames(response);
+    const frames = await allFrames(response);
     expect(frames.map(({ data }) => data.type)).toEqual(['run', 'error', 'done']);
     expect(frames[1]?.data).toMatchObject({
       code: 'guardrail_tripped',
