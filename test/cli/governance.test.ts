@@ -45,7 +45,7 @@ describe('policy', () => {
 
     const json = await run('policy', 'show', '--json');
     const again = await runIn({ stdin: json.out }, 'policy', 'set');
-    expect(again.out).toBe('Version 1 for all agents is already the same.\n');
+    expect(again.out).toBe('Version 1 for all agents has not changed.\n');
     const [policy] = values(json);
     const stdin = JSON.stringify({ ...policy, ask: [{ tool: 'bash' }] });
     expect((await runIn({ stdin }, 'policy', 'set', '-')).out).toContain('Version 2 is active');

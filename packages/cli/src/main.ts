@@ -3,7 +3,7 @@ import { CommanderError } from 'commander';
 import { type CliEnvironment, processEnvironment } from './environment.ts';
 import { exitCodes, type Failure, failureOf } from './errors.ts';
 import { paintFor } from './output/paint.ts';
-import { visible } from './output/visible.ts';
+import { escapeUnsafe } from './output/escape.ts';
 import { createProgram } from './program.ts';
 
 export async function runCli(
@@ -40,7 +40,7 @@ function printFailure(
   }
   const paint = paintFor(environment, environment.stderr);
   const more = hint === undefined ? '' : ` – ${hint}`;
-  const text = visible(error).replaceAll('\n', ' ');
+  const text = escapeUnsafe(error).replaceAll('\n', ' ');
   environment.stderr.write(`${paint('red', 'relay:')} ${text} [${code}]${more}\n`);
 }
 

@@ -1,6 +1,6 @@
 /** Prompts the user for the decision on one approval. */
 import type { Paint } from '../output/paint.ts';
-import { visible } from '../output/visible.ts';
+import { escapeUnsafe } from '../output/escape.ts';
 import type { ApprovalRequest, Decision } from './client.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -29,15 +29,17 @@ export class ApprovalPrompt {
 
   #show({ kind, tool, text, flags, agents, prompt }: ApprovalRequest): void {
     const { paint, writeLine } = this.#options;
-    const path = agents.length > 1 ? ` (${agents.map(visible).join(' › ')})` : '';
+    const path = agents.length > 1 ? ` (${agents.map(escapeUnsafe).join(' › ')})` : '';
     if (kind === 'question') {
-      writeLine(paint('yellow', `? ${visible(tool)} asks${path}: ${visible(prompt ?? '')}`));
+      writeLine(
+        paint('yellow', `? ${escapeUnsafe(tool)} asks${path}: ${escapeUnsafe(prompt ?? '')}`),
+      );
       return;
     }
     const title =
       kind === 'outcome'
-        ? `? ${visible(tool)} was interrupted by a crash, and its outcome is unknown${path}:`
-        : `? ${visible(tool)} needs approval${path}:`;
+        ? `? ${escapeUnsafe(tool)} was interrupted by a crash, and its outcome is unknown${path}:`
+        : `? ${escapeUnsafe(tool)} needs approval${path}:`;
     writeLine(paint('yellow', title));
     for (const line of text.split('\n')) writeLine(`    ${line}`);
     if (flags.length > 0) writeLine(paint('red', `  ! Warning, it contains: ${flags.join(', ')}`));

@@ -1,6 +1,6 @@
 /** What the chat needs from a server, with an API key (durable runs) or without (`/chat`). */
 import type { Approval, DecisionBody, RunStreamEvent } from '@relay/sdk';
-import { visible } from '../output/visible.ts';
+import { escapeUnsafe } from '../output/escape.ts';
 
 export interface ChatClient {
   send(message: string): Promise<ChatTurn>;
@@ -17,7 +17,7 @@ export interface ChatTurn extends AsyncIterable<RunStreamEvent> {
   /** Returns why the decision was rejected, if the user can correct it. */
   decide(request: ApprovalRequest, decision: Decision): Promise<string | undefined>;
   /** There is no user to decide. */
-  leaveUndecided(request: ApprovalRequest): Promise<void>;
+  onUndecided(request: ApprovalRequest): Promise<void>;
   cancel(): Promise<void>;
 }
 
@@ -49,7 +49,7 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
     tool,
     params,
     // The server escapes it too, but a server is not trusted with the terminal.
-    text: visible(display.text),
+    text: escapeUnsafe(display.text),
     flags: display.flags,
     agents: agentPath,
     canEdit: true,
@@ -64,7 +64,7 @@ export function requestFromEvent(
 ): ApprovalRequest {
   const { id, kind, tool, params, agentPath = [] } = event;
   const call = `${tool} ${JSON.stringify(params, null, 2)}`;
-  const text = visible(call);
+  const text = escapeUnsafe(call);
   const flags = text === call ? [] : ['invisible characters'];
   return { id, kind, tool, params, text, flags, agents: agentPath, canEdit: false };
 }

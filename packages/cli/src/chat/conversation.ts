@@ -3,7 +3,7 @@ import type { Run, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes, failureOf, isApiError } from '../errors.ts';
 import { runError, Transcript } from '../output/transcript.ts';
 import type { Print } from '../output/print.ts';
-import { visible } from '../output/visible.ts';
+import { escapeUnsafe } from '../output/escape.ts';
 import { ApprovalPrompt } from './approval-prompt.ts';
 import type { ChatClient, ChatTurn } from './client.ts';
 import { TurnView } from './turn-view.ts';
@@ -36,7 +36,7 @@ export class Conversation {
     const { terminal, client, print, writeLine } = this.#options;
     const prompt = terminal.isInteractive ? `${print.paint('bold', 'you')} › ` : '';
     for (;;) {
-      const message = await terminal.ask({ prompt }).catch(leaveOnInterrupt);
+      const message = await terminal.ask({ prompt }).catch(endOnInterrupt);
       if (message === undefined || /^\/(quit|exit)$/.test(message.trim())) return;
       if (message.trim() === '') continue;
       try {
@@ -47,7 +47,7 @@ export class Conversation {
         if (!terminal.isInteractive || !isApiError(error)) throw error;
         const { hint } = failureOf(error);
         const more = hint === undefined ? '' : ` – ${hint}`;
-        writeLine(print.paint('red', `✗ ${visible(error.message)} [${error.code}]${more}`));
+        writeLine(print.paint('red', `✗ ${escapeUnsafe(error.message)} [${error.code}]${more}`));
       }
     }
   }
@@ -74,8 +74,10 @@ export class Conversation {
     for (const { input, output } of runs) {
       const content =
         typeof input === 'string' ? input : input?.findLast((m) => m.role === 'user')?.content;
-      if (typeof content === 'string') writeLine(print.paint('dim', `you › ${visible(content)}`));
-      if (output !== undefined && output !== '') writeLine(print.paint('dim', visible(output)));
+      if (typeof content === 'string')
+        writeLine(print.paint('dim', `you › ${escapeUnsafe(content)}`));
+      if (output !== undefined && output !== '')
+        writeLine(print.paint('dim', escapeUnsafe(output)));
     }
   }
 
@@ -117,7 +119,7 @@ export class Conversation {
       decide: (request, decision) => turn.decide(request, decision),
       writeLine,
       interrupt,
-      undecided: (request) => turn.leaveUndecided(request),
+      undecided: (request) => turn.onUndecided(request),
     });
     let done: Done | undefined;
     for await (const event of turn) {
@@ -143,6 +145,6 @@ export class Conversation {
 }
 
 /** Ctrl-C at an empty prompt ends the chat. */
-function leaveOnInterrupt(error: unknown): undefined {
+function endOnInterrupt(error: unknown): undefined {
   if (!(error instanceof Interrupted)) throw error;
 }

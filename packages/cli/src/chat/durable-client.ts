@@ -115,7 +115,7 @@ class DurableTurn implements ChatTurn {
     }
   }
 
-  async leaveUndecided({ id }: ApprovalRequest): Promise<void> {
+  async onUndecided({ id }: ApprovalRequest): Promise<void> {
     this.#note(`Waiting for approval: relay approvals approve ${id}`);
   }
 

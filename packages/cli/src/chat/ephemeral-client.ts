@@ -85,7 +85,7 @@ class EphemeralTurn implements ChatTurn {
   }
 
   /** No other approver has access to this chat, so that it would wait forever. */
-  async leaveUndecided(request: ApprovalRequest): Promise<void> {
+  async onUndecided(request: ApprovalRequest): Promise<void> {
     await this.decide(request, { approved: false, reason: 'No approver is available' });
   }
 

@@ -57,7 +57,7 @@ export function registerApprovals(program: CliCommand): void {
       'relay approvals approve APPROVAL_ID --always --scope tenant --expires 30d',
       `relay approvals approve APPROVAL_ID --input '{"to": "ada", "text": "Better words"}'`,
     ])
-    .handle(approveOne);
+    .handle(approveApproval);
   approvals
     .command('deny <approval>')
     .description('deny the call; the agent receives the reason')
@@ -100,7 +100,7 @@ interface ApproveOptions {
   readonly reason?: string;
 }
 
-async function approveOne(
+async function approveApproval(
   context: Context<ApproveOptions>,
   [id = '']: readonly string[],
 ): Promise<void> {

@@ -1,6 +1,6 @@
 import type { CliCommand, Context } from '../command.ts';
 import { CliError } from '../errors.ts';
-import { visible } from '../output/visible.ts';
+import { escapeUnsafe } from '../output/escape.ts';
 
 export function registerDoctor(program: CliCommand): void {
   program
@@ -33,8 +33,8 @@ async function diagnose({
     }
     const [style, mark] = marks[finding.state];
     const { check, message, fix } = finding;
-    print.raw(`${print.paint(style, mark)} ${check.padEnd(12)} ${visible(message)}\n`);
-    if (fix !== undefined) print.raw(`  ${' '.repeat(12)} → ${visible(fix)}\n`);
+    print.raw(`${print.paint(style, mark)} ${check.padEnd(12)} ${escapeUnsafe(message)}\n`);
+    if (fix !== undefined) print.raw(`  ${' '.repeat(12)} → ${escapeUnsafe(fix)}\n`);
   }
   if (failed === 0) return;
   throw new CliError('unhealthy', failed === 1 ? '1 check failed' : `${failed} checks failed`);

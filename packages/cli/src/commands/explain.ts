@@ -2,7 +2,7 @@ import type { ExplainBody, Permissions } from '@relay/sdk';
 import type { CliCommand, Context } from '../command.ts';
 import { jsonObject } from '../options.ts';
 import { paintStatus } from '../output/paint.ts';
-import { visible } from '../output/visible.ts';
+import { escapeUnsafe } from '../output/escape.ts';
 
 interface Options {
   readonly params: ExplainBody['params'];
@@ -49,6 +49,6 @@ async function explainCall(
     return;
   }
   const { decision, reason, rule } = explanation;
-  print.raw(`${paintStatus(print.paint, decision)}  ${visible(reason)}\n`);
+  print.raw(`${paintStatus(print.paint, decision)}  ${escapeUnsafe(reason)}\n`);
   if (rule !== undefined) print.line(`rule: ${JSON.stringify(rule)}`);
 }

@@ -114,12 +114,15 @@ async function setPolicy(context: Context<SetOptions>, [file]: readonly string[]
   const version = context.options.ifVersion ?? draft.version ?? now.version;
   const { print } = context;
   if (version === now.version && version > 0 && sameRules(draft, now)) {
-    print.result(now, `Version ${version} for ${agentText(now)} is already the same.`);
+    print.result(now, `Version ${version} for ${agentText(now)} has not changed.`);
     return;
   }
-  const made = await policy.put({ ...draft, version });
-  const counts = lists.map((list) => `${made[list].length} ${list}`).join(', ');
-  print.result(made, `Version ${made.version} is active for ${agentText(made)}: ${counts}.`);
+  const created = await policy.put({ ...draft, version });
+  const counts = lists.map((list) => `${created[list].length} ${list}`).join(', ');
+  print.result(
+    created,
+    `Version ${created.version} is active for ${agentText(created)}: ${counts}.`,
+  );
 }
 
 type Draft = Omit<NewPolicy, 'version'> & { readonly version?: number };
@@ -181,9 +184,9 @@ async function previewPolicy(
 }
 
 function previewText({ changed, changes, calls, since, complete }: PolicyPreview): string {
-  const looked = `${calls} calls since ${formatTime(since)}${complete ? '' : ' (more exist)'}`;
+  const checked = `${calls} calls since ${formatTime(since)}${complete ? '' : ' (more exist)'}`;
   const shown = changed > changes.length ? `; the last ${changes.length}:` : '.';
-  return `${changed} of ${looked} would be decided differently${shown}`;
+  return `${changed} of ${checked} would be decided differently${shown}`;
 }
 
 async function showHistory(context: Context<AgentOption & { limit: number }>): Promise<void> {

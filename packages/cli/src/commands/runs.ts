@@ -4,7 +4,7 @@ import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { count, pastTime } from '../options.ts';
 import type { Fields } from '../output/print.ts';
 import { formatTime } from '../output/table.ts';
-import { visibleLine } from '../output/visible.ts';
+import { escapeLine } from '../output/escape.ts';
 
 const statuses = ['queued', 'running', 'waiting', 'completed', 'failed', 'canceled'] as const;
 
@@ -108,7 +108,7 @@ async function showRun(context: Context<{ events?: boolean }>, [id = '']: readon
     if (context.print.json) context.print.value(event);
     else {
       const { seq, type, at, ...rest } = event;
-      const more = visibleLine(JSON.stringify(rest));
+      const more = escapeLine(JSON.stringify(rest));
       context.print.raw(
         `${String(seq).padStart(6)}  ${formatTime(at)}  ${type.padEnd(20)}  ${more}\n`,
       );

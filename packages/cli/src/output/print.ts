@@ -5,7 +5,7 @@
 import type { CliEnvironment, Output } from '../environment.ts';
 import { type Paint, paintFor, paintStatus } from './paint.ts';
 import { type Column, tableOf } from './table.ts';
-import { visible } from './visible.ts';
+import { escapeUnsafe } from './escape.ts';
 
 export type Fields = Readonly<Record<string, string | number | undefined>>;
 
@@ -41,7 +41,7 @@ export class Print {
 
   /** A line of text; nothing with `--json`. */
   line(text: string): void {
-    if (!this.json) this.#out.write(`${visible(text)}\n`);
+    if (!this.json) this.#out.write(`${escapeUnsafe(text)}\n`);
   }
 
   /** Text that is already safe to show. */
@@ -51,7 +51,7 @@ export class Print {
 
   /** A note on standard error. */
   note(text: string): void {
-    this.#err.write(`${visible(text)}\n`);
+    this.#err.write(`${escapeUnsafe(text)}\n`);
   }
 
   list<Item>(items: readonly Item[], columns: readonly Column<Item>[], emptyNote: string): void {
@@ -73,7 +73,7 @@ export class Print {
     const known = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '');
     const width = Math.max(...known.map(([name]) => name.length));
     for (const [name, value] of known) {
-      const [first = '', ...rest] = visible(String(value)).split('\n');
+      const [first = '', ...rest] = escapeUnsafe(String(value)).split('\n');
       const shown = name === 'status' ? paintStatus(this.paint, first) : first;
       this.#out.write(`${this.paint('dim', name.padEnd(width))}  ${shown}\n`);
       for (const line of rest) this.#out.write(`${' '.repeat(width)}  ${line}\n`);

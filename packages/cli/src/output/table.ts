@@ -4,7 +4,7 @@
  * is cut to the remaining width. If even that is too narrow, items are stacked.
  */
 import { type Paint, paintStatus } from './paint.ts';
-import { cutTo, visibleLine, widthOf } from './visible.ts';
+import { cutTo, escapeLine, widthOf } from './escape.ts';
 
 export interface Column<Item> {
   readonly title: string;
@@ -43,12 +43,12 @@ export function tableOf<Item>(
 ): string[] {
   const { paint, width = Infinity } = options;
   const all = columns.map((column) => rendered(items, column, options));
-  const shown = options.width === undefined ? all : fitting(all, width);
-  if (spaceBefore(shown) + lastWidth(shown.at(-1)) > width) return stacked(shown, paint, width);
+  const shown = options.width === undefined ? all : visibleColumns(all, width);
+  if (offsetOfLast(shown) + lastWidth(shown.at(-1)) > width) return stacked(shown, paint, width);
   const line = (cells: readonly string[], painted: (cell: string, at: number) => string) =>
     cells
       .map((cell, at) => {
-        if (at === cells.length - 1) return painted(cutTo(cell, width - spaceBefore(shown)), at);
+        if (at === cells.length - 1) return painted(cutTo(cell, width - offsetOfLast(shown)), at);
         return painted(cell, at) + ' '.repeat((shown[at]?.width ?? 0) - widthOf(cell));
       })
       .join(' '.repeat(gap))
@@ -75,17 +75,17 @@ function rendered<Item>(
 ): Rendered {
   const cells = items.map((item) => {
     const text = String(value(item) ?? '');
-    if (!time || text === '') return visibleLine(text);
+    if (!time || text === '') return escapeLine(text);
     return width === undefined ? (formatTime(text) ?? '') : age(text, now);
   });
   const widest = Math.max(widthOf(title), ...cells.map(widthOf));
   return { title, cells, width: widest, status, minor };
 }
 
-function fitting(all: readonly Rendered[], width: number): readonly Rendered[] {
+function visibleColumns(all: readonly Rendered[], width: number): readonly Rendered[] {
   const isEmpty = ({ cells }: Rendered) => cells.every((cell) => cell === '');
   const shown = all.filter((column, at) => at === 0 || !isEmpty(column));
-  while (spaceBefore(shown) + lastWidth(shown.at(-1)) > width) {
+  while (offsetOfLast(shown) + lastWidth(shown.at(-1)) > width) {
     const dropped = shown.findLastIndex(({ minor }) => minor);
     if (dropped === -1) break;
     shown.splice(dropped, 1);
@@ -93,7 +93,7 @@ function fitting(all: readonly Rendered[], width: number): readonly Rendered[] {
   return shown;
 }
 
-function spaceBefore(columns: readonly Rendered[]): number {
+function offsetOfLast(columns: readonly Rendered[]): number {
   return columns.slice(0, -1).reduce((sum, { width }) => sum + width + gap, 0);
 }
 

@@ -2,7 +2,7 @@
 import type { RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes } from '../errors.ts';
 import type { Print } from './print.ts';
-import { visible, visibleLine } from './visible.ts';
+import { escapeUnsafe, escapeLine } from './escape.ts';
 
 /** Prints text continuously, and every other event on a line of its own. */
 export class Transcript {
@@ -23,7 +23,7 @@ export class Transcript {
     const whole = this.#half + text;
     const isCut = /[\uD800-\uDBFF]$/.test(whole);
     this.#half = isCut ? whole.slice(-1) : '';
-    this.#print.raw(visible(isCut ? whole.slice(0, -1) : whole));
+    this.#print.raw(escapeUnsafe(isCut ? whole.slice(0, -1) : whole));
     this.#isInText = true;
     this.#hasText = true;
   }
@@ -34,7 +34,7 @@ export class Transcript {
   }
 
   endText(): void {
-    if (this.#isInText) this.#print.raw(`${visible(this.#half)}\n`);
+    if (this.#isInText) this.#print.raw(`${escapeUnsafe(this.#half)}\n`);
     this.#half = '';
     this.#isInText = false;
   }
@@ -53,7 +53,7 @@ export class Transcript {
         break;
       case 'tool_call':
         this.#hasText = false;
-        this.line(paint('cyan', `→ ${visibleLine(event.name)} ${shortJson(event.input)}`));
+        this.line(paint('cyan', `→ ${escapeLine(event.name)} ${shortJson(event.input)}`));
         break;
       case 'tool_result':
         this.line(paint('dim', `← ${shortJson(event.output)}`));
@@ -68,10 +68,10 @@ export class Transcript {
         this.line(paint('dim', `· ${event.status}`));
         break;
       case 'error':
-        this.line(paint('red', `✗ ${visibleLine(event.error)} [${event.code}]`));
+        this.line(paint('red', `✗ ${escapeLine(event.error)} [${event.code}]`));
         break;
       case 'agent_switch':
-        this.line(paint('dim', `· ${visibleLine(event.agentName)} continues`));
+        this.line(paint('dim', `· ${escapeLine(event.agentName)} continues`));
         break;
       case 'run':
       case 'handoff':
@@ -86,7 +86,7 @@ export class Transcript {
 const maxJsonLength = 400;
 
 function shortJson(value: unknown): string {
-  const text = visibleLine(JSON.stringify(value) ?? '');
+  const text = escapeLine(JSON.stringify(value) ?? '');
   return text.length <= maxJsonLength ? text : `${text.slice(0, maxJsonLength)}…`;
 }
 

@@ -159,9 +159,9 @@ class Validator {
       issues.add(path, 'Matches none of the alternatives');
     }
     if (oneOf !== undefined) {
-      const fitting = listOf(oneOf).filter((each) => this.#matches(each, at)).length;
-      if (fitting === 0) issues.add(path, 'Matches none of the alternatives');
-      if (fitting > 1) issues.add(path, 'Matches more than one of the alternatives');
+      const matchCount = listOf(oneOf).filter((each) => this.#matches(each, at)).length;
+      if (matchCount === 0) issues.add(path, 'Matches none of the alternatives');
+      if (matchCount > 1) issues.add(path, 'Matches more than one of the alternatives');
     }
     if (not !== undefined && this.#matches(not, at))
       issues.add(path, 'Matches the schema under "not"');

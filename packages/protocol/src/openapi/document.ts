@@ -101,8 +101,8 @@ function securityOf(route: Route): Schema {
   const { scopes, anyScope } = route;
   const keys =
     anyScope === true ? scopes.map((scope) => ({ key: [scope] })) : [{ key: [...scopes] }];
-  const others = { key: [], 'internal-or-key': [{ internal: [] }], 'local-or-key': [{}] };
-  return { security: [...keys, ...others[route.auth]] };
+  const others = { 'internal-or-key': [{ internal: [] }], 'local-or-key': [{}] };
+  return { security: [...keys, ...(route.auth === undefined ? [] : others[route.auth])] };
 }
 
 function parametersOf(

@@ -8,7 +8,7 @@ import { idSchema, seqSchema } from '../schemas/values.ts';
  * `internal`: with the internal secret only; the route does not exist if none is configured.
  * `link`: the path contains a secret token, and needs no other authentication.
  */
-export type RouteAuth = 'public' | 'link' | 'key' | 'local-or-key' | 'internal-or-key' | 'internal';
+export type RouteAuth = 'public' | 'link' | 'local-or-key' | 'internal-or-key' | 'internal';
 export type Scope = 'runs' | 'approve' | 'admin';
 export const scopes = ['runs', 'approve', 'admin'] as const satisfies readonly Scope[];
 
@@ -16,7 +16,8 @@ export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly path: string;
   readonly summary: string;
-  readonly auth: RouteAuth;
+  /** Default: an API key with the scopes. */
+  readonly auth?: RouteAuth;
   /** All are required, or with `anyScope` any one. */
   readonly scopes: readonly Scope[];
   readonly anyScope?: true;

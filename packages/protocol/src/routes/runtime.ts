@@ -62,7 +62,6 @@ export const runtimeRoutes = {
     method: 'POST',
     path: '/api/chat',
     summary: 'Start a chat run, or continue a conversation',
-    auth: 'key',
     scopes: ['runs'],
     body: apiChatBodySchema,
     requiredFields: { fields: ['message'], message: 'message is required' },
@@ -73,7 +72,6 @@ export const runtimeRoutes = {
     method: 'POST',
     path: '/api/chat/tool-approval',
     summary: 'Decide a pending tool call, and get the events that follow',
-    auth: 'key',
     scopes: ['approve'],
     body: toolApprovalBodySchema,
     requiredFields: {
@@ -96,7 +94,6 @@ export const runtimeRoutes = {
     method: 'POST',
     path: '/api/chat/resume',
     summary: 'Resume a run, and get the events since its checkpoint',
-    auth: 'key',
     scopes: ['runs'],
     body: resumeBodySchema,
     requiredFields: { fields: ['runId'], message: 'runId is required' },

@@ -92,7 +92,6 @@ export const systemRoutes = {
     method: 'GET',
     path: '/v1/tools',
     summary: 'List built-in tools and the tools of connected MCP servers',
-    auth: 'key',
     scopes: ['runs'],
     output: z.object({ tools: z.array(listedToolSchema) }),
     errors: [...keyErrors],

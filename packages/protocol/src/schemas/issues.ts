@@ -50,7 +50,7 @@ export function issueMessage(issue: RawIssue): string {
     case 'invalid_type':
       return issue.input === undefined ? 'Required' : `Must be ${typeName(issue.expected)}`;
     case 'invalid_format':
-      return formats[issue.format] ?? 'Has the wrong format';
+      return formats[issue.format] ?? 'Invalid format';
     case 'too_small':
       return sizeMessage('at least', issue.minimum, issue);
     case 'too_big':

@@ -54,16 +54,22 @@ export const policyRulesSchema = z.strictObject({
 });
 export type PolicyRules = z.infer<typeof policyRulesSchema>;
 
-const consent = z.strictObject({ approved: z.literal(true), always: z.boolean().optional() });
-const refusal = z.strictObject({ approved: z.literal(false), reason: z.string().optional() });
+const approvedResponse = z.strictObject({
+  approved: z.literal(true),
+  always: z.boolean().optional(),
+});
+const deniedResponse = z.strictObject({
+  approved: z.literal(false),
+  reason: z.string().optional(),
+});
 
 /** An approver's answer to an approval of kind `permission`. */
-export type PermissionResponse = z.infer<typeof consent> | z.infer<typeof refusal>;
+export type PermissionResponse = z.infer<typeof approvedResponse> | z.infer<typeof deniedResponse>;
 
 /** An approver's answer. `input` replaces the call's arguments, or answers a question. */
 export const relayResponseSchema = z.discriminatedUnion('approved', [
-  consent.extend({ input: z.json().optional() }),
-  refusal,
+  approvedResponse.extend({ input: z.json().optional() }),
+  deniedResponse,
 ]);
 export type RelayResponse = z.infer<typeof relayResponseSchema>;
 

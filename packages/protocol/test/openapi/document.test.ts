@@ -211,7 +211,7 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
       'internal-or-key': [{ key: [...route.scopes] }, { internal: [] }],
       internal: [{ internal: [] }],
     };
-    expect(security).toEqual(expected[route.auth]);
+    expect(security).toEqual(expected[route.auth ?? 'key']);
     expect(at('/components/securitySchemes/key')).toMatchObject({ type: 'http', scheme: 'bearer' });
   });
 

@@ -19,7 +19,7 @@ export async function* readAhead<Item>(
   const itemAdded = new Signal();
   const itemTaken = new Signal();
   let outcome: { error?: unknown } | undefined;
-  const pump = async () => {
+  const read = async () => {
     try {
       for await (const item of source) {
         onItem(item);
@@ -34,7 +34,7 @@ export async function* readAhead<Item>(
     }
     itemAdded.notify();
   };
-  const pumping = pump();
+  const reading = read();
   try {
     for (;;) {
       for (let item = buffer.shift(); item !== undefined; item = buffer.shift()) {
@@ -48,7 +48,7 @@ export async function* readAhead<Item>(
   } finally {
     stopped.abort();
     itemTaken.notify();
-    await pumping;
+    await reading;
   }
 }
 

@@ -72,7 +72,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
   #tokens: { readonly seq: number; readonly end: number }[] = [];
   #error: RunResult['error'];
   #result: RunResult | undefined;
-  /** The run has ended, and all of its events were read here or lie before `after`. */
+  /** The run has ended, and all of its events were read here or have a `seq` up to `after`. */
   #isOver = false;
   #reading: Promise<void> | undefined;
 
@@ -118,7 +118,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
       if (this.#reading !== undefined) await this.#reading;
       else for await (const _ of this);
     }
-    // The last event lies before `after`, so the result comes from the run itself.
+    // The last event was before `after`, so the result comes from the run itself.
     this.#result ??= resultOf(
       await this.#options.http.json<Run>('GET', pathOf`/v1/runs/${this.id}`),
     );

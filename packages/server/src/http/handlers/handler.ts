@@ -97,7 +97,7 @@ export type ResultOf<Name extends RouteName> =
         | (RouteOf<Name> extends { noContentWhen: string } ? undefined : never);
 
 type NamesWith<Auth extends string> = {
-  [Name in RouteName]: RouteOf<Name>['auth'] extends Auth ? Name : never;
+  [Name in RouteName]: RouteOf<Name> extends { auth: Auth } ? Name : never;
 }[RouteName];
 
 /** Routes without a caller. */

@@ -28,7 +28,7 @@ function isSafe(code: number): boolean {
 }
 
 /** Escapes unsafe code points, except newlines and tabs. */
-export function visible(text: string): string {
+export function escapeUnsafe(text: string): string {
   let safe = '';
   for (const char of text) {
     const code = char.codePointAt(0) ?? 0;
@@ -38,8 +38,8 @@ export function visible(text: string): string {
 }
 
 /** The same on one line, for a table cell. */
-export function visibleLine(text: string): string {
-  return visible(text.replace(/\s*\n\s*/g, ' ').replaceAll('\t', ' '));
+export function escapeLine(text: string): string {
+  return escapeUnsafe(text.replace(/\s*\n\s*/g, ' ').replaceAll('\t', ' '));
 }
 
 const wide =

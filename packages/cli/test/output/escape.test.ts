@@ -1,31 +1,31 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { cutTo, visible, visibleLine, widthOf } from '../../src/output/visible.ts';
+import { cutTo, escapeUnsafe, escapeLine, widthOf } from '../../src/output/escape.ts';
 
 describe('untrusted text', () => {
   test('cannot clear the screen, move the cursor, ring or retitle the window', () => {
     const hostile = '\u001B[2J\u001B[1;1Happroved\u0007\u001B]0;title\u0007\r\b\u009B31m';
-    const shown = visible(hostile);
+    const shown = escapeUnsafe(hostile);
     expect(shown).toBe(
       '\\u{1b}[2J\\u{1b}[1;1Happroved\\u{7}\\u{1b}]0;title\\u{7}\\u{d}\\u{8}\\u{9b}31m',
     );
   });
 
   test('cannot hide text or reverse its direction', () => {
-    expect(visible('a\u202Eb\u200Bc\u2066d\uFEFF\u{E0041}\uD800')).toBe(
+    expect(escapeUnsafe('a\u202Eb\u200Bc\u2066d\uFEFF\u{E0041}\uD800')).toBe(
       'a\\u{202e}b\\u{200b}c\\u{2066}d\\u{feff}\\u{e0041}\\u{d800}',
     );
   });
 
   test('is unchanged if it is harmless', () => {
     const text = 'Zeilen\n\tmit Tabs, Übung, 日本語, 👩 und ½';
-    expect(visible(text)).toBe(text);
+    expect(escapeUnsafe(text)).toBe(text);
   });
 
   test('never contains a control character afterwards', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
-        const codes = Array.from(visible(text), (char) => char.codePointAt(0) ?? 0);
+        const codes = Array.from(escapeUnsafe(text), (char) => char.codePointAt(0) ?? 0);
         const bad = codes.filter(
           (code) => code !== 9 && code !== 10 && (code < 32 || (code > 126 && code < 160)),
         );
@@ -35,7 +35,7 @@ describe('untrusted text', () => {
   });
 
   test('is one line in a table cell', () => {
-    expect(visibleLine('{\n  "a": 1\n}\tend')).toBe('{ "a": 1 } end');
+    expect(escapeLine('{\n  "a": 1\n}\tend')).toBe('{ "a": 1 } end');
   });
 });
 
