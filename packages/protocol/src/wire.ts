@@ -18,22 +18,7 @@ export type {
   Trust,
 } from './events/catalogue.ts';
 export type { ChatFrame, ChatToolOutput } from './dialects/chat.ts';
-export type {
-  AgentSwitchFrame,
-  ApprovalExpiringFrame,
-  ApprovalFrame,
-  ApprovalResolvedFrame,
-  DoneFrame,
-  ErrorFrame,
-  HandoffFrame,
-  ResetFrame,
-  RunFrame,
-  RunsFrame,
-  TokenFrame,
-  ToolCallFrame,
-  ToolResultFrame,
-  WireUsage,
-} from './dialects/runs.ts';
+export type { DoneFrame, RunsFrame } from './dialects/runs.ts';
 export type { Scope } from './routes/route.ts';
 export type {
   ContentPart,
@@ -59,6 +44,7 @@ export type {
   RunError,
   RunStatus,
   Usage,
+  WireUsage,
 } from './schemas/runs.ts';
 
 type Declared<Name extends RouteName, Part extends string> = (typeof routes)[Name] extends {

@@ -4,51 +4,50 @@ import { wireUsage } from '../schemas/runs.ts';
 import type { Dialect } from './dialect.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { ApprovalKind, ApprovalStatus } from '../schemas/permissions.ts';
-import type { EndedStatus, LimitName } from '../schemas/runs.ts';
+import type { EndedStatus, LimitName, WireUsage } from '../schemas/runs.ts';
 
 /** Set on frames of sub-agents only. */
-type SubAgentId = {
-  agentId?: string;
-};
+type SubAgentId = { agentId?: string };
 
-/** Usage as `/v1/runs` writes it. */
-export interface WireUsage {
-  input_tokens: number;
-  output_tokens: number;
-  cached_input_tokens?: number | undefined;
-  cache_write_tokens?: number | undefined;
-  reasoning_tokens?: number | undefined;
-}
-
-/** Every frame of `/v1/runs`, by its `type`. */
+/** Every frame of `/v1/runs`, by its `type`. `run` comes first, `done` last. */
 export type RunsFrame =
-  | RunFrame
-  | HandoffFrame
-  | AgentSwitchFrame
-  | TokenFrame
-  | ResetFrame
+  | { type: 'run'; id: string; conversationId: string; agent: string }
+  /** The root agent hands off the conversation; `agent_switch` follows when the next agent starts. */
+  | { type: 'handoff'; from: string; to: string }
+  | { type: 'agent_switch'; agentName: string }
+  | { type: 'token'; text: string }
+  /** Discard the tokens with an id above `after`: the turn is retried. */
+  | { type: 'reset'; after: number }
   | ToolCallFrame
-  | ToolResultFrame
-  | ApprovalFrame
-  | ApprovalExpiringFrame
-  | ApprovalResolvedFrame
-  | ErrorFrame
+  /** `output` is the tool's result, or `{status, …}` for a call without one. */
+  | (SubAgentId & { type: 'tool_result'; id: string; output: unknown })
+  | {
+      type: 'approval_requested';
+      id: string;
+      kind: ApprovalKind;
+      toolCallId: string;
+      tool: string;
+      params: unknown;
+      agentId: string;
+      parentId?: string;
+      /** The agents from the root to the one that asks; only for a sub-agent. */
+      agentPath?: readonly string[];
+      /** Set for a question: its text, and the JSON Schema of the answer. */
+      prompt?: string | undefined;
+      schema?: Readonly<Record<string, unknown>> | undefined;
+    }
+  | { type: 'approval_expiring'; id: string; expiresAt: string }
+  | {
+      type: 'approval_resolved';
+      id: string;
+      status: Exclude<ApprovalStatus, 'pending'>;
+      /** The arguments that were approved, if the approver changed them. */
+      executedParams?: unknown;
+    }
+  | { type: 'error'; error: string; code: string; retryable: boolean }
   | DoneFrame;
 
-/** The first frame of every run. */
-export type RunFrame = { type: 'run'; id: string; conversationId: string; agent: string };
-
-/** The root agent hands off the conversation; `agent_switch` follows when the next agent starts. */
-export type HandoffFrame = { type: 'handoff'; from: string; to: string };
-
-export type AgentSwitchFrame = { type: 'agent_switch'; agentName: string };
-
-export type TokenFrame = { type: 'token'; text: string };
-
-/** Discard the tokens with an id above `after`: the turn is retried. */
-export type ResetFrame = { type: 'reset'; after: number };
-
-export type ToolCallFrame = SubAgentId & {
+type ToolCallFrame = SubAgentId & {
   type: 'tool_call';
   id: string;
   name: string;
@@ -57,38 +56,6 @@ export type ToolCallFrame = SubAgentId & {
   resultBy?: string | undefined;
 };
 
-/** `output` is the tool's result, or `{status, …}` for a call without one. */
-export type ToolResultFrame = SubAgentId & { type: 'tool_result'; id: string; output: unknown };
-
-export type ApprovalFrame = {
-  type: 'approval_requested';
-  id: string;
-  kind: ApprovalKind;
-  toolCallId: string;
-  tool: string;
-  params: unknown;
-  agentId: string;
-  parentId?: string;
-  /** The agents from the root to the one that asks; only for a sub-agent. */
-  agentPath?: readonly string[];
-  /** Set for a question: its text, and the JSON Schema of the answer. */
-  prompt?: string | undefined;
-  schema?: Readonly<Record<string, unknown>> | undefined;
-};
-
-export type ApprovalExpiringFrame = { type: 'approval_expiring'; id: string; expiresAt: string };
-
-export type ApprovalResolvedFrame = {
-  type: 'approval_resolved';
-  id: string;
-  status: Exclude<ApprovalStatus, 'pending'>;
-  /** The arguments that were approved, if the approver changed them. */
-  executedParams?: unknown;
-};
-
-export type ErrorFrame = { type: 'error'; error: string; code: string; retryable: boolean };
-
-/** The last frame of every run. */
 export type DoneFrame = {
   type: 'done';
   status: EndedStatus;

@@ -47,7 +47,10 @@ export const progressSchema = z.object({
 });
 export type Progress = z.infer<typeof progressSchema>;
 
-/** The evidence for a run's answer. Every number is counted, none is estimated. */
+/**
+ * The evidence for a run's answer, as specification 001 requires it. Every number is counted;
+ * `confidence` is the share of tool calls that succeeded.
+ */
 export const trustSchema = z.object({
   toolsInvoked: z.array(z.string()),
   toolFailures: z.int(),

@@ -52,13 +52,8 @@ class IssueList {
   }
 
   add(path: string, message: string): void {
-    if (
-      this.full ||
-      this.issues.some((known) => known.path === path && known.message === message)
-    ) {
-      return;
-    }
-    this.issues.push({ path, message });
+    const isKnown = this.issues.some((known) => known.path === path && known.message === message);
+    if (!this.full && !isKnown) this.issues.push({ path, message });
   }
 }
 
@@ -180,7 +175,7 @@ class Validator {
         issues.add(childPath(path, name), 'Required');
       }
     }
-    checkCount(names.length, { schema, path, of: 'Properties', unit: 'properties' }, issues);
+    checkCount(schema, 'Properties', names.length, path, issues);
     const { properties, propertyNames, additionalProperties: rest } = schema;
     const known = isObject(properties) ? properties : {};
     // Patterns are not evaluated, so the names that they do not cover are unknown.
@@ -202,7 +197,7 @@ class Validator {
 
   #items(schema: JsonSchema, at: Located<readonly unknown[]>, issues: IssueList): void {
     const { value, path } = at;
-    checkCount(value.length, { schema, path, of: 'Items', unit: 'items' }, issues);
+    checkCount(schema, 'Items', value.length, path, issues);
     const first = listOf(schema['prefixItems']);
     const { items, contains } = schema;
     const checked = items === undefined ? value.slice(0, first.length) : value;
@@ -211,10 +206,8 @@ class Validator {
       const by = index < first.length ? first[index] : items;
       this.check(by, { value: item, path: `${path}[${index}]` }, issues);
     }
-    if (
-      contains !== undefined &&
-      !value.some((item) => this.#matches(contains, { value: item, path }))
-    ) {
+    const isMatch = (item: unknown) => this.#matches(contains, { value: item, path });
+    if (contains !== undefined && !value.some(isMatch)) {
       issues.add(path, 'Must contain an item that matches "contains"');
     }
     if (schema['uniqueItems'] === true) {
@@ -227,7 +220,7 @@ class Validator {
   #length(schema: JsonSchema, { value, path }: Located<string>, issues: IssueList): void {
     if (schema['minLength'] === undefined && schema['maxLength'] === undefined) return;
     const count = this.#lengths.get(value) ?? this.#countCharacters(value);
-    checkCount(count, { schema, path, of: 'Length', unit: 'characters' }, issues);
+    checkCount(schema, 'Length', count, path, issues);
   }
 
   /** Cached: the same string may be measured often. */
@@ -264,20 +257,21 @@ function isOfType(name: string, value: unknown): boolean {
   }
 }
 
-interface Counted {
-  readonly schema: JsonSchema;
-  readonly path: string;
-  readonly of: 'Length' | 'Items' | 'Properties';
-  readonly unit: string;
-}
+const units = { Length: 'characters', Items: 'items', Properties: 'properties' } as const;
 
-function checkCount(count: number, { schema, path, of, unit }: Counted, issues: IssueList): void {
+function checkCount(
+  schema: JsonSchema,
+  of: keyof typeof units,
+  count: number,
+  path: string,
+  issues: IssueList,
+): void {
   const [least, most] = [schema[`min${of}`], schema[`max${of}`]];
   if (typeof least === 'number' && count < least) {
-    issues.add(path, `Must have at least ${least} ${unit}`);
+    issues.add(path, `Must have at least ${least} ${units[of]}`);
   }
   if (typeof most === 'number' && count > most) {
-    issues.add(path, `Must have at most ${most} ${unit}`);
+    issues.add(path, `Must have at most ${most} ${units[of]}`);
   }
 }
 

@@ -58,7 +58,7 @@ export function addUsage(a: Usage, b: Usage): Usage {
   return costUsd === undefined ? sum : { ...sum, costUsd };
 }
 
-/** Usage as the surface `runs` writes it. */
+/** Usage as `/v1/runs` writes it. */
 export const wireUsageSchema = z.object({
   input_tokens: z.int(),
   output_tokens: z.int(),
@@ -66,15 +66,15 @@ export const wireUsageSchema = z.object({
   cache_write_tokens: z.int().optional(),
   reasoning_tokens: z.int().optional(),
 });
+export type WireUsage = z.infer<typeof wireUsageSchema>;
 
-export function wireUsage(usage: Usage): z.infer<typeof wireUsageSchema> {
-  const { cachedInputTokens, cacheWriteTokens, reasoningTokens } = usage;
+export function wireUsage(usage: Usage): WireUsage {
   return defined({
     input_tokens: usage.inputTokens,
     output_tokens: usage.outputTokens,
-    cached_input_tokens: cachedInputTokens,
-    cache_write_tokens: cacheWriteTokens,
-    reasoning_tokens: reasoningTokens,
+    cached_input_tokens: usage.cachedInputTokens,
+    cache_write_tokens: usage.cacheWriteTokens,
+    reasoning_tokens: usage.reasoningTokens,
   });
 }
 
