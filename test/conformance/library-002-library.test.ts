@@ -23,7 +23,7 @@ function bash(id: string, command: string): ScriptedEvent {
 }
 
 /** An agent whose model makes these calls, a turn each, with a tool that remembers what ran. */
-function scene(...turns: readonly (readonly ScriptedEvent[])[]) {
+function createFixture(...turns: readonly (readonly ScriptedEvent[])[]) {
   const ran: string[] = [];
   const contexts: ToolContext[] = [];
   const bashTool: ToolDefinition = {
@@ -59,7 +59,7 @@ describe('the harness', () => {
   test('asks about every call if there are no permissions', async () => {
     verifies('002:overview:default-ask');
     for (const permissions of [undefined, {}, { allowlist: [] }]) {
-      const { agent, tools, ran } = scene([bash('tc-1', 'ls'), bash('tc-2', 'pwd')]);
+      const { agent, tools, ran } = createFixture([bash('tc-1', 'ls'), bash('tc-2', 'pwd')]);
       const rules = permissions === undefined ? {} : { permissions };
       const asked: string[] = [];
       for await (const event of agent.invoke({ messages, tools, ...rules })) {
@@ -74,7 +74,10 @@ describe('the harness', () => {
 
   test('yields a relay with the call and respond, and resumes when that is called', async () => {
     verifies('002:flow:relay-event-shape', '002:flow:respond-resumes');
-    const { agent, tools, ran } = scene([bash('tc-1', 'ls')], [{ type: 'text', content: 'Done' }]);
+    const { agent, tools, ran } = createFixture(
+      [bash('tc-1', 'ls')],
+      [{ type: 'text', content: 'Done' }],
+    );
     const stream = agent.invoke({ messages, tools });
     const relay = await nextRelay(stream);
     expect(relay).toMatchObject({
@@ -96,7 +99,7 @@ describe('the harness', () => {
     verifies('002:relay:waits-without-respond');
     vi.useFakeTimers();
     try {
-      const { agent, tools, ran } = scene([bash('tc-1', 'ls')]);
+      const { agent, tools, ran } = createFixture([bash('tc-1', 'ls')]);
       const stream = agent.invoke({ messages, tools });
       const relay = await nextRelay(stream);
       let frames = 0;
@@ -116,7 +119,7 @@ describe('the harness', () => {
 
   test('may be answered later, outside the body of the loop', async () => {
     verifies('002:relay:respond-later');
-    const { agent, tools, ran } = scene([bash('tc-1', 'ls'), bash('tc-2', 'pwd')]);
+    const { agent, tools, ran } = createFixture([bash('tc-1', 'ls'), bash('tc-2', 'pwd')]);
     const open: RelayEvent[] = [];
     const reading = (async () => {
       for await (const event of agent.invoke({ messages, tools })) {
@@ -134,7 +137,7 @@ describe('the harness', () => {
 
   test('gives a tool its arguments and a context, and takes context and result from it', async () => {
     verifies('002:execution:arguments-and-context', '002:execution:returns-context-result');
-    const { agent, tools, ran, contexts } = scene([bash('tc-1', 'ls -la')]);
+    const { agent, tools, ran, contexts } = createFixture([bash('tc-1', 'ls -la')]);
     const permissions: Permissions = { allowlist: [{ tool: 'bash' }] };
     const events = await readOn(agent.invoke({ messages, tools, permissions }));
     expect(ran).toEqual(['ls -la']);
@@ -155,7 +158,7 @@ describe('the harness', () => {
 
   test('adds tool and params to the allowlist when the answer is for always', async () => {
     verifies('002:response:always');
-    const { agent, tools, ran } = scene(
+    const { agent, tools, ran } = createFixture(
       [bash('tc-1', 'git *')],
       [bash('tc-2', 'git *')],
       [bash('tc-3', 'git push')],
@@ -175,7 +178,7 @@ describe('the harness', () => {
 
   test('ends on a deterministic harness once all relays are answered', async () => {
     verifies('002:testing:ends');
-    const { agent, tools, ran } = scene(
+    const { agent, tools, ran } = createFixture(
       [bash('tc-1', 'a'), bash('tc-2', 'b')],
       [bash('tc-3', 'c')],
       [{ type: 'text', content: 'Done' }],
@@ -198,7 +201,7 @@ describe('the orchestrator', () => {
       '002:orchestrator:resolve-deny',
       '002:orchestrator:resolve-own-agent',
     );
-    const { agent, tools, ran } = scene([bash('tc-1', 'ls')]);
+    const { agent, tools, ran } = createFixture([bash('tc-1', 'ls')]);
     const orchestrator = new AgentOrchestrator(agent);
     const ids = [1, 2, 3].map(() => orchestrator.spawn({ messages, tools }));
     const open = new Map<string, string>();
@@ -225,7 +228,7 @@ describe('the orchestrator', () => {
 
   test('supports always', async () => {
     verifies('002:response:always-orchestrator');
-    const { agent, tools, ran } = scene([bash('tc-1', 'ls')], [bash('tc-2', 'ls')]);
+    const { agent, tools, ran } = createFixture([bash('tc-1', 'ls')], [bash('tc-2', 'ls')]);
     const orchestrator = new AgentOrchestrator(agent);
     const agentId = orchestrator.spawn({ messages, tools });
     let asked = 0;
@@ -242,7 +245,7 @@ describe('the orchestrator', () => {
 
   test('changes the permissions of one agent and of no other', async () => {
     verifies('002:dynamic:own-agent');
-    const { agent, tools } = scene([bash('tc-1', 'ls')], [bash('tc-2', 'ls')]);
+    const { agent, tools } = createFixture([bash('tc-1', 'ls')], [bash('tc-2', 'ls')]);
     const orchestrator = new AgentOrchestrator(agent);
     const permissions: Permissions = { allowlist: [] };
     const [one = '', other = ''] = [1, 2].map(() =>

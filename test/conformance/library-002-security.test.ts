@@ -28,7 +28,7 @@ const readTool: ToolDefinition = {
   execute: async ({ filePath }) => ({ result: ran.push(filePath) }),
 };
 
-/** Of these calls, those that ran without anybody being asked. */
+/** The calls that ran without an approval. */
 async function unasked(
   tool: 'bash' | 'read',
   pattern: string,

@@ -77,7 +77,7 @@ describe('POST /v1/runs', () => {
 });
 
 describe('GET /health', () => {
-  test('says that the server is alive to anybody, without a key', async () => {
+  test('reports that the server is alive, without a key', async () => {
     verifies('003:endpoint:health');
     for (const headers of [{}, { authorization: 'Bearer nonsense' }]) {
       const response = await server.request('/health', { keyless: true, headers });

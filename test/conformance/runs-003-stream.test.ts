@@ -70,7 +70,7 @@ describe('POST /v1/runs', () => {
     expect(frames.length).toBeGreaterThan(4);
   });
 
-  test('calculates 23 * 47 with the calculator, without asking anybody', async () => {
+  test('calculates 23 * 47 with the calculator, without an approval', async () => {
     verifies(
       '003:runs:tools-builtin',
       '003:runs:calculator-product',

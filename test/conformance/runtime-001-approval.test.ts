@@ -294,7 +294,7 @@ describe('a decision after kill -9 and a restart', () => {
 });
 
 describe('an approved tool that kill -9 interrupted', () => {
-  const held = new TestServer({ TEST_ASK: 'yes' }, 'test/support/servers/held-tools.ts');
+  const held = new TestServer({ TEST_ASK: 'yes' }, 'test/support/servers/blocking-tools.ts');
   afterAll(() => held.dispose());
 
   async function leftRunning(text: string) {

@@ -60,12 +60,12 @@ test.each([
   verifies('001:events:tool-end-completed', '001:events:tool-end-failed');
   const { reader, goOn } = await thinking(input);
   let hasWaited = false;
-  const patience = setTimeout(() => {
+  const timeout = setTimeout(() => {
     hasWaited = true;
     goOn();
   }, 5_000);
   const end = await reader.until('tool_end');
-  clearTimeout(patience);
+  clearTimeout(timeout);
   goOn();
   expect(hasWaited, 'tool_end came only after the model had gone on').toBe(false);
   expect(end.data).toMatchObject({ name: 'calculator', toolCallId: 'call_1', status });

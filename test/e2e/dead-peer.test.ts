@@ -33,7 +33,7 @@ class Program {
     for (;;) {
       const found = what.exec(this.output);
       if (found !== null) return found[1] ?? found[0];
-      if (Date.now() > deadline) throw new Error(`Waited for ${what} in vain:\n${this.output}`);
+      if (Date.now() > deadline) throw new Error(`Timed out waiting for ${what}:\n${this.output}`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   }
@@ -55,7 +55,7 @@ describe('a reader whose cable is pulled', requires('network', whyNoNetworks()),
     const url = await server.says(/listening on (http:\S+)/, 20_000);
     const apiKey = readFileSync(join(dataDir, 'first-key'), 'utf8').trim();
     const reader = new Program(
-      net.on(net.there, execPath, 'test/support/servers/quiet-reader.ts', url, apiKey),
+      net.on(net.there, execPath, 'test/support/servers/chat-reader.ts', url, apiKey),
     );
     const runId = await reader.says(/^([0-9a-f-]{36})$/m, 20_000);
     const lookAtRun = `fetch('${url}/v1/runs/${runId}', {headers: {authorization: 'Bearer ${apiKey}'}})

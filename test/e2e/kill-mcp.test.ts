@@ -7,23 +7,23 @@ import { until } from '../support/kernel.ts';
 import { isAlive, McpFixture } from '../support/mcp/fixture.ts';
 import { TestServer } from '../support/server.ts';
 
-let scene: McpFixture;
+let fixture: McpFixture;
 let server: TestServer;
 beforeEach(async () => {
-  scene = new McpFixture();
-  const config = join(scene.dir, 'relay.config.mjs');
-  const mcpServers = { odd: scene.hostile('clings') };
+  fixture = new McpFixture();
+  const config = join(fixture.dir, 'relay.config.mjs');
+  const mcpServers = { odd: fixture.hostile('clings') };
   writeFileSync(config, `export default ${JSON.stringify({ mcpServers })}`);
   server = await new TestServer({ RELAY_CONFIG: config }).start();
 });
 afterEach(async () => {
   await server.dispose();
-  scene.dispose();
+  fixture.dispose();
 });
 
 /** Each program with its child, in the order in which they began. */
 const programs = (): number[][] =>
-  scene
+  fixture
     .traces()
     .filter((line) => line.startsWith('pids'))
     .map((line) => line.split(' ').slice(1).map(Number));

@@ -187,7 +187,7 @@ describe('a second server', () => {
 });
 
 describe('kill -9 of the server with a tool running', () => {
-  const held = 'test/support/servers/held-tools.ts';
+  const held = 'test/support/servers/blocking-tools.ts';
 
   async function killedWhileRunning(tool: string) {
     await server.dispose();

@@ -137,16 +137,16 @@ describe('caches of other nodes are invalidated within a second', () => {
 describe('a webhook', () => {
   /** The receiver of a webhook; it can reject the first attempt of each delivery. */
   class Receiver {
-    readonly heard: { id: string; status: number }[] = [];
+    readonly received: { id: string; status: number }[] = [];
     readonly #server: Server;
 
     constructor(refuses: (id: string) => boolean) {
       this.#server = createServer((request, response) => {
         request.resume().on('end', () => {
           const id = String(request.headers['relay-delivery']);
-          const isFirst = !this.heard.some((each) => each.id === id);
+          const isFirst = !this.received.some((each) => each.id === id);
           const status = isFirst && refuses(id) ? 503 : 200;
-          this.heard.push({ id, status });
+          this.received.push({ id, status });
           response.writeHead(status).end();
         });
       });
@@ -190,11 +190,11 @@ describe('a webhook', () => {
         ({ deliveries } = await nodes.json<{ deliveries: Delivery[] }>(c, path));
         return deliveries.length === 12 && deliveries.every(({ status }) => status === 'delivered');
       }, 'all deliveries');
-      const taken = receiver.heard.filter(({ status }) => status === 200).map(({ id }) => id);
+      const taken = receiver.received.filter(({ status }) => status === 200).map(({ id }) => id);
       const expected = runs.map((runId) => `run.ended:${runId}`);
       expect(taken.toSorted()).toEqual(expected.toSorted());
       // What was refused came again under the same id, and nothing else did.
-      const again = receiver.heard.filter(({ status }) => status !== 200).map(({ id }) => id);
+      const again = receiver.received.filter(({ status }) => status !== 200).map(({ id }) => id);
       expect(again).toEqual([refused]);
       expect(deliveries.filter(({ attempts }) => attempts !== 1)).toMatchObject([{ attempts: 2 }]);
     } finally {

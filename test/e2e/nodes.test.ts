@@ -118,7 +118,7 @@ describe('a node that is killed', () => {
 
   test('with a tool running that must not run twice: another node requests an outcome approval', async () => {
     const [a, b, c] = await three({
-      entry: 'test/support/servers/held-tools.ts',
+      entry: 'test/support/servers/blocking-tools.ts',
       env: { TEST_HOLD: 'yes' },
     });
     const { runId, reader } = await nodes.run(a, 'use pay {"text":"once"}', ['pay']);

@@ -19,7 +19,7 @@ async function entriesIn(store: SystemStore): Promise<string[]> {
   });
 }
 
-/** A scenario of the crash matrix in which every deed leaves its entry, and no entry comes alone. */
+/** A scenario of the crash matrix in which every action has its audit entry, and every entry its action. */
 export const auditScenarios: Readonly<Record<string, () => Scenario>> = {
   'an audit trail': () => ({
     name: 'an audit trail',

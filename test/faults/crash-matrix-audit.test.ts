@@ -1,4 +1,4 @@
-/** Crashes between a deed and its entry in the audit trail: there is no such place. */
+/** No crash can separate an action from its entry in the audit trail. */
 import { auditScenarios } from './audit-scenarios.ts';
 import { crashEverywhere } from './matrix.ts';
 

@@ -1,4 +1,4 @@
-/** The files of the scale-out guide say what the code reads, and what they say of each other. */
+/** The files of the scale-out guide agree with the code and with each other. */
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 
@@ -31,29 +31,29 @@ describe('the files of the scale-out guide', () => {
     },
   );
 
-  test('balance between the nodes that there are, and no others', () => {
+  test('balance between exactly the nodes of the compose file', () => {
     const nodes = matches(example('compose.yaml'), /^ {2}(relay-\d+):/gm);
     expect(nodes).toHaveLength(3);
     const balanced = matches(example('nginx.conf'), /^ {4}server ([^:]+):4000/gm);
     expect(balanced).toEqual(nodes);
     expect(example('compose.yaml')).toContain(`depends_on: [${nodes.join(', ')}]`);
-    // With all but one of them dead, a request still finds the one.
+    // If all but one are down, a request still reaches the last one.
     const [tries] = matches(example('nginx.conf'), /proxy_next_upstream_tries (\d+)/g);
     expect(Number(tries)).toBe(nodes.length);
   });
 
-  test('start what is there, and let it end in good order', () => {
+  test('start an existing entry, and allow a graceful stop', () => {
     const [entry = ''] = matches(example('Dockerfile'), /^CMD \["node", "([^"]+)"\]/gm);
     expect(existsSync(new URL(entry, root))).toBe(true);
     const [grace] = matches(example('compose.yaml'), /stop_grace_period: (\d+)s/g);
-    const [patience] = matches(example('relay.service'), /TimeoutStopSec=(\d+)/g);
+    const [stopTimeout] = matches(example('relay.service'), /TimeoutStopSec=(\d+)/g);
     const [lease] = matches(read('packages/core/src/engine.ts'), /graceMs: (\d+)_000/g);
-    for (const seconds of [grace, patience]) {
+    for (const seconds of [grace, stopTimeout]) {
       expect(Number(seconds)).toBeGreaterThan(Number(lease));
     }
   });
 
-  test('pass streams on as they come', () => {
+  test('do not buffer streams', () => {
     const nginx = example('nginx.conf');
     expect(nginx).toContain('proxy_buffering off;');
     const [wait] = matches(nginx, /proxy_read_timeout (\d+)s/g);

@@ -159,7 +159,7 @@ export async function until<Value>(
   for (;;) {
     const found = await look();
     if (found !== undefined && found !== false) return found;
-    if (Date.now() > deadline) throw new Error(`Waited in vain for ${what}`);
+    if (Date.now() > deadline) throw new Error(`Timed out waiting for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }

@@ -25,21 +25,21 @@ export class Process {
   }
 
   /** The next line that is meant for the caller. */
-  hear<Said>(isMeant: (said: Said) => boolean): Promise<Said> {
+  waitFor<Line>(isExpected: (said: Line) => boolean): Promise<Line> {
     return new Promise((resolve, reject) => {
       this.#child.once('exit', (code) =>
         setImmediate(() => reject(new Error(`It ended with ${code}:\n${this.#faults}`))),
       );
       this.#waiting.push((line) => {
-        const said = JSON.parse(line) as Said;
-        const takes = isMeant(said);
+        const said = JSON.parse(line) as Line;
+        const takes = isExpected(said);
         if (takes) resolve(said);
         return takes;
       });
     });
   }
 
-  tell(command: object): void {
+  send(command: object): void {
     this.#child.stdin.write(`${JSON.stringify(command)}\n`);
   }
 
@@ -54,6 +54,6 @@ export async function startOracle(
   env: Readonly<Record<string, string>>,
 ): Promise<{ readonly url: string; end(): void }> {
   const process_ = new Process(name, env);
-  const { url } = await process_.hear<{ url?: string }>((said) => said.url !== undefined);
+  const { url } = await process_.waitFor<{ url?: string }>((said) => said.url !== undefined);
   return { url: url ?? '', end: () => process_.end() };
 }

@@ -15,7 +15,7 @@ export const scenarioNames = [
 ] as const;
 export type Scenario = (typeof scenarioNames)[number];
 
-/** One line of the tool server: it ran, whatever anybody says. */
+/** One line of the tool server: proof that the tool ran. */
 export interface ToolRan {
   readonly at: number;
   readonly tool: string;

@@ -52,14 +52,14 @@ export async function runRound(environment: Environment, round: Round): Promise<
   const earlier: (readonly RunRow[])[] = [];
   const met: string[] = [];
   const moved = () =>
-    client.tell({ do: 'servers', urls: environment.urls, key: environment.apiKey });
+    client.send({ do: 'servers', urls: environment.urls, key: environment.apiKey });
   try {
     moved();
-    const stored = client.hear<{ said?: string }>(({ said }) => said === 'credential');
-    client.tell({ do: 'credential', provider: 'oracle', body: environment.credential });
+    const stored = client.waitFor<{ said?: string }>(({ said }) => said === 'credential');
+    client.send({ do: 'credential', provider: 'oracle', body: environment.credential });
     await stored;
     const { atOnce = 20, scenarios = scenarioNames } = round;
-    client.tell({ do: 'go', atOnce, scenarios });
+    client.send({ do: 'go', atOnce, scenarios });
     await round.disturb({
       environment,
       moved,
@@ -70,8 +70,8 @@ export async function runRound(environment: Environment, round: Round): Promise<
         met.push(...(await lookInTheMiddle(environment, rows, readLines<Noted>(file))));
       },
     });
-    const drained = client.hear<{ said?: string }>(({ said }) => said === 'drained');
-    client.tell({ do: 'drain' });
+    const drained = client.waitFor<{ said?: string }>(({ said }) => said === 'drained');
+    client.send({ do: 'drain' });
     await within(drained, () => `Runs of ${round.name} do not end: ${openOf(file)}`);
     const evidence = await gather(environment, { file, earlier });
     const violations = [...met, ...violationsOf(evidence)];

@@ -8,7 +8,7 @@ export interface ToolServerOptions {
   /** Servers of before 2026 ask during a call; later ones end the call to ask. */
   readonly asks: 'during' | 'instead';
   readonly trace: string;
-  /** Of a server that does not wait for ever. */
+  /** How long the server waits for an answer. */
   readonly askingMs?: number;
 }
 
@@ -19,7 +19,7 @@ const sizes = {
 };
 
 export function createToolServer({ asks, trace, askingMs = 60_000 }: ToolServerOptions): McpServer {
-  const server = new McpServer({ name: 'workshop', version: '1.0.0' });
+  const server = new McpServer({ name: 'tool-server', version: '1.0.0' });
   const leave = (line: string) => appendFileSync(trace, `${line}\n`);
   const say = (text: string) => ({ content: [{ type: 'text' as const, text }] });
 
@@ -102,7 +102,7 @@ export function createToolServer({ asks, trace, askingMs = 60_000 }: ToolServerO
   );
   const stall = server.registerTool(
     'stall',
-    { description: 'Wants to be called again, for ever' },
+    { description: 'Always asks to be called again' },
     () => {
       leave('stall');
       return inputRequired({ requestState: 'again' });

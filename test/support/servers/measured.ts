@@ -1,4 +1,4 @@
-/** A server that says what it holds, after a collection, whenever it gets SIGUSR2. */
+/** A server that prints its memory use, after a garbage collection, on SIGUSR2. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { serve } from '@relay/server';

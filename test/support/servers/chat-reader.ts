@@ -1,4 +1,4 @@
-/** A program that opens a chat, reads it, and says which run it is once it waits for a person. */
+/** Opens a chat, reads it, and prints the id of its run when the run waits for an approval. */
 import { readSse } from '@relay/protocol';
 
 const [url = '', apiKey = ''] = process.argv.slice(2);

@@ -1,14 +1,14 @@
-/** A server whose tools do their work and then hold their result back, so that a kill hits between. */
+/** A server whose tools have their side effect and then block, so that a kill hits in between. */
 import { appendFileSync, fsyncSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { serve } from '@relay/server';
 import { createToolRegistry, defineTool } from '@relay/tools';
 import { z } from 'zod';
 
-function heldTool(dataDir: string, name: string, idempotent: boolean) {
+function blockingTool(dataDir: string, name: string, idempotent: boolean) {
   return defineTool({
     name,
-    description: 'Writes down that it ran, and then never comes back',
+    description: 'Records that it ran, and then never returns',
     schema: z.strictObject({ text: z.string() }),
     allowedByDefault: process.env['TEST_ASK'] !== 'yes',
     idempotent,
@@ -30,5 +30,5 @@ await serve({
   terminal: false,
   print: (line) => console.log(line),
   tools: ({ dataDir }) =>
-    createToolRegistry([heldTool(dataDir, 'pay', false), heldTool(dataDir, 'look', true)]),
+    createToolRegistry([blockingTool(dataDir, 'pay', false), blockingTool(dataDir, 'look', true)]),
 });
