@@ -8,7 +8,7 @@ import { formatTime } from '../output/table.ts';
 const statuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
 
 interface ListOptions {
-  readonly status?: (typeof statuses)[number];
+  readonly status?: Approval['status'];
   readonly all?: boolean;
   readonly run?: string;
   readonly limit: number;
@@ -89,16 +89,7 @@ async function showApproval(context: Context, [id = '']: readonly string[]): Pro
   printApproval(context, await approvals.get(id));
 }
 
-interface ApproveOptions {
-  readonly always?: boolean;
-  readonly scope?: 'run' | 'conversation' | 'tenant';
-  readonly rule?: 'exact' | 'suggested';
-  readonly uses?: number;
-  readonly expires?: string;
-  readonly input?: DecisionBody['input'];
-  readonly output?: DecisionBody['output'];
-  readonly reason?: string;
-}
+type ApproveOptions = Omit<DecisionBody, 'approved' | 'expiresAt'> & { readonly expires?: string };
 
 async function approveApproval(
   context: Context<ApproveOptions>,

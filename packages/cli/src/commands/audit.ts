@@ -75,12 +75,8 @@ export function registerAudit(program: CliCommand): void {
     .handle(verifyAudit);
 }
 
-interface ListOptions {
-  readonly action?: Action;
-  readonly actor?: string;
+interface ListOptions extends Pick<AuditQuery, 'action' | 'actor' | 'since' | 'until'> {
   readonly run?: string;
-  readonly since?: string;
-  readonly until?: string;
   readonly limit: number;
 }
 

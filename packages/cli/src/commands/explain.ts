@@ -1,15 +1,12 @@
-import type { ExplainBody, Permissions } from '@relay/sdk';
+import type { ExplainBody } from '@relay/sdk';
 import type { CliCommand, Context } from '../command.ts';
 import { jsonObject } from '../options.ts';
 import { paintStatus } from '../output/paint.ts';
 import { escapeUnsafe } from '../output/escape.ts';
 
-interface Options {
-  readonly params: ExplainBody['params'];
-  readonly permissions?: Permissions;
+interface Options extends Pick<ExplainBody, 'params' | 'permissions' | 'agent'> {
   readonly run?: string;
   readonly conversation?: string;
-  readonly agent?: string;
 }
 
 export function registerExplain(program: CliCommand): void {
@@ -34,15 +31,14 @@ async function explainCall(
 ): Promise<void> {
   const { params, permissions, run, conversation, agent } = context.options;
   const client = await context.client();
-  const body: ExplainBody = {
+  const ids = { runId: run, conversationId: conversation };
+  const explanation = await client.permissions.explain({
     tool,
     params,
     permissions,
-    runId: run,
-    conversationId: conversation,
     agent,
-  };
-  const explanation = await client.permissions.explain(body);
+    ...ids,
+  });
   const { print } = context;
   if (print.json) {
     print.value(explanation);

@@ -151,17 +151,12 @@ async function previewGrant(context: Context<RuleOptions>, [tool = '']: readonly
   context.print.note(
     `It would have allowed ${preview.matched} of the last ${preview.looked} requests.`,
   );
-  if (preview.calls.length === 0) return;
-  context.print.list(
-    preview.calls,
-    [
-      { title: 'approval', value: ({ approvalId }) => approvalId },
-      { title: 'status', value: ({ status }) => status, status: true },
-      { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
-      { title: 'request', value: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
-    ],
-    '',
-  );
+  context.print.list(preview.calls, [
+    { title: 'approval', value: ({ approvalId }) => approvalId },
+    { title: 'status', value: ({ status }) => status, status: true },
+    { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
+    { title: 'request', value: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
+  ]);
 }
 
 async function revokeGrants(context: Context, ids: readonly string[]): Promise<void> {

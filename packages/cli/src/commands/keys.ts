@@ -1,8 +1,7 @@
+import type { ApiKeyBody } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, take } from '../command.ts';
 import { count, futureTime } from '../options.ts';
-
-type Scope = 'runs' | 'approve' | 'admin';
 
 export function registerKeys(program: CliCommand): void {
   const keys = program
@@ -63,11 +62,7 @@ function statusOf(revokedAt: string | undefined, expiresAt: string | undefined):
   return expiresAt !== undefined && Date.parse(expiresAt) <= Date.now() ? 'expired' : 'active';
 }
 
-interface CreateOptions {
-  readonly scopes: readonly Scope[];
-  readonly owner?: string;
-  readonly expires?: string;
-}
+type CreateOptions = Pick<ApiKeyBody, 'scopes' | 'owner'> & { readonly expires?: string };
 
 async function createKey(
   context: Context<CreateOptions>,
@@ -75,12 +70,7 @@ async function createKey(
 ): Promise<void> {
   const { scopes, owner, expires } = context.options;
   const { keys } = await context.client();
-  const key = await keys.create({
-    name,
-    scopes: [...scopes],
-    owner,
-    expiresAt: expires,
-  });
+  const key = await keys.create({ name, scopes, owner, expiresAt: expires });
   context.print.secret(key, `API key ${key.name}, id ${key.id} (shown only once):`, key.apiKey);
 }
 

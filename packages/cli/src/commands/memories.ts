@@ -92,11 +92,7 @@ async function addMemory(
 ) {
   const { namespace, ttl } = context.options;
   const { memories } = await context.client();
-  const memory = await memories.add({
-    namespace,
-    text: words.join(' '),
-    ttlSeconds: ttl,
-  });
+  const memory = await memories.add({ namespace, text: words.join(' '), ttlSeconds: ttl });
   context.print.result(memory, `Added ${memory.id}.`);
 }
 

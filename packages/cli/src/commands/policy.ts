@@ -169,18 +169,13 @@ async function previewPolicy(
     return;
   }
   print.note(previewText(preview));
-  if (preview.changes.length === 0) return;
-  print.list(
-    preview.changes,
-    [
-      { title: 'run', value: ({ runId }) => runId },
-      { title: 'at', value: ({ at }) => at, time: true, minor: true },
-      { title: 'was', value: ({ was }) => was, status: true },
-      { title: 'now', value: ({ now }) => now, status: true },
-      { title: 'call', value: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
-    ],
-    '',
-  );
+  print.list(preview.changes, [
+    { title: 'run', value: ({ runId }) => runId },
+    { title: 'at', value: ({ at }) => at, time: true, minor: true },
+    { title: 'was', value: ({ was }) => was, status: true },
+    { title: 'now', value: ({ now }) => now, status: true },
+    { title: 'call', value: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
+  ]);
 }
 
 function previewText({ changed, changes, calls, since, complete }: PolicyPreview): string {

@@ -1,4 +1,4 @@
-import type { Run } from '@relay/sdk';
+import type { Run, RunsQuery } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { count, pastTime } from '../options.ts';
@@ -8,14 +8,9 @@ import { escapeLine } from '../output/escape.ts';
 
 const statuses = ['queued', 'running', 'waiting', 'completed', 'failed', 'canceled'] as const;
 
-interface ListOptions {
-  readonly status?: (typeof statuses)[number];
-  readonly agent?: string;
+interface ListOptions extends Omit<RunsQuery, 'conversationId' | 'workflowId' | 'cursor'> {
   readonly conversation?: string;
   readonly workflow?: string;
-  readonly label?: string;
-  readonly since?: string;
-  readonly until?: string;
   readonly limit: number;
 }
 

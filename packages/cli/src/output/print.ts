@@ -54,10 +54,11 @@ export class Print {
     this.#err.write(`${escapeUnsafe(text)}\n`);
   }
 
-  list<Item>(items: readonly Item[], columns: readonly Column<Item>[], emptyNote: string): void {
+  list<Item>(items: readonly Item[], columns: readonly Column<Item>[], emptyNote?: string): void {
     if (this.json) for (const item of items) this.value(item);
-    else if (items.length === 0) this.note(emptyNote);
-    else {
+    else if (items.length === 0) {
+      if (emptyNote !== undefined) this.note(emptyNote);
+    } else {
       const width = this.#out.isTTY === true ? (this.#out.columns ?? 80) : undefined;
       const lines = tableOf(items, columns, { paint: this.paint, width });
       this.#out.write(`${lines.join('\n')}\n`);

@@ -25,7 +25,13 @@ const uses = z.int().min(1).max(1_000_000).optional();
 /** The scope, expiry and number of uses of a grant. */
 export const grantTerms = { scope: z.enum(grantScopes).optional(), expiresAt, uses };
 
-const ruleShape = toolPermissionSchema.shape;
+const grantShape = {
+  ...toolPermissionSchema.shape,
+  scope: z.enum(grantScopes),
+  scopeId: idSchema.optional(),
+  expiresAt,
+  uses,
+};
 const scopeIdRule = {
   path: ['scopeId'],
   message: 'Required for the scopes run and conversation, and not allowed for tenant',
@@ -37,24 +43,12 @@ function hasValidScopeId({ scope, scopeId }: { scope?: string; scopeId?: string 
 }
 
 export const grantBodySchema = z
-  .strictObject({
-    ...ruleShape,
-    scope: z.enum(grantScopes),
-    scopeId: idSchema.optional(),
-    expiresAt,
-    uses,
-  })
+  .strictObject(grantShape)
   .refine((body) => hasValidScopeId(body as { scope: string }), scopeIdRule);
 
 /** A grant that has not been created yet. Default scope: tenant. */
 export const grantPreviewBodySchema = z
-  .strictObject({
-    ...ruleShape,
-    scope: z.enum(grantScopes).optional(),
-    scopeId: idSchema.optional(),
-    expiresAt,
-    uses,
-  })
+  .strictObject({ ...grantShape, scope: z.enum(grantScopes).optional() })
   .refine((body) => hasValidScopeId(body as { scope?: string }), scopeIdRule);
 
 export const grantsQuerySchema = z.strictObject({
