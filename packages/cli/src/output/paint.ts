@@ -1,17 +1,9 @@
 /** Colours, for terminals only. */
+import { styleText } from 'node:util';
 import { type CliEnvironment, type Output, setting } from '../environment.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
 export type Paint = (style: Style, text: string) => string;
-
-const codes: Readonly<Record<Style, readonly [number, number]>> = {
-  bold: [1, 22],
-  dim: [2, 22],
-  red: [31, 39],
-  green: [32, 39],
-  yellow: [33, 39],
-  cyan: [36, 39],
-};
 
 export function paintFor(environment: Pick<CliEnvironment, 'env'>, output: Output): Paint {
   const plain =
@@ -19,10 +11,7 @@ export function paintFor(environment: Pick<CliEnvironment, 'env'>, output: Outpu
     setting(environment, 'NO_COLOR') !== undefined ||
     setting(environment, 'TERM') === 'dumb';
   if (plain) return (_, text) => text;
-  return (style, text) => {
-    const [on, off] = codes[style];
-    return `\u001B[${on}m${text}\u001B[${off}m`;
-  };
+  return (style, text) => styleText(style, text, { validateStream: false });
 }
 
 const statusStyles: Readonly<Record<string, Style>> = {
