@@ -51,7 +51,8 @@ export class CliCommand extends Command {
   /** Adds examples to the help, and a paragraph below them. */
   examples(lines: readonly string[], after?: string): this {
     const text = lines.map((line) => `  ${line}`).join('\n');
-    const paragraph = after === undefined ? '' : `\n\n${wrapped(after)}`;
+    const paragraph =
+      after === undefined ? '' : `\n\n${this.createHelp().boxWrap(after, maxLineLength)}`;
     return this.addHelpText('after', `\nExamples:\n${text}${paragraph}`);
   }
 
@@ -66,26 +67,6 @@ export class CliCommand extends Command {
 }
 
 const maxLineLength = 80;
-
-/** Wraps paragraphs; an indented line stays as it is. */
-function wrapped(text: string): string {
-  return text
-    .split('\n')
-    .flatMap((line) => (line.startsWith(' ') ? [line] : linesOf(line)))
-    .join('\n');
-}
-
-function linesOf(text: string): string[] {
-  const lines: string[] = [''];
-  for (const word of text.split(' ')) {
-    const line = lines.at(-1) ?? '';
-    if (line === '') lines[lines.length - 1] = word;
-    else if (line.length + 1 + word.length <= maxLineLength) {
-      lines[lines.length - 1] = `${line} ${word}`;
-    } else lines.push(word);
-  }
-  return lines;
-}
 
 /** The largest page that the API returns. */
 const maxPageSize = 200;
