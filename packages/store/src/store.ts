@@ -16,7 +16,7 @@ import { RelayError } from '@relay/protocol';
 import { decodeHint } from './codec/hints.ts';
 import { number, text } from './codec/values.ts';
 import type { SqlDriver, Statement } from './drivers/driver.ts';
-import { SignCache } from './search/sign-cache.ts';
+import { SignBitCache } from './search/sign-bit-cache.ts';
 import { deleteExpiredMemories } from './sql/memories.ts';
 import { decodeStats, openApprovalsSql, openRunsSql } from './sql/runs/counts.ts';
 import { runsWithCommandsSql } from './sql/runs/inbox.ts';
@@ -56,7 +56,7 @@ import { SqlDeliveryQueue } from './sql/tenants/webhooks.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 
 /** The SQL store over a driver whose database has the current schema (`migrate`). */
-export function createSqlStore(driver: SqlDriver, signs = new SignCache()): SystemStore {
+export function createSqlStore(driver: SqlDriver, signs = new SignBitCache()): SystemStore {
   return new SqlStore(driver, signs);
 }
 
@@ -67,10 +67,10 @@ const tenantOfRunSql = 'SELECT tenant_id FROM runs WHERE id = ?';
 
 class SqlStore implements SystemStore {
   readonly #driver: SqlDriver;
-  readonly #signs: SignCache;
+  readonly #signs: SignBitCache;
   readonly deliveries: DeliveryQueue;
 
-  constructor(driver: SqlDriver, signs: SignCache) {
+  constructor(driver: SqlDriver, signs: SignBitCache) {
     this.#driver = driver;
     this.#signs = signs;
     this.deliveries = new SqlDeliveryQueue(driver);

@@ -44,7 +44,7 @@ import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { encodeHint, hintsOfAppend } from './codec/hints.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
-import { appendOf, appendOutcome, appendUnit } from './sql/runs/append.ts';
+import { appendScope, appendOutcome, appendUnit } from './sql/runs/append.ts';
 import { insertAudit, SqlAuditTrail } from './sql/tenants/audit.ts';
 import {
   answerClientCall,
@@ -63,7 +63,7 @@ import {
   selectWorkflow,
 } from './sql/runs/counts.ts';
 import {
-  creationOf,
+  creationScope,
   creationUnit,
   decodeKeyHolder,
   hasExpired,
@@ -98,7 +98,7 @@ import {
 } from './sql/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
 import {
-  decide,
+  storeDecision,
   decodeApproval,
   selectApprovals,
   selectApprovalSql,
@@ -118,7 +118,7 @@ import {
   selectTenantSql,
   updateTenant,
 } from './sql/tenants/tenants.ts';
-import type { SignCache } from './search/sign-cache.ts';
+import type { SignBitCache } from './search/sign-bit-cache.ts';
 import { SqlVectorStore } from './sql/vectors.ts';
 import { insertNotices, SqlWebhookStore } from './sql/tenants/webhooks.ts';
 
@@ -131,7 +131,7 @@ export class SqlTenantStore implements TenantStore {
   readonly #driver: SqlAccess;
 
   /** `signs` is shared by all tenants. */
-  constructor(driver: SqlAccess, signs: SignCache, tenantId: string) {
+  constructor(driver: SqlAccess, signs: SignBitCache, tenantId: string) {
     this.#driver = driver;
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);
@@ -148,7 +148,7 @@ export class SqlTenantStore implements TenantStore {
     }
     const result = await this.#driver.transact(
       creationUnit(this.#driver.dialect, tenantId, creation),
-      creationOf(creation),
+      creationScope(creation),
     );
     if (result.ok) {
       this.#notifyRun('run', identity.id);
@@ -184,7 +184,7 @@ export class SqlTenantStore implements TenantStore {
 
   async append(append: Append): Promise<AppendOutcome> {
     const unit = appendUnit(this.tenantId, append);
-    const outcome = appendOutcome(unit, await this.#driver.transact(unit, appendOf(append)));
+    const outcome = appendOutcome(unit, await this.#driver.transact(unit, appendScope(append)));
     if (outcome === 'committed' && this.#driver.hints !== undefined) {
       this.#notify(...hintsOfAppend(this.tenantId, append));
     }
@@ -224,7 +224,7 @@ export class SqlTenantStore implements TenantStore {
     const { runId, queued, grant } = decision;
     const { tenantId } = this;
     const accepted = await this.#postCommand(runId, queued, [
-      decide(tenantId, decision),
+      storeDecision(tenantId, decision),
       ...(grant === undefined ? [] : [insertGrant(tenantId, grant)]),
       ...insertAudit(tenantId, decision.audit),
       ...insertNotices(tenantId, decision.notices),

@@ -2,7 +2,7 @@
 import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch, Page } from '@relay/core';
 import type { MemorySource } from '@relay/protocol';
 import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
-import { maxCandidates, questionOf, ranked, sampleSize } from '../search/relevance.ts';
+import { maxCandidates, parseQuery, ranked, sampleSize } from '../search/relevance.ts';
 import { wordsOf } from '../search/words.ts';
 import { type List, selectPage, selectRows } from './lists.ts';
 import { insertInto, readAll } from './statements.ts';
@@ -127,7 +127,7 @@ const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'],
   },
   postgres: {
     rare: `SELECT ${read} FROM (
-        SELECT * FROM relay_memories_with(?, ?, ?, ?)
+        SELECT * FROM relay_search_memories(?, ?, ?, ?)
       ) AS found (id) JOIN memories m ON m.id = found.id WHERE m.tenant_id = ?`,
     common: `SELECT ${read} FROM (
         SELECT * FROM memories WHERE tenant_id = ? AND namespace = ?
@@ -159,8 +159,8 @@ export function selectCandidates(
     return { sql, params: [query, tenantId, namespace, now, most] };
   }
   if (kind === 'rare') {
-    const asked = words.map((word) => `${scope}${word}`).join(' ');
-    return { sql, params: [asked, namespace, now, most, tenantId] };
+    const scoped = words.map((word) => `${scope}${word}`).join(' ');
+    return { sql, params: [scoped, namespace, now, most, tenantId] };
   }
   const query = words.map((word) => `'${scope}${word}'`).join(' | ');
   return { sql, params: [tenantId, namespace, now, query, most] };
@@ -215,7 +215,7 @@ interface Candidate {
 }
 
 /** Search skips damaged memories, so that one of them does not stop every run of its namespace. */
-export function isSound(row: Row): boolean {
+export function isIntactMemory(row: Row): boolean {
   return isIntact(row, fixedColumns);
 }
 
@@ -232,19 +232,19 @@ export async function searchMemories(
 ): Promise<FoundMemory[]> {
   const sample = await readAll(driver, selectSample(tenantId, search), wordsIn);
   if (sample.length === 0) return [];
-  const question = questionOf(search.query, sample);
+  const query = parseQuery(search.query, sample);
   const most = Math.max(maxCandidates, search.limit);
   const found = new Map<string, Candidate>();
   for (const kind of ['rare', 'common'] as const) {
-    const words = question[kind];
+    const words = query[kind];
     if (words.length === 0 || found.size >= search.limit) continue;
     const lookup = selectCandidates(driver.dialect, { ...search, tenantId }, { kind, words, most });
     for (const row of await driver.read(lookup.sql, lookup.params)) {
-      if (isSound(row))
+      if (isIntactMemory(row))
         found.set(text(row, 'id'), { memory: decodeMemory(row), words: wordsIn(row) });
     }
   }
-  return ranked(question, [...found.values()])
+  return ranked(query, [...found.values()])
     .slice(0, search.limit)
     .map(({ memory, score }) => ({ ...memory, score }));
 }

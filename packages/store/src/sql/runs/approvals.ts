@@ -9,7 +9,7 @@ import type {
 } from '@relay/core';
 import { approvalStatuses, defined } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { columnFilters, leadBy, type List, selectPage, selectRows } from '../lists.ts';
+import { columnFilters, indexFilter, type List, selectPage, selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
 import {
   checkIntact,
@@ -93,7 +93,7 @@ const decideSql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by =
   WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
 
 /** The compare-and-set: of all decisions on an approval, one succeeds. */
-export function decide(tenantId: string, decision: ApprovalDecision): Statement {
+export function storeDecision(tenantId: string, decision: ApprovalDecision): Statement {
   const { approvalId, runId, status, at, by, reason, answer, edited } = decision;
   return {
     sql: decideSql,
@@ -132,7 +132,7 @@ export const selectApprovalSql = `SELECT ${columns.join(', ')}
 /** The most selective filter first: a run has few approvals, and few are pending. */
 function listOf(tenantId: string, { runId, status, kind }: ApprovalFilter): List {
   const [first = anyStatus, ...others] = columnFilters({ run_id: runId, status, kind });
-  return { tenantId, table: 'approvals', at: 'requested_at', ...leadBy(first, others) };
+  return { tenantId, table: 'approvals', at: 'requested_at', ...indexFilter(first, others) };
 }
 
 const anyStatus = { column: 'status', values: approvalStatuses };

@@ -4,7 +4,7 @@
  */
 import type { IdempotencyKey, RunCreation, RunRef } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { Row, SqlDialect, Statement, UnitOf } from '../../drivers/driver.ts';
+import type { Row, SqlDialect, Statement, UnitScope } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { countEnding, countUsage } from './counts.ts';
 import { insertEvents } from './events.ts';
@@ -38,9 +38,9 @@ export function creationUnit(
 }
 
 /** The rows of idempotency keys and counts are shared with other runs. */
-export function creationOf({ identity, idempotency, progress = {} }: RunCreation): UnitOf {
-  const alone = idempotency !== undefined || isEnded(progress.status ?? 'queued');
-  return { run: identity.id, alone };
+export function creationScope({ identity, idempotency, progress = {} }: RunCreation): UnitScope {
+  const exclusive = idempotency !== undefined || isEnded(progress.status ?? 'queued');
+  return { run: identity.id, exclusive };
 }
 
 const keyColumns = ['tenant_id', 'name', 'run_id', 'fingerprint', 'expires_at'];

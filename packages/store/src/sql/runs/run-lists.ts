@@ -6,7 +6,7 @@ import type { Page, RunFilter, RunIdentity, RunListing } from '@relay/core';
 import { isEnded, runStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { decodeOpening, joinOpening, openingColumns } from './events.ts';
-import { allOf, besides, columnFilters, leadBy, rowsOn, selectPage } from '../lists.ts';
+import { allOf, residualFilter, columnFilters, indexFilter, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter, Condition, List } from '../lists.ts';
 import { insertInto } from '../statements.ts';
 import { decodeRunHead, headColumns } from './runs.ts';
@@ -46,7 +46,7 @@ function listOf(tenantId: string, filter: RunFilter): List {
     return { ...range, table: 'run_labels', id: 'run_id', leading, others };
   }
   const [first = ofAnyStatus, ...rest] = [...selective, ...general];
-  const { leading, others } = leadBy(first, rest);
+  const { leading, others } = indexFilter(first, rest);
   if (label !== undefined) others.push(hasLabel(label));
   return { ...range, table: 'runs', leading, others };
 }
@@ -96,7 +96,7 @@ function hasLabel(label: Label): Condition {
 
 /** Further conditions on the run of a label. */
 function ofRun(filters: readonly ColumnFilter[]): Condition {
-  const { sql, params } = allOf(filters.map((filter) => besides(filter, 'r')));
+  const { sql, params } = allOf(filters.map((filter) => residualFilter(filter, 'r')));
   return {
     sql: `EXISTS (SELECT 1 FROM runs r
       WHERE r.id = t.run_id AND r.tenant_id = t.tenant_id AND ${sql})`,

@@ -9,7 +9,7 @@ import type {
   Page,
 } from '@relay/core';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
-import { columnFilters, leadBy, selectRows } from '../lists.ts';
+import { columnFilters, indexFilter, selectRows } from '../lists.ts';
 import { insertInto, readAll, readOne } from '../statements.ts';
 
 const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as const;
@@ -74,7 +74,7 @@ const sealed = { sql: 't.seq IS NOT NULL', params: [] };
 export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
   const { runId, actor, action, since, until } = filter;
   const [first, ...rest] = columnFilters({ run_id: runId, actor, action });
-  const index = first === undefined ? { others: [byTimeAlone] } : leadBy(first, rest);
+  const index = first === undefined ? { others: [byTimeAlone] } : indexFilter(first, rest);
   if (first !== undefined) index.others.push(sealed);
   const list = { tenantId, table: 'audit_entries', at: 'at', since, until, ...index };
   return selectRows(list, [...columns, 'seq', 'hash'], page);

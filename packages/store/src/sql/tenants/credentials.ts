@@ -14,9 +14,9 @@ import {
 } from '../../codec/values.ts';
 
 /** A secret must not be sent to another URL: the checksum covers what belongs together. */
-const boundColumns = ['tenant_id', 'provider', 'id', 'sealed', 'base_url'];
+const checksumColumns = ['tenant_id', 'provider', 'id', 'sealed', 'base_url'];
 
-const columns = [...boundColumns, 'checksum', 'label', 'last4', 'created_at', 'updated_at'];
+const columns = [...checksumColumns, 'checksum', 'label', 'last4', 'created_at', 'updated_at'];
 
 const replaced = columns.slice(2).map((column) => `${column} = excluded.${column}`);
 
@@ -60,17 +60,17 @@ const resealSql = `UPDATE credentials SET sealed = ?, checksum = ?
 
 /** The checksum is compared too, so that the other fields must be unchanged. */
 export function reseal(row: Row, { from, to }: CredentialReseal): Statement | undefined {
-  checkBound(row);
+  checkIntegrity(row);
   const sealed = text(row, 'sealed');
   if (sealed !== encode(from)) return undefined;
   const resealed: Row = { ...row, sealed: encode(to) };
-  const checksum = checksumOf(...boundColumns.map((column) => resealed[column] ?? null));
+  const checksum = checksumOf(...checksumColumns.map((column) => resealed[column] ?? null));
   const before = [text(row, 'tenant_id'), text(row, 'id'), sealed, number(row, 'checksum')];
   return { sql: resealSql, params: [encode(to), checksum, ...before], expect: 1 };
 }
 
 export function decodeCredential(row: Row): CredentialRecord {
-  checkBound(row);
+  checkIntegrity(row);
   return {
     id: text(row, 'id'),
     provider: freeText(row, 'provider'),
@@ -88,6 +88,6 @@ export function decodeSealed(row: Row): SealedCredential {
   return { tenantId: text(row, 'tenant_id'), provider, id, sealed };
 }
 
-function checkBound(row: Row): void {
-  checkIntact(`Credential ${text(row, 'id')}`, row, boundColumns);
+function checkIntegrity(row: Row): void {
+  checkIntact(`Credential ${text(row, 'id')}`, row, checksumColumns);
 }

@@ -1,7 +1,7 @@
 import type { Grant, GrantFilter, GrantRecord, NewGrant, Page } from '@relay/core';
 import { defined } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { besides, columnFilters, selectRows } from '../lists.ts';
+import { residualFilter, columnFilters, selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
 import {
   checkIntact,
@@ -85,7 +85,7 @@ export function selectGrantList(tenantId: string, filter: GrantFilter, page: Pag
     scope,
     scope_id: scopeId,
     tool: tool === undefined ? undefined : encode(tool),
-  }).map((column) => besides(column));
+  }).map((column) => residualFilter(column));
   if (activeAt !== undefined) {
     others.push({ sql: activeSql.replaceAll('g.', 't.'), params: [activeAt] });
   }
@@ -119,7 +119,7 @@ export function decodeGrantRecord(row: Row): GrantRecord {
   const uses = numberOrNull(row, 'uses');
   const usesLeft = numberOrNull(row, 'uses_left');
   if ((uses === null) !== (usesLeft === null) || (usesLeft ?? 0) > (uses ?? 0)) {
-    throw corrupt(`Grant ${id}`, 'it has more uses left than it was given');
+    throw corrupt(`Grant ${id}`, 'usesLeft is greater than uses');
   }
   return {
     id,

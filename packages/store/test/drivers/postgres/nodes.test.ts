@@ -154,7 +154,7 @@ describe('a rolling upgrade', () => {
     const breaking = { ...next, floor: next.id };
     await migrate(await openDriver(), [...migrations, breaking]);
     await expect(openStore()).rejects.toMatchObject({
-      message: expect.stringContaining('written by a newer Relay'),
+      message: expect.stringContaining('Upgrade Relay'),
     });
   });
 });
