@@ -62,7 +62,7 @@ describe('memory', () => {
   it('reports that nothing was found', async () => {
     const { context } = createMemory([]);
     expect(await memoryTool.execute({ action: 'search', query: 'x' }, context)).toEqual({
-      context: 'No note fits these words.',
+      context: 'No matching notes.',
       result: { memories: [] },
     });
   });

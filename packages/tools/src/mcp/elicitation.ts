@@ -4,7 +4,7 @@ import type { ToolContext } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 
 const maxPromptChars = 4_000;
-/** Bounds a server that would ask for ever. */
+/** Bounds a server that would ask without limit. */
 export const maxQuestions = 20;
 
 export interface Elicitation {

@@ -7,8 +7,8 @@ import type { FetchLike, Tool as ListedTool } from '@modelcontextprotocol/client
 import type { Clock, Log, Tool } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { McpConnection } from './connection.ts';
-import { EndpointTransport, type Sender } from './endpoint-transport.ts';
-import { ConnectionSupervisor, type Pauses } from './connection-supervisor.ts';
+import { EndpointTransport, type RequestOwner } from './endpoint-transport.ts';
+import { ConnectionSupervisor, type RetryTimings } from './connection-supervisor.ts';
 import { createMcpTool, createPendingTool, problemOf } from './mcp-tool.ts';
 import { ProgramTransport } from './program-transport.ts';
 import { isProgram, type McpServerConfig } from './settings.ts';
@@ -36,7 +36,7 @@ export interface McpOptions {
   readonly log: Log;
   /** Whether another tool has this name. */
   readonly isTaken: (name: string) => boolean;
-  readonly pauses?: Pauses;
+  readonly timings?: RetryTimings;
 }
 
 interface ManagedServer {
@@ -92,7 +92,7 @@ export class McpServers {
   }
 
   #createServer(name: string, config: McpServerConfig): ManagedServer {
-    const { clock, log, pauses } = this.#options;
+    const { clock, log, timings } = this.#options;
     const supervisor = new ConnectionSupervisor({
       name,
       clock,
@@ -104,7 +104,7 @@ export class McpServers {
         this.#logChanges(server, tools);
         server.tools = tools;
       },
-      ...defined({ pauses }),
+      ...defined({ timings }),
     });
     const server: ManagedServer = { name, config, supervisor, tools: undefined };
     return server;
@@ -113,7 +113,7 @@ export class McpServers {
   #connectionOptions(name: string, config: McpServerConfig, onToolsChanged: () => void) {
     const { version, fetch, env, homes, cwd } = this.#options;
     const { timeoutMs = defaultTimeoutMs, connectTimeoutMs = defaultTimeoutMs } = config;
-    const createTransport = (sender: () => Sender | undefined) =>
+    const createTransport = (currentOwner: () => RequestOwner | undefined) =>
       isProgram(config)
         ? new ProgramTransport({
             config,
@@ -121,7 +121,7 @@ export class McpServers {
             home: join(homes, name),
             cwd: resolve(cwd, config.cwd ?? '.'),
           })
-        : new EndpointTransport({ config, fetch, sender });
+        : new EndpointTransport({ config, fetch, currentOwner });
     return { name, version, timeoutMs, connectTimeoutMs, createTransport, onToolsChanged };
   }
 

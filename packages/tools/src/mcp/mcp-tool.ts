@@ -25,7 +25,7 @@ export interface McpToolOptions {
 
 /** Why the schema of a tool cannot be used; undefined if it can. */
 export function problemOf({ inputSchema }: ListedTool): string | undefined {
-  if (isNestedTooDeep(JSON.stringify(inputSchema))) return 'It is nested too deep';
+  if (isNestedTooDeep(JSON.stringify(inputSchema))) return 'The schema is nested too deep';
   const [issue] = checkToolSchema(inputSchema);
   return issue === undefined ? undefined : `${issue.path}: ${issue.message}`;
 }
