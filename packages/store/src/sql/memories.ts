@@ -1,61 +1,41 @@
 /** Memories: rows that never change, and the search for their words. */
 import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch, Page } from '@relay/core';
-import type { MemorySource } from '@relay/protocol';
 import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
 import { maxCandidates, parseQuery, ranked, sampleSize } from '../search/relevance.ts';
 import { wordsOf } from '../search/words.ts';
 import { type List, selectPage, selectRows } from './lists.ts';
 import { insertInto, readAll } from './statements.ts';
-import {
-  checkIntact,
-  checksumOf,
-  encode,
-  encodeOrNull,
-  freeText,
-  isIntact,
-  number,
-  numberOrNull,
-  text,
-  textOrNull,
-} from '../codec/values.ts';
+import { column, RecordCodec } from '../codec/records.ts';
+import { checkIntact, checksumOf, encode, encodeOrNull, isIntact, text } from '../codec/values.ts';
 
-/** What the checksum covers, in this order. */
-const fixedColumns = [
-  'id',
-  'tenant_id',
-  'namespace',
-  'created_at',
-  'expires_at',
-  'run_id',
-  'source',
-  'text',
-] as const;
+const memoryCodec = new RecordCodec<MemoryRecord>({
+  id: column.text(),
+  namespace: column.freeText,
+  createdAt: column.number,
+  expiresAt: column.nullable(column.number),
+  runId: column.nullable(column.text()),
+  source: column.text(),
+  text: column.freeText,
+});
 
-export const memoryColumns = [...fixedColumns, 'checksum'] as const;
+/** What the checksum covers. */
+const fixedColumns = ['tenant_id', ...memoryCodec.columns];
+
+export const memoryColumns = [...fixedColumns, 'checksum'];
 
 const insertSql = `${insertInto('memories', [...memoryColumns, 'once', 'scope', 'words'])}
   ON CONFLICT (tenant_id, once) WHERE once IS NOT NULL DO NOTHING`;
 
 /** With `once`, nothing is inserted if a memory with that key exists. */
 export function insertMemory(tenantId: string, record: MemoryRecord, once?: string): Statement {
-  const namespace = encode(record.namespace);
-  const fixed = [
-    record.id,
-    tenantId,
-    namespace,
-    record.createdAt,
-    record.expiresAt,
-    record.runId,
-    record.source,
-    encode(record.text),
-  ];
+  const fixed = [tenantId, ...memoryCodec.encode(record)];
   return {
     sql: insertSql,
     params: [
       ...fixed,
       checksumOf(...fixed),
       encodeOrNull(once),
-      scopeOf(tenantId, namespace),
+      scopeOf(tenantId, encode(record.namespace)),
       wordsOf(record.text).join(' '),
     ],
     expect: 1,
@@ -196,17 +176,8 @@ export function deleteExpiredMemories(now: number, limit: number): Statement {
 }
 
 export function decodeMemory(row: Row): MemoryRecord {
-  const id = text(row, 'id');
-  checkIntact(`Memory ${id}`, row, fixedColumns);
-  return {
-    id,
-    namespace: freeText(row, 'namespace'),
-    text: freeText(row, 'text'),
-    runId: textOrNull(row, 'run_id'),
-    source: text(row, 'source') as MemorySource,
-    createdAt: number(row, 'created_at'),
-    expiresAt: numberOrNull(row, 'expires_at'),
-  };
+  checkIntact(`Memory ${text(row, 'id')}`, row, fixedColumns);
+  return memoryCodec.decode(row);
 }
 
 interface Candidate {

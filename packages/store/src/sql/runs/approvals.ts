@@ -7,61 +7,51 @@ import type {
   ApprovalRecord,
   RunRef,
 } from '@relay/core';
-import { approvalStatuses, defined } from '@relay/protocol';
+import { approvalStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { columnFilters, indexFilter, type List, selectPage, selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
 import {
   checkIntact,
   checksumOf,
   encode,
   encodeOrNull,
-  freeText,
-  freeTextOrNull,
-  json,
   jsonOrNull,
-  number,
-  numberOrNull,
   text,
 } from '../../codec/values.ts';
 
-/** What never changes once an approval is requested; the checksum covers it in this order. */
-const fixedColumns = [
-  'tenant_id',
-  'id',
-  'run_id',
-  'requested_at',
-  'expires_at',
-  'kind',
-  'agent_id',
-  'agent_path',
-  'tool_call_id',
-  'tool',
-  'params',
-  'digest',
-  'question',
-  'resolved_paths',
-] as const;
+/** What never changes once an approval is requested; the checksum covers it. */
+const requestCodec = new RecordCodec<NewApproval>({
+  id: column.text(),
+  runId: column.text(),
+  requestedAt: column.number,
+  expiresAt: column.number,
+  kind: column.text(),
+  agentId: column.text(),
+  agentPath: column.json(),
+  toolCallId: column.freeText,
+  tool: column.freeText,
+  params: column.json(),
+  digest: column.text(),
+  question: column.optional(column.json()),
+  resolvedPaths: column.optional(column.json()),
+});
+
+const decisionCodec = new RecordCodec<Omit<ApprovalRecord, keyof NewApproval | 'edited'>>({
+  status: column.text(),
+  decidedAt: column.nullable(column.number),
+  decidedBy: column.nullable(column.json()),
+  reason: column.nullable(column.freeText),
+  answer: column.nullable(column.freeText),
+});
+
+const fixedColumns = ['tenant_id', ...requestCodec.columns];
 
 const insertSql = insertInto('approvals', [...fixedColumns, 'checksum', 'status']);
 
 export function insertApproval(tenantId: string, approval: NewApproval): Statement {
-  const fixed = [
-    tenantId,
-    approval.id,
-    approval.runId,
-    approval.requestedAt,
-    approval.expiresAt,
-    approval.kind,
-    approval.agentId,
-    encode(approval.agentPath),
-    encode(approval.toolCallId),
-    encode(approval.tool),
-    encode(approval.params),
-    approval.digest,
-    encodeOrNull(approval.question),
-    encodeOrNull(approval.resolvedPaths),
-  ];
+  const fixed = [tenantId, ...requestCodec.encode(approval)];
   return { sql: insertSql, params: [...fixed, checksumOf(...fixed), 'pending'] };
 }
 
@@ -117,14 +107,10 @@ export function storeDecision(tenantId: string, decision: ApprovalDecision): Sta
 const columns = [
   ...fixedColumns,
   'checksum',
-  'status',
-  'decided_at',
-  'decided_by',
-  'reason',
-  'answer',
+  ...decisionCodec.columns,
   'executed_params',
   'executed_digest',
-] as const;
+];
 
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
   FROM approvals WHERE tenant_id = ? AND id = ?`;
@@ -146,32 +132,8 @@ export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page
 }
 
 export function decodeApproval(row: Row): ApprovalRecord {
-  const id = text(row, 'id');
-  checkIntact(`Approval ${id}`, row, fixedColumns);
-  return {
-    id,
-    runId: text(row, 'run_id'),
-    kind: text(row, 'kind') as ApprovalRecord['kind'],
-    agentId: text(row, 'agent_id'),
-    agentPath: json(row, 'agent_path') as string[],
-    toolCallId: freeText(row, 'tool_call_id'),
-    tool: freeText(row, 'tool'),
-    params: json(row, 'params'),
-    digest: text(row, 'digest'),
-    ...defined({
-      resolvedPaths: (jsonOrNull(row, 'resolved_paths') ??
-        undefined) as ApprovalRecord['resolvedPaths'],
-      question: (jsonOrNull(row, 'question') ?? undefined) as ApprovalRecord['question'],
-    }),
-    requestedAt: number(row, 'requested_at'),
-    expiresAt: number(row, 'expires_at'),
-    status: text(row, 'status') as ApprovalRecord['status'],
-    decidedAt: numberOrNull(row, 'decided_at'),
-    decidedBy: jsonOrNull(row, 'decided_by') as ApprovalRecord['decidedBy'],
-    reason: freeTextOrNull(row, 'reason'),
-    edited: editedCall(row),
-    answer: freeTextOrNull(row, 'answer'),
-  };
+  checkIntact(`Approval ${text(row, 'id')}`, row, fixedColumns);
+  return { ...requestCodec.decode(row), ...decisionCodec.decode(row), edited: editedCall(row) };
 }
 
 function editedCall(row: Row): ApprovalRecord['edited'] {

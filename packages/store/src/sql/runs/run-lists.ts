@@ -9,8 +9,8 @@ import { decodeOpening, joinOpening, openingColumns } from './events.ts';
 import { allOf, residualFilter, columnFilters, indexFilter, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter, Condition, List } from '../lists.ts';
 import { insertInto } from '../statements.ts';
-import { decodeRunHead, headColumns } from './runs.ts';
-import { encode, jsonOrNull, numberOrNull } from '../../codec/values.ts';
+import { decodeRunHead, endCodec, headColumns } from './runs.ts';
+import { encode } from '../../codec/values.ts';
 
 const labelColumns = ['tenant_id', 'name', 'value', 'created_at', 'run_id'];
 const insertLabelSql = insertInto('run_labels', labelColumns);
@@ -23,7 +23,7 @@ export function insertLabels(identity: RunIdentity): Statement[] {
   }));
 }
 
-const columns = [...headColumns, 'started_at', 'ended_at', 'error'];
+const columns = [...headColumns, ...endCodec.columns];
 const joined = { columns: openingColumns, join: joinOpening };
 
 /** A run whose journal cannot be read is listed like any other. */
@@ -108,9 +108,7 @@ export function decodeListing(row: Row): RunListing {
   const head = decodeRunHead(row);
   return {
     ...head,
-    startedAt: numberOrNull(row, 'started_at'),
-    endedAt: numberOrNull(row, 'ended_at'),
-    error: jsonOrNull(row, 'error') as RunListing['error'],
+    ...endCodec.decode(row),
     opening: decodeOpening({ tenantId: head.tenantId, runId: head.id }, row),
   };
 }

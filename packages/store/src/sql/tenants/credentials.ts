@@ -2,21 +2,30 @@
 import type { CredentialRecord, CredentialReseal, SealedCredential } from '@relay/core';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { insertInto } from '../statements.ts';
-import {
-  checkIntact,
-  checksumOf,
-  encode,
-  encodeOrNull,
-  freeText,
-  freeTextOrNull,
-  number,
-  text,
-} from '../../codec/values.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
+import { checkIntact, checksumOf, encode, number, text } from '../../codec/values.ts';
 
 /** A secret must not be sent to another URL: the checksum covers what belongs together. */
-const checksumColumns = ['tenant_id', 'provider', 'id', 'sealed', 'base_url'];
+const checksumCodec = new RecordCodec<
+  Pick<CredentialRecord, 'provider' | 'id' | 'sealed' | 'baseUrl'>
+>({
+  provider: column.freeText,
+  id: column.text(),
+  sealed: column.freeText,
+  baseUrl: column.nullable(column.freeText),
+});
 
-const columns = [...checksumColumns, 'checksum', 'label', 'last4', 'created_at', 'updated_at'];
+const detailCodec = new RecordCodec<
+  Pick<CredentialRecord, 'label' | 'last4' | 'createdAt' | 'updatedAt'>
+>({
+  label: column.nullable(column.freeText),
+  last4: column.freeText,
+  createdAt: column.number,
+  updatedAt: column.number,
+});
+
+const checksumColumns = ['tenant_id', ...checksumCodec.columns];
+const columns = [...checksumColumns, 'checksum', ...detailCodec.columns];
 
 const replaced = columns.slice(2).map((column) => `${column} = excluded.${column}`);
 
@@ -24,11 +33,8 @@ const putSql = `${insertInto('credentials', columns)}
   ON CONFLICT (tenant_id, provider) DO UPDATE SET ${replaced.join(', ')}`;
 
 export function putCredential(tenantId: string, record: CredentialRecord): Statement {
-  const { id, label, last4, createdAt, updatedAt } = record;
-  const sealed = encode(record.sealed);
-  const bound = [tenantId, encode(record.provider), id, sealed, encodeOrNull(record.baseUrl)];
-  const rest = [encodeOrNull(label), encode(last4), createdAt, updatedAt];
-  return { sql: putSql, params: [...bound, checksumOf(...bound), ...rest] };
+  const bound = [tenantId, ...checksumCodec.encode(record)];
+  return { sql: putSql, params: [...bound, checksumOf(...bound), ...detailCodec.encode(record)] };
 }
 
 const selectSql = `SELECT ${columns.join(', ')} FROM credentials`;
@@ -71,16 +77,7 @@ export function reseal(row: Row, { from, to }: CredentialReseal): Statement | un
 
 export function decodeCredential(row: Row): CredentialRecord {
   checkIntegrity(row);
-  return {
-    id: text(row, 'id'),
-    provider: freeText(row, 'provider'),
-    label: freeTextOrNull(row, 'label'),
-    baseUrl: freeTextOrNull(row, 'base_url'),
-    last4: freeText(row, 'last4'),
-    sealed: freeText(row, 'sealed'),
-    createdAt: number(row, 'created_at'),
-    updatedAt: number(row, 'updated_at'),
-  };
+  return { ...checksumCodec.decode(row), ...detailCodec.decode(row) };
 }
 
 export function decodeSealed(row: Row): SealedCredential {

@@ -18,16 +18,8 @@ import type { Row, SqlAccess, SqlDialect, SqlDriver, Statement } from '../../dri
 import { insertAudit } from './audit.ts';
 import { selectRows } from '../lists.ts';
 import { changesIn, insertInto, readAll, readOne } from '../statements.ts';
-import {
-  encode,
-  encodeOrNull,
-  freeText,
-  freeTextOrNull,
-  json,
-  number,
-  numberOrNull,
-  text,
-} from '../../codec/values.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
+import { encode, encodeOrNull, freeText, json, number, text } from '../../codec/values.ts';
 
 const insertNoticeSql = `INSERT INTO deliveries
     (webhook_id, tenant_id, id, event, payload, at, status, attempts, next_at)
@@ -95,23 +87,29 @@ export function selectWebhooks(tenantId: string, page: Page): Statement {
   return selectRows({ tenantId, table: 'webhooks' }, columns, page);
 }
 
-const deliveryColumns = [
-  'webhook_id',
-  'id',
-  'event',
-  'payload',
-  'at',
-  'status',
-  'attempts',
-  'next_at',
-  'last_status',
-  'last_error',
-];
+const deliveryCodec = new RecordCodec<DeliveryRecord>({
+  webhookId: column.text(),
+  id: column.text(),
+  event: column.text(),
+  payload: column.text(),
+  at: column.number,
+  status: column.text(),
+  attempts: column.number,
+  nextAt: column.number,
+  lastStatus: column.nullable(column.number),
+  lastError: column.nullable(column.freeText),
+});
+
+const deliveryColumns = deliveryCodec.columns.join(', ');
+
+function decodeDelivery(row: Row): DeliveryRecord {
+  return deliveryCodec.decode(row);
+}
 
 export function selectDeliveries(tenantId: string, webhookId: string, page: Page): Statement {
   const { before = { at: Number.MAX_SAFE_INTEGER, id: '' }, limit } = page;
   return {
-    sql: `SELECT ${deliveryColumns.join(', ')} FROM deliveries
+    sql: `SELECT ${deliveryColumns} FROM deliveries
       WHERE tenant_id = ? AND webhook_id = ? AND (at, id) < (?, ?)
       ORDER BY at DESC, id DESC LIMIT ?`,
     params: [tenantId, webhookId, before.at, before.id, limit],
@@ -127,21 +125,6 @@ function decodeWebhook(row: Row): WebhookRecord {
     createdAt: number(row, 'created_at'),
     createdBy: json(row, 'created_by') as WebhookRecord['createdBy'],
     mayDecide: number(row, 'may_decide') === 1,
-  };
-}
-
-function decodeDelivery(row: Row): DeliveryRecord {
-  return {
-    webhookId: text(row, 'webhook_id'),
-    id: text(row, 'id'),
-    event: text(row, 'event') as DeliveryRecord['event'],
-    payload: text(row, 'payload'),
-    at: number(row, 'at'),
-    status: text(row, 'status') as DeliveryRecord['status'],
-    attempts: number(row, 'attempts'),
-    nextAt: number(row, 'next_at'),
-    lastStatus: numberOrNull(row, 'last_status'),
-    lastError: freeTextOrNull(row, 'last_error'),
   };
 }
 
@@ -162,7 +145,7 @@ const dueSql = `WITH RECURSIVE hook (id) AS (
 
 const claimed = (due: string) => `UPDATE deliveries SET next_at = ?, attempts = attempts + 1
   WHERE status = 'pending' AND (webhook_id, id) IN (${due})
-  RETURNING ${deliveryColumns.join(', ')}`;
+  RETURNING ${deliveryColumns}`;
 
 /**
  * On PostgreSQL nodes skip each other's rows instead of waiting. What is due is materialised: inside the
