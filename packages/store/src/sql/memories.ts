@@ -159,20 +159,18 @@ export function deleteMemory(
   return { sql, params: [...params, encode(within.namespace)], expect: 1 };
 }
 
-const clearSql = `DELETE FROM memories WHERE tenant_id = ? AND id IN (
-  SELECT id FROM memories WHERE tenant_id = ? AND namespace = ? LIMIT ?)`;
-
 /** In batches: a large namespace must not block other writes. */
 export function clearMemories(tenantId: string, namespace: string, limit: number): Statement {
-  return { sql: clearSql, params: [tenantId, tenantId, encode(namespace), limit] };
+  const sql = `DELETE FROM memories WHERE tenant_id = ? AND id IN (
+    SELECT id FROM memories WHERE tenant_id = ? AND namespace = ? LIMIT ?)`;
+  return { sql, params: [tenantId, tenantId, encode(namespace), limit] };
 }
 
-const deleteExpiredSql = `DELETE FROM memories WHERE id IN (
-  SELECT id FROM memories WHERE expires_at IS NOT NULL AND expires_at <= ?
-  ORDER BY expires_at LIMIT ?)`;
-
 export function deleteExpiredMemories(now: number, limit: number): Statement {
-  return { sql: deleteExpiredSql, params: [now, limit] };
+  const sql = `DELETE FROM memories WHERE id IN (
+    SELECT id FROM memories WHERE expires_at IS NOT NULL AND expires_at <= ?
+    ORDER BY expires_at LIMIT ?)`;
+  return { sql, params: [now, limit] };
 }
 
 export function decodeMemory(row: Row): MemoryRecord {

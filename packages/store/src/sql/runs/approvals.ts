@@ -68,25 +68,23 @@ export function closeApproval({ tenantId, runId }: RunRef, closure: ApprovalClos
   return status === 'expired' ? { sql: closeSql, params, expect: 1 } : { sql: closeSql, params };
 }
 
-const closeOpenSql = `UPDATE approvals SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
-  WHERE tenant_id = ? AND run_id = ? AND status = 'pending'`;
-
 /** No approval stays open after its run, even if the run's state does not know it. */
 export function closeOpenApprovals({ tenantId, runId }: RunRef, at: number): Statement {
+  const sql = `UPDATE approvals SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
+    WHERE tenant_id = ? AND run_id = ? AND status = 'pending'`;
   const by = { type: 'system', id: 'relay', name: 'relay' };
   const params = [at, encode(by), encode('The run has ended'), tenantId, runId];
-  return { sql: closeOpenSql, params };
+  return { sql, params };
 }
-
-const decideSql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
-    executed_params = ?, executed_digest = ?
-  WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
 
 /** The compare-and-set: of all decisions on an approval, one succeeds. */
 export function storeDecision(tenantId: string, decision: ApprovalDecision): Statement {
+  const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
+      executed_params = ?, executed_digest = ?
+    WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
   const { approvalId, runId, status, at, by, reason, answer, edited } = decision;
   return {
-    sql: decideSql,
+    sql,
     params: [
       status,
       at,

@@ -74,12 +74,11 @@ export function hasExpired(row: Row, now: number): boolean {
   return number(row, 'expires_at') <= now;
 }
 
-const sweepSql = `DELETE FROM idempotency_keys WHERE tenant_id = ? AND name IN (
-  SELECT name FROM idempotency_keys WHERE tenant_id = ? AND expires_at <= ? LIMIT 20)`;
-
 /** Taking a key deletes a few expired ones. */
 function sweepKeys(tenantId: string, now: number): Statement {
-  return { sql: sweepSql, params: [tenantId, tenantId, now] };
+  const sql = `DELETE FROM idempotency_keys WHERE tenant_id = ? AND name IN (
+    SELECT name FROM idempotency_keys WHERE tenant_id = ? AND expires_at <= ? LIMIT 20)`;
+  return { sql, params: [tenantId, tenantId, now] };
 }
 
 /** A damaged key must not answer a request with the run of another. */

@@ -192,13 +192,12 @@ const putSnapshotSql = `INSERT INTO snapshots (run_id, tenant_id, seq, body, che
   ON CONFLICT (run_id) DO UPDATE
     SET seq = excluded.seq, body = excluded.body, checksum = excluded.checksum`;
 
-const deleteSnapshotSql = 'DELETE FROM snapshots WHERE tenant_id = ? AND run_id = ?';
-
 export function putSnapshot(
   { tenantId, runId }: RunRef,
   { snapshot, snapshotSeq }: Partial<RunProgress>,
 ): Statement[] {
-  if (snapshot === null) return [{ sql: deleteSnapshotSql, params: [tenantId, runId] }];
+  const sql = 'DELETE FROM snapshots WHERE tenant_id = ? AND run_id = ?';
+  if (snapshot === null) return [{ sql, params: [tenantId, runId] }];
   if (snapshot === undefined && snapshotSeq === undefined) return [];
   if (snapshot === undefined || snapshotSeq === undefined) {
     throw new RelayError('internal', 'A snapshot and its seq can only be stored together');

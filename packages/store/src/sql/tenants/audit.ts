@@ -39,16 +39,15 @@ export const tenantsToSealSql = `WITH RECURSIVE tenant (id) AS (
 const insertSealSql = `INSERT INTO audit_seals (tenant_id, first_seq, last_seq, hash, at, proof)
   VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`;
 
-const assignSeqSql = `UPDATE audit_entries SET seq = ?, hash = ?, proof = ?
-  WHERE tenant_id = ? AND id = ? AND seq IS NULL`;
-
 /** Of two seals that begin at the same `seq`, the first is stored. */
 function sealUnit(tenantId: string, { seal, entries }: AuditSealing): Statement[] {
+  const sql = `UPDATE audit_entries SET seq = ?, hash = ?, proof = ?
+    WHERE tenant_id = ? AND id = ? AND seq IS NULL`;
   const { firstSeq, lastSeq, hash, at, proof } = seal;
   return [
     { sql: insertSealSql, params: [tenantId, firstSeq, lastSeq, hash, at, proof], expect: 1 },
     ...entries.map((entry) => ({
-      sql: assignSeqSql,
+      sql,
       params: [entry.seq, entry.hash, entry.proof, tenantId, entry.id],
       expect: 1,
     })),

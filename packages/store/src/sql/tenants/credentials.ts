@@ -53,26 +53,24 @@ export function selectSealed({ after = '', limit }: { after?: string; limit: num
   return { sql: selectSealedSql, params: [after, Math.min(limit, Number.MAX_SAFE_INTEGER)] };
 }
 
-const deleteSql = 'DELETE FROM credentials WHERE tenant_id = ? AND provider = ?';
-
 export function deleteCredential(tenantId: string, provider: string): Statement {
-  return { sql: deleteSql, params: [tenantId, encode(provider)], expect: 1 };
+  const sql = 'DELETE FROM credentials WHERE tenant_id = ? AND provider = ?';
+  return { sql, params: [tenantId, encode(provider)], expect: 1 };
 }
 
 export const selectToResealSql = `${selectSql} WHERE tenant_id = ? AND id = ?`;
 
-const resealSql = `UPDATE credentials SET sealed = ?, checksum = ?
-  WHERE tenant_id = ? AND id = ? AND sealed = ? AND checksum = ?`;
-
 /** The checksum is compared too, so that the other fields must be unchanged. */
 export function reseal(row: Row, { from, to }: CredentialReseal): Statement | undefined {
+  const sql = `UPDATE credentials SET sealed = ?, checksum = ?
+    WHERE tenant_id = ? AND id = ? AND sealed = ? AND checksum = ?`;
   checkIntegrity(row);
   const sealed = text(row, 'sealed');
   if (sealed !== encode(from)) return undefined;
   const resealed: Row = { ...row, sealed: encode(to) };
   const checksum = checksumOf(...checksumColumns.map((column) => resealed[column] ?? null));
   const before = [text(row, 'tenant_id'), text(row, 'id'), sealed, number(row, 'checksum')];
-  return { sql: resealSql, params: [encode(to), checksum, ...before], expect: 1 };
+  return { sql, params: [encode(to), checksum, ...before], expect: 1 };
 }
 
 export function decodeCredential(row: Row): CredentialRecord {

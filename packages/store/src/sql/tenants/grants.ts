@@ -73,11 +73,10 @@ export function selectGrantList(tenantId: string, filter: GrantFilter, page: Pag
   return selectRows({ tenantId, table: 'grants', others }, columns, page);
 }
 
-const revokeSql = `UPDATE grants SET revoked_at = ?
-  WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
-
 export function revokeGrant(tenantId: string, grantId: string, at: number): Statement {
-  return { sql: revokeSql, params: [at, tenantId, grantId], expect: 1 };
+  const sql = `UPDATE grants SET revoked_at = ?
+    WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
+  return { sql, params: [at, tenantId, grantId], expect: 1 };
 }
 
 export const useGrantSql = `UPDATE grants SET uses_left = uses_left - 1

@@ -124,11 +124,10 @@ export function selectKeys(tenantId: string, page: Page): Statement {
   return selectRows({ tenantId, table: 'keys' }, keyColumns, page);
 }
 
-const revokeKeySql = `UPDATE keys SET revoked_at = ?
-  WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
-
 export function revokeKey(tenantId: string, keyId: string, at: number): Statement {
-  return { sql: revokeKeySql, params: [at, tenantId, keyId], expect: 1 };
+  const sql = `UPDATE keys SET revoked_at = ?
+    WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
+  return { sql, params: [at, tenantId, keyId], expect: 1 };
 }
 
 export function decodeKey(row: Row): KeyRecord {

@@ -21,14 +21,13 @@ import { changesIn, insertInto, readAll, readOne } from '../statements.ts';
 import { column, RecordCodec } from '../../codec/records.ts';
 import { encode, encodeOrNull, freeText, json, number, text } from '../../codec/values.ts';
 
-const insertNoticeSql = `INSERT INTO deliveries
-    (webhook_id, tenant_id, id, event, payload, at, status, attempts, next_at)
-  SELECT w.id, w.tenant_id, ?, ?, ?, ?, 'pending', 0, ? FROM webhooks w
-  WHERE w.tenant_id = ? AND w.events LIKE ?`;
-
 export function insertNotices(tenantId: string, notices: readonly Notice[] = []): Statement[] {
+  const sql = `INSERT INTO deliveries
+      (webhook_id, tenant_id, id, event, payload, at, status, attempts, next_at)
+    SELECT w.id, w.tenant_id, ?, ?, ?, ?, 'pending', 0, ? FROM webhooks w
+    WHERE w.tenant_id = ? AND w.events LIKE ?`;
   return notices.map(({ id, event, at, payload }) => ({
-    sql: insertNoticeSql,
+    sql,
     params: [id, event, payload, at, at, tenantId, `% ${event} %`],
   }));
 }
@@ -166,14 +165,13 @@ const failLateSql = `UPDATE deliveries SET status = 'failed', last_error = COALE
     WHERE status = 'pending' AND at > 0 AND at < ? ORDER BY at LIMIT ?)
   AND COALESCE(status, '') = 'pending'`;
 
-const deleteOldSql = `DELETE FROM deliveries
-  WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
-    WHERE status <> 'pending' AND at < ? ORDER BY at LIMIT ?)`;
-
 export function sweepUnit({ failBefore, deleteBefore, limit }: DeliverySweep): Statement[] {
+  const sql = `DELETE FROM deliveries
+    WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
+      WHERE status <> 'pending' AND at < ? ORDER BY at LIMIT ?)`;
   return [
     { sql: failLateSql, params: [encode('Not delivered in time'), failBefore, limit] },
-    { sql: deleteOldSql, params: [deleteBefore, limit] },
+    { sql, params: [deleteBefore, limit] },
   ];
 }
 
