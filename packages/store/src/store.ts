@@ -1,3 +1,4 @@
+/** The store of the system: tenants, leases, nodes and housekeeping over all tenants. */
 import type {
   StoreStats,
   Claim,

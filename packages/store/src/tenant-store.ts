@@ -1,3 +1,4 @@
+/** The store of one tenant. Each method is one statement or one unit of the modules in `sql`. */
 import type {
   Append,
   AppendOutcome,

@@ -13,12 +13,11 @@ import {
 } from '@modelcontextprotocol/client';
 import type { ToolContext } from '@relay/core';
 import { defined } from '@relay/protocol';
-import { Progress } from '../workspace/progress.ts';
+import { Progress } from '../progress.ts';
 import { CallsInFlight } from './calls-in-flight.ts';
 import { elicit, maxQuestions } from './elicitation.ts';
 import type { RequestOwner } from './endpoint-transport.ts';
 import { truncate } from './output.ts';
-import { SilenceTimeout } from './silence-timeout.ts';
 import { ProgramTransport } from './program-transport.ts';
 
 const maxPages = 8;
@@ -269,7 +268,7 @@ export class McpConnection {
     const server = this.#options.name;
     call.openQuestions += 1;
     try {
-      return await call.timeout.pausedWhile(() => elicit({ server, params, context, signal }));
+      return await call.timeout.pausedWhile(() => elicit(server, params, context, signal));
     } finally {
       call.openQuestions -= 1;
     }
@@ -339,4 +338,43 @@ function reasonOf(transport: Transport, error: unknown): string {
 
 function messageOf(error: unknown): string {
   return truncate(error instanceof Error ? error.message : String(error), maxErrorChars);
+}
+
+/** Ends a call after a time without a message. The time while a person is asked does not count. */
+export class SilenceTimeout {
+  readonly #timeoutMs: number;
+  readonly #onTimeout: () => void;
+  #timer: NodeJS.Timeout | undefined;
+  #openQuestions = 0;
+  #ended = false;
+
+  constructor(timeoutMs: number, onTimeout: () => void) {
+    this.#timeoutMs = timeoutMs;
+    this.#onTimeout = onTimeout;
+    this.restart();
+  }
+
+  /** A message has arrived. */
+  restart(): void {
+    clearTimeout(this.#timer);
+    if (this.#ended || this.#openQuestions > 0) return;
+    this.#timer = setTimeout(this.#onTimeout, this.#timeoutMs);
+    this.#timer.unref();
+  }
+
+  async pausedWhile<Value>(work: () => Promise<Value>): Promise<Value> {
+    this.#openQuestions += 1;
+    this.restart();
+    try {
+      return await work();
+    } finally {
+      this.#openQuestions -= 1;
+      this.restart();
+    }
+  }
+
+  end(): void {
+    this.#ended = true;
+    clearTimeout(this.#timer);
+  }
 }

@@ -88,7 +88,13 @@ export class McpServers {
     if (server === undefined || !includes(server.name)) return undefined;
     if (server.tools !== undefined) return server.tools.get(name);
     const isExpected = mayOffer({ [server.name]: server.config }, name);
-    return isExpected && !this.#options.isTaken(name) ? pendingTool(server, name) : undefined;
+    if (!isExpected || this.#options.isTaken(name)) return undefined;
+    return createPendingTool(name, server.name, server.config, async (signal) => {
+      await server.supervisor.ready(signal);
+      const tool = server.tools?.get(name);
+      if (tool === undefined) throw new Error(`The MCP server ${server.name} has no such tool`);
+      return tool;
+    });
   }
 
   #createServer(name: string, config: McpServerConfig): ManagedServer {
@@ -185,19 +191,4 @@ function fingerprint(tool: Tool | undefined): string {
 
 function tooMany(count: number): string | undefined {
   return count < maxTools ? undefined : `a server may have at most ${maxTools} tools`;
-}
-
-function pendingTool(server: ManagedServer, name: string): Tool {
-  const { config, supervisor } = server;
-  return createPendingTool({
-    name,
-    server: server.name,
-    config,
-    async find(signal) {
-      await supervisor.ready(signal);
-      const tool = server.tools?.get(name);
-      if (tool === undefined) throw new Error(`The MCP server ${server.name} has no such tool`);
-      return tool;
-    },
-  });
 }
