@@ -18,7 +18,7 @@ import { decodeHint } from './codec/hints.ts';
 import { number, text } from './codec/values.ts';
 import type { SqlDriver, Statement } from './drivers/driver.ts';
 import { SignBitCache } from './search/sign-bit-cache.ts';
-import { deleteExpiredMemories } from './sql/memories.ts';
+import { deleteExpiredMemories } from './sql/memories/memories.ts';
 import { decodeStats, openApprovalsSql, openRunsSql } from './sql/runs/counts.ts';
 import { runsWithCommandsSql } from './sql/runs/inbox.ts';
 import * as leases from './sql/runs/leases.ts';

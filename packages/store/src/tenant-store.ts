@@ -60,7 +60,7 @@ import * as credentials from './sql/tenants/credentials.ts';
 import { decodeJournal, selectEvents } from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
-import * as memories from './sql/memories.ts';
+import * as memories from './sql/memories/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
 import * as approvals from './sql/runs/approvals.ts';
 import { decodeListing, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
@@ -70,7 +70,7 @@ import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
 import { number, text } from './codec/values.ts';
 import * as tenants from './sql/tenants/tenants.ts';
 import type { SignBitCache } from './search/sign-bit-cache.ts';
-import { SqlVectorStore } from './sql/vectors.ts';
+import { SqlVectorStore } from './sql/memories/vectors.ts';
 import { insertNotices, SqlWebhookStore } from './sql/tenants/webhooks.ts';
 
 export class SqlTenantStore implements TenantStore {

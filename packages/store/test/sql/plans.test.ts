@@ -47,7 +47,7 @@ import {
   selectMemoryOnceSql,
   selectSample,
   deleteExpiredMemories,
-} from '../../src/sql/memories.ts';
+} from '../../src/sql/memories/memories.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
 import { selectConnectionSql, selectMetadata } from '../../src/sql/system.ts';
 import { selectInForceSql, selectVersions } from '../../src/sql/tenants/policies.ts';
@@ -71,7 +71,7 @@ import {
   hasVectorSql,
   selectVectors,
   signsSql,
-} from '../../src/sql/vectors.ts';
+} from '../../src/sql/memories/vectors.ts';
 import {
   claimSql,
   insertNotices,

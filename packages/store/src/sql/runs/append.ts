@@ -12,7 +12,7 @@ import { countEnding, countUsage } from './counts.ts';
 import { insertEvents } from './events.ts';
 import { useGrant, useGrantSql } from '../tenants/grants.ts';
 import { deleteCommands, deleteCommand } from './inbox.ts';
-import { insertMemory } from '../memories.ts';
+import { insertMemory } from '../memories/memories.ts';
 import { closeOpenApprovals, closeApproval, insertApproval } from './approvals.ts';
 import { changesOf, putSnapshot } from './runs.ts';
 import { deleteConnections } from '../system.ts';

@@ -1,7 +1,7 @@
 import type { RunMemory, Tool, ToolOutput } from '@relay/core';
 import { defined, memoryTextSchema } from '@relay/protocol';
 import { z } from 'zod';
-import { defineTool } from './define-tool.ts';
+import { defineTool } from '../define-tool.ts';
 
 const maxResults = 10;
 

@@ -1,12 +1,19 @@
 /** Memories: rows that never change, and the search for their words. */
 import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch, Page } from '@relay/core';
-import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
-import { maxCandidates, parseQuery, ranked, sampleSize } from '../search/relevance.ts';
-import { wordsOf } from '../search/words.ts';
-import { type List, selectPage, selectRows } from './lists.ts';
-import { insertInto, readAll } from './statements.ts';
-import { column, RecordCodec } from '../codec/records.ts';
-import { checkIntact, checksumOf, encode, encodeOrNull, isIntact, text } from '../codec/values.ts';
+import type { Row, SqlAccess, SqlDialect, Statement } from '../../drivers/driver.ts';
+import { maxCandidates, parseQuery, ranked, sampleSize } from '../../search/relevance.ts';
+import { wordsOf } from '../../search/words.ts';
+import { type List, selectPage, selectRows } from '../lists.ts';
+import { insertInto, readAll } from '../statements.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
+import {
+  checkIntact,
+  checksumOf,
+  encode,
+  encodeOrNull,
+  isIntact,
+  text,
+} from '../../codec/values.ts';
 
 const memoryCodec = new RecordCodec<MemoryRecord>({
   id: column.text(),

@@ -11,23 +11,23 @@ import {
   type VectorSpace,
   type VectorStore,
 } from '@relay/core';
-import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
+import type { Row, SqlAccess, SqlDialect, Statement } from '../../drivers/driver.ts';
 import {
   revisionModulus,
   type SignBitCache,
   type SignBitRow,
   type SignBitSource,
-} from '../search/sign-bit-cache.ts';
+} from '../../search/sign-bit-cache.ts';
 import {
   candidateCount,
   cosine,
   nearestByHamming,
   normalized,
   signBitsOf,
-} from '../search/sign-bits.ts';
+} from '../../search/sign-bits.ts';
 import { decodeMemory, isIntactMemory, memoryColumns } from './memories.ts';
-import { placeholders } from './statements.ts';
-import { encode, freeText, number, text } from '../codec/values.ts';
+import { placeholders } from '../statements.ts';
+import { encode, freeText, number, text } from '../../codec/values.ts';
 
 type Side = '<' | '>';
 
