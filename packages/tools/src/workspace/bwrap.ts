@@ -32,9 +32,9 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
     ...['/tmp', '/run'].flatMap((folder) => ['--tmpfs', folder]),
     ...(network ? ['--ro-bind-try', '/run/systemd/resolve', '/run/systemd/resolve'] : []),
     ...hidden().flatMap((folder) => ['--tmpfs', folder]),
-    ...['--bind', root, root, '--chdir', line.cwd, '--'],
   ];
-  return { ...line, file: 'bwrap', args: [...args, line.file, ...line.args], cwd: root };
+  const command = ['--bind', root, root, '--chdir', line.cwd, '--', line.file, ...line.args];
+  return { ...line, file: 'bwrap', args: [...args, ...command], cwd: root };
 }
 
 /** Why bubblewrap cannot be used here; undefined if it can. */

@@ -59,7 +59,7 @@ describe('PostgreSQL', () => {
     expect(await stored()).toEqual(['a', 'b', 'c', 'd']);
   });
 
-  test('a COMMIT whose answer is lost is not known to be stored, and never repeated', async () => {
+  test('a COMMIT without a reply has an unknown outcome and is never repeated', async () => {
     await driver.transact([insert('a')]);
     once('COMMIT', 'deliver-then-drop');
     const lost = await Promise.allSettled(

@@ -68,7 +68,7 @@ describe('the role of tenants', () => {
     for (const store of stores) await newRun(store.tenant(uuidv7()));
   });
 
-  test('is asked for in one line by an owner who may not, whose tenants are kept apart all the same', async () => {
+  test('is requested in one line of advice if the owner may not create it, and tenants are isolated by the setting', async () => {
     const { url, name } = (login = await createOwner(database));
     const lines: string[] = [];
     const store = await openStore(url, (line) => lines.push(line));
