@@ -34,7 +34,7 @@ describe('a person at the terminal', () => {
     });
     const { lines } = await run('approve', ['no']);
     expect(lines).not.toContain('$ rm -rf build');
-    expect(lines.at(-1)).toBe('bash brought no result: it was denied (User denied).');
+    expect(lines.at(-1)).toBe('bash returned no result: it was denied (User denied).');
   });
 
   test('may say always, once or no, to several agents', async () => {

@@ -26,8 +26,8 @@ export async function createDatabase(on?: string): Promise<TestDatabase> {
     stopClock: async () => {
       await run(
         url.href,
-        `CREATE OR REPLACE FUNCTION relay_now(believed BIGINT) RETURNS BIGINT
-          LANGUAGE sql AS 'SELECT believed'`,
+        `CREATE OR REPLACE FUNCTION relay_now(client_time BIGINT) RETURNS BIGINT
+          LANGUAGE sql AS 'SELECT client_time'`,
       );
     },
     sql: (text, values) => run(url.href, text, values),

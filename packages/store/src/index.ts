@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { SystemStore } from '@relay/core';
-import { createPrivately, makeFolder } from './drivers/sqlite/folder-lock.ts';
+import { createOwnerOnlyFile, makeFolder } from './drivers/sqlite/folder-lock.ts';
 import type { SqlDriver } from './drivers/driver.ts';
 import { openPostgresDriver } from './drivers/postgres/driver.ts';
 import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
@@ -19,7 +19,7 @@ export { checkSqlite, copySqlite, readSqliteMetadata } from './drivers/sqlite/co
 export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemStore> {
   makeFolder(dir);
   const path = join(dir, 'relay.db');
-  createPrivately(path);
+  createOwnerOnlyFile(path);
   return migrated(await openSqliteDriver({ path }));
 }
 

@@ -1,3 +1,4 @@
+/** The store of the system: tenants, leases, nodes and housekeeping over all tenants. */
 import type {
   StoreStats,
   Claim,
@@ -16,47 +17,22 @@ import { RelayError } from '@relay/protocol';
 import { decodeHint } from './codec/hints.ts';
 import { number, text } from './codec/values.ts';
 import type { SqlDriver, Statement } from './drivers/driver.ts';
-import { SignCache } from './search/sign-cache.ts';
-import { deleteExpiredMemories } from './sql/memories.ts';
+import { SignBitCache } from './search/sign-bit-cache.ts';
+import { deleteExpiredMemories } from './sql/memories/memories.ts';
 import { decodeStats, openApprovalsSql, openRunsSql } from './sql/runs/counts.ts';
 import { runsWithCommandsSql } from './sql/runs/inbox.ts';
-import { claim, dueParams, dueSql, release, releaseAllSql, renew } from './sql/runs/leases.ts';
+import * as leases from './sql/runs/leases.ts';
 import { pruneUnit } from './sql/runs/retention.ts';
 import { changesIn, readAll, readOne } from './sql/statements.ts';
-import {
-  decodeMetadata,
-  decodeOrphan,
-  deleteNodeSql,
-  deleteNodesSql,
-  heartbeat,
-  selectMetadata,
-  selectOrphans,
-  writeMetadata,
-} from './sql/system.ts';
+import * as system from './sql/system.ts';
 import { insertAudit, tenantsToSealSql } from './sql/tenants/audit.ts';
-import {
-  decodeSealed,
-  reseal,
-  selectSealed,
-  selectToResealSql,
-} from './sql/tenants/credentials.ts';
-import {
-  decodeKey,
-  decodeTenant,
-  decodeTenantName,
-  ensureTenantUnit,
-  insertKey,
-  selectKeyByHashSql,
-  selectPausedSql,
-  selectTenantByName,
-  selectWithWorkspaceSql,
-  workspaceOf,
-} from './sql/tenants/tenants.ts';
+import * as credentials from './sql/tenants/credentials.ts';
+import * as tenants from './sql/tenants/tenants.ts';
 import { SqlDeliveryQueue } from './sql/tenants/webhooks.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 
 /** The SQL store over a driver whose database has the current schema (`migrate`). */
-export function createSqlStore(driver: SqlDriver, signs = new SignCache()): SystemStore {
+export function createSqlStore(driver: SqlDriver, signs = new SignBitCache()): SystemStore {
   return new SqlStore(driver, signs);
 }
 
@@ -67,10 +43,10 @@ const tenantOfRunSql = 'SELECT tenant_id FROM runs WHERE id = ?';
 
 class SqlStore implements SystemStore {
   readonly #driver: SqlDriver;
-  readonly #signs: SignCache;
+  readonly #signs: SignBitCache;
   readonly deliveries: DeliveryQueue;
 
-  constructor(driver: SqlDriver, signs: SignCache) {
+  constructor(driver: SqlDriver, signs: SignBitCache) {
     this.#driver = driver;
     this.#signs = signs;
     this.deliveries = new SqlDeliveryQueue(driver);
@@ -82,7 +58,7 @@ class SqlStore implements SystemStore {
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
-    const result = await this.#driver.transact(ensureTenantUnit(tenant));
+    const result = await this.#driver.transact(tenants.ensureTenantUnit(tenant));
     const row = result.ok ? result.results[1]?.rows[0] : undefined;
     if (row === undefined) throw new RelayError('storage_failed', 'The tenant was not stored');
     return { id: text(row, 'id') };
@@ -94,12 +70,12 @@ class SqlStore implements SystemStore {
   }
 
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
-    return readOne(this.#driver, selectTenantByName(name), decodeTenantName);
+    return readOne(this.#driver, tenants.selectTenantByName(name), tenants.decodeTenantName);
   }
 
   async workspaces(): Promise<Workspace[]> {
-    const rows = await this.#driver.read(selectWithWorkspaceSql, []);
-    return rows.flatMap((row) => workspaceOf(decodeTenant(row)));
+    const rows = await this.#driver.read(tenants.selectWithWorkspaceSql, []);
+    return rows.flatMap((row) => tenants.workspaceOf(tenants.decodeTenant(row)));
   }
 
   async stats(): Promise<StoreStats> {
@@ -111,25 +87,32 @@ class SqlStore implements SystemStore {
   }
 
   async pausedTenants(): Promise<string[]> {
-    return this.#texts('id', selectPausedSql);
+    return this.#texts('id', tenants.selectPausedSql);
   }
 
   async addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void> {
-    await this.#driver.transact([insertKey(key, hash), ...insertAudit(key.tenantId, audit)]);
+    await this.#driver.transact([
+      tenants.insertKey(key, hash),
+      ...insertAudit(key.tenantId, audit),
+    ]);
   }
 
   async findKey(hash: string): Promise<KeyRecord | undefined> {
-    return readOne(this.#driver, { sql: selectKeyByHashSql, params: [hash] }, decodeKey);
+    return readOne(
+      this.#driver,
+      { sql: tenants.selectKeyByHashSql, params: [hash] },
+      tenants.decodeKey,
+    );
   }
 
   async sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]> {
-    return readAll(this.#driver, selectSealed(page), decodeSealed);
+    return readAll(this.#driver, credentials.selectSealed(page), credentials.decodeSealed);
   }
 
   async resealCredential(resealing: CredentialReseal): Promise<boolean> {
     const { tenantId, id } = resealing;
-    const [row] = await this.#driver.read(selectToResealSql, [tenantId, id]);
-    const statement = row === undefined ? undefined : reseal(row, resealing);
+    const [row] = await this.#driver.read(credentials.selectToResealSql, [tenantId, id]);
+    const statement = row === undefined ? undefined : credentials.reseal(row, resealing);
     return statement !== undefined && (await this.#driver.transact([statement])).ok;
   }
 
@@ -138,7 +121,7 @@ class SqlStore implements SystemStore {
   }
 
   async readMetadata(name: string): Promise<string | undefined> {
-    return readOne(this.#driver, selectMetadata(name), decodeMetadata);
+    return readOne(this.#driver, system.selectMetadata(name), system.decodeMetadata);
   }
 
   async writeMetadata(
@@ -146,11 +129,11 @@ class SqlStore implements SystemStore {
     value: string,
     options: { ifAbsent?: boolean } = {},
   ): Promise<boolean> {
-    return (await this.#driver.transact([writeMetadata(name, value, options)])).ok;
+    return (await this.#driver.transact([system.writeMetadata(name, value, options)])).ok;
   }
 
   async claimRun(runId: string, by: Claim): Promise<{ epoch: number } | undefined> {
-    const unit = [claim(this.#driver.dialect, runId, by)];
+    const unit = [leases.claim(this.#driver.dialect, runId, by)];
     const result = await this.#driver.transact(unit, { run: runId });
     const row = result.ok ? result.results[0]?.rows[0] : undefined;
     return row === undefined ? undefined : { epoch: number(row, 'epoch') };
@@ -166,7 +149,7 @@ class SqlStore implements SystemStore {
     if (runIds.length === 0) return [];
     const { dialect } = this.#driver;
     const result = await this.#driver.transact(
-      runIds.map((id) => renew(dialect, id, { owner, now, until })),
+      runIds.map((id) => leases.renew(dialect, id, { owner, now, until })),
     );
     if (!result.ok) return [];
     const held = new Set(runIds.filter((_, index) => result.results[index]?.changes === 1));
@@ -178,11 +161,14 @@ class SqlStore implements SystemStore {
   }
 
   async releaseRun(runId: string, epoch: number): Promise<void> {
-    await this.#driver.transact([release(runId, epoch)], { run: runId });
+    await this.#driver.transact([leases.release(runId, epoch)], { run: runId });
   }
 
   async dueRuns(now: number, limit: number): Promise<RunRef[]> {
-    const statement = { sql: dueSql[this.#driver.dialect], params: dueParams(now, limit) };
+    const statement = {
+      sql: leases.dueSql[this.#driver.dialect],
+      params: leases.dueParams(now, limit),
+    };
     return readAll(this.#driver, statement, (row) => ({
       tenantId: text(row, 'tenant_id'),
       runId: text(row, 'id'),
@@ -191,17 +177,17 @@ class SqlStore implements SystemStore {
 
   async releaseAllLeases(): Promise<void> {
     await this.#driver.transact([
-      { sql: releaseAllSql, params: [] },
-      { sql: deleteNodesSql, params: [] },
+      { sql: leases.releaseAllSql, params: [] },
+      { sql: system.deleteNodesSql, params: [] },
     ]);
   }
 
   async heartbeatNode(node: Claim): Promise<void> {
-    await this.#driver.transact(heartbeat(this.#driver.dialect, node));
+    await this.#driver.transact(system.heartbeat(this.#driver.dialect, node));
   }
 
   async removeNode(node: string): Promise<void> {
-    await this.#driver.transact([{ sql: deleteNodeSql, params: [node] }]);
+    await this.#driver.transact([{ sql: system.deleteNodeSql, params: [node] }]);
   }
 
   async deleteExpiredMemories(now: number, limit: number): Promise<number> {
@@ -216,7 +202,11 @@ class SqlStore implements SystemStore {
     node: string,
     now: number,
   ): Promise<{ tenantId: string; id: string; runId: string }[]> {
-    return readAll(this.#driver, selectOrphans(this.#driver.dialect, node, now), decodeOrphan);
+    return readAll(
+      this.#driver,
+      system.selectOrphans(this.#driver.dialect, node, now),
+      system.decodeOrphan,
+    );
   }
 
   listen(listener: (hint: Hint) => void): () => void {

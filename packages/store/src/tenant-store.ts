@@ -1,3 +1,4 @@
+/** The store of one tenant. Each method is one statement or one unit of the modules in `sql`. */
 import type {
   Append,
   AppendOutcome,
@@ -44,82 +45,32 @@ import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { encodeHint, hintsOfAppend } from './codec/hints.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
-import { appendOf, appendOutcome, appendUnit } from './sql/runs/append.ts';
+import { appendScope, appendOutcome, appendUnit } from './sql/runs/append.ts';
 import { insertAudit, SqlAuditTrail } from './sql/tenants/audit.ts';
+import * as clientCalls from './sql/runs/client-calls.ts';
+import * as counts from './sql/runs/counts.ts';
 import {
-  answerClientCall,
-  claimClientCall,
-  decodeClientCall,
-  selectClientCall,
-} from './sql/runs/client-calls.ts';
-import {
-  countEndedSql,
-  decodeOpenRuns,
-  decodeUsageTotal,
-  decodeWorkflow,
-  selectEndedSql,
-  selectOpenRuns,
-  selectUsage,
-  selectWorkflow,
-} from './sql/runs/counts.ts';
-import {
-  creationOf,
+  creationScope,
   creationUnit,
   decodeKeyHolder,
   hasExpired,
   selectKeyHolder,
 } from './sql/runs/creation.ts';
-import {
-  decodeCredential,
-  deleteCredential,
-  putCredential,
-  selectCredential,
-  selectCredentialsSql,
-} from './sql/tenants/credentials.ts';
+import * as credentials from './sql/tenants/credentials.ts';
 import { decodeJournal, selectEvents } from './sql/runs/events.ts';
-import {
-  decodeGrant,
-  decodeGrantRecord,
-  insertGrant,
-  revokeGrant,
-  selectGrantList,
-  selectGrants,
-  selectGrantSql,
-} from './sql/tenants/grants.ts';
+import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
-import {
-  clearMemories,
-  decodeMemory,
-  deleteMemory,
-  insertMemory,
-  searchMemories,
-  selectMemories,
-  selectMemoryOnce,
-} from './sql/memories.ts';
+import * as memories from './sql/memories/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
-import {
-  decide,
-  decodeApproval,
-  selectApprovals,
-  selectApprovalSql,
-} from './sql/runs/approvals.ts';
+import * as approvals from './sql/runs/approvals.ts';
 import { decodeListing, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
 import { decodeRun, decodeRunHead, selectRunSql } from './sql/runs/runs.ts';
 import { changesIn, readAll, readOne } from './sql/statements.ts';
 import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
 import { number, text } from './codec/values.ts';
-import {
-  decodeKey,
-  decodeTenant,
-  noTenant,
-  revokeKey,
-  selectKeys,
-  selectKeySql,
-  selectTenantSql,
-  updateTenant,
-} from './sql/tenants/tenants.ts';
-import type { SignCache } from './search/sign-cache.ts';
-import { SqlVectorStore } from './sql/vectors.ts';
+import * as tenants from './sql/tenants/tenants.ts';
+import type { SignBitCache } from './search/sign-bit-cache.ts';
+import { SqlVectorStore } from './sql/memories/vectors.ts';
 import { insertNotices, SqlWebhookStore } from './sql/tenants/webhooks.ts';
 
 export class SqlTenantStore implements TenantStore {
@@ -131,7 +82,7 @@ export class SqlTenantStore implements TenantStore {
   readonly #driver: SqlAccess;
 
   /** `signs` is shared by all tenants. */
-  constructor(driver: SqlAccess, signs: SignCache, tenantId: string) {
+  constructor(driver: SqlAccess, signs: SignBitCache, tenantId: string) {
     this.#driver = driver;
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);
@@ -148,7 +99,7 @@ export class SqlTenantStore implements TenantStore {
     }
     const result = await this.#driver.transact(
       creationUnit(this.#driver.dialect, tenantId, creation),
-      creationOf(creation),
+      creationScope(creation),
     );
     if (result.ok) {
       this.#notifyRun('run', identity.id);
@@ -184,7 +135,7 @@ export class SqlTenantStore implements TenantStore {
 
   async append(append: Append): Promise<AppendOutcome> {
     const unit = appendUnit(this.tenantId, append);
-    const outcome = appendOutcome(unit, await this.#driver.transact(unit, appendOf(append)));
+    const outcome = appendOutcome(unit, await this.#driver.transact(unit, appendScope(append)));
     if (outcome === 'committed' && this.#driver.hints !== undefined) {
       this.#notify(...hintsOfAppend(this.tenantId, append));
     }
@@ -197,35 +148,40 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {
-    return decodeWorkflow(await this.#select(selectWorkflow(this.tenantId, workflowId)));
+    return counts.decodeWorkflow(
+      await this.#select(counts.selectWorkflow(this.tenantId, workflowId)),
+    );
   }
 
   async readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal> {
-    const [row] = await this.#select(selectUsage(this.tenantId, scope));
-    return decodeUsageTotal(row ?? {});
+    const [row] = await this.#select(counts.selectUsage(this.tenantId, scope));
+    return counts.decodeUsageTotal(row ?? {});
   }
 
   async countOpenRuns(scope: UsageScope): Promise<OpenRuns> {
-    return decodeOpenRuns(await this.#select(selectOpenRuns(this.tenantId, scope)));
+    return counts.decodeOpenRuns(await this.#select(counts.selectOpenRuns(this.tenantId, scope)));
   }
 
   async readApproval(approvalId: string): Promise<ApprovalRecord | undefined> {
     return this.#one(
-      { sql: selectApprovalSql, params: [this.tenantId, approvalId] },
-      decodeApproval,
+      { sql: approvals.selectApprovalSql, params: [this.tenantId, approvalId] },
+      approvals.decodeApproval,
     );
   }
 
   async listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]> {
-    return this.#all(selectApprovals(this.tenantId, filter, page), decodeApproval);
+    return this.#all(
+      approvals.selectApprovals(this.tenantId, filter, page),
+      approvals.decodeApproval,
+    );
   }
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {
     const { runId, queued, grant } = decision;
     const { tenantId } = this;
     const accepted = await this.#postCommand(runId, queued, [
-      decide(tenantId, decision),
-      ...(grant === undefined ? [] : [insertGrant(tenantId, grant)]),
+      approvals.storeDecision(tenantId, decision),
+      ...(grant === undefined ? [] : [grants.insertGrant(tenantId, grant)]),
       ...insertAudit(tenantId, decision.audit),
       ...insertNotices(tenantId, decision.notices),
     ]);
@@ -238,37 +194,40 @@ export class SqlTenantStore implements TenantStore {
     conversationId: string;
     now: number;
   }): Promise<Grant[]> {
-    return this.#all(selectGrants(this.tenantId, scope), decodeGrant);
+    return this.#all(grants.selectGrants(this.tenantId, scope), grants.decodeGrant);
   }
 
   async readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined> {
     const run = { tenantId: this.tenantId, runId };
-    return this.#one(selectClientCall(run, toolCallId), decodeClientCall);
+    return this.#one(clientCalls.selectClientCall(run, toolCallId), clientCalls.decodeClientCall);
   }
 
   async postResult(posted: PostedResult): Promise<boolean> {
     const { runId, queued } = posted;
-    return this.#postCommand(runId, queued, [answerClientCall(this.tenantId, posted)]);
+    return this.#postCommand(runId, queued, [clientCalls.answerClientCall(this.tenantId, posted)]);
   }
 
   async claimCall(claim: CallClaim): Promise<boolean> {
-    return this.#change(claimClientCall(this.tenantId, claim));
+    return this.#change(clientCalls.claimClientCall(this.tenantId, claim));
   }
 
   async addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void> {
-    await this.#change(insertGrant(this.tenantId, grant), audit);
+    await this.#change(grants.insertGrant(this.tenantId, grant), audit);
   }
 
   async readGrant(grantId: string): Promise<GrantRecord | undefined> {
-    return this.#one({ sql: selectGrantSql, params: [this.tenantId, grantId] }, decodeGrantRecord);
+    return this.#one(
+      { sql: grants.selectGrantSql, params: [this.tenantId, grantId] },
+      grants.decodeGrantRecord,
+    );
   }
 
   async listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]> {
-    return this.#all(selectGrantList(this.tenantId, filter, page), decodeGrantRecord);
+    return this.#all(grants.selectGrantList(this.tenantId, filter, page), grants.decodeGrantRecord);
   }
 
   async revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
-    return this.#change(revokeGrant(this.tenantId, grantId, at), audit);
+    return this.#change(grants.revokeGrant(this.tenantId, grantId, at), audit);
   }
 
   async postRunCommand(
@@ -284,7 +243,7 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async countEndedRuns(conversationId: string): Promise<number> {
-    const statement = { sql: countEndedSql, params: [this.tenantId, conversationId] };
+    const statement = { sql: counts.countEndedSql, params: [this.tenantId, conversationId] };
     return (await this.#one(statement, (row) => number(row, 'ended_runs'))) ?? 0;
   }
 
@@ -293,7 +252,7 @@ export class SqlTenantStore implements TenantStore {
     { after, upTo }: { after: number; upTo: number },
   ): Promise<EndedRun[]> {
     const params = [this.tenantId, conversationId, after, upTo];
-    return this.#all({ sql: selectEndedSql, params }, (row) => ({
+    return this.#all({ sql: counts.selectEndedSql, params }, (row) => ({
       runId: text(row, 'id'),
       position: number(row, 'position'),
     }));
@@ -310,75 +269,87 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readTenant(): Promise<TenantRecord> {
-    const statement = { sql: selectTenantSql, params: [this.tenantId] };
-    const tenant = await this.#one(statement, decodeTenant);
-    if (tenant === undefined) throw noTenant(this.tenantId);
+    const statement = { sql: tenants.selectTenantSql, params: [this.tenantId] };
+    const tenant = await this.#one(statement, tenants.decodeTenant);
+    if (tenant === undefined) throw tenants.noTenant(this.tenantId);
     return tenant;
   }
 
   async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
-    const unit = [...updateTenant(this.tenantId, change), ...insertAudit(this.tenantId, audit)];
+    const unit = [
+      ...tenants.updateTenant(this.tenantId, change),
+      ...insertAudit(this.tenantId, audit),
+    ];
     const { ok } = await this.#driver.transact(unit);
     if (ok) this.#notifyTenant();
     else await this.readTenant();
-    if (!ok && change.expectedSettings === undefined) throw noTenant(this.tenantId);
+    if (!ok && change.expectedSettings === undefined) throw tenants.noTenant(this.tenantId);
     return ok;
   }
 
   async listKeys(page: Page): Promise<KeyRecord[]> {
-    return this.#all(selectKeys(this.tenantId, page), decodeKey);
+    return this.#all(tenants.selectKeys(this.tenantId, page), tenants.decodeKey);
   }
 
   async readKey(keyId: string): Promise<KeyRecord | undefined> {
-    return this.#one({ sql: selectKeySql, params: [this.tenantId, keyId] }, decodeKey);
+    return this.#one(
+      { sql: tenants.selectKeySql, params: [this.tenantId, keyId] },
+      tenants.decodeKey,
+    );
   }
 
   async revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
-    return this.#changeAccount(revokeKey(this.tenantId, keyId, at), audit);
+    return this.#changeAccount(tenants.revokeKey(this.tenantId, keyId, at), audit);
   }
 
   async putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void> {
-    await this.#changeAccount(putCredential(this.tenantId, record), audit);
+    await this.#changeAccount(credentials.putCredential(this.tenantId, record), audit);
   }
 
   async readCredential(provider: string): Promise<CredentialRecord | undefined> {
-    return this.#one(selectCredential(this.tenantId, provider), decodeCredential);
+    return this.#one(
+      credentials.selectCredential(this.tenantId, provider),
+      credentials.decodeCredential,
+    );
   }
 
   async listCredentials(): Promise<CredentialRecord[]> {
-    return this.#all({ sql: selectCredentialsSql, params: [this.tenantId] }, decodeCredential);
+    return this.#all(
+      { sql: credentials.selectCredentialsSql, params: [this.tenantId] },
+      credentials.decodeCredential,
+    );
   }
 
   async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
-    return this.#changeAccount(deleteCredential(this.tenantId, provider), audit);
+    return this.#changeAccount(credentials.deleteCredential(this.tenantId, provider), audit);
   }
 
   async addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord> {
     const { tenantId } = this;
-    const result = await this.#driver.transact([insertMemory(tenantId, record, once)]);
+    const result = await this.#driver.transact([memories.insertMemory(tenantId, record, once)]);
     if (result.ok) return record;
     const stored =
       once === undefined
         ? undefined
-        : await this.#one(selectMemoryOnce(tenantId, once), decodeMemory);
+        : await this.#one(memories.selectMemoryOnce(tenantId, once), memories.decodeMemory);
     if (stored === undefined) throw new RelayError('storage_failed', 'The memory was not stored');
     return stored;
   }
 
   async listMemories(filter: MemoryFilter, page: Page): Promise<MemoryRecord[]> {
-    return this.#all(selectMemories(this.tenantId, filter, page), decodeMemory);
+    return this.#all(memories.selectMemories(this.tenantId, filter, page), memories.decodeMemory);
   }
 
   searchMemories(search: MemorySearch): Promise<FoundMemory[]> {
-    return searchMemories(this.#driver, this.tenantId, search);
+    return memories.searchMemories(this.#driver, this.tenantId, search);
   }
 
   async deleteMemory(memoryId: string, within?: { readonly namespace: string }): Promise<boolean> {
-    return this.#change(deleteMemory(this.tenantId, memoryId, within));
+    return this.#change(memories.deleteMemory(this.tenantId, memoryId, within));
   }
 
   async clearMemories(namespace: string, limit: number): Promise<number> {
-    const unit = [clearMemories(this.tenantId, namespace, limit)];
+    const unit = [memories.clearMemories(this.tenantId, namespace, limit)];
     const result = await this.#driver.transact(unit);
     this.vectors.evict(namespace);
     return changesIn(result);

@@ -125,7 +125,10 @@ function validate(schema: z.ZodType, input: unknown): Validation {
     return { ok: false, issues: issuesOf(parsed.error.issues) };
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    return { ok: false, issues: [{ path: '', message: `They could not be checked: ${reason}` }] };
+    return {
+      ok: false,
+      issues: [{ path: '', message: `The arguments could not be validated: ${reason}` }],
+    };
   }
 }
 

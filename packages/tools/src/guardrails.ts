@@ -7,16 +7,16 @@ import type { Guardrail } from '@relay/core';
 /** Patterns that match only secrets. Each starts with a fixed word, so that a search is linear. */
 export const secretPatterns: readonly { readonly name: string; readonly pattern: RegExp }[] = [
   { name: 'a private key', pattern: /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----/ },
-  { name: 'an API key of Relay', pattern: /\brelay_(?:live|sess)_[0-9a-f]{32}/ },
-  { name: 'an API key of OpenAI', pattern: /\bsk-(?:proj-|svcacct-)?[A-Za-z0-9_-]{20}/ },
-  { name: 'an API key of Anthropic', pattern: /\bsk-ant-[A-Za-z0-9_-]{20}/ },
-  { name: 'an API key of Google', pattern: /\bAIza[0-9A-Za-z_-]{35}/ },
-  { name: 'an access key of AWS', pattern: /\b(?:AKIA|ASIA)[0-9A-Z]{16}\b/ },
-  { name: 'a token of GitHub', pattern: /\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{22})/ },
-  { name: 'a token of GitLab', pattern: /\bglpat-[\w-]{20}/ },
-  { name: 'a token of Slack', pattern: /\bxox[abprs]-[\w-]{10}/ },
-  { name: 'a key of Stripe', pattern: /\b[rs]k_live_[0-9A-Za-z]{16}/ },
-  { name: 'a token of npm', pattern: /\bnpm_[A-Za-z0-9]{36}/ },
+  { name: 'a Relay API key', pattern: /\brelay_(?:live|sess)_[0-9a-f]{32}/ },
+  { name: 'an OpenAI API key', pattern: /\bsk-(?:proj-|svcacct-)?[A-Za-z0-9_-]{20}/ },
+  { name: 'an Anthropic API key', pattern: /\bsk-ant-[A-Za-z0-9_-]{20}/ },
+  { name: 'a Google API key', pattern: /\bAIza[0-9A-Za-z_-]{35}/ },
+  { name: 'an AWS access key', pattern: /\b(?:AKIA|ASIA)[0-9A-Z]{16}\b/ },
+  { name: 'a GitHub token', pattern: /\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{22})/ },
+  { name: 'a GitLab token', pattern: /\bglpat-[\w-]{20}/ },
+  { name: 'a Slack token', pattern: /\bxox[abprs]-[\w-]{10}/ },
+  { name: 'a Stripe key', pattern: /\b[rs]k_live_[0-9A-Za-z]{16}/ },
+  { name: 'an npm token', pattern: /\bnpm_[A-Za-z0-9]{36}/ },
   { name: 'a signed token', pattern: /\beyJ[\w-]{10,2000}\.eyJ[\w-]{10,8000}\.[\w-]{10}/ },
   {
     name: 'a URL with a password',
@@ -29,7 +29,9 @@ export const secretsInOutput: Guardrail = {
   name: 'secrets-in-output',
   check(text) {
     const found = secretPatterns.find(({ pattern }) => pattern.test(text));
-    return found === undefined ? { ok: true } : { ok: false, reason: `It holds ${found.name}` };
+    return found === undefined
+      ? { ok: true }
+      : { ok: false, reason: `The answer contains ${found.name}` };
   },
 };
 
@@ -49,7 +51,9 @@ export const promptInjection: Guardrail = {
   check(text) {
     const plain = plainText(text);
     const found = injections.some((pattern) => pattern.test(plain));
-    return found ? { ok: false, reason: 'It tries to override instructions' } : { ok: true };
+    return found
+      ? { ok: false, reason: 'The input tries to override the instructions' }
+      : { ok: true };
   },
 };
 

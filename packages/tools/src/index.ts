@@ -1,5 +1,5 @@
-export { agentTool } from './agent.ts';
-export { calculator } from './calculator.ts';
+export { agentTool } from './builtin/agent.ts';
+export { calculator } from './builtin/calculator.ts';
 export {
   type AgentConfig,
   assembleAgents,
@@ -24,9 +24,9 @@ export {
   mcpServersSchema,
 } from './mcp/settings.ts';
 export { mayOffer } from './mcp/tool-names.ts';
-export { memoryTool } from './memory.ts';
+export { memoryTool } from './builtin/memory.ts';
 export { createToolRegistry } from './registry.ts';
-export { createSendNote } from './send-note.ts';
+export { createSendNote } from './builtin/send-note.ts';
 export { bubblewrapProblem, type Sandbox } from './workspace/bwrap.ts';
 export { refusedVariable } from './workspace/environment.ts';
 export { killOrphanProcesses } from './workspace/process-marker.ts';

@@ -6,13 +6,13 @@ const toolName = /^[a-zA-Z0-9_-]{1,64}$/;
 export function checkToolName(name: string): void {
   if (!toolName.test(name)) {
     throw new TypeError(
-      `A tool is named by 1 to 64 letters, digits, "_" or "-", not ${JSON.stringify(name)}`,
+      `Invalid tool name ${JSON.stringify(name)}: use 1 to 64 letters, digits, "_" or "-"`,
     );
   }
   if (name === handoffToolName) {
-    throw new TypeError(`A tool cannot be named ${name}: agents hand off to each other by it`);
+    throw new TypeError(`The tool name ${name} is reserved`);
   }
-  if (name in Object.prototype) throw new TypeError(`A tool cannot be named ${name}`);
+  if (name in Object.prototype) throw new TypeError(`The tool name ${name} is reserved`);
 }
 
 /** Finds tools by their exact names. */

@@ -1,7 +1,7 @@
 import { createAgentRegistry } from '@relay/core';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { agentTool } from '../src/agent.ts';
+import { agentTool } from '../src/builtin/agent.ts';
 import {
   type AgentConfig,
   assembleAgents,

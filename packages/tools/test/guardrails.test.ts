@@ -41,7 +41,7 @@ describe('secrets in output', () => {
   it('are named in the reason, without the secret itself', async () => {
     const secret = ['AKIA', 'A1B2C3D4E5F6G7H8'].join('');
     const verdict = await secretsInOutput.check(secret, context);
-    expect(verdict).toEqual({ ok: false, reason: 'It holds an access key of AWS' });
+    expect(verdict).toEqual({ ok: false, reason: 'The answer contains an AWS access key' });
   });
 });
 

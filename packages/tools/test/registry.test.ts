@@ -32,13 +32,13 @@ describe('the tool registry', () => {
   it.each(['constructor', '__proto__', 'toString', 'hasOwnProperty', 'valueOf'])(
     'refuses a tool named %s, which every object has',
     (name) => {
-      expect(() => createToolRegistry([tool(name)])).toThrow(`A tool cannot be named ${name}`);
+      expect(() => createToolRegistry([tool(name)])).toThrow(`The tool name ${name} is reserved`);
     },
   );
 
   it('refuses the name of the handoff tool', () => {
     expect(() => createToolRegistry([tool('handoff')])).toThrow(
-      'A tool cannot be named handoff: agents hand off to each other by it',
+      'The tool name handoff is reserved',
     );
   });
 

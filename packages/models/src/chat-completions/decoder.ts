@@ -122,7 +122,7 @@ export class ChatDecoder {
       this.#usage = usageOf(chunk.usage);
     }
     const text = onlyText(chunk);
-    if (text !== undefined) this.#textFrame.learn(data, text);
+    if (text !== undefined) this.#textFrame.record(data, text);
   }
 
   #choice({ delta, finish_reason: reason }: Choice): void {

@@ -44,8 +44,8 @@ export function chatRequestBody(
 /** Some servers ignore `response_format`, so the schema is also in the prompt. */
 function schemaInstruction(schema: JsonSchema) {
   const content =
-    'Your last answer must be a JSON value alone, without words around it or a code fence, ' +
-    `that fits this JSON Schema: ${JSON.stringify(schema)}`;
+    'Your last answer must be a JSON value alone, without other text or a code fence, ' +
+    `that matches this JSON Schema: ${JSON.stringify(schema)}`;
   return { role: 'system', content };
 }
 

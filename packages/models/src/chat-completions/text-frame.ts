@@ -2,7 +2,7 @@
  * Reads the frame that a stream repeats hundreds of times without parsing it again: the same JSON,
  * except for the text in the middle.
  *
- * Why it is exact: `learn` cuts a parsed frame around its content and parses it once more with
+ * Why it is exact: `record` cuts a parsed frame around its content and parses it once more with
  * `probe` at that position. The frame contains no backslash and no other `probe`, so if the parsed
  * content is `probe`, then that position is the content's string token. Any other text without a
  * quote, a backslash or a control character is a string token there too, represents itself, and
@@ -12,14 +12,14 @@
 const probe = '~content~';
 const key = '"content"';
 /** Some servers vary every frame. */
-const maxLearns = 3;
+const maxAttempts = 3;
 /** V8 copies slices up to this length; a longer slice would retain its whole network chunk. */
 const maxChars = 12;
 
 export class TextFrame {
   #before = '';
   #after = '';
-  #learns = 0;
+  #attempts = 0;
 
   /** The content of a known frame; undefined if the frame has to be parsed. */
   read(data: string): string | undefined {
@@ -33,9 +33,9 @@ export class TextFrame {
   }
 
   /** `data` was parsed, and contains nothing besides the content `text`. */
-  learn(data: string, text: string): void {
-    if (this.#learns === maxLearns) return;
-    this.#learns += 1;
+  record(data: string, text: string): void {
+    if (this.#attempts === maxAttempts) return;
+    this.#attempts += 1;
     const at = data.indexOf('"', data.indexOf(key) + key.length) + 1;
     if (data.includes('\\') || data.includes(probe) || !data.startsWith(text, at)) return;
     const before = data.slice(0, at);

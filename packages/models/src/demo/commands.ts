@@ -125,8 +125,8 @@ export interface DemoResult {
 }
 
 type Outcome =
-  | { readonly kind: 'done'; readonly text: string }
-  | { readonly kind: 'not-done'; readonly why: string };
+  | { readonly kind: 'success'; readonly text: string }
+  | { readonly kind: 'failure'; readonly why: string };
 
 const maxChars = 2_000;
 
@@ -139,36 +139,36 @@ function sentenceFor({ call, result }: DemoResult): string {
   const outcome = outcomeOf(result);
   switch (name) {
     case 'calculator':
-      return outcome.kind === 'done'
+      return outcome.kind === 'success'
         ? `${expressionIn(json)} is ${numberIn(outcome.text)}.`
         : `I could not calculate that: ${outcome.why}.`;
     case 'send_note':
-      return outcome.kind === 'done'
+      return outcome.kind === 'success'
         ? 'The note was sent.'
         : `The note was not sent: ${outcome.why}.`;
     case 'handoff':
-      return outcome.kind === 'done'
+      return outcome.kind === 'success'
         ? `You are now talking to ${String(fieldsOf(json)['agent'])}.`
         : `I could not hand off: ${outcome.why}.`;
     default:
-      return outcome.kind === 'done'
+      return outcome.kind === 'success'
         ? `${name} answered: ${shortened(outcome.text)}`
-        : `${name} brought no result: ${outcome.why}.`;
+        : `${name} returned no result: ${outcome.why}.`;
   }
 }
 
 function outcomeOf(result: string | undefined): Outcome {
-  if (result === undefined) return { kind: 'not-done', why: 'there is no answer' };
+  if (result === undefined) return { kind: 'failure', why: 'there is no answer' };
   const { status, reason, error } = fieldsOf(result);
   if (status === 'denied' || status === 'expired') {
-    const verdict = status === 'denied' ? 'it was denied' : 'nobody decided in time';
+    const verdict = status === 'denied' ? 'it was denied' : 'the approval expired';
     const why = typeof reason === 'string' && reason !== '' ? `${verdict} (${reason})` : verdict;
-    return { kind: 'not-done', why };
+    return { kind: 'failure', why };
   }
   if (status === 'error' && typeof error === 'string') {
-    return { kind: 'not-done', why: shortened(error) };
+    return { kind: 'failure', why: shortened(error) };
   }
-  return { kind: 'done', text: result };
+  return { kind: 'success', text: result };
 }
 
 /** The fields of a JSON object; none if it is something else. */

@@ -47,7 +47,7 @@ export class UrlRefused extends ProviderFailure {
   readonly reason: string;
 
   constructor(reason: string) {
-    super(`The URL is refused: ${reason}`, { retryable: false });
+    super(`The URL is not allowed: ${reason}`, { retryable: false });
     this.reason = reason;
   }
 }
@@ -69,17 +69,17 @@ export function createOutboundGuard(privateNetworks: readonly string[] = []): Ou
   return {
     checkUrl(url) {
       if (url.protocol !== 'https:' && url.protocol !== 'http:')
-        throw new UrlRefused('It must be https');
+        throw new UrlRefused('The URL must use https');
       if (url.username !== '' || url.password !== '')
-        throw new UrlRefused('It may not hold credentials');
+        throw new UrlRefused('The URL must not contain credentials');
       const host = hostOf(url);
       if (isIP(host) === 0) return;
       const secure = url.protocol === 'https:';
       if (!(secure ? isAllowed(host) : isOpened(host))) {
         throw new UrlRefused(
           secure
-            ? 'Its address is not public'
-            : 'Without TLS its address must lie in RELAY_PRIVATE_NETWORKS',
+            ? 'The address is not public; to allow it, add its network to RELAY_PRIVATE_NETWORKS'
+            : 'Without TLS the address must be in RELAY_PRIVATE_NETWORKS',
         );
       }
     },

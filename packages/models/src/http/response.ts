@@ -1,5 +1,5 @@
 /** The response of a provider: an open stream, a whole JSON document, or a `ProviderFailure`. */
-import type { Agent } from 'node:http';
+import type { Agent, IncomingHttpHeaders } from 'node:http';
 import { ProviderFailure } from '@relay/core';
 import {
   callAborted,
@@ -22,11 +22,7 @@ export async function openStream(
   secret: string | undefined,
   signal: AbortSignal,
 ): Promise<void> {
-  const { status, headers } = await exchange.send(body);
-  if (!isSuccess(status)) {
-    const body = await readError(exchange, signal);
-    throw failureOfResponse({ status, headers, body }, secret);
-  }
+  const headers = await send(exchange, body, secret, signal);
   if (headers['content-type']?.startsWith('application/json') === true) {
     throw failureWithoutStream(await readError(exchange, signal), secret);
   }
@@ -55,11 +51,7 @@ export async function postJson(post: JsonPost, signal: AbortSignal): Promise<unk
   const exchange = new HttpExchange({ url, headers, agent, timeouts }, signal);
   let finished = false;
   try {
-    const response = await exchange.send(Buffer.from(JSON.stringify(post.body)));
-    if (!isSuccess(response.status)) {
-      const body = await readError(exchange, signal);
-      throw failureOfResponse({ ...response, body }, secret);
-    }
+    await send(exchange, Buffer.from(JSON.stringify(post.body)), secret, signal);
     const body = await readBody(exchange, maxBytes);
     if (signal.aborted) throw callAborted();
     if (body.byteLength > maxBytes) throw responseTooLong();
@@ -72,8 +64,16 @@ export async function postJson(post: JsonPost, signal: AbortSignal): Promise<unk
   }
 }
 
-function isSuccess(status: number): boolean {
-  return status >= 200 && status <= 299;
+/** The headers of a 2xx response. */
+async function send(
+  exchange: HttpExchange,
+  body: Buffer,
+  secret: string | undefined,
+  signal: AbortSignal,
+): Promise<IncomingHttpHeaders> {
+  const { status, headers } = await exchange.send(body);
+  if (status >= 200 && status <= 299) return headers;
+  throw failureOfResponse({ status, headers, body: await readError(exchange, signal) }, secret);
 }
 
 /** An error body may be incomplete, unless the call was aborted. */

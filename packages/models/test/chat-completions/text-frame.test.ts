@@ -11,7 +11,7 @@ function data(content: string): string {
 
 function taught(frame: string, text: string): TextFrame {
   const known = new TextFrame();
-  known.learn(frame, text);
+  known.record(frame, text);
   return known;
 }
 
@@ -84,8 +84,8 @@ describe('a known text frame', () => {
 
   it('is not sought for ever in a stream that varies', () => {
     const known = new TextFrame();
-    for (let n = 0; n < 3; n += 1) known.learn(`{"n":${n},"content":3}`, 'x');
-    known.learn(data('Hello'), 'Hello');
+    for (let n = 0; n < 3; n += 1) known.record(`{"n":${n},"content":3}`, 'x');
+    known.record(data('Hello'), 'Hello');
     expect(known.read(data('world'))).toBeUndefined();
   });
 

@@ -127,7 +127,7 @@ describe('demo: notify', () => {
     ['The note to operator was sent.', 'The note was sent.'],
     ['{"status":"denied","reason":"too loud"}', 'The note was not sent: it was denied (too loud).'],
     ['{"status":"denied"}', 'The note was not sent: it was denied.'],
-    ['{"status":"expired"}', 'The note was not sent: nobody decided in time.'],
+    ['{"status":"expired"}', 'The note was not sent: the approval expired.'],
     ['{"status":"error","error":"disk full"}', 'The note was not sent: disk full.'],
   ])('after %s', async (reading, answer) => {
     expect(await answerAfter(request, reading)).toBe(answer);
@@ -144,7 +144,7 @@ describe('demo: use', () => {
     expect(calls(await eventsOf(model, request))).toEqual([['bash', { command: 'ls -l' }]]);
     expect(await answerAfter(request, 'total 0')).toBe('bash answered: total 0');
     expect(await answerAfter(request, '{"status":"denied"}')).toBe(
-      'bash brought no result: it was denied.',
+      'bash returned no result: it was denied.',
     );
   });
 
@@ -260,7 +260,7 @@ describe('demo', () => {
     const request = requestFor('use a {}', ['a']);
     const { messages } = answered(request, await eventsOf(model, request), []);
     const events = await eventsOf(model, { ...request, messages: messages.slice(0, -1) });
-    expect(textIn(events)).toBe('a brought no result: there is no answer.');
+    expect(textIn(events)).toBe('a returned no result: there is no answer.');
   });
 
   it('counts input and output tokens', async () => {

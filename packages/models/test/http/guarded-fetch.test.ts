@@ -39,7 +39,7 @@ describe('guarded fetch', () => {
   it.each(['http://127.0.0.1:1/', 'http://localhost:1/', 'https://10.1.2.3/', 'https://[::1]/'])(
     'refuses %s',
     async (url) => {
-      await expect(closed()(url)).rejects.toThrow(/The URL is refused/);
+      await expect(closed()(url)).rejects.toThrow(/The URL is not allowed/);
     },
   );
 

@@ -195,7 +195,7 @@ describe('bashSettings', () => {
     ['RELAY_SANDBOX is bwrap, but bubblewrap is not installed', { sandbox: 'bwrap' }, {}],
     ['relay.config: bash.sandbox is bwrap, but', open, { sandbox: 'bwrap' }],
     ['bash.network requires bash.sandbox', open, { network: true }],
-    ['bash.environment[1]: RELAY_X may hold a secret', open, { environment: ['A', 'RELAY_X'] }],
+    ['bash.environment[1]: RELAY_X may contain a Relay secret', open, { environment: ['A', 'RELAY_X'] }],
     ['bash.environment[0]', open, { environment: ['LD_PRELOAD'] }],
   ] as const)('stops the start: %s', (message, config, file) => {
     expect(() => bashSettings(config, file, missing)).toThrow(message);

@@ -271,7 +271,7 @@ describe('an MCP server over HTTP', () => {
   it('on a private address fails the start unless the operator allows its network', async () => {
     const file = { mcpServers: { shop: { url: endpoint.url } } };
     await expect(bootServer({ file })).rejects.toThrow(
-      'relay.config: mcpServers.shop.url: Without TLS its address must lie in RELAY_PRIVATE_NETWORKS',
+      'relay.config: mcpServers.shop.url: Without TLS the address must be in RELAY_PRIVATE_NETWORKS',
     );
     expect(endpoint.requests).toEqual([]);
   });

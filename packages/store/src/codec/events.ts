@@ -7,12 +7,12 @@ import type { EventOf, RunEvent, StoredEvent } from '@relay/protocol';
 type Delta = EventOf<'text.appended'> | EventOf<'reasoning.appended'>;
 
 /** Consecutive deltas: the fields of the first, with the texts of all. */
-type DeltaRun = Omit<Delta, 'text'> & { text: string[] };
+type MergedDeltas = Omit<Delta, 'text'> & { text: string[] };
 
 export function encodeEvents(events: readonly RunEvent[]): string {
-  const entries: (RunEvent | DeltaRun)[] = [];
+  const entries: (RunEvent | MergedDeltas)[] = [];
   let first: Delta | undefined;
-  let run: DeltaRun | undefined;
+  let run: MergedDeltas | undefined;
   for (const event of events) {
     if (!isDelta(event)) {
       first = run = undefined;
@@ -36,8 +36,8 @@ export function decodeEvents(payload: string, from: { seq: number; at: string })
   const events: StoredEvent[] = [];
   const { at } = from;
   let { seq } = from;
-  for (const entry of JSON.parse(payload) as (RunEvent | DeltaRun)[]) {
-    if (isRun(entry)) {
+  for (const entry of JSON.parse(payload) as (RunEvent | MergedDeltas)[]) {
+    if (isMerged(entry)) {
       for (const part of entry.text)
         events.push({ ...entry, text: part, seq: seq++, at } as StoredEvent);
     } else {
@@ -51,8 +51,8 @@ function isDelta(event: RunEvent): event is Delta {
   return event.type === 'text.appended' || event.type === 'reasoning.appended';
 }
 
-function isRun(entry: RunEvent | DeltaRun): entry is DeltaRun {
-  return isDelta(entry as RunEvent) && Array.isArray((entry as DeltaRun).text);
+function isMerged(entry: RunEvent | MergedDeltas): entry is MergedDeltas {
+  return isDelta(entry as RunEvent) && Array.isArray((entry as MergedDeltas).text);
 }
 
 /** Whether two deltas differ in nothing but their text. */

@@ -69,10 +69,6 @@ export function freeText(row: Row, column: string): string {
   return value;
 }
 
-export function freeTextOrNull(row: Row, column: string): string | null {
-  return row[column] === null ? null : freeText(row, column);
-}
-
 export function encode(value: unknown): string {
   return JSON.stringify(value) ?? 'null';
 }

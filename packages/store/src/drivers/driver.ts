@@ -27,12 +27,12 @@ export type UnitResult =
 
 /**
  * The rows that a unit changes, for databases with concurrent writers. Units of a run change its own row
- * first and may share a commit, in the order of their runs. A unit with `alone`, or without a run,
+ * first and may share a commit, in the order of their runs. A unit with `exclusive`, or without a run,
  * changes rows that other units change in any order, so it gets a commit of its own.
  */
-export interface UnitOf {
+export interface UnitScope {
   readonly run: string;
-  readonly alone?: boolean;
+  readonly exclusive?: boolean;
 }
 
 export type SqlDialect = 'sqlite' | 'postgres';
@@ -53,7 +53,7 @@ export interface SqlAccess {
    * Resolves after the commit; a rejection means that the outcome is unknown. Units of one run are
    * applied in the order of submission, and so are units without a run.
    */
-  transact(unit: readonly Statement[], of?: UnitOf): Promise<UnitResult>;
+  transact(unit: readonly Statement[], of?: UnitScope): Promise<UnitResult>;
 }
 
 export interface SqlDriver extends SqlAccess {

@@ -3,7 +3,7 @@
  * and 1 and does not depend on the database, which only finds candidates.
  *
  * - A word weighs less the more memories of the namespace have it, counted in the newest hundred. A few
- *   imaginary memories without it smooth the counts of small namespaces.
+ *   hypothetical memories without it smooth the counts of small namespaces.
  * - A query of many words is scored as if it had eight: a memory need not contain all of them.
  * - Rare words are looked up in the whole namespace, common ones only among the newest memories and only
  *   if needed, so that the cost of a search does not grow with the namespace.
@@ -15,8 +15,8 @@ export const sampleSize = 100;
 /** How many candidates are scored. */
 export const maxCandidates = 60;
 
-const imagined = 20;
-const wholeQuestion = 8;
+const smoothingCount = 20;
+const countedWords = 8;
 const maxWords = 32;
 /** The part of a namespace that rare words may match together. */
 const rareShare = 0.05;
@@ -25,7 +25,7 @@ const endChars = 4_000;
 const saturation = 0.5;
 const lengthPart = 0.5;
 
-export interface Question {
+export interface SearchQuery {
   readonly weights: ReadonlyMap<string, number>;
   /** Looked up in the whole namespace, rarest first. */
   readonly rare: readonly string[];
@@ -35,18 +35,18 @@ export interface Question {
 }
 
 /** `sample` holds the words of the newest memories. */
-export function questionOf(query: string, sample: readonly (readonly string[])[]): Question {
-  const asked = askedIn(query);
+export function parseQuery(query: string, sample: readonly (readonly string[])[]): SearchQuery {
+  const queryWords = queryWordsIn(query);
   const counts = new Map<string, number>();
   for (const words of sample) {
-    for (const word of new Set(words.filter((each) => asked.has(each)))) {
+    for (const word of new Set(words.filter((each) => queryWords.has(each)))) {
       counts.set(word, (counts.get(word) ?? 0) + 1);
     }
   }
-  const size = sample.length + imagined + 1;
+  const size = sample.length + smoothingCount + 1;
   const weigh = (word: string) => Math.log(size / ((counts.get(word) ?? 0) + 1)) / Math.log(size);
   const weights = new Map(
-    [...asked]
+    [...queryWords]
       .map((word) => [word, weigh(word)] as const)
       .toSorted(([, a], [, b]) => b - a)
       .slice(0, maxWords),
@@ -74,7 +74,7 @@ function rareOf(words: string[], counts: ReadonlyMap<string, number>, size: numb
   return end === -1 ? words : words.slice(0, end);
 }
 
-function askedIn(query: string): Set<string> {
+function queryWordsIn(query: string): Set<string> {
   const ends =
     query.length <= 2 * endChars ? query : `${query.slice(0, endChars)} ${query.slice(-endChars)}`;
   const words = new Set(wordsOf(ends));
@@ -82,21 +82,21 @@ function askedIn(query: string): Set<string> {
   return meaningful.length === 0 ? words : new Set(meaningful);
 }
 
-export function scoreOf(question: Question, words: readonly string[]): number {
-  if (question.weights.size === 0) return 0;
+export function scoreOf(query: SearchQuery, words: readonly string[]): number {
+  if (query.weights.size === 0) return 0;
   const times = new Map<string, number>();
   for (const word of words) {
-    if (question.weights.has(word)) times.set(word, (times.get(word) ?? 0) + 1);
+    if (query.weights.has(word)) times.set(word, (times.get(word) ?? 0) + 1);
   }
-  const length = 1 - lengthPart + (lengthPart * words.length) / question.meanLength;
+  const length = 1 - lengthPart + (lengthPart * words.length) / query.meanLength;
   let sum = 0;
   let whole = 0;
-  for (const [word, weight] of question.weights) {
+  for (const [word, weight] of query.weights) {
     const count = times.get(word) ?? 0;
     sum += (weight * count) / (count + saturation * length);
     whole += weight;
   }
-  return rounded(Math.min(1, sum / Math.min(whole, wholeQuestion)));
+  return rounded(Math.min(1, sum / Math.min(whole, countedWords)));
 }
 
 /** Further digits mean nothing and would differ between machines. */
@@ -111,11 +111,11 @@ interface Candidate {
 
 /** Best first, then newest. */
 export function ranked<Found extends Candidate>(
-  question: Question,
+  query: SearchQuery,
   candidates: readonly Found[],
 ): (Found & { score: number })[] {
   return candidates
-    .map((candidate) => ({ ...candidate, score: scoreOf(question, candidate.words) }))
+    .map((candidate) => ({ ...candidate, score: scoreOf(query, candidate.words) }))
     .toSorted(
       (a, b) =>
         b.score - a.score ||

@@ -76,7 +76,7 @@ const everything: Condition = { sql: '', params: [] };
 function inOrder(list: List, leading: Condition, { before, limit }: Page): Statement {
   const { tenantId, table, at = 'created_at', id = 'id', others = [] } = list;
   const { since = Number.MIN_SAFE_INTEGER, until = Number.MAX_SAFE_INTEGER } = list;
-  const end = earlier({ at: until, id: '' }, before);
+  const end = minPosition({ at: until, id: '' }, before);
   const range = {
     sql: `t.${at} >= ? AND (t.${at}, t.${id}) < (?, ?)`,
     params: [since, end.at, end.id],
@@ -91,7 +91,7 @@ function inOrder(list: List, leading: Condition, { before, limit }: Page): State
 }
 
 /** The empty id sorts before all others: `{ at, id: '' }` is before the first row of that time. */
-function earlier(one: Position, other: Position | undefined): Position {
+function minPosition(one: Position, other: Position | undefined): Position {
   if (other === undefined || one.at < other.at) return one;
   return one.at === other.at && one.id < other.id ? one : other;
 }
@@ -123,16 +123,16 @@ export function columnFilters(wanted: Readonly<Record<string, Wanted>>): ColumnF
 }
 
 /** The first filter chooses the index, so the most selective one must come first. */
-export function leadBy(first: ColumnFilter, others: readonly ColumnFilter[]) {
+export function indexFilter(first: ColumnFilter, others: readonly ColumnFilter[]) {
   const { column, values } = first;
   return {
     leading: values.map((value) => ({ sql: `t.${column} = ?`, params: [value] })),
-    others: others.map((other) => besides(other)),
+    others: others.map((other) => residualFilter(other)),
   };
 }
 
 /** The function around the column keeps its index from being chosen. */
-export function besides({ column, values }: ColumnFilter, row = 't'): Condition {
+export function residualFilter({ column, values }: ColumnFilter, row = 't'): Condition {
   const sql = `COALESCE(${row}.${column}, '') IN (${placeholders(values.length)})`;
   return { sql, params: values };
 }

@@ -51,6 +51,6 @@ export const nowSql: Readonly<Record<SqlDialect, string>> = {
   postgres: 'relay_now(?)',
 };
 
-export const createClock = `CREATE FUNCTION relay_now(believed BIGINT) RETURNS BIGINT
+export const createClock = `CREATE FUNCTION relay_now(client_time BIGINT) RETURNS BIGINT
   LANGUAGE sql VOLATILE
   AS 'SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)'`;

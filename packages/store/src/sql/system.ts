@@ -19,10 +19,9 @@ export function writeMetadata(
   return { sql: ifAbsent ? insertIfAbsentSql : replaceSql, params, expect: 1 };
 }
 
-const selectMetadataSql = 'SELECT name, value, checksum FROM metadata WHERE name = ?';
-
 export function selectMetadata(name: string): Statement {
-  return { sql: selectMetadataSql, params: [encode(name)] };
+  const sql = 'SELECT name, value, checksum FROM metadata WHERE name = ?';
+  return { sql, params: [encode(name)] };
 }
 
 export function decodeMetadata(row: Row): string {
@@ -67,11 +66,10 @@ export const selectConnectionSql = 'SELECT run_id FROM connections WHERE tenant_
 
 export const deleteConnectionSql = 'DELETE FROM connections WHERE tenant_id = ? AND id = ?';
 
-const deleteConnectionsSql = 'DELETE FROM connections WHERE tenant_id = ? AND run_id = ?';
-
 /** A chat ends with its run. */
 export function deleteConnections({ tenantId, runId }: RunRef): Statement {
-  return { sql: deleteConnectionsSql, params: [tenantId, runId] };
+  const sql = 'DELETE FROM connections WHERE tenant_id = ? AND run_id = ?';
+  return { sql, params: [tenantId, runId] };
 }
 
 /** Callers ask again after these are deleted. */

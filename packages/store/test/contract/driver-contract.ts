@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { SqlDriver, SqlValue, Statement, UnitOf } from '../../src/drivers/driver.ts';
+import type { SqlDriver, SqlValue, Statement, UnitScope } from '../../src/drivers/driver.ts';
 
 export interface OpenDriver {
   readonly driver: SqlDriver;
@@ -149,7 +149,7 @@ export function driverContract(name: string, open: () => Promise<OpenDriver>): v
     });
 
     describe('many at once', () => {
-      const orders: Record<string, UnitOf | undefined> = {
+      const orders: Record<string, UnitScope | undefined> = {
         'of one run': { run: 'a' },
         'of none': undefined,
       };
@@ -166,7 +166,7 @@ export function driverContract(name: string, open: () => Promise<OpenDriver>): v
         },
       );
 
-      test('neither a unit that goes alone nor one that fails changes the order of its run', async () => {
+      test('neither an exclusive unit nor one that fails changes the order of its run', async () => {
         const runs = ['a', 'b', 'c', 'd', 'e'];
         await driver.transact(runs.map((id) => insert(id, 0)));
         const results = await Promise.all(
@@ -174,7 +174,7 @@ export function driverContract(name: string, open: () => Promise<OpenDriver>): v
             runs.map((run, n) => {
               const isToFail = i % 50 === 10 + n;
               const unit = isToFail ? [set(run, -1, i)] : [set(run, i, i + 1)];
-              const next = { run, alone: (i + n) % 7 === 0 };
+              const next = { run, exclusive: (i + n) % 7 === 0 };
               return Promise.all([
                 driver.transact(unit, next),
                 ...(isToFail ? [driver.transact([set(run, i, i + 1)], next)] : []),

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { questionOf, ranked, sampleSize, scoreOf } from '../../src/search/relevance.ts';
+import { parseQuery, ranked, sampleSize, scoreOf } from '../../src/search/relevance.ts';
 import { wordsOf } from '../../src/search/words.ts';
 
 const sampleOf = (...texts: readonly string[]) => texts.map(wordsOf);
@@ -9,15 +9,15 @@ const large = Array.from({ length: sampleSize }, (_, n) =>
   wordsOf(`relay ${n % 10 === 0 ? 'deploy' : 'other'} word${n}`),
 );
 
-describe('a question', () => {
+describe('a query', () => {
   test('leaves out function words, unless it has no others', () => {
-    expect([...questionOf('What is the colour of it?', []).weights.keys()]).toEqual(['colour']);
-    expect([...questionOf('Who am I?', []).weights.keys()]).toEqual(['who', 'am', 'i']);
-    expect(questionOf('… ?', []).weights.size).toBe(0);
+    expect([...parseQuery('What is the colour of it?', []).weights.keys()]).toEqual(['colour']);
+    expect([...parseQuery('Who am I?', []).weights.keys()]).toEqual(['who', 'am', 'i']);
+    expect(parseQuery('… ?', []).weights.size).toBe(0);
   });
 
   test('weighs a word the less the more memories have it', () => {
-    const { weights } = questionOf('relay deploy needle', large);
+    const { weights } = parseQuery('relay deploy needle', large);
     const [approval = 0, deploy = 0, needle = 0] = ['relay', 'deploy', 'needle'].map((word) =>
       weights.get(word),
     );
@@ -28,38 +28,38 @@ describe('a question', () => {
   });
 
   test('does not judge by the chance of a few memories', () => {
-    const { weights } = questionOf('colour like', sampleOf('my colour is green'));
+    const { weights } = parseQuery('colour like', sampleOf('my colour is green'));
     expect(weights.get('colour')).toBeGreaterThan(0.7);
   });
 
   test('looks up only words in the whole namespace that few have', () => {
-    const question = questionOf('relay deploy needle', large);
-    expect(question.rare).toEqual(['needle']);
-    expect(question.common).toEqual(['deploy', 'relay']);
-    const many = questionOf(Array.from({ length: 30 }, (_, n) => `word${n}`).join(' '), large);
+    const query = parseQuery('relay deploy needle', large);
+    expect(query.rare).toEqual(['needle']);
+    expect(query.common).toEqual(['deploy', 'relay']);
+    const many = parseQuery(Array.from({ length: 30 }, (_, n) => `word${n}`).join(' '), large);
     expect(many.rare.length).toBeLessThan(10);
     expect(many.rare.length + many.common.length).toBe(30);
   });
 
   test('looks up everything where the sample is all there is', () => {
-    const question = questionOf('relay deploy', large.slice(0, 50));
-    expect(question.rare.toSorted()).toEqual(['deploy', 'relay']);
-    expect(question.common).toEqual([]);
+    const query = parseQuery('relay deploy', large.slice(0, 50));
+    expect(query.rare.toSorted()).toEqual(['deploy', 'relay']);
+    expect(query.common).toEqual([]);
   });
 
   test('of many words keeps the rarest, from both of its ends', () => {
     const query = `first ${'relay deploy '.repeat(5_000)} last`;
-    const { weights } = questionOf(query, large);
+    const { weights } = parseQuery(query, large);
     expect([...weights.keys()]).toEqual(expect.arrayContaining(['first', 'last', 'deploy']));
     expect([...weights.keys()].at(-1)).toBe('relay');
     const endless = Array.from({ length: 500 }, (_, n) => `w${n}`).join(' ');
-    expect(questionOf(endless, large).weights.size).toBe(32);
+    expect(parseQuery(endless, large).weights.size).toBe(32);
   });
 });
 
 describe('a score', () => {
-  const question = questionOf('green tea leaf', sampleOf('green tea', 'black tea', 'milk'));
-  const score = (text: string) => scoreOf(question, wordsOf(text));
+  const query = parseQuery('green tea leaf', sampleOf('green tea', 'black tea', 'milk'));
+  const score = (text: string) => scoreOf(query, wordsOf(text));
 
   test('rises with what the memory speaks of, and is 0 for nothing of it', () => {
     expect(score('coffee')).toBe(0);
@@ -74,9 +74,9 @@ describe('a score', () => {
     expect(score(`tea ${'coffee '.repeat(50)}`)).toBeLessThan(score('tea coffee'));
   });
 
-  test('of a question of many words does not need them all', () => {
+  test('of a query of many words does not need them all', () => {
     const words = Array.from({ length: 30 }, (_, n) => `topic${n}`);
-    const long = questionOf(words.join(' '), sampleOf('topic1 topic2 topic3', 'other'));
+    const long = parseQuery(words.join(' '), sampleOf('topic1 topic2 topic3', 'other'));
     expect(scoreOf(long, ['topic1', 'topic2', 'topic3'])).toBeGreaterThan(0.15);
     expect(scoreOf(long, ['topic1', 'more'])).toBeLessThan(0.15);
   });
@@ -87,7 +87,7 @@ describe('a score', () => {
     });
     fc.assert(
       fc.property(texts, fc.array(texts, { maxLength: 8 }), texts, (query, sample, memory) => {
-        const found = scoreOf(questionOf(query.join(' '), sample), memory);
+        const found = scoreOf(parseQuery(query.join(' '), sample), memory);
         expect(found).toBeGreaterThanOrEqual(0);
         expect(found).toBeLessThanOrEqual(1);
       }),
@@ -105,11 +105,6 @@ describe('a score', () => {
       of('d', 3, 'tea'),
       of('c', 0, 'green tea'),
     ];
-    expect(ranked(question, candidates).map(({ memory }) => memory.id)).toEqual([
-      'c',
-      'd',
-      'b',
-      'a',
-    ]);
+    expect(ranked(query, candidates).map(({ memory }) => memory.id)).toEqual(['c', 'd', 'b', 'a']);
   });
 });

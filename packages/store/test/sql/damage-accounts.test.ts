@@ -168,11 +168,15 @@ describe('damage to accounts', () => {
       const opening = { type: 'run.created', note: 'first' } as unknown as typeof started;
       const run = await newRun(tenant, { events: [opening], progress: { checkpoint: 'c' } });
       await tenant.append(step(run, { events: [delta('a')] }));
-      const isSound = name.startsWith('a checkpoint');
+      const isIntactMemory = name.startsWith('a checkpoint');
       expect(await tenant.listRuns({}, { limit: 9 })).toMatchObject([{ opening }]);
       tamper(sql);
       const [listing] = await tenant.listRuns({}, { limit: 9 });
-      expect(listing).toMatchObject({ id: run.id, lastSeq: 2, opening: isSound ? opening : null });
+      expect(listing).toMatchObject({
+        id: run.id,
+        lastSeq: 2,
+        opening: isIntactMemory ? opening : null,
+      });
     });
   }
 });

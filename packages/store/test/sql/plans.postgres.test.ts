@@ -13,8 +13,8 @@ import { selectEventsSql } from '../../src/sql/runs/events.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
 import { claim, dueSql } from '../../src/sql/runs/leases.ts';
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
-import { selectCandidates } from '../../src/sql/memories.ts';
-import { decide, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
+import { selectCandidates } from '../../src/sql/memories/memories.ts';
+import { storeDecision, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
 import { selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import {
@@ -23,7 +23,7 @@ import {
   hasVectorSql,
   selectVectors,
   signsSql,
-} from '../../src/sql/vectors.ts';
+} from '../../src/sql/memories/vectors.ts';
 
 describe('query plans of PostgreSQL', () => {
   let database: TestDatabase;
@@ -109,7 +109,7 @@ describe('query plans of PostgreSQL', () => {
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
     'an approval': selectApprovalSql,
-    'a decision': decide('t', decisionOn(approval)).sql,
+    'a decision': storeDecision('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
     'the inbox of a run': selectCommandsSql,
     'a command for a run': insertCommand('postgres', run, queued).sql,

@@ -47,12 +47,12 @@ import {
   selectMemoryOnceSql,
   selectSample,
   deleteExpiredMemories,
-} from '../../src/sql/memories.ts';
+} from '../../src/sql/memories/memories.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
 import { selectConnectionSql, selectMetadata } from '../../src/sql/system.ts';
 import { selectInForceSql, selectVersions } from '../../src/sql/tenants/policies.ts';
 import {
-  decide,
+  storeDecision,
   selectApprovalIds,
   selectApprovals,
   selectApprovalSql,
@@ -71,7 +71,7 @@ import {
   hasVectorSql,
   selectVectors,
   signsSql,
-} from '../../src/sql/vectors.ts';
+} from '../../src/sql/memories/vectors.ts';
 import {
   claimSql,
   insertNotices,
@@ -108,7 +108,7 @@ describe('query plans', () => {
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
     'an approval': selectApprovalSql,
-    'a decision': decide('t', decisionOn(approval)).sql,
+    'a decision': storeDecision('t', decisionOn(approval)).sql,
     'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'the grants in scope': selectGrantsSql,
     'a grant': selectGrantSql,
@@ -355,7 +355,7 @@ describe('query plans', () => {
       /^(SCAN|SEARCH) (r|run_inbox)\b/.test(line),
     );
     expect(tables).toEqual([
-      'SCAN r USING INDEX runs_to_do',
+      'SCAN r USING INDEX runs_open',
       'SEARCH r USING INDEX runs_to_wake (wake_at<?)',
       'SCAN run_inbox USING COVERING INDEX sqlite_autoindex_run_inbox_1',
       'SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)',

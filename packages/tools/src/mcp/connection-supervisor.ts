@@ -4,13 +4,13 @@
  *   down ──connect──▶ up (its tools are known) ──lost──▶ down ──pause──▶ …
  *
  * - Every failure makes the next pause longer, up to a minute; a stable connection resets the pause.
- *   Errors of a server are never thrown here. A renewal is not a failure.
+ *   Errors of a server are never thrown here. A replaced connection is not a failure.
  * - The tools stay known while the server is down: a call then waits for a few seconds, and fails if
  *   the server is still down.
  */
 import type { Tool as ListedTool } from '@modelcontextprotocol/client';
 import { BackgroundLoop, type Clock, type Log, Signal } from '@relay/core';
-import { type McpConnection, renewal } from './connection.ts';
+import type { ConnectionEnd, McpConnection } from './connection.ts';
 
 export interface SupervisorOptions {
   readonly name: string;
@@ -19,24 +19,24 @@ export interface SupervisorOptions {
   readonly listed: (tools: readonly ListedTool[]) => void;
   readonly clock: Clock;
   readonly log: Log;
-  readonly pauses?: Pauses;
+  readonly timings?: RetryTimings;
 }
 
-export interface Pauses {
-  readonly firstMs: number;
-  readonly mostMs: number;
+export interface RetryTimings {
+  readonly initialDelayMs: number;
+  readonly maxDelayMs: number;
   /** A connection that lasted so long resets the pause. */
-  readonly calmMs: number;
+  readonly stableAfterMs: number;
   /** How long a call waits for a server that is down. */
   readonly timeoutMs: number;
   /** How often the tools are listed again, even without a notification. */
   readonly refreshIntervalMs: number;
 }
 
-export const usualPauses: Pauses = {
-  firstMs: 500,
-  mostMs: 60_000,
-  calmMs: 60_000,
+export const defaultTimings: RetryTimings = {
+  initialDelayMs: 500,
+  maxDelayMs: 60_000,
+  stableAfterMs: 60_000,
   timeoutMs: 5_000,
   refreshIntervalMs: 5 * 60_000,
 };
@@ -45,11 +45,11 @@ const refreshMs = 1_000;
 
 export class ConnectionSupervisor {
   readonly #options: SupervisorOptions;
-  readonly #pauses: Pauses;
+  readonly #timings: RetryTimings;
   readonly #loop: BackgroundLoop;
   readonly #tried = Promise.withResolvers<void>();
   #connection: McpConnection | undefined;
-  #problem = 'It has not answered yet';
+  #problem = 'No response yet';
   readonly #connected = new Signal();
   #refreshing: Promise<void> | undefined;
   #isStale = false;
@@ -57,13 +57,13 @@ export class ConnectionSupervisor {
 
   constructor(options: SupervisorOptions) {
     this.#options = options;
-    this.#pauses = options.pauses ?? usualPauses;
+    this.#timings = options.timings ?? defaultTimings;
     const { clock, log, name } = options;
     this.#loop = new BackgroundLoop({
       clock,
-      intervalMs: this.#pauses.firstMs,
+      intervalMs: this.#timings.initialDelayMs,
       step: () => this.#connect(),
-      onError: (error) => log.error(`The link to the MCP server ${name} failed`, { error }),
+      onError: (error) => log.error(`The connection to the MCP server ${name} failed`, { error }),
     });
   }
 
@@ -83,7 +83,7 @@ export class ConnectionSupervisor {
   /** The current connection; waits for one if there is none. */
   async ready(signal: AbortSignal): Promise<McpConnection> {
     const { clock, name } = this.#options;
-    const deadline = clock.now() + this.#pauses.timeoutMs;
+    const deadline = clock.now() + this.#timings.timeoutMs;
     for (;;) {
       signal.throwIfAborted();
       const connection = this.#connection;
@@ -100,20 +100,21 @@ export class ConnectionSupervisor {
   async #connect(): Promise<number> {
     const { clock, name, log } = this.#options;
     const began = clock.now();
-    const problem = await this.#live();
+    const end = await this.#runConnection();
     this.#connection = undefined;
     this.#tried.resolve();
-    if (this.#loop.signal.aborted || problem === renewal) return 0;
-    this.#failures = clock.now() - began >= this.#pauses.calmMs ? 1 : this.#failures + 1;
+    if (this.#loop.signal.aborted || end.kind === 'replaced') return 0;
+    const { problem } = end;
+    this.#failures = clock.now() - began >= this.#timings.stableAfterMs ? 1 : this.#failures + 1;
     if (problem !== this.#problem) {
-      log.warn(`The MCP server ${name} is not connected; it is tried again`, { problem });
+      log.warn(`The MCP server ${name} is not connected; retrying`, { problem });
     }
     this.#problem = problem;
     return this.#pauseAfter(this.#failures);
   }
 
   /** Runs one connection, and returns why it ended. */
-  async #live(): Promise<string> {
+  async #runConnection(): Promise<ConnectionEnd> {
     const { signal } = this.#loop;
     let connection: McpConnection | undefined;
     try {
@@ -125,21 +126,21 @@ export class ConnectionSupervisor {
       this.#connected.notify();
       return await this.#watch(connection);
     } catch (error) {
-      return error instanceof Error ? error.message : String(error);
+      return { kind: 'failed', problem: messageOf(error) };
     } finally {
       await connection?.close();
     }
   }
 
   /** Returns why it ended. Refreshes the tools regularly, as notifications may get lost. */
-  async #watch({ ended }: McpConnection): Promise<string> {
+  async #watch({ ended }: McpConnection): Promise<ConnectionEnd> {
     const { clock } = this.#options;
     for (;;) {
       const over = new AbortController();
-      const pause = clock.sleep(this.#pauses.refreshIntervalMs, over.signal).then(() => undefined);
-      const why = await Promise.race([ended, pause]);
+      const pause = clock.sleep(this.#timings.refreshIntervalMs, over.signal).then(() => undefined);
+      const end = await Promise.race([ended, pause]);
       over.abort();
-      if (why !== undefined) return why;
+      if (end !== undefined) return end;
       this.#refresh();
     }
   }
@@ -159,17 +160,21 @@ export class ConnectionSupervisor {
         const tools = await this.#connection?.list(signal);
         if (tools !== undefined) listed(tools);
       } catch (error) {
-        const problem = error instanceof Error ? error.message : String(error);
+        const problem = messageOf(error);
         if (!signal.aborted)
           log.warn(`The tools of the MCP server ${name} could not be listed`, { problem });
       }
-      await clock.sleep(Math.min(pause, this.#pauses.refreshIntervalMs), signal);
+      await clock.sleep(Math.min(pause, this.#timings.refreshIntervalMs), signal);
     }
   }
 
   #pauseAfter(failures: number): number {
-    const { firstMs, mostMs } = this.#pauses;
-    const pause = Math.min(firstMs * 2 ** Math.min(failures - 1, 20), mostMs);
+    const { initialDelayMs, maxDelayMs } = this.#timings;
+    const pause = Math.min(initialDelayMs * 2 ** Math.min(failures - 1, 20), maxDelayMs);
     return Math.round(pause * (0.5 + Math.random() / 2));
   }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

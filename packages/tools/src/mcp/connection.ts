@@ -13,12 +13,11 @@ import {
 } from '@modelcontextprotocol/client';
 import type { ToolContext } from '@relay/core';
 import { defined } from '@relay/protocol';
-import { Progress } from '../workspace/progress.ts';
+import { Progress } from '../progress.ts';
 import { CallsInFlight } from './calls-in-flight.ts';
 import { elicit, maxQuestions } from './elicitation.ts';
-import type { Sender } from './endpoint-transport.ts';
+import type { RequestOwner } from './endpoint-transport.ts';
 import { truncate } from './output.ts';
-import { SilenceTimeout } from './silence-timeout.ts';
 import { ProgramTransport } from './program-transport.ts';
 
 const maxPages = 8;
@@ -35,7 +34,7 @@ export interface ConnectionOptions {
   readonly version: string;
   readonly timeoutMs: number;
   readonly connectTimeoutMs: number;
-  readonly createTransport: (sender: () => Sender | undefined) => Transport;
+  readonly createTransport: (currentOwner: () => RequestOwner | undefined) => Transport;
   readonly onToolsChanged: () => void;
 }
 
@@ -44,15 +43,17 @@ interface ToolRequest {
   readonly input: Record<string, unknown>;
 }
 
-/** The reason of a connection that ends without an error. */
-export const renewal = 'Questions can be attributed only on a new connection';
+/** A connection is replaced, without an error, when questions can be attributed only on a new one. */
+export type ConnectionEnd =
+  | { readonly kind: 'replaced' }
+  | { readonly kind: 'failed'; readonly problem: string };
 
 /** The server does not know the session, so it has not executed the call. */
 export class SessionLost extends Error {
   override readonly name = 'SessionLost';
 }
 
-interface ActiveCall extends Sender {
+interface ActiveCall extends RequestOwner {
   readonly context: ToolContext;
   readonly timeout: SilenceTimeout;
   readonly signal: AbortSignal;
@@ -64,7 +65,7 @@ interface ActiveCall extends Sender {
 export class McpConnection {
   readonly #options: ConnectionOptions;
   readonly #calls = new CallsInFlight<ActiveCall>();
-  readonly #ended = Promise.withResolvers<string>();
+  readonly #ended = Promise.withResolvers<ConnectionEnd>();
   #client: Client;
   #transport: Transport;
   #hasExited = false;
@@ -88,8 +89,7 @@ export class McpConnection {
     return this.#isOver;
   }
 
-  /** Resolves with the reason when the connection has ended. */
-  get ended(): Promise<string> {
+  get ended(): Promise<ConnectionEnd> {
     return this.#ended.promise;
   }
 
@@ -151,7 +151,7 @@ export class McpConnection {
       const call = await this.#calls.callOfQuestion(mcpReq.signal);
       // A question that belongs to no known call is not shown.
       if (call === undefined) {
-        this.#renewIfNeeded();
+        this.#replaceIfNeeded();
         return { action: 'cancel' as const };
       }
       return this.#ask(call, params, mcpReq.signal);
@@ -173,20 +173,20 @@ export class McpConnection {
 
   /** Its errors may be shown to the model: they contain nothing of the server's environment. */
   async call(request: ToolRequest, context: ToolContext): Promise<CallToolResult> {
-    const over = new AbortController();
+    const ended = new AbortController();
     const stop = new AbortController();
     const signal = AbortSignal.any([context.signal, stop.signal]);
     const { timeoutMs, name } = this.#options;
     const timeout = new SilenceTimeout(timeoutMs, () =>
       stop.abort(new Error(`The MCP server ${name} sent nothing for ${timeoutMs} ms`)),
     );
-    const lost = () =>
+    const onStreamEnd = () =>
       stop.abort(
         new Error(`The MCP server ${name} closed the connection before it responded to the call`),
       );
     const { runId } = context;
     const counts = { questions: 0, openQuestions: 0 };
-    const call = { context, runId, timeout, signal, over: over.signal, lost, ...counts };
+    const call = { context, runId, timeout, signal, ended: ended.signal, onStreamEnd, ...counts };
     const progress = new Progress(context.progress, progressLimits);
     try {
       return await this.#calls.run(call, () => this.#exchange(request, call, progress));
@@ -198,15 +198,15 @@ export class McpConnection {
       timeout.end();
       progress.end();
       // The cancellation of the call is sent first.
-      setTimeout(() => over.abort(), 100).unref();
-      this.#renewIfNeeded();
+      setTimeout(() => ended.abort(), 100).unref();
+      this.#replaceIfNeeded();
     }
   }
 
-  #renewIfNeeded(): void {
+  #replaceIfNeeded(): void {
     if (!this.#calls.needsNewConnection) return;
     this.#isOver = true;
-    this.#ended.resolve(renewal);
+    this.#ended.resolve({ kind: 'replaced' });
   }
 
   /** Calls the tool, again with the answers as long as the server requests input. */
@@ -218,7 +218,7 @@ export class McpConnection {
     const { name, inputSchema } = request.tool;
     const meta = { 'relay/idempotencyKey': call.context.idempotencyKey };
     let answers: Record<string, unknown> = {};
-    // Bounded, because a server could request empty input for ever.
+    // Bounded, because a server could request empty input without limit.
     for (let round = 0; round <= maxQuestions; round += 1) {
       const result: CallToolResult | InputRequiredResult = await this.#client.callTool(
         { name, arguments: request.input, _meta: meta, ...answers },
@@ -249,7 +249,7 @@ export class McpConnection {
     // Sequentially, because a tool that runs again finds its answers by their order.
     for (const [key, { method, params }] of Object.entries(inputRequests)) {
       if (method !== 'elicitation/create')
-        throw new Error(`It requests ${method}, which is not supported`);
+        throw new Error(`The server requests ${method}, which is not supported`);
       inputResponses[key] = await this.#ask(call, params, call.signal);
       call.signal.throwIfAborted();
     }
@@ -268,7 +268,7 @@ export class McpConnection {
     const server = this.#options.name;
     call.openQuestions += 1;
     try {
-      return await call.timeout.pausedWhile(() => elicit({ server, params, context, signal }));
+      return await call.timeout.pausedWhile(() => elicit(server, params, context, signal));
     } finally {
       call.openQuestions -= 1;
     }
@@ -287,7 +287,10 @@ export class McpConnection {
 
   #end(reason: string): void {
     this.#isOver = true;
-    this.#ended.resolve(reasonOf(this.#transport, new Error(reason)));
+    this.#ended.resolve({
+      kind: 'failed',
+      problem: reasonOf(this.#transport, new Error(reason)),
+    });
     void this.close();
   }
 
@@ -298,14 +301,14 @@ export class McpConnection {
   }
 
   async #close(): Promise<void> {
-    this.#ended.resolve('The connection was closed');
+    this.#ended.resolve({ kind: 'failed', problem: 'The connection was closed' });
     await this.#client.close().catch(() => undefined);
     await this.#transport.close().catch(() => undefined);
   }
 }
 
 function tooManyQuestions(): Error {
-  return new Error(`It requests input more than ${maxQuestions} times`);
+  return new Error(`The server requests input more than ${maxQuestions} times`);
 }
 
 function acceptAny(data: unknown) {
@@ -335,4 +338,43 @@ function reasonOf(transport: Transport, error: unknown): string {
 
 function messageOf(error: unknown): string {
   return truncate(error instanceof Error ? error.message : String(error), maxErrorChars);
+}
+
+/** Ends a call after a time without a message. The time while a person is asked does not count. */
+export class SilenceTimeout {
+  readonly #timeoutMs: number;
+  readonly #onTimeout: () => void;
+  #timer: NodeJS.Timeout | undefined;
+  #openQuestions = 0;
+  #ended = false;
+
+  constructor(timeoutMs: number, onTimeout: () => void) {
+    this.#timeoutMs = timeoutMs;
+    this.#onTimeout = onTimeout;
+    this.restart();
+  }
+
+  /** A message has arrived. */
+  restart(): void {
+    clearTimeout(this.#timer);
+    if (this.#ended || this.#openQuestions > 0) return;
+    this.#timer = setTimeout(this.#onTimeout, this.#timeoutMs);
+    this.#timer.unref();
+  }
+
+  async pausedWhile<Value>(work: () => Promise<Value>): Promise<Value> {
+    this.#openQuestions += 1;
+    this.restart();
+    try {
+      return await work();
+    } finally {
+      this.#openQuestions -= 1;
+      this.restart();
+    }
+  }
+
+  end(): void {
+    this.#ended = true;
+    clearTimeout(this.#timer);
+  }
 }

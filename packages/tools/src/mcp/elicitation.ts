@@ -4,22 +4,17 @@ import type { ToolContext } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 
 const maxPromptChars = 4_000;
-/** Bounds a server that would ask for ever. */
+/** Bounds a server that would ask without limit. */
 export const maxQuestions = 20;
 
-export interface Elicitation {
-  readonly server: string;
-  /** As the server sent them, unchecked. */
-  readonly params: unknown;
-  readonly context: ToolContext;
-  /** Aborted when the answer is no longer needed. */
-  readonly signal: AbortSignal;
-}
-
-/** Throws if the request is not supported. */
-export async function elicit(elicitation: Elicitation): Promise<ElicitResult> {
-  const { context, signal } = elicitation;
-  const question = questionIn(elicitation);
+/** `params` are as the server sent them. Throws if the request is not supported. */
+export async function elicit(
+  server: string,
+  params: unknown,
+  context: ToolContext,
+  signal: AbortSignal,
+): Promise<ElicitResult> {
+  const question = questionIn(server, params);
   try {
     const asked = context.ask(question);
     const answer = await Promise.race([asked, aborted(signal)]);
@@ -40,7 +35,7 @@ function aborted(signal: AbortSignal): Promise<typeof canceled> {
   });
 }
 
-function questionIn({ server, params }: Elicitation) {
+function questionIn(server: string, params: unknown) {
   const { message, mode = 'form', requestedSchema } = (params ?? {}) as Record<string, unknown>;
   if (mode !== 'form' || typeof requestedSchema !== 'object' || requestedSchema === null) {
     throw new RelayError(

@@ -1,4 +1,4 @@
-/** An MCP server by Streamable HTTP, over connections that are somebody else's to guard. */
+/** An MCP server by Streamable HTTP. The caller's `fetch` guards the connections. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type FetchLike,
@@ -8,62 +8,59 @@ import {
 } from '@modelcontextprotocol/client';
 import type { McpEndpoint } from './settings.ts';
 
-/** What is told of the call that a message is sent for. */
-export interface Sender {
-  /** Aborted when the call is over: its answer need not be read any further. */
-  readonly over: AbortSignal;
-  /** The answer has ended, whether it was complete or not. */
-  lost(): void;
+/** The call that a message belongs to. */
+export interface RequestOwner {
+  /** Aborted when the call has ended: its response need not be read any further. */
+  readonly ended: AbortSignal;
+  /** The response has ended, whether it was complete or not. */
+  onStreamEnd(): void;
 }
 
 export interface EndpointOptions {
   readonly config: McpEndpoint;
   readonly fetch: FetchLike;
-  /** The call that the present code runs for. */
-  readonly sender: () => Sender | undefined;
+  /** The call of the current asynchronous context. */
+  readonly currentOwner: () => RequestOwner | undefined;
 }
 
-const reconnecting = {
+const reconnectionOptions = {
   initialReconnectionDelay: 500,
   maxReconnectionDelay: 10_000,
   reconnectionDelayGrowFactor: 2,
   maxRetries: 4,
 };
-/** How long a server may take to forget a session. */
-const politeMs = 1_000;
+const sessionEndTimeoutMs = 1_000;
 
 export class EndpointTransport extends StreamableHTTPClientTransport {
-  readonly #sender: EndpointOptions['sender'];
+  readonly #currentOwner: EndpointOptions['currentOwner'];
   #closing: Promise<void> | undefined;
 
-  constructor({ config, fetch, sender }: EndpointOptions) {
+  constructor({ config, fetch, currentOwner }: EndpointOptions) {
     super(new URL(config.url), {
       fetch,
       // A redirect could lead to another host, with our headers.
       requestInit: { headers: { ...config.headers }, redirect: 'manual' },
-      reconnectionOptions: reconnecting,
-      reconnectionScheduler: atLeisure,
+      reconnectionOptions,
+      reconnectionScheduler: scheduleReconnect,
       onInsufficientScope: 'throw',
     });
-    this.#sender = sender;
+    this.#currentOwner = currentOwner;
   }
 
   override send(
     message: JSONRPCMessage | JSONRPCMessage[],
     options: TransportSendOptions = {},
   ): Promise<void> {
-    const sender = this.#sender();
     const isRequest = !Array.isArray(message) && 'method' in message && 'id' in message;
-    const { requestSignal, onRequestStreamEnd, ...given } = options;
-    const signals = [requestSignal, ...(isRequest ? [sender?.over] : [])].filter(
-      (signal) => signal !== undefined,
-    );
+    const owner = isRequest ? this.#currentOwner() : undefined;
+    const { requestSignal, onRequestStreamEnd, ...others } = options;
+    const signals = [requestSignal, owner?.ended].filter((signal) => signal !== undefined);
     return super.send(message, {
-      ...(given as object),
+      ...(others as object),
       ...(signals.length === 0 ? {} : { requestSignal: AbortSignal.any(signals) }),
       onRequestStreamEnd: () => {
         onRequestStreamEnd?.();
-        if (isRequest) sender?.lost();
+        owner?.onStreamEnd();
       },
     });
   }
@@ -73,18 +70,18 @@ export class EndpointTransport extends StreamableHTTPClientTransport {
     return this.#closing;
   }
 
-  /** A server keeps a session until it is told that nobody needs it. */
+  /** Ends the session on the server, too. */
   async #close(): Promise<void> {
-    const told = this.terminateSession().catch(() => undefined);
-    await Promise.race([told, sleep(politeMs, undefined, { ref: false })]);
+    const ended = this.terminateSession().catch(() => undefined);
+    await Promise.race([ended, sleep(sessionEndTimeoutMs, undefined, { ref: false })]);
     await super.close();
   }
 }
 
-/** A server may say how soon it is to be asked again, and say "at once" for ever. */
-function atLeisure(reconnect: () => void, delayMs: number): () => void {
-  const { initialReconnectionDelay: least, maxReconnectionDelay: most } = reconnecting;
-  const timer = setTimeout(reconnect, Math.min(Math.max(delayMs, least), most));
+/** Limits the reconnection delay that a server requests. */
+function scheduleReconnect(reconnect: () => void, delayMs: number): () => void {
+  const { initialReconnectionDelay: min, maxReconnectionDelay: max } = reconnectionOptions;
+  const timer = setTimeout(reconnect, Math.min(Math.max(delayMs, min), max));
   timer.unref();
   return () => clearTimeout(timer);
 }

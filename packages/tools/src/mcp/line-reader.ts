@@ -111,7 +111,7 @@ export class LineReader {
   #tooLong(): void {
     this.end();
     this.#listener.failed(
-      new Error(`It sent a line of more than ${this.#limits.maxLineBytes} bytes`),
+      new Error(`The MCP program sent a line of more than ${this.#limits.maxLineBytes} bytes`),
     );
   }
 

@@ -7,8 +7,8 @@ import type { FetchLike, Tool as ListedTool } from '@modelcontextprotocol/client
 import type { Clock, Log, Tool } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { McpConnection } from './connection.ts';
-import { EndpointTransport, type Sender } from './endpoint-transport.ts';
-import { ConnectionSupervisor, type Pauses } from './connection-supervisor.ts';
+import { EndpointTransport, type RequestOwner } from './endpoint-transport.ts';
+import { ConnectionSupervisor, type RetryTimings } from './connection-supervisor.ts';
 import { createMcpTool, createPendingTool, problemOf } from './mcp-tool.ts';
 import { ProgramTransport } from './program-transport.ts';
 import { isProgram, type McpServerConfig } from './settings.ts';
@@ -36,7 +36,7 @@ export interface McpOptions {
   readonly log: Log;
   /** Whether another tool has this name. */
   readonly isTaken: (name: string) => boolean;
-  readonly pauses?: Pauses;
+  readonly timings?: RetryTimings;
 }
 
 interface ManagedServer {
@@ -88,11 +88,17 @@ export class McpServers {
     if (server === undefined || !includes(server.name)) return undefined;
     if (server.tools !== undefined) return server.tools.get(name);
     const isExpected = mayOffer({ [server.name]: server.config }, name);
-    return isExpected && !this.#options.isTaken(name) ? pendingTool(server, name) : undefined;
+    if (!isExpected || this.#options.isTaken(name)) return undefined;
+    return createPendingTool(name, server.name, server.config, async (signal) => {
+      await server.supervisor.ready(signal);
+      const tool = server.tools?.get(name);
+      if (tool === undefined) throw new Error(`The MCP server ${server.name} has no such tool`);
+      return tool;
+    });
   }
 
   #createServer(name: string, config: McpServerConfig): ManagedServer {
-    const { clock, log, pauses } = this.#options;
+    const { clock, log, timings } = this.#options;
     const supervisor = new ConnectionSupervisor({
       name,
       clock,
@@ -104,7 +110,7 @@ export class McpServers {
         this.#logChanges(server, tools);
         server.tools = tools;
       },
-      ...defined({ pauses }),
+      ...defined({ timings }),
     });
     const server: ManagedServer = { name, config, supervisor, tools: undefined };
     return server;
@@ -113,7 +119,7 @@ export class McpServers {
   #connectionOptions(name: string, config: McpServerConfig, onToolsChanged: () => void) {
     const { version, fetch, env, homes, cwd } = this.#options;
     const { timeoutMs = defaultTimeoutMs, connectTimeoutMs = defaultTimeoutMs } = config;
-    const createTransport = (sender: () => Sender | undefined) =>
+    const createTransport = (currentOwner: () => RequestOwner | undefined) =>
       isProgram(config)
         ? new ProgramTransport({
             config,
@@ -121,7 +127,7 @@ export class McpServers {
             home: join(homes, name),
             cwd: resolve(cwd, config.cwd ?? '.'),
           })
-        : new EndpointTransport({ config, fetch, sender });
+        : new EndpointTransport({ config, fetch, currentOwner });
     return { name, version, timeoutMs, connectTimeoutMs, createTransport, onToolsChanged };
   }
 
@@ -185,19 +191,4 @@ function fingerprint(tool: Tool | undefined): string {
 
 function tooMany(count: number): string | undefined {
   return count < maxTools ? undefined : `a server may have at most ${maxTools} tools`;
-}
-
-function pendingTool(server: ManagedServer, name: string): Tool {
-  const { config, supervisor } = server;
-  return createPendingTool({
-    name,
-    server: server.name,
-    config,
-    async find(signal) {
-      await supervisor.ready(signal);
-      const tool = server.tools?.get(name);
-      if (tool === undefined) throw new Error(`The MCP server ${server.name} has no such tool`);
-      return tool;
-    },
-  });
 }

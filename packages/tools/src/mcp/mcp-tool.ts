@@ -25,7 +25,7 @@ export interface McpToolOptions {
 
 /** Why the schema of a tool cannot be used; undefined if it can. */
 export function problemOf({ inputSchema }: ListedTool): string | undefined {
-  if (isNestedTooDeep(JSON.stringify(inputSchema))) return 'It is nested too deep';
+  if (isNestedTooDeep(JSON.stringify(inputSchema))) return 'The schema is nested too deep';
   const [issue] = checkToolSchema(inputSchema);
   return issue === undefined ? undefined : `${issue.path}: ${issue.message}`;
 }
@@ -61,30 +61,29 @@ export function createMcpTool({ name, listed, config, ready }: McpToolOptions): 
 
 /**
  * Stands in for a tool whose server has not listed its tools yet, so that runs with calls of the tool
- * can continue instead of failing because of an unknown tool.
+ * can continue instead of failing because of an unknown tool. `find` waits for the server, and throws
+ * if it does not connect or has no such tool.
  */
-export function createPendingTool(options: {
-  readonly name: string;
-  readonly server: string;
-  readonly config: McpServerConfig;
-  /** Waits for the server; throws if it does not connect or has no such tool. */
-  readonly find: (signal: AbortSignal) => Promise<Tool>;
-}): Tool {
-  const { server, config } = options;
-  const isListed = (tools: readonly string[]) =>
-    tools.some((tool) => qualifiedName(server, tool) === options.name);
+export function createPendingTool(
+  name: string,
+  server: string,
+  config: McpServerConfig,
+  find: (signal: AbortSignal) => Promise<Tool>,
+): Tool {
+  const isThis = (tool: string) => qualifiedName(server, tool) === name;
+  const isListed = (tools: readonly string[]) => tools.some(isThis);
   return {
-    name: options.name,
+    name,
     description: `Not available: the MCP server ${server} is not connected.`,
     inputSchema: { type: 'object' },
     allowedByDefault: false,
     idempotent: isSelected(config.readOnly, isListed) || isSelected(config.idempotent, isListed),
     onUnknown: 'ask',
     // Rules must not be more lenient before the server is connected.
-    ...kindsIn(config, (tool) => qualifiedName(server, tool) === options.name),
+    ...kindsIn(config, isThis),
     validate: (input): Validation => ({ ok: true, value: input }),
     async execute(input, context) {
-      const tool = await options.find(context.signal);
+      const tool = await find(context.signal);
       const checked = tool.validate(input);
       if (checked.ok) return tool.execute(checked.value, context);
       const [issue] = checked.issues;

@@ -62,7 +62,9 @@ export class ProgramTransport implements Transport {
   /** Why it has ended, with its last error output. For the log only. */
   get exitReason(): string | undefined {
     const stderr = this.#stderrTail.trim();
-    return stderr === '' ? this.#reason : `${this.#reason ?? 'It was ended'}: ${stderr}`;
+    return stderr === ''
+      ? this.#reason
+      : `${this.#reason ?? 'The MCP program was ended'}: ${stderr}`;
   }
 
   async start(): Promise<void> {
@@ -96,9 +98,11 @@ export class ProgramTransport implements Transport {
       const { exitCode, signal } = await group.ended();
       this.#hasExited = true;
       this.#reason ??=
-        exitCode === null ? `Ended by ${signal}` : `Ended with exit code ${exitCode}`;
+        exitCode === null
+          ? `The MCP program was ended by ${signal}`
+          : `The MCP program exited with code ${exitCode}`;
     } catch (error) {
-      this.#reason ??= `It cannot be started: ${(error as Error).message}`;
+      this.#reason ??= `The MCP program cannot be started: ${(error as Error).message}`;
     }
     this.#reader?.end();
     this.onclose?.();
@@ -111,9 +115,10 @@ export class ProgramTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const stdin = this.#group?.stdin;
-    if (stdin === undefined || stdin === null || !stdin.writable) throw new Error('It has ended');
+    if (stdin === undefined || stdin === null || !stdin.writable)
+      throw new Error('The MCP program has exited');
     if (stdin.writableLength > maxUnreadBytes) {
-      const error = new Error('It does not read its input');
+      const error = new Error('The MCP program does not read its input');
       this.#fail(error);
       throw error;
     }

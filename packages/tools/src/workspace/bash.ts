@@ -11,7 +11,7 @@ import { type CapturedOutput, CommandOutput } from './command-output.ts';
 import { cleanEnvironment } from './environment.ts';
 import { childPath, openResolved, PathRefused, resolveAllowed, resolvePaths } from './paths.ts';
 import { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
-import { Progress } from './progress.ts';
+import { Progress } from '../progress.ts';
 
 const { O_DIRECTORY } = constants;
 const defaultTimeoutMs = 120_000;

@@ -13,6 +13,9 @@ export interface Sandbox {
   readonly hidden: () => readonly string[];
 }
 
+/** A server that runs as root would pass on its capabilities, for example to remount the disk. */
+const isolation = ['--unshare-all', '--cap-drop', 'ALL'];
+const readOnlyRoot = ['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc'];
 const kernelSettings = ['/proc/sys', '/proc/sysrq-trigger', '/proc/mtrr'];
 
 export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox): CommandLine {
@@ -20,52 +23,23 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
   const args = [
     '--die-with-parent',
     '--new-session',
-    '--unshare-all',
-    // A server that runs as root would pass on its capabilities, for example to remount the disk.
-    '--cap-drop',
-    'ALL',
+    ...isolation,
     ...(network ? ['--share-net'] : []),
-    '--ro-bind',
-    '/',
-    '/',
-    '--dev',
-    '/dev',
-    '--proc',
-    '/proc',
+    ...readOnlyRoot,
     // Root can write kernel settings like other files, even without capabilities.
     ...kernelSettings.flatMap((path) => ['--ro-bind-try', path, path]),
-    '--tmpfs',
-    '/tmp',
-    // Sockets of services, such as Docker's, can be used even on a read-only file system.
-    '--tmpfs',
-    '/run',
+    // Sockets of services in `/run`, such as Docker's, can be used even on a read-only file system.
+    ...['/tmp', '/run'].flatMap((folder) => ['--tmpfs', folder]),
     ...(network ? ['--ro-bind-try', '/run/systemd/resolve', '/run/systemd/resolve'] : []),
     ...hidden().flatMap((folder) => ['--tmpfs', folder]),
-    '--bind',
-    root,
-    root,
-    '--chdir',
-    line.cwd,
-    '--',
   ];
-  return { ...line, file: 'bwrap', args: [...args, line.file, ...line.args], cwd: root };
+  const command = ['--bind', root, root, '--chdir', line.cwd, '--', line.file, ...line.args];
+  return { ...line, file: 'bwrap', args: [...args, ...command], cwd: root };
 }
 
 /** Why bubblewrap cannot be used here; undefined if it can. */
 export function bubblewrapProblem(): string | undefined {
-  const trial = [
-    '--unshare-all',
-    '--cap-drop',
-    'ALL',
-    '--ro-bind',
-    '/',
-    '/',
-    '--dev',
-    '/dev',
-    '--proc',
-    '/proc',
-    'true',
-  ];
+  const trial = [...isolation, ...readOnlyRoot, 'true'];
   const { error, status, stderr } = spawnSync('bwrap', trial, {
     encoding: 'utf8',
     timeout: 10_000,

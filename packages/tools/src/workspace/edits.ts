@@ -55,8 +55,8 @@ interface Hunk {
   readonly before: readonly string[];
   readonly after: readonly string[];
   /** Whether the last line, before and after, has no line break. */
-  readonly openBefore: boolean;
-  readonly openAfter: boolean;
+  readonly noNewlineBefore: boolean;
+  readonly noNewlineAfter: boolean;
 }
 
 const header = /^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@/;
@@ -68,7 +68,7 @@ export function applyDiff(before: string | undefined, diff: string): string {
     if (hunks.length !== 1 || only === undefined || only.before.length > 0) {
       throw new EditRefused('There is no such file, and the diff does not create it');
     }
-    return joined(only.after, only.openAfter);
+    return joined(only.after, only.noNewlineAfter);
   }
   const lines = before.split('\n');
   const endsOpen = lines.at(-1) !== '';
@@ -79,10 +79,11 @@ export function applyDiff(before: string | undefined, diff: string): string {
   for (const [index, hunk] of hunks.entries()) {
     const at = positionOf(lines, hunk, { expected: hunk.line - 1 + shift, from, index });
     const last = at + hunk.before.length === lines.length;
-    if (hunk.openBefore && !(last && open)) throw misfit(index, 'the file does not end there');
+    if (hunk.noNewlineBefore && !(last && open))
+      throw hunkError(index, 'the file does not end there');
     lines.splice(at, hunk.before.length, ...hunk.after);
     if (last && hunk.after.length > 0)
-      open = hunk.openAfter || (open && !hunk.openBefore && endsAlike(hunk));
+      open = hunk.noNewlineAfter || (open && !hunk.noNewlineBefore && hasSameLastLine(hunk));
     shift += hunk.after.length - hunk.before.length;
     from = at + hunk.after.length;
   }
@@ -90,7 +91,7 @@ export function applyDiff(before: string | undefined, diff: string): string {
 }
 
 /** A hunk that ends in a context line leaves the end of the file as it is. */
-function endsAlike({ before, after }: Hunk): boolean {
+function hasSameLastLine({ before, after }: Hunk): boolean {
   return before.at(-1) === after.at(-1);
 }
 
@@ -114,13 +115,13 @@ function positionOf(
   }
   const [position, another] = positions;
   if (position === undefined) {
-    throw misfit(index, `the file does not contain these lines: ${excerpt(before.join('\n'))}`);
+    throw hunkError(index, `the file does not contain these lines: ${excerpt(before.join('\n'))}`);
   }
   if (another === undefined) return position;
-  throw misfit(index, 'its lines are not where it says, and match at more than one position');
+  throw hunkError(index, 'its lines are not where it says, and match at more than one position');
 }
 
-function misfit(index: number, why: string): EditRefused {
+function hunkError(index: number, why: string): EditRefused {
   return new EditRefused(`Hunk ${index + 1} of the diff: ${why}`);
 }
 
@@ -143,23 +144,29 @@ function parseDiff(diff: string): Hunk[] {
 function parseHunk([head = '', ...body]: readonly string[], index: number): Hunk {
   const before: string[] = [];
   const after: string[] = [];
-  let [openBefore, openAfter] = [false, false];
+  let [noNewlineBefore, noNewlineAfter] = [false, false];
   let last = '';
   for (const line of body) {
     const [sign = ' ', text] = [line[0], line.slice(1)];
     if (sign === ' ' || sign === '-') before.push(text);
     if (sign === ' ' || sign === '+') after.push(text);
     if (sign === '\\') {
-      openBefore ||= last !== '+';
-      openAfter ||= last !== '-';
+      noNewlineBefore ||= last !== '+';
+      noNewlineAfter ||= last !== '-';
     } else if (line.startsWith('diff ')) {
       throw new EditRefused('The diff changes more than one file');
     } else if (!' -+'.includes(sign)) {
-      throw misfit(index, `a line must start with " ", "-" or "+": ${excerpt(line)}`);
+      throw hunkError(index, `a line must start with " ", "-" or "+": ${excerpt(line)}`);
     }
     last = sign;
   }
-  return { line: Number(header.exec(head)?.[1] ?? 1), before, after, openBefore, openAfter };
+  return {
+    line: Number(header.exec(head)?.[1] ?? 1),
+    before,
+    after,
+    noNewlineBefore,
+    noNewlineAfter,
+  };
 }
 
 function excerpt(text: string): string {

@@ -42,11 +42,11 @@ function safePath(path: string, workspace: string): string {
 /** Why a variable cannot be passed on; undefined if it can. */
 export function refusedVariable(name: string): string | undefined {
   if (!/^[A-Za-z_]\w*$/.test(name)) return `${JSON.stringify(name)} is not the name of a variable`;
-  if (/^RELAY_/i.test(name)) return `${name} may hold a secret of Relay`;
+  if (/^RELAY_/i.test(name)) return `${name} may contain a Relay secret`;
   if (
     /^(?:BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|LD_.*|DYLD_.*|BASH_FUNC_.*)$/.test(name)
   ) {
-    return `${name} would change what commands mean`;
+    return `${name} can change which programs a command runs`;
   }
   return undefined;
 }

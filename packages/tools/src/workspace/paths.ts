@@ -40,7 +40,7 @@ export async function resolvePaths(
   }
 }
 
-/** Resolves a parameter again when its call runs, and refuses one that now leads elsewhere. */
+/** Resolves a parameter again when its call runs, and refuses one that now resolves to a different path. */
 export async function resolveAllowed(
   root: string,
   parameter: string,
@@ -50,7 +50,9 @@ export async function resolveAllowed(
   const resolved = await resolveInWorkspace(root, path);
   const allowed = resolvedPaths?.[parameter];
   if (allowed === undefined || allowed === resolved) return resolved;
-  throw new PathRefused(`${JSON.stringify(path)} leads elsewhere than when it was allowed`);
+  throw new PathRefused(
+    `${JSON.stringify(path)} now resolves to a different path than the one that was approved`,
+  );
 }
 
 export function isWithin(root: string, path: string): boolean {

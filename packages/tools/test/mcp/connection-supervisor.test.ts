@@ -1,9 +1,9 @@
 import type { Clock } from '@relay/core';
 import { expect, it } from 'vitest';
-import type { McpConnection } from '../../src/mcp/connection.ts';
-import { ConnectionSupervisor, usualPauses } from '../../src/mcp/connection-supervisor.ts';
+import type { ConnectionEnd, McpConnection } from '../../src/mcp/connection.ts';
+import { ConnectionSupervisor, defaultTimings } from '../../src/mcp/connection-supervisor.ts';
 
-const { refreshIntervalMs } = usualPauses;
+const { refreshIntervalMs } = defaultTimings;
 
 /** A clock that records its sleeps, and skips those shorter than a refresh interval. */
 function recordingClock() {
@@ -23,21 +23,21 @@ function recordingClock() {
 
 it('lists the tools of a server that keeps announcing changes with growing pauses', async () => {
   const { clock, slept } = recordingClock();
-  const over = Promise.withResolvers<string>();
+  const ended = Promise.withResolvers<ConnectionEnd>();
   let listed = 0;
   const supervisor = new ConnectionSupervisor({
     name: 'odd',
     open: async (onToolsChanged) => {
       const connection: Partial<McpConnection> = {
         isOver: false,
-        ended: over.promise,
+        ended: ended.promise,
         list: async () => {
           listed += 1;
           await new Promise((resolve) => setImmediate(resolve));
           setImmediate(onToolsChanged);
           return [];
         },
-        close: async () => over.resolve('closed'),
+        close: async () => ended.resolve({ kind: 'failed', problem: 'closed' }),
       };
       return connection as McpConnection;
     },

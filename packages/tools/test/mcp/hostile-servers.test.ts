@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { requiresLinux } from '../../../../test/support/requires.ts';
 import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { createToolContext } from '../support/tool-context.ts';
-import { usualPauses } from '../../src/mcp/connection-supervisor.ts';
+import { defaultTimings } from '../../src/mcp/connection-supervisor.ts';
 import { McpServers } from '../../src/mcp/mcp-servers.ts';
 import { qualifiedName } from '../../src/mcp/tool-names.ts';
 
@@ -36,7 +36,7 @@ async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?:
     clock: systemClock,
     log: { warn: log, error: log },
     isTaken: (name) => name === 'odd_taken',
-    pauses: { ...usualPauses, firstMs: 5, mostMs: 50, timeoutMs: 1_000 },
+    timings: { ...defaultTimings, initialDelayMs: 5, maxDelayMs: 50, timeoutMs: 1_000 },
   });
   await servers.start();
   return servers;
@@ -163,7 +163,7 @@ describe('a hostile or broken server', () => {
     await start('ends-at-once');
     await poll(() => fixture.traces().length).toBeGreaterThan(3);
     expect(logged).toHaveLength(1);
-    expect(logged[0]).toContain('Ended with exit code 7: the config is missing');
+    expect(logged[0]).toContain('exited with code 7: the config is missing');
     await expect(call('odd_whatever')).rejects.toThrow('The MCP server odd is not connected');
   });
 

@@ -52,7 +52,7 @@ describe('the lines of a program', () => {
     stream.write(long);
     stream.write(`\n${message(1)}\n${'x'.repeat(200)}`);
     await turn();
-    expect(errors).toEqual(['It sent a line of more than 100 bytes']);
+    expect(errors).toEqual(['The MCP program sent a line of more than 100 bytes']);
     expect(messages).toEqual([]);
   });
 

@@ -3,7 +3,7 @@ import { systemClock, type Tool } from '@relay/core';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { createToolContext } from '../support/tool-context.ts';
-import { usualPauses } from '../../src/mcp/connection-supervisor.ts';
+import { defaultTimings } from '../../src/mcp/connection-supervisor.ts';
 import { type McpOptions, McpServers } from '../../src/mcp/mcp-servers.ts';
 import type { McpServerConfig } from '../../src/mcp/settings.ts';
 
@@ -20,7 +20,7 @@ afterEach(async () => {
   fixture.dispose();
 });
 
-const pauses = { ...usualPauses, firstMs: 5, mostMs: 50 };
+const timings = { ...defaultTimings, initialDelayMs: 5, maxDelayMs: 50 };
 
 async function start(servers: Record<string, McpServerConfig>, more: Partial<McpOptions> = {}) {
   const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
@@ -34,7 +34,7 @@ async function start(servers: Record<string, McpServerConfig>, more: Partial<Mcp
     clock: systemClock,
     log: { warn: log, error: log },
     isTaken: () => false,
-    pauses,
+    timings,
     ...more,
   });
   open.push(started);
@@ -180,7 +180,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
       context: 'again',
     });
     expect(fixture.traces()).toEqual(['die', 'echo again']);
-    expect(logged.join('\n')).toContain('Ended with exit code 3');
+    expect(logged.join('\n')).toContain('exited with code 3');
   });
 
   it('ends with this process', async () => {
@@ -271,7 +271,7 @@ it('terminates the session when the connection is closed', async () => {
   }
 });
 
-it('fails a call whose server requests input for ever', async () => {
+it('fails a call whose server requests input without limit', async () => {
   const servers = await start({ shop: fixture.program('instead') });
   const stall = await find(servers, 'shop_stall');
   await expect(stall.execute({}, createToolContext())).rejects.toThrow('more than 20 times');
@@ -364,7 +364,7 @@ it('lists the tools of a server regularly, and reconnects if it is gone', async 
   const endpoint = await Endpoint.listen({ asks: 'during', trace: fixture.trace });
   const servers = await start(
     { shop: { url: endpoint.url } },
-    { pauses: { ...pauses, refreshIntervalMs: 50 } },
+    { timings: { ...timings, refreshIntervalMs: 50 } },
   );
   await find(servers, 'shop_echo');
   const count = endpoint.requests.length;

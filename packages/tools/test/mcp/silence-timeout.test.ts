@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { SilenceTimeout } from '../../src/mcp/silence-timeout.ts';
+import { SilenceTimeout } from '../../src/mcp/connection.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -63,7 +63,7 @@ describe('bash', () => {
     await expect(bash({ command: 'ls', cwd: 'none' })).rejects.toThrow();
     const resolvedPaths = { cwd: folder.root };
     await expect(bash({ command: 'ls', cwd: 'src' }, { resolvedPaths })).rejects.toThrow(
-      'leads elsewhere',
+      'now resolves to a different path',
     );
   });
 

@@ -112,14 +112,14 @@ describe('patch', () => {
     expect(readFileSync(join(folder.outside, 'secret.txt'), 'utf8')).toBe('secret\n');
   });
 
-  it('refuses a path that leads elsewhere than when it was allowed', async () => {
+  it('refuses a path that resolves to another path than the approved one', async () => {
     folder.write('a', 'a');
     folder.write('b', 'a');
     folder.link('link', 'b');
     const resolvedPaths = { filePath: join(folder.root, 'a') };
     await expect(
       patch({ filePath: 'link', edits: [{ old: 'a', new: 'x' }] }, { resolvedPaths }),
-    ).rejects.toThrow('leads elsewhere');
+    ).rejects.toThrow('now resolves to a different path');
     expect(text('b')).toBe('a');
   });
 

@@ -4,13 +4,13 @@
  * as many each time. A batch without failures costs two round trips, and one in which every unit fails
  * costs one per unit.
  *
- * Units may belong to different tenants. The bounds of each are set before its savepoint, so that a
- * rollback keeps them.
+ * Units may belong to different tenants. The tenant of each is set before its savepoint, so that a
+ * rollback keeps it.
  *
  * Nothing is stored before COMMIT, so it is safe to repeat a batch for which `apply` throws.
  */
 import type { Statement, StatementResult, UnitResult } from '../driver.ts';
-import { type Binding, crossing } from './bounds.ts';
+import { type Binding, switchTenantSql } from './tenant-isolation.ts';
 import { isFaultOfStatement } from './errors.ts';
 import type { PostgresSession } from './session.ts';
 
@@ -30,15 +30,15 @@ export async function apply(
   units: readonly BoundUnit[],
 ): Promise<UnitOutcome[]> {
   const outcomes: UnitOutcome[] = [];
-  let bound = units[0]?.binding;
-  const begun = session.command(`BEGIN;${crossing(undefined, bound, 'LOCAL')}`);
+  let current = units[0]?.binding;
+  const begun = session.command(`BEGIN;${switchTenantSql(undefined, current, 'LOCAL')}`);
   begun.catch(() => undefined);
   for (let width = units.length; outcomes.length < units.length; width *= 2) {
     const from = outcomes.length;
     const sent = units.slice(from, from + width).map(({ unit, binding }, n) => {
-      const bounds = crossing(bound, binding, 'LOCAL');
-      bound = binding;
-      if (units.length > 1) void save(session, `${bounds}SAVEPOINT unit_${from + n}`);
+      const switching = switchTenantSql(current, binding, 'LOCAL');
+      current = binding;
+      if (units.length > 1) void save(session, `${switching}SAVEPOINT unit_${from + n}`);
       return send(session, unit);
     });
     const answers = await Promise.all(sent);
@@ -51,7 +51,7 @@ export async function apply(
       if (units.length === 1) break;
       const failed = outcomes.length - 1;
       await session.command(`ROLLBACK TO SAVEPOINT unit_${failed}`);
-      bound = units[failed]?.binding;
+      current = units[failed]?.binding;
       width = 0.5;
       break;
     }

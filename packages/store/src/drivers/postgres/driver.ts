@@ -1,7 +1,7 @@
 /**
  * PostgreSQL as a driver. A few connections write, in groups (`writer.ts`), and a few others read. A
  * read that starts after a commit resolved sees it. Statements of a tenant see only its rows
- * (`bounds.ts`).
+ * (`tenant-isolation.ts`).
  */
 import { crc32 } from 'node:zlib';
 import { RelayError } from '@relay/protocol';
@@ -11,10 +11,10 @@ import type {
   SqlDriver,
   SqlValue,
   Statement,
-  UnitOf,
+  UnitScope,
   UnitResult,
 } from '../driver.ts';
-import { type Binding, findBounds, type TenantBounds } from './bounds.ts';
+import { type Binding, readTenantIsolation, type TenantIsolation } from './tenant-isolation.ts';
 import { messageOf, toRelayError } from './errors.ts';
 import { PostgresHints } from './hints.ts';
 import { PostgresReaders } from './readers.ts';
@@ -63,7 +63,7 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Post
   const asSystem = async () => {
     const session = await PostgresSession.open(reading);
     try {
-      return await findBounds(session);
+      return await readTenantIsolation(session);
     } finally {
       await session.end();
     }
@@ -77,22 +77,22 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Post
     });
   }
   const hints = new PostgresHints(() => PostgresSession.open({ ...reading, name: 'relay hints' }));
-  return new Postgres({ lanes, readers: pool, hints, findBounds: asSystem });
+  return new Postgres({ lanes, readers: pool, hints, readTenantIsolation: asSystem });
 }
 
 interface Parts {
   readonly lanes: readonly PostgresWriter[];
   readonly readers: PostgresReaders;
   readonly hints: PostgresHints;
-  readonly findBounds: () => Promise<TenantBounds>;
+  readonly readTenantIsolation: () => Promise<TenantIsolation>;
 }
 
 class Postgres implements PostgresDriver {
   readonly dialect = 'postgres';
   readonly #parts: Parts;
   readonly hints: PostgresHints;
-  #bounds: TenantBounds | undefined;
-  #finding: Promise<TenantBounds> | undefined;
+  #isolation: TenantIsolation | undefined;
+  #finding: Promise<TenantIsolation> | undefined;
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -113,17 +113,17 @@ class Postgres implements PostgresDriver {
     return this.#parts.readers.read(sql, params);
   }
 
-  transact(unit: readonly Statement[], of?: UnitOf): Promise<UnitResult> {
+  transact(unit: readonly Statement[], of?: UnitScope): Promise<UnitResult> {
     return this.#laneOf(of).submit(unit, of);
   }
 
   tenant(tenantId: string): SqlAccess {
     const { dialect, hints } = this;
-    // Synchronous once the bounds are known, so that units keep the order of submission.
+    // Synchronous once the isolation is known, so that units keep the order of submission.
     const within = <Value>(use: (binding: Binding) => Promise<Value>): Promise<Value> =>
-      this.#bounds === undefined
-        ? this.#findBounds().then((bounds) => use({ tenantId, bounds }))
-        : use({ tenantId, bounds: this.#bounds });
+      this.#isolation === undefined
+        ? this.#readIsolation().then((isolation) => use({ tenantId, isolation }))
+        : use({ tenantId, isolation: this.#isolation });
     return {
       dialect,
       hints,
@@ -138,7 +138,7 @@ class Postgres implements PostgresDriver {
     await this.hints.close();
   }
 
-  #laneOf(of: UnitOf | undefined): PostgresWriter {
+  #laneOf(of: UnitScope | undefined): PostgresWriter {
     const { lanes } = this.#parts;
     const lane = lanes[of === undefined ? 0 : crc32(of.run) % lanes.length];
     if (lane === undefined) throw new RelayError('internal', 'The driver has no writers');
@@ -146,10 +146,10 @@ class Postgres implements PostgresDriver {
   }
 
   /** Found at first use: the role may be created after the driver was opened. */
-  #findBounds(): Promise<TenantBounds> {
+  #readIsolation(): Promise<TenantIsolation> {
     this.#finding ??= this.#parts
-      .findBounds()
-      .then((bounds) => (this.#bounds = bounds))
+      .readTenantIsolation()
+      .then((isolation) => (this.#isolation = isolation))
       .catch((error: unknown) => {
         throw toRelayError(error);
       })

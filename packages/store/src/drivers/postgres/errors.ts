@@ -18,13 +18,17 @@ export function toRelayError(error: unknown): RelayError {
   if (state === 'XX001' || state === 'XX002') {
     return new RelayError('journal_corrupt', 'The database is damaged', { cause });
   }
-  return new RelayError('storage_failed', 'The store could not do its work', { cause });
+  return new RelayError('storage_failed', 'The database operation failed', { cause });
 }
 
 /** The COMMIT got no reply: the caller must find out whether it was stored. */
 export function unknownOutcome(error: unknown): RelayError {
   const cause = new Error(`PostgreSQL: ${messageOf(error)}`);
-  return new RelayError('storage_failed', 'It is not known to be stored', { cause });
+  return new RelayError(
+    'storage_failed',
+    'The connection was lost during COMMIT; the outcome of the write is unknown',
+    { cause },
+  );
 }
 
 /** Syntax, missing tables, constraints, values, a wrong number of parameters. */

@@ -4,7 +4,8 @@
  *   disconnected ──LISTEN answered──▶ connected ──connection lost──▶ disconnected (retried)
  *
  * - Messages of 10 ms are sent together, each once: PostgreSQL lets only one transaction at a time
- *   notify. Messages wait while disconnected; too many become "look at everything".
+ *   notify. Messages wait while disconnected; too many are replaced by one
+ *   message that stands for all.
  * - After it has connected, listeners receive `undefined`: they may have missed messages.
  * - A node does not receive its own messages.
  * - An idle connection is checked every 5 s.

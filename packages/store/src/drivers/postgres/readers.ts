@@ -1,11 +1,11 @@
 /**
  * The connections that read. A read goes to the least busy one and can be repeated safely. A connection
- * keeps the bounds of the tenant that it last served.
+ * keeps the role and the setting of the tenant that it last served.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlValue } from '../driver.ts';
-import { type Binding, crossing } from './bounds.ts';
+import { type Binding, switchTenantSql } from './tenant-isolation.ts';
 import { isLostConnection, toRelayError } from './errors.ts';
 import type { PostgresSession } from './session.ts';
 
@@ -20,8 +20,8 @@ const pauseMs = 50;
 interface Reader {
   readonly session: PostgresSession;
   binding: Binding | undefined;
-  /** Resolves when the bounds are set. Rows are used only after that. */
-  bound: Promise<unknown>;
+  /** Resolves when the tenant is set. Rows are used only after that. */
+  tenantSet: Promise<unknown>;
 }
 
 export class PostgresReaders {
@@ -65,7 +65,7 @@ export class PostgresReaders {
       try {
         reader = await this.#leastBusy(of);
         bind(reader, of);
-        const [answer] = await Promise.all([reader.session.query(sql, params), reader.bound]);
+        const [answer] = await Promise.all([reader.session.query(sql, params), reader.tenantSet]);
         return answer.rows;
       } catch (error) {
         if (isLostConnection(error)) reader?.session.destroy();
@@ -98,7 +98,7 @@ export class PostgresReaders {
     const opening = this.#options
       .connect()
       .then((session) => {
-        const reader: Reader = { session, binding: undefined, bound: Promise.resolve() };
+        const reader: Reader = { session, binding: undefined, tenantSet: Promise.resolve() };
         this.#all[index] = reader;
         return reader;
       })
@@ -108,11 +108,11 @@ export class PostgresReaders {
   }
 }
 
-/** Statements that are sent after it run within these bounds or fail. */
+/** Statements that are sent after it see only the rows of this tenant, or fail. */
 function bind(reader: Reader, of: Binding | undefined): void {
-  const text = crossing(reader.binding, of, 'SESSION');
+  const text = switchTenantSql(reader.binding, of, 'SESSION');
   if (text === '') return;
   reader.binding = of;
-  reader.bound = reader.session.command(text);
-  reader.bound.catch(() => reader.session.destroy());
+  reader.tenantSet = reader.session.command(text);
+  reader.tenantSet.catch(() => reader.session.destroy());
 }

@@ -18,7 +18,7 @@ export interface SessionOptions {
   readonly connectTimeoutMs: number;
 }
 
-/** A server that does not even report its timeout is gone. */
+/** If even the server’s own timeout is not reported, the connection counts as lost. */
 const silenceMs = 5_000;
 
 /** Whole numbers are numbers as long as they are exact. */

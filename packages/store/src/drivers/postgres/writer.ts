@@ -16,9 +16,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RelayError } from '@relay/protocol';
-import type { Statement, UnitOf, UnitResult } from '../driver.ts';
+import type { Statement, UnitScope, UnitResult } from '../driver.ts';
 import { apply, type BoundUnit, isStored, type UnitOutcome } from './batch.ts';
-import type { Binding } from './bounds.ts';
+import type { Binding } from './tenant-isolation.ts';
 import { isCollision, isLostConnection, toRelayError, unknownOutcome } from './errors.ts';
 import type { PostgresSession } from './session.ts';
 
@@ -35,7 +35,7 @@ const longestPauseMs = 250;
 
 interface Waiting extends BoundUnit {
   readonly run: string;
-  readonly alone: boolean;
+  readonly exclusive: boolean;
   readonly since: number;
   readonly resolve: (result: UnitResult) => void;
   readonly reject: (error: Error) => void;
@@ -60,14 +60,14 @@ export class PostgresWriter {
     this.#options = options;
   }
 
-  submit(unit: readonly Statement[], of?: UnitOf, binding?: Binding): Promise<UnitResult> {
+  submit(unit: readonly Statement[], of?: UnitScope, binding?: Binding): Promise<UnitResult> {
     if (this.#closed) {
       return Promise.reject(new RelayError('storage_failed', 'The store is closed'));
     }
     return new Promise((resolve, reject) => {
-      const { run = '', alone = of === undefined } = of ?? {};
+      const { run = '', exclusive = of === undefined } = of ?? {};
       const since = performance.now();
-      this.#waiting.push({ unit, binding, run, alone, since, resolve, reject });
+      this.#waiting.push({ unit, binding, run, exclusive, since, resolve, reject });
       this.#work ??= this.#commitAll();
     });
   }
@@ -89,7 +89,7 @@ export class PostgresWriter {
   /** The first unit, and all that may share its commit without overtaking a unit of their run. */
   #next(): readonly Waiting[] {
     const [first, ...others] = this.#waiting;
-    if (first === undefined || first.alone) {
+    if (first === undefined || first.exclusive) {
       this.#waiting = others;
       return first === undefined ? [] : [first];
     }
@@ -99,7 +99,7 @@ export class PostgresWriter {
     let size = sizeOf(first);
     for (const waiting of others) {
       const fits = batch.length < this.#options.maxUnits && size < maxSize;
-      if (fits && !waiting.alone && !passed.has(waiting.run)) {
+      if (fits && !waiting.exclusive && !passed.has(waiting.run)) {
         batch.push(waiting);
         size += sizeOf(waiting);
       } else {

@@ -17,7 +17,7 @@ export function toRelayError(fault: SqliteFault, path: string): RelayError {
   if (primary === CORRUPT || primary === NOT_A_DATABASE) {
     return new RelayError('journal_corrupt', 'The database file is damaged', { cause });
   }
-  return new RelayError('storage_failed', 'The store could not do its work', { cause });
+  return new RelayError('storage_failed', 'The database operation failed', { cause });
 }
 
 /** SQLite reports some of the ways in which a full disk shows itself as plain I/O errors. */

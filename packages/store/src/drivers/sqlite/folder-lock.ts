@@ -15,7 +15,7 @@ export function lockFolder(dir: string): FolderLock {
   makeFolder(dir);
   const path = join(dir, 'server.lock');
   try {
-    createPrivately(path);
+    createOwnerOnlyFile(path);
     const db = new DatabaseSync(path, { timeout: 0 });
     try {
       db.exec('BEGIN EXCLUSIVE');
@@ -61,7 +61,7 @@ function createIfMissing(dir: string): void {
  * Creates the file for its owner alone. An existing file must not be opened: closing any handle of it
  * releases the locks that this process holds on it.
  */
-export function createPrivately(path: string): void {
+export function createOwnerOnlyFile(path: string): void {
   try {
     closeSync(openSync(path, 'wx', 0o600));
   } catch (error) {

@@ -186,6 +186,7 @@ function isAnswer(reply: WriterReply): reply is Extract<WriterReply, readonly un
 }
 
 function notOpen(cause?: unknown): RelayError {
-  const message = cause === undefined ? 'The store is closed' : 'The store has stopped working';
+  const message =
+    cause === undefined ? 'The store is closed' : 'The database writer thread has exited';
   return new RelayError('storage_failed', message, { cause });
 }

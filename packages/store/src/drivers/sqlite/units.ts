@@ -20,7 +20,7 @@ export function faultOf(error: unknown): SqliteFault {
   };
 }
 
-/** BUSY, NOMEM, READONLY, IOERR, CORRUPT, FULL, …: not caused by the statement that met it. */
+/** BUSY, NOMEM, READONLY, IOERR, CORRUPT, FULL, …: not caused by the statement during which they occur. */
 const databaseFaults = new Set([5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 26]);
 
 /** The prepared statements of a connection, by their SQL. */

@@ -24,7 +24,7 @@ export interface WriterOptions {
 export type WriterRequest = readonly [texts: readonly string[], batch: readonly SqlValue[]] | null;
 
 /**
- * Per unit: `DONE`, then per statement its rows or its changes; or `UNMET` and the statement's
+ * Per unit: `DONE`, then per statement its rows or its changes; or `CONFLICT` and the statement's
  * position; or `FAILED`, SQLite's code and message.
  */
 export type WriterReply =
@@ -33,7 +33,7 @@ export type WriterReply =
   | readonly (number | string | readonly Row[])[];
 
 const DONE = 0;
-const UNMET = 1;
+const CONFLICT = 1;
 const FAILED = 2;
 
 type Answer = (number | string | readonly Row[])[];
@@ -76,7 +76,7 @@ function serve(db: DatabaseSync, reply: (answer: WriterReply) => void) {
       for (const { rows, changes } of outcome.results)
         answer.push(rows.length > 0 ? rows : changes);
     } else {
-      answer.push(UNMET, outcome.failedAt);
+      answer.push(CONFLICT, outcome.failedAt);
     }
   }
 

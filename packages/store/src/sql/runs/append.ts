@@ -5,14 +5,14 @@
  */
 import type { Append, AppendOutcome } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { Statement, UnitOf, UnitResult } from '../../drivers/driver.ts';
+import type { Statement, UnitScope, UnitResult } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
 import { countEnding, countUsage } from './counts.ts';
 import { insertEvents } from './events.ts';
 import { useGrant, useGrantSql } from '../tenants/grants.ts';
 import { deleteCommands, deleteCommand } from './inbox.ts';
-import { insertMemory } from '../memories.ts';
+import { insertMemory } from '../memories/memories.ts';
 import { closeOpenApprovals, closeApproval, insertApproval } from './approvals.ts';
 import { changesOf, putSnapshot } from './runs.ts';
 import { deleteConnections } from '../system.ts';
@@ -42,8 +42,8 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
 }
 
 /** The rows of counts and grants are shared with other runs. */
-export function appendOf(append: Append): UnitOf {
-  return { run: append.runId, alone: endsRun(append) || (append.useGrants ?? []).length > 0 };
+export function appendScope(append: Append): UnitScope {
+  return { run: append.runId, exclusive: endsRun(append) || (append.useGrants ?? []).length > 0 };
 }
 
 /** A used-up grant refuses the append, but its writer still holds the run. */

@@ -7,61 +7,51 @@ import type {
   ApprovalRecord,
   RunRef,
 } from '@relay/core';
-import { approvalStatuses, defined } from '@relay/protocol';
+import { approvalStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { columnFilters, leadBy, type List, selectPage, selectRows } from '../lists.ts';
+import { columnFilters, indexFilter, type List, selectPage, selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
 import {
   checkIntact,
   checksumOf,
   encode,
   encodeOrNull,
-  freeText,
-  freeTextOrNull,
-  json,
   jsonOrNull,
-  number,
-  numberOrNull,
   text,
 } from '../../codec/values.ts';
 
-/** What never changes once an approval is requested; the checksum covers it in this order. */
-const fixedColumns = [
-  'tenant_id',
-  'id',
-  'run_id',
-  'requested_at',
-  'expires_at',
-  'kind',
-  'agent_id',
-  'agent_path',
-  'tool_call_id',
-  'tool',
-  'params',
-  'digest',
-  'question',
-  'resolved_paths',
-] as const;
+/** What never changes once an approval is requested; the checksum covers it. */
+const requestCodec = new RecordCodec<NewApproval>({
+  id: column.text(),
+  runId: column.text(),
+  requestedAt: column.number,
+  expiresAt: column.number,
+  kind: column.text(),
+  agentId: column.text(),
+  agentPath: column.json(),
+  toolCallId: column.freeText,
+  tool: column.freeText,
+  params: column.json(),
+  digest: column.text(),
+  question: column.optional(column.json()),
+  resolvedPaths: column.optional(column.json()),
+});
+
+const decisionCodec = new RecordCodec<Omit<ApprovalRecord, keyof NewApproval | 'edited'>>({
+  status: column.text(),
+  decidedAt: column.nullable(column.number),
+  decidedBy: column.nullable(column.json()),
+  reason: column.nullable(column.freeText),
+  answer: column.nullable(column.freeText),
+});
+
+const fixedColumns = ['tenant_id', ...requestCodec.columns];
 
 const insertSql = insertInto('approvals', [...fixedColumns, 'checksum', 'status']);
 
 export function insertApproval(tenantId: string, approval: NewApproval): Statement {
-  const fixed = [
-    tenantId,
-    approval.id,
-    approval.runId,
-    approval.requestedAt,
-    approval.expiresAt,
-    approval.kind,
-    approval.agentId,
-    encode(approval.agentPath),
-    encode(approval.toolCallId),
-    encode(approval.tool),
-    encode(approval.params),
-    approval.digest,
-    encodeOrNull(approval.question),
-    encodeOrNull(approval.resolvedPaths),
-  ];
+  const fixed = [tenantId, ...requestCodec.encode(approval)];
   return { sql: insertSql, params: [...fixed, checksumOf(...fixed), 'pending'] };
 }
 
@@ -78,25 +68,23 @@ export function closeApproval({ tenantId, runId }: RunRef, closure: ApprovalClos
   return status === 'expired' ? { sql: closeSql, params, expect: 1 } : { sql: closeSql, params };
 }
 
-const closeOpenSql = `UPDATE approvals SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
-  WHERE tenant_id = ? AND run_id = ? AND status = 'pending'`;
-
 /** No approval stays open after its run, even if the run's state does not know it. */
 export function closeOpenApprovals({ tenantId, runId }: RunRef, at: number): Statement {
+  const sql = `UPDATE approvals SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
+    WHERE tenant_id = ? AND run_id = ? AND status = 'pending'`;
   const by = { type: 'system', id: 'relay', name: 'relay' };
   const params = [at, encode(by), encode('The run has ended'), tenantId, runId];
-  return { sql: closeOpenSql, params };
+  return { sql, params };
 }
 
-const decideSql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
-    executed_params = ?, executed_digest = ?
-  WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
-
 /** The compare-and-set: of all decisions on an approval, one succeeds. */
-export function decide(tenantId: string, decision: ApprovalDecision): Statement {
+export function storeDecision(tenantId: string, decision: ApprovalDecision): Statement {
+  const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
+      executed_params = ?, executed_digest = ?
+    WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
   const { approvalId, runId, status, at, by, reason, answer, edited } = decision;
   return {
-    sql: decideSql,
+    sql,
     params: [
       status,
       at,
@@ -117,14 +105,10 @@ export function decide(tenantId: string, decision: ApprovalDecision): Statement 
 const columns = [
   ...fixedColumns,
   'checksum',
-  'status',
-  'decided_at',
-  'decided_by',
-  'reason',
-  'answer',
+  ...decisionCodec.columns,
   'executed_params',
   'executed_digest',
-] as const;
+];
 
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
   FROM approvals WHERE tenant_id = ? AND id = ?`;
@@ -132,7 +116,7 @@ export const selectApprovalSql = `SELECT ${columns.join(', ')}
 /** The most selective filter first: a run has few approvals, and few are pending. */
 function listOf(tenantId: string, { runId, status, kind }: ApprovalFilter): List {
   const [first = anyStatus, ...others] = columnFilters({ run_id: runId, status, kind });
-  return { tenantId, table: 'approvals', at: 'requested_at', ...leadBy(first, others) };
+  return { tenantId, table: 'approvals', at: 'requested_at', ...indexFilter(first, others) };
 }
 
 const anyStatus = { column: 'status', values: approvalStatuses };
@@ -146,32 +130,8 @@ export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page
 }
 
 export function decodeApproval(row: Row): ApprovalRecord {
-  const id = text(row, 'id');
-  checkIntact(`Approval ${id}`, row, fixedColumns);
-  return {
-    id,
-    runId: text(row, 'run_id'),
-    kind: text(row, 'kind') as ApprovalRecord['kind'],
-    agentId: text(row, 'agent_id'),
-    agentPath: json(row, 'agent_path') as string[],
-    toolCallId: freeText(row, 'tool_call_id'),
-    tool: freeText(row, 'tool'),
-    params: json(row, 'params'),
-    digest: text(row, 'digest'),
-    ...defined({
-      resolvedPaths: (jsonOrNull(row, 'resolved_paths') ??
-        undefined) as ApprovalRecord['resolvedPaths'],
-      question: (jsonOrNull(row, 'question') ?? undefined) as ApprovalRecord['question'],
-    }),
-    requestedAt: number(row, 'requested_at'),
-    expiresAt: number(row, 'expires_at'),
-    status: text(row, 'status') as ApprovalRecord['status'],
-    decidedAt: numberOrNull(row, 'decided_at'),
-    decidedBy: jsonOrNull(row, 'decided_by') as ApprovalRecord['decidedBy'],
-    reason: freeTextOrNull(row, 'reason'),
-    edited: editedCall(row),
-    answer: freeTextOrNull(row, 'answer'),
-  };
+  checkIntact(`Approval ${text(row, 'id')}`, row, fixedColumns);
+  return { ...requestCodec.decode(row), ...decisionCodec.decode(row), edited: editedCall(row) };
 }
 
 function editedCall(row: Row): ApprovalRecord['edited'] {

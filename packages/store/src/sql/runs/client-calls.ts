@@ -11,54 +11,49 @@ import {
   textOrNull,
 } from '../../codec/values.ts';
 
-const insertSql = `INSERT INTO client_calls
-  (run_id, tool_call_id, tenant_id, status, result_by, claimed_until, failed)
-  VALUES (?, ?, ?, 'pending', ?, 0, 0)`;
-
 export function insertClientCall({ tenantId, runId }: RunRef, call: NewClientCall): Statement {
+  const sql = `INSERT INTO client_calls
+    (run_id, tool_call_id, tenant_id, status, result_by, claimed_until, failed)
+    VALUES (?, ?, ?, 'pending', ?, 0, 0)`;
   const { toolCallId, resultBy } = call;
-  return { sql: insertSql, params: [runId, encode(toolCallId), tenantId, resultBy] };
+  return { sql, params: [runId, encode(toolCallId), tenantId, resultBy] };
 }
-
-const timeOutSql = `UPDATE client_calls SET status = 'closed'
-  WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending'`;
 
 /** If a result has been posted, the append is undone, and its writer finds the result in the inbox. */
 export function timeOutClientCall({ tenantId, runId }: RunRef, toolCallId: string): Statement {
-  return { sql: timeOutSql, params: [tenantId, runId, encode(toolCallId)], expect: 1 };
+  const sql = `UPDATE client_calls SET status = 'closed'
+    WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending'`;
+  return { sql, params: [tenantId, runId, encode(toolCallId)], expect: 1 };
 }
-
-const closeSql = `UPDATE client_calls SET output = NULL, checksum = NULL,
-    status = CASE WHEN status = 'pending' THEN 'closed' ELSE status END
-  WHERE tenant_id = ? AND run_id = ?`;
 
 export function closeClientCalls({ tenantId, runId }: RunRef): Statement {
-  return { sql: closeSql, params: [tenantId, runId] };
+  const sql = `UPDATE client_calls SET output = NULL, checksum = NULL,
+      status = CASE WHEN status = 'pending' THEN 'closed' ELSE status END
+    WHERE tenant_id = ? AND run_id = ?`;
+  return { sql, params: [tenantId, runId] };
 }
-
-const answerSql = `UPDATE client_calls
-  SET status = 'answered', digest = ?, failed = ?, output = ?, checksum = ?
-  WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending' AND result_by > ?`;
 
 /** The compare-and-set: of all results of a call, one is accepted. */
 export function answerClientCall(tenantId: string, posted: PostedResult): Statement {
+  const sql = `UPDATE client_calls
+    SET status = 'answered', digest = ?, failed = ?, output = ?, checksum = ?
+    WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending' AND result_by > ?`;
   const { runId, toolCallId, at } = posted;
   const { digest, failed } = posted.result;
   const output = encode(posted.result.output);
   const id = encode(toolCallId);
   const kept = [digest, failed ? 1 : 0, output] as const;
   const checksum = checksumOf(tenantId, runId, id, ...kept);
-  return { sql: answerSql, params: [...kept, checksum, tenantId, runId, id, at], expect: 1 };
+  return { sql, params: [...kept, checksum, tenantId, runId, id, at], expect: 1 };
 }
 
-const claimSql = `UPDATE client_calls SET claim_id = ?, claimed_until = ?
-  WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending'
-    AND (claimed_until <= ? OR claim_id = ?)`;
-
 export function claimClientCall(tenantId: string, claim: CallClaim): Statement {
+  const sql = `UPDATE client_calls SET claim_id = ?, claimed_until = ?
+    WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending'
+      AND (claimed_until <= ? OR claim_id = ?)`;
   const { runId, toolCallId, claimId, now, until } = claim;
   const params = [claimId, until, tenantId, runId, encode(toolCallId), now, claimId];
-  return { sql: claimSql, params, expect: 1 };
+  return { sql, params, expect: 1 };
 }
 
 /** What the checksum of a result covers, in this order. */

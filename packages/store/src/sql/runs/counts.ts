@@ -19,16 +19,15 @@ const countEndingSql = `INSERT INTO conversations (tenant_id, id, ended_runs)
   SELECT tenant_id, conversation_id, 1 FROM runs WHERE tenant_id = ? AND id = ?
   ON CONFLICT (tenant_id, id) DO UPDATE SET ended_runs = conversations.ended_runs + 1`;
 
-const setPositionSql = `UPDATE runs SET position = (
-    SELECT c.ended_runs FROM conversations c
-    WHERE c.tenant_id = runs.tenant_id AND c.id = runs.conversation_id)
-  WHERE tenant_id = ? AND id = ?`;
-
 export function countEnding({ tenantId, runId }: RunRef): Statement[] {
+  const sql = `UPDATE runs SET position = (
+      SELECT c.ended_runs FROM conversations c
+      WHERE c.tenant_id = runs.tenant_id AND c.id = runs.conversation_id)
+    WHERE tenant_id = ? AND id = ?`;
   const params = [tenantId, runId];
   return [
     { sql: countEndingSql, params, expect: 1 },
-    { sql: setPositionSql, params, expect: 1 },
+    { sql, params, expect: 1 },
   ];
 }
 

@@ -4,7 +4,7 @@
  */
 import type { IdempotencyKey, RunCreation, RunRef } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { Row, SqlDialect, Statement, UnitOf } from '../../drivers/driver.ts';
+import type { Row, SqlDialect, Statement, UnitScope } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { countEnding, countUsage } from './counts.ts';
 import { insertEvents } from './events.ts';
@@ -38,9 +38,9 @@ export function creationUnit(
 }
 
 /** The rows of idempotency keys and counts are shared with other runs. */
-export function creationOf({ identity, idempotency, progress = {} }: RunCreation): UnitOf {
-  const alone = idempotency !== undefined || isEnded(progress.status ?? 'queued');
-  return { run: identity.id, alone };
+export function creationScope({ identity, idempotency, progress = {} }: RunCreation): UnitScope {
+  const exclusive = idempotency !== undefined || isEnded(progress.status ?? 'queued');
+  return { run: identity.id, exclusive };
 }
 
 const keyColumns = ['tenant_id', 'name', 'run_id', 'fingerprint', 'expires_at'];
@@ -74,12 +74,11 @@ export function hasExpired(row: Row, now: number): boolean {
   return number(row, 'expires_at') <= now;
 }
 
-const sweepSql = `DELETE FROM idempotency_keys WHERE tenant_id = ? AND name IN (
-  SELECT name FROM idempotency_keys WHERE tenant_id = ? AND expires_at <= ? LIMIT 20)`;
-
 /** Taking a key deletes a few expired ones. */
 function sweepKeys(tenantId: string, now: number): Statement {
-  return { sql: sweepSql, params: [tenantId, tenantId, now] };
+  const sql = `DELETE FROM idempotency_keys WHERE tenant_id = ? AND name IN (
+    SELECT name FROM idempotency_keys WHERE tenant_id = ? AND expires_at <= ? LIMIT 20)`;
+  return { sql, params: [tenantId, tenantId, now] };
 }
 
 /** A damaged key must not answer a request with the run of another. */

@@ -17,15 +17,8 @@ export interface JournalRow {
   readonly events: readonly RunEvent[];
 }
 
-const insertSql = insertInto('events', [
-  'tenant_id',
-  'run_id',
-  'last_seq',
-  'first_seq',
-  'at',
-  'payload',
-  'checksum',
-]);
+const columns = ['tenant_id', 'run_id', 'last_seq', 'first_seq', 'at', 'payload', 'checksum'];
+const insertSql = insertInto('events', columns);
 
 export function insertEvents(row: JournalRow): Statement[] {
   const { tenantId, runId, afterSeq, at, events } = row;

@@ -28,16 +28,14 @@ export function insertCommand(
   return { sql: insertSql[dialect], params, expect: 1 };
 }
 
-const deleteSql = 'DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ? AND id = ?';
-
 export function deleteCommand({ tenantId, runId }: RunRef, commandId: string): Statement {
-  return { sql: deleteSql, params: [tenantId, runId, commandId] };
+  const sql = 'DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ? AND id = ?';
+  return { sql, params: [tenantId, runId, commandId] };
 }
 
-const deleteAllSql = 'DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ?';
-
 export function deleteCommands({ tenantId, runId }: RunRef): Statement {
-  return { sql: deleteAllSql, params: [tenantId, runId] };
+  const sql = 'DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ?';
+  return { sql, params: [tenantId, runId] };
 }
 
 export const selectCommandsSql =

@@ -34,11 +34,10 @@ export function renew(dialect: SqlDialect, runId: string, by: Claim): Statement 
   return { sql: renewSql[dialect], params: [now, until - now, runId, owner] };
 }
 
-const releaseSql = `UPDATE runs SET lease_owner = NULL, lease_until = 0
-  WHERE id = ? AND epoch = ? AND lease_owner IS NOT NULL`;
-
 export function release(runId: string, epoch: number): Statement {
-  return { sql: releaseSql, params: [runId, epoch] };
+  const sql = `UPDATE runs SET lease_owner = NULL, lease_until = 0
+    WHERE id = ? AND epoch = ? AND lease_owner IS NOT NULL`;
+  return { sql, params: [runId, epoch] };
 }
 
 export const releaseAllSql =

@@ -6,11 +6,11 @@ import type { Page, RunFilter, RunIdentity, RunListing } from '@relay/core';
 import { isEnded, runStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { decodeOpening, joinOpening, openingColumns } from './events.ts';
-import { allOf, besides, columnFilters, leadBy, rowsOn, selectPage } from '../lists.ts';
+import { allOf, residualFilter, columnFilters, indexFilter, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter, Condition, List } from '../lists.ts';
 import { insertInto } from '../statements.ts';
-import { decodeRunHead, headColumns } from './runs.ts';
-import { encode, jsonOrNull, numberOrNull } from '../../codec/values.ts';
+import { decodeRunHead, endCodec, headColumns } from './runs.ts';
+import { encode } from '../../codec/values.ts';
 
 const labelColumns = ['tenant_id', 'name', 'value', 'created_at', 'run_id'];
 const insertLabelSql = insertInto('run_labels', labelColumns);
@@ -23,7 +23,7 @@ export function insertLabels(identity: RunIdentity): Statement[] {
   }));
 }
 
-const columns = [...headColumns, 'started_at', 'ended_at', 'error'];
+const columns = [...headColumns, ...endCodec.columns];
 const joined = { columns: openingColumns, join: joinOpening };
 
 /** A run whose journal cannot be read is listed like any other. */
@@ -46,7 +46,7 @@ function listOf(tenantId: string, filter: RunFilter): List {
     return { ...range, table: 'run_labels', id: 'run_id', leading, others };
   }
   const [first = ofAnyStatus, ...rest] = [...selective, ...general];
-  const { leading, others } = leadBy(first, rest);
+  const { leading, others } = indexFilter(first, rest);
   if (label !== undefined) others.push(hasLabel(label));
   return { ...range, table: 'runs', leading, others };
 }
@@ -96,7 +96,7 @@ function hasLabel(label: Label): Condition {
 
 /** Further conditions on the run of a label. */
 function ofRun(filters: readonly ColumnFilter[]): Condition {
-  const { sql, params } = allOf(filters.map((filter) => besides(filter, 'r')));
+  const { sql, params } = allOf(filters.map((filter) => residualFilter(filter, 'r')));
   return {
     sql: `EXISTS (SELECT 1 FROM runs r
       WHERE r.id = t.run_id AND r.tenant_id = t.tenant_id AND ${sql})`,
@@ -108,9 +108,7 @@ export function decodeListing(row: Row): RunListing {
   const head = decodeRunHead(row);
   return {
     ...head,
-    startedAt: numberOrNull(row, 'started_at'),
-    endedAt: numberOrNull(row, 'ended_at'),
-    error: jsonOrNull(row, 'error') as RunListing['error'],
+    ...endCodec.decode(row),
     opening: decodeOpening({ tenantId: head.tenantId, runId: head.id }, row),
   };
 }

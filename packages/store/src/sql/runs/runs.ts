@@ -1,16 +1,20 @@
-import type { RunCreation, RunHead, RunProgress, RunRecord, RunRef } from '@relay/core';
+import type {
+  RunCreation,
+  RunHead,
+  RunIdentity,
+  RunProgress,
+  RunRecord,
+  RunRef,
+} from '@relay/core';
 import { defined, isEnded, noUsage, RelayError, type Usage } from '@relay/protocol';
 import type { Row, SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
 import { byDialect, insertInto, nowSql } from '../statements.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
 import {
   checkIntact,
   checksumOf,
   corrupt,
-  encode,
   encodeOrNull,
-  freeText,
-  freeTextOrNull,
-  json,
   jsonOrNull,
   number,
   numberOrNull,
@@ -18,44 +22,56 @@ import {
   textOrNull,
 } from '../../codec/values.ts';
 
+const identityCodec = new RecordCodec<RunIdentity>({
+  id: column.text(),
+  tenantId: column.text(),
+  conversationId: column.text(),
+  correlationId: column.freeText,
+  surface: column.text(),
+  agent: column.freeText,
+  model: column.freeText,
+  labels: column.json(),
+  parentRunId: column.nullable(column.text()),
+  workflowId: column.nullable(column.freeText),
+  keyId: column.nullable(column.text()),
+  createdAt: column.number,
+});
+
+const headCodec = new RecordCodec<Pick<RunHead, 'status' | 'outputJson' | 'lastSeq'>>({
+  status: column.text(),
+  outputJson: column.nullable(column.text()),
+  lastSeq: column.number,
+});
+
 /** Readable even if checkpoint and snapshot are damaged. */
 export const headColumns = [
-  'id',
-  'tenant_id',
-  'last_seq',
-  'status',
-  'created_at',
+  ...identityCodec.columns,
+  ...headCodec.columns,
   'input_tokens',
   'output_tokens',
   'cost_usd',
   'usage_details',
-  'conversation_id',
-  'correlation_id',
-  'surface',
-  'agent',
-  'model',
-  'labels',
-  'parent_run_id',
-  'workflow_id',
-  'key_id',
-  'output_json',
-] as const;
+];
+
+export const endCodec = new RecordCodec<Pick<RunProgress, 'startedAt' | 'endedAt' | 'error'>>({
+  startedAt: column.nullable(column.number),
+  endedAt: column.nullable(column.number),
+  error: column.nullable(column.json()),
+});
 
 const columns = [
   ...headColumns,
+  ...endCodec.columns,
   'epoch',
   'lease_owner',
   'lease_until',
   'wake_at',
-  'started_at',
-  'ended_at',
-  'error',
   'serialized_state',
   'state_checksum',
-] as const;
+];
 
 /** `forked_from` is only read by other statements. */
-const insertedColumns = [...columns, 'forked_from'] as const;
+const insertedColumns = [...columns, 'forked_from'];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -68,37 +84,23 @@ const insertHeldSql = byDialect((dialect) => {
 
 export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCreation): Statement {
   const { identity, progress = {} } = creation;
-  const { usage = noUsage, checkpoint = null, status = 'queued' } = progress;
+  const { usage = noUsage, checkpoint = null, status = 'queued', outputJson = null } = progress;
+  const { startedAt = null, endedAt = null, error = null, wakeAt = null } = progress;
   const lease = isEnded(status) ? null : creation.lease;
   return {
     sql: lease === null ? insertFreeSql : insertHeldSql[dialect],
     params: [
-      identity.id,
-      tenantId,
-      creation.events.length,
-      status,
-      identity.createdAt,
+      ...identityCodec.encode({ ...identity, tenantId }),
+      ...headCodec.encode({ status, outputJson, lastSeq: creation.events.length }),
       usage.inputTokens,
       usage.outputTokens,
       usage.costUsd ?? null,
       encodeUsageDetails(usage),
-      identity.conversationId,
-      encode(identity.correlationId),
-      identity.surface,
-      encode(identity.agent),
-      encode(identity.model),
-      encode(identity.labels),
-      identity.parentRunId,
-      encodeOrNull(identity.workflowId),
-      identity.keyId,
-      progress.outputJson ?? null,
+      ...endCodec.encode({ startedAt, endedAt, error }),
       creation.lease === null ? 0 : 1,
       lease?.owner ?? null,
       ...(lease === null ? [0] : [identity.createdAt, lease.until - identity.createdAt]),
-      progress.wakeAt ?? null,
-      progress.startedAt ?? null,
-      progress.endedAt ?? null,
-      encodeOrNull(progress.error),
+      wakeAt,
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
       sourceOf(creation),
@@ -150,9 +152,7 @@ export function decodeRun(row: Row): RunRecord {
   }
   return {
     ...decodeRunHead(row),
-    startedAt: numberOrNull(row, 'started_at'),
-    endedAt: numberOrNull(row, 'ended_at'),
-    error: jsonOrNull(row, 'error') as RunRecord['error'],
+    ...endCodec.decode(row),
     checkpoint,
     ...decodeSnapshot(id, row),
     wakeAt: numberOrNull(row, 'wake_at'),
@@ -161,24 +161,7 @@ export function decodeRun(row: Row): RunRecord {
 }
 
 export function decodeRunHead(row: Row): RunHead {
-  return {
-    id: text(row, 'id'),
-    tenantId: text(row, 'tenant_id'),
-    conversationId: text(row, 'conversation_id'),
-    correlationId: freeText(row, 'correlation_id'),
-    surface: text(row, 'surface') as RunRecord['surface'],
-    agent: freeText(row, 'agent'),
-    model: freeText(row, 'model'),
-    labels: json(row, 'labels') as RunRecord['labels'],
-    parentRunId: textOrNull(row, 'parent_run_id'),
-    workflowId: freeTextOrNull(row, 'workflow_id'),
-    keyId: textOrNull(row, 'key_id'),
-    createdAt: number(row, 'created_at'),
-    status: text(row, 'status') as RunRecord['status'],
-    usage: decodeUsage(row),
-    outputJson: textOrNull(row, 'output_json'),
-    lastSeq: number(row, 'last_seq'),
-  };
+  return { ...identityCodec.decode(row), ...headCodec.decode(row), usage: decodeUsage(row) };
 }
 
 function checkpointChecksum(runId: string, checkpoint: string | null): number | null {
@@ -209,13 +192,12 @@ const putSnapshotSql = `INSERT INTO snapshots (run_id, tenant_id, seq, body, che
   ON CONFLICT (run_id) DO UPDATE
     SET seq = excluded.seq, body = excluded.body, checksum = excluded.checksum`;
 
-const deleteSnapshotSql = 'DELETE FROM snapshots WHERE tenant_id = ? AND run_id = ?';
-
 export function putSnapshot(
   { tenantId, runId }: RunRef,
   { snapshot, snapshotSeq }: Partial<RunProgress>,
 ): Statement[] {
-  if (snapshot === null) return [{ sql: deleteSnapshotSql, params: [tenantId, runId] }];
+  const sql = 'DELETE FROM snapshots WHERE tenant_id = ? AND run_id = ?';
+  if (snapshot === null) return [{ sql, params: [tenantId, runId] }];
   if (snapshot === undefined && snapshotSeq === undefined) return [];
   if (snapshot === undefined || snapshotSeq === undefined) {
     throw new RelayError('internal', 'A snapshot and its seq can only be stored together');

@@ -37,7 +37,7 @@ function scoped(row: string): string {
  *
  * - Rows whose model is below or above M need a vector of model M, so a change of model makes all due.
  * - `revision` grows with the time of the vector. Count and sum show whether a cache is current.
- * - `signs` are the signs of the vector's numbers, one bit each (`search/signs.ts`).
+ * - `signs` are the signs of the vector's numbers, one bit each (`search/sign-bits.ts`).
  */
 function vectorTable(bytes: 'BLOB' | 'BYTEA'): string {
   return `CREATE TABLE memory_vectors (
@@ -67,18 +67,18 @@ const insert = 'INSERT INTO memory_vectors (memory_id, tenant_id, namespace)';
  * The functions around columns keep other indexes from being chosen.
  */
 const findMemories = `CREATE FUNCTION
-  relay_memories_with(asked TEXT, of_namespace TEXT, now BIGINT, most BIGINT) RETURNS SETOF TEXT
+  relay_search_memories(query_words TEXT, in_namespace TEXT, now BIGINT, max_results BIGINT) RETURNS SETOF TEXT
   LANGUAGE sql STABLE SECURITY DEFINER ROWS 50 SET search_path FROM CURRENT AS $$
-    SELECT having_it.id FROM unnest(string_to_array(asked, ' ')) AS words (word)
+    SELECT matches.id FROM unnest(string_to_array(query_words, ' ')) AS words (word)
     CROSS JOIN LATERAL (
       SELECT m.id, m.created_at FROM memories m
       WHERE m.lexemes @@ quote_literal(words.word)::tsquery
-        AND COALESCE(m.tenant_id, '') = ${currentTenant} AND COALESCE(m.namespace, '') = of_namespace
+        AND COALESCE(m.tenant_id, '') = ${currentTenant} AND COALESCE(m.namespace, '') = in_namespace
         AND (m.expires_at IS NULL OR m.expires_at > now)
       ORDER BY m.created_at DESC, m.id DESC LIMIT 500
-    ) AS having_it
-    GROUP BY having_it.id, having_it.created_at
-    ORDER BY COUNT(*) DESC, having_it.created_at DESC, having_it.id DESC LIMIT most
+    ) AS matches
+    GROUP BY matches.id, matches.created_at
+    ORDER BY COUNT(*) DESC, matches.created_at DESC, matches.id DESC LIMIT max_results
   $$`;
 
 export const memoryTables = {
@@ -104,10 +104,10 @@ export const memoryTables = {
     vectorsDue,
     // Includes the signs, so that the rows of the table, larger than a page, are not read.
     `CREATE INDEX memory_vectors_in_space ON memory_vectors (${spaceColumns}, memory_id, signs)`,
-    `CREATE TRIGGER memory_awaits_vector AFTER INSERT ON memories BEGIN
+    `CREATE TRIGGER memory_vector_insert AFTER INSERT ON memories BEGIN
     ${insert} VALUES (${rowOf('new.')});
   END`,
-    `CREATE TRIGGER memory_takes_vector AFTER DELETE ON memories BEGIN
+    `CREATE TRIGGER memory_vector_delete AFTER DELETE ON memories BEGIN
     DELETE FROM memory_vectors WHERE memory_id = old.id;
   END`,
   ],
@@ -126,17 +126,17 @@ export const memoryTables = {
     vectorTable('BYTEA'),
     vectorsDue,
     `CREATE INDEX memory_vectors_in_space ON memory_vectors (${spaceColumns})`,
-    `CREATE FUNCTION relay_memory_awaits_vector() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+    `CREATE FUNCTION relay_memory_vector_insert() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
     ${insert} VALUES (${rowOf('NEW.')});
     RETURN NULL;
   END'`,
-    `CREATE FUNCTION relay_memory_takes_vector() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+    `CREATE FUNCTION relay_memory_vector_delete() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
     DELETE FROM memory_vectors WHERE memory_id = OLD.id;
     RETURN NULL;
   END'`,
-    `CREATE TRIGGER memory_awaits_vector AFTER INSERT ON memories
-    FOR EACH ROW EXECUTE FUNCTION relay_memory_awaits_vector()`,
-    `CREATE TRIGGER memory_takes_vector AFTER DELETE ON memories
-    FOR EACH ROW EXECUTE FUNCTION relay_memory_takes_vector()`,
+    `CREATE TRIGGER memory_vector_insert AFTER INSERT ON memories
+    FOR EACH ROW EXECUTE FUNCTION relay_memory_vector_insert()`,
+    `CREATE TRIGGER memory_vector_delete AFTER DELETE ON memories
+    FOR EACH ROW EXECUTE FUNCTION relay_memory_vector_delete()`,
   ],
 } as const;

@@ -69,7 +69,7 @@ export async function migrate(
   if (floor > known) {
     throw new RelayError(
       'storage_failed',
-      `The database was written by a newer Relay (its tables are at ${present}, this one knows ${known})`,
+      `The database has schema version ${present}; this Relay supports up to version ${known}. Upgrade Relay`,
     );
   }
   for (const step of steps) {

@@ -6,7 +6,11 @@
  */
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlDriver } from '../../drivers/driver.ts';
-import { tenantRole, tenantSetting, unbounded } from '../../drivers/postgres/bounds.ts';
+import {
+  tenantRole,
+  tenantSetting,
+  isolationUnavailable,
+} from '../../drivers/postgres/tenant-isolation.ts';
 import { plain } from '../statements.ts';
 import { number, text } from '../../codec/values.ts';
 
@@ -23,7 +27,7 @@ interface TenantTable {
 
 type Privilege = 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE';
 
-const letters: Readonly<Record<string, Privilege>> = {
+const privilegeCodes: Readonly<Record<string, Privilege>> = {
   s: 'SELECT',
   i: 'INSERT',
   u: 'UPDATE',
@@ -55,10 +59,10 @@ const tables = {
   webhooks: 'sid',
 } as const;
 
-export const tenantTables: readonly TenantTable[] = Object.entries(tables).map(([name, may]) => ({
+export const tenantTables: readonly TenantTable[] = Object.entries(tables).map(([name, codes]) => ({
   name,
   column: name === 'tenants' ? 'id' : 'tenant_id',
-  privileges: may.split('').flatMap((letter) => letters[letter] ?? []),
+  privileges: codes.split('').flatMap((code) => privilegeCodes[code] ?? []),
 }));
 
 /** The tenant of the connection. */
@@ -76,24 +80,24 @@ function rowsOfTenant(column: string): string {
 interface DatabaseRole {
   readonly name: string;
   /** Policies do not apply to it. */
-  readonly isUnbounded: boolean;
+  readonly bypassesPolicies: boolean;
   /** May create roles, or grant the role of tenants. */
   readonly mayGrant: boolean;
-  readonly isThere: boolean;
-  readonly mayAssume: boolean;
+  readonly exists: boolean;
+  readonly maySetRole: boolean;
   /** The role of tenants could see the rows of all of them. */
   readonly isUnsafe: boolean;
 }
 
 /** Since PostgreSQL 16 a member is not always allowed to assume the role. */
-const taking = `CASE WHEN current_setting('server_version_num')::int >= 160000
+const membershipPrivilege = `CASE WHEN current_setting('server_version_num')::int >= 160000
   THEN 'SET' ELSE 'MEMBER' END`;
 
-const whoSql = `SELECT quote_ident(me.rolname) AS name, (me.rolsuper OR me.rolbypassrls)::int AS is_unbounded,
+const currentRoleSql = `SELECT quote_ident(me.rolname) AS name, (me.rolsuper OR me.rolbypassrls)::int AS bypasses_policies,
     (me.rolsuper OR me.rolcreaterole
       OR COALESCE(pg_has_role(me.oid, it.oid, 'MEMBER WITH ADMIN OPTION'), false))::int AS may_grant,
-    (it.oid IS NOT NULL)::int AS is_there,
-    COALESCE(pg_has_role(me.oid, it.oid, ${taking}), false)::int AS may_assume,
+    (it.oid IS NOT NULL)::int AS role_exists,
+    COALESCE(pg_has_role(me.oid, it.oid, ${membershipPrivilege}), false)::int AS may_set_role,
     COALESCE(it.rolsuper OR it.rolbypassrls OR pg_has_role(it.oid, me.oid, 'MEMBER'), false)::int
       AS is_unsafe
   FROM pg_roles me LEFT JOIN pg_roles it ON it.rolname = '${tenantRole}'
@@ -106,55 +110,55 @@ const createRole = `CREATE ROLE ${tenantRole} NOLOGIN NOINHERIT`;
 const grantRole = `GRANT ${tenantRole} TO CURRENT_USER`;
 
 export async function protectRows(driver: SqlDriver): Promise<void> {
-  const who = await ensureRole(driver);
-  if (who.isUnsafe) {
+  const role = await ensureRole(driver);
+  if (role.isUnsafe) {
     throw new RelayError(
       'storage_failed',
-      `The role ${tenantRole} may see the rows of all tenants: it must be no superuser, have no BYPASSRLS and be no member of ${who.name}`,
+      `The role ${tenantRole} can see the rows of all tenants: it must not be a superuser, have BYPASSRLS or be a member of ${role.name}`,
     );
   }
-  if (who.isUnbounded && !who.mayAssume) throw unbounded(who.name);
+  if (role.bypassesPolicies && !role.maySetRole) throw isolationUnavailable(role.name);
   const states = await readTables(driver);
   for (const table of tenantTables) {
     const state = states.get(table.name);
     if (state === undefined) continue;
-    const missing = missingStatements(table, state, who);
+    const missing = missingStatements(table, state, role);
     if (missing.length > 0) await change(driver, table.name, missing);
   }
-  if (who.mayAssume) await grantAccess(driver);
+  if (role.maySetRole) await grantAccess(driver);
 }
 
 async function ensureRole(driver: SqlDriver): Promise<DatabaseRole> {
   for (let attempt = 1; ; attempt += 1) {
-    const who = await readWho(driver);
-    if (who.mayAssume || !who.mayGrant || attempt > attempts) return who;
-    const unit = [...(who.isThere ? [] : [createRole]), grantRole].map(plain);
+    const role = await readRole(driver);
+    if (role.maySetRole || !role.mayGrant || attempt > attempts) return role;
+    const unit = [...(role.exists ? [] : [createRole]), grantRole].map(plain);
     await driver.transact(unit).catch(() => undefined);
   }
 }
 
-async function readWho(driver: SqlDriver): Promise<DatabaseRole> {
-  const [row] = await driver.read(whoSql, []);
+async function readRole(driver: SqlDriver): Promise<DatabaseRole> {
+  const [row] = await driver.read(currentRoleSql, []);
   if (row === undefined) {
     throw new RelayError('storage_failed', 'The database does not report the current role');
   }
   const holds = (column: string) => number(row, column) === 1;
   return {
     name: text(row, 'name'),
-    isUnbounded: holds('is_unbounded'),
+    bypassesPolicies: holds('bypasses_policies'),
     mayGrant: holds('may_grant'),
-    isThere: holds('is_there'),
-    mayAssume: holds('may_assume'),
+    exists: holds('role_exists'),
+    maySetRole: holds('may_set_role'),
     isUnsafe: holds('is_unsafe'),
   };
 }
 
 /** Advice for an operator whose tables are protected by the setting alone. */
 export async function adviceOnRows(driver: SqlDriver): Promise<string | undefined> {
-  const who = await readWho(driver);
-  if (who.mayAssume) return undefined;
-  const missing = who.isThere ? '' : `${createRole}; `;
-  return `Tenants are kept apart by a setting alone, because ${who.name} cannot take on the role ${tenantRole}. To keep them apart by a role as well, let an administrator run: ${missing}GRANT ${tenantRole} TO ${who.name}; and restart`;
+  const role = await readRole(driver);
+  if (role.maySetRole) return undefined;
+  const missing = role.exists ? '' : `${createRole}; `;
+  return `Tenants are isolated by a session setting only, because ${role.name} cannot SET ROLE to ${tenantRole}. To isolate them by a role as well, let an administrator run: ${missing}GRANT ${tenantRole} TO ${role.name}; and restart`;
 }
 
 const tablesSql = `SELECT c.relname AS name,
@@ -178,19 +182,19 @@ async function readTables(driver: SqlDriver): Promise<Map<string, Row>> {
 }
 
 /** A role that may not change a table must find it protected, or the start fails. */
-function missingStatements(table: TenantTable, state: Row, who: DatabaseRole): string[] {
+function missingStatements(table: TenantTable, state: Row, role: DatabaseRole): string[] {
   const { name, column, privileges } = table;
   const holds = (field: string) => number(state, field) === 1;
   const granted = text(state, 'granted').split(' ');
   const isMissing = privileges.some((privilege) => !granted.includes(privilege));
   const isTooMuch = granted.some((each) => each !== '' && !privileges.some((p) => p === each));
-  const isSystem = who.mayAssume && !who.isUnbounded && holds('is_owner');
+  const isSystem = role.maySetRole && !role.bypassesPolicies && holds('is_owner');
   return [
     ...(holds('is_protected') ? [] : protection(name, column)),
     ...(isSystem && !holds('has_own_system') ? forSystem(name) : []),
-    ...(!who.mayAssume && holds('has_system') ? [`DROP POLICY rows_of_system ON ${name}`] : []),
-    ...(who.mayAssume && isTooMuch ? [`REVOKE ALL ON ${name} FROM ${tenantRole}`] : []),
-    ...(who.mayAssume && (isMissing || isTooMuch)
+    ...(!role.maySetRole && holds('has_system') ? [`DROP POLICY rows_of_system ON ${name}`] : []),
+    ...(role.maySetRole && isTooMuch ? [`REVOKE ALL ON ${name} FROM ${tenantRole}`] : []),
+    ...(role.maySetRole && (isMissing || isTooMuch)
       ? [`GRANT ${privileges.join(', ')} ON ${name} TO ${tenantRole}`]
       : []),
   ];
@@ -217,7 +221,7 @@ function forSystem(name: string): string[] {
 const accessSql = `SELECT quote_ident(current_schema()) AS schema,
     has_schema_privilege('${tenantRole}', current_schema(), 'USAGE')::int AS may_enter,
     COALESCE((SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
-      WHERE p.proname = 'relay_memories_with'
+      WHERE p.proname = 'relay_search_memories'
         AND p.pronamespace = to_regnamespace(quote_ident(current_schema()))
         AND (has_function_privilege('public', p.oid, 'EXECUTE')
           OR NOT has_function_privilege('${tenantRole}', p.oid, 'EXECUTE'))), '') AS functions`;
@@ -251,7 +255,7 @@ async function change(driver: SqlDriver, what: string, texts: readonly string[])
     const why = cause instanceof Error ? cause.message : String(error);
     throw new RelayError(
       'storage_failed',
-      `The rows of tenants cannot be kept apart in ${what}: ${why}`,
+      `Row-level security cannot be enabled for ${what}: ${why}`,
       { cause: error },
     );
   }

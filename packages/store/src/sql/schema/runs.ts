@@ -45,7 +45,7 @@ export const runTables: readonly string[] = [
     pruning BIGINT,
     forked_from TEXT
   )`,
-  `CREATE INDEX runs_to_do ON runs (created_at, id) WHERE status IN ('queued', 'running')`,
+  `CREATE INDEX runs_open ON runs (created_at, id) WHERE status IN ('queued', 'running')`,
   `CREATE INDEX runs_to_wake ON runs (wake_at) WHERE status = 'waiting' AND wake_at IS NOT NULL`,
   `CREATE INDEX runs_leased ON runs (lease_owner) WHERE lease_owner IS NOT NULL`,
   `CREATE INDEX runs_ended ON runs (tenant_id, conversation_id, position)

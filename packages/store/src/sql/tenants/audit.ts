@@ -9,7 +9,7 @@ import type {
   Page,
 } from '@relay/core';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
-import { columnFilters, leadBy, selectRows } from '../lists.ts';
+import { columnFilters, indexFilter, selectRows } from '../lists.ts';
 import { insertInto, readAll, readOne } from '../statements.ts';
 
 const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as const;
@@ -39,16 +39,15 @@ export const tenantsToSealSql = `WITH RECURSIVE tenant (id) AS (
 const insertSealSql = `INSERT INTO audit_seals (tenant_id, first_seq, last_seq, hash, at, proof)
   VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`;
 
-const assignSeqSql = `UPDATE audit_entries SET seq = ?, hash = ?, proof = ?
-  WHERE tenant_id = ? AND id = ? AND seq IS NULL`;
-
 /** Of two seals that begin at the same `seq`, the first is stored. */
 function sealUnit(tenantId: string, { seal, entries }: AuditSealing): Statement[] {
+  const sql = `UPDATE audit_entries SET seq = ?, hash = ?, proof = ?
+    WHERE tenant_id = ? AND id = ? AND seq IS NULL`;
   const { firstSeq, lastSeq, hash, at, proof } = seal;
   return [
     { sql: insertSealSql, params: [tenantId, firstSeq, lastSeq, hash, at, proof], expect: 1 },
     ...entries.map((entry) => ({
-      sql: assignSeqSql,
+      sql,
       params: [entry.seq, entry.hash, entry.proof, tenantId, entry.id],
       expect: 1,
     })),
@@ -74,7 +73,7 @@ const sealed = { sql: 't.seq IS NOT NULL', params: [] };
 export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
   const { runId, actor, action, since, until } = filter;
   const [first, ...rest] = columnFilters({ run_id: runId, actor, action });
-  const index = first === undefined ? { others: [byTimeAlone] } : leadBy(first, rest);
+  const index = first === undefined ? { others: [byTimeAlone] } : indexFilter(first, rest);
   if (first !== undefined) index.others.push(sealed);
   const list = { tenantId, table: 'audit_entries', at: 'at', since, until, ...index };
   return selectRows(list, [...columns, 'seq', 'hash'], page);

@@ -2,21 +2,30 @@
 import type { CredentialRecord, CredentialReseal, SealedCredential } from '@relay/core';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { insertInto } from '../statements.ts';
-import {
-  checkIntact,
-  checksumOf,
-  encode,
-  encodeOrNull,
-  freeText,
-  freeTextOrNull,
-  number,
-  text,
-} from '../../codec/values.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
+import { checkIntact, checksumOf, encode, number, text } from '../../codec/values.ts';
 
 /** A secret must not be sent to another URL: the checksum covers what belongs together. */
-const boundColumns = ['tenant_id', 'provider', 'id', 'sealed', 'base_url'];
+const checksumCodec = new RecordCodec<
+  Pick<CredentialRecord, 'provider' | 'id' | 'sealed' | 'baseUrl'>
+>({
+  provider: column.freeText,
+  id: column.text(),
+  sealed: column.freeText,
+  baseUrl: column.nullable(column.freeText),
+});
 
-const columns = [...boundColumns, 'checksum', 'label', 'last4', 'created_at', 'updated_at'];
+const detailCodec = new RecordCodec<
+  Pick<CredentialRecord, 'label' | 'last4' | 'createdAt' | 'updatedAt'>
+>({
+  label: column.nullable(column.freeText),
+  last4: column.freeText,
+  createdAt: column.number,
+  updatedAt: column.number,
+});
+
+const checksumColumns = ['tenant_id', ...checksumCodec.columns];
+const columns = [...checksumColumns, 'checksum', ...detailCodec.columns];
 
 const replaced = columns.slice(2).map((column) => `${column} = excluded.${column}`);
 
@@ -24,11 +33,8 @@ const putSql = `${insertInto('credentials', columns)}
   ON CONFLICT (tenant_id, provider) DO UPDATE SET ${replaced.join(', ')}`;
 
 export function putCredential(tenantId: string, record: CredentialRecord): Statement {
-  const { id, label, last4, createdAt, updatedAt } = record;
-  const sealed = encode(record.sealed);
-  const bound = [tenantId, encode(record.provider), id, sealed, encodeOrNull(record.baseUrl)];
-  const rest = [encodeOrNull(label), encode(last4), createdAt, updatedAt];
-  return { sql: putSql, params: [...bound, checksumOf(...bound), ...rest] };
+  const bound = [tenantId, ...checksumCodec.encode(record)];
+  return { sql: putSql, params: [...bound, checksumOf(...bound), ...detailCodec.encode(record)] };
 }
 
 const selectSql = `SELECT ${columns.join(', ')} FROM credentials`;
@@ -47,40 +53,29 @@ export function selectSealed({ after = '', limit }: { after?: string; limit: num
   return { sql: selectSealedSql, params: [after, Math.min(limit, Number.MAX_SAFE_INTEGER)] };
 }
 
-const deleteSql = 'DELETE FROM credentials WHERE tenant_id = ? AND provider = ?';
-
 export function deleteCredential(tenantId: string, provider: string): Statement {
-  return { sql: deleteSql, params: [tenantId, encode(provider)], expect: 1 };
+  const sql = 'DELETE FROM credentials WHERE tenant_id = ? AND provider = ?';
+  return { sql, params: [tenantId, encode(provider)], expect: 1 };
 }
 
 export const selectToResealSql = `${selectSql} WHERE tenant_id = ? AND id = ?`;
 
-const resealSql = `UPDATE credentials SET sealed = ?, checksum = ?
-  WHERE tenant_id = ? AND id = ? AND sealed = ? AND checksum = ?`;
-
 /** The checksum is compared too, so that the other fields must be unchanged. */
 export function reseal(row: Row, { from, to }: CredentialReseal): Statement | undefined {
-  checkBound(row);
+  const sql = `UPDATE credentials SET sealed = ?, checksum = ?
+    WHERE tenant_id = ? AND id = ? AND sealed = ? AND checksum = ?`;
+  checkIntegrity(row);
   const sealed = text(row, 'sealed');
   if (sealed !== encode(from)) return undefined;
   const resealed: Row = { ...row, sealed: encode(to) };
-  const checksum = checksumOf(...boundColumns.map((column) => resealed[column] ?? null));
+  const checksum = checksumOf(...checksumColumns.map((column) => resealed[column] ?? null));
   const before = [text(row, 'tenant_id'), text(row, 'id'), sealed, number(row, 'checksum')];
-  return { sql: resealSql, params: [encode(to), checksum, ...before], expect: 1 };
+  return { sql, params: [encode(to), checksum, ...before], expect: 1 };
 }
 
 export function decodeCredential(row: Row): CredentialRecord {
-  checkBound(row);
-  return {
-    id: text(row, 'id'),
-    provider: freeText(row, 'provider'),
-    label: freeTextOrNull(row, 'label'),
-    baseUrl: freeTextOrNull(row, 'base_url'),
-    last4: freeText(row, 'last4'),
-    sealed: freeText(row, 'sealed'),
-    createdAt: number(row, 'created_at'),
-    updatedAt: number(row, 'updated_at'),
-  };
+  checkIntegrity(row);
+  return { ...checksumCodec.decode(row), ...detailCodec.decode(row) };
 }
 
 export function decodeSealed(row: Row): SealedCredential {
@@ -88,6 +83,6 @@ export function decodeSealed(row: Row): SealedCredential {
   return { tenantId: text(row, 'tenant_id'), provider, id, sealed };
 }
 
-function checkBound(row: Row): void {
-  checkIntact(`Credential ${text(row, 'id')}`, row, boundColumns);
+function checkIntegrity(row: Row): void {
+  checkIntact(`Credential ${text(row, 'id')}`, row, checksumColumns);
 }

@@ -1,60 +1,41 @@
 import type { Grant, GrantFilter, GrantRecord, NewGrant, Page } from '@relay/core';
 import { defined } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { besides, columnFilters, selectRows } from '../lists.ts';
+import { residualFilter, columnFilters, selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
-import {
-  checkIntact,
-  checksumOf,
-  corrupt,
-  encode,
-  encodeOrNull,
-  freeText,
-  json,
-  jsonOrNull,
-  number,
-  numberOrNull,
-  text,
-} from '../../codec/values.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
+import { checkIntact, checksumOf, corrupt, encode, text } from '../../codec/values.ts';
 
-/** A damaged grant must not allow more than a person allowed: the checksum covers these, in order. */
-const fixedColumns = [
-  'tenant_id',
-  'id',
-  'scope',
-  'scope_id',
-  'tool',
-  'exact',
-  'params',
-  'expires_at',
-  'uses',
-] as const;
+/** A damaged grant must not allow more than a person allowed: the checksum covers these fields. */
+const allowedCodec = new RecordCodec<Omit<NewGrant, 'createdAt' | 'createdBy'>>({
+  id: column.text(),
+  scope: column.text(),
+  scopeId: column.text(),
+  tool: column.freeText,
+  exact: column.optional(column.json()),
+  params: column.optional(column.json()),
+  expiresAt: column.optional(column.number),
+  uses: column.optional(column.number),
+});
 
-const columns = [
-  ...fixedColumns,
-  'checksum',
-  'uses_left',
-  'created_at',
-  'created_by',
-  'revoked_at',
-] as const;
+type GrantState = Pick<GrantRecord, 'usesLeft' | 'createdAt' | 'createdBy' | 'revokedAt'>;
+
+const stateCodec = new RecordCodec<GrantState>({
+  usesLeft: column.optional(column.number),
+  createdAt: column.number,
+  createdBy: column.json(),
+  revokedAt: column.optional(column.number),
+});
+
+const fixedColumns = ['tenant_id', ...allowedCodec.columns];
+const columns = [...fixedColumns, 'checksum', ...stateCodec.columns];
 
 const insertSql = insertInto('grants', columns);
 
 export function insertGrant(tenantId: string, grant: NewGrant): Statement {
-  const { expiresAt = null, uses = null } = grant;
-  const fixed = [
-    tenantId,
-    grant.id,
-    grant.scope,
-    grant.scopeId,
-    encode(grant.tool),
-    encodeOrNull(grant.exact),
-    encodeOrNull(grant.params),
-    expiresAt,
-    uses,
-  ];
-  const rest = [uses, grant.createdAt, encode(grant.createdBy), null];
+  const fixed = [tenantId, ...allowedCodec.encode(grant)];
+  const { createdAt, createdBy, uses: usesLeft } = grant;
+  const rest = stateCodec.encode({ createdAt, createdBy, ...defined({ usesLeft }) });
   return { sql: insertSql, params: [...fixed, checksumOf(...fixed), ...rest] };
 }
 
@@ -85,18 +66,17 @@ export function selectGrantList(tenantId: string, filter: GrantFilter, page: Pag
     scope,
     scope_id: scopeId,
     tool: tool === undefined ? undefined : encode(tool),
-  }).map((column) => besides(column));
+  }).map((column) => residualFilter(column));
   if (activeAt !== undefined) {
     others.push({ sql: activeSql.replaceAll('g.', 't.'), params: [activeAt] });
   }
   return selectRows({ tenantId, table: 'grants', others }, columns, page);
 }
 
-const revokeSql = `UPDATE grants SET revoked_at = ?
-  WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
-
 export function revokeGrant(tenantId: string, grantId: string, at: number): Statement {
-  return { sql: revokeSql, params: [at, tenantId, grantId], expect: 1 };
+  const sql = `UPDATE grants SET revoked_at = ?
+    WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
+  return { sql, params: [at, tenantId, grantId], expect: 1 };
 }
 
 export const useGrantSql = `UPDATE grants SET uses_left = uses_left - 1
@@ -114,27 +94,12 @@ export function decodeGrant(row: Row): Grant {
 }
 
 export function decodeGrantRecord(row: Row): GrantRecord {
-  const id = text(row, 'id');
-  checkIntact(`Grant ${id}`, row, fixedColumns);
-  const uses = numberOrNull(row, 'uses');
-  const usesLeft = numberOrNull(row, 'uses_left');
-  if ((uses === null) !== (usesLeft === null) || (usesLeft ?? 0) > (uses ?? 0)) {
-    throw corrupt(`Grant ${id}`, 'it has more uses left than it was given');
+  const subject = `Grant ${text(row, 'id')}`;
+  checkIntact(subject, row, fixedColumns);
+  const grant = { ...allowedCodec.decode(row), ...stateCodec.decode(row) };
+  const { uses, usesLeft } = grant;
+  if ((uses === undefined) !== (usesLeft === undefined) || (usesLeft ?? 0) > (uses ?? 0)) {
+    throw corrupt(subject, 'usesLeft is greater than uses');
   }
-  return {
-    id,
-    tool: freeText(row, 'tool'),
-    scope: text(row, 'scope') as GrantRecord['scope'],
-    scopeId: text(row, 'scope_id'),
-    createdAt: number(row, 'created_at'),
-    createdBy: json(row, 'created_by') as GrantRecord['createdBy'],
-    ...defined({
-      exact: (jsonOrNull(row, 'exact') ?? undefined) as GrantRecord['exact'],
-      params: (jsonOrNull(row, 'params') ?? undefined) as GrantRecord['params'],
-      expiresAt: numberOrNull(row, 'expires_at') ?? undefined,
-      uses: uses ?? undefined,
-      usesLeft: usesLeft ?? undefined,
-      revokedAt: numberOrNull(row, 'revoked_at') ?? undefined,
-    }),
-  };
+  return grant;
 }

@@ -4,13 +4,12 @@ import { RelayError } from '@relay/protocol';
 import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
 import { selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
 import {
   checkIntact,
   checksumOf,
   encode,
-  encodeOrNull,
   freeText,
-  freeTextOrNull,
   json,
   number,
   numberOrNull,
@@ -97,32 +96,23 @@ export function workspaceOf({ id, settings }: Pick<TenantRecord, 'id' | 'setting
 export const selectPausedSql = 'SELECT id FROM tenants WHERE paused_at IS NOT NULL ORDER BY id';
 
 /** A damaged key must not work for another tenant or with more scopes: the checksum covers these. */
-const keyFixedColumns = [
-  'id',
-  'tenant_id',
-  'hash',
-  'name',
-  'owner',
-  'scopes',
-  'created_at',
-  'expires_at',
-] as const;
+const keyCodec = new RecordCodec<Omit<KeyRecord, 'revokedAt'>>({
+  id: column.text(),
+  tenantId: column.text(),
+  name: column.freeText,
+  owner: column.nullable(column.freeText),
+  scopes: column.json(),
+  createdAt: column.number,
+  expiresAt: column.nullable(column.number),
+});
 
-const keyColumns = [...keyFixedColumns, 'revoked_at', 'checksum'] as const;
+const keyFixedColumns = ['hash', ...keyCodec.columns];
+const keyColumns = [...keyFixedColumns, 'revoked_at', 'checksum'];
 
 const insertKeySql = insertInto('keys', keyColumns);
 
 export function insertKey(key: KeyRecord, hash: string): Statement {
-  const fixed = [
-    key.id,
-    key.tenantId,
-    hash,
-    encode(key.name),
-    encodeOrNull(key.owner),
-    encode(key.scopes),
-    key.createdAt,
-    key.expiresAt,
-  ];
+  const fixed = [hash, ...keyCodec.encode(key)];
   return { sql: insertKeySql, params: [...fixed, key.revokedAt, checksumOf(...fixed)] };
 }
 
@@ -134,24 +124,13 @@ export function selectKeys(tenantId: string, page: Page): Statement {
   return selectRows({ tenantId, table: 'keys' }, keyColumns, page);
 }
 
-const revokeKeySql = `UPDATE keys SET revoked_at = ?
-  WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
-
 export function revokeKey(tenantId: string, keyId: string, at: number): Statement {
-  return { sql: revokeKeySql, params: [at, tenantId, keyId], expect: 1 };
+  const sql = `UPDATE keys SET revoked_at = ?
+    WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
+  return { sql, params: [at, tenantId, keyId], expect: 1 };
 }
 
 export function decodeKey(row: Row): KeyRecord {
-  const id = text(row, 'id');
-  checkIntact(`Key ${id}`, row, keyFixedColumns);
-  return {
-    id,
-    tenantId: text(row, 'tenant_id'),
-    name: freeText(row, 'name'),
-    owner: freeTextOrNull(row, 'owner'),
-    scopes: json(row, 'scopes') as string[],
-    createdAt: number(row, 'created_at'),
-    expiresAt: numberOrNull(row, 'expires_at'),
-    revokedAt: numberOrNull(row, 'revoked_at'),
-  };
+  checkIntact(`Key ${text(row, 'id')}`, row, keyFixedColumns);
+  return { ...keyCodec.decode(row), revokedAt: numberOrNull(row, 'revoked_at') };
 }

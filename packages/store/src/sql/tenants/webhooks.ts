@@ -18,25 +18,16 @@ import type { Row, SqlAccess, SqlDialect, SqlDriver, Statement } from '../../dri
 import { insertAudit } from './audit.ts';
 import { selectRows } from '../lists.ts';
 import { changesIn, insertInto, readAll, readOne } from '../statements.ts';
-import {
-  encode,
-  encodeOrNull,
-  freeText,
-  freeTextOrNull,
-  json,
-  number,
-  numberOrNull,
-  text,
-} from '../../codec/values.ts';
-
-const insertNoticeSql = `INSERT INTO deliveries
-    (webhook_id, tenant_id, id, event, payload, at, status, attempts, next_at)
-  SELECT w.id, w.tenant_id, ?, ?, ?, ?, 'pending', 0, ? FROM webhooks w
-  WHERE w.tenant_id = ? AND w.events LIKE ?`;
+import { column, RecordCodec } from '../../codec/records.ts';
+import { encode, encodeOrNull, freeText, json, number, text } from '../../codec/values.ts';
 
 export function insertNotices(tenantId: string, notices: readonly Notice[] = []): Statement[] {
+  const sql = `INSERT INTO deliveries
+      (webhook_id, tenant_id, id, event, payload, at, status, attempts, next_at)
+    SELECT w.id, w.tenant_id, ?, ?, ?, ?, 'pending', 0, ? FROM webhooks w
+    WHERE w.tenant_id = ? AND w.events LIKE ?`;
   return notices.map(({ id, event, at, payload }) => ({
-    sql: insertNoticeSql,
+    sql,
     params: [id, event, payload, at, at, tenantId, `% ${event} %`],
   }));
 }
@@ -95,23 +86,29 @@ export function selectWebhooks(tenantId: string, page: Page): Statement {
   return selectRows({ tenantId, table: 'webhooks' }, columns, page);
 }
 
-const deliveryColumns = [
-  'webhook_id',
-  'id',
-  'event',
-  'payload',
-  'at',
-  'status',
-  'attempts',
-  'next_at',
-  'last_status',
-  'last_error',
-];
+const deliveryCodec = new RecordCodec<DeliveryRecord>({
+  webhookId: column.text(),
+  id: column.text(),
+  event: column.text(),
+  payload: column.text(),
+  at: column.number,
+  status: column.text(),
+  attempts: column.number,
+  nextAt: column.number,
+  lastStatus: column.nullable(column.number),
+  lastError: column.nullable(column.freeText),
+});
+
+const deliveryColumns = deliveryCodec.columns.join(', ');
+
+function decodeDelivery(row: Row): DeliveryRecord {
+  return deliveryCodec.decode(row);
+}
 
 export function selectDeliveries(tenantId: string, webhookId: string, page: Page): Statement {
   const { before = { at: Number.MAX_SAFE_INTEGER, id: '' }, limit } = page;
   return {
-    sql: `SELECT ${deliveryColumns.join(', ')} FROM deliveries
+    sql: `SELECT ${deliveryColumns} FROM deliveries
       WHERE tenant_id = ? AND webhook_id = ? AND (at, id) < (?, ?)
       ORDER BY at DESC, id DESC LIMIT ?`,
     params: [tenantId, webhookId, before.at, before.id, limit],
@@ -127,21 +124,6 @@ function decodeWebhook(row: Row): WebhookRecord {
     createdAt: number(row, 'created_at'),
     createdBy: json(row, 'created_by') as WebhookRecord['createdBy'],
     mayDecide: number(row, 'may_decide') === 1,
-  };
-}
-
-function decodeDelivery(row: Row): DeliveryRecord {
-  return {
-    webhookId: text(row, 'webhook_id'),
-    id: text(row, 'id'),
-    event: text(row, 'event') as DeliveryRecord['event'],
-    payload: text(row, 'payload'),
-    at: number(row, 'at'),
-    status: text(row, 'status') as DeliveryRecord['status'],
-    attempts: number(row, 'attempts'),
-    nextAt: number(row, 'next_at'),
-    lastStatus: numberOrNull(row, 'last_status'),
-    lastError: freeTextOrNull(row, 'last_error'),
   };
 }
 
@@ -162,7 +144,7 @@ const dueSql = `WITH RECURSIVE hook (id) AS (
 
 const claimed = (due: string) => `UPDATE deliveries SET next_at = ?, attempts = attempts + 1
   WHERE status = 'pending' AND (webhook_id, id) IN (${due})
-  RETURNING ${deliveryColumns.join(', ')}`;
+  RETURNING ${deliveryColumns}`;
 
 /**
  * On PostgreSQL nodes skip each other's rows instead of waiting. What is due is materialised: inside the
@@ -183,14 +165,13 @@ const failLateSql = `UPDATE deliveries SET status = 'failed', last_error = COALE
     WHERE status = 'pending' AND at > 0 AND at < ? ORDER BY at LIMIT ?)
   AND COALESCE(status, '') = 'pending'`;
 
-const deleteOldSql = `DELETE FROM deliveries
-  WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
-    WHERE status <> 'pending' AND at < ? ORDER BY at LIMIT ?)`;
-
 export function sweepUnit({ failBefore, deleteBefore, limit }: DeliverySweep): Statement[] {
+  const sql = `DELETE FROM deliveries
+    WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
+      WHERE status <> 'pending' AND at < ? ORDER BY at LIMIT ?)`;
   return [
     { sql: failLateSql, params: [encode('Not delivered in time'), failBefore, limit] },
-    { sql: deleteOldSql, params: [deleteBefore, limit] },
+    { sql, params: [deleteBefore, limit] },
   ];
 }
 

@@ -118,7 +118,7 @@ export function memoryTests(open: Open): void {
     expect(await tenant.listMemories(here, page)).toEqual([]);
   });
 
-  test('a namespace is cleared in pieces, and others are left alone', async () => {
+  test('a namespace is cleared in batches, and others do not change', async () => {
     const tenant = newTenant();
     for (let n = 0; n < 5; n += 1) await add(tenant);
     const other = await add(tenant, { namespace: 'user:43' });

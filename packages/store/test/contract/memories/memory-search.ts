@@ -66,7 +66,7 @@ export function memorySearchTests(open: Open): void {
     }
   });
 
-  test('a question of function words alone is looked up by them', async () => {
+  test('a query that has only function words is searched by them', async () => {
     const tenant = newTenant();
     await remember(tenant, 'I am Ada', 'The weather in Oslo was cold');
     expect((await textsFor(tenant, 'Who am I?'))[0]).toBe('I am Ada');

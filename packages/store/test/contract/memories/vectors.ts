@@ -114,7 +114,7 @@ export function vectorTests(open: Open): void {
     expect(await claimIds(tenant, { now: next, model: 'other' })).toEqual([]);
   });
 
-  test('a vector that was just made is left alone by those who want another model', async () => {
+  test('a new vector is not claimed for another model', async () => {
     for (const other of ['a', 'z']) {
       const tenant = newTenant();
       const { id } = await meant(tenant, [1, 0]);

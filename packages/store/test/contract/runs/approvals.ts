@@ -95,7 +95,7 @@ export function approvalTests(open: Open): void {
     expect(await tenant.readInbox(run.id)).toEqual([decision.queued]);
   });
 
-  test('a decision keeps the arguments that were changed beside those that were asked about', async () => {
+  test('a decision stores the edited arguments beside the requested ones', async () => {
     const tenant = newTenant();
     const { approval } = await waitingRun(tenant);
     const edited = {

@@ -59,7 +59,7 @@ describe('PostgreSQL', () => {
     expect(await stored()).toEqual(['a', 'b', 'c', 'd']);
   });
 
-  test('a COMMIT whose answer is lost is not known to be stored, and never repeated', async () => {
+  test('a COMMIT without a reply has an unknown outcome and is never repeated', async () => {
     await driver.transact([insert('a')]);
     once('COMMIT', 'deliver-then-drop');
     const lost = await Promise.allSettled(
@@ -67,7 +67,10 @@ describe('PostgreSQL', () => {
     );
     for (const each of lost) {
       expect(each).toMatchObject({
-        reason: { code: 'storage_failed', message: 'It is not known to be stored' },
+        reason: {
+          code: 'storage_failed',
+          message: 'The connection was lost during COMMIT; the outcome of the write is unknown',
+        },
       });
     }
     expect(await driver.transact([insert('d')])).toMatchObject({ ok: true });
@@ -125,7 +128,9 @@ describe('PostgreSQL', () => {
     expect(await other.transact([grow])).toMatchObject({ ok: true });
     expect(performance.now() - began).toBeLessThan(5_000);
     await other.close();
-    expect(await stopped).toMatchObject({ message: 'It is not known to be stored' });
+    expect(await stopped).toMatchObject({
+      message: 'The connection was lost during COMMIT; the outcome of the write is unknown',
+    });
     expect(await database.sql('SELECT size FROM things')).toEqual([{ size: '1' }]);
   });
 

@@ -81,7 +81,8 @@ describe('migrations', () => {
     const refused = withDriver((driver) => migrate(driver, steps(1, 2)));
     await expect(refused).rejects.toMatchObject({
       code: 'storage_failed',
-      message: 'The database was written by a newer Relay (its tables are at 4, this one knows 2)',
+      message:
+        'The database has schema version 4; this Relay supports up to version 2. Upgrade Relay',
     });
   });
 

@@ -68,7 +68,7 @@ describe('the role of tenants', () => {
     for (const store of stores) await newRun(store.tenant(uuidv7()));
   });
 
-  test('is asked for in one line by an owner who may not, whose tenants are kept apart all the same', async () => {
+  test('is requested in one line of advice if the owner may not create it, and tenants are isolated by the setting', async () => {
     const { url, name } = (login = await createOwner(database));
     const lines: string[] = [];
     const store = await openStore(url, (line) => lines.push(line));
@@ -108,7 +108,7 @@ describe('the role of tenants', () => {
     await database.sql('CREATE ROLE relay_tenant NOLOGIN');
     await database.sql(change.replace('OWNER', name));
     await expect(openStore(url)).rejects.toMatchObject({
-      message: expect.stringMatching(/^The role relay_tenant may see the rows of all tenants/),
+      message: expect.stringMatching(/^The role relay_tenant can see the rows of all tenants/),
     });
   });
 

@@ -332,8 +332,8 @@ describe('the role', () => {
       FROM generate_series(1, 20000) n; ANALYZE memories`);
       const looked = await driver
         .tenant?.('t')
-        .read(`SELECT * FROM relay_memories_with(?, ?, ?, ?)`, ['scopeword77', '"n"', 1, 60]);
-      expect(looked).toEqual([{ relay_memories_with: 'm77' }]);
+        .read(`SELECT * FROM relay_search_memories(?, ?, ?, ?)`, ['scopeword77', '"n"', 1, 60]);
+      expect(looked).toEqual([{ relay_search_memories: 'm77' }]);
       // A connection tells what it has done when it leaves.
       await driver.close();
       const uses = () =>

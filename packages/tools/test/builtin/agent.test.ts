@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { agentTool } from '../src/agent.ts';
-import { createToolContext } from './support/tool-context.ts';
+import { agentTool } from '../../src/builtin/agent.ts';
+import { createToolContext } from '../support/tool-context.ts';
 
 describe('the agent tool', () => {
   it('takes a prompt, and optionally the name of an agent', () => {

@@ -6,7 +6,7 @@ import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Tool } from '@relay/core';
 import { z } from 'zod';
-import { defineTool } from './define-tool.ts';
+import { defineTool } from '../define-tool.ts';
 
 const schema = z.strictObject({
   to: z.string().min(1).max(200).describe('Who the note is for, such as "operator"'),

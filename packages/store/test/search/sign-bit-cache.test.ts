@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import {
   revisionModulus,
-  SignCache,
-  type SignRow,
-  type SignSource,
-} from '../../src/search/sign-cache.ts';
+  SignBitCache,
+  type SignBitRow,
+  type SignBitSource,
+} from '../../src/search/sign-bit-cache.ts';
 
 /** A database of one space, and what was asked of it. */
-function sourceOf(rows: SignRow[]) {
+function sourceOf(rows: SignBitRow[]) {
   const reads: number[] = [];
-  const source: SignSource = {
+  const source: SignBitSource = {
     fingerprint: async () => ({
       count: rows.length,
       sum: rows.reduce((sum, { revision }) => sum + (revision % revisionModulus), 0),
@@ -26,25 +26,25 @@ function sourceOf(rows: SignRow[]) {
 }
 
 const hour = 3_600_000 * 1_000;
-const row = (n: number, revision = n * hour, bytes = 8): SignRow => ({
+const row = (n: number, revision = n * hour, bytes = 8): SignBitRow => ({
   memoryId: `m${n}`,
   revision,
   signs: new Uint8Array(bytes).fill(n),
 });
-const idsIn = async (cache: SignCache, { source }: { source: SignSource }, name = 'a') =>
+const idsIn = async (cache: SignBitCache, { source }: { source: SignBitSource }, name = 'a') =>
   (await cache.table(name, 2, source))?.ids;
 
 describe('the cache of signs', () => {
   test('reads a space once, and then only looks whether it changed', async () => {
     const space = sourceOf([row(1), row(2)]);
-    const cache = new SignCache();
+    const cache = new SignBitCache();
     for (let n = 0; n < 3; n += 1) expect(await idsIn(cache, space)).toEqual(['m1', 'm2']);
     expect(space.reads).toEqual([0]);
   });
 
   test('reads on where a space has grown, and a little before', async () => {
     const space = sourceOf([row(1), row(2)]);
-    const cache = new SignCache();
+    const cache = new SignBitCache();
     await idsIn(cache, space);
     space.rows.push(row(3), row(4, 2 * hour - 1_000));
     expect((await idsIn(cache, space))?.toSorted()).toEqual(['m1', 'm2', 'm3', 'm4']);
@@ -56,7 +56,7 @@ describe('the cache of signs', () => {
 
   test('reads a space again that has shrunk or has changed before the overlap', async () => {
     const space = sourceOf([row(2), row(3)]);
-    const cache = new SignCache();
+    const cache = new SignBitCache();
     await idsIn(cache, space);
     space.rows.push(row(1));
     expect(await idsIn(cache, space)).toEqual(['m1', 'm2', 'm3']);
@@ -71,7 +71,7 @@ describe('the cache of signs', () => {
 
   test('keeps vectors of different lengths apart, and leaves out what is damaged', async () => {
     const space = sourceOf([row(1), row(2, hour, 12), row(3, hour, 7)]);
-    const cache = new SignCache();
+    const cache = new SignBitCache();
     expect(await idsIn(cache, space)).toEqual(['m1']);
     expect((await cache.table('a', 3, space.source))?.ids).toEqual(['m2']);
     expect(await cache.table('a', 4, space.source)).toBeUndefined();
@@ -79,7 +79,7 @@ describe('the cache of signs', () => {
   });
 
   test('holds no more than it may, and lets go of what was used least lately', async () => {
-    const cache = new SignCache({ maxBytes: 4_000 });
+    const cache = new SignBitCache({ maxBytes: 4_000 });
     const spaces = ['a', 'b', 'c', 'd', 'e'].map((name, n) => ({
       name,
       ...sourceOf([row(n), row(n + 10)]),
@@ -96,7 +96,7 @@ describe('the cache of signs', () => {
   });
 
   test('counts what small spaces cost, and the room that is kept for more', async () => {
-    const cache = new SignCache({ maxBytes: 100_000 });
+    const cache = new SignBitCache({ maxBytes: 100_000 });
     const spaces = Array.from({ length: 100 }, (_, n) => sourceOf([row(n, hour, 1_024)]));
     for (const [n, { source }] of spaces.entries()) {
       expect((await cache.table(`user:${n}`, 256, source))?.signs.byteLength).toBe(1_024);
@@ -106,14 +106,14 @@ describe('the cache of signs', () => {
     for (const n of [99, 98, 50]) await cache.table(`user:${n}`, 256, spaces[n]!.source);
     expect([99, 98, 50].map((n) => spaces[n]?.reads.length)).toEqual([1, 1, 2]);
     const large = sourceOf(Array.from({ length: 33 }, (_, n) => row(n, n * hour, 1_024)));
-    const roomy = new SignCache();
+    const roomy = new SignBitCache();
     const table = await roomy.table('a', 256, large.source);
     expect(roomy.bytes).toBeGreaterThanOrEqual(table?.signs.byteLength ?? Infinity);
   });
 
   test('drops what it shall forget', async () => {
     const space = sourceOf([row(1)]);
-    const cache = new SignCache();
+    const cache = new SignBitCache();
     await idsIn(cache, space);
     cache.evict('a');
     cache.evict('never seen');

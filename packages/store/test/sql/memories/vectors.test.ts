@@ -3,26 +3,26 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { newMemory } from '../contract/memories/memories.ts';
-import type { SqlDriver } from '../../src/drivers/driver.ts';
-import { openSqliteDriver } from '../../src/drivers/sqlite/file-driver.ts';
-import { SignCache } from '../../src/search/sign-cache.ts';
-import { migrate } from '../../src/sql/schema/migrations.ts';
-import { createSqlStore } from '../../src/store.ts';
+import { newMemory } from '../../contract/memories/memories.ts';
+import type { SqlDriver } from '../../../src/drivers/driver.ts';
+import { openSqliteDriver } from '../../../src/drivers/sqlite/file-driver.ts';
+import { SignBitCache } from '../../../src/search/sign-bit-cache.ts';
+import { migrate } from '../../../src/sql/schema/migrations.ts';
+import { createSqlStore } from '../../../src/store.ts';
 
 const model = 'test:a';
 const vector = Float32Array.of(1, 0);
 
 let folder: string;
 let driver: SqlDriver;
-let signs: SignCache;
+let signs: SignBitCache;
 let largest: number;
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'relay-vectors-'));
   const inner = await openSqliteDriver({ path: join(folder, 'relay.db') });
   await migrate(inner);
   largest = 0;
-  signs = new SignCache();
+  signs = new SignBitCache();
   driver = {
     dialect: inner.dialect,
     transact: (unit) => inner.transact(unit),

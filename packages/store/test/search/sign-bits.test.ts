@@ -1,16 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
-  comparedOf,
+  candidateCount,
   cosine,
-  leastDifferent,
+  nearestByHamming,
   normalized,
-  signsOf,
-  type SignTable,
-} from '../../src/search/signs.ts';
+  signBitsOf,
+  type SignBitTable,
+} from '../../src/search/sign-bits.ts';
 
-function tableOf(vectors: readonly Float32Array[]): SignTable {
-  const all = vectors.map(signsOf);
+function tableOf(vectors: readonly Float32Array[]): SignBitTable {
+  const all = vectors.map(signBitsOf);
   const words = all[0]?.length ?? 0;
   const signs = Uint32Array.from(all.flatMap((each) => [...each]));
   return { ids: all.map((_, n) => `m${n}`), words, signs };
@@ -25,9 +25,9 @@ function differenceOf(one: Float32Array, other: Float32Array): number {
 
 describe('signs', () => {
   test('are one bit a number, whatever the length', () => {
-    expect([...signsOf(Float32Array.of(1, -1, 0, 2))]).toEqual([0b1001]);
-    expect([...signsOf(new Float32Array(33).fill(1))]).toEqual([0xffffffff, 1]);
-    expect(signsOf(new Float32Array())).toHaveLength(0);
+    expect([...signBitsOf(Float32Array.of(1, -1, 0, 2))]).toEqual([0b1001]);
+    expect([...signBitsOf(new Float32Array(33).fill(1))]).toEqual([0xffffffff, 1]);
+    expect(signBitsOf(new Float32Array())).toHaveLength(0);
   });
 
   test('lead to those that differ in the fewest numbers', () => {
@@ -38,7 +38,7 @@ describe('signs', () => {
           all.map((each) => Float32Array.from(each)),
           Float32Array.from(asked),
         ];
-        const found = leastDifferent(tableOf(floats), signsOf(question), count);
+        const found = nearestByHamming(tableOf(floats), signBitsOf(question), count);
         expect(new Set(found).size).toBe(Math.min(count, all.length));
         const differences = floats.map((each) => differenceOf(each, question));
         const kept = found.map((id) => differences[Number(id.slice(1))] as number);
@@ -50,20 +50,20 @@ describe('signs', () => {
 
   test('of equals lead to the ones that come last, the same every time', () => {
     const table = tableOf(Array.from({ length: 10 }, () => Float32Array.of(1, 1)));
-    const asked = signsOf(Float32Array.of(1, 1));
-    expect(leastDifferent(table, asked, 3)).toEqual(['m9', 'm8', 'm7']);
+    const asked = signBitsOf(Float32Array.of(1, 1));
+    expect(nearestByHamming(table, asked, 3)).toEqual(['m9', 'm8', 'm7']);
   });
 
   test('of another length lead nowhere', () => {
     const table = tableOf([new Float32Array(64).fill(1)]);
-    expect(leastDifferent(table, signsOf(new Float32Array(32).fill(1)), 3)).toEqual([]);
+    expect(nearestByHamming(table, signBitsOf(new Float32Array(32).fill(1)), 3)).toEqual([]);
   });
 });
 
 test('of short vectors more are compared, of long ones never few', () => {
   const lengths = [128, 384, 768, 1_536, 3_072];
-  expect(lengths.map((each) => comparedOf(each, 10))).toEqual([256, 256, 128, 64, 64]);
-  expect([64, 65, 200, 400, 600].map((wanted) => comparedOf(1_536, wanted))).toEqual([
+  expect(lengths.map((each) => candidateCount(each, 10))).toEqual([256, 256, 128, 64, 64]);
+  expect([64, 65, 200, 400, 600].map((wanted) => candidateCount(1_536, wanted))).toEqual([
     64, 128, 256, 512, 600,
   ]);
 });

@@ -1,6 +1,6 @@
 import type { Tool } from '@relay/core';
 import { z } from 'zod';
-import { defineDelegatingTool } from './define-tool.ts';
+import { defineDelegatingTool } from '../define-tool.ts';
 
 /** Lets a model delegate part of its work to a sub-agent. */
 export const agentTool: Tool = defineDelegatingTool({

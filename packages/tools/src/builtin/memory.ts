@@ -1,7 +1,7 @@
 import type { RunMemory, Tool, ToolOutput } from '@relay/core';
 import { defined, memoryTextSchema } from '@relay/protocol';
 import { z } from 'zod';
-import { defineTool } from './define-tool.ts';
+import { defineTool } from '../define-tool.ts';
 
 const maxResults = 10;
 
@@ -21,9 +21,13 @@ const schema = z
     const wanted = parameterOf[input.action];
     for (const name of ['query', 'text', 'id'] as const) {
       if (name === wanted && input[name] === undefined) {
-        issues.addIssue({ code: 'custom', path: [name], message: `${input.action} needs it` });
+        issues.addIssue({
+          code: 'custom',
+          path: [name],
+          message: `Required for action ${input.action}`,
+        });
       } else if (name !== wanted && input[name] !== undefined) {
-        const message = `${input.action} does not take it`;
+        const message = `Not allowed for action ${input.action}`;
         issues.addIssue({ code: 'custom', path: [name], message });
       }
     }
@@ -67,6 +71,6 @@ async function search(memory: RunMemory, query: string): Promise<ToolOutput> {
     ...defined({ similarity }),
     foundBy,
   }));
-  if (memories.length === 0) return { context: 'No note fits these words.', result: { memories } };
+  if (memories.length === 0) return { context: 'No matching notes.', result: { memories } };
   return { context: JSON.stringify(memories), result: { memories } };
 }

@@ -1,61 +1,48 @@
 /** Memories: rows that never change, and the search for their words. */
 import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch, Page } from '@relay/core';
-import type { MemorySource } from '@relay/protocol';
-import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
-import { maxCandidates, questionOf, ranked, sampleSize } from '../search/relevance.ts';
-import { wordsOf } from '../search/words.ts';
-import { type List, selectPage, selectRows } from './lists.ts';
-import { insertInto, readAll } from './statements.ts';
+import type { Row, SqlAccess, SqlDialect, Statement } from '../../drivers/driver.ts';
+import { maxCandidates, parseQuery, ranked, sampleSize } from '../../search/relevance.ts';
+import { wordsOf } from '../../search/words.ts';
+import { type List, selectPage, selectRows } from '../lists.ts';
+import { insertInto, readAll } from '../statements.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
 import {
   checkIntact,
   checksumOf,
   encode,
   encodeOrNull,
-  freeText,
   isIntact,
-  number,
-  numberOrNull,
   text,
-  textOrNull,
-} from '../codec/values.ts';
+} from '../../codec/values.ts';
 
-/** What the checksum covers, in this order. */
-const fixedColumns = [
-  'id',
-  'tenant_id',
-  'namespace',
-  'created_at',
-  'expires_at',
-  'run_id',
-  'source',
-  'text',
-] as const;
+const memoryCodec = new RecordCodec<MemoryRecord>({
+  id: column.text(),
+  namespace: column.freeText,
+  createdAt: column.number,
+  expiresAt: column.nullable(column.number),
+  runId: column.nullable(column.text()),
+  source: column.text(),
+  text: column.freeText,
+});
 
-export const memoryColumns = [...fixedColumns, 'checksum'] as const;
+/** What the checksum covers. */
+const fixedColumns = ['tenant_id', ...memoryCodec.columns];
+
+export const memoryColumns = [...fixedColumns, 'checksum'];
 
 const insertSql = `${insertInto('memories', [...memoryColumns, 'once', 'scope', 'words'])}
   ON CONFLICT (tenant_id, once) WHERE once IS NOT NULL DO NOTHING`;
 
 /** With `once`, nothing is inserted if a memory with that key exists. */
 export function insertMemory(tenantId: string, record: MemoryRecord, once?: string): Statement {
-  const namespace = encode(record.namespace);
-  const fixed = [
-    record.id,
-    tenantId,
-    namespace,
-    record.createdAt,
-    record.expiresAt,
-    record.runId,
-    record.source,
-    encode(record.text),
-  ];
+  const fixed = [tenantId, ...memoryCodec.encode(record)];
   return {
     sql: insertSql,
     params: [
       ...fixed,
       checksumOf(...fixed),
       encodeOrNull(once),
-      scopeOf(tenantId, namespace),
+      scopeOf(tenantId, encode(record.namespace)),
       wordsOf(record.text).join(' '),
     ],
     expect: 1,
@@ -127,7 +114,7 @@ const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'],
   },
   postgres: {
     rare: `SELECT ${read} FROM (
-        SELECT * FROM relay_memories_with(?, ?, ?, ?)
+        SELECT * FROM relay_search_memories(?, ?, ?, ?)
       ) AS found (id) JOIN memories m ON m.id = found.id WHERE m.tenant_id = ?`,
     common: `SELECT ${read} FROM (
         SELECT * FROM memories WHERE tenant_id = ? AND namespace = ?
@@ -159,8 +146,8 @@ export function selectCandidates(
     return { sql, params: [query, tenantId, namespace, now, most] };
   }
   if (kind === 'rare') {
-    const asked = words.map((word) => `${scope}${word}`).join(' ');
-    return { sql, params: [asked, namespace, now, most, tenantId] };
+    const scoped = words.map((word) => `${scope}${word}`).join(' ');
+    return { sql, params: [scoped, namespace, now, most, tenantId] };
   }
   const query = words.map((word) => `'${scope}${word}'`).join(' | ');
   return { sql, params: [tenantId, namespace, now, query, most] };
@@ -179,34 +166,23 @@ export function deleteMemory(
   return { sql, params: [...params, encode(within.namespace)], expect: 1 };
 }
 
-const clearSql = `DELETE FROM memories WHERE tenant_id = ? AND id IN (
-  SELECT id FROM memories WHERE tenant_id = ? AND namespace = ? LIMIT ?)`;
-
 /** In batches: a large namespace must not block other writes. */
 export function clearMemories(tenantId: string, namespace: string, limit: number): Statement {
-  return { sql: clearSql, params: [tenantId, tenantId, encode(namespace), limit] };
+  const sql = `DELETE FROM memories WHERE tenant_id = ? AND id IN (
+    SELECT id FROM memories WHERE tenant_id = ? AND namespace = ? LIMIT ?)`;
+  return { sql, params: [tenantId, tenantId, encode(namespace), limit] };
 }
 
-const deleteExpiredSql = `DELETE FROM memories WHERE id IN (
-  SELECT id FROM memories WHERE expires_at IS NOT NULL AND expires_at <= ?
-  ORDER BY expires_at LIMIT ?)`;
-
 export function deleteExpiredMemories(now: number, limit: number): Statement {
-  return { sql: deleteExpiredSql, params: [now, limit] };
+  const sql = `DELETE FROM memories WHERE id IN (
+    SELECT id FROM memories WHERE expires_at IS NOT NULL AND expires_at <= ?
+    ORDER BY expires_at LIMIT ?)`;
+  return { sql, params: [now, limit] };
 }
 
 export function decodeMemory(row: Row): MemoryRecord {
-  const id = text(row, 'id');
-  checkIntact(`Memory ${id}`, row, fixedColumns);
-  return {
-    id,
-    namespace: freeText(row, 'namespace'),
-    text: freeText(row, 'text'),
-    runId: textOrNull(row, 'run_id'),
-    source: text(row, 'source') as MemorySource,
-    createdAt: number(row, 'created_at'),
-    expiresAt: numberOrNull(row, 'expires_at'),
-  };
+  checkIntact(`Memory ${text(row, 'id')}`, row, fixedColumns);
+  return memoryCodec.decode(row);
 }
 
 interface Candidate {
@@ -215,7 +191,7 @@ interface Candidate {
 }
 
 /** Search skips damaged memories, so that one of them does not stop every run of its namespace. */
-export function isSound(row: Row): boolean {
+export function isIntactMemory(row: Row): boolean {
   return isIntact(row, fixedColumns);
 }
 
@@ -232,19 +208,19 @@ export async function searchMemories(
 ): Promise<FoundMemory[]> {
   const sample = await readAll(driver, selectSample(tenantId, search), wordsIn);
   if (sample.length === 0) return [];
-  const question = questionOf(search.query, sample);
+  const query = parseQuery(search.query, sample);
   const most = Math.max(maxCandidates, search.limit);
   const found = new Map<string, Candidate>();
   for (const kind of ['rare', 'common'] as const) {
-    const words = question[kind];
+    const words = query[kind];
     if (words.length === 0 || found.size >= search.limit) continue;
     const lookup = selectCandidates(driver.dialect, { ...search, tenantId }, { kind, words, most });
     for (const row of await driver.read(lookup.sql, lookup.params)) {
-      if (isSound(row))
+      if (isIntactMemory(row))
         found.set(text(row, 'id'), { memory: decodeMemory(row), words: wordsIn(row) });
     }
   }
-  return ranked(question, [...found.values()])
+  return ranked(query, [...found.values()])
     .slice(0, search.limit)
     .map(({ memory, score }) => ({ ...memory, score }));
 }

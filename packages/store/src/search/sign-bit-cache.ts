@@ -3,23 +3,23 @@
  * count and the sum of revisions, so that changes of other nodes are never missed. A space that has only
  * grown is read from its last revision; after any other change it is read again.
  */
-import type { SignTable } from './signs.ts';
+import type { SignBitTable } from './sign-bits.ts';
 
 export interface Fingerprint {
   readonly count: number;
   readonly sum: number;
 }
 
-export interface SignRow {
+export interface SignBitRow {
   readonly memoryId: string;
   readonly revision: number;
   readonly signs: Uint8Array;
 }
 
-export interface SignSource {
+export interface SignBitSource {
   fingerprint(): Promise<Fingerprint>;
   /** Pages of rows of this revision or later, in order. */
-  since(revision: number): AsyncIterable<readonly SignRow[]>;
+  since(revision: number): AsyncIterable<readonly SignBitRow[]>;
 }
 
 /** Keeps the sum of revisions small. */
@@ -28,13 +28,13 @@ export const revisionModulus = 1_000_003;
 const overlap = 60_000 * 1_000;
 const maxBytes = 64 * 1024 * 1024;
 
-interface Held {
+interface CacheEntry {
   readonly space: Space;
   readonly bytes: number;
 }
 
-export class SignCache {
-  readonly #held = new Map<string, Held>();
+export class SignBitCache {
+  readonly #entries = new Map<string, CacheEntry>();
   readonly #maxBytes: number;
   #bytes = 0;
 
@@ -47,29 +47,33 @@ export class SignCache {
   }
 
   /** The vectors of a space with this many words of signs. */
-  async table(name: string, words: number, source: SignSource): Promise<SignTable | undefined> {
+  async table(
+    name: string,
+    words: number,
+    source: SignBitSource,
+  ): Promise<SignBitTable | undefined> {
     const fingerprint = await source.fingerprint();
-    const space = await current(this.#held.get(name)?.space, fingerprint, source);
+    const space = await current(this.#entries.get(name)?.space, fingerprint, source);
     this.#keep(name, space);
     return space.tables.get(words);
   }
 
   evict(name: string): void {
-    this.#bytes -= this.#held.get(name)?.bytes ?? 0;
-    this.#held.delete(name);
+    this.#bytes -= this.#entries.get(name)?.bytes ?? 0;
+    this.#entries.delete(name);
   }
 
   evictAll(prefix: string): void {
-    for (const name of this.#held.keys()) if (name.startsWith(prefix)) this.evict(name);
+    for (const name of this.#entries.keys()) if (name.startsWith(prefix)) this.evict(name);
   }
 
   #keep(name: string, space: Space): void {
     // Least recently used first.
     this.evict(name);
     const bytes = space.bytes + 2 * name.length;
-    this.#held.set(name, { space, bytes });
+    this.#entries.set(name, { space, bytes });
     this.#bytes += bytes;
-    for (const oldest of this.#held.keys()) {
+    for (const oldest of this.#entries.keys()) {
       if (this.#bytes <= this.#maxBytes) return;
       this.evict(oldest);
     }
@@ -79,7 +83,7 @@ export class SignCache {
 async function current(
   known: Space | undefined,
   fingerprint: Fingerprint,
-  source: SignSource,
+  source: SignBitSource,
 ): Promise<Space> {
   if (known?.is(fingerprint) === true) return known;
   if (known !== undefined && known.size > 0 && known.size < fingerprint.count) {
@@ -114,11 +118,11 @@ class Space {
     return this.#known.size === count && this.#sum === sum;
   }
 
-  async addAll(pages: AsyncIterable<readonly SignRow[]>): Promise<void> {
+  async addAll(pages: AsyncIterable<readonly SignBitRow[]>): Promise<void> {
     for await (const rows of pages) this.#add(rows);
   }
 
-  #add(rows: readonly SignRow[]): void {
+  #add(rows: readonly SignBitRow[]): void {
     for (const { memoryId, revision, signs } of rows) {
       if (this.#known.has(memoryId)) continue;
       this.#known.add(memoryId);
@@ -138,7 +142,7 @@ class Space {
 const bytesOfId = 160;
 const bytesOfSpace = 1_500;
 
-class GrowingTable implements SignTable {
+class GrowingTable implements SignBitTable {
   readonly ids: string[] = [];
   readonly words: number;
   signs: Uint32Array;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineTool } from './define-tool.ts';
+import { defineTool } from '../define-tool.ts';
 
 const schema = z.strictObject({
   a: z.number(),

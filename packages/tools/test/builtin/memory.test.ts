@@ -1,7 +1,7 @@
 import type { RankedMemory, RunMemory } from '@relay/core';
 import { describe, expect, it } from 'vitest';
-import { memoryTool } from '../src/memory.ts';
-import { createToolContext } from './support/tool-context.ts';
+import { memoryTool } from '../../src/builtin/memory.ts';
+import { createToolContext } from '../support/tool-context.ts';
 
 const note: RankedMemory = {
   id: '01963a5c-7890-7abc-8ef0-000000000001',
@@ -62,7 +62,7 @@ describe('memory', () => {
   it('reports that nothing was found', async () => {
     const { context } = createMemory([]);
     expect(await memoryTool.execute({ action: 'search', query: 'x' }, context)).toEqual({
-      context: 'No note fits these words.',
+      context: 'No matching notes.',
       result: { memories: [] },
     });
   });

@@ -11,17 +11,23 @@ import {
   type VectorSpace,
   type VectorStore,
 } from '@relay/core';
-import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
+import type { Row, SqlAccess, SqlDialect, Statement } from '../../drivers/driver.ts';
 import {
   revisionModulus,
-  type SignCache,
-  type SignRow,
-  type SignSource,
-} from '../search/sign-cache.ts';
-import { comparedOf, cosine, leastDifferent, normalized, signsOf } from '../search/signs.ts';
-import { decodeMemory, isSound, memoryColumns } from './memories.ts';
-import { placeholders } from './statements.ts';
-import { encode, freeText, number, text } from '../codec/values.ts';
+  type SignBitCache,
+  type SignBitRow,
+  type SignBitSource,
+} from '../../search/sign-bit-cache.ts';
+import {
+  candidateCount,
+  cosine,
+  nearestByHamming,
+  normalized,
+  signBitsOf,
+} from '../../search/sign-bits.ts';
+import { decodeMemory, isIntactMemory, memoryColumns } from './memories.ts';
+import { placeholders } from '../statements.ts';
+import { encode, freeText, number, text } from '../../codec/values.ts';
 
 type Side = '<' | '>';
 
@@ -91,10 +97,10 @@ function selectFound(count: number): string {
 
 export class SqlVectorStore implements VectorStore {
   readonly #driver: SqlAccess;
-  readonly #signs: SignCache;
+  readonly #signs: SignBitCache;
   readonly #tenantId: string;
 
-  constructor(driver: SqlAccess, signs: SignCache, tenantId: string) {
+  constructor(driver: SqlAccess, signs: SignBitCache, tenantId: string) {
     this.#driver = driver;
     this.#signs = signs;
     this.#tenantId = tenantId;
@@ -127,7 +133,7 @@ export class SqlVectorStore implements VectorStore {
     const stored = [
       encode(model),
       revision,
-      bytesOf(signsOf(unit)),
+      bytesOf(signBitsOf(unit)),
       bytesOf(unit),
       at + modelChangeDelayMs,
     ];
@@ -148,15 +154,15 @@ export class SqlVectorStore implements VectorStore {
   }
 
   async nearest(search: NearestSearch): Promise<NearMemory[]> {
-    const asked = normalized(search.vector);
-    const signs = signsOf(asked);
+    const queryVector = normalized(search.vector);
+    const signs = signBitsOf(queryVector);
     const name = this.#nameOf(search);
     const source = this.#source(search);
     const table = await this.#signs.table(name, signs.length, source);
     if (table === undefined) return [];
-    const compared = comparedOf(asked.length, search.limit);
-    const ids = leastDifferent(table, signs, compared);
-    const near = (await this.#compared(search, asked, padded(ids, compared)))
+    const compared = candidateCount(queryVector.length, search.limit);
+    const ids = nearestByHamming(table, signs, compared);
+    const near = (await this.#compared(search, queryVector, padded(ids, compared)))
       .filter(({ similarity }) => similarity >= search.floor)
       .toSorted(
         (a, b) =>
@@ -166,14 +172,14 @@ export class SqlVectorStore implements VectorStore {
     return this.#whole(near);
   }
 
-  async #compared(search: NearestSearch, asked: Float32Array, ids: readonly string[]) {
+  async #compared(search: NearestSearch, queryVector: Float32Array, ids: readonly string[]) {
     const params = [...this.#in(search), ...ids, search.now];
     const rows = await this.#driver.read(selectVectors(ids.length), params);
     return rows.flatMap((row) => {
       const vector = vectorIn(row);
       const [id, createdAt] = [text(row, 'memory_id'), number(row, 'created_at')];
-      if (vector?.length !== asked.length) return [];
-      return [{ id, createdAt, similarity: cosine(asked, vector) }];
+      if (vector?.length !== queryVector.length) return [];
+      return [{ id, createdAt, similarity: cosine(queryVector, vector) }];
     });
   }
 
@@ -188,7 +194,7 @@ export class SqlVectorStore implements VectorStore {
       size,
     );
     const params = [this.#tenantId, ...ids];
-    const rows = (await this.#driver.read(selectFound(ids.length), params)).filter(isSound);
+    const rows = (await this.#driver.read(selectFound(ids.length), params)).filter(isIntactMemory);
     const byId = new Map(rows.map(decodeMemory).map((memory) => [memory.id, memory]));
     return near.flatMap(({ id, similarity }) => {
       const memory = byId.get(id);
@@ -204,7 +210,7 @@ export class SqlVectorStore implements VectorStore {
     return JSON.stringify(this.#in(space));
   }
 
-  #source(space: VectorSpace): SignSource {
+  #source(space: VectorSpace): SignBitSource {
     const read = (sql: string, ...more: (number | string)[]) =>
       this.#driver.read(sql, [...this.#in(space), ...more]);
     return {
@@ -238,7 +244,7 @@ function bytesOf({ buffer, byteOffset, byteLength }: Float32Array | Uint32Array)
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
-function decodeSigns(row: Row): SignRow {
+function decodeSigns(row: Row): SignBitRow {
   const signs = row['signs'];
   return {
     memoryId: text(row, 'memory_id'),

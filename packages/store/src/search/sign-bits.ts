@@ -3,9 +3,9 @@
  * Similar vectors share most signs, so the nearest ones are among those whose signs differ least, and
  * only these are compared as a whole.
  */
-export type Signs = Uint32Array;
+export type SignBits = Uint32Array;
 
-export function signsOf(vector: Float32Array): Signs {
+export function signBitsOf(vector: Float32Array): SignBits {
   const signs = new Uint32Array(Math.ceil(vector.length / 32));
   for (let index = 0; index < vector.length; index += 1) {
     const word = index >> 5;
@@ -22,13 +22,13 @@ const sizes = [64, 128, 256, 512];
  * How many whole vectors are compared: about 400 kB, because reading them dominates the cost, but at
  * least `wanted`. Short vectors have fewer signs, which are less precise, so more of them are compared.
  */
-export function comparedOf(dimensions: number, wanted: number): number {
+export function candidateCount(dimensions: number, wanted: number): number {
   const usual = Math.min(98_304 / Math.max(1, dimensions), 256);
   return sizes.find((size) => size >= usual && size >= wanted) ?? Math.max(512, wanted);
 }
 
 /** The signs of vectors of one length, in one array. */
-export interface SignTable {
+export interface SignBitTable {
   readonly ids: readonly string[];
   /** 32-bit words per vector. */
   readonly words: number;
@@ -36,22 +36,26 @@ export interface SignTable {
 }
 
 /** The ids whose signs differ least from the query's; of equals, the last ones. */
-export function leastDifferent(table: SignTable, asked: Signs, count: number): string[] {
+export function nearestByHamming(
+  table: SignBitTable,
+  queryBits: SignBits,
+  count: number,
+): string[] {
   const { ids, words, signs } = table;
-  if (words !== asked.length) return [];
+  if (words !== queryBits.length) return [];
   if (ids.length <= count) return [...ids];
   const differences = new Uint16Array(ids.length);
-  const having = new Uint32Array(words * 32 + 1);
+  const histogram = new Uint32Array(words * 32 + 1);
   for (let row = 0, at = 0; row < ids.length; row += 1) {
     let difference = 0;
     for (let word = 0; word < words; word += 1, at += 1) {
-      difference += bitsIn((signs[at] as number) ^ (asked[word] as number));
+      difference += bitsIn((signs[at] as number) ^ (queryBits[word] as number));
     }
     differences[row] = difference;
-    having[difference] = (having[difference] as number) + 1;
+    histogram[difference] = (histogram[difference] as number) + 1;
   }
   let limit = 0;
-  for (let sum = 0; sum < count; limit += 1) sum += having[limit] as number;
+  for (let sum = 0; sum < count; limit += 1) sum += histogram[limit] as number;
   const found: string[] = [];
   const edge: string[] = [];
   for (let row = ids.length - 1; row >= 0; row -= 1) {

@@ -18,10 +18,10 @@ type Level = 'LOCAL' | 'SESSION';
 /** A tenant and how its statements are confined. `undefined` stands for the system. */
 export interface Binding {
   readonly tenantId: string;
-  readonly bounds: TenantBounds;
+  readonly isolation: TenantIsolation;
 }
 
-export interface TenantBounds {
+export interface TenantIsolation {
   readonly byRole: boolean;
   /** The system's own role, quoted. */
   readonly system: string;
@@ -30,22 +30,26 @@ export interface TenantBounds {
 }
 
 /** The SQL that switches a connection; empty if nothing changes. */
-export function crossing(from: Binding | undefined, to: Binding | undefined, level: Level): string {
+export function switchTenantSql(
+  from: Binding | undefined,
+  to: Binding | undefined,
+  level: Level,
+): string {
   if (from?.tenantId === to?.tenantId) return '';
-  if (to === undefined) return from === undefined ? '' : leaving(from.bounds, level);
+  if (to === undefined) return from === undefined ? '' : resetTenantSql(from.isolation, level);
   const tenant = `SET ${level} ${tenantSetting} = ${escapeLiteral(to.tenantId)};`;
-  const { byRole, schemas } = to.bounds;
+  const { byRole, schemas } = to.isolation;
   if (!byRole || from !== undefined) return tenant;
   const path = schemas === undefined ? '' : `SET ${level} search_path = ${schemas};`;
   return `${path}SET ${level} ROLE ${tenantRole};${tenant}`;
 }
 
-function leaving({ byRole, system }: TenantBounds, level: Level): string {
+function resetTenantSql({ byRole, system }: TenantIsolation, level: Level): string {
   const setting = `SET ${level} ${tenantSetting} = '';`;
   return byRole ? `SET ${level} ROLE ${system};${setting}` : setting;
 }
 
-const whoSql = `SELECT quote_ident(current_user) AS system,
+const currentRoleSql = `SELECT quote_ident(current_user) AS system,
     (rolsuper OR rolbypassrls)::int AS unbounded,
     EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '${tenantRole}')::int AS known,
     CASE WHEN current_user = ANY (current_schemas(false)) THEN
@@ -54,29 +58,29 @@ const whoSql = `SELECT quote_ident(current_user) AS system,
   FROM pg_roles WHERE rolname = current_user`;
 
 /** How tenants are confined under the current role. Throws if they cannot be. */
-export async function findBounds(session: PostgresSession): Promise<TenantBounds> {
-  const [who] = (await session.query(whoSql, [])).rows;
-  if (who === undefined) throw new Error('PostgreSQL does not report the current role');
-  const byRole = Number(who['known']) === 1 && (await mayAssume(session));
-  if (!byRole && Number(who['unbounded']) === 1) {
-    throw unbounded(String(who['system']));
+export async function readTenantIsolation(session: PostgresSession): Promise<TenantIsolation> {
+  const [role] = (await session.query(currentRoleSql, [])).rows;
+  if (role === undefined) throw new Error('PostgreSQL does not report the current role');
+  const byRole = Number(role['known']) === 1 && (await maySetRole(session));
+  if (!byRole && Number(role['unbounded']) === 1) {
+    throw isolationUnavailable(String(role['system']));
   }
-  const { schemas } = who;
+  const { schemas } = role;
   return {
     byRole,
-    system: String(who['system']),
+    system: String(role['system']),
     schemas: typeof schemas === 'string' ? schemas : undefined,
   };
 }
 
-export function unbounded(role: string): RelayError {
+export function isolationUnavailable(role: string): RelayError {
   return new RelayError(
     'storage_failed',
-    `The role ${role} sees the rows of all tenants, and cannot take on the role ${tenantRole} instead: let an administrator run CREATE ROLE ${tenantRole} NOLOGIN NOINHERIT, if it is not there, and GRANT ${tenantRole} TO ${role}`,
+    `The role ${role} sees the rows of all tenants, and cannot SET ROLE to ${tenantRole} instead: let an administrator run CREATE ROLE ${tenantRole} NOLOGIN NOINHERIT, if it is not there, and GRANT ${tenantRole} TO ${role}`,
   );
 }
 
-async function mayAssume(session: PostgresSession): Promise<boolean> {
+async function maySetRole(session: PostgresSession): Promise<boolean> {
   try {
     await session.command(`BEGIN; SET LOCAL ROLE ${tenantRole}`);
     return true;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { calculator } from '../src/calculator.ts';
-import { createToolContext } from './support/tool-context.ts';
+import { calculator } from '../../src/builtin/calculator.ts';
+import { createToolContext } from '../support/tool-context.ts';
 
 const calculate = (a: number, op: string, b: number) =>
   calculator.execute({ a, b, op }, createToolContext());

@@ -2,8 +2,8 @@ import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createSendNote } from '../src/send-note.ts';
-import { createToolContext } from './support/tool-context.ts';
+import { createSendNote } from '../../src/builtin/send-note.ts';
+import { createToolContext } from '../support/tool-context.ts';
 
 let dataDir: string;
 
