@@ -19,24 +19,26 @@ import { uuidv7 } from 'uuidv7';
 import { createApp } from './http/app.ts';
 import { AuditSealer } from './audit/sealer.ts';
 import { AuditSigner } from './audit/signer.ts';
-import { auditRotation, auditWriter } from './audit/operator.ts';
+import { auditRotation, auditWriter } from './audit/operator-entries.ts';
 import { bashSettings, type RelayConfig } from './config/config-file.ts';
-import { BudgetChecker } from './jobs/budgets.ts';
+import { BudgetChecker } from './http/budgets.ts';
 import { type Config, ConfigError } from './config/config.ts';
 import type { ServerContext } from './http/handlers/handler.ts';
 import { assembleDefinitions, type Replacements } from './config/definitions.ts';
 import { openEmbeddings } from './jobs/embeddings.ts';
 import { Feed } from './streaming/feed.ts';
 import { Housekeeping } from './jobs/housekeeping.ts';
-import { OutputStore } from './jobs/output-store.ts';
+import { OutputStore } from './workspaces/output-store.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
-import { killOrphans, Workspaces } from './config/workspaces.ts';
+import { killOrphans } from './workspaces/kill-orphans.ts';
+import { Workspaces } from './workspaces/workspaces.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { Metrics } from './observability/metrics.ts';
-import { subscribeToPeers } from './jobs/peers.ts';
-import { endOrphanedChatSessions, OpenStreams } from './streaming/connections.ts';
-import { Presence } from './jobs/presence.ts';
+import { subscribeToNodes } from './jobs/node-notifications.ts';
+import { endOrphanedChatSessions } from './streaming/chat-sessions.ts';
+import { OpenStreams } from './streaming/open-streams.ts';
+import { NodeHeartbeat } from './jobs/node-heartbeat.ts';
 import { isOffered, Providers } from './outbound/providers.ts';
 import { RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
@@ -74,7 +76,7 @@ export interface Relay {
 export async function compose(options: ComposeOptions): Promise<Relay> {
   const { config, store } = options;
   const log = asServerLog(options.log);
-  concealSecrets(log, config);
+  registerSecrets(log, config);
   const hub = new Hub();
   const feed = new Feed();
   const streams = new OpenStreams(store);
@@ -151,7 +153,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },
     models: (tenantId) => providers.of(tenantId),
-    tools: (tenantId) => mcp.over(workspaces.tools(tenantId), tenantId),
+    tools: (tenantId) => mcp.withMcpTools(workspaces.tools(tenantId), tenantId),
     agents: () => agents,
     ...defined({ embedders: embeddings?.embedders }),
     audit: (tenantId, entry) => auditSigner.write(tenantId, entry),
@@ -159,7 +161,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const control: Control = { engine, supervisor: new Supervisor(engine) };
   let stopping = false;
   let unsubscribe = () => {};
-  const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
+  const heartbeat =
+    config.databaseUrl === undefined ? undefined : new NodeHeartbeat(control, config);
   const budgets = new BudgetChecker(store);
   const audit = new AuditSealer({ store, signer: auditSigner, clock, log });
   const signer = new WebhookSigner(rootKey);
@@ -205,19 +208,19 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     hub,
     feed,
     async start() {
-      await killOrphans({ file, hasBash: options.tools === undefined, log });
-      if (presence === undefined) {
+      await killOrphans(file.mcpServers ?? {}, options.tools === undefined, log);
+      if (heartbeat === undefined) {
         await store.releaseAllLeases();
         await endOrphanedChatSessions({ control, config });
       } else {
-        await presence.start();
+        await heartbeat.start();
       }
       // Before the supervisor: resumed runs need their tools.
       await mcp.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
       const { supervisor } = control;
-      unsubscribe = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });
+      unsubscribe = subscribeToNodes({ store, hub, feed, supervisor, budgets, streams, vault });
       housekeeping.start();
       embeddings?.start();
       workspaces.start();
@@ -235,7 +238,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => mcp.stop(),
         () => deliverer.stop(),
         () => audit.stop(),
-        () => presence?.stop(),
+        () => heartbeat?.stop(),
         () => tracing.stop(),
         () => streams.stop(),
         () => metrics.stop(),
@@ -246,14 +249,14 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   };
 }
 
-function concealSecrets(log: ServerLog, config: Config): void {
+function registerSecrets(log: ServerLog, config: Config): void {
   const { masterKey, previousMasterKey, internalSecret, databaseUrl, traces } = config;
   const password = databaseUrl === undefined ? '' : new URL(databaseUrl).password;
   for (const secret of [masterKey, previousMasterKey, internalSecret, databaseUrl, password]) {
-    if (secret !== undefined && secret !== '') log.conceal(secret);
+    if (secret !== undefined && secret !== '') log.addSecret(secret);
   }
-  if (password !== '') log.conceal(decodeURIComponent(password));
-  for (const secret of Object.values(traces?.headers ?? {})) log.conceal(secret);
+  if (password !== '') log.addSecret(decodeURIComponent(password));
+  for (const secret of Object.values(traces?.headers ?? {})) log.addSecret(secret);
 }
 
 /** Runs every step in order, also after one that fails; then throws the errors. */

@@ -44,7 +44,7 @@ export interface RelayConfig {
   };
   /** How the commands of the tool `bash` run. */
   readonly bash?: BashConfig;
-  /** Searches memories by meaning too. Their texts and the queries are sent to this provider. */
+  /** Enables semantic search of memories. Their texts and the queries are sent to this provider. */
   readonly embeddings?: EmbeddingConfig;
   /** When and how a conversation that outgrows a model's window is summarized. */
   readonly compaction?: Partial<CompactionSettings>;
@@ -88,7 +88,7 @@ async function importFile(path: string): Promise<{ default?: unknown }> {
     return (await import(pathToFileURL(path).href)) as { default?: unknown };
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(`${path} cannot be read: ${why}`);
+    throw new ConfigError(`${path} could not be loaded: ${why}`);
   }
 }
 

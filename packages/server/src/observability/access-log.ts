@@ -21,7 +21,7 @@ export function logAccess(
       route: request.routeOptions.url ?? null,
       status: raw.statusCode,
       ms: Math.round((performance.now() - since) * 10) / 10,
-      ...(caller === undefined ? {} : { tenantId: caller.tenantId, caller: caller.as.id }),
+      ...(caller === undefined ? {} : { tenantId: caller.tenantId, caller: caller.actor.id }),
       ...(typeof runId === 'string' ? { runId } : {}),
       ...(raw.writableEnded ? {} : { aborted: true }),
     });

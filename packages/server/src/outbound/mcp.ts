@@ -22,19 +22,19 @@ export interface McpOptions extends Pick<Engine, 'store' | 'clock'> {
 
 export interface Mcp {
   /** A tenant's tools combined with those of the MCP servers. */
-  over(base: ToolRegistry, tenantId: string): ToolRegistry;
+  withMcpTools(base: ToolRegistry, tenantId: string): ToolRegistry;
   start(): Promise<void>;
   stop(): Promise<void>;
 }
 
-const none: Mcp = { over: (base) => base, start: async () => {}, stop: async () => {} };
+const none: Mcp = { withMcpTools: (base) => base, start: async () => {}, stop: async () => {} };
 
 export async function openMcp(options: McpOptions): Promise<Mcp> {
   const { servers = {}, guard, dataDir, tools, clock, log } = options;
   if (Object.keys(servers).length === 0) return none;
   for (const [name, config] of Object.entries(servers)) {
     checkUrl(guard, name, config);
-    for (const secret of secretsOf(config)) log.conceal(secret);
+    for (const secret of secretsOf(config)) log.addSecret(secret);
   }
   const { McpServers } = await import('@relay/tools/mcp');
   const mcp = new McpServers({
@@ -76,7 +76,7 @@ class OpenMcp implements Mcp {
     });
   }
 
-  over(base: ToolRegistry, tenantId: string): ToolRegistry {
+  withMcpTools(base: ToolRegistry, tenantId: string): ToolRegistry {
     const isAllowed = (server: string) => this.#isFor(server, tenantId);
     return {
       find: (name) => base.find(name) ?? this.#mcp.find(name, isAllowed),

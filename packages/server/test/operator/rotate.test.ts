@@ -21,7 +21,7 @@ async function installation() {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-rotate-'));
   onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
   const target = { env: { RELAY_DATA_DIR: dataDir }, cwd: '/' };
-  const opened = await openStore(readConfig(target.env, '/'), 'server');
+  const opened = await openStore(readConfig(target.env, '/'), 'exclusive');
   await opened.close();
   await rotateMasterKey(target);
   const path = (name: string) => join(dataDir, name);

@@ -6,7 +6,7 @@ import {
   type StoredEvent,
   wireUsage,
 } from '@relay/protocol';
-import { iso, isoOrNone } from './pagination.ts';
+import { iso, isoOrUndefined } from './pagination.ts';
 
 /** A run as the API shows it. */
 export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
@@ -46,8 +46,8 @@ function presentHead(run: RunHead, opening: EventOf<'run.created'> | null) {
 function presentTimes(run: Pick<RunListing, 'error' | 'startedAt' | 'endedAt'>) {
   return {
     error: run.error ?? undefined,
-    startedAt: isoOrNone(run.startedAt),
-    endedAt: isoOrNone(run.endedAt),
+    startedAt: isoOrUndefined(run.startedAt),
+    endedAt: isoOrUndefined(run.endedAt),
   };
 }
 

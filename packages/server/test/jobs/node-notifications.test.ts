@@ -1,11 +1,11 @@
 import type { Hint, Supervisor, SystemStore } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { BudgetChecker } from '../../src/jobs/budgets.ts';
+import { BudgetChecker } from '../../src/http/budgets.ts';
 import { Feed } from '../../src/streaming/feed.ts';
 import { Hub } from '../../src/streaming/hub.ts';
-import { subscribeToPeers } from '../../src/jobs/peers.ts';
-import { OpenStreams } from '../../src/streaming/connections.ts';
+import { subscribeToNodes } from '../../src/jobs/node-notifications.ts';
+import { OpenStreams } from '../../src/streaming/open-streams.ts';
 
 /** A store that receives hints from the test. */
 class FakePeers {
@@ -62,7 +62,7 @@ describe('hints from other nodes', () => {
     } as unknown as Supervisor;
     credentialsChanged = [];
     const vault = { changed: (tenantId?: string) => void credentialsChanged.push(tenantId) };
-    stop = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });
+    stop = subscribeToNodes({ store, hub, feed, supervisor, budgets, streams, vault });
   });
 
   /** The runs whose streams were notified. */
@@ -134,8 +134,8 @@ describe('hints from other nodes', () => {
     const key = { id: 'k', tenantId: 't', name: 'k', owner: null, scopes: ['runs'], ...times };
     await peers.store.addKey(key, 'hash');
     let closed = false;
-    const as = { type: 'key', id: 'k', name: 'k' } as const;
-    streams.add({ tenantId: 't', as }, () => (closed = true));
+    const actor = { type: 'key', id: 'k', name: 'k' } as const;
+    streams.add({ tenantId: 't', actor }, () => (closed = true));
     await peers.store.tenant('t').revokeKey('k', 1);
     peers.send({ kind: 'tenant', tenantId: 't' });
     // Sooner than it would look by itself.

@@ -10,7 +10,7 @@ import {
   type Peer,
   readTcpTable,
   type Unanswered,
-} from '../../src/streaming/heartbeats.ts';
+} from '../../src/streaming/dead-peers.ts';
 
 class TestPeer implements Peer {
   destroyed = 0;

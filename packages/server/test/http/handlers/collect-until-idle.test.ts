@@ -3,11 +3,14 @@ import type { RunProgress, RunRecord } from '@relay/core';
 import type { RunEvent, StoredEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { Hub } from '../../src/streaming/hub.ts';
-import { OpenStreams } from '../../src/streaming/connections.ts';
-import { placed, runEnded, settled, TestJournal, token } from '../support/journal.ts';
-import type { Call } from '../../src/http/handlers/handler.ts';
-import { type CollectOptions, collectUntilIdle } from '../../src/streaming/collect-until-idle.ts';
+import { Hub } from '../../../src/streaming/hub.ts';
+import { OpenStreams } from '../../../src/streaming/open-streams.ts';
+import { placed, runEnded, settled, TestJournal, token } from '../../support/journal.ts';
+import type { Call } from '../../../src/http/handlers/handler.ts';
+import {
+  type CollectOptions,
+  collectUntilIdle,
+} from '../../../src/http/handlers/collect-until-idle.ts';
 
 const agentId = uuidv7();
 const [approvalId, otherId] = [uuidv7(), uuidv7()];
@@ -31,7 +34,7 @@ async function scene(status: RunRecord['status'] = 'waiting') {
   const raw = new EventEmitter();
   const call = {
     context: { store: { tenant: () => store }, hub, streams },
-    caller: { tenantId: store.tenantId, as: { type: 'key', id: 'key-1', name: 'ada' } },
+    caller: { tenantId: store.tenantId, actor: { type: 'key', id: 'key-1', name: 'ada' } },
     reply: { raw },
   } as unknown as Call;
   let seq = 0;

@@ -3,10 +3,10 @@
  * are ended here. Their runs are recovered through their leases.
  */
 import { BackgroundLoop, type BackgroundLoopOptions, type Control } from '@relay/core';
-import { endOrphanedChatSessions } from '../streaming/connections.ts';
+import { endOrphanedChatSessions } from '../streaming/chat-sessions.ts';
 import type { Config } from '../config/config.ts';
 
-export class Presence {
+export class NodeHeartbeat {
   readonly #control: Control;
   readonly #loops: readonly BackgroundLoop[];
 

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { RelayError, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { OutputStore } from '../../src/jobs/output-store.ts';
+import { OutputStore } from '../../src/workspaces/output-store.ts';
 import { bootServer, type TestServer, until } from '../support/server.ts';
 
 const now = Date.parse('2026-06-15T12:00:00Z');

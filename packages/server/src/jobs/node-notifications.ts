@@ -1,12 +1,12 @@
 /** Handles hints from other nodes. A hint only says where to look; this node reads the store itself. */
 import type { Hint, Supervisor, SystemStore } from '@relay/core';
-import type { BudgetChecker } from './budgets.ts';
+import type { BudgetChecker } from '../http/budgets.ts';
 import type { Feed } from '../streaming/feed.ts';
 import type { Hub } from '../streaming/hub.ts';
-import type { OpenStreams } from '../streaming/connections.ts';
+import type { OpenStreams } from '../streaming/open-streams.ts';
 import type { Vault } from '../secrets/vault.ts';
 
-export interface PeerListeners {
+export interface NodeListeners {
   readonly store: SystemStore;
   readonly hub: Hub;
   readonly feed: Feed;
@@ -16,12 +16,12 @@ export interface PeerListeners {
   readonly vault: Pick<Vault, 'changed'>;
 }
 
-export function subscribeToPeers(listeners: PeerListeners): () => void {
+export function subscribeToNodes(listeners: NodeListeners): () => void {
   return listeners.store.listen((hint) => handle(listeners, hint));
 }
 
 function handle(
-  { hub, feed, supervisor, budgets, streams, vault }: PeerListeners,
+  { hub, feed, supervisor, budgets, streams, vault }: NodeListeners,
   hint: Hint,
 ): void {
   switch (hint.kind) {
@@ -39,7 +39,7 @@ function handle(
       supervisor.wake(hint);
       return;
     case 'tenant':
-      budgets.forget(hint.tenantId);
+      budgets.invalidate(hint.tenantId);
       vault.changed(hint.tenantId);
       break;
     case 'all':
