@@ -73,7 +73,7 @@ test('after a crash with a resealed store, a second attempt finishes', async () 
 test('a key that does not open the store is not replaced', async () => {
   const { target, path, read } = await installation();
   writeFileSync(path('master-key'), 'ef'.repeat(32));
-  await expect(rotateMasterKey(target)).rejects.toThrow('The master key is not the one');
+  await expect(rotateMasterKey(target)).rejects.toThrow('The master key does not match the one');
   expect(read('master-key')).toBe('ef'.repeat(32));
   expect(await inspectStore(target)).toMatchObject({ masterKey: 'wrong' });
 });
