@@ -27,7 +27,7 @@ import type { ServerContext } from './http/handlers/handler.ts';
 import { assembleDefinitions, type Replacements } from './config/definitions.ts';
 import { openEmbeddings } from './jobs/embeddings.ts';
 import { Feed } from './streaming/feed.ts';
-import { Housekeeping } from './jobs/housekeeping.ts';
+import { createHousekeeping } from './jobs/housekeeping.ts';
 import { OutputStore } from './workspaces/output-store.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
@@ -200,7 +200,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     store,
     clock,
   });
-  const housekeeping = new Housekeeping({ store, clock, log, retentionMs, outputs });
+  const housekeeping = createHousekeeping({ store, clock, log, retentionMs, outputs });
   const app = createApp(context);
   return {
     app,
@@ -219,8 +219,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await mcp.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
-      const { supervisor } = control;
-      unsubscribe = subscribeToNodes({ store, hub, feed, supervisor, budgets, streams, vault });
+      unsubscribe = subscribeToNodes(context);
       housekeeping.start();
       embeddings?.start();
       workspaces.start();

@@ -20,9 +20,7 @@ export interface SealerOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly signer: AuditSigner;
 }
 
-export interface AuditHead {
-  readonly seq: number;
-  readonly hash: string;
+export interface AuditHead extends AuditPosition {
   readonly sealedAt?: number;
 }
 

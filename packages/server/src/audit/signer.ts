@@ -93,6 +93,7 @@ export class AuditSigner {
   }
 }
 
+/** The first part names the purpose, so that a proof for one is invalid for another. */
 type Parts = readonly (string | number)[];
 
 function hashOf({ id, text }: NewAudit, seq: number, before: string): string {

@@ -106,6 +106,14 @@ const timeoutMs = z
 const endpoint = z.url({ protocol: /^https?$/ });
 /** Agents and tools are checked in `definitions.ts`. */
 const definitions = z.array(z.looseObject({ name: z.string() }));
+const bashSchema = z.strictObject({
+  /** `bwrap`: inside bubblewrap. The server does not start if that is not possible. */
+  sandbox: z.literal('bwrap').optional(),
+  /** Whether sandboxed commands may use the network. Default: no. */
+  network: z.boolean().optional(),
+  /** Environment variables that commands inherit from the server, besides PATH and a few others. */
+  environment: z.array(z.string()).readonly().optional(),
+});
 const schema = z.strictObject({
   agents: definitions.optional(),
   tools: definitions.optional(),
@@ -132,13 +140,7 @@ const schema = z.strictObject({
       failuresPerMinute: z.int().min(1).optional(),
     })
     .optional(),
-  bash: z
-    .strictObject({
-      sandbox: z.literal('bwrap').optional(),
-      network: z.boolean().optional(),
-      environment: z.array(z.string()).optional(),
-    })
-    .optional(),
+  bash: bashSchema.optional(),
   embeddings: embeddingSchema.optional(),
   compaction: z
     .strictObject({
@@ -150,14 +152,7 @@ const schema = z.strictObject({
     .optional(),
 });
 
-export interface BashConfig {
-  /** `bwrap`: inside bubblewrap. The server does not start if that is not possible. */
-  readonly sandbox?: 'bwrap';
-  /** Whether sandboxed commands may use the network. Default: no. */
-  readonly network?: boolean;
-  /** Environment variables that commands inherit from the server, besides PATH and a few others. */
-  readonly environment?: readonly string[];
-}
+export type BashConfig = Readonly<z.input<typeof bashSchema>>;
 
 export interface BashSettings {
   readonly sandbox: 'bwrap' | undefined;

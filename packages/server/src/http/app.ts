@@ -12,7 +12,7 @@ import fastify, {
 } from 'fastify';
 import type { IncomingMessage } from 'node:http';
 import { uuidv7 } from 'uuidv7';
-import { logAccess } from '../observability/access-log.ts';
+import type { ServerLog } from '../observability/log.ts';
 import { authenticate, type Caller } from './auth.ts';
 import { preflight, setCorsHeaders } from './cors.ts';
 import { notFound, respondToMalformedRequest, toRelayError } from './errors.ts';
@@ -43,7 +43,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   const onRequest = (request: FastifyRequest, reply: FastifyReply) => {
     reply.raw.setHeader('x-request-id', request.id);
     setCorsHeaders(context.config, request, reply);
-    logAccess({ log, callerOf: (each) => callers.get(each) }, request, reply);
+    logAccess(log, request, reply);
   };
   const respondWithError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const error = toRelayError(thrown);
@@ -96,6 +96,35 @@ export function createApp(context: ServerContext): FastifyInstance {
   }
   rejectOtherMethods(app, context);
   return app;
+}
+
+/**
+ * One log line per request, when the response is sent or the client has disconnected. It has the
+ * route's pattern, not the URL, which may contain private data.
+ */
+function logAccess(log: ServerLog, request: FastifyRequest, reply: FastifyReply): void {
+  const since = performance.now();
+  const { raw } = reply;
+  raw.once('close', () => {
+    const runId = raw.getHeader('x-run-id');
+    const caller = callers.get(request);
+    const quiet = raw.statusCode < 400 && isProbe(request.routeOptions.url);
+    log[quiet ? 'debug' : 'info']('request', {
+      requestId: request.id,
+      method: request.method,
+      route: request.routeOptions.url ?? null,
+      status: raw.statusCode,
+      ms: Math.round((performance.now() - since) * 10) / 10,
+      ...(caller === undefined ? {} : { tenantId: caller.tenantId, caller: caller.actor.id }),
+      ...(typeof runId === 'string' ? { runId } : {}),
+      ...(raw.writableEnded ? {} : { aborted: true }),
+    });
+  });
+}
+
+/** Probes come every few seconds and are logged at `info` only if they fail. */
+function isProbe(route: string | undefined): boolean {
+  return route === '/health' || route === '/ready' || route === '/metrics';
 }
 
 /** Errors of a provider, or documented answers: they are not logged as failures of the server. */

@@ -31,7 +31,11 @@ export function toRelayError(thrown: unknown): RelayError {
   if (thrown instanceof SyntaxError || status === 400) {
     return new RelayError('invalid_json', 'Invalid JSON body', { cause: thrown });
   }
-  return new RelayError('internal', 'Internal server error', { cause: thrown });
+  return new RelayError(
+    'internal',
+    'Internal server error; the server log has the details under x-request-id',
+    { cause: thrown },
+  );
 }
 
 /** The same answer for a missing, malformed, unknown, revoked or expired key. */

@@ -56,23 +56,18 @@ export function openEmbeddings(options: EmbeddingsOptions): Embeddings | undefin
   };
 }
 
-export interface EmbeddingConfig {
-  /** A provider and its model, such as `openai:text-embedding-3-small`. */
-  readonly model: string;
-  /** Shorter vectors, for models that support them. */
-  readonly dimensions?: number;
-  /** The minimum similarity of related texts; each model has its own scale. */
-  readonly floor?: number;
-  /** How long a run waits for the vector of its query. */
-  readonly questionTimeoutMs?: number;
-}
-
 export const embeddingSchema = z.strictObject({
+  /** A provider and its model, such as `openai:text-embedding-3-small`. */
   model: z.string().min(1),
+  /** Shorter vectors, for models that support them. */
   dimensions: z.int().min(8).max(8_192).optional(),
+  /** The minimum similarity of related texts; each model has its own scale. */
   floor: z.number().min(0).max(1).optional(),
+  /** How long a run waits for the vector of its query. */
   questionTimeoutMs: z.int().min(10).max(60_000).optional(),
 });
+
+export type EmbeddingConfig = Readonly<z.input<typeof embeddingSchema>>;
 
 export interface EmbeddingSettings {
   readonly provider: string;

@@ -1,29 +1,13 @@
 /** Handles hints from other nodes. A hint only says where to look; this node reads the store itself. */
-import type { Hint, Supervisor, SystemStore } from '@relay/core';
-import type { BudgetChecker } from '../http/budgets.ts';
-import type { Feed } from '../streaming/feed.ts';
-import type { Hub } from '../streaming/hub.ts';
-import type { OpenStreams } from '../streaming/open-streams.ts';
-import type { Vault } from '../secrets/vault.ts';
+import type { Hint } from '@relay/core';
+import type { ServerContext } from '../http/handlers/handler.ts';
 
-export interface NodeListeners {
-  readonly store: SystemStore;
-  readonly hub: Hub;
-  readonly feed: Feed;
-  readonly supervisor: Supervisor;
-  readonly budgets: BudgetChecker;
-  readonly streams: OpenStreams;
-  readonly vault: Pick<Vault, 'changed'>;
+export function subscribeToNodes(context: ServerContext): () => void {
+  return context.store.listen((hint) => handle(context, hint));
 }
 
-export function subscribeToNodes(listeners: NodeListeners): () => void {
-  return listeners.store.listen((hint) => handle(listeners, hint));
-}
-
-function handle(
-  { hub, feed, supervisor, budgets, streams, vault }: NodeListeners,
-  hint: Hint,
-): void {
+function handle({ hub, feed, control, budgets, streams, vault }: ServerContext, hint: Hint): void {
+  const { supervisor } = control;
   switch (hint.kind) {
     case 'journal':
       hub.publish(hint.runId, []);

@@ -20,7 +20,7 @@ import { ConfigError, readConfig, type Config, type Installation } from '../conf
 import { version } from '../version.ts';
 import { presentKey, readKeyFile, syncFolder } from './rotate.ts';
 import { recordRestore } from '../audit/operator-entries.ts';
-import { AuditSigner } from '../audit/signer.ts';
+import { type AuditPosition, AuditSigner } from '../audit/signer.ts';
 import { verifyTrail, type Verdict } from '../audit/verify.ts';
 import { withStore } from '../config/open-store.ts';
 import { derive, masterKeyFile, masterKeys, openRootKey } from '../secrets/master-key.ts';
@@ -185,13 +185,10 @@ function findKey(config: Config, { masterKey }: BackupManifest, options: Restore
   );
 }
 
-export interface VerifyBackupOptions {
-  readonly backup: string;
-  /** The master key, if it is neither in the backup nor in the environment. */
-  readonly keyFile?: string | undefined;
+export interface VerifyBackupOptions extends Pick<RestoreOptions, 'backup' | 'keyFile'> {
   readonly tenant: string;
   /** A head that was recorded elsewhere. */
-  readonly known?: { readonly seq: number; readonly hash: string } | undefined;
+  readonly known?: AuditPosition | undefined;
 }
 
 /** Verifies the audit trail in a backup without a server. Only a temporary copy is opened. */

@@ -70,7 +70,7 @@ export async function rotateMasterKey(
     if (databaseUrl !== undefined) await requireStoppedNodes(databaseUrl);
     const current = masterKeys(config);
     const fresh = newKey(keyFile, current);
-    await reseal(store, [fresh, ...current]);
+    await reencrypt(store, [fresh, ...current]);
     return isOwn ? replace(config, keyFile, current[0]) : { kind: 'resealed', keyFile };
   });
 }
@@ -91,7 +91,7 @@ function newKey(keyFile: string, [current]: MasterKeys): MasterKey {
   throw new ConfigError(`${keyFile} holds the master key that is in use; name another file`);
 }
 
-async function reseal(store: SystemStore, masters: MasterKeys): Promise<void> {
+async function reencrypt(store: SystemStore, masters: MasterKeys): Promise<void> {
   const ids = { next: uuidv7 };
   const vault = new Vault({ store, masters, ids, log: { addSecret: () => {} } });
   await vault.open();

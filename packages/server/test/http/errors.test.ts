@@ -62,7 +62,7 @@ describe('toRelayError', () => {
     const error = toRelayError(thrown);
     expect(error.status).toBe(500);
     expect(error.toBody()).toEqual({
-      error: 'Internal server error',
+      error: 'Internal server error; the server log has the details under x-request-id',
       code: 'internal',
     });
   });

@@ -1,7 +1,7 @@
 /** `/v1/feed`. */
 import type { StoredEvent } from '@relay/protocol';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Feed, type Hint } from '../../src/streaming/feed.ts';
+import { Feed, type FeedEvent } from '../../src/streaming/feed.ts';
 import { addKey, bootServer, type TestServer } from '../support/server.ts';
 import { finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
@@ -9,7 +9,7 @@ let server: TestServer;
 afterEach(() => server.stop());
 
 interface Listening {
-  readonly received: Hint[];
+  readonly received: FeedEvent[];
   leave(): void;
 }
 
@@ -18,7 +18,7 @@ async function listen(key: string): Promise<Listening> {
   const gone = new AbortController();
   const response = await server.request('/v1/feed', { key, signal: gone.signal });
   expect(response.headers.get('content-type')).toContain('text/event-stream');
-  const received: Hint[] = [];
+  const received: FeedEvent[] = [];
   const connected = Promise.withResolvers<void>();
   void (async () => {
     let rest = '';
@@ -27,7 +27,7 @@ async function listen(key: string): Promise<Listening> {
       const frames = rest.split('\n\n');
       rest = frames.pop() ?? '';
       for (const frame of frames) {
-        const hint = JSON.parse(frame.replace(/^data: /, '')) as Hint & { kind: string };
+        const hint = JSON.parse(frame.replace(/^data: /, '')) as FeedEvent & { kind: string };
         if ((hint.kind as string) === 'connected') connected.resolve();
         else received.push(hint);
       }

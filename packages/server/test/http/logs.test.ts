@@ -144,7 +144,9 @@ describe('an internal error', () => {
     const response = await server.request('/metrics');
     const body = await response.text();
     expect(response.status).toBe(500);
-    expect(body).toBe('{"error":"Internal server error","code":"internal"}');
+    expect(body).toBe(
+      '{"error":"Internal server error; the server log has the details under x-request-id","code":"internal"}',
+    );
     const logged = await line({ msg: 'A request failed' });
     expect(logged).toMatchObject({
       level: 'error',

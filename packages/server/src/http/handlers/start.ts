@@ -116,25 +116,10 @@ export async function startAndFollow(
   }
 }
 
-type RunOptions = Pick<
-  BodyOf<'startRun'>,
-  | 'agent'
-  | 'model'
-  | 'system'
-  | 'outputSchema'
-  | 'reasoning'
-  | 'maxIterations'
-  | 'limits'
-  | 'memory'
-  | 'permissions'
-  | 'conversationId'
-  | 'parentRunId'
-  | 'workflowId'
-  | 'labels'
->;
-
-interface SpecInput extends RunOptions, Pick<RunSpec, 'surface' | 'messages' | 'prompt'> {
-  readonly context?: RunSpec['context'];
+interface SpecInput
+  extends
+    Omit<BodyOf<'startRun'>, 'input' | 'tools'>,
+    Pick<RunSpec, 'surface' | 'messages' | 'prompt' | 'context'> {
   readonly tools: (agent: AgentDefinition) => Pick<RunSpec, 'tools' | 'functions'>;
   /** The error message if neither the request, the agent nor the server names a model. */
   readonly modelRequired: string;
