@@ -138,7 +138,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         feed: (runId, events, tenantId) => feed.publish(tenantId, runId, events),
         metrics: (runId, events) => metrics.publish(runId, events),
         traces: (runId, events, tenantId) => tracing.publish(runId, events, tenantId),
-        embeddings: (_runId, events, tenantId) => embeddings?.publish(events, tenantId),
+        embeddings: (_runId, events, tenantId) => embeddings?.worker.publish(events, tenantId),
       },
       log,
     ),
@@ -153,7 +153,10 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },
     models: (tenantId) => providers.of(tenantId),
-    tools: (tenantId) => mcp.withMcpTools(workspaces.tools(tenantId), tenantId),
+    tools(tenantId) {
+      const base = workspaces.tools(tenantId);
+      return mcp?.withMcpTools(base, tenantId) ?? base;
+    },
     agents: () => agents,
     ...defined({ embedders: embeddings?.embedders }),
     audit: (tenantId, entry) => auditSigner.write(tenantId, entry),
@@ -216,12 +219,12 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         await heartbeat.start();
       }
       // Before the supervisor: resumed runs need their tools.
-      await mcp.start();
+      await mcp?.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
       unsubscribe = subscribeToNodes(context);
       housekeeping.start();
-      embeddings?.start();
+      embeddings?.worker.start();
       workspaces.start();
       audit.start();
       deliverer.start();
@@ -231,10 +234,10 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await stopAll([
         unsubscribe,
         () => housekeeping.stop(),
-        () => embeddings?.stop(),
+        () => embeddings?.worker.stop(),
         () => workspaces.stop(),
         () => control.supervisor.stop(),
-        () => mcp.stop(),
+        () => mcp?.stop(),
         () => deliverer.stop(),
         () => audit.stop(),
         () => heartbeat?.stop(),

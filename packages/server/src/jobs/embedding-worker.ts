@@ -21,6 +21,7 @@ import {
   type MemoryText,
   ProviderFailure,
 } from '@relay/core';
+import type { StoredEvent } from '@relay/protocol';
 
 const scanIntervalMs = 60_000;
 const maxBatch = 64;
@@ -91,6 +92,10 @@ export class EmbeddingWorker {
   async stop(): Promise<void> {
     await this.#loop.stop();
     await Promise.all(this.#busy.values());
+  }
+
+  publish(events: readonly StoredEvent[], tenantId: string): void {
+    if (events.some(({ type }) => type === 'memory.stored')) this.memoryAdded(tenantId);
   }
 
   memoryAdded(tenantId: string): void {

@@ -15,8 +15,8 @@ interface Listening {
 
 /** Follows the feed until it is closed. */
 async function listen(key: string): Promise<Listening> {
-  const gone = new AbortController();
-  const response = await server.request('/v1/feed', { key, signal: gone.signal });
+  const connection = new AbortController();
+  const response = await server.request('/v1/feed', { key, signal: connection.signal });
   expect(response.headers.get('content-type')).toContain('text/event-stream');
   const received: FeedEvent[] = [];
   const connected = Promise.withResolvers<void>();
@@ -34,7 +34,7 @@ async function listen(key: string): Promise<Listening> {
     }
   })().catch(() => undefined);
   await connected.promise;
-  return { received, leave: () => gone.abort() };
+  return { received, leave: () => connection.abort() };
 }
 
 async function until(test: () => boolean): Promise<void> {
@@ -89,8 +89,8 @@ describe('a slow feed reader', () => {
   it('receives one hint per run or approval, and `all` on overflow', async () => {
     server = await bootServer();
     const feed = new Feed();
-    const gone = new AbortController();
-    const reader = feed.read('t', gone.signal)[Symbol.asyncIterator]();
+    const connection = new AbortController();
+    const reader = feed.read('t', connection.signal)[Symbol.asyncIterator]();
     const placed: StoredEvent = {
       type: 'run.resumed',
       progress: { partialOutput: '', toolsInvoked: [] },
@@ -102,7 +102,7 @@ describe('a slow feed reader', () => {
     for (let n = 0; n < 5_000; n += 1) feed.publish('t', `run-${n}`, [placed]);
     expect((await reader.next()).value).toEqual([{ kind: 'all' }]);
     const waiting = reader.next();
-    gone.abort();
+    connection.abort();
     expect((await waiting).done).toBe(true);
     expect(feed.size).toBe(0);
   });

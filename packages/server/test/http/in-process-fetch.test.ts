@@ -56,12 +56,12 @@ describe('in-process fetch', () => {
     });
     expect(made.status).toBe(201);
     const { id } = (await made.json()) as { id: string };
-    const gone = await fetch(`http://localhost/v1/keys/${id}`, {
+    const deleted = await fetch(`http://localhost/v1/keys/${id}`, {
       method: 'DELETE',
       headers: { authorization: `Bearer ${relay.apiKey}` },
     });
-    expect(gone.status).toBe(204);
-    expect(gone.body).toBeNull();
+    expect(deleted.status).toBe(204);
+    expect(deleted.body).toBeNull();
   });
 
   test('refuses a body that is not a string', async () => {
@@ -106,22 +106,24 @@ describe('an in-process client', () => {
   });
 
   test('disconnects by its signal, and its read rejects with the reason', async () => {
-    const gone = new AbortController();
+    const connection = new AbortController();
     const response = await createInProcessFetch(app)('http://localhost/now', {
-      signal: gone.signal,
+      signal: connection.signal,
     });
     const reader = response.body!.getReader();
     await reader.read();
     const next = reader.read();
-    gone.abort(new Error('enough'));
+    connection.abort(new Error('enough'));
     await expect(next).rejects.toThrow('enough');
     await until(() => closed === 1, 'the end of the response');
   });
 
   test('is rejected at once if it aborts before the response', async () => {
-    const gone = new AbortController();
-    const asked = createInProcessFetch(app)('http://localhost/later', { signal: gone.signal });
-    gone.abort(new Error('too slow'));
+    const connection = new AbortController();
+    const asked = createInProcessFetch(app)('http://localhost/later', {
+      signal: connection.signal,
+    });
+    connection.abort(new Error('too slow'));
     await expect(asked).rejects.toThrow('too slow');
     await until(() => {
       release();

@@ -159,7 +159,7 @@ describe('an internal error', () => {
   });
 });
 
-it('hides a credential as soon as it is received', async () => {
+it('the log hides a credential as soon as it is received', async () => {
   const apiKey = 'nothing.in.here.looks.like.one';
   const response = await server.request('/v1/credentials/mine', {
     method: 'PUT',

@@ -22,7 +22,7 @@ describe('NodeHeartbeat', () => {
 
   /** Advances the clock in small steps and lets the loops run. */
   async function pass(ms: number): Promise<void> {
-    for (let gone = 0; gone < ms; gone += 1_000) {
+    for (let elapsed = 0; elapsed < ms; elapsed += 1_000) {
       await clock.advance(1_000);
       await new Promise((resolve) => setImmediate(resolve));
     }

@@ -81,11 +81,11 @@ describe('hints from other nodes', () => {
   }
 
   async function nextHints(tenantId: string, send: () => void): Promise<unknown> {
-    const gone = new AbortController();
-    const reader = feed.read(tenantId, gone.signal)[Symbol.asyncIterator]();
+    const connection = new AbortController();
+    const reader = feed.read(tenantId, connection.signal)[Symbol.asyncIterator]();
     send();
     const { value } = await reader.next();
-    gone.abort();
+    connection.abort();
     return value;
   }
 
