@@ -28,7 +28,7 @@ import { assembleDefinitions, type Replacements } from './config/definitions.ts'
 import { openEmbeddings } from './jobs/embeddings.ts';
 import { Feed } from './streaming/feed.ts';
 import { createHousekeeping } from './jobs/housekeeping.ts';
-import { OutputStore } from './workspaces/output-store.ts';
+import { sweepOutputs } from './workspaces/sweep-outputs.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
 import { killOrphans } from './workspaces/kill-orphans.ts';
@@ -195,15 +195,15 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     version,
     isStopping: () => stopping,
   };
-  const { retentionMs } = config;
-  const outputs = new OutputStore({
-    retentionMs,
-    maxBytes: config.outputBytes,
-    folder: join(config.dataDir, 'outputs'),
+  const { retentionMs, outputBytes: maxBytes } = config;
+  const folder = join(config.dataDir, 'outputs');
+  const housekeeping = createHousekeeping({
     store,
     clock,
+    log,
+    retentionMs,
+    sweepOutputs: () => sweepOutputs({ store, clock, retentionMs, maxBytes, folder }),
   });
-  const housekeeping = createHousekeeping({ store, clock, log, retentionMs, outputs });
   const app = createApp(context);
   return {
     app,

@@ -79,19 +79,15 @@ async function identify(
     if (route.auth === 'internal') throw unauthorized();
   }
   const caller = await callerByKey(authorization, context.store);
-  if (caller === undefined) throw unauthorized();
   await context.onKeyAccepted?.(caller.actor.id);
   return caller;
 }
 
-async function callerByKey(
-  authorization: string | undefined,
-  store: SystemStore,
-): Promise<Caller | undefined> {
+async function callerByKey(authorization: string | undefined, store: SystemStore): Promise<Caller> {
   const apiKey = /^Bearer ([^\s]+)$/i.exec(authorization ?? '')?.[1];
-  if (apiKey === undefined || !isWellFormed(apiKey)) return undefined;
+  if (apiKey === undefined || !isWellFormed(apiKey)) throw unauthorized();
   const key = await store.findKey(hashApiKey(apiKey));
-  if (!isValidKey(key)) return undefined;
+  if (!isValidKey(key)) throw unauthorized();
   return {
     tenantId: key.tenantId,
     scopes: new Set(key.scopes),

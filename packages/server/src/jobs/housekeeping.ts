@@ -9,7 +9,7 @@ export interface HousekeepingOptions {
   readonly store: Pick<SystemStore, 'deleteExpiredMemories' | 'pruneRuns' | 'deliveries'>;
   /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs?: number | undefined;
-  readonly outputs?: { sweep(): Promise<void> };
+  readonly sweepOutputs?: () => Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -28,7 +28,7 @@ export function createHousekeeping(options: HousekeepingOptions): BackgroundLoop
 
 /** Several nodes may do this at once. */
 async function deleteExpired(
-  { store, clock, retentionMs, outputs }: HousekeepingOptions,
+  { store, clock, retentionMs, sweepOutputs }: HousekeepingOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const now = clock.now();
@@ -40,7 +40,7 @@ async function deleteExpired(
   if (retentionMs !== undefined) {
     await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
   }
-  await outputs?.sweep();
+  await sweepOutputs?.();
   // A late attempt may still succeed within its claim; finished deliveries are kept for a week.
   const failBefore = now - deliveryTimeoutMs - 60 * 60_000;
   const deleteBefore = now - deliveriesKeptMs;

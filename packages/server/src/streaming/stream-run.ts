@@ -91,16 +91,16 @@ export async function waitForFirstOutput(batches: Batches): Promise<Opening> {
       const next = batches.next();
       const arrived = await Promise.race([next, timeout]);
       if (arrived === 'timeout') return { batches: prependBatches(seen, next, batches) };
-      if (arrived.done === true) return { batches: prependBatches(seen, undefined, batches) };
+      if (arrived.done === true) break;
       seen.push(arrived.value);
       const failure = providerFailure(arrived.value);
       if (failure !== undefined) {
         await batches.return();
         return { failure, batches: prependBatches(seen, undefined, batches) };
       }
-      if (arrived.value.some(isOutput))
-        return { batches: prependBatches(seen, undefined, batches) };
+      if (arrived.value.some(isOutput)) break;
     }
+    return { batches: prependBatches(seen, undefined, batches) };
   } finally {
     clearTimeout(timer);
   }
