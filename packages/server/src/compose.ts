@@ -14,6 +14,7 @@ import {
 } from '@relay/core';
 import { createGuardedFetch, createOutboundGuard } from '@relay/models';
 import { defined } from '@relay/protocol';
+import { isProgram, killOrphanProcesses, type McpServerConfig } from '@relay/tools';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './http/app.ts';
@@ -31,7 +32,6 @@ import { createHousekeeping } from './jobs/housekeeping.ts';
 import { sweepOutputs } from './workspaces/sweep-outputs.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
-import { killOrphans } from './workspaces/kill-orphans.ts';
 import { Workspaces } from './workspaces/workspaces.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { Metrics } from './observability/metrics.ts';
@@ -259,6 +259,22 @@ function registerSecrets(log: ServerLog, config: Config): void {
   }
   if (password !== '') log.addSecret(decodeURIComponent(password));
   for (const secret of Object.values(traces?.headers ?? {})) log.addSecret(secret);
+}
+
+/**
+ * Kills the commands and MCP programs that a killed server left running. Runs before anything else
+ * starts: an approver who is asked about their outcome must know that they have ended, and no program
+ * may run twice.
+ */
+async function killOrphans(
+  mcpServers: Readonly<Record<string, McpServerConfig>>,
+  hasBash: boolean,
+  log: Log,
+): Promise<void> {
+  const hasPrograms = Object.values(mcpServers).some(isProgram);
+  if (!hasBash && !hasPrograms) return;
+  const ended = await killOrphanProcesses();
+  if (ended > 0) log.warn('Killed orphaned processes of an earlier server', { ended });
 }
 
 /** Runs every step in order, also after one that fails; then throws the errors. */

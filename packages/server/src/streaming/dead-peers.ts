@@ -1,3 +1,4 @@
+/** Detects SSE connections whose peer vanished without closing them. */
 import { createReadStream } from 'node:fs';
 import { isIPv6, type Socket } from 'node:net';
 import { endianness } from 'node:os';

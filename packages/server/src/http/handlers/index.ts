@@ -7,7 +7,6 @@ import * as audit from './audit.ts';
 import * as chat from './chat.ts';
 import * as credentials from './credentials.ts';
 import * as decisionLink from './decision-link.ts';
-import * as feed from './feed.ts';
 import * as grants from './grants.ts';
 import type {
   CallerRoute,
@@ -38,7 +37,6 @@ export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...audit,
   ...chat,
   ...credentials,
-  ...feed,
   ...grants,
   ...keys,
   ...memories,

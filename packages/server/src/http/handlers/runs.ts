@@ -1,16 +1,17 @@
-/** `/v1/runs`: start, read, follow and cancel runs. */
+/** `/v1/runs`: start, read, follow and cancel runs; `/v1/feed`: follow all changes. */
 import * as core from '@relay/core';
 import type { RunFilter, RunRecord, RunSpec } from '@relay/core';
 import {
   defined,
   dialects,
+  encodeFrame,
   isEnded,
   type QueryOf,
   RelayError,
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import { closedSignal } from '../../streaming/sse-stream.ts';
+import { closedSignal, SseStream } from '../../streaming/sse-stream.ts';
 import { runHeader, streamRun, waitForFirstOutput } from '../../streaming/stream-run.ts';
 import * as subscribe from '../../streaming/subscribe.ts';
 import { invalidField } from '../errors.ts';
@@ -136,6 +137,24 @@ async function rejectPruned(call: Call, { id, lastSeq }: RunRecord): Promise<voi
     if (error instanceof RelayError && error.code === 'journal_pruned') throw error;
   }
 }
+
+/** Sends hints about changes until the client disconnects. */
+export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller }) => {
+  reply.hijack();
+  const stream = new SseStream(reply.raw);
+  const remove = context.streams.add(caller, () => stream.end());
+  try {
+    const hints = context.feed.read(caller.tenantId, stream.closed);
+    await stream.send(encodeFrame({ data: JSON.stringify({ kind: 'connected' }) }));
+    for await (const batch of hints) {
+      const frames = batch.map((hint) => encodeFrame({ data: JSON.stringify(hint) }));
+      await stream.send(frames.join(''));
+    }
+  } finally {
+    remove();
+    stream.end();
+  }
+};
 
 export const cancelRun: Handler<'cancelRun'> = async (call) => {
   const run = await findRun(call, call.params.id);

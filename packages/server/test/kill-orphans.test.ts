@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { createToolRegistry } from '@relay/tools';
 import { afterEach, describe, expect, it } from 'vitest';
-import { requiresLinux } from '../../../../test/support/requires.ts';
-import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
-import { bootServer } from '../support/server.ts';
+import { requiresLinux } from '../../../test/support/requires.ts';
+import { isAlive, McpFixture } from '../../../test/support/mcp/fixture.ts';
+import { bootServer } from './support/server.ts';
 
 const fixture = new McpFixture();
 const pids: number[] = [];
