@@ -141,7 +141,7 @@ test('neither a backup nor a restore overwrites anything', async () => {
   expect((await relay(['backup', join(dir, 'copy')], { env })).code).toBe(0);
   const before = readFileSync(join(dir, 'copy', 'backup.json'), 'utf8');
   const again = await relay(['backup', join(dir, 'copy')], { env });
-  expect(again.err).toContain('is not empty; nothing is overwritten');
+  expect(again.err).toContain('is not empty. Choose an empty or new folder');
   expect(readFileSync(join(dir, 'copy', 'backup.json'), 'utf8')).toBe(before);
   const live = await relay(['restore', join(dir, 'copy'), '--without-master-key'], { env });
   expect(live).toMatchObject({ code: 1 });
@@ -164,7 +164,7 @@ test('a backup contains the master key on request; restore rejects a wrong key',
   writeFileSync(other, 'ab'.repeat(32), { mode: 0o600 });
   const to = ['--to', join(dir, 'data-2')];
   const wrong = await relay(['restore', join(dir, 'bare'), ...to, '--master-key-file', other]);
-  expect(wrong.err).toContain('is not the master key that this backup was sealed with');
+  expect(wrong.err).toContain('is not the master key that encrypted this backup');
   const inEnv = { RELAY_MASTER_KEY: 'ab'.repeat(32) };
   expect((await relay(['restore', join(dir, 'bare'), ...to], { env: inEnv })).code).toBe(1);
   expect(existsSync(join(dir, 'data-2'))).toBe(false);

@@ -250,7 +250,7 @@ describe('the start on a database', () => {
     nodes = await Nodes.start({ count: 1 });
     for (const [masterKey, complaint] of [
       ['', /RELAY_DATABASE_URL needs RELAY_MASTER_KEY/],
-      ['cd'.repeat(32), /The master key is not the one/],
+      ['cd'.repeat(32), /The master key does not match the one/],
     ] as const) {
       const refused = await nodes.add({ RELAY_MASTER_KEY: masterKey }).catch((error) => error);
       expect(String(refused)).toMatch(complaint);

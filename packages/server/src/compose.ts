@@ -14,29 +14,31 @@ import {
 } from '@relay/core';
 import { createGuardedFetch, createOutboundGuard } from '@relay/models';
 import { defined } from '@relay/protocol';
+import { isProgram, killOrphanProcesses, type McpServerConfig } from '@relay/tools';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './http/app.ts';
 import { AuditSealer } from './audit/sealer.ts';
 import { AuditSigner } from './audit/signer.ts';
-import { auditRotation, auditWriter } from './audit/operator.ts';
+import { auditRotation, auditWriter } from './audit/operator-entries.ts';
 import { bashSettings, type RelayConfig } from './config/config-file.ts';
-import { BudgetChecker } from './jobs/budgets.ts';
+import { BudgetChecker } from './http/budgets.ts';
 import { type Config, ConfigError } from './config/config.ts';
 import type { ServerContext } from './http/handlers/handler.ts';
 import { assembleDefinitions, type Replacements } from './config/definitions.ts';
 import { openEmbeddings } from './jobs/embeddings.ts';
 import { Feed } from './streaming/feed.ts';
-import { Housekeeping } from './jobs/housekeeping.ts';
-import { OutputStore } from './jobs/output-store.ts';
+import { createHousekeeping } from './jobs/housekeeping.ts';
+import { sweepOutputs } from './workspaces/sweep-outputs.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
-import { killOrphans, Workspaces } from './config/workspaces.ts';
+import { Workspaces } from './workspaces/workspaces.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { Metrics } from './observability/metrics.ts';
-import { subscribeToPeers } from './jobs/peers.ts';
-import { endOrphanedChatSessions, OpenStreams } from './streaming/connections.ts';
-import { Presence } from './jobs/presence.ts';
+import { subscribeToNodes } from './jobs/node-notifications.ts';
+import { endOrphanedChatSessions } from './streaming/chat-sessions.ts';
+import { OpenStreams } from './streaming/open-streams.ts';
+import { NodeHeartbeat } from './jobs/node-heartbeat.ts';
 import { isOffered, Providers } from './outbound/providers.ts';
 import { RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
@@ -74,7 +76,7 @@ export interface Relay {
 export async function compose(options: ComposeOptions): Promise<Relay> {
   const { config, store } = options;
   const log = asServerLog(options.log);
-  concealSecrets(log, config);
+  registerSecrets(log, config);
   const hub = new Hub();
   const feed = new Feed();
   const streams = new OpenStreams(store);
@@ -136,7 +138,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         feed: (runId, events, tenantId) => feed.publish(tenantId, runId, events),
         metrics: (runId, events) => metrics.publish(runId, events),
         traces: (runId, events, tenantId) => tracing.publish(runId, events, tenantId),
-        embeddings: (_runId, events, tenantId) => embeddings?.publish(events, tenantId),
+        embeddings: (_runId, events, tenantId) => embeddings?.worker.publish(events, tenantId),
       },
       log,
     ),
@@ -151,7 +153,10 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },
     models: (tenantId) => providers.of(tenantId),
-    tools: (tenantId) => mcp.over(workspaces.tools(tenantId), tenantId),
+    tools(tenantId) {
+      const base = workspaces.tools(tenantId);
+      return mcp?.withMcpTools(base, tenantId) ?? base;
+    },
     agents: () => agents,
     ...defined({ embedders: embeddings?.embedders }),
     audit: (tenantId, entry) => auditSigner.write(tenantId, entry),
@@ -159,7 +164,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const control: Control = { engine, supervisor: new Supervisor(engine) };
   let stopping = false;
   let unsubscribe = () => {};
-  const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
+  const heartbeat =
+    config.databaseUrl === undefined ? undefined : new NodeHeartbeat(control, config);
   const budgets = new BudgetChecker(store);
   const audit = new AuditSealer({ store, signer: auditSigner, clock, log });
   const signer = new WebhookSigner(rootKey);
@@ -189,15 +195,15 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     version,
     isStopping: () => stopping,
   };
-  const { retentionMs } = config;
-  const outputs = new OutputStore({
-    retentionMs,
-    maxBytes: config.outputBytes,
-    folder: join(config.dataDir, 'outputs'),
+  const { retentionMs, outputBytes: maxBytes } = config;
+  const folder = join(config.dataDir, 'outputs');
+  const housekeeping = createHousekeeping({
     store,
     clock,
+    log,
+    retentionMs,
+    sweepOutputs: () => sweepOutputs({ store, clock, retentionMs, maxBytes, folder }),
   });
-  const housekeeping = new Housekeeping({ store, clock, log, retentionMs, outputs });
   const app = createApp(context);
   return {
     app,
@@ -205,21 +211,20 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     hub,
     feed,
     async start() {
-      await killOrphans({ file, hasBash: options.tools === undefined, log });
-      if (presence === undefined) {
+      await killOrphans(file.mcpServers ?? {}, options.tools === undefined, log);
+      if (heartbeat === undefined) {
         await store.releaseAllLeases();
         await endOrphanedChatSessions({ control, config });
       } else {
-        await presence.start();
+        await heartbeat.start();
       }
       // Before the supervisor: resumed runs need their tools.
-      await mcp.start();
+      await mcp?.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
-      const { supervisor } = control;
-      unsubscribe = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });
+      unsubscribe = subscribeToNodes(context);
       housekeeping.start();
-      embeddings?.start();
+      embeddings?.worker.start();
       workspaces.start();
       audit.start();
       deliverer.start();
@@ -229,13 +234,13 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await stopAll([
         unsubscribe,
         () => housekeeping.stop(),
-        () => embeddings?.stop(),
+        () => embeddings?.worker.stop(),
         () => workspaces.stop(),
         () => control.supervisor.stop(),
-        () => mcp.stop(),
+        () => mcp?.stop(),
         () => deliverer.stop(),
         () => audit.stop(),
-        () => presence?.stop(),
+        () => heartbeat?.stop(),
         () => tracing.stop(),
         () => streams.stop(),
         () => metrics.stop(),
@@ -246,14 +251,30 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   };
 }
 
-function concealSecrets(log: ServerLog, config: Config): void {
+function registerSecrets(log: ServerLog, config: Config): void {
   const { masterKey, previousMasterKey, internalSecret, databaseUrl, traces } = config;
   const password = databaseUrl === undefined ? '' : new URL(databaseUrl).password;
   for (const secret of [masterKey, previousMasterKey, internalSecret, databaseUrl, password]) {
-    if (secret !== undefined && secret !== '') log.conceal(secret);
+    if (secret !== undefined && secret !== '') log.addSecret(secret);
   }
-  if (password !== '') log.conceal(decodeURIComponent(password));
-  for (const secret of Object.values(traces?.headers ?? {})) log.conceal(secret);
+  if (password !== '') log.addSecret(decodeURIComponent(password));
+  for (const secret of Object.values(traces?.headers ?? {})) log.addSecret(secret);
+}
+
+/**
+ * Kills the commands and MCP programs that a killed server left running. Runs before anything else
+ * starts: an approver who is asked about their outcome must know that they have ended, and no program
+ * may run twice.
+ */
+async function killOrphans(
+  mcpServers: Readonly<Record<string, McpServerConfig>>,
+  hasBash: boolean,
+  log: Log,
+): Promise<void> {
+  const hasPrograms = Object.values(mcpServers).some(isProgram);
+  if (!hasBash && !hasPrograms) return;
+  const ended = await killOrphanProcesses();
+  if (ended > 0) log.warn('Killed orphaned processes of an earlier server', { ended });
 }
 
 /** Runs every step in order, also after one that fails; then throws the errors. */

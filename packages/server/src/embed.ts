@@ -1,10 +1,10 @@
 /** Relay inside another program: the whole server with its journal and API, without a port. */
 import { audited } from '@relay/core';
-import { operatorAuditEntry } from './audit/operator.ts';
+import { operatorAuditEntry } from './audit/operator-entries.ts';
 import { ids, stopAll } from './compose.ts';
-import { fetchInto, type InProcessFetch } from './http/in-process-fetch.ts';
+import { createInProcessFetch, type InProcessFetch } from './http/in-process-fetch.ts';
 import { issueBootstrapKey } from './secrets/keys.ts';
-import { openRelay, type ServeOptions } from './serve.ts';
+import { openServer, type ServeOptions } from './serve.ts';
 
 export interface EmbedOptions extends Partial<Pick<ServeOptions, 'models' | 'tools' | 'cwd'>> {
   /** The server's settings, as environment variables; `RELAY_DATA_DIR` names the data folder. */
@@ -22,7 +22,7 @@ export interface InProcessRelay {
 
 export async function embed(options: EmbedOptions): Promise<InProcessRelay> {
   const { env, cwd = process.cwd(), ...replacements } = options;
-  const { relay, store, showFirstKey, stop } = await openRelay({
+  const { relay, store, showFirstKey, stop } = await openServer({
     ...replacements,
     // The host program has its own log.
     env: { RELAY_LOG_LEVEL: 'warn', ...env },
@@ -39,7 +39,7 @@ export async function embed(options: EmbedOptions): Promise<InProcessRelay> {
     return {
       baseUrl: 'http://localhost',
       apiKey,
-      fetch: fetchInto(relay.app),
+      fetch: createInProcessFetch(relay.app),
       async stop() {
         const entry = operatorAuditEntry('embed', 'key.revoked', { keyId, name: 'bootstrap' });
         const entries = audited({ audit }, tenantId, [entry]);

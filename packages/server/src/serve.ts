@@ -2,7 +2,7 @@
 import type { AddressInfo } from 'node:net';
 import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
-import { auditRestore } from './audit/operator.ts';
+import { auditRestore } from './audit/operator-entries.ts';
 import { loadConfigFile } from './config/config-file.ts';
 import { compose, type Relay, stopAll } from './compose.ts';
 import { type Config, ConfigError, type Installation, readConfig } from './config/config.ts';
@@ -25,7 +25,7 @@ export interface RunningServer {
   stop(): Promise<void>;
 }
 
-export interface OpenedRelay {
+export interface OpenedServer {
   readonly config: Config;
   readonly store: SystemStore;
   readonly relay: Relay;
@@ -36,7 +36,7 @@ export interface OpenedRelay {
 }
 
 /** Everything but the port. */
-export async function openRelay(options: ServeOptions): Promise<OpenedRelay> {
+export async function openServer(options: ServeOptions): Promise<OpenedServer> {
   const config = readConfig(options.env, options.cwd);
   const file = await loadConfigFile(options.env, options.cwd);
   const log = createLog({ level: config.logLevel, terminal: process.stderr.isTTY });
@@ -44,7 +44,7 @@ export async function openRelay(options: ServeOptions): Promise<OpenedRelay> {
   const closing: (() => Promise<void> | void)[] = [];
   const stop = () => stopAll(closing.splice(0).toReversed());
   try {
-    const opened = await openStore(config, 'server', (line) => log.warn(line));
+    const opened = await openStore(config, 'exclusive', (line) => log.warn(line));
     const { store } = opened;
     closing.push(() => opened.close());
     const relay = await compose({
@@ -77,7 +77,7 @@ export async function openRelay(options: ServeOptions): Promise<OpenedRelay> {
 }
 
 export async function serve(options: ServeOptions): Promise<RunningServer> {
-  const opened = await openRelay(options);
+  const opened = await openServer(options);
   const { config, relay, log, stop } = opened;
   try {
     await relay.app.listen({ host: config.host, port: config.port });
@@ -143,7 +143,7 @@ export function explainStartError(error: unknown): string | undefined {
   const { code, port } = (error ?? {}) as { code?: string; port?: number };
   if (code === 'EADDRINUSE') return `Port ${port} is in use; set RELAY_PORT to another one`;
   if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
-    return `Relay cannot listen there: ${(error as Error).message}`;
+    return `Relay cannot listen: ${(error as Error).message}; check RELAY_HOST and RELAY_PORT`;
   }
   return undefined;
 }

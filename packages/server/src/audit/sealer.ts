@@ -4,13 +4,13 @@
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
 import { type AuditRecord, BackgroundLoop, type Engine, type NewAudit } from '@relay/core';
-import { type AuditPosition, genesis, type AuditSigner } from './signer.ts';
+import { type AuditPosition, initialHash, type AuditSigner } from './signer.ts';
 import { verifyTrail, type Verdict } from './verify.ts';
 
 const intervalMs = 1_000;
 const maxBackoffMs = 10_000;
 const batchSize = 200;
-const maxForeign = 12_800;
+const maxUnsigned = 12_800;
 const maxRemembered = 10_000;
 const tenantsPerStep = 100;
 /** Lost races with other nodes, which seal the same entries. */
@@ -20,9 +20,7 @@ export interface SealerOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly signer: AuditSigner;
 }
 
-export interface AuditHead {
-  readonly seq: number;
-  readonly hash: string;
+export interface AuditHead extends AuditPosition {
   readonly sealedAt?: number;
 }
 
@@ -64,7 +62,7 @@ export class AuditSealer {
 
   async head(tenantId: string): Promise<AuditHead> {
     const seal = await this.#trail(tenantId).head();
-    if (seal === undefined) return { seq: 0, hash: genesis(tenantId) };
+    if (seal === undefined) return { seq: 0, hash: initialHash(tenantId) };
     return { seq: seal.lastSeq, hash: seal.hash, sealedAt: seal.at };
   }
 
@@ -100,25 +98,25 @@ export class AuditSealer {
     if (this.#sealed.size > maxRemembered && oldest !== undefined) this.#sealed.delete(oldest);
   }
 
-  /** Foreign entries in front must not keep others from being sealed. */
+  /** Unsigned entries in front must not keep others from being sealed. */
   async #waiting(tenantId: string): Promise<NewAudit[]> {
     const trail = this.#trail(tenantId);
     for (let limit = batchSize; ; limit *= 4) {
       const found = await trail.unsealed(limit);
       const own = this.#own(tenantId, found);
-      if (own.length > 0 || found.length < limit || limit >= maxForeign) {
+      if (own.length > 0 || found.length < limit || limit >= maxUnsigned) {
         return own.slice(0, batchSize);
       }
     }
   }
 
-  /** Foreign entries never become part of the trail; `verify` reports them. */
+  /** Unsigned entries never become part of the trail; `verify` reports them. */
   #own(tenantId: string, entries: readonly NewAudit[]): NewAudit[] {
     const { signer, log } = this.#options;
     const own = entries.filter((entry) => signer.isOwn(tenantId, entry));
     if (own.length < entries.length && !this.#warned.has(tenantId)) {
       this.#warned.add(tenantId);
-      log.error('The audit trail holds entries that Relay did not write', { tenantId });
+      log.error('The audit trail contains entries without a valid Relay signature', { tenantId });
     }
     return own;
   }

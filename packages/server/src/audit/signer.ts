@@ -18,7 +18,7 @@ import type { AuditEntry, AuditRecord, AuditSeal, Ids, NewAudit } from '@relay/c
 import { uuidv7 } from 'uuidv7';
 
 /** The hash before the first entry. */
-export function genesis(tenantId: string): string {
+export function initialHash(tenantId: string): string {
   return sha256(['relay audit', 1, tenantId]);
 }
 
@@ -69,7 +69,7 @@ export class AuditSigner {
     if (seq !== before.seq + 1) return 'The entry is missing';
     if (hash !== hashOf(entry, seq, before.hash)) return 'The entry was changed';
     if (!this.#isSigned(entry.proof, ['placed', tenantId, id, seq, hash])) {
-      return 'The entry was not placed here by Relay';
+      return 'The signature of the entry does not match its position';
     }
     return columnsMatch(entry) ? undefined : 'The indexed columns of the entry were changed';
   }
@@ -93,6 +93,7 @@ export class AuditSigner {
   }
 }
 
+/** The first part names the purpose, so that a proof for one is invalid for another. */
 type Parts = readonly (string | number)[];
 
 function hashOf({ id, text }: NewAudit, seq: number, before: string): string {

@@ -1,5 +1,5 @@
 import type { AuditRecord, AuditTrail } from '@relay/core';
-import { type AuditPosition, genesis, type AuditSigner } from './signer.ts';
+import { type AuditPosition, initialHash, type AuditSigner } from './signer.ts';
 
 export interface Verdict {
   readonly ok: boolean;
@@ -14,7 +14,7 @@ export interface AuditProblem {
   readonly problem: string;
 }
 
-export interface Examined {
+export interface VerifyOptions {
   readonly tenantId: string;
   readonly trail: AuditTrail;
   readonly signer: AuditSigner;
@@ -30,28 +30,28 @@ const beforeAll = Number.MIN_SAFE_INTEGER;
  * recorded elsewhere: without one, a truncated trail cannot be distinguished from a short one.
  */
 export async function verifyTrail(
-  examined: Examined,
+  options: VerifyOptions,
   known: readonly AuditPosition[] = [],
 ): Promise<Verdict> {
-  const walk = new Walk(examined, known);
-  const problem = (await walk.walk()) ?? (await walk.foreign()) ?? walk.truncated();
-  const { head } = walk;
+  const verifier = new TrailVerifier(options, known);
+  const problem = (await verifier.walk()) ?? (await verifier.unsigned()) ?? verifier.truncated();
+  const { head } = verifier;
   if (problem === undefined) return { ok: true, entries: head.seq, head };
   return { ok: false, entries: Math.min(head.seq, problem.seq - 1), head, firstBad: problem };
 }
 
-class Walk {
-  readonly #examined: Examined;
+class TrailVerifier {
+  readonly #options: VerifyOptions;
   readonly #known: readonly AuditPosition[];
   #head: AuditPosition;
   /** Entries that were read but not checked yet: at most one page. */
   #ahead: readonly AuditRecord[] = [];
   #next = 0;
 
-  constructor(examined: Examined, known: readonly AuditPosition[]) {
-    this.#examined = examined;
+  constructor(options: VerifyOptions, known: readonly AuditPosition[]) {
+    this.#options = options;
     this.#known = known;
-    this.#head = { seq: 0, hash: genesis(examined.tenantId) };
+    this.#head = { seq: 0, hash: initialHash(options.tenantId) };
   }
 
   get head(): AuditPosition {
@@ -60,16 +60,18 @@ class Walk {
 
   /** An entry and its seal are stored in one transaction: once one is visible, so is the other. */
   async walk(): Promise<AuditProblem | undefined> {
-    const { tenantId, trail, signer } = this.#examined;
+    const { tenantId, trail, signer } = this.#options;
     for (;;) {
-      const beyond = await this.#entry();
+      const entryAfterSeal = await this.#entry();
       const seals = await trail.seals({ after: this.#after, limit: pageSize });
       if (seals.length === 0) {
-        return beyond === undefined ? undefined : this.#bad('The entry is not part of any batch');
+        return entryAfterSeal === undefined
+          ? undefined
+          : this.#problem('The entry is not part of any batch');
       }
       for (const seal of seals) {
         if (seal.firstSeq !== this.#head.seq + 1)
-          return this.#bad('The seal of its batch is missing');
+          return this.#problem('The seal of its batch is missing');
         const problem = await this.#walkTo(seal.lastSeq);
         if (problem !== undefined) return problem;
         if (seal.hash !== this.#head.hash || !signer.isSealed(tenantId, seal)) {
@@ -80,14 +82,14 @@ class Walk {
   }
 
   async #walkTo(lastSeq: number): Promise<AuditProblem | undefined> {
-    const { tenantId, signer } = this.#examined;
+    const { tenantId, signer } = this.#options;
     while (this.#head.seq < lastSeq) {
       const entry = await this.#entry();
-      if (entry === undefined) return this.#bad('The entry is missing');
+      if (entry === undefined) return this.#problem('The entry is missing');
       const reason = signer.problemOf(tenantId, entry, this.#head);
-      if (reason !== undefined) return this.#bad(reason);
+      if (reason !== undefined) return this.#problem(reason);
       if (this.#known.some(({ seq, hash }) => seq === entry.seq && hash !== entry.hash)) {
-        return this.#bad('The entry does not match the recorded head');
+        return this.#problem('The entry does not match the recorded head');
       }
       this.#head = { seq: entry.seq, hash: entry.hash };
       this.#next += 1;
@@ -98,7 +100,7 @@ class Walk {
   async #entry(): Promise<AuditRecord | undefined> {
     const here = this.#ahead[this.#next];
     if (here !== undefined) return here;
-    this.#ahead = await this.#examined.trail.read({ after: this.#after, limit: pageSize });
+    this.#ahead = await this.#options.trail.read({ after: this.#after, limit: pageSize });
     this.#next = 0;
     return this.#ahead[0];
   }
@@ -107,20 +109,20 @@ class Walk {
     return this.#head.seq === 0 ? beforeAll : this.#head.seq;
   }
 
-  async foreign(): Promise<AuditProblem | undefined> {
-    const { tenantId, trail, signer } = this.#examined;
+  async unsigned(): Promise<AuditProblem | undefined> {
+    const { tenantId, trail, signer } = this.#options;
     const waiting = await trail.unsealed(pageSize);
     return waiting.every((entry) => signer.isOwn(tenantId, entry))
       ? undefined
-      : this.#bad('An entry that is not sealed yet was not written by Relay');
+      : this.#problem('An entry that is not sealed yet was not written by Relay');
   }
 
   truncated(): AuditProblem | undefined {
     if (this.#known.every(({ seq }) => seq <= this.#head.seq)) return undefined;
-    return this.#bad('The trail ends before the recorded head');
+    return this.#problem('The trail ends before the recorded head');
   }
 
-  #bad(problem: string): AuditProblem {
+  #problem(problem: string): AuditProblem {
     return { seq: this.#head.seq + 1, problem };
   }
 }

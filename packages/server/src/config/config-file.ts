@@ -44,7 +44,7 @@ export interface RelayConfig {
   };
   /** How the commands of the tool `bash` run. */
   readonly bash?: BashConfig;
-  /** Searches memories by meaning too. Their texts and the queries are sent to this provider. */
+  /** Enables semantic search of memories. Their texts and the queries are sent to this provider. */
   readonly embeddings?: EmbeddingConfig;
   /** When and how a conversation that outgrows a model's window is summarized. */
   readonly compaction?: Partial<CompactionSettings>;
@@ -88,7 +88,7 @@ async function importFile(path: string): Promise<{ default?: unknown }> {
     return (await import(pathToFileURL(path).href)) as { default?: unknown };
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(`${path} cannot be read: ${why}`);
+    throw new ConfigError(`${path} could not be loaded: ${why}`);
   }
 }
 
@@ -106,6 +106,14 @@ const timeoutMs = z
 const endpoint = z.url({ protocol: /^https?$/ });
 /** Agents and tools are checked in `definitions.ts`. */
 const definitions = z.array(z.looseObject({ name: z.string() }));
+const bashSchema = z.strictObject({
+  /** `bwrap`: inside bubblewrap. The server does not start if that is not possible. */
+  sandbox: z.literal('bwrap').optional(),
+  /** Whether sandboxed commands may use the network. Default: no. */
+  network: z.boolean().optional(),
+  /** Environment variables that commands inherit from the server, besides PATH and a few others. */
+  environment: z.array(z.string()).readonly().optional(),
+});
 const schema = z.strictObject({
   agents: definitions.optional(),
   tools: definitions.optional(),
@@ -132,13 +140,7 @@ const schema = z.strictObject({
       failuresPerMinute: z.int().min(1).optional(),
     })
     .optional(),
-  bash: z
-    .strictObject({
-      sandbox: z.literal('bwrap').optional(),
-      network: z.boolean().optional(),
-      environment: z.array(z.string()).optional(),
-    })
-    .optional(),
+  bash: bashSchema.optional(),
   embeddings: embeddingSchema.optional(),
   compaction: z
     .strictObject({
@@ -150,14 +152,7 @@ const schema = z.strictObject({
     .optional(),
 });
 
-export interface BashConfig {
-  /** `bwrap`: inside bubblewrap. The server does not start if that is not possible. */
-  readonly sandbox?: 'bwrap';
-  /** Whether sandboxed commands may use the network. Default: no. */
-  readonly network?: boolean;
-  /** Environment variables that commands inherit from the server, besides PATH and a few others. */
-  readonly environment?: readonly string[];
-}
+export type BashConfig = Readonly<z.input<typeof bashSchema>>;
 
 export interface BashSettings {
   readonly sandbox: 'bwrap' | undefined;

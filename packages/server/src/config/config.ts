@@ -242,7 +242,7 @@ export function readTraceSettings(env: Environment): TraceSettings | undefined {
       ? shared && endpoint('OTEL_EXPORTER_OTLP_ENDPOINT', shared, 'v1/traces')
       : endpoint('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', own);
   if (url === undefined) return undefined;
-  refuseOtherProtocols(env);
+  requireHttpExporter(env);
   const resource = pairs(env, 'OTEL_RESOURCE_ATTRIBUTES');
   const { 'service.name': named, ...others } = resource;
   return {
@@ -269,7 +269,7 @@ function endpoint(name: string, value: string, path?: string): string {
 const protocols = ['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL'];
 
 /** Every collector that accepts HTTP accepts JSON; gRPC has another port. */
-function refuseOtherProtocols(env: Environment): void {
+function requireHttpExporter(env: Environment): void {
   for (const name of protocols) {
     if (env[name]?.trim() === 'grpc') {
       throw new ConfigError(`${name}: Relay exports traces over HTTP (port 4318), not gRPC`);
@@ -295,6 +295,6 @@ function decoded(variable: string, text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new ConfigError(`${variable} holds a percent sign that encodes nothing`);
+    throw new ConfigError(`${variable} contains an invalid percent-encoding`);
   }
 }

@@ -9,12 +9,12 @@ export interface OpenedStore {
 }
 
 /**
- * As the server, which locks the data folder, or beside a running server. `advise` receives one-line
+ * `exclusive` locks the data folder, as the server does; `shared` works beside a running server. `advise` receives one-line
  * security advice for the operator.
  */
 export async function openStore(
   config: Config,
-  as: 'server' | 'beside',
+  mode: 'exclusive' | 'shared',
   advise: (line: string) => void = () => undefined,
 ): Promise<OpenedStore> {
   const { dataDir, databaseUrl } = config;
@@ -23,7 +23,7 @@ export async function openStore(
     const store = await openPostgresStore({ url: databaseUrl, advise });
     return { store, close: () => store.close() };
   }
-  const lock = as === 'server' ? lockFolder(dataDir) : undefined;
+  const lock = mode === 'exclusive' ? lockFolder(dataDir) : undefined;
   try {
     const store = await openSqliteStore({ dir: dataDir });
     return {
@@ -41,10 +41,10 @@ export async function openStore(
 
 export async function withStore<Value>(
   config: Config,
-  as: 'server' | 'beside',
+  mode: 'exclusive' | 'shared',
   use: (store: SystemStore) => Promise<Value>,
 ): Promise<Value> {
-  const { store, close } = await openStore(config, as);
+  const { store, close } = await openStore(config, mode);
   try {
     return await use(store);
   } finally {

@@ -3,7 +3,7 @@
  * `authenticate` and the rate limits, the JSON body parser, `validate`, and the handler of its route.
  * Every failure becomes one error body in `respondWithError`.
  */
-import { defined, RelayError, type Route, routes } from '@relay/protocol';
+import { defined, RelayError, type Route, type RouteName, routes } from '@relay/protocol';
 import fastify, {
   type FastifyInstance,
   type FastifyReply,
@@ -12,10 +12,10 @@ import fastify, {
 } from 'fastify';
 import type { IncomingMessage } from 'node:http';
 import { uuidv7 } from 'uuidv7';
-import { logAccess } from '../observability/access-log.ts';
+import type { ServerLog } from '../observability/log.ts';
 import { authenticate, type Caller } from './auth.ts';
 import { preflight, setCorsHeaders } from './cors.ts';
-import { notFound, respondToUnreadable, toRelayError } from './errors.ts';
+import { notFound, respondToMalformedRequest, toRelayError } from './errors.ts';
 import type {
   Call,
   CallerRoute,
@@ -43,7 +43,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   const onRequest = (request: FastifyRequest, reply: FastifyReply) => {
     reply.raw.setHeader('x-request-id', request.id);
     setCorsHeaders(context.config, request, reply);
-    logAccess({ log, callerOf: (each) => callers.get(each) }, request, reply);
+    logAccess(log, request, reply);
   };
   const respondWithError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const error = toRelayError(thrown);
@@ -69,7 +69,7 @@ export function createApp(context: ServerContext): FastifyInstance {
     http: { connectionsCheckingInterval: 5_000 },
     clientErrorHandler: (error, socket) => {
       log.info('A request could not be parsed', { code: error.code });
-      respondToUnreadable(error, socket);
+      respondToMalformedRequest(error, socket);
     },
     ...defined({ loggerInstance: log.fastify }),
     logController: new LogController({ disableRequestLogging: true }),
@@ -89,11 +89,42 @@ export function createApp(context: ServerContext): FastifyInstance {
     throw notFound();
   });
   acceptJson(app);
-  for (const name of namesOf(publicHandlers)) addPublicRoute(app, name, context);
   void app.register(async (plugin) => addLinkRoutes(plugin, context));
-  for (const name of namesOf(handlers)) addRoute(app, name, handlers, context);
-  refuseOtherMethods(app, context);
+  for (const name of routeNames) {
+    if (isPublic(name)) addPublicRoute(app, name, context);
+    else if (!isLink(name)) addRoute(app, name, handlers, context);
+  }
+  rejectOtherMethods(app, context);
   return app;
+}
+
+/**
+ * One log line per request, when the response is sent or the client has disconnected. It has the
+ * route's pattern, not the URL, which may contain private data.
+ */
+function logAccess(log: ServerLog, request: FastifyRequest, reply: FastifyReply): void {
+  const since = performance.now();
+  const { raw } = reply;
+  raw.once('close', () => {
+    const runId = raw.getHeader('x-run-id');
+    const caller = callers.get(request);
+    const quiet = raw.statusCode < 400 && isProbe(request.routeOptions.url);
+    log[quiet ? 'debug' : 'info']('request', {
+      requestId: request.id,
+      method: request.method,
+      route: request.routeOptions.url ?? null,
+      status: raw.statusCode,
+      ms: Math.round((performance.now() - since) * 10) / 10,
+      ...(caller === undefined ? {} : { tenantId: caller.tenantId, caller: caller.actor.id }),
+      ...(typeof runId === 'string' ? { runId } : {}),
+      ...(raw.writableEnded ? {} : { aborted: true }),
+    });
+  });
+}
+
+/** Probes come every few seconds and are logged at `info` only if they fail. */
+function isProbe(route: string | undefined): boolean {
+  return route === '/health' || route === '/ready' || route === '/metrics';
 }
 
 /** Errors of a provider, or documented answers: they are not logged as failures of the server. */
@@ -115,9 +146,10 @@ function isEnabled({ auth }: Route, { config }: ServerContext): boolean {
   return auth !== 'internal' || config.internalSecret !== undefined;
 }
 
-function namesOf<Table extends object>(table: Table): (keyof Table)[] {
-  return Object.keys(table) as (keyof Table)[];
-}
+const routeNames = Object.keys(routes) as RouteName[];
+const authOf = (name: RouteName) => (routes[name] as Route).auth;
+const isPublic = (name: RouteName): name is PublicRoute => authOf(name) === 'public';
+const isLink = (name: RouteName): name is LinkRoute => authOf(name) === 'link';
 
 function addRoute<Name extends CallerRoute>(
   app: FastifyInstance,
@@ -141,7 +173,7 @@ function addRoute<Name extends CallerRoute>(
     bodyLimit: route.bodyLimit ?? bodyLimit,
     // Before the body is read.
     onRequest: async (request, reply) => {
-      callers.set(request, await admit(route, context, request, reply));
+      callers.set(request, await authenticateAndRateLimit(route, context, request, reply));
     },
     handler: async (request, reply) => {
       const caller = callers.get(request);
@@ -156,7 +188,7 @@ function addRoute<Name extends CallerRoute>(
 }
 
 /** Authenticates the caller and applies the rate limits. */
-async function admit(
+async function authenticateAndRateLimit(
   route: Route,
   context: ServerContext,
   request: FastifyRequest,
@@ -170,7 +202,7 @@ async function admit(
     }
     throw error;
   });
-  requests.check(caller.as.id, reply);
+  requests.check(caller.actor.id, reply);
   return caller;
 }
 
@@ -214,13 +246,13 @@ function addLinkRoutes(app: FastifyInstance, context: ServerContext): void {
         linkHandlers[name]({ context, request, reply, token: request.params.token }),
     });
   };
-  for (const name of namesOf(linkHandlers)) add(name);
+  routeNames.filter(isLink).forEach(add);
 }
 
 const httpMethods = ['GET', 'HEAD', 'OPTIONS', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
 /** Answers the methods that a path does not serve: a CORS preflight, or 405 with `Allow`. */
-function refuseOtherMethods(app: FastifyInstance, context: ServerContext): void {
+function rejectOtherMethods(app: FastifyInstance, context: ServerContext): void {
   const served = new Map<string, Set<string>>();
   for (const route of Object.values<Route>(routes)) {
     if (!isEnabled(route, context)) continue;

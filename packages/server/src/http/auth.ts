@@ -4,14 +4,13 @@ import { type Decider, RelayError, type Route, type Scope } from '@relay/protoco
 import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from '../config/config.ts';
 import { unauthorized } from './errors.ts';
-
 import { hasInternalSecret, hashApiKey, isWellFormed } from '../secrets/keys.ts';
 
 export interface Caller {
   readonly tenantId: string;
   readonly scopes: ReadonlySet<string>;
   /** The caller's identity in journals and audit entries. */
-  readonly as: Decider;
+  readonly actor: Decider;
 }
 
 export interface AuthContext {
@@ -28,15 +27,15 @@ export async function authenticate(
   route: Route,
   context: AuthContext,
 ): Promise<Caller> {
-  refuseForeignHost(request, context.config);
-  refuseForeignOrigin(request, context.config);
+  rejectForeignHost(request, context.config);
+  rejectForeignOrigin(request, context.config);
   const caller = await identify(request, route, context);
   requireScopes(caller, route);
   return caller;
 }
 
 /** A page of another origin may not call, whatever key it has. */
-function refuseForeignOrigin({ headers }: FastifyRequest, config: Config): void {
+function rejectForeignOrigin({ headers }: FastifyRequest, config: Config): void {
   const { origin, host } = headers;
   if (origin === undefined || isOwnOrigin(origin, host ?? '')) return;
   if (config.allowedOrigins.includes(origin)) return;
@@ -44,7 +43,7 @@ function refuseForeignOrigin({ headers }: FastifyRequest, config: Config): void 
 }
 
 /** Protects against DNS rebinding: a foreign name that resolves to this server. */
-export function refuseForeignHost({ headers }: FastifyRequest, config: Config): void {
+export function rejectForeignHost({ headers }: FastifyRequest, config: Config): void {
   const { host } = headers;
   // Only HTTP/1.0 requests have no Host, and no browser sends them.
   if (host !== undefined && !isAllowedHost(hostName(host), config)) {
@@ -80,23 +79,19 @@ async function identify(
     if (route.auth === 'internal') throw unauthorized();
   }
   const caller = await callerByKey(authorization, context.store);
-  if (caller === undefined) throw unauthorized();
-  await context.onKeyAccepted?.(caller.as.id);
+  await context.onKeyAccepted?.(caller.actor.id);
   return caller;
 }
 
-async function callerByKey(
-  authorization: string | undefined,
-  store: SystemStore,
-): Promise<Caller | undefined> {
+async function callerByKey(authorization: string | undefined, store: SystemStore): Promise<Caller> {
   const apiKey = /^Bearer ([^\s]+)$/i.exec(authorization ?? '')?.[1];
-  if (apiKey === undefined || !isWellFormed(apiKey)) return undefined;
+  if (apiKey === undefined || !isWellFormed(apiKey)) throw unauthorized();
   const key = await store.findKey(hashApiKey(apiKey));
-  if (!isValidKey(key)) return undefined;
+  if (!isValidKey(key)) throw unauthorized();
   return {
     tenantId: key.tenantId,
     scopes: new Set(key.scopes),
-    as: { type: 'key', id: key.id, name: key.name },
+    actor: { type: 'key', id: key.id, name: key.name },
   };
 }
 
@@ -109,20 +104,20 @@ export function isValidKey(key: KeyRecord | undefined): key is KeyRecord {
 const internalCaller: Caller = {
   tenantId: '',
   scopes: new Set<Scope>(['admin']),
-  as: { type: 'system', id: 'internal', name: 'internal' },
+  actor: { type: 'system', id: 'internal', name: 'internal' },
 };
 
 function localCaller(context: AuthContext): Caller {
   return {
     tenantId: context.defaultTenantId,
     scopes: new Set<Scope>(['runs', 'approve']),
-    as: { type: 'system', id: 'local', name: 'local' },
+    actor: { type: 'system', id: 'local', name: 'local' },
   };
 }
 
 /** Callers without a key may use workspace tools only if the operator allows it. */
-export function mayUseWorkspace({ as }: Caller, { localChat }: Config): boolean {
-  return as.type === 'key' || localChat === 'on';
+export function mayUseWorkspace({ actor }: Caller, { localChat }: Config): boolean {
+  return actor.type === 'key' || localChat === 'on';
 }
 
 const forwardingHeaders = ['forwarded', 'via'];

@@ -8,7 +8,7 @@ const fastifyCodes: Readonly<Record<string, { code: ErrorCode; message: string }
   FST_ERR_CTP_EMPTY_JSON_BODY: { code: 'invalid_json', message: 'Invalid JSON body' },
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
     code: 'invalid_request',
-    message: 'Invalid Content-Length',
+    message: 'The body does not have the length in Content-Length',
   },
   FST_ERR_CTP_BODY_TOO_LARGE: { code: 'payload_too_large', message: 'The body is too large' },
   FST_ERR_CTP_INVALID_MEDIA_TYPE: {
@@ -31,7 +31,11 @@ export function toRelayError(thrown: unknown): RelayError {
   if (thrown instanceof SyntaxError || status === 400) {
     return new RelayError('invalid_json', 'Invalid JSON body', { cause: thrown });
   }
-  return new RelayError('internal', 'Internal server error', { cause: thrown });
+  return new RelayError(
+    'internal',
+    'Internal server error; the server log has the details under x-request-id',
+    { cause: thrown },
+  );
 }
 
 /** The same answer for a missing, malformed, unknown, revoked or expired key. */
@@ -63,21 +67,21 @@ export function invalidField(path: string, message: string): RelayError {
 }
 
 /** Throws `invalid_pattern` if a rule has a malformed pattern. */
-export function refuseFaults(details: readonly PatternFault[]): void {
+export function rejectInvalidPatterns(details: readonly PatternFault[]): void {
   const [first] = details;
   if (first === undefined) return;
   throw new RelayError('invalid_pattern', `${first.path}: ${first.message}`, { details });
 }
 
 /** Answers bytes that are not an HTTP request with the same error body as every other failure. */
-export function respondToUnreadable(error: Error & { code?: string }, socket: Socket): void {
+export function respondToMalformedRequest(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
   }
   const isTimeout = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
   const relayError = isTimeout
-    ? new RelayError('request_timeout', 'The request took too long to arrive')
+    ? new RelayError('request_timeout', 'The request was not received in time')
     : new RelayError('invalid_request', 'The request is not valid HTTP');
   const body = JSON.stringify(relayError.toBody());
   socket.end(

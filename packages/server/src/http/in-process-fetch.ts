@@ -8,7 +8,7 @@ export type InProcessFetch = (url: string, init?: RequestInit) => Promise<Respon
 /** The Response constructor accepts no body with these statuses. */
 const statusesWithoutBody: ReadonlySet<number> = new Set([204, 205, 304]);
 
-export function fetchInto(app: FastifyInstance): InProcessFetch {
+export function createInProcessFetch(app: FastifyInstance): InProcessFetch {
   return async (url, init = {}) => {
     const { method = 'GET', body, signal } = init;
     signal?.throwIfAborted();

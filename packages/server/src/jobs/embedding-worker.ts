@@ -21,6 +21,7 @@ import {
   type MemoryText,
   ProviderFailure,
 } from '@relay/core';
+import type { StoredEvent } from '@relay/protocol';
 
 const scanIntervalMs = 60_000;
 const maxBatch = 64;
@@ -39,7 +40,7 @@ export interface EmbeddingWorkerOptions extends Pick<Engine, 'store' | 'clock' |
 }
 
 /** Recent results of a tenant's provider. */
-interface Pace {
+interface BatchState {
   readonly batchSize: number;
   readonly rejections: number;
   /** Consecutive failures with a backoff. */
@@ -47,7 +48,12 @@ interface Pace {
   readonly backoffUntil: number;
 }
 
-const initialPace: Pace = { batchSize: maxBatch, rejections: 0, failures: 0, backoffUntil: 0 };
+const initialState: BatchState = {
+  batchSize: maxBatch,
+  rejections: 0,
+  failures: 0,
+  backoffUntil: 0,
+};
 
 export class EmbeddingWorker {
   readonly #options: EmbeddingWorkerOptions;
@@ -56,7 +62,7 @@ export class EmbeddingWorker {
   readonly #waiting = new Set<string>();
   readonly #busy = new Map<string, Promise<void>>();
   /** Only of tenants with recent failures. */
-  readonly #paces = new Map<string, Pace>();
+  readonly #batchStates = new Map<string, BatchState>();
   #scanAt = 0;
 
   constructor(options: EmbeddingWorkerOptions) {
@@ -86,6 +92,10 @@ export class EmbeddingWorker {
   async stop(): Promise<void> {
     await this.#loop.stop();
     await Promise.all(this.#busy.values());
+  }
+
+  publish(events: readonly StoredEvent[], tenantId: string): void {
+    if (events.some(({ type }) => type === 'memory.stored')) this.memoryAdded(tenantId);
   }
 
   memoryAdded(tenantId: string): void {
@@ -124,56 +134,56 @@ export class EmbeddingWorker {
   /** Returns whether there may be more. */
   async #embedSome(tenantId: string): Promise<boolean> {
     const { store, clock, embedders } = this.#options;
-    const pace = this.#paces.get(tenantId) ?? initialPace;
-    if (clock.now() < pace.backoffUntil) return false;
+    const state = this.#batchStates.get(tenantId) ?? initialState;
+    if (clock.now() < state.backoffUntil) return false;
     let claimed: readonly MemoryText[] = [];
     try {
       const embedder = await embedders.of(tenantId);
       if (embedder === undefined) return false;
       const { vectors } = store.tenant(tenantId);
       const { model } = embedder;
-      claimed = await vectors.claim({ model, now: clock.now(), limit: pace.batchSize });
+      claimed = await vectors.claim({ model, now: clock.now(), limit: state.batchSize });
       await this.#embed(tenantId, embedder, claimed);
-      if (claimed.length > 0) this.#onSuccess(tenantId, pace);
-      return claimed.length >= pace.batchSize;
+      if (claimed.length > 0) this.#onSuccess(tenantId, state);
+      return claimed.length >= state.batchSize;
     } catch (error) {
       const isOver = this.#loop.signal.aborted;
       if (isOver || claimed.length > 1) await this.#release(tenantId, claimed);
       if (isOver) return false;
-      return this.#onFailure(tenantId, pace, claimed, error);
+      return this.#onFailure(tenantId, state, claimed, error);
     }
   }
 
-  #onSuccess(tenantId: string, pace: Pace): void {
-    const batchSize = Math.min(maxBatch, pace.batchSize + batchGrowth);
-    if (pace.batchSize >= maxBatch) this.#paces.delete(tenantId);
-    else this.#paces.set(tenantId, { ...initialPace, batchSize });
+  #onSuccess(tenantId: string, state: BatchState): void {
+    const batchSize = Math.min(maxBatch, state.batchSize + batchGrowth);
+    if (state.batchSize >= maxBatch) this.#batchStates.delete(tenantId);
+    else this.#batchStates.set(tenantId, { ...initialState, batchSize });
   }
 
   /** Returns whether to continue at once, with a smaller batch or with other memories. */
   #onFailure(
     tenantId: string,
-    pace: Pace,
+    state: BatchState,
     claimed: readonly MemoryText[],
     error: unknown,
   ): boolean {
     const { clock, log } = this.#options;
     const isRejection = error instanceof ProviderFailure && !error.retryable;
     const isSingle = claimed.length === 1;
-    const rejections = pace.rejections + (isSingle && isRejection ? 1 : 0);
+    const rejections = state.rejections + (isSingle && isRejection ? 1 : 0);
     const batchSize =
-      claimed.length === 0 ? pace.batchSize : Math.max(1, Math.floor(claimed.length / 2));
+      claimed.length === 0 ? state.batchSize : Math.max(1, Math.floor(claimed.length / 2));
     if (isRejection && claimed.length > 0 && rejections < maxRejections) {
       if (isSingle) {
         const memoryId = claimed[0]?.id;
         log.warn('Failed to embed a memory', { tenantId, memoryId, error: String(error) });
       }
-      this.#paces.set(tenantId, { ...pace, batchSize, rejections });
+      this.#batchStates.set(tenantId, { ...state, batchSize, rejections });
       return true;
     }
-    const failures = pace.failures + 1;
+    const failures = state.failures + 1;
     const backoffUntil = clock.now() + Math.min(minBackoffMs * 2 ** (failures - 1), maxBackoffMs);
-    this.#paces.set(tenantId, { batchSize, rejections, failures, backoffUntil });
+    this.#batchStates.set(tenantId, { batchSize, rejections, failures, backoffUntil });
     log.warn('Failed to embed the memories of a tenant', { tenantId, error: String(error) });
     return false;
   }

@@ -5,7 +5,6 @@
  */
 import type { Embedder, Embedders, Engine } from '@relay/core';
 import { createGoogleEmbedder, createOpenAiEmbedder } from '@relay/models';
-import type { StoredEvent } from '@relay/protocol';
 import { z } from 'zod';
 import { type Config, ConfigError } from '../config/config.ts';
 import { CredentialCache } from '../outbound/credential-cache.ts';
@@ -20,16 +19,10 @@ export interface EmbeddingsOptions extends Pick<Engine, 'store' | 'clock' | 'log
   readonly vault: Pick<Vault, 'onChange'>;
 }
 
-export interface Embeddings {
-  readonly embedders: Embedders;
-  /** Wakes the worker when a run has stored a memory. */
-  publish(events: readonly StoredEvent[], tenantId: string): void;
-  start(): void;
-  stop(): Promise<void>;
-}
-
 /** Undefined unless an embedding model is configured. */
-export function openEmbeddings(options: EmbeddingsOptions): Embeddings | undefined {
+export function openEmbeddings(
+  options: EmbeddingsOptions,
+): { embedders: Embedders; worker: EmbeddingWorker } | undefined {
   const { config, file, providers, store, vault, clock, log } = options;
   const settings = embeddingSettings(config, file.embeddings);
   if (settings === undefined) return undefined;
@@ -46,33 +39,21 @@ export function openEmbeddings(options: EmbeddingsOptions): Embeddings | undefin
   };
   const { provider } = settings;
   const worker = new EmbeddingWorker({ embedders, provider, store, clock, log });
-  return {
-    embedders,
-    publish(events, tenantId) {
-      if (events.some(({ type }) => type === 'memory.stored')) worker.memoryAdded(tenantId);
-    },
-    start: () => worker.start(),
-    stop: () => worker.stop(),
-  };
-}
-
-export interface EmbeddingConfig {
-  /** A provider and its model, such as `openai:text-embedding-3-small`. */
-  readonly model: string;
-  /** Shorter vectors, for models that support them. */
-  readonly dimensions?: number;
-  /** The minimum similarity of related texts; each model has its own scale. */
-  readonly floor?: number;
-  /** How long a run waits for the vector of its query. */
-  readonly questionTimeoutMs?: number;
+  return { embedders, worker };
 }
 
 export const embeddingSchema = z.strictObject({
+  /** A provider and its model, such as `openai:text-embedding-3-small`. */
   model: z.string().min(1),
+  /** Shorter vectors, for models that support them. */
   dimensions: z.int().min(8).max(8_192).optional(),
+  /** The minimum similarity of related texts; each model has its own scale. */
   floor: z.number().min(0).max(1).optional(),
+  /** How long a run waits for the vector of its query. */
   questionTimeoutMs: z.int().min(10).max(60_000).optional(),
 });
+
+export type EmbeddingConfig = Readonly<z.input<typeof embeddingSchema>>;
 
 export interface EmbeddingSettings {
   readonly provider: string;

@@ -9,52 +9,40 @@ export interface HousekeepingOptions {
   readonly store: Pick<SystemStore, 'deleteExpiredMemories' | 'pruneRuns' | 'deliveries'>;
   /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs?: number | undefined;
-  readonly outputs?: { sweep(): Promise<void> };
+  readonly sweepOutputs?: () => Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 /** Periodically deletes expired memories, conversations, outputs and deliveries, in small batches. */
-export class Housekeeping {
-  readonly #options: HousekeepingOptions;
-  readonly #loop: BackgroundLoop;
+export function createHousekeeping(options: HousekeepingOptions): BackgroundLoop {
+  const { clock, log } = options;
+  return new BackgroundLoop({
+    clock,
+    intervalMs,
+    step: (signal) => deleteExpired(options, signal),
+    // Reads skip expired rows, so a late deletion is harmless.
+    onError: (error) => log.warn('Failed to delete expired data', { error: String(error) }),
+  });
+}
 
-  constructor(options: HousekeepingOptions) {
-    const { clock, log } = options;
-    this.#options = options;
-    this.#loop = new BackgroundLoop({
-      clock,
-      intervalMs,
-      step: (signal) => this.#deleteExpired(signal),
-      // Reads skip expired rows, so a late deletion is harmless.
-      onError: (error) => log.warn('Failed to delete expired data', { error: String(error) }),
-    });
+/** Several nodes may do this at once. */
+async function deleteExpired(
+  { store, clock, retentionMs, sweepOutputs }: HousekeepingOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const now = clock.now();
+  const repeat = async (sweep: () => Promise<number>) => {
+    let deleted = 1;
+    while (deleted > 0 && !signal.aborted) deleted = await sweep();
+  };
+  await repeat(() => store.deleteExpiredMemories(now, batchSize));
+  if (retentionMs !== undefined) {
+    await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
   }
-
-  start(): void {
-    this.#loop.start();
-  }
-
-  stop(): Promise<void> {
-    return this.#loop.stop();
-  }
-
-  /** Several nodes may do this at once. */
-  async #deleteExpired(signal: AbortSignal): Promise<void> {
-    const { store, clock, retentionMs, outputs } = this.#options;
-    const now = clock.now();
-    const repeat = async (sweep: () => Promise<number>) => {
-      let deleted = 1;
-      while (deleted > 0 && !signal.aborted) deleted = await sweep();
-    };
-    await repeat(() => store.deleteExpiredMemories(now, batchSize));
-    if (retentionMs !== undefined) {
-      await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
-    }
-    await outputs?.sweep();
-    // A late attempt may still succeed within its claim; finished deliveries are kept for a week.
-    const failBefore = now - deliveryTimeoutMs - 60 * 60_000;
-    const deleteBefore = now - deliveriesKeptMs;
-    await repeat(() => store.deliveries.sweep({ failBefore, deleteBefore, limit: batchSize }));
-  }
+  await sweepOutputs?.();
+  // A late attempt may still succeed within its claim; finished deliveries are kept for a week.
+  const failBefore = now - deliveryTimeoutMs - 60 * 60_000;
+  const deleteBefore = now - deliveriesKeptMs;
+  await repeat(() => store.deliveries.sweep({ failBefore, deleteBefore, limit: batchSize }));
 }

@@ -138,7 +138,7 @@ export class WebhookDeliverer {
   async #deliver(delivery: DeliveryRecord): Promise<boolean> {
     const { store, clock } = this.#options;
     const webhook = await store.deliveries.find(delivery.webhookId);
-    const outcome = webhook === undefined ? gone : await this.#post(webhook, delivery);
+    const outcome = webhook === undefined ? webhookDeleted : await this.#post(webhook, delivery);
     const now = clock.now();
     const lastStatus = 'status' in outcome ? outcome.status : null;
     const lastError = 'error' in outcome ? outcome.error : null;
@@ -192,7 +192,7 @@ export class WebhookDeliverer {
   }
 }
 
-const gone: Outcome = { error: 'The webhook was deleted' };
+const webhookDeleted: Outcome = { error: 'The webhook was deleted' };
 
 /** Exponential backoff with jitter. */
 function retryDelay(attempts: number): number {

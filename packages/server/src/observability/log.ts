@@ -15,7 +15,7 @@ type Fields = Readonly<Record<string, unknown>>;
 export interface ServerLog extends Log {
   info(message: string, fields?: Fields): void;
   debug(message: string, fields?: Fields): void;
-  conceal(secret: string): void;
+  addSecret(secret: string): void;
   /** For Fastify's own warnings and errors. */
   readonly fastify?: FastifyBaseLogger;
 }
@@ -71,7 +71,7 @@ export function createLog(options: LogOptions = {}): ServerLog {
     info: at('info'),
     warn: at('warn'),
     error: at('error'),
-    conceal: (secret) => redactor.conceal(secret),
+    addSecret: (secret) => redactor.addSecret(secret),
     // At `info` Fastify would report that it listens; `serve` already does.
     fastify: isQuiet ? logger : logger.child({}, { level: 'warn' }),
   };
@@ -79,7 +79,7 @@ export function createLog(options: LogOptions = {}): ServerLog {
 
 /** Adds the methods that a plain `Log` lacks, as no-ops. */
 export function asServerLog(log: Log): ServerLog {
-  const silent = { info: () => undefined, debug: () => undefined, conceal: () => undefined };
+  const silent = { info: () => undefined, debug: () => undefined, addSecret: () => undefined };
   return Object.assign(Object.create(log) as Log, silent, log);
 }
 

@@ -19,8 +19,8 @@ import { checkSqlite, copySqlite } from '@relay/store';
 import { ConfigError, readConfig, type Config, type Installation } from '../config/config.ts';
 import { version } from '../version.ts';
 import { presentKey, readKeyFile, syncFolder } from './rotate.ts';
-import { noteRestore } from '../audit/operator.ts';
-import { AuditSigner } from '../audit/signer.ts';
+import { recordRestore } from '../audit/operator-entries.ts';
+import { type AuditPosition, AuditSigner } from '../audit/signer.ts';
 import { verifyTrail, type Verdict } from '../audit/verify.ts';
 import { withStore } from '../config/open-store.ts';
 import { derive, masterKeyFile, masterKeys, openRootKey } from '../secrets/master-key.ts';
@@ -29,7 +29,7 @@ export interface BackupManifest {
   readonly format: 1;
   readonly relay: string;
   readonly createdAt: string;
-  /** The fingerprint of the key that seals the credentials, and whether the backup includes the key. */
+  /** The fingerprint of the key that encrypts the credentials, and whether the backup includes the key. */
   readonly masterKey: { readonly id: string | null; readonly included: boolean };
 }
 
@@ -93,7 +93,7 @@ export function makeBackup({ env, cwd }: Installation, options: BackupOptions): 
 
 function makeEmpty(folder: string): void {
   if (existsSync(folder) && readdirSync(folder).length > 0) {
-    throw new ConfigError(`${folder} is not empty; nothing is overwritten`);
+    throw new ConfigError(`${folder} is not empty. Choose an empty or new folder`);
   }
   mkdirSync(folder, { recursive: true, mode: 0o700 });
 }
@@ -134,7 +134,7 @@ export function restoreBackup({ env, cwd }: Installation, options: RestoreOption
       if (existsSync(join(backup, name))) copyFileSync(join(backup, name), join(draft, name));
     }
     if (from !== undefined) copyFileSync(from, join(draft, masterKeyFile));
-    noteRestore(draft, manifest.createdAt);
+    recordRestore(draft, manifest.createdAt);
     syncFolder(draft);
     // Fails unless the target is missing or an empty folder.
     renameSync(draft, folder);
@@ -170,28 +170,25 @@ function findKey(config: Config, { masterKey }: BackupManifest, options: Restore
   if (file !== undefined) {
     if (!existsSync(file)) throw new ConfigError(`There is no file ${file}`);
     if (readKeyFile(file).id !== masterKey.id) {
-      throw new ConfigError(`${file} is not the master key that this backup was sealed with`);
+      throw new ConfigError(`${file} is not the master key that encrypted this backup`);
     }
     return { key: 'restored', from: file };
   }
   if (config.masterKey !== undefined) {
     if (presentKey(config)?.id === masterKey.id) return { key: 'environment' };
-    throw new ConfigError('RELAY_MASTER_KEY is not the key that this backup was sealed with');
+    throw new ConfigError('RELAY_MASTER_KEY is not the key that encrypted this backup');
   }
   if (options.withoutKey === true || masterKey.id === null) return { key: 'missing' };
   throw new ConfigError(
     'The master key is not in this backup: name its file with --master-key-file, set ' +
-      'RELAY_MASTER_KEY, or restore --without-master-key and bring it before the start',
+      'RELAY_MASTER_KEY, or restore --without-master-key and add the key before you start the server',
   );
 }
 
-export interface VerifyBackupOptions {
-  readonly backup: string;
-  /** The master key, if it is neither in the backup nor in the environment. */
-  readonly keyFile?: string | undefined;
+export interface VerifyBackupOptions extends Pick<RestoreOptions, 'backup' | 'keyFile'> {
   readonly tenant: string;
   /** A head that was recorded elsewhere. */
-  readonly known?: { readonly seq: number; readonly hash: string } | undefined;
+  readonly known?: AuditPosition | undefined;
 }
 
 /** Verifies the audit trail in a backup without a server. Only a temporary copy is opened. */
@@ -205,7 +202,7 @@ export async function verifyBackup(
   try {
     restoreBackup({ ...installation, env }, { backup, keyFile });
     const config = readConfig(env, installation.cwd);
-    return await withStore(config, 'server', async (store) => {
+    return await withStore(config, 'exclusive', async (store) => {
       const tenant = await store.findTenant(name);
       if (tenant === undefined) throw new ConfigError(`The backup has no tenant ${name}`);
       const rootKey = await openRootKey(store, masterKeys(config));

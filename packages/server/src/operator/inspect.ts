@@ -5,7 +5,7 @@ import { checkSqlite, readPostgresMetadata, readSqliteMetadata } from '@relay/st
 import { type Config, readConfig, type Installation } from '../config/config.ts';
 import { unknownSettings } from '../config/unknown-settings.ts';
 import { masterKeyFile } from '../secrets/master-key.ts';
-import { opensWith } from '../secrets/vault.ts';
+import { canDecryptWith } from '../secrets/vault.ts';
 import { presentKey } from './rotate.ts';
 
 export interface Inspection {
@@ -15,7 +15,7 @@ export interface Inspection {
   readonly kind: 'sqlite' | 'postgres';
   /** `absent`: the first start creates it. */
   readonly store: 'usable' | 'absent' | { readonly problem: string };
-  /** `unused`: nothing is sealed yet. */
+  /** `unused`: nothing is encrypted yet. */
   readonly masterKey: 'fits' | 'wrong' | 'missing' | 'unused' | { readonly problem: string };
   readonly keyFile: string | undefined;
   readonly unknownSettings: readonly string[];
@@ -27,14 +27,14 @@ export async function inspectStore({ env, cwd }: Installation): Promise<Inspecti
   const config = readConfig(env, cwd);
   const { dataDir, host, port, databaseUrl } = config;
   const next = join(dataDir, `${masterKeyFile}.next`);
-  const { store, note } = await inspect(config);
+  const { store, storedCheck } = await inspect(config);
   return {
     dataDir,
     host,
     port,
     kind: databaseUrl === undefined ? 'sqlite' : 'postgres',
     store,
-    masterKey: keyStateOf(config, note),
+    masterKey: keyStateOf(config, storedCheck),
     keyFile:
       databaseUrl === undefined && config.masterKey === undefined
         ? join(dataDir, masterKeyFile)
@@ -44,31 +44,33 @@ export async function inspectStore({ env, cwd }: Installation): Promise<Inspecti
   };
 }
 
-async function inspect(config: Config): Promise<{ store: Inspection['store']; note?: string }> {
+async function inspect(
+  config: Config,
+): Promise<{ store: Inspection['store']; storedCheck?: string }> {
   const path = join(config.dataDir, 'relay.db');
   if (config.databaseUrl === undefined && !existsSync(path)) return { store: 'absent' };
   try {
-    const note = await noteOf(config, path);
-    return note === undefined ? { store: 'usable' } : { store: 'usable', note };
+    const storedCheck = await storedCheckOf(config, path);
+    return storedCheck === undefined ? { store: 'usable' } : { store: 'usable', storedCheck };
   } catch (error) {
     return { store: { problem: error instanceof Error ? error.message : String(error) } };
   }
 }
 
-async function noteOf({ databaseUrl }: Config, path: string): Promise<string | undefined> {
+async function storedCheckOf({ databaseUrl }: Config, path: string): Promise<string | undefined> {
   if (databaseUrl !== undefined) return readPostgresMetadata(databaseUrl, 'vault-check');
   checkSqlite(path);
   return readSqliteMetadata(path, 'vault-check');
 }
 
-function keyStateOf(config: Config, note: string | undefined): Inspection['masterKey'] {
+function keyStateOf(config: Config, storedCheck: string | undefined): Inspection['masterKey'] {
   try {
     const key = presentKey(config);
     if (key === undefined) {
-      return note === undefined && config.databaseUrl === undefined ? 'unused' : 'missing';
+      return storedCheck === undefined && config.databaseUrl === undefined ? 'unused' : 'missing';
     }
-    if (note === undefined) return 'unused';
-    return opensWith(note, key) ? 'fits' : 'wrong';
+    if (storedCheck === undefined) return 'unused';
+    return canDecryptWith(storedCheck, key) ? 'fits' : 'wrong';
   } catch (error) {
     return { problem: error instanceof Error ? error.message : String(error) };
   }

@@ -1,10 +1,10 @@
 /**
- * Rotates the master key. The vault reseals its records itself, as at a start with
+ * Rotates the master key. The vault re-encrypts its records itself, as at a start with
  * RELAY_MASTER_KEY_PREVIOUS. This file fixes the order in which files change, so that a rotation can
  * be repeated after a crash at any point:
  *
  * 1. the new key is written to disk next to the old one (`master-key.next`);
- * 2. the store is resealed with the new key while both keys exist;
+ * 2. the store is re-encrypted with the new key while both keys exist;
  * 3. the old key is renamed, then the new key takes its name.
  */
 import {
@@ -22,7 +22,7 @@ import { randomBytes } from 'node:crypto';
 import type { SystemStore } from '@relay/core';
 import { countPostgresNodes } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
-import { auditRotation, auditWriter } from '../audit/operator.ts';
+import { auditRotation, auditWriter } from '../audit/operator-entries.ts';
 import { type Config, ConfigError, readConfig, type Installation } from '../config/config.ts';
 import { withStore } from '../config/open-store.ts';
 import {
@@ -32,15 +32,15 @@ import {
   openRootKey,
   parseMasterKey,
 } from '../secrets/master-key.ts';
-import type { MasterKey } from '../secrets/seal.ts';
+import type { MasterKey } from '../secrets/secret-encryption.ts';
 import { Vault } from '../secrets/vault.ts';
 
 export type Rotation =
   /** The data folder has its new key. */
   | { readonly kind: 'replaced'; readonly keyFile: string; readonly oldKeyFile: string }
-  /** The store is resealed, and the server must be started with the key in the file. */
+  /** The store is re-encrypted, and the server must be started with the key in the file. */
   | { readonly kind: 'resealed'; readonly keyFile: string }
-  /** Only the key was created: running servers need it before anything is sealed with it. */
+  /** Only the key was created: running servers need it before anything is encrypted with it. */
   | { readonly kind: 'made'; readonly keyFile: string };
 
 export interface RotateOptions {
@@ -63,14 +63,14 @@ export async function rotateMasterKey(
   const next = join(dataDir, `${masterKeyFile}.next`);
   const keyFile = isOwn ? next : resolve(cwd, options.keyFile ?? next);
   if (databaseUrl !== undefined && options.nodesStopped !== true) {
-    freshKey(keyFile, masterKeys(config));
+    newKey(keyFile, masterKeys(config));
     return { kind: 'made', keyFile };
   }
-  return withStore(config, 'server', async (store) => {
+  return withStore(config, 'exclusive', async (store) => {
     if (databaseUrl !== undefined) await requireStoppedNodes(databaseUrl);
     const current = masterKeys(config);
-    const fresh = freshKey(keyFile, current);
-    await reseal(store, [fresh, ...current]);
+    const fresh = newKey(keyFile, current);
+    await reencrypt(store, [fresh, ...current]);
     return isOwn ? replace(config, keyFile, current[0]) : { kind: 'resealed', keyFile };
   });
 }
@@ -85,15 +85,15 @@ async function requireStoppedNodes(databaseUrl: string): Promise<void> {
   );
 }
 
-function freshKey(keyFile: string, [current]: MasterKeys): MasterKey {
+function newKey(keyFile: string, [current]: MasterKeys): MasterKey {
   const fresh = ensureKeyFile(keyFile);
   if (fresh.id !== current.id) return fresh;
   throw new ConfigError(`${keyFile} holds the master key that is in use; name another file`);
 }
 
-async function reseal(store: SystemStore, masters: MasterKeys): Promise<void> {
+async function reencrypt(store: SystemStore, masters: MasterKeys): Promise<void> {
   const ids = { next: uuidv7 };
-  const vault = new Vault({ store, masters, ids, log: { conceal: () => {} } });
+  const vault = new Vault({ store, masters, ids, log: { addSecret: () => {} } });
   await vault.open();
   await openRootKey(store, masters, (key) => auditRotation(store, auditWriter(key), masters));
 }

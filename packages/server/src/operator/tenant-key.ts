@@ -1,10 +1,10 @@
 import { uuidv7 } from 'uuidv7';
-import { auditWriter } from '../audit/operator.ts';
+import { auditWriter } from '../audit/operator-entries.ts';
 import { ConfigError, readConfig, type Installation } from '../config/config.ts';
 import { type IssuedKey, issueBootstrapKey } from '../secrets/keys.ts';
 import { withStore } from '../config/open-store.ts';
 import { masterKeys, openRootKey } from '../secrets/master-key.ts';
-import { setWorkspace } from '../config/workspaces.ts';
+import { setWorkspace } from '../workspaces/workspaces.ts';
 
 const tenantForm = /^[a-z0-9][a-z0-9_-]{0,62}$/i;
 
@@ -22,7 +22,7 @@ export async function makeTenantKey(
   }
   const config = readConfig(env, cwd);
   const ids = { next: uuidv7 };
-  return withStore(config, 'beside', async (store) => {
+  return withStore(config, 'shared', async (store) => {
     const audit = auditWriter(await openRootKey(store, masterKeys(config)));
     if (workspace !== undefined) {
       await setWorkspace(store, { config, ids, tenant, folder: workspace, cwd, audit });

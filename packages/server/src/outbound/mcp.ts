@@ -20,21 +20,13 @@ export interface McpOptions extends Pick<Engine, 'store' | 'clock'> {
   readonly log: ServerLog;
 }
 
-export interface Mcp {
-  /** A tenant's tools combined with those of the MCP servers. */
-  over(base: ToolRegistry, tenantId: string): ToolRegistry;
-  start(): Promise<void>;
-  stop(): Promise<void>;
-}
-
-const none: Mcp = { over: (base) => base, start: async () => {}, stop: async () => {} };
-
-export async function openMcp(options: McpOptions): Promise<Mcp> {
+/** Undefined if no server is configured. */
+export async function openMcp(options: McpOptions): Promise<McpTools | undefined> {
   const { servers = {}, guard, dataDir, tools, clock, log } = options;
-  if (Object.keys(servers).length === 0) return none;
+  if (Object.keys(servers).length === 0) return undefined;
   for (const [name, config] of Object.entries(servers)) {
     checkUrl(guard, name, config);
-    for (const secret of secretsOf(config)) log.conceal(secret);
+    for (const secret of secretsOf(config)) log.addSecret(secret);
   }
   const { McpServers } = await import('@relay/tools/mcp');
   const mcp = new McpServers({
@@ -48,10 +40,10 @@ export async function openMcp(options: McpOptions): Promise<Mcp> {
     log,
     isTaken: (name) => tools.find(name) !== undefined || workspaceToolNames.includes(name),
   });
-  return new OpenMcp(options, servers, mcp);
+  return new McpTools(options, servers, mcp);
 }
 
-class OpenMcp implements Mcp {
+export class McpTools {
   readonly #options: McpOptions;
   readonly #servers: NonNullable<McpOptions['servers']>;
   readonly #mcp: McpServers;
@@ -76,7 +68,8 @@ class OpenMcp implements Mcp {
     });
   }
 
-  over(base: ToolRegistry, tenantId: string): ToolRegistry {
+  /** A tenant's tools combined with those of the MCP servers. */
+  withMcpTools(base: ToolRegistry, tenantId: string): ToolRegistry {
     const isAllowed = (server: string) => this.#isFor(server, tenantId);
     return {
       find: (name) => base.find(name) ?? this.#mcp.find(name, isAllowed),

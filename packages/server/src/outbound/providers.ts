@@ -87,20 +87,15 @@ export class Providers {
   #remote(tenantId: string, name: string): Model | undefined {
     const named = parseModelName(name);
     if (named === undefined) return undefined;
-    const find = () => this.#modelFor(tenantId, named.provider);
+    const models = this.#models;
     return {
       ...defined({ contextTokens: knownModel(name)?.contextTokens }),
       async *stream(request, signal) {
-        const model = await find();
+        const model = await models.get(tenantId, named.provider);
+        if (model === undefined) throw noCredential(named.provider);
         yield* model.stream({ ...request, model: named.model }, signal);
       },
     };
-  }
-
-  async #modelFor(tenantId: string, provider: string): Promise<Model> {
-    const model = await this.#models.get(tenantId, provider);
-    if (model === undefined) throw noCredential(provider);
-    return model;
   }
 
   /** `openai` uses the Responses API, unless the tenant has set another base URL. */
@@ -123,13 +118,9 @@ export class Providers {
     const apiKey = vault.secretOf(tenantId, record);
     return { apiKey, baseUrl, agent: guard.agentFor(url), timeouts };
   }
-
-  static isKnown(provider: string): boolean {
-    return isKnownProvider(provider);
-  }
 }
 
-function isKnownProvider(provider: string): provider is KnownProvider {
+export function isKnownProvider(provider: string): provider is KnownProvider {
   return Object.hasOwn(knownBaseUrls, provider);
 }
 

@@ -8,7 +8,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { audited, type Engine, type Ids, type KeyRecord, type SystemStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
-import { operatorAuditEntry } from '../audit/operator.ts';
+import { operatorAuditEntry } from '../audit/operator-entries.ts';
 
 const prefix = 'relay_live_';
 const form = /^relay_live_([0-9a-f]{64})([0-9a-f]{8})$/;

@@ -2,7 +2,7 @@
  * The master key, from the environment or from a file in the data folder, and the root key, which all
  * of Relay's own signatures derive from: seals of the audit trail, webhooks, links.
  *
- * The root key is derived from the first master key of a store and kept in the store, sealed with the
+ * The root key is derived from the first master key of a store and kept in the store, encrypted with the
  * current master key. So it survives a rotation, and earlier signatures stay valid.
  */
 import { randomBytes, randomUUID, hkdfSync } from 'node:crypto';
@@ -13,14 +13,14 @@ import { type Config, ConfigError } from '../config/config.ts';
 import {
   type MasterKey,
   masterKeyOf,
-  type SealContext,
+  type SecretContext,
   rewrap,
-  seal,
-  SealBroken,
-  unseal,
-} from './seal.ts';
+  encryptSecret,
+  DecryptionFailed,
+  decryptSecret,
+} from './secret-encryption.ts';
 
-/** The key that seals, and older keys that can still unseal. */
+/** The key that encrypts, and older keys that can still decrypt. */
 export type MasterKeys = readonly [current: MasterKey, ...previous: MasterKey[]];
 
 /** The operator's key if it is set, else the one in the data folder; then the previous key. */
@@ -66,13 +66,13 @@ export function ownMasterKey(dataDir: string): MasterKey {
   if (!existsSync(path)) {
     const fresh = `${path}.new-${randomUUID()}`;
     writeFileSync(fresh, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flush: true });
-    keepFirst(fresh, path);
+    createUnlessExists(fresh, path);
   }
   return parseMasterKey(path, readFileSync(path, 'utf8').trim());
 }
 
 /** If two processes start at once, both use the key of the first: nothing is overwritten. */
-function keepFirst(fresh: string, path: string): void {
+function createUnlessExists(fresh: string, path: string): void {
   try {
     linkSync(fresh, path);
   } catch (error) {
@@ -82,10 +82,10 @@ function keepFirst(fresh: string, path: string): void {
   }
 }
 
-const note = 'root-key';
-const context: SealContext = { tenantId: '', provider: '', recordId: note };
+const rootKeyName = 'root-key';
+const context: SecretContext = { tenantId: '', provider: '', recordId: rootKeyName };
 
-/** `onRotation` runs before the key is stored under a new master key: rather twice than never. */
+/** `onRotation` runs before the key is stored under a new master key: at least once. */
 export async function openRootKey(
   store: SystemStore,
   masters: MasterKeys,
@@ -93,20 +93,22 @@ export async function openRootKey(
 ): Promise<Buffer> {
   const [current] = masters;
   const fresh = derive(current.bytes, 'relay root key');
-  const sealed = seal(fresh.toString('hex'), context, current);
-  if (await store.writeMetadata(note, sealed, { ifAbsent: true })) return fresh;
-  const kept = (await store.readMetadata(note)) ?? sealed;
+  const encrypted = encryptSecret(fresh.toString('hex'), context, current);
+  if (await store.writeMetadata(rootKeyName, encrypted, { ifAbsent: true })) return fresh;
+  const stored = (await store.readMetadata(rootKeyName)) ?? encrypted;
   try {
-    const key = Buffer.from(unseal(kept, context, masters), 'hex');
-    const again = rewrap(kept, context, masters);
+    const key = Buffer.from(decryptSecret(stored, context, masters), 'hex');
+    const again = rewrap(stored, context, masters);
     if (again !== undefined) {
       await onRotation?.(key);
-      await store.writeMetadata(note, again);
+      await store.writeMetadata(rootKeyName, again);
     }
     return key;
   } catch (error) {
-    if (!(error instanceof SealBroken)) throw error;
-    throw new ConfigError('The root key in the store cannot be opened with the master key');
+    if (!(error instanceof DecryptionFailed)) throw error;
+    throw new ConfigError(
+      'RELAY_MASTER_KEY cannot decrypt the root key in the store. Set RELAY_MASTER_KEY_PREVIOUS to the old key',
+    );
   }
 }
 

@@ -39,7 +39,7 @@ export class Redactor {
   readonly #byStart = new Map<string, Set<string>>();
 
   /** Redacts this text from now on, also as it is encoded in JSON or a URL. */
-  conceal(secret: string): void {
+  addSecret(secret: string): void {
     this.#add(secret);
     this.#add(JSON.stringify(secret).slice(1, -1));
     if (secret.isWellFormed()) this.#add(encodeURIComponent(secret));

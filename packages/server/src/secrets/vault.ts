@@ -1,5 +1,5 @@
 /**
- * The vault: API keys of providers, sealed before they are stored and unsealed only for the call that
+ * The vault: API keys of providers, encrypted before they are stored and decrypted only for the call that
  * needs them. Secrets are never logged or returned by the API.
  */
 import type { CredentialRecord, Ids, NewAudit, SystemStore } from '@relay/core';
@@ -7,7 +7,13 @@ import { defined, RelayError } from '@relay/protocol';
 import { ConfigError } from '../config/config.ts';
 import type { ServerLog } from '../observability/log.ts';
 import type { MasterKeys } from './master-key.ts';
-import { type SealContext, rewrap, seal, SealBroken, unseal } from './seal.ts';
+import {
+  type SecretContext,
+  rewrap,
+  encryptSecret,
+  DecryptionFailed,
+  decryptSecret,
+} from './secret-encryption.ts';
 
 export interface Credential {
   readonly apiKey: string;
@@ -19,13 +25,13 @@ export interface VaultOptions {
   readonly store: SystemStore;
   readonly masters: MasterKeys;
   readonly ids: Ids;
-  /** Redacts every key that is stored or unsealed. */
-  readonly log: Pick<ServerLog, 'conceal'>;
+  /** Redacts every key that is stored or decrypted. */
+  readonly log: Pick<ServerLog, 'addSecret'>;
 }
 
 const checkName = 'vault-check';
-const checkText = 'relay';
-const checkContext: SealContext = { tenantId: '', provider: '', recordId: checkName };
+const keyCheckValue = 'relay';
+const checkContext: SecretContext = { tenantId: '', provider: '', recordId: checkName };
 const pageSize = 100;
 
 export class Vault {
@@ -36,25 +42,25 @@ export class Vault {
     this.#options = options;
   }
 
-  /** Throws if the store was sealed with another master key; then rewraps records of the previous one. */
+  /** Throws if the store was encrypted with another master key; then rewraps records of the previous one. */
   async open(): Promise<void> {
     const { store, masters } = this.#options;
     const [current] = masters;
-    const fresh = seal(checkText, checkContext, current);
-    if (await store.writeMetadata(checkName, fresh, { ifAbsent: true })) return;
-    const note = (await store.readMetadata(checkName)) ?? fresh;
+    const newCheck = encryptSecret(keyCheckValue, checkContext, current);
+    if (await store.writeMetadata(checkName, newCheck, { ifAbsent: true })) return;
+    const storedCheck = (await store.readMetadata(checkName)) ?? newCheck;
     try {
-      unseal(note, checkContext, masters);
+      decryptSecret(storedCheck, checkContext, masters);
     } catch (error) {
-      if (!(error instanceof SealBroken)) throw error;
+      if (!(error instanceof DecryptionFailed)) throw error;
       throw new ConfigError(
-        'The master key is not the one that the stored credentials are sealed with. To replace ' +
+        'The master key does not match the one that encrypted the stored credentials. To replace ' +
           'it, set RELAY_MASTER_KEY_PREVIOUS to the old one, or to "master-key" for the one in ' +
           'that file of the data folder',
       );
     }
     await this.#rewrapAll();
-    const again = rewrap(note, checkContext, masters);
+    const again = rewrap(storedCheck, checkContext, masters);
     if (again !== undefined) await store.writeMetadata(checkName, again);
   }
 
@@ -64,7 +70,7 @@ export class Vault {
     audit?: readonly NewAudit[],
   ): Promise<CredentialRecord> {
     const { store, masters, ids, log } = this.#options;
-    log.conceal(credential.apiKey);
+    log.addSecret(credential.apiKey);
     const recordId = ids.next();
     const now = Date.now();
     const record: CredentialRecord = {
@@ -73,7 +79,7 @@ export class Vault {
       label: credential.label,
       baseUrl: credential.baseUrl,
       last4: lastOf(credential.apiKey),
-      sealed: seal(credential.apiKey, { tenantId, provider, recordId }, masters[0]),
+      sealed: encryptSecret(credential.apiKey, { tenantId, provider, recordId }, masters[0]),
       createdAt: now,
       updatedAt: now,
     };
@@ -100,16 +106,19 @@ export class Vault {
     for (const listener of this.#listeners) listener(tenantId);
   }
 
-  /** A record that does not unseal was moved or changed: it counts as damaged. */
+  /** A record that cannot be decrypted was moved or changed: it counts as damaged. */
   secretOf(tenantId: string, record: CredentialRecord): string {
     const { provider, id: recordId, sealed } = record;
     try {
-      const secret = unseal(sealed, { tenantId, provider, recordId }, this.#options.masters);
-      this.#options.log.conceal(secret);
+      const secret = decryptSecret(sealed, { tenantId, provider, recordId }, this.#options.masters);
+      this.#options.log.addSecret(secret);
       return secret;
     } catch (error) {
-      if (!(error instanceof SealBroken)) throw error;
-      throw new RelayError('journal_corrupt', `The credential for ${provider} cannot be opened`);
+      if (!(error instanceof DecryptionFailed)) throw error;
+      throw new RelayError(
+        'journal_corrupt',
+        `The stored credential for ${provider} cannot be decrypted; set it again with PUT /v1/credentials/${provider}`,
+      );
     }
   }
 
@@ -131,8 +140,8 @@ export class Vault {
     }
   }
 
-  /** One that does not unseal is left alone; using it fails. */
-  #rewrapped(sealed: string, context: SealContext): string | undefined {
+  /** One that cannot be decrypted is left alone; using it fails. */
+  #rewrapped(sealed: string, context: SecretContext): string | undefined {
     try {
       return rewrap(sealed, context, this.#options.masters);
     } catch {
@@ -141,12 +150,12 @@ export class Vault {
   }
 }
 
-/** Whether a store with this note was sealed with that key. */
-export function opensWith(note: string, key: MasterKeys[0]): boolean {
+/** Whether a store with this check value was encrypted with that key. */
+export function canDecryptWith(storedCheck: string, key: MasterKeys[0]): boolean {
   try {
-    return unseal(note, checkContext, [key]) === checkText;
+    return decryptSecret(storedCheck, checkContext, [key]) === keyCheckValue;
   } catch (error) {
-    if (error instanceof SealBroken) return false;
+    if (error instanceof DecryptionFailed) return false;
     throw error;
   }
 }

@@ -5,7 +5,7 @@
 import { Signal } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 
-export interface Hint {
+export interface FeedEvent {
   /** `all`: too much has changed; read everything. */
   readonly kind: 'run' | 'approval' | 'all';
   readonly id?: string;
@@ -20,16 +20,16 @@ export class Feed {
   publish(tenantId: string, runId: string, events: readonly StoredEvent[]): void {
     if (!this.#readers.has(tenantId)) return;
     for (const event of events) {
-      const hint = hintOf(event, runId);
+      const hint = feedEventOf(event, runId);
       if (hint !== undefined) this.add(tenantId, hint);
     }
   }
 
-  add(tenantId: string, hint: Hint): void {
+  add(tenantId: string, hint: FeedEvent): void {
     for (const reader of this.#readers.get(tenantId) ?? []) reader.add(hint);
   }
 
-  addToAll(hint: Hint): void {
+  addToAll(hint: FeedEvent): void {
     for (const tenantId of this.#readers.keys()) this.add(tenantId, hint);
   }
 
@@ -53,9 +53,9 @@ export class Feed {
 }
 
 /** The hints that one reader has not received yet: one per run or approval, however often it changed. */
-export class FeedReader implements AsyncIterable<readonly Hint[]> {
+export class FeedReader implements AsyncIterable<readonly FeedEvent[]> {
   readonly #signal: AbortSignal;
-  readonly #pending = new Map<string, Hint>();
+  readonly #pending = new Map<string, FeedEvent>();
   readonly #changed = new Signal();
 
   constructor(signal: AbortSignal) {
@@ -63,7 +63,7 @@ export class FeedReader implements AsyncIterable<readonly Hint[]> {
     signal.addEventListener('abort', () => this.#changed.notify());
   }
 
-  add(hint: Hint): void {
+  add(hint: FeedEvent): void {
     if (this.#pending.has('all')) return;
     if (this.#pending.size >= maxPending) {
       this.#pending.clear();
@@ -74,7 +74,7 @@ export class FeedReader implements AsyncIterable<readonly Hint[]> {
     this.#changed.notify();
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<readonly Hint[], void> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<readonly FeedEvent[], void> {
     while (!this.#signal.aborted) {
       if (this.#pending.size === 0) {
         await this.#changed.wait();
@@ -87,7 +87,7 @@ export class FeedReader implements AsyncIterable<readonly Hint[]> {
   }
 }
 
-function hintOf(event: StoredEvent, runId: string): Hint | undefined {
+function feedEventOf(event: StoredEvent, runId: string): FeedEvent | undefined {
   switch (event.type) {
     case 'run.created':
     case 'run.started':

@@ -6,6 +6,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
+import { Ticker } from '@relay/core';
 import {
   type Dialect,
   encodeComment,
@@ -14,14 +15,14 @@ import {
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import { createHeartbeats, type HeartbeatTarget } from './heartbeats.ts';
+import { DeadPeerDetector, type Peer } from './dead-peers.ts';
 
 const stalledAfterMs = 30_000;
 const keepAliveDelayMs = 10_000;
 /** Small enough to see that a slow client reads, large enough to be cheap. */
 const maxWriteChars = 64 * 1024;
 
-export class SseStream implements HeartbeatTarget {
+export class SseStream implements Peer {
   readonly #response: ServerResponse;
   readonly closed: AbortSignal;
 
@@ -115,7 +116,18 @@ export function closedSignal(response: ServerResponse): AbortSignal {
   return closed.signal;
 }
 
-const heartbeats = createHeartbeats();
+const tickMs = 1_000;
+const ticksPerHeartbeat = 15;
+/** Ticks after a heartbeat: a peer that acknowledges at neither of these is destroyed within 30 s. */
+const checkAtTicks: ReadonlySet<number> = new Set([3, 13]);
+const deadPeers = new DeadPeerDetector();
+
+/** One timer for all streams, so that an idle stream needs no timer of its own. */
+const heartbeats = new Ticker<SseStream>(tickMs, (streams, tick) => {
+  const since = tick % ticksPerHeartbeat;
+  if (since === 0) for (const stream of streams) stream.sendHeartbeat();
+  else if (checkAtTicks.has(since)) void deadPeers.check(streams);
+});
 
 /**
  * The frames of a batch in a dialect, in pieces, so that only one piece is held for a client that does

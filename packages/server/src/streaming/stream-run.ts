@@ -1,15 +1,14 @@
-/** SSE responses: the journal of a run in a dialect, and the feed of a tenant. */
+/** The SSE response of a run: its journal in a dialect. */
 import type { RunIdentity } from '@relay/core';
 import {
   type Dialect,
-  encodeFrame,
   type ErrorCode,
   type Frame,
   RelayError,
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import type { Call, Handler } from '../http/handlers/handler.ts';
+import type { Call } from '../http/handlers/handler.ts';
 import { encodeBatch, encodeFirstFrame, SseStream } from './sse-stream.ts';
 import type { Batches } from './subscribe.ts';
 
@@ -69,24 +68,6 @@ function releaseBody(call: Call): void {
   call.request.body = undefined;
 }
 
-/** Sends hints about changes until the client disconnects. */
-export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller }) => {
-  reply.hijack();
-  const stream = new SseStream(reply.raw);
-  const remove = context.streams.add(caller, () => stream.end());
-  try {
-    const hints = context.feed.read(caller.tenantId, stream.closed);
-    await stream.send(encodeFrame({ data: JSON.stringify({ kind: 'connected' }) }));
-    for await (const batch of hints) {
-      const frames = batch.map((hint) => encodeFrame({ data: JSON.stringify(hint) }));
-      await stream.send(frames.join(''));
-    }
-  } finally {
-    remove();
-    stream.end();
-  }
-};
-
 interface Opening {
   readonly failure?: RelayError;
   /** All batches, including those that were read here. */
@@ -109,22 +90,23 @@ export async function waitForFirstOutput(batches: Batches): Promise<Opening> {
     for (;;) {
       const next = batches.next();
       const arrived = await Promise.race([next, timeout]);
-      if (arrived === 'timeout') return { batches: rejoin(seen, next, batches) };
-      if (arrived.done === true) return { batches: rejoin(seen, undefined, batches) };
+      if (arrived === 'timeout') return { batches: prependBatches(seen, next, batches) };
+      if (arrived.done === true) break;
       seen.push(arrived.value);
       const failure = providerFailure(arrived.value);
       if (failure !== undefined) {
         await batches.return();
-        return { failure, batches: rejoin(seen, undefined, batches) };
+        return { failure, batches: prependBatches(seen, undefined, batches) };
       }
-      if (arrived.value.some(isOutput)) return { batches: rejoin(seen, undefined, batches) };
+      if (arrived.value.some(isOutput)) break;
     }
+    return { batches: prependBatches(seen, undefined, batches) };
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function* rejoin(
+async function* prependBatches(
   seen: readonly (readonly StoredEvent[])[],
   pending: Promise<IteratorResult<readonly StoredEvent[], void>> | undefined,
   batches: Batches,

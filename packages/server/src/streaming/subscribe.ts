@@ -2,7 +2,7 @@
  * Follows a run from any position in its journal: first the stored events, then new ones as they are
  * stored, without gaps or repeats (E1).
  *
- * The journal is authoritative and the hub is a hint. A follower whose buffer overflows drops the buffer
+ * The journal is authoritative and the hub only reduces latency. A follower whose buffer overflows drops the buffer
  * and reads on from the store, so it holds a bounded number of events however slow its client is. The
  * hub also makes it read the store periodically, so a lost notification only costs time.
  */
@@ -10,7 +10,7 @@ import { Signal, type TenantStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import type { Hub } from './hub.ts';
 
-export interface Followed {
+export interface RunSource {
   readonly store: TenantStore;
   readonly hub: Hub;
   readonly runId: string;
@@ -30,11 +30,11 @@ const pageSize = 250;
 export type Batches = AsyncGenerator<readonly StoredEvent[], void>;
 
 /** Yields batches in order; returns after `run.ended`, or as soon as the signal is aborted. */
-export function followRun(followed: Followed, options: FollowOptions): Batches {
-  const buffer = new EventBuffer(followed.hub, followed.runId);
+export function followRun(source: RunSource, options: FollowOptions): Batches {
+  const buffer = new EventBuffer(source.hub, source.runId);
   // Events of a new run may be published before the first batch is requested.
   if (options.isNew === true) buffer.listen(options.signal);
-  const batches = batchesOf(followed, options, buffer);
+  const batches = batchesOf(source, options, buffer);
   // A generator that was never started skips its `finally` on `return`.
   const stop = batches.return.bind(batches);
   batches.return = (value) => {
@@ -44,12 +44,8 @@ export function followRun(followed: Followed, options: FollowOptions): Batches {
   return batches;
 }
 
-async function* batchesOf(
-  followed: Followed,
-  options: FollowOptions,
-  buffer: EventBuffer,
-): Batches {
-  const { store, runId } = followed;
+async function* batchesOf(source: RunSource, options: FollowOptions, buffer: EventBuffer): Batches {
+  const { store, runId } = source;
   const { after, follow, signal } = options;
   let cursor = after;
   let behind = options.isNew !== true;
@@ -68,7 +64,7 @@ async function* batchesOf(
         cursor = last.seq;
         yield batch;
         if (last.type === 'run.ended') return;
-      } else if (behind && (await isOver(followed, cursor))) {
+      } else if (behind && (await isOver(source, cursor))) {
         return;
       }
       // The buffer listened before the read: it has, or will receive, whatever was stored since.
@@ -83,7 +79,7 @@ async function* batchesOf(
 }
 
 /** Whether the event at `seq` is the terminal event. */
-async function isOver({ store, runId }: Followed, seq: number): Promise<boolean> {
+async function isOver({ store, runId }: RunSource, seq: number): Promise<boolean> {
   if (seq === 0) return false;
   const [event] = await store.readEvents(runId, { after: seq - 1, limit: 1 });
   return event?.type === 'run.ended';

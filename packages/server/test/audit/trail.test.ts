@@ -10,7 +10,7 @@ import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { createDatabase } from '../../../../test/support/postgres.ts';
 import { AuditSealer } from '../../src/audit/sealer.ts';
-import { genesis, AuditSigner } from '../../src/audit/signer.ts';
+import { initialHash, AuditSigner } from '../../src/audit/signer.ts';
 import { verifyTrail } from '../../src/audit/verify.ts';
 
 const key = randomBytes(32);
@@ -43,7 +43,7 @@ describe('an audit trail', () => {
     const store = createMemoryStore();
     await write(store, 0, 3);
     await write(store, 3, 2);
-    let before = genesis(tenantId);
+    let before = initialHash(tenantId);
     const entries = await store.tenant(tenantId).audit.read({ after: 0, limit: 10 });
     expect(entries.map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5]);
     for (const { seq, id, text, hash } of entries) {
@@ -62,7 +62,7 @@ describe('an audit trail', () => {
   it('without entries is valid', async () => {
     const store = createMemoryStore();
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 0 });
-    expect(await sealerOn(store).head(tenantId)).toEqual({ seq: 0, hash: genesis(tenantId) });
+    expect(await sealerOn(store).head(tenantId)).toEqual({ seq: 0, hash: initialHash(tenantId) });
   });
 
   it('stays one chain when several nodes seal it at once', async () => {
@@ -199,7 +199,7 @@ describe('verifying finds', () => {
     const all = await store.tenant(tenantId).audit.read({ after: 0, limit: 100 });
     const left = all.filter(({ seq }) => seq !== 6);
     database.exec('DELETE FROM audit_entries WHERE seq = 6');
-    let before = genesis(tenantId);
+    let before = initialHash(tenantId);
     for (const [index, { id, text }] of left.entries()) {
       const seq = index + 1;
       before = createHash('sha256')

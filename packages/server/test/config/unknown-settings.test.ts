@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { openRelay } from '../../src/serve.ts';
+import { openServer } from '../../src/serve.ts';
 import { knownSettings, unknownSettings } from '../../src/config/unknown-settings.ts';
 
 const warningFor = (name: string) => unknownSettings({ [name]: 'sk-secret' })[0];
@@ -67,7 +67,7 @@ it('are logged as warnings at the start', async () => {
   });
   const env = { RELAY_DATA_DIR: dataDir, RELAY_PROT: '4100', RELAY_LOG_LEVEL: 'warn' };
   const options = { env, cwd: dataDir, terminal: false, print: () => {} };
-  const { stop, config } = await openRelay(options);
+  const { stop, config } = await openServer(options);
   await stop();
   expect(config.port).toBe(4000);
   const warnings = lines.filter((line) => line.includes('RELAY_PROT'));

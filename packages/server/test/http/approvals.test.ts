@@ -231,10 +231,10 @@ describe('/v1/approvals', () => {
     const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '3000' } });
     const talk = await startRun(hasty, { input: 'notify hurry up' });
     const relay = await talk.reader.until('approval_requested');
-    const gone = new AbortController();
+    const connection = new AbortController();
     await untilStatus(hasty, talk.runId, 'waiting');
     const hints: unknown[] = [];
-    for await (const batch of hasty.relay.feed.read(hasty.tenantId, gone.signal)) {
+    for await (const batch of hasty.relay.feed.read(hasty.tenantId, connection.signal)) {
       hints.push(...batch);
       if (batch.some((hint) => hint.kind === 'approval')) break;
     }
@@ -242,7 +242,7 @@ describe('/v1/approvals', () => {
     const approval = await hasty.json(`/v1/approvals/${String(relay.data['id'])}`);
     await hasty.request(`/v1/runs/${talk.runId}/cancel`, { method: 'POST' });
     await talk.reader.rest();
-    gone.abort();
+    connection.abort();
     await hasty.stop();
     const { id, expiresAt } = approval;
     expect(warning.data).toEqual({ type: 'approval_expiring', id, expiresAt });

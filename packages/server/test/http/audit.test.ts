@@ -77,8 +77,8 @@ describe('the audit trail', () => {
     expect(entries).toMatchObject([
       { action: 'call.allowed', who: { type: 'rule', id: grantId }, what: { runId: free.runId } },
     ]);
-    const gone = await server.request(`/v1/grants/${grantId}`, { method: 'DELETE' });
-    expect(gone.status).toBe(204);
+    const deleted = await server.request(`/v1/grants/${grantId}`, { method: 'DELETE' });
+    expect(deleted.status).toBe(204);
     await server.request(`/v1/grants/${grantId}`, { method: 'DELETE' });
     const revoked = await list('?action=grant.revoked');
     expect(revoked.entries.map(({ what }) => what['grantId'])).toEqual([grantId]);

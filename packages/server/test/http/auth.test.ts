@@ -107,7 +107,7 @@ describe('a key', () => {
     expect(caller).toEqual({
       tenantId: 'tenant-1',
       scopes: new Set(['runs', 'approve']),
-      as: { type: 'key', id: 'key-1', name: 'ada' },
+      actor: { type: 'key', id: 'key-1', name: 'ada' },
     });
   });
 
@@ -231,7 +231,7 @@ describe('a caller without a key', () => {
     const caller = await authenticate(requestOf(local), routes.startChat, contextOf());
     expect(caller.tenantId).toBe('tenant-default');
     expect(caller.scopes).toEqual(new Set(['runs', 'approve']));
-    expect(caller.as.type).toBe('system');
+    expect(caller.actor.type).toBe('system');
   });
 
   it.each([

@@ -277,7 +277,7 @@ describe('an internal failure', () => {
     const response = await server.request('/ready');
     expect(response.status).toBe(500);
     expect(await response.json()).toEqual({
-      error: 'Internal server error',
+      error: 'Internal server error; the server log has the details under x-request-id',
       code: 'internal',
     });
     await server.stop();

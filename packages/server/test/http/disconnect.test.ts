@@ -111,10 +111,10 @@ describe('a client that disconnects very early', () => {
       },
     }));
     const server = await boot({ store: slow });
-    const gone = new AbortController();
-    const sending = startChat(server, 'notify too late', { signal: gone.signal });
+    const connection = new AbortController();
+    const sending = startChat(server, 'notify too late', { signal: connection.signal });
     const runId = await asked.promise;
-    gone.abort();
+    connection.abort();
     await expect(sending).rejects.toThrow();
     const connections = () =>
       new Promise<number>((resolve, reject) => {

@@ -179,7 +179,7 @@ describe('embeddings', () => {
   });
 });
 
-it('are created by Google and by any server with a base URL', async () => {
+it('embeddings are created by Google and by any server with a base URL', async () => {
   await boot({ embeddings: 'google:gemini-embedding-001' });
   await trust('google');
   await untilFound('pet', await add('My dog'));
@@ -206,7 +206,7 @@ it('a provider inside the network is not connected to, unless its network is ope
   expect(fake.requests).toEqual([]);
 });
 
-it('a memory that was stored before they were switched on gets its vector after the restart', async () => {
+it('a memory stored before embeddings were enabled gets its vector after the restart', async () => {
   const store = createMemoryStore();
   await boot({ store, embeddings: '' });
   await trust();
@@ -218,7 +218,7 @@ it('a memory that was stored before they were switched on gets its vector after 
   expect(meant()).toContain('The dog is called Pixel');
 });
 
-it('a change of model makes new vectors of everything, and compares no old ones', async () => {
+it('a change of the embedding model creates all vectors again, and never compares old ones', async () => {
   const store = createMemoryStore();
   await boot({ store });
   await trust();

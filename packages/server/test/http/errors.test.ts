@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { respondToUnreadable, toRelayError } from '../../src/http/errors.ts';
+import { respondToMalformedRequest, toRelayError } from '../../src/http/errors.ts';
 import { bootServer, type TestServer } from '../support/server.ts';
 
 describe('toRelayError', () => {
@@ -16,7 +16,12 @@ describe('toRelayError', () => {
   it.each([
     ['FST_ERR_CTP_INVALID_JSON_BODY', 400, 'invalid_json', 'Invalid JSON body'],
     ['FST_ERR_CTP_EMPTY_JSON_BODY', 400, 'invalid_json', 'Invalid JSON body'],
-    ['FST_ERR_CTP_INVALID_CONTENT_LENGTH', 400, 'invalid_request', 'Invalid Content-Length'],
+    [
+      'FST_ERR_CTP_INVALID_CONTENT_LENGTH',
+      400,
+      'invalid_request',
+      'The body does not have the length in Content-Length',
+    ],
     ['FST_ERR_CTP_BODY_TOO_LARGE', 413, 'payload_too_large', 'The body is too large'],
     [
       'FST_ERR_CTP_INVALID_MEDIA_TYPE',
@@ -57,7 +62,7 @@ describe('toRelayError', () => {
     const error = toRelayError(thrown);
     expect(error.status).toBe(500);
     expect(error.toBody()).toEqual({
-      error: 'Internal server error',
+      error: 'Internal server error; the server log has the details under x-request-id',
       code: 'internal',
     });
   });
@@ -97,7 +102,7 @@ describe('toRelayError', () => {
 
 async function answerTo(code: string): Promise<string> {
   const socket = new PassThrough();
-  respondToUnreadable(Object.assign(new Error('x'), { code }), socket as unknown as Socket);
+  respondToMalformedRequest(Object.assign(new Error('x'), { code }), socket as unknown as Socket);
   return text(socket);
 }
 
@@ -129,7 +134,7 @@ describe('a request that cannot be parsed', () => {
   it('is not answered if the client has reset the connection', async () => {
     const socket = new PassThrough();
     const reset = Object.assign(new Error('x'), { code: 'ECONNRESET' });
-    respondToUnreadable(reset, socket as unknown as Socket);
+    respondToMalformedRequest(reset, socket as unknown as Socket);
     expect(socket.destroyed).toBe(true);
   });
 });

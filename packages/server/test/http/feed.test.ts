@@ -1,7 +1,7 @@
 /** `/v1/feed`. */
 import type { StoredEvent } from '@relay/protocol';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Feed, type Hint } from '../../src/streaming/feed.ts';
+import { Feed, type FeedEvent } from '../../src/streaming/feed.ts';
 import { addKey, bootServer, type TestServer } from '../support/server.ts';
 import { finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
@@ -9,16 +9,16 @@ let server: TestServer;
 afterEach(() => server.stop());
 
 interface Listening {
-  readonly received: Hint[];
+  readonly received: FeedEvent[];
   leave(): void;
 }
 
 /** Follows the feed until it is closed. */
 async function listen(key: string): Promise<Listening> {
-  const gone = new AbortController();
-  const response = await server.request('/v1/feed', { key, signal: gone.signal });
+  const connection = new AbortController();
+  const response = await server.request('/v1/feed', { key, signal: connection.signal });
   expect(response.headers.get('content-type')).toContain('text/event-stream');
-  const received: Hint[] = [];
+  const received: FeedEvent[] = [];
   const connected = Promise.withResolvers<void>();
   void (async () => {
     let rest = '';
@@ -27,14 +27,14 @@ async function listen(key: string): Promise<Listening> {
       const frames = rest.split('\n\n');
       rest = frames.pop() ?? '';
       for (const frame of frames) {
-        const hint = JSON.parse(frame.replace(/^data: /, '')) as Hint & { kind: string };
+        const hint = JSON.parse(frame.replace(/^data: /, '')) as FeedEvent & { kind: string };
         if ((hint.kind as string) === 'connected') connected.resolve();
         else received.push(hint);
       }
     }
   })().catch(() => undefined);
   await connected.promise;
-  return { received, leave: () => gone.abort() };
+  return { received, leave: () => connection.abort() };
 }
 
 async function until(test: () => boolean): Promise<void> {
@@ -89,8 +89,8 @@ describe('a slow feed reader', () => {
   it('receives one hint per run or approval, and `all` on overflow', async () => {
     server = await bootServer();
     const feed = new Feed();
-    const gone = new AbortController();
-    const reader = feed.read('t', gone.signal)[Symbol.asyncIterator]();
+    const connection = new AbortController();
+    const reader = feed.read('t', connection.signal)[Symbol.asyncIterator]();
     const placed: StoredEvent = {
       type: 'run.resumed',
       progress: { partialOutput: '', toolsInvoked: [] },
@@ -102,7 +102,7 @@ describe('a slow feed reader', () => {
     for (let n = 0; n < 5_000; n += 1) feed.publish('t', `run-${n}`, [placed]);
     expect((await reader.next()).value).toEqual([{ kind: 'all' }]);
     const waiting = reader.next();
-    gone.abort();
+    connection.abort();
     expect((await waiting).done).toBe(true);
     expect(feed.size).toBe(0);
   });

@@ -222,17 +222,17 @@ describe('random requests', () => {
         fc.asyncProperty(request, async ({ id, body, query: asked, headers: sent }) => {
           // Ended by `follow=false`, or aborted below: a stream of a run that waits stays open.
           const search = new URLSearchParams(asked).toString();
-          const gone = new AbortController();
+          const connection = new AbortController();
           const response = await server.request(`${pathOf(route, id)}?${search}`, {
             method: route.method,
             headers: route.auth === 'internal' ? { ...sent, ...internal } : sent,
             ...(route.auth === 'internal' ? { key: null } : {}),
-            signal: AbortSignal.any([gone.signal, AbortSignal.timeout(10_000)]),
+            signal: AbortSignal.any([connection.signal, AbortSignal.timeout(10_000)]),
             ...(route.body === undefined ? {} : { body: JSON.stringify(body) ?? 'null' }),
           });
           const type = response.headers.get('content-type') ?? '';
           if (type.includes('text/event-stream')) {
-            gone.abort();
+            connection.abort();
             expect(response.status).toBe(200);
             return;
           }

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import fastify, { type FastifyInstance } from 'fastify';
-import { fetchInto, type InProcessFetch } from '../../src/http/in-process-fetch.ts';
+import { createInProcessFetch, type InProcessFetch } from '../../src/http/in-process-fetch.ts';
 import { bootServer, type TestServer, until } from '../support/server.ts';
 
 describe('in-process fetch', () => {
@@ -8,7 +8,7 @@ describe('in-process fetch', () => {
   let fetch: InProcessFetch;
   beforeEach(async () => {
     relay = await bootServer();
-    fetch = fetchInto(relay.relay.app);
+    fetch = createInProcessFetch(relay.relay.app);
   });
   afterEach(() => relay.stop());
 
@@ -56,12 +56,12 @@ describe('in-process fetch', () => {
     });
     expect(made.status).toBe(201);
     const { id } = (await made.json()) as { id: string };
-    const gone = await fetch(`http://localhost/v1/keys/${id}`, {
+    const deleted = await fetch(`http://localhost/v1/keys/${id}`, {
       method: 'DELETE',
       headers: { authorization: `Bearer ${relay.apiKey}` },
     });
-    expect(gone.status).toBe(204);
-    expect(gone.body).toBeNull();
+    expect(deleted.status).toBe(204);
+    expect(deleted.body).toBeNull();
   });
 
   test('refuses a body that is not a string', async () => {
@@ -97,7 +97,7 @@ describe('an in-process client', () => {
   afterEach(() => app.close());
 
   test('disconnects by canceling the body', async () => {
-    const response = await fetchInto(app)('http://localhost/now');
+    const response = await createInProcessFetch(app)('http://localhost/now');
     const reader = response.body!.getReader();
     expect(new TextDecoder().decode((await reader.read()).value)).toBe('data: 1\n\n');
     expect(closed).toBe(0);
@@ -106,20 +106,24 @@ describe('an in-process client', () => {
   });
 
   test('disconnects by its signal, and its read rejects with the reason', async () => {
-    const gone = new AbortController();
-    const response = await fetchInto(app)('http://localhost/now', { signal: gone.signal });
+    const connection = new AbortController();
+    const response = await createInProcessFetch(app)('http://localhost/now', {
+      signal: connection.signal,
+    });
     const reader = response.body!.getReader();
     await reader.read();
     const next = reader.read();
-    gone.abort(new Error('enough'));
+    connection.abort(new Error('enough'));
     await expect(next).rejects.toThrow('enough');
     await until(() => closed === 1, 'the end of the response');
   });
 
   test('is rejected at once if it aborts before the response', async () => {
-    const gone = new AbortController();
-    const asked = fetchInto(app)('http://localhost/later', { signal: gone.signal });
-    gone.abort(new Error('too slow'));
+    const connection = new AbortController();
+    const asked = createInProcessFetch(app)('http://localhost/later', {
+      signal: connection.signal,
+    });
+    connection.abort(new Error('too slow'));
     await expect(asked).rejects.toThrow('too slow');
     await until(() => {
       release();
@@ -135,7 +139,7 @@ describe('an in-process client', () => {
       reply.raw.writeHead(200, { 'content-type': 'text/event-stream' });
       write = (text) => reply.raw.write(text);
     });
-    const response = await fetchInto(app)('http://localhost/much');
+    const response = await createInProcessFetch(app)('http://localhost/much');
     const megabyte = 'x'.repeat(1024 * 1024);
     for (let n = 0; n < 15; n += 1) write(megabyte);
     await new Promise((resolve) => setImmediate(resolve));
@@ -147,7 +151,9 @@ describe('an in-process client', () => {
 
   test('sends no request if its signal is aborted already', async () => {
     const signal = AbortSignal.abort(new Error('never mind'));
-    await expect(fetchInto(app)('http://localhost/now', { signal })).rejects.toThrow('never mind');
+    await expect(createInProcessFetch(app)('http://localhost/now', { signal })).rejects.toThrow(
+      'never mind',
+    );
     expect(closed).toBe(0);
   });
 });

@@ -144,7 +144,9 @@ describe('an internal error', () => {
     const response = await server.request('/metrics');
     const body = await response.text();
     expect(response.status).toBe(500);
-    expect(body).toBe('{"error":"Internal server error","code":"internal"}');
+    expect(body).toBe(
+      '{"error":"Internal server error; the server log has the details under x-request-id","code":"internal"}',
+    );
     const logged = await line({ msg: 'A request failed' });
     expect(logged).toMatchObject({
       level: 'error',
@@ -157,7 +159,7 @@ describe('an internal error', () => {
   });
 });
 
-it('hides a credential as soon as it is received', async () => {
+it('the log hides a credential as soon as it is received', async () => {
   const apiKey = 'nothing.in.here.looks.like.one';
   const response = await server.request('/v1/credentials/mine', {
     method: 'PUT',

@@ -8,9 +8,9 @@ import { startRun } from '../support/requests.ts';
 it.each(['during', 'instead'] as const)(
   'of an MCP server that asks (%s): the outcome is unknown, and an approval is requested',
   async (asks) => {
-    const scene = new McpFixture();
+    const fixture = new McpFixture();
     const store = createMemoryStore();
-    const file = { mcpServers: { shop: scene.program(asks) } };
+    const file = { mcpServers: { shop: fixture.program(asks) } };
     const dead = await bootServer({ store, file });
     const { runId, reader } = await startRun(dead, {
       input: 'use shop_fit {"what":"coat"}',
@@ -28,7 +28,7 @@ it.each(['during', 'instead'] as const)(
       }, 'the question about the outcome');
       const asked = await next.json(`/v1/approvals/${String(question.data['id'])}`);
       expect(asked).toMatchObject({ kind: 'question', status: 'closed' });
-      expect(scene.traces()).toEqual(['fit coat']);
+      expect(fixture.traces()).toEqual(['fit coat']);
       await next.request(`/v1/approvals/${open.id}`, { body: { approved: true, output: 'M' } });
       await until(async () => {
         const { status } = await next.json(`/v1/runs/${runId}`);
@@ -36,15 +36,15 @@ it.each(['during', 'instead'] as const)(
       }, 'the run to end');
     } finally {
       await next.stop();
-      scene.dispose();
+      fixture.dispose();
     }
   },
 );
 
-it('of an idempotent tool: the question is asked once, and answered after a restart', async () => {
-  const scene = new McpFixture();
+it('an MCP call of an idempotent tool asks its question once, and gets the answer after a restart', async () => {
+  const fixture = new McpFixture();
   const store = createMemoryStore();
-  const file = { mcpServers: { shop: { ...scene.program('instead'), idempotent: ['fit'] } } };
+  const file = { mcpServers: { shop: { ...fixture.program('instead'), idempotent: ['fit'] } } };
   const first = await bootServer({ store, file });
   const { runId, reader } = await startRun(first, {
     input: 'use shop_fit {"what":"coat"}',
@@ -67,13 +67,13 @@ it('of an idempotent tool: the question is asked once, and answered after a rest
     expect(await stream.text()).toContain('coat: accept {\\"size\\":\\"M\\"}');
   } finally {
     await next.stop();
-    scene.dispose();
+    fixture.dispose();
   }
 });
 
-it('of one that was let go while it asks in the old way: others are asked too, and all are answered', async () => {
-  const scene = new McpFixture();
-  const file = { mcpServers: { shop: { ...scene.program('during'), idempotent: ['fit'] } } };
+it('an MCP call that was abandoned while its server waits is repeated, and all questions are answered', async () => {
+  const fixture = new McpFixture();
+  const file = { mcpServers: { shop: { ...fixture.program('during'), idempotent: ['fit'] } } };
   const server = await bootServer({ file });
   const ask = async (what: string) => {
     const { runId, reader } = await startRun(server, {
@@ -95,9 +95,9 @@ it('of one that was let go while it asks in the old way: others are asked too, a
         'the run to end',
       );
     }
-    expect(scene.traces()).toEqual(['fit coat', 'fit hat', 'fit coat', 'fit hat']);
+    expect(fixture.traces()).toEqual(['fit coat', 'fit hat', 'fit coat', 'fit hat']);
   } finally {
     await server.stop();
-    scene.dispose();
+    fixture.dispose();
   }
 });

@@ -22,11 +22,11 @@ const resultIn = (frames: readonly { data: Record<string, unknown> }[]) =>
   frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
 
 describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (asks) => {
-  const scene = new McpFixture();
+  const fixture = new McpFixture();
   let server: TestServer;
 
   beforeAll(async () => {
-    const program = scene.program(asks);
+    const program = fixture.program(asks);
     server = await bootServer({
       kind: 'sqlite',
       file: {
@@ -40,7 +40,7 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
   });
   afterAll(async () => {
     await server.stop();
-    scene.dispose();
+    fixture.dispose();
   });
 
   async function asking(what: string) {
@@ -65,7 +65,7 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
       tool: 'shop_echo',
       params: { text: 'hi' },
     });
-    expect(scene.traces()).not.toContain('echo hi');
+    expect(fixture.traces()).not.toContain('echo hi');
     await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
       body: { approved: true },
     });
@@ -184,7 +184,7 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
     await untilStatus(server, runId, 'canceled');
     await reader.rest();
     await until(
-      () => scene.traces().includes('work was withdrawn'),
+      () => fixture.traces().includes('work was withdrawn'),
       'the server to receive the cancel',
     );
   });
@@ -210,20 +210,20 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
       ...allowed('shop_echo'),
     });
     expect(resultIn(again.frames)).toBe('back');
-    expect(scene.traces().filter((line) => line === 'die')).toHaveLength(1);
+    expect(fixture.traces().filter((line) => line === 'die')).toHaveLength(1);
   });
 });
 
 describe('an MCP server that is killed, or times out', () => {
-  const scene = new McpFixture();
+  const fixture = new McpFixture();
   let server: TestServer;
   beforeAll(async () => {
-    const shop = { ...scene.program('during', 300), readOnly: ['look'] };
+    const shop = { ...fixture.program('during', 300), readOnly: ['look'] };
     server = await bootServer({ file: { mcpServers: { shop } } });
   });
   afterAll(async () => {
     await server.stop();
-    scene.dispose();
+    fixture.dispose();
   });
 
   const run = (tool: string, input: object) =>
@@ -240,12 +240,12 @@ describe('an MCP server that is killed, or times out', () => {
     };
     const pid = await look();
     const { reader, runId } = await run('shop_work', { ms: 60_000 });
-    await until(() => scene.traces().includes('work'), 'the call');
+    await until(() => fixture.traces().includes('work'), 'the call');
     process.kill(pid, 'SIGKILL');
     expect(resultIn(await reader.rest())).toMatchObject({ status: 'error' });
     expect(await server.json(`/v1/runs/${runId}`)).toMatchObject({ status: 'completed' });
     expect(await look()).not.toBe(pid);
-    expect(scene.traces().filter((line) => line === 'work')).toHaveLength(1);
+    expect(fixture.traces().filter((line) => line === 'work')).toHaveLength(1);
   });
 
   it('closes the question of a server that gives up waiting', async () => {
@@ -258,14 +258,14 @@ describe('an MCP server that is killed, or times out', () => {
 });
 
 describe('an MCP server over HTTP', () => {
-  const scene = new McpFixture();
+  const fixture = new McpFixture();
   let endpoint: Endpoint;
   beforeAll(async () => {
-    endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+    endpoint = await Endpoint.listen({ asks: 'during', trace: fixture.trace });
   });
   afterAll(async () => {
     await endpoint.close();
-    scene.dispose();
+    fixture.dispose();
   });
 
   it('on a private address fails the start unless the operator allows its network', async () => {

@@ -92,12 +92,12 @@ describe('memories', () => {
 
   it('are deleted one by one, and deleting again is fine', async () => {
     server = await bootServer();
-    const [gone, kept] = [
+    const [deleted, kept] = [
       await add({ namespace: 'n', text: 'Gone' }),
       await add({ namespace: 'n', text: 'Kept' }),
     ];
     for (let n = 0; n < 2; n += 1) {
-      const response = await server.request(`/v1/memories/${gone.id}`, { method: 'DELETE' });
+      const response = await server.request(`/v1/memories/${deleted.id}`, { method: 'DELETE' });
       expect([response.status, await response.text()]).toEqual([204, '']);
     }
     expect((await list('namespace=n')).memories).toEqual([kept]);

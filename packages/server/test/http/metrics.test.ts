@@ -103,7 +103,7 @@ describe('the internal secret', () => {
   });
 });
 
-it('require the scope admin', async () => {
+it('metrics require the scope admin', async () => {
   server = await bootServer();
   expect((await server.request('/metrics', { key: null })).status).toBe(401);
   const { apiKey } = await addKey(server.store, { scopes: ['runs', 'approve'] });

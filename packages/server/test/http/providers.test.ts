@@ -93,7 +93,7 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     additionalProperties: false,
   };
 
-  it('that answers in words where a shape was asked for is told once, and then fits', async () => {
+  it('gets one correction if its answer does not match the output schema', async () => {
     mock.onMessage(/Answer again/, { content: '{"city":"Rome"}', finishReason: 'stop' });
     mock.onMessage('Where?', { content: 'I would rather not say.', finishReason: 'stop' });
     await start();
@@ -151,7 +151,7 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
   });
 });
 
-it('a server that thinks between its calls sees its thoughts again, until it has answered', async () => {
+it('reasoning between tool calls is sent back to the provider until the turn is answered', async () => {
   mock.onMessage('again', { content: 'IdleFrames 1081.', finishReason: 'stop' });
   mock.on({ hasToolResult: true }, { content: 'It is 1081.', finishReason: 'stop' });
   mock.onMessage('23*47', {
@@ -171,7 +171,7 @@ it('a server that thinks between its calls sees its thoughts again, until it has
   expect(thoughts).toEqual([[], ['I should calculate.'], []]);
 });
 
-describe('an answer of a given shape', () => {
+describe('an answer with an output schema', () => {
   const outputSchema = {
     type: 'object',
     properties: { city: { type: 'string' } },
@@ -180,7 +180,7 @@ describe('an answer of a given shape', () => {
   };
   const asked = { model: 'gpt-5', input: 'Where?', outputSchema };
 
-  it('is JSON that fits', async () => {
+  it('is JSON that matches the schema', async () => {
     mock.onMessage('Where?', { content: '{"city":"Rome"}', finishReason: 'stop' });
     await boot();
     await put('openai');
@@ -188,7 +188,7 @@ describe('an answer of a given shape', () => {
     expect(JSON.parse(String(frames.at(-1)?.data['output']))).toEqual({ city: 'Rome' });
   });
 
-  it('is asked for once more, and then the run fails with what was wrong', async () => {
+  it('is requested once more, and then the run fails with the reason', async () => {
     mock.onMessage(/./, { content: '{"town":"Rome"}', finishReason: 'stop' });
     await boot();
     await put('openai');
@@ -270,7 +270,7 @@ describe('images and files', () => {
   });
 });
 
-describe('what a run has cost', () => {
+describe('the cost of a run', () => {
   const usage = { input_tokens: 1_000_000, output_tokens: 100_000 };
 
   async function costOf(file: BootOptions['file']): Promise<unknown> {
@@ -281,7 +281,7 @@ describe('what a run has cost', () => {
     return (await server.json(`/v1/runs/${runId}`))['costUsd'];
   }
 
-  it('follows from list prices where the operator has said nothing', async () => {
+  it('uses list prices where the operator has configured none', async () => {
     expect(await costOf({})).toBeCloseTo(4.5);
   });
 

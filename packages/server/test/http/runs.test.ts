@@ -121,7 +121,7 @@ describe('/v1/runs', () => {
       }
     });
 
-    it('goes on with a conversation: the next run knows what was said', async () => {
+    it('continues a conversation: the next run has its messages', async () => {
       const conversationId = uuidv7();
       const first = await finishedRun(server, { input: 'say 30', conversationId });
       const second = await finishedRun(server, { input: 'say 1', conversationId });
@@ -133,7 +133,7 @@ describe('/v1/runs', () => {
       expect(await tokensRead(second.runId)).toBeGreaterThan(await tokensRead(alone.runId));
     });
 
-    it('has no tools unless they are asked for', async () => {
+    it('has no tools unless they are requested', async () => {
       const { frames } = await finishedRun(server, { input: 'calculate 1+1', tools: [] });
       expect(frames.some(({ data }) => data.type === 'tool_call')).toBe(false);
     });
@@ -172,7 +172,7 @@ describe('/v1/runs', () => {
       },
     );
 
-    it('leaves nobody listening behind', async () => {
+    it('removes its listeners when it ends', async () => {
       await server.request('/v1/runs', { body: { model: 'demo', input: 'fail 400' } });
       expect(server.relay.hub.size).toBe(0);
     });
@@ -250,7 +250,7 @@ describe('/v1/runs', () => {
       expect(end.nextCursor).toBeNull();
     });
 
-    it('are refused past the end, and never begin anew', async () => {
+    it('are rejected past the end instead of starting again', async () => {
       const { runId } = await finishedRun(server, { input: 'say 1' });
       const { events } = await eventsOf(server, runId);
       const response = await server.request(`/v1/runs/${runId}/events?after=${events.length + 1}`);
@@ -290,7 +290,7 @@ describe('/v1/runs', () => {
       expect(server.notes().join()).not.toContain('never sent');
     });
 
-    it('may be asked for as JSON without a body, and by several at once', async () => {
+    it('may be requested as JSON without a body, and concurrently', async () => {
       const { runId, reader } = await startRun(server, { input: 'slow 5000' });
       const headers = { 'content-type': 'application/json' };
       const answers = await Promise.all(

@@ -205,8 +205,8 @@ describe('webhooks', () => {
     );
     expect(receiver.deliveries.some(({ path }) => path === '/other')).toBe(false);
     for (const _ of [1, 2]) {
-      const gone = await server.request(`/v1/webhooks/${id}`, { method: 'DELETE', key });
-      expect(gone.status).toBe(204);
+      const deleted = await server.request(`/v1/webhooks/${id}`, { method: 'DELETE', key });
+      expect(deleted.status).toBe(204);
     }
     expect(await server.json('/v1/webhooks', { key })).toEqual({ webhooks: [], nextCursor: null });
     expect((await server.request(`/v1/webhooks/${id}/deliveries`, { key })).status).toBe(404);

@@ -139,7 +139,7 @@ describe('EmbeddingWorker', () => {
     expect(warnings[0]).toMatch(/memories of a tenant .*"tenantId":"a".*Down/);
     isDown = false;
     // Not before the claim of the first attempt has run out.
-    for (let gone = 0; gone < claimMs(0); gone += 60_000) {
+    for (let elapsed = 0; elapsed < claimMs(0); elapsed += 60_000) {
       expect(await having('a')).toBe(0);
       await until(() => clock.sleepers > 0, 'its rest');
       await clock.advance(60_000);

@@ -4,7 +4,7 @@ import { RelayError } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it } from 'vitest';
-import { Housekeeping } from '../../src/jobs/housekeeping.ts';
+import { createHousekeeping } from '../../src/jobs/housekeeping.ts';
 import { until } from '../support/server.ts';
 
 function setUp() {
@@ -27,14 +27,14 @@ function setUp() {
   return { store, clock, log, warnings, left, add };
 }
 
-describe('Housekeeping', () => {
+describe('housekeeping', () => {
   it('deletes all expired memories every minute', async () => {
     const { store, clock, log, left, add } = setUp();
     const now = clock.now();
     for (let n = 0; n < 250; n += 1) await add(now - 1);
     await add(now + 30_000);
     await add(null);
-    const housekeeping = new Housekeeping({ store, clock, log });
+    const housekeeping = createHousekeeping({ store, clock, log });
     housekeeping.start();
     await until(async () => (await left()) === 2, 'the first sweep');
     await clock.advance(60_000);
@@ -53,14 +53,14 @@ describe('Housekeeping', () => {
         return asked.length < 3 ? 1 : 0;
       },
     };
-    const forever = new Housekeeping({ store, clock, log });
+    const forever = createHousekeeping({ store, clock, log });
     forever.start();
-    await until(() => clock.sleepers === 1, 'the end of the first look');
+    await until(() => clock.sleepers === 1, 'the end of the first sweep');
     await forever.stop();
     expect(asked).toEqual([]);
-    const housekeeping = new Housekeeping({ store, clock, log, retentionMs: 5_000 });
+    const housekeeping = createHousekeeping({ store, clock, log, retentionMs: 5_000 });
     housekeeping.start();
-    await until(() => asked.length === 3, 'all that there is to forget');
+    await until(() => asked.length === 3, 'all batches');
     await housekeeping.stop();
     expect(asked).toEqual(Array.from({ length: 3 }, () => [clock.now() - 5_000, 100]));
   });
@@ -71,7 +71,7 @@ describe('Housekeeping', () => {
     const sweep = async (by: DeliverySweep) => (asked.push(by) < 3 ? 1 : 0);
     const deliveries = { sweep } as DeliveryQueue;
     const store = { deliveries, deleteExpiredMemories: async () => 0, pruneRuns: async () => 0 };
-    const housekeeping = new Housekeeping({ store, clock, log });
+    const housekeeping = createHousekeeping({ store, clock, log });
     housekeeping.start();
     await until(() => asked.length === 3, 'all that there is to sweep');
     await housekeeping.stop();
@@ -93,7 +93,7 @@ describe('Housekeeping', () => {
       },
     };
     await add(clock.now() - 1);
-    const housekeeping = new Housekeeping({ store: flaky, clock, log });
+    const housekeeping = createHousekeeping({ store: flaky, clock, log });
     housekeeping.start();
     await until(() => warnings.length === 1, 'the warning');
     broken = false;

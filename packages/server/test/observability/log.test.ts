@@ -39,7 +39,7 @@ describe('a log line', () => {
 
   it('holds no secret, neither in its message nor in its fields', () => {
     const { log, lines } = written();
-    log.conceal('correct horse');
+    log.addSecret('correct horse');
     log.error('no sk-abcdefghij', { error: new Error('correct horse'), password: 'x' });
     expect(lines.join()).not.toMatch(/sk-abc|correct horse|"x"/);
   });
@@ -121,7 +121,7 @@ it('wraps any log of the core', () => {
   const lines: string[] = [];
   const log = asServerLog({ warn: (text) => void lines.push(text), error: () => undefined });
   log.info('a');
-  log.conceal('b');
+  log.addSecret('b');
   log.warn('c');
   expect(lines).toEqual(['c']);
 });

@@ -48,7 +48,7 @@ const call = { ...root, toolCallId: 'call_1', name: 'agent' };
 const intent: RunEvent = { type: 'tool.started', ...call, input: {}, idempotencyKey: 'k' };
 
 describe('a model call', () => {
-  it('begins when its model could be asked, not with its first word', () => {
+  it('begins when its model could be called, not with its first token', () => {
     const [chat] = spansOf(journal([10, started], [50, turn(1)], [90, completed(1)]));
     expect(chat).toMatchObject({
       name: 'chat gpt-4o',

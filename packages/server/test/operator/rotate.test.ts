@@ -21,7 +21,7 @@ async function installation() {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-rotate-'));
   onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
   const target = { env: { RELAY_DATA_DIR: dataDir }, cwd: '/' };
-  const opened = await openStore(readConfig(target.env, '/'), 'server');
+  const opened = await openStore(readConfig(target.env, '/'), 'exclusive');
   await opened.close();
   await rotateMasterKey(target);
   const path = (name: string) => join(dataDir, name);
@@ -73,7 +73,7 @@ test('after a crash with a resealed store, a second attempt finishes', async () 
 test('a key that does not open the store is not replaced', async () => {
   const { target, path, read } = await installation();
   writeFileSync(path('master-key'), 'ef'.repeat(32));
-  await expect(rotateMasterKey(target)).rejects.toThrow('The master key is not the one');
+  await expect(rotateMasterKey(target)).rejects.toThrow('The master key does not match the one');
   expect(read('master-key')).toBe('ef'.repeat(32));
   expect(await inspectStore(target)).toMatchObject({ masterKey: 'wrong' });
 });

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { uuidv7 } from 'uuidv7';
 import { CredentialCache } from '../../src/outbound/credential-cache.ts';
-import { masterKeyOf } from '../../src/secrets/seal.ts';
+import { masterKeyOf } from '../../src/secrets/secret-encryption.ts';
 import { Vault } from '../../src/secrets/vault.ts';
 
 describe('CredentialCache', () => {
@@ -18,7 +18,7 @@ describe('CredentialCache', () => {
   beforeEach(async () => {
     const ids = { next: uuidv7 };
     place.tenantId = (await store.ensureTenant({ id: uuidv7(), name: uuidv7(), at: 0 })).id;
-    const log = { conceal: () => undefined };
+    const log = { addSecret: () => undefined };
     vault = new Vault({ store, masters: [masterKeyOf(randomBytes(32))], ids, log });
     made = [];
     cache = new CredentialCache(store, (tenantId, record) => {

@@ -7,7 +7,7 @@ describe('a secret', () => {
   it('is not shown in part where a long text is truncated', () => {
     const redactor = new Redactor();
     const secret = 'hunter2-hunter2-hunter2-hunter2-hunter2';
-    redactor.conceal(secret);
+    redactor.addSecret(secret);
     for (const before of [16_384 - 30, 24_576 - 20, 24_576 - 5]) {
       const text = `${'x '.repeat(before / 2)}${secret}${' y'.repeat(20_000)}`;
       expect(redactor.text(text)).not.toContain('hunter2');
@@ -56,7 +56,7 @@ describe('a secret', () => {
 
   it('that was used is redacted at every occurrence', () => {
     const redactor = new Redactor();
-    redactor.conceal('hunter2-is-mine');
+    redactor.addSecret('hunter2-is-mine');
     expect(redactor.text('xhunter2-is-minexhunter2-is-mine')).toBe('x[redacted]x[redacted]');
     expect(redactor.clean({ 'hunter2-is-mine': [new Error('no hunter2-is-mine')] })).toEqual({
       '[redacted]': [expect.objectContaining({ message: 'no [redacted]' })],
@@ -66,7 +66,7 @@ describe('a secret', () => {
   it('is redacted as encoded in JSON and in a URL', () => {
     const redactor = new Redactor();
     const secret = 'a "quoted" sécret\n';
-    redactor.conceal(secret);
+    redactor.addSecret(secret);
     for (const shown of [secret, JSON.stringify(secret), encodeURIComponent(secret)]) {
       expect(redactor.text(`<${shown}>`)).not.toMatch(/quoted|cret/);
     }
@@ -74,8 +74,8 @@ describe('a secret', () => {
 
   it('is redacted entirely if it starts with another secret', () => {
     const redactor = new Redactor();
-    redactor.conceal('secret-1');
-    redactor.conceal('secret-1-and-more');
+    redactor.addSecret('secret-1');
+    redactor.addSecret('secret-1-and-more');
     expect(redactor.text('secret-1-and-more')).toBe('[redacted]');
     expect(redactor.text('secret-1-and')).toBe('[redacted]-and');
   });
@@ -87,7 +87,7 @@ describe('a secret', () => {
         fc.array(fc.string()),
         (key, parts) => {
           const redactor = new Redactor();
-          redactor.conceal(key);
+          redactor.addSecret(key);
           fc.pre(!'[redacted]'.includes(key));
           const shown = redactor.text(parts.join(key)).split('[redacted]');
           for (const part of shown) expect(part.includes(key)).toBe(false);
@@ -109,7 +109,7 @@ describe('text without a secret', () => {
 
   it('includes words that are too short to be secrets', () => {
     const redactor = new Redactor();
-    redactor.conceal('run');
+    redactor.addSecret('run');
     expect(redactor.text('a run')).toBe('a run');
   });
 });
@@ -143,7 +143,7 @@ describe('a value', () => {
 
 it('keeps a bounded number of secrets, the newest ones', () => {
   const redactor = new Redactor();
-  for (let n = 0; n < 25_000; n += 1) redactor.conceal(`secret-number-${n}-end`);
+  for (let n = 0; n < 25_000; n += 1) redactor.addSecret(`secret-number-${n}-end`);
   expect(redactor.text('secret-number-24999-end')).toBe('[redacted]');
   expect(redactor.text('secret-number-1-end')).toBe('secret-number-1-end');
 });
@@ -152,7 +152,7 @@ it('scans a text once, however many secrets are known', () => {
   const line = 'GET /v1/runs/:id 200 in 3 ms '.repeat(5);
   const cost = (secrets: number) => {
     const redactor = new Redactor();
-    for (let n = 0; n < secrets; n += 1) redactor.conceal(`${n}-${Math.random()}`);
+    for (let n = 0; n < secrets; n += 1) redactor.addSecret(`${n}-${Math.random()}`);
     const times = Array.from({ length: 5 }, () => {
       const since = performance.now();
       for (let n = 0; n < 200; n += 1) redactor.text(line);

@@ -9,11 +9,11 @@ import { Hub } from '../../src/streaming/hub.ts';
 import { followRun } from '../../src/streaming/subscribe.ts';
 import { HeldReads, runEnded, settled, TestJournal } from '../support/journal.ts';
 
-class Scene {
+class Fixture {
   readonly journal: TestJournal;
   readonly hub = new Hub();
   readonly reads: HeldReads;
-  readonly gone = new AbortController();
+  readonly connection = new AbortController();
   readonly seen: number[] = [];
   readonly #batches: AsyncGenerator<readonly StoredEvent[], void>;
   /** Stored and not yet published, oldest first. */
@@ -26,21 +26,21 @@ class Scene {
     this.reads = new HeldReads(journal.store);
     this.#batches = followRun(
       { store: this.reads.store, hub: this.hub, runId: journal.runId },
-      { after, follow: true, signal: this.gone.signal },
+      { after, follow: true, signal: this.connection.signal },
     );
   }
 
-  static async create(stored: number, after = 0): Promise<Scene> {
+  static async create(stored: number, after = 0): Promise<Fixture> {
     const journal = await TestJournal.create();
     if (stored > 0) await journal.appendTokens(stored);
-    return new Scene(journal, after);
+    return new Fixture(journal, after);
   }
 
   async store(count: number): Promise<void> {
     this.#untold.push(await this.journal.appendTokens(count));
   }
 
-  tell(): void {
+  publish(): void {
     const batch = this.#untold.shift();
     if (batch !== undefined) this.hub.publish(this.journal.runId, batch);
   }
@@ -72,12 +72,12 @@ class Scene {
       this.take();
       await settled();
     }
-    this.gone.abort();
+    this.connection.abort();
     await this.#asked;
   }
 
   tellAll(): void {
-    while (this.#untold.length > 0) this.tell();
+    while (this.#untold.length > 0) this.publish();
   }
 }
 
@@ -97,55 +97,55 @@ function merges<Step>(a: readonly Step[], b: readonly Step[]): Step[][] {
   ];
 }
 
-type Move = 'store' | 'tell' | 'take' | 'look';
+type Move = 'store' | 'publish' | 'take' | 'look';
 
-async function play(scene: Scene, moves: readonly Move[]): Promise<void> {
+async function play(fixture: Fixture, moves: readonly Move[]): Promise<void> {
   for (const move of moves) {
-    if (move === 'store') await scene.store(1);
-    else scene[move]();
+    if (move === 'store') await fixture.store(1);
+    else fixture[move]();
     await settled();
   }
-  await scene.finish();
+  await fixture.finish();
 }
 
 describe('every interleaving of a writer and a follower', () => {
-  const writer: readonly Move[] = ['store', 'tell', 'store', 'tell'];
+  const writer: readonly Move[] = ['store', 'publish', 'store', 'publish'];
   const reader: readonly Move[] = ['take', 'look', 'take', 'look', 'take'];
 
   it('yields each event once, in order, and ends', async () => {
     const all = merges(writer, reader);
     expect(all).toHaveLength(126);
     for (const moves of all) {
-      const scene = await Scene.create(1);
-      await play(scene, moves);
-      expect(scene.seen, moves.join(' ')).toEqual([1, 2, 3, 4]);
-      expect(scene.over, moves.join(' ')).toBe(true);
-      expect(scene.hub.size, moves.join(' ')).toBe(0);
+      const fixture = await Fixture.create(1);
+      await play(fixture, moves);
+      expect(fixture.seen, moves.join(' ')).toEqual([1, 2, 3, 4]);
+      expect(fixture.over, moves.join(' ')).toBe(true);
+      expect(fixture.hub.size, moves.join(' ')).toBe(0);
     }
   });
 
   it('does so with two appends before either is published', async () => {
-    for (const moves of merges<Move>(['store', 'store', 'tell', 'tell'], reader)) {
-      const scene = await Scene.create(1);
-      await play(scene, moves);
-      expect(scene.seen, moves.join(' ')).toEqual([1, 2, 3, 4]);
-      expect(scene.over, moves.join(' ')).toBe(true);
+    for (const moves of merges<Move>(['store', 'store', 'publish', 'publish'], reader)) {
+      const fixture = await Fixture.create(1);
+      await play(fixture, moves);
+      expect(fixture.seen, moves.join(' ')).toEqual([1, 2, 3, 4]);
+      expect(fixture.over, moves.join(' ')).toBe(true);
     }
   });
 
   it('does so for a follower that starts in the middle', async () => {
     for (const moves of merges(writer, reader)) {
-      const scene = await Scene.create(2, 2);
-      await play(scene, moves);
-      expect(scene.seen, moves.join(' ')).toEqual([3, 4, 5]);
-      expect(scene.over, moves.join(' ')).toBe(true);
+      const fixture = await Fixture.create(2, 2);
+      await play(fixture, moves);
+      expect(fixture.seen, moves.join(' ')).toEqual([3, 4, 5]);
+      expect(fixture.over, moves.join(' ')).toBe(true);
     }
   });
 });
 
 const moves = fc.oneof(
   { weight: 4, arbitrary: fc.record({ kind: fc.constant('store' as const), n: fc.nat(5) }) },
-  { weight: 4, arbitrary: fc.constant({ kind: 'tell' as const }) },
+  { weight: 4, arbitrary: fc.constant({ kind: 'publish' as const }) },
   { weight: 3, arbitrary: fc.constant({ kind: 'take' as const }) },
   { weight: 3, arbitrary: fc.constant({ kind: 'look' as const }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('burst' as const), n: fc.nat(600) }) },
@@ -153,25 +153,25 @@ const moves = fc.oneof(
 const drops = fc.constant({ kind: 'drop' as const });
 type AnyMove = { kind: 'drop' } | (typeof moves extends fc.Arbitrary<infer Value> ? Value : never);
 
-async function playAny(scene: Scene, script: readonly AnyMove[]): Promise<void> {
+async function playAny(fixture: Fixture, script: readonly AnyMove[]): Promise<void> {
   for (const move of script) {
     switch (move.kind) {
       case 'store':
-        await scene.store(move.n + 1);
+        await fixture.store(move.n + 1);
         break;
       case 'burst':
         // More batches than a follower holds, faster than it can read.
         for (let n = 0; n < move.n; n += 1) {
-          await scene.store(1);
-          scene.tell();
+          await fixture.store(1);
+          fixture.publish();
         }
         break;
       default:
-        scene[move.kind]();
+        fixture[move.kind]();
     }
     await settled();
   }
-  await scene.finish();
+  await fixture.finish();
 }
 
 describe('any journal and any follower', () => {
@@ -181,11 +181,11 @@ describe('any journal and any follower', () => {
     await fc.assert(
       fc.asyncProperty(start, fc.array(moves, { maxLength: 40 }), async (from, script) => {
         const after = Math.min(from.after, from.stored);
-        const scene = await Scene.create(from.stored, after);
-        await playAny(scene, script);
-        expect(scene.seen).toEqual(upTo(scene.journal.lastSeq, after));
-        expect(scene.over).toBe(true);
-        expect(scene.hub.size).toBe(0);
+        const fixture = await Fixture.create(from.stored, after);
+        await playAny(fixture, script);
+        expect(fixture.seen).toEqual(upTo(fixture.journal.lastSeq, after));
+        expect(fixture.over).toBe(true);
+        expect(fixture.hub.size).toBe(0);
       }),
       { numRuns: 150 },
     );
@@ -203,10 +203,10 @@ describe('any journal and any follower', () => {
     await fc.assert(
       fc.asyncProperty(start, fc.array(some, { maxLength: 60 }), async (from, script) => {
         const after = Math.min(from.after, from.stored);
-        const scene = await Scene.create(from.stored, after);
-        await playAny(scene, [...caughtUp, ...script]);
-        expect(scene.seen).toEqual(upTo(scene.journal.lastSeq, after));
-        expect(scene.over).toBe(true);
+        const fixture = await Fixture.create(from.stored, after);
+        await playAny(fixture, [...caughtUp, ...script]);
+        expect(fixture.seen).toEqual(upTo(fixture.journal.lastSeq, after));
+        expect(fixture.over).toBe(true);
       }),
       { numRuns: 300 },
     );

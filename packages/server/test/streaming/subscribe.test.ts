@@ -12,7 +12,7 @@ type Batches = AsyncGenerator<readonly StoredEvent[], void>;
 async function setUp(tokens = 0) {
   const journal = await TestJournal.create();
   const hub = new Hub();
-  const gone = new AbortController();
+  const connection = new AbortController();
   if (tokens > 0) await journal.appendTokens(tokens);
   const follow = (
     options: { after?: number; follow?: boolean; isNew?: boolean } = {},
@@ -20,13 +20,13 @@ async function setUp(tokens = 0) {
   ): Batches =>
     followRun(
       { store, hub, runId: journal.runId },
-      { after: 0, follow: true, signal: gone.signal, ...options },
+      { after: 0, follow: true, signal: connection.signal, ...options },
     );
   const publish = (events: readonly StoredEvent[]) => hub.publish(journal.runId, events);
   /** Stores and publishes, as a journal does. */
   const write = async (count: number) => publish(await journal.appendTokens(count));
   const end = async () => publish(await journal.append([runEnded]));
-  return { journal, hub, gone, follow, publish, write, end };
+  return { journal, hub, connection, follow, publish, write, end };
 }
 
 function upTo(last: number, after = 0): number[] {
@@ -47,7 +47,7 @@ async function ready(next: Promise<IteratorResult<readonly StoredEvent[], void>>
 
 describe('followRun', () => {
   it('removes its listeners when it is returned before it was ever read', async () => {
-    const { hub, gone, follow, journal } = await setUp();
+    const { hub, connection, follow, journal } = await setUp();
     const stops: string[] = [];
     const listen = hub.listen.bind(hub);
     vi.spyOn(hub, 'listen').mockImplementation((runId, listener) => {
@@ -59,7 +59,7 @@ describe('followRun', () => {
     });
     await follow({ isNew: true }).return();
     expect(stops).toEqual([journal.runId]);
-    expect(getEventListeners(gone.signal, 'abort')).toEqual([]);
+    expect(getEventListeners(connection.signal, 'abort')).toEqual([]);
   });
 
   it('yields stored events in order, and ends after run.ended', async () => {
@@ -173,7 +173,7 @@ describe('followRun', () => {
   it('ends even if the last publish was missed', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
     try {
-      const { journal, follow, gone } = await setUp(1);
+      const { journal, follow, connection } = await setUp(1);
       const seqs = seqsOf(follow());
       await settled();
       await journal.append([runEnded]);
@@ -181,7 +181,7 @@ describe('followRun', () => {
         vi.advanceTimersByTime(1_000);
         await settled();
       }
-      gone.abort();
+      connection.abort();
       expect(await seqs).toEqual([1, 2]);
     } finally {
       vi.useRealTimers();
@@ -314,34 +314,34 @@ describe('followRun with follow: false', () => {
 
 describe('ending followRun', () => {
   it('ends at once when the signal is aborted while it waits', async () => {
-    const { hub, gone, follow } = await setUp(1);
+    const { hub, connection, follow } = await setUp(1);
     const seqs = seqsOf(follow());
     await settled();
     expect(hub.size).toBe(1);
-    gone.abort();
+    connection.abort();
     expect(await seqs).toEqual([1]);
     expect(hub.size).toBe(0);
   });
 
   it('yields nothing if the signal was aborted before', async () => {
-    const { journal, hub, gone, follow } = await setUp(1);
+    const { journal, hub, connection, follow } = await setUp(1);
     const reads = vi.spyOn(journal.store, 'readEvents');
-    gone.abort();
+    connection.abort();
     expect(await seqsOf(follow())).toEqual([]);
     expect(reads).not.toHaveBeenCalled();
     expect(hub.size).toBe(0);
   });
 
   it('ends after a page if the signal was aborted meanwhile', async () => {
-    const { gone, follow } = await setUp(2500);
+    const { connection, follow } = await setUp(2500);
     const batches = follow();
     expect((await batches.next()).value).toHaveLength(250);
-    gone.abort();
+    connection.abort();
     expect((await batches.next()).done).toBe(true);
   });
 
   it('leaves no listener, however it ends', async () => {
-    const { journal, hub, gone, follow, end } = await setUp(1);
+    const { journal, hub, connection, follow, end } = await setUp(1);
     const broken = new HeldReads(journal.store);
     vi.spyOn(journal.store, 'readEvents').mockRejectedValueOnce(new Error('disk'));
     broken.open();
@@ -361,19 +361,19 @@ describe('ending followRun', () => {
     await end();
     await seqsOf(follow());
     expect(hub.size).toBe(0);
-    expect(getEventListeners(gone.signal, 'abort')).toHaveLength(0);
+    expect(getEventListeners(connection.signal, 'abort')).toHaveLength(0);
   });
 
   it('stops listening when the signal is aborted before the first batch', async () => {
-    const { hub, gone, follow } = await setUp(1);
+    const { hub, connection, follow } = await setUp(1);
     follow();
-    gone.abort();
+    connection.abort();
     expect(hub.size).toBe(0);
-    expect(getEventListeners(gone.signal, 'abort')).toHaveLength(0);
+    expect(getEventListeners(connection.signal, 'abort')).toHaveLength(0);
   });
 
   it('ends at once if the run has ended and no event follows', async () => {
-    const { gone, follow, end } = await setUp(1);
+    const { connection, follow, end } = await setUp(1);
     await end();
     let over = false;
     const seqs = seqsOf(follow({ after: 2 })).finally(() => {
@@ -381,7 +381,7 @@ describe('ending followRun', () => {
     });
     for (let n = 0; n < 5; n += 1) await settled();
     const ended = over;
-    gone.abort();
+    connection.abort();
     expect(await seqs).toEqual([]);
     expect(ended).toBe(true);
   });

@@ -4,7 +4,7 @@ import { type BodyOf, defined, RelayError, type ApprovalStatus } from '@relay/pr
 import { notFound } from '../errors.ts';
 import { displayOf } from '../views/display.ts';
 import { type Call, type Handler, storeOf } from './handler.ts';
-import { byRequest, iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
+import { byRequest, iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
   const { status, runId, kind, ...page } = call.query;
@@ -36,7 +36,7 @@ export const decideApproval: Handler<'decideApproval'> = async (call) => {
     reason: reason ?? null,
     ...defined({ input, output }),
     terms: termsOf(body),
-    by: call.caller.as,
+    by: call.caller.actor,
   });
   if (outcome.kind === 'missing') throw notFound('approval');
   if (outcome.kind === 'contradicted') {
@@ -49,7 +49,7 @@ export const decideApproval: Handler<'decideApproval'> = async (call) => {
 };
 
 function termsOf({ scope, rule, expiresAt, uses }: BodyOf<'decideApproval'>): GrantTerms {
-  return defined({ scope, rule, expiresAt: timeOf(expiresAt), uses });
+  return defined({ scope, rule, expiresAt: parseTime(expiresAt), uses });
 }
 
 async function findApproval(call: Call, id: string): Promise<ApprovalRecord> {
@@ -90,7 +90,7 @@ function presentApproval(call: Call, approval: ApprovalRecord) {
     suggestedRule: rule,
     requestedAt: iso(requestedAt),
     expiresAt: iso(expiresAt),
-    decidedAt: isoOrNone(decidedAt),
+    decidedAt: isoOrUndefined(decidedAt),
     decidedBy: decidedBy ?? undefined,
     reason: reason ?? undefined,
   };

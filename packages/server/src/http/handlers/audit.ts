@@ -2,7 +2,7 @@
 import type { AuditEntry, AuditFilter, AuditRecord } from '@relay/core';
 import { defined, type QueryOf, RelayError } from '@relay/protocol';
 import { type Call, type Handler, storeOf } from './handler.ts';
-import { iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
+import { iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 
 export const listAudit: Handler<'listAudit'> = async (call) => {
   const query = call.query;
@@ -18,7 +18,7 @@ export const listAudit: Handler<'listAudit'> = async (call) => {
 export const auditHead: Handler<'auditHead'> = async (call) => {
   await sealNow(call);
   const { sealedAt, ...head } = await call.context.audit.head(call.caller.tenantId);
-  return { ...head, sealedAt: isoOrNone(sealedAt) };
+  return { ...head, sealedAt: isoOrUndefined(sealedAt) };
 };
 
 export const verifyAudit: Handler<'verifyAudit'> = async (call) => {
@@ -34,7 +34,7 @@ function sealNow({ context, caller }: Call): Promise<void> {
 
 function filterOf(query: QueryOf<'listAudit'>): AuditFilter {
   const { action, actor, runId, since, until } = query;
-  return defined({ action, actor, runId, since: timeOf(since), until: timeOf(until) });
+  return defined({ action, actor, runId, since: parseTime(since), until: parseTime(until) });
 }
 
 function presentEntry({ id, seq, hash, text }: AuditRecord) {

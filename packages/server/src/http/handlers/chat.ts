@@ -1,7 +1,7 @@
 /** `/chat`: a run that ends with its connection, and whose relays are answered while it is open. */
 import { answerApproval } from '@relay/core';
 import { defined, dialects, RelayError } from '@relay/protocol';
-import { endChatSession } from '../../streaming/connections.ts';
+import { endChatSession } from '../../streaming/chat-sessions.ts';
 import { streamRun } from '../../streaming/stream-run.ts';
 import { type Call, type Handler, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
@@ -48,7 +48,7 @@ export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {
     approved: response.approved,
     always: response.approved && response.always === true,
     reason: response.approved ? null : (response.reason ?? null),
-    by: call.caller.as,
+    by: call.caller.actor,
   });
   if (outcome.kind !== 'decided') throw new RelayError('relay_not_found', 'Relay not found');
   return { success: true };
@@ -56,6 +56,6 @@ export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {
 
 /** A caller without a key answers only in chats that were started without a key. */
 async function mayAnswer(call: Call, runId: string): Promise<boolean> {
-  if (call.caller.as.type === 'key') return true;
+  if (call.caller.actor.type === 'key') return true;
   return (await storeOf(call).readRunHead(runId))?.keyId === null;
 }

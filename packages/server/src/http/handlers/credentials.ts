@@ -2,7 +2,7 @@
 import type { CredentialRecord } from '@relay/core';
 import { UrlRefused } from '@relay/models';
 import { defined, RelayError } from '@relay/protocol';
-import { Providers } from '../../outbound/providers.ts';
+import { isKnownProvider } from '../../outbound/providers.ts';
 import { invalidField } from '../errors.ts';
 import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
 import { iso } from '../views/pagination.ts';
@@ -10,7 +10,7 @@ import { iso } from '../views/pagination.ts';
 export const putCredential: Handler<'putCredential'> = async (call) => {
   const { provider } = call.params;
   const { apiKey, label, baseUrl } = call.body;
-  if (baseUrl === undefined && !Providers.isKnown(provider)) {
+  if (baseUrl === undefined && !isKnownProvider(provider)) {
     throw invalidField('baseUrl', `Required for the provider ${provider}`);
   }
   if (baseUrl !== undefined) checkUrl(call, 'baseUrl', baseUrl);

@@ -8,7 +8,7 @@
 import { answerApproval, type ApprovalRecord, type WebhookRecord } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
-import { isValidKey, refuseForeignHost } from '../auth.ts';
+import { isValidKey, rejectForeignHost } from '../auth.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { decidedPage, maxReasonChars, pageHeaders, pendingPage } from '../views/decision-page.ts';
 import { readToken } from '../../secrets/webhook-signer.ts';
@@ -23,7 +23,7 @@ export const showDecisionLink: LinkHandler<'showDecisionLink'> = async (call) =>
 
 export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
   const { context, request, reply } = call;
-  refuseOtherSites(request);
+  rejectOtherSites(request);
   const { approval, webhook } = await openLink(call);
   const approved = approvedIn(request.body);
   const reason = approved ? null : reasonIn(request.body);
@@ -48,7 +48,7 @@ interface Link {
 
 /** Every invalid link is answered with the same 404. */
 async function openLink({ context, request, reply, token }: LinkCall): Promise<Link> {
-  refuseForeignHost(request, context.config);
+  rejectForeignHost(request, context.config);
   const found = await findLink(context, token);
   if (found === undefined) {
     context.rates.failures.check(request.ip, reply);
@@ -72,10 +72,13 @@ async function findLink(context: ServerContext, text: string): Promise<Link | un
 }
 
 /** The page sends no referrer and so no origin, but browsers send `Sec-Fetch-Site`. */
-function refuseOtherSites({ headers }: FastifyRequest): void {
+function rejectOtherSites({ headers }: FastifyRequest): void {
   const site = headers['sec-fetch-site'];
   if (site === undefined || site === 'same-origin' || site === 'none') return;
-  throw new RelayError('origin_not_allowed', 'Pages of another origin may not decide');
+  throw new RelayError(
+    'origin_not_allowed',
+    'This decision must be submitted from the page of the link',
+  );
 }
 
 function approvedIn(body: unknown): boolean {

@@ -2,9 +2,9 @@
 import * as core from '@relay/core';
 import { faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
 import { type BodyOf, defined, type ToolPermission } from '@relay/protocol';
-import { invalidField, notFound, refuseFaults } from '../errors.ts';
+import { invalidField, notFound, rejectInvalidPatterns } from '../errors.ts';
 import { auditEntry, type Call, type Handler, type ResultOf, storeOf } from './handler.ts';
-import { byCreation, iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
+import { byCreation, iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 import { faultsIn } from './start.ts';
 
 export const listGrants: Handler<'listGrants'> = async (call) => {
@@ -24,7 +24,7 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
   const body = call.body;
   const { engine } = call.context.control;
   const now = engine.clock.now();
-  const expiresAt = timeOf(body.expiresAt);
+  const expiresAt = parseTime(body.expiresAt);
   if (expiresAt !== undefined) core.refusePast(expiresAt, now);
   const grant: NewGrant = {
     id: engine.ids.next(),
@@ -32,7 +32,7 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
     scope: body.scope,
     scopeId: await scopeIdOf(call, body),
     createdAt: now,
-    createdBy: call.caller.as,
+    createdBy: call.caller.actor,
     ...defined({ expiresAt, uses: body.uses }),
   };
   const audit = core.audited(engine, call.caller.tenantId, [core.auditOfGrant(grant)]);
@@ -75,7 +75,7 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
 export const explainPermission: Handler<'explainPermission'> = async (call) => {
   const body = call.body;
   const { tool, params, permissions = {}, runId, conversationId, agent = 'assistant' } = body;
-  refuseFaults(faultsIn(permissions));
+  rejectInvalidPatterns(faultsIn(permissions));
   return core.explainCall(call.context.control.engine, storeOf(call), {
     tool,
     params,
@@ -90,7 +90,7 @@ function checkedRule({
   params,
   exact,
 }: ToolPermission): Pick<NewGrant, 'tool' | 'exact' | 'params'> {
-  refuseFaults(faultsOf(defined({ tool, params })));
+  rejectInvalidPatterns(faultsOf(defined({ tool, params })));
   return defined({ tool, params, exact });
 }
 
@@ -110,8 +110,8 @@ function presentGrant(grant: GrantRecord, now: number) {
     status: statusOf(grant, now),
     scopeId: grant.scope === 'tenant' ? undefined : scopeId,
     createdAt: iso(createdAt),
-    expiresAt: isoOrNone(expiresAt),
-    revokedAt: isoOrNone(revokedAt),
+    expiresAt: isoOrUndefined(expiresAt),
+    revokedAt: isoOrUndefined(revokedAt),
   };
 }
 

@@ -21,11 +21,11 @@ import type {
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import type { AuditSealer } from '../../audit/sealer.ts';
-import type { BudgetChecker } from '../../jobs/budgets.ts';
+import type { BudgetChecker } from '../budgets.ts';
 import type { ServerLog } from '../../observability/log.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { Vault } from '../../secrets/vault.ts';
-import type { OpenStreams } from '../../streaming/connections.ts';
+import type { OpenStreams } from '../../streaming/open-streams.ts';
 import type { Feed } from '../../streaming/feed.ts';
 import type { Hub } from '../../streaming/hub.ts';
 import type { WebhookSigner } from '../../secrets/webhook-signer.ts';
@@ -138,5 +138,5 @@ export function auditEntry(
 ): NewAudit[] {
   const { engine } = context.control;
   const at = engine.clock.now();
-  return audited(engine, caller.tenantId, [{ at, who: caller.as, action, what, why: null }]);
+  return audited(engine, caller.tenantId, [{ at, who: caller.actor, action, what, why: null }]);
 }

@@ -4,13 +4,13 @@ import type { Scope } from '@relay/protocol';
 import { invalidField, notFound } from '../errors.ts';
 import { hashApiKey, makeApiKey } from '../../secrets/keys.ts';
 import { auditEntry, type Handler, storeOf } from './handler.ts';
-import { byCreation, iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
+import { byCreation, iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 
 export const createKey: Handler<'createKey'> = async (call) => {
   const body = call.body;
   const { engine } = call.context.control;
   const now = engine.clock.now();
-  const expiresAt = timeOf(body.expiresAt) ?? null;
+  const expiresAt = parseTime(body.expiresAt) ?? null;
   if (expiresAt !== null && expiresAt <= now) {
     throw invalidField('expiresAt', 'Must be in the future');
   }
@@ -58,7 +58,7 @@ function presentKey(key: KeyRecord) {
     scopes: scopes as readonly Scope[],
     owner: owner ?? undefined,
     createdAt: iso(createdAt),
-    expiresAt: isoOrNone(expiresAt),
-    revokedAt: isoOrNone(revokedAt),
+    expiresAt: isoOrUndefined(expiresAt),
+    revokedAt: isoOrUndefined(revokedAt),
   };
 }

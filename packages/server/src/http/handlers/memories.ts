@@ -2,7 +2,7 @@
 import { findMemories, type MemoryRecord, type RankedMemory } from '@relay/core';
 import { defined, type QueryOf } from '@relay/protocol';
 import { type Call, type Handler, storeOf } from './handler.ts';
-import { byCreation, iso, isoOrNone, readPage } from '../views/pagination.ts';
+import { byCreation, iso, isoOrUndefined, readPage } from '../views/pagination.ts';
 import { invalidField } from '../errors.ts';
 
 type Query = QueryOf<'listMemories'>;
@@ -78,6 +78,6 @@ function presentMemory(memory: MemoryRecord) {
     runId: runId ?? undefined,
     source,
     createdAt: iso(createdAt),
-    expiresAt: isoOrNone(expiresAt),
+    expiresAt: isoOrUndefined(expiresAt),
   };
 }

@@ -3,8 +3,8 @@ import * as core from '@relay/core';
 import type { PolicyRecord } from '@relay/core';
 import { type PolicyRules, RelayError } from '@relay/protocol';
 import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
-import { invalidField, refuseFaults } from '../errors.ts';
-import { iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
+import { invalidField, rejectInvalidPatterns } from '../errors.ts';
+import { iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 
 export const getPolicy: Handler<'getPolicy'> = async (call) => {
   const { agent = null } = call.query;
@@ -22,7 +22,7 @@ export const putPolicy: Handler<'putPolicy'> = async (call) => {
     version: replacedVersion(call, body.version) + 1,
     rules,
     at: engine.clock.now(),
-    by: call.caller.as,
+    by: call.caller.actor,
   };
   const counts = { allow: rules.allow.length, deny: rules.deny.length, ask: rules.ask.length };
   const audit = auditEntry(call, 'policy.changed', { agent, version: policy.version, ...counts });
@@ -51,7 +51,7 @@ export const previewPolicy: Handler<'previewPolicy'> = async (call) => {
   const body = call.body;
   const { engine } = call.context.control;
   const { agent = null } = body;
-  const since = timeOf(body.since) ?? engine.clock.now() - defaultPreviewMs;
+  const since = parseTime(body.since) ?? engine.clock.now() - defaultPreviewMs;
   const draft = { agent, rules: rulesOf(body), since };
   const { changed, ...counts } = await core.previewPolicy(engine, storeOf(call), draft);
   const changes = changed.slice(0, maxShownChanges);
@@ -59,7 +59,7 @@ export const previewPolicy: Handler<'previewPolicy'> = async (call) => {
 };
 
 function rulesOf({ allow, deny, ask }: PolicyRules): PolicyRules {
-  refuseFaults([
+  rejectInvalidPatterns([
     ...core.checkPermissions({ allowlist: allow }).map(renameList('allowlist', 'allow')),
     ...core.checkPermissions({ denylist: deny }).map(renameList('denylist', 'deny')),
     ...core.checkPermissions({ denylist: ask }).map(renameList('denylist', 'ask')),
@@ -97,7 +97,7 @@ function presentPolicy(agent: string | null, policy: PolicyRecord | undefined) {
     agent: agent ?? undefined,
     version,
     ...rules,
-    updatedAt: isoOrNone(at),
+    updatedAt: isoOrUndefined(at),
     updatedBy: by,
   };
 }

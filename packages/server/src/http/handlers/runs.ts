@@ -1,20 +1,21 @@
-/** `/v1/runs`: start, read, follow and cancel runs. */
+/** `/v1/runs`: start, read, follow and cancel runs; `/v1/feed`: follow all changes. */
 import * as core from '@relay/core';
 import type { RunFilter, RunRecord, RunSpec } from '@relay/core';
 import {
   defined,
   dialects,
+  encodeFrame,
   isEnded,
   type QueryOf,
   RelayError,
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import { closedSignal } from '../../streaming/sse-stream.ts';
+import { closedSignal, SseStream } from '../../streaming/sse-stream.ts';
 import { runHeader, streamRun, waitForFirstOutput } from '../../streaming/stream-run.ts';
-import { followRun } from '../../streaming/subscribe.ts';
+import * as subscribe from '../../streaming/subscribe.ts';
 import { invalidField } from '../errors.ts';
-import { byCreation, readPage, timeOf } from '../views/pagination.ts';
+import { byCreation, readPage, parseTime } from '../views/pagination.ts';
 import { presentListed, presentRun } from '../views/run.ts';
 import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, chooseToolsAndFunctions, startAndFollow } from './start.ts';
@@ -36,7 +37,7 @@ function specOf(call: RouteCall<'startRun'>): Promise<RunSpec> {
     prompt: 'continues',
     tools(agent) {
       if (tools === undefined) return { tools: chooseTools(call, agent.tools ?? []) };
-      if ((body.memory ?? agent.memory) === undefined) refuseMemoryTools(call, tools);
+      if ((body.memory ?? agent.memory) === undefined) rejectMemoryTools(call, tools);
       return chooseToolsAndFunctions(call, tools);
     },
     modelRequired: 'model and input are required',
@@ -44,7 +45,7 @@ function specOf(call: RouteCall<'startRun'>): Promise<RunSpec> {
 }
 
 /** A run without memory would silently omit such a tool. */
-function refuseMemoryTools(call: Call, tools: readonly { readonly name: string }[]): void {
+function rejectMemoryTools(call: Call, tools: readonly { readonly name: string }[]): void {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
   const index = tools.findIndex(({ name }) => registry.find(name)?.needsMemory === true);
   if (index === -1) return;
@@ -72,8 +73,8 @@ function filterOf(query: QueryOf<'listRuns'>): RunFilter {
       label === undefined
         ? undefined
         : { name: label.slice(0, colon), value: label.slice(colon + 1) },
-    since: timeOf(since),
-    until: timeOf(until),
+    since: parseTime(since),
+    until: parseTime(until),
   });
 }
 
@@ -87,7 +88,7 @@ export async function presentNow(call: Call, runId: string) {
 export const listRunEvents: Handler<'listRunEvents'> = async (call) => {
   const { after, limit } = call.query;
   const run = await findRun(call, call.params.id);
-  refusePastEnd(after, run);
+  rejectPastEnd(after, run);
   const events = await storeOf(call).readEvents(run.id, { after, limit });
   const last = events.at(-1)?.seq ?? after;
   return {
@@ -97,15 +98,15 @@ export const listRunEvents: Handler<'listRunEvents'> = async (call) => {
   };
 };
 
-export const followStream: Handler<'followRun'> = async (call) => {
+export const followRun: Handler<'followRun'> = async (call) => {
   const { query } = call;
   const position = await positionToFollow(call);
   call.reply.raw.setHeader('x-run-id', call.params.id);
   // A 204 makes an SSE client stop reconnecting.
   if (position === undefined) return;
   const { run, after } = position;
-  const followed = { store: storeOf(call), hub: call.context.hub, runId: run.runId };
-  const batches = followRun(followed, {
+  const source = { store: storeOf(call), hub: call.context.hub, runId: run.runId };
+  const batches = subscribe.followRun(source, {
     after,
     follow: query.follow === 'true',
     signal: closedSignal(call.reply.raw),
@@ -120,16 +121,16 @@ async function positionToFollow(
   const record = await findRun(call, call.params.id);
   // A client that reconnects repeats its URL and adds the id of its last frame.
   const after = lastEventId(call) ?? call.query.after ?? 0;
-  refusePastEnd(after, record);
+  rejectPastEnd(after, record);
   if (isEnded(record.status)) {
-    await refusePruned(call, record);
+    await rejectPruned(call, record);
     if (after === record.lastSeq) return undefined;
   }
   return { run: runHeader(record), after };
 }
 
 /** Before the stream starts: a pruned journal is an error, not an empty stream. */
-async function refusePruned(call: Call, { id, lastSeq }: RunRecord): Promise<void> {
+async function rejectPruned(call: Call, { id, lastSeq }: RunRecord): Promise<void> {
   try {
     await storeOf(call).readEvents(id, { after: lastSeq, limit: 1 });
   } catch (error) {
@@ -137,10 +138,28 @@ async function refusePruned(call: Call, { id, lastSeq }: RunRecord): Promise<voi
   }
 }
 
+/** Sends hints about changes until the client disconnects. */
+export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller }) => {
+  reply.hijack();
+  const stream = new SseStream(reply.raw);
+  const remove = context.streams.add(caller, () => stream.end());
+  try {
+    const hints = context.feed.read(caller.tenantId, stream.closed);
+    await stream.send(encodeFrame({ data: JSON.stringify({ kind: 'connected' }) }));
+    for await (const batch of hints) {
+      const frames = batch.map((hint) => encodeFrame({ data: JSON.stringify(hint) }));
+      await stream.send(frames.join(''));
+    }
+  } finally {
+    remove();
+    stream.end();
+  }
+};
+
 export const cancelRun: Handler<'cancelRun'> = async (call) => {
   const run = await findRun(call, call.params.id);
   const ref = { tenantId: run.tenantId, runId: run.id };
-  const why = { reason: `Canceled by ${call.caller.as.name}`, by: call.caller.as };
+  const why = { reason: `Canceled by ${call.caller.actor.name}`, by: call.caller.actor };
   await core.cancelRun(call.context.control, ref, why);
   return presentNow(call, run.id);
 };
@@ -165,7 +184,10 @@ function lastEventId(call: Call): number | undefined {
   throw invalidField('Last-Event-ID', 'Must be the id of a frame');
 }
 
-function refusePastEnd(after: number, run: RunRecord): void {
+function rejectPastEnd(after: number, run: RunRecord): void {
   if (after <= run.lastSeq) return;
-  throw new RelayError('cursor_past_end', `The journal ends at ${run.lastSeq}, before ${after}`);
+  throw new RelayError(
+    'cursor_past_end',
+    `after=${after} is past the end of the journal (${run.lastSeq})`,
+  );
 }

@@ -20,7 +20,7 @@ import { byRequest, readAll } from '../views/pagination.ts';
 import { statusNow } from './approvals.ts';
 import { type Call, findRun, type Handler, type ResultOf, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
-import { collectUntilIdle } from '../../streaming/collect-until-idle.ts';
+import { collectUntilIdle } from './collect-until-idle.ts';
 import { streamRun } from '../../streaming/stream-run.ts';
 
 export const startApiChat: Handler<'startApiChat'> = async (call) => {
@@ -48,7 +48,7 @@ export const approveTool: Handler<'approveTool'> = async (call) => {
     always: approved && body.always === true,
     reason: body.reason ?? null,
     ...defined({ input: body.input }),
-    by: call.caller.as,
+    by: call.caller.actor,
   });
   if (outcome.kind === 'contradicted' || outcome.kind === 'missing') {
     const status = outcome.kind === 'missing' ? 'closed' : statusNow(outcome.approval);

@@ -26,14 +26,14 @@ import {
   RelayError,
   type RunHeader,
 } from '@relay/protocol';
-import { lowerOf } from '../../jobs/budgets.ts';
+import { minLimits } from '../budgets.ts';
 import { parseTraceparent } from '../../observability/run-trace.ts';
 import { noCredential } from '../../outbound/providers.ts';
 import { closedSignal } from '../../streaming/sse-stream.ts';
 import { runHeader } from '../../streaming/stream-run.ts';
 import { type Batches, followRun } from '../../streaming/subscribe.ts';
 import { mayUseWorkspace } from '../auth.ts';
-import { invalidField, refuseFaults } from '../errors.ts';
+import { invalidField, rejectInvalidPatterns } from '../errors.ts';
 import { type Call, storeOf } from './handler.ts';
 
 /** A request that starts a run; params and body are part of its idempotency fingerprint. */
@@ -72,14 +72,14 @@ async function startNew(
   options: Pick<RunCaller, 'runId' | 'idempotency' | 'connectionId'>,
 ): Promise<StartedRun> {
   const { control, budgets, config } = call.context;
-  const { tenantId, as: by } = call.caller;
+  const { tenantId, actor: by } = call.caller;
   const keyId = by.type === 'key' ? by.id : undefined;
   const left = await budgets.check(tenantId, keyId);
   return startCoreRun(
     control,
     {
       ...spec,
-      limits: lowerOf(spec.limits ?? {}, left),
+      limits: minLimits(spec.limits ?? {}, left),
       workspace: mayUseWorkspace(call.caller, config) ? undefined : false,
     },
     {
@@ -116,25 +116,10 @@ export async function startAndFollow(
   }
 }
 
-type RunOptions = Pick<
-  BodyOf<'startRun'>,
-  | 'agent'
-  | 'model'
-  | 'system'
-  | 'outputSchema'
-  | 'reasoning'
-  | 'maxIterations'
-  | 'limits'
-  | 'memory'
-  | 'permissions'
-  | 'conversationId'
-  | 'parentRunId'
-  | 'workflowId'
-  | 'labels'
->;
-
-interface SpecInput extends RunOptions, Pick<RunSpec, 'surface' | 'messages' | 'prompt'> {
-  readonly context?: RunSpec['context'];
+interface SpecInput
+  extends
+    Omit<BodyOf<'startRun'>, 'input' | 'tools'>,
+    Pick<RunSpec, 'surface' | 'messages' | 'prompt' | 'context'> {
   readonly tools: (agent: AgentDefinition) => Pick<RunSpec, 'tools' | 'functions'>;
   /** The error message if neither the request, the agent nor the server names a model. */
   readonly modelRequired: string;
@@ -167,7 +152,7 @@ export async function buildSpec(call: Call, input: SpecInput): Promise<RunSpec> 
       agent.maxIterations ?? Infinity,
     ),
     // A request can lower the operator's limits, never raise them.
-    limits: lowerOf(call.context.limits, input.limits ?? {}),
+    limits: minLimits(call.context.limits, input.limits ?? {}),
     handoffs: agent.handoffs ?? [],
     context: input.context,
     conversationId: input.conversationId,
@@ -292,7 +277,7 @@ export function choosePermissions(call: Call, permissions: Permissions = {}): Pe
       'Rules that allow tools require a key with the scope approve',
     );
   }
-  refuseFaults(faultsIn(permissions));
+  rejectInvalidPatterns(faultsIn(permissions));
   return permissions;
 }
 

@@ -2,7 +2,7 @@
 import * as core from '@relay/core';
 import type { AuditFact, RunFilter } from '@relay/core';
 import { type Budgets, defined, type RunStatus } from '@relay/protocol';
-import { startOf } from '../../jobs/budgets.ts';
+import { startOf } from '../budgets.ts';
 import { changeSettings, type TenantSettings } from '../../config/tenant-settings.ts';
 import { byCreation, readAll } from '../views/pagination.ts';
 import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
@@ -42,7 +42,7 @@ export const updateTenant: Handler<'updateTenant'> = async (call) => {
   const pause = paused === undefined ? {} : { pausedAt: paused ? Date.now() : null };
   if (budgets === undefined) await store.updateTenant(pause, audit);
   else await changeSettings(store, { budgets }, { ...pause, audit });
-  context.budgets.forget(tenantId);
+  context.budgets.invalidate(tenantId);
   if (paused !== undefined) context.control.supervisor.setPaused(tenantId, paused);
   return presentTenant(call);
 };
@@ -78,7 +78,7 @@ export const cancelRuns: Handler<'cancelRuns'> = async (call) => {
   for await (const run of openRuns) {
     if (others.some(([name, value]) => run.labels[name] !== value)) continue;
     const ref = { tenantId: run.tenantId, runId: run.id };
-    const why = { reason: `Canceled by ${call.caller.as.name}`, by: call.caller.as };
+    const why = { reason: `Canceled by ${call.caller.actor.name}`, by: call.caller.actor };
     if (await core.cancelRun(call.context.control, ref, why)) canceled += 1;
   }
   return { canceled };

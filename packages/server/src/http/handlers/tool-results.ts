@@ -59,7 +59,8 @@ export const awaitToolResult: Handler<'awaitToolResult'> = async (call) => {
       const run = await tenant.readRunHead(runId);
       const clientCall = await tenant.readClientCall(runId, toolUseId);
       if (run === undefined) throw notFound('call');
-      if (isEnded(run.status)) throw new RelayError('result_gone', 'The run has ended');
+      if (isEnded(run.status))
+        throw new RelayError('result_gone', 'The run has ended without a result for this call');
       if (clientCall === undefined || clientCall.status === 'closed') throw notFound('call');
       if (clientCall.result !== null) {
         const { output, failed } = clientCall.result;

@@ -16,14 +16,14 @@ export const createWebhook: Handler<'createWebhook'> = async (call) => {
     url,
     events,
     createdAt: engine.clock.now(),
-    createdBy: caller.as,
-    mayDecide: caller.as.type === 'key' && caller.scopes.has('approve'),
+    createdBy: caller.actor,
+    mayDecide: caller.actor.type === 'key' && caller.scopes.has('approve'),
   };
   // The path may be a secret: only the origin is audited.
   const what = { webhookId: webhook.id, origin: new URL(url).origin, events };
   await storeOf(call).webhooks.add(webhook, auditEntry(call, 'webhook.created', what));
   const secret = context.signer.secretOf(webhook);
-  context.log.conceal(secret);
+  context.log.addSecret(secret);
   return { ...presentWebhook(webhook), secret };
 };
 

@@ -1,27 +1,8 @@
 /** `/docs`: the OpenAPI document as a page, without scripts or external resources. */
 import type { OpenApiDocument } from '@relay/protocol';
+import type { z } from 'zod';
 
-interface Schema {
-  readonly $ref?: string;
-  readonly const?: unknown;
-  readonly enum?: readonly unknown[];
-  readonly anyOf?: readonly Schema[];
-  readonly oneOf?: readonly Schema[];
-  readonly allOf?: readonly Schema[];
-  readonly type?: string | readonly string[];
-  readonly format?: string;
-  readonly description?: string;
-  readonly properties?: Readonly<Record<string, Schema>>;
-  readonly required?: readonly string[];
-  readonly additionalProperties?: Schema | boolean;
-  readonly items?: Schema;
-  readonly minLength?: number;
-  readonly maxLength?: number;
-  readonly minimum?: number;
-  readonly maximum?: number;
-  readonly minItems?: number;
-  readonly maxItems?: number;
-}
+type Schema = z.core.JSONSchema.JSONSchema;
 
 interface Operation {
   readonly operationId: string;
@@ -182,7 +163,7 @@ function objectShape(schema: Schema, indent: string): string {
   if (fields.length === 0) return more === undefined ? '{}' : `{ [name]: ${more} }`;
   const lines = fields.map(([name, field]) => {
     const mark = required.includes(name) ? '' : '?';
-    const { description } = field;
+    const description = typeof field === 'object' ? field.description : undefined;
     const note = description === undefined ? '' : ` <i>${escapeHtml(description)}</i>`;
     return `${indent}  ${escapeHtml(name)}${mark}: ${shapeOf(field, `${indent}  `)}${note}`;
   });
@@ -191,7 +172,7 @@ function objectShape(schema: Schema, indent: string): string {
 }
 
 function arrayShape({ items, minItems, maxItems }: Schema, indent: string): string {
-  const item = shapeOf(items, indent);
+  const item = shapeOf([items].flat()[0], indent);
   const size = escapeHtml(bounds(minItems, maxItems));
   return `${item.includes(' | ') && !item.startsWith('{') ? `(${item})` : item}[]${size}`;
 }

@@ -1,4 +1,4 @@
-/** Pages and times on the wire. Lists are sorted newest first; a cursor is the end of the last page. */
+/** Pagination cursors and ISO times. Lists are sorted newest first; a cursor is the end of the last page. */
 import type { Page, Position } from '@relay/core';
 import { defined, idSchema } from '@relay/protocol';
 import { invalidRequest } from '../errors.ts';
@@ -65,11 +65,11 @@ export function iso(time: number): string {
   return new Date(time).toISOString();
 }
 
-export function isoOrNone(time: number | null | undefined): string | undefined {
+export function isoOrUndefined(time: number | null | undefined): string | undefined {
   return time === null || time === undefined ? undefined : iso(time);
 }
 
 /** The time of a request's field, in milliseconds. */
-export function timeOf(text: string | undefined): number | undefined {
+export function parseTime(text: string | undefined): number | undefined {
   return text === undefined ? undefined : Date.parse(text);
 }

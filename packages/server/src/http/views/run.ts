@@ -1,4 +1,4 @@
-import type { RunHead, RunListing, RunRecord } from '@relay/core';
+import type { RunListing, RunRecord } from '@relay/core';
 import {
   type CheckpointEnvelope,
   type EventOf,
@@ -6,13 +6,12 @@ import {
   type StoredEvent,
   wireUsage,
 } from '@relay/protocol';
-import { iso, isoOrNone } from './pagination.ts';
+import { iso, isoOrUndefined } from './pagination.ts';
 
 /** A run as the API shows it. */
 export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
   return {
-    ...presentHead(run, spec?.type === 'run.created' ? spec : null),
-    ...presentTimes(run),
+    ...present(run, spec?.type === 'run.created' ? spec : null),
     checkpoint:
       run.checkpoint === null ? undefined : (JSON.parse(run.checkpoint) as CheckpointEnvelope),
   };
@@ -20,10 +19,10 @@ export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
 
 /** The same in a list, without the checkpoint. */
 export function presentListed(run: RunListing) {
-  return { ...presentHead(run, run.opening), ...presentTimes(run) };
+  return present(run, run.opening);
 }
 
-function presentHead(run: RunHead, opening: EventOf<'run.created'> | null) {
+function present(run: Omit<RunListing, 'opening'>, opening: EventOf<'run.created'> | null) {
   return {
     id: run.id,
     status: run.status,
@@ -40,14 +39,9 @@ function presentHead(run: RunHead, opening: EventOf<'run.created'> | null) {
     labels: run.labels,
     lastSeq: run.lastSeq,
     createdAt: iso(run.createdAt),
-  };
-}
-
-function presentTimes(run: Pick<RunListing, 'error' | 'startedAt' | 'endedAt'>) {
-  return {
     error: run.error ?? undefined,
-    startedAt: isoOrNone(run.startedAt),
-    endedAt: isoOrNone(run.endedAt),
+    startedAt: isoOrUndefined(run.startedAt),
+    endedAt: isoOrUndefined(run.endedAt),
   };
 }
 
@@ -60,7 +54,7 @@ function inputOf(messages: readonly Message[]): string | readonly Message[] {
 }
 
 /** Undefined if the stored output is damaged: one such run must not fail a whole list. */
-function outputOf({ outputJson }: RunHead): string | undefined {
+function outputOf({ outputJson }: Pick<RunListing, 'outputJson'>): string | undefined {
   try {
     const { output } = JSON.parse(outputJson ?? '{}') as { output?: unknown };
     return typeof output === 'string' ? output : undefined;

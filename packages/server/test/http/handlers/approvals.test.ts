@@ -9,7 +9,7 @@ it('answers 404 to a decision about an approval whose run was deleted', async ()
   const call = {
     params: { id: 'relay-1' },
     body: { approved: true },
-    caller: { tenantId: 'tenant-1', as: { type: 'key', id: 'k', name: 'k' } },
+    caller: { tenantId: 'tenant-1', actor: { type: 'key', id: 'k', name: 'k' } },
     context: { store: tenants, control: { engine: { store: tenants } } },
   } as unknown as RouteCall<'decideApproval'>;
   await expect(decideApproval(call)).rejects.toMatchObject({

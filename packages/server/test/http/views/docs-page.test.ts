@@ -145,8 +145,10 @@ function unbalanced(html: string): string[] {
   return [...odd, ...open];
 }
 
+type Schema = Parameters<typeof shapeOf>[0];
+
 describe('shapeOf', () => {
-  it.each([
+  it.each<[Schema, string]>([
     [{ type: 'string' }, 'string'],
     [{ type: 'string', format: 'uuid', pattern: '^x$' }, 'uuid'],
     [{ type: 'string', minLength: 1, maxLength: 64 }, 'string (1–64 characters)'],
@@ -169,8 +171,12 @@ describe('shapeOf', () => {
   });
 
   it('writes one field per line, marks optional ones and adds descriptions', () => {
-    const inner = { type: 'object', properties: { b: { type: 'boolean' } }, required: ['b'] };
-    const schema = {
+    const inner: Schema = {
+      type: 'object',
+      properties: { b: { type: 'boolean' } },
+      required: ['b'],
+    };
+    const schema: Schema = {
       type: 'object',
       properties: { a: { type: 'string', description: 'A <name>' }, inner },
       required: ['inner'],

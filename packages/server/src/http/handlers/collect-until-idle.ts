@@ -1,11 +1,11 @@
 /** Collects the frames of a run until it ends or waits for a person. */
 import { isWaitingForAnswer, loadState, type RunRecord } from '@relay/core';
 import { dialects, type Frame, type RunStatus, type StoredEvent } from '@relay/protocol';
-import { closedSignal } from './sse-stream.ts';
-import { unauthorized } from '../http/errors.ts';
-import { runHeader } from './stream-run.ts';
-import { followRun } from './subscribe.ts';
-import type { Call } from '../http/handlers/handler.ts';
+import { closedSignal } from '../../streaming/sse-stream.ts';
+import { unauthorized } from '../errors.ts';
+import { runHeader } from '../../streaming/stream-run.ts';
+import { followRun } from '../../streaming/subscribe.ts';
+import type { Call } from './handler.ts';
 
 const timeoutMs = 60_000;
 
@@ -35,7 +35,7 @@ export async function collectUntilIdle(
   const revoked = new AbortController();
   const remove = streams.add(call.caller, () => revoked.abort('revoked'));
   const signal = AbortSignal.any([closedSignal(call.reply.raw), timeout, revoked.signal]);
-  const followed = { store: tenant, hub, runId: run.id };
+  const source = { store: tenant, hub, runId: run.id };
   const idleSeq = () => idleSeqOf(call, run.id);
   const isActive =
     run.status === 'queued' || (run.status === 'running' && (await idleSeq()) === undefined);
@@ -45,13 +45,13 @@ export async function collectUntilIdle(
   let previous: StoredEvent | undefined;
   let mayBeIdle = false;
   try {
-    for await (const batch of followRun(followed, { after, follow, signal })) {
+    for await (const batch of followRun(source, { after, follow, signal })) {
       const events = collecting ? batch : sinceDecision(batch, previous, decided);
       collecting ||= events.length > 0;
       previous = batch.at(-1);
       collect(events);
       if (collecting && isSuspendedOrEnded(events)) break;
-      mayBeIdle ||= events.some(mayMakeIdle);
+      mayBeIdle ||= events.some(canChangeIdleState);
       const seq: number | undefined = mayBeIdle ? await idleSeq() : undefined;
       // The stored run may be ahead of the batches read so far.
       if (seq !== undefined && seq <= (previous?.seq ?? 0)) break;
@@ -83,7 +83,7 @@ async function idleSeqOf(call: Call, runId: string): Promise<number | undefined>
   return isIdle ? state.seq : undefined;
 }
 
-function mayMakeIdle({ type }: StoredEvent): boolean {
+function canChangeIdleState({ type }: StoredEvent): boolean {
   return type.startsWith('approval.') || (type.startsWith('tool.') && type !== 'tool.progressed');
 }
 

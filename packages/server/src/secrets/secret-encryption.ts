@@ -1,18 +1,18 @@
 /**
  * Envelope encryption of secrets: AES-256-GCM with a new data key for each record, and the data key
  * wrapped with a master key. Both are bound to the record (tenant, provider, id), so a row that was
- * moved elsewhere does not unseal. A seal names its master key: rotation only rewraps data keys.
+ * moved elsewhere cannot be decrypted. A record names its master key: rotation only rewraps data keys.
  */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 
-export interface SealContext {
+export interface SecretContext {
   readonly tenantId: string;
   readonly provider: string;
   readonly recordId: string;
 }
 
 export interface MasterKey {
-  /** A fingerprint, by which seals name their key. */
+  /** A fingerprint, by which encrypted secrets name their key. */
   readonly id: string;
   readonly bytes: Buffer;
 }
@@ -23,7 +23,7 @@ interface Ciphertext {
   readonly data: string;
 }
 
-interface Seal {
+interface EncryptedSecret {
   readonly v: 1;
   readonly master: string;
   readonly key: Ciphertext;
@@ -34,8 +34,8 @@ const keyBytes = 32;
 const ivBytes = 12;
 const algorithm = 'aes-256-gcm';
 
-export class SealBroken extends Error {
-  override readonly name = 'SealBroken';
+export class DecryptionFailed extends Error {
+  override readonly name = 'DecryptionFailed';
 }
 
 export function masterKeyOf(bytes: Buffer): MasterKey {
@@ -44,22 +44,26 @@ export function masterKeyOf(bytes: Buffer): MasterKey {
   return { id: id.slice(0, 16), bytes };
 }
 
-export function seal(secret: string, context: SealContext, master: MasterKey): string {
+export function encryptSecret(secret: string, context: SecretContext, master: MasterKey): string {
   const dataKey = randomBytes(keyBytes);
-  const sealed: Seal = {
+  const encrypted: EncryptedSecret = {
     v: 1,
     master: master.id,
     key: encrypt(dataKey, master.bytes, aadOf(context, `key:${master.id}`)),
     secret: encrypt(Buffer.from(secret, 'utf8'), dataKey, aadOf(context, 'secret')),
   };
   dataKey.fill(0);
-  return JSON.stringify(sealed);
+  return JSON.stringify(encrypted);
 }
 
-export function unseal(text: string, context: SealContext, masters: readonly MasterKey[]): string {
-  const sealed = parse(text);
-  const dataKey = unwrap(sealed, context, masters);
-  const secret = decrypt(sealed.secret, dataKey, aadOf(context, 'secret'));
+export function decryptSecret(
+  text: string,
+  context: SecretContext,
+  masters: readonly MasterKey[],
+): string {
+  const encrypted = parse(text);
+  const dataKey = unwrap(encrypted, context, masters);
+  const secret = decrypt(encrypted.secret, dataKey, aadOf(context, 'secret'));
   dataKey.fill(0);
   return secret.toString('utf8');
 }
@@ -67,26 +71,30 @@ export function unseal(text: string, context: SealContext, masters: readonly Mas
 /** The same secret under the current master key; undefined if it already is. */
 export function rewrap(
   text: string,
-  context: SealContext,
+  context: SecretContext,
   masters: readonly [current: MasterKey, ...previous: MasterKey[]],
 ): string | undefined {
-  const sealed = parse(text);
+  const encrypted = parse(text);
   const [current] = masters;
-  if (sealed.master === current.id) return undefined;
-  const dataKey = unwrap(sealed, context, masters);
+  if (encrypted.master === current.id) return undefined;
+  const dataKey = unwrap(encrypted, context, masters);
   const key = encrypt(dataKey, current.bytes, aadOf(context, `key:${current.id}`));
   dataKey.fill(0);
-  return JSON.stringify({ ...sealed, master: current.id, key } satisfies Seal);
+  return JSON.stringify({ ...encrypted, master: current.id, key } satisfies EncryptedSecret);
 }
 
-function unwrap(sealed: Seal, context: SealContext, masters: readonly MasterKey[]): Buffer {
-  const master = masters.find(({ id }) => id === sealed.master);
-  if (master === undefined) throw new SealBroken('Sealed with another master key');
-  return decrypt(sealed.key, master.bytes, aadOf(context, `key:${master.id}`));
+function unwrap(
+  encrypted: EncryptedSecret,
+  context: SecretContext,
+  masters: readonly MasterKey[],
+): Buffer {
+  const master = masters.find(({ id }) => id === encrypted.master);
+  if (master === undefined) throw new DecryptionFailed('Encrypted with another master key');
+  return decrypt(encrypted.key, master.bytes, aadOf(context, `key:${master.id}`));
 }
 
 /** As JSON, so that different records never have the same encoding. */
-function aadOf({ tenantId, provider, recordId }: SealContext, part: string): Buffer {
+function aadOf({ tenantId, provider, recordId }: SecretContext, part: string): Buffer {
   return Buffer.from(JSON.stringify(['relay', 1, tenantId, provider, recordId, part]), 'utf8');
 }
 
@@ -113,16 +121,16 @@ function decrypt(ciphertext: Ciphertext, key: Buffer, aad: Buffer): Buffer {
       decipher.final(),
     ]);
   } catch {
-    throw new SealBroken('Decryption failed');
+    throw new DecryptionFailed('Decryption failed');
   }
 }
 
-function parse(text: string): Seal {
+function parse(text: string): EncryptedSecret {
   try {
-    const sealed = JSON.parse(text) as Seal;
-    if (sealed.v === 1) return sealed;
+    const encrypted = JSON.parse(text) as EncryptedSecret;
+    if (encrypted.v === 1) return encrypted;
   } catch {
-    // Handled below like any other unsupported seal.
+    // Handled below like any other unsupported format.
   }
-  throw new SealBroken('Unsupported format');
+  throw new DecryptionFailed('Unsupported format');
 }

@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { ids } from '../../src/compose.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { until } from '../support/server.ts';
-import { setWorkspace, Workspaces } from '../../src/config/workspaces.ts';
+import { setWorkspace, Workspaces } from '../../src/workspaces/workspaces.ts';
 
 let base = '';
 let store: SystemStore;
@@ -76,20 +76,20 @@ describe('workspaces', () => {
     ['there is no folder', 'none'],
     ['there is no folder', 'file'],
     ['RELAY_WORKSPACE', 'data'],
-    ['may not contain each other', 'data/inner'],
-    ['may not contain each other', '.'],
-    ['may not contain each other', '/'],
+    ['overlap: choose separate folders', 'data/inner'],
+    ['overlap: choose separate folders', '.'],
+    ['overlap: choose separate folders', '/'],
   ])('stop the start: %s (%s)', async (message, workspace) => {
     await expect(opened(workspace)).rejects.toThrow(message);
   });
 
   it('are compared by their real paths', async () => {
     symlinkSync(join(base, 'data'), join(base, 'link'));
-    await expect(opened('link')).rejects.toThrow('may not contain each other');
+    await expect(opened('link')).rejects.toThrow('overlap: choose separate folders');
     symlinkSync(join(base, 'one'), join(base, 'again'));
     await give('acme', 'again');
     await expect(opened('one')).rejects.toThrow(
-      `the workspace of acme (${base}/one) and RELAY_WORKSPACE (${base}/one) may not contain each other`,
+      `the workspace of acme (${base}/one) and RELAY_WORKSPACE (${base}/one) overlap: choose separate folders`,
     );
   });
 

@@ -3,10 +3,10 @@
  * are ended here. Their runs are recovered through their leases.
  */
 import { BackgroundLoop, type BackgroundLoopOptions, type Control } from '@relay/core';
-import { endOrphanedChatSessions } from '../streaming/connections.ts';
+import { endOrphanedChatSessions } from '../streaming/chat-sessions.ts';
 import type { Config } from '../config/config.ts';
 
-export class Presence {
+export class NodeHeartbeat {
   readonly #control: Control;
   readonly #loops: readonly BackgroundLoop[];
 
@@ -14,7 +14,7 @@ export class Presence {
     this.#control = control;
     // Two loops: a long cleanup must not delay the heartbeat.
     this.#loops = [
-      this.#loop(() => this.#beat(), 'Failed to send the heartbeat of this node'),
+      this.#loop(() => this.#sendHeartbeat(), 'Failed to send the heartbeat of this node'),
       this.#loop(
         (signal) => endOrphanedChatSessions({ control, config }, signal),
         'Failed to end chats of dead nodes',
@@ -23,7 +23,7 @@ export class Presence {
   }
 
   async start(): Promise<void> {
-    await this.#beat();
+    await this.#sendHeartbeat();
     for (const loop of this.#loops) loop.start();
   }
 
@@ -46,7 +46,7 @@ export class Presence {
     });
   }
 
-  async #beat(): Promise<void> {
+  async #sendHeartbeat(): Promise<void> {
     const { store, clock, settings } = this.#control.engine;
     const now = clock.now();
     await store.heartbeatNode({ owner: settings.node, now, until: now + settings.leaseTtlMs });

@@ -4,25 +4,25 @@ import { createMemoryStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
-import { Presence } from '../../src/jobs/presence.ts';
+import { NodeHeartbeat } from '../../src/jobs/node-heartbeat.ts';
 
 const ttl = 15_000;
 const config = readConfig({ RELAY_DISCONNECT: 'detach' }, '/srv');
 
-describe('Presence', () => {
+describe('NodeHeartbeat', () => {
   let store: SystemStore;
   let clock: ManualClock;
   let warned: string[];
 
-  function nodeOn(store: SystemStore, node: string): Presence {
+  function nodeOn(store: SystemStore, node: string): NodeHeartbeat {
     const log = { warn: (message: string) => warned.push(message), error: () => undefined };
     const engine = { store, clock, log, settings: { node, leaseTtlMs: ttl } };
-    return new Presence({ engine } as unknown as Control, config);
+    return new NodeHeartbeat({ engine } as unknown as Control, config);
   }
 
   /** Advances the clock in small steps and lets the loops run. */
   async function pass(ms: number): Promise<void> {
-    for (let gone = 0; gone < ms; gone += 1_000) {
+    for (let elapsed = 0; elapsed < ms; elapsed += 1_000) {
       await clock.advance(1_000);
       await new Promise((resolve) => setImmediate(resolve));
     }

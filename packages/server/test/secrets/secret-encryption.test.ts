@@ -7,28 +7,33 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { ownMasterKey, parseMasterKey } from '../../src/secrets/master-key.ts';
 import {
   masterKeyOf,
-  type SealContext,
+  type SecretContext,
   rewrap,
-  seal,
-  SealBroken,
-  unseal,
-} from '../../src/secrets/seal.ts';
+  encryptSecret,
+  DecryptionFailed,
+  decryptSecret,
+} from '../../src/secrets/secret-encryption.ts';
 
 const master = masterKeyOf(randomBytes(32));
 const other = masterKeyOf(randomBytes(32));
-const context: SealContext = { tenantId: 't1', provider: 'openai', recordId: 'r1' };
+const context: SecretContext = { tenantId: 't1', provider: 'openai', recordId: 'r1' };
 
-describe('a seal', () => {
+describe('an encrypted secret', () => {
   it('returns any secret unchanged', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme' }), (secret) => {
-        expect(unseal(seal(secret, context, master), context, [master])).toBe(secret);
+        expect(decryptSecret(encryptSecret(secret, context, master), context, [master])).toBe(
+          secret,
+        );
       }),
     );
   });
 
   it('reveals nothing of the secret and differs each time', () => {
-    const [one, two] = [seal('sk-canary', context, master), seal('sk-canary', context, master)];
+    const [one, two] = [
+      encryptSecret('sk-canary', context, master),
+      encryptSecret('sk-canary', context, master),
+    ];
     expect(one).not.toContain('canary');
     expect(one).not.toContain(Buffer.from('sk-canary').toString('base64'));
     expect(JSON.parse(one)).not.toEqual(JSON.parse(two));
@@ -36,29 +41,29 @@ describe('a seal', () => {
     expect(keys[0]).not.toEqual(keys[1]);
   });
 
-  it.each<[string, Partial<SealContext>]>([
+  it.each<[string, Partial<SecretContext>]>([
     ['tenant', { tenantId: 't2' }],
     ['provider', { provider: 'anthropic' }],
     ['record', { recordId: 'r2' }],
   ])('does not open for another %s', (_, moved) => {
-    const text = seal('sk-canary', context, master);
-    expect(() => unseal(text, { ...context, ...moved }, [master])).toThrow(SealBroken);
+    const text = encryptSecret('sk-canary', context, master);
+    expect(() => decryptSecret(text, { ...context, ...moved }, [master])).toThrow(DecryptionFailed);
   });
 
   it('does not confuse records with similar ids', () => {
-    const text = seal('sk', { tenantId: 'a', provider: 'b"c', recordId: 'd' }, master);
+    const text = encryptSecret('sk', { tenantId: 'a', provider: 'b"c', recordId: 'd' }, master);
     const alike = { tenantId: 'a","b', provider: 'c', recordId: 'd' };
-    expect(() => unseal(text, alike, [master])).toThrow(SealBroken);
+    expect(() => decryptSecret(text, alike, [master])).toThrow(DecryptionFailed);
   });
 
   it('does not open with another master key', () => {
-    expect(() => unseal(seal('sk', context, master), context, [other])).toThrow(
-      'Sealed with another master key',
+    expect(() => decryptSecret(encryptSecret('sk', context, master), context, [other])).toThrow(
+      'Encrypted with another master key',
     );
   });
 
   it('detects every changed byte and every swapped part', () => {
-    const text = seal('sk-canary', context, master);
+    const text = encryptSecret('sk-canary', context, master);
     const parts = JSON.parse(text) as Record<string, Record<string, string>>;
     for (const box of ['key', 'secret']) {
       for (const field of ['iv', 'tag', 'data']) {
@@ -66,30 +71,34 @@ describe('a seal', () => {
         bytes[0] = (bytes[0] ?? 0) ^ 1;
         const changed = structuredClone(parts);
         changed[box]![field] = bytes.toString('base64');
-        expect(() => unseal(JSON.stringify(changed), context, [master])).toThrow(SealBroken);
+        expect(() => decryptSecret(JSON.stringify(changed), context, [master])).toThrow(
+          DecryptionFailed,
+        );
       }
     }
-    const another = JSON.parse(seal('sk-other', context, master)) as typeof parts;
+    const another = JSON.parse(encryptSecret('sk-other', context, master)) as typeof parts;
     const mixed = { ...parts, key: another['key'] };
-    expect(() => unseal(JSON.stringify(mixed), context, [master])).toThrow(SealBroken);
+    expect(() => decryptSecret(JSON.stringify(mixed), context, [master])).toThrow(DecryptionFailed);
   });
 
   it.each(['', '{}', 'null', '{"v":2}', 'not json'])('is not %j', (text) => {
-    expect(() => unseal(text, context, [master])).toThrow(SealBroken);
+    expect(() => decryptSecret(text, context, [master])).toThrow(DecryptionFailed);
   });
 });
 
 describe('a new master key', () => {
-  it('rewraps a secret, which the old key cannot unseal any more', () => {
-    const text = seal('sk-canary', context, master);
+  it('rewraps a secret, which the old key cannot decrypt any more', () => {
+    const text = encryptSecret('sk-canary', context, master);
     const again = rewrap(text, context, [other, master]);
-    expect(unseal(again ?? '', context, [other])).toBe('sk-canary');
-    expect(() => unseal(again ?? '', context, [master])).toThrow(SealBroken);
+    expect(decryptSecret(again ?? '', context, [other])).toBe('sk-canary');
+    expect(() => decryptSecret(again ?? '', context, [master])).toThrow(DecryptionFailed);
     expect(rewrap(again ?? '', context, [other, master])).toBeUndefined();
   });
 
-  it('cannot unseal secrets of the old key', () => {
-    expect(() => rewrap(seal('sk', context, master), context, [other])).toThrow(SealBroken);
+  it('cannot decrypt secrets of the old key', () => {
+    expect(() => rewrap(encryptSecret('sk', context, master), context, [other])).toThrow(
+      DecryptionFailed,
+    );
   });
 });
 

@@ -1,12 +1,10 @@
-/** Resume and fork runs, and read the runs of a workflow. */
+/** `/v1/runs/:id/resume` and `/v1/runs/:id/fork`. */
 import * as core from '@relay/core';
-import type { ForkPoint, RunSpec, WorkflowTotal } from '@relay/core';
-import { defined, isEnded, type Permissions, RelayError, type RunStatus } from '@relay/protocol';
-import { lowerOf } from '../../jobs/budgets.ts';
-import { invalidField, notFound } from '../errors.ts';
+import type { ForkPoint, RunSpec } from '@relay/core';
+import { defined, isEnded, type Permissions, RelayError } from '@relay/protocol';
+import { minLimits } from '../budgets.ts';
+import { invalidField } from '../errors.ts';
 import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
-import { byCreation, readPage } from '../views/pagination.ts';
-import { presentListed } from '../views/run.ts';
 import { presentNow } from './runs.ts';
 import { chooseModel, choosePermissions, chooseTools, startRun } from './start.ts';
 
@@ -58,7 +56,7 @@ async function specOf(call: RouteCall<'forkRun'>): Promise<RunSpec> {
       body.maxIterations ?? spec.maxIterations,
       engine.agents(call.caller.tenantId).find(point.agent)?.maxIterations ?? Infinity,
     ),
-    limits: lowerOf(call.context.limits, body.limits ?? spec.limits ?? {}),
+    limits: minLimits(call.context.limits, body.limits ?? spec.limits ?? {}),
     handoffs,
     context: spec.context,
     labels: body.labels ?? spec.labels,
@@ -83,40 +81,4 @@ function toolsOf(call: Call, { spec, profile }: ForkPoint): Pick<RunSpec, 'tools
 function inheritedPermissions({ spec }: ForkPoint): Permissions {
   const { allowOnce: _, ...permissions } = spec.permissions;
   return permissions;
-}
-
-export const getWorkflow: Handler<'getWorkflow'> = async (call) => {
-  const { id } = call.params;
-  const store = storeOf(call);
-  const total = await store.readWorkflow(id);
-  if (total === undefined) throw notFound('workflow');
-  const { items, nextCursor } = await readPage(
-    call.query,
-    (page) => store.listRuns({ workflowId: id }, page),
-    byCreation,
-  );
-  const { inputTokens, outputTokens, costUsd } = total.usage;
-  return {
-    id,
-    status: statusOf(total),
-    counts: total.runs,
-    runs: items.map(presentListed),
-    usage: { input_tokens: inputTokens, output_tokens: outputTokens },
-    costUsd,
-    nextCursor,
-  };
-};
-
-/** The first status that a run of the workflow has is the status of the workflow. */
-const statusPrecedence: readonly RunStatus[] = [
-  'running',
-  'queued',
-  'waiting',
-  'failed',
-  'canceled',
-  'completed',
-];
-
-function statusOf({ runs }: WorkflowTotal): RunStatus {
-  return statusPrecedence.find((status) => (runs[status] ?? 0) > 0) ?? 'completed';
 }

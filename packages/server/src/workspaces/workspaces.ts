@@ -11,22 +11,15 @@ import {
   BackgroundLoop,
   type Engine,
   type Ids,
-  type Log,
   type SystemStore,
   type Tool,
   type ToolRegistry,
 } from '@relay/core';
-import {
-  createToolRegistry,
-  createWorkspaceTools,
-  isWithin,
-  killOrphanProcesses,
-  isProgram,
-} from '@relay/tools';
-import { operatorAuditEntry } from '../audit/operator.ts';
-import type { BashSettings, RelayConfig } from './config-file.ts';
-import { type Config, ConfigError } from './config.ts';
-import { changeSettings } from './tenant-settings.ts';
+import { createToolRegistry, createWorkspaceTools, isWithin } from '@relay/tools';
+import { operatorAuditEntry } from '../audit/operator-entries.ts';
+import type { BashSettings } from '../config/config-file.ts';
+import { type Config, ConfigError } from '../config/config.ts';
+import { changeSettings } from '../config/tenant-settings.ts';
 
 const versionName = 'workspaces';
 const intervalMs = 1_000;
@@ -183,7 +176,7 @@ function requireDisjoint(folders: readonly Folder[]): void {
     for (const other of folders.slice(index + 1)) {
       if (isWithin(one.path, other.path) || isWithin(other.path, one.path)) {
         throw new ConfigError(
-          `${other.what} (${other.path}) and ${one.what} (${one.path}) may not contain each other`,
+          `${other.what} (${other.path}) and ${one.what} (${one.path}) overlap: choose separate folders`,
         );
       }
     }
@@ -212,7 +205,7 @@ export async function setWorkspace(store: SystemStore, setting: WorkspaceSetting
   for (const { tenantId, folder } of await store.workspaces()) {
     if (tenantId === existing?.id) continue;
     const { name } = await store.tenant(tenantId).readTenant();
-    others.push({ what: `the workspace of ${name}`, path: realPathOr(folder) });
+    others.push({ what: `the workspace of ${name}`, path: realPathOrUnchanged(folder) });
   }
   requireDisjoint([...others, { what: '--workspace', path }]);
   const { id } = await store.ensureTenant({ id: ids.next(), name: tenant, at: Date.now() });
@@ -223,30 +216,10 @@ export async function setWorkspace(store: SystemStore, setting: WorkspaceSetting
 }
 
 /** A folder that was deleted still belongs to its tenant. */
-function realPathOr(folder: string): string {
+function realPathOrUnchanged(folder: string): string {
   try {
     return realpathSync(folder);
   } catch {
     return folder;
   }
-}
-
-/**
- * Kills the commands and MCP programs that a killed server left running. Runs before anything else
- * starts: an approver who is asked about their outcome must know that they have ended, and no program
- * may run twice.
- */
-export async function killOrphans({
-  file,
-  hasBash,
-  log,
-}: {
-  readonly file: RelayConfig;
-  readonly hasBash: boolean;
-  readonly log: Log;
-}): Promise<void> {
-  const hasPrograms = Object.values(file.mcpServers ?? {}).some(isProgram);
-  if (!hasBash && !hasPrograms) return;
-  const ended = await killOrphanProcesses();
-  if (ended > 0) log.warn('Killed orphaned processes of an earlier server', { ended });
 }

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { RelayError, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { OutputStore } from '../../src/jobs/output-store.ts';
+import { sweepOutputs } from '../../src/workspaces/sweep-outputs.ts';
 import { bootServer, type TestServer, until } from '../support/server.ts';
 
 const now = Date.parse('2026-06-15T12:00:00Z');
@@ -30,53 +30,53 @@ function keep(runId: string, { bytes, ageMs }: { bytes: number; ageMs: number })
 
 const left = (): string[] => (existsSync(join(folder, 't')) ? readdirSync(join(folder, 't')) : []);
 
-/** Of runs that are called so: `gone…` is pruned, `unknown…` is none, `broken…` cannot be read. */
+/** By run id: `pruned…` has a pruned journal, `unknown…` does not exist, `broken…` cannot be read. */
 function sweeper(options: { retentionMs?: number; maxBytes?: number }) {
   const asked: string[] = [];
   const readEvents = async (runId: string): Promise<StoredEvent[]> => {
     asked.push(runId);
-    if (runId.startsWith('gone')) throw new RelayError('journal_pruned', 'No');
+    if (runId.startsWith('pruned')) throw new RelayError('journal_pruned', 'No');
     if (runId.startsWith('broken')) throw new RelayError('storage_failed', 'No');
     return runId.startsWith('unknown') ? [] : [{ seq: 1 } as StoredEvent];
   };
   const store = { tenant: () => ({ readEvents }) } as never;
   const clock = { now: () => now };
-  return { outputs: new OutputStore({ folder, store, clock, maxBytes: 1e9, ...options }), asked };
+  return { sweep: () => sweepOutputs({ folder, store, clock, maxBytes: 1e9, ...options }), asked };
 }
 
-describe('OutputStore', () => {
+describe('sweepOutputs', () => {
   it('deletes outputs with the journal of their run, not earlier', async () => {
-    for (const name of ['gone', 'kept', 'unknown', 'broken'])
+    for (const name of ['pruned', 'kept', 'unknown', 'broken'])
       keep(name, { bytes: 1, ageMs: 6_000 });
-    keep('gone-lately', { bytes: 1, ageMs: 4_000 });
-    const { outputs, asked } = sweeper({ retentionMs: 5_000 });
-    await outputs.sweep();
-    expect(left()).toEqual(['broken', 'gone-lately', 'kept']);
-    expect(asked).not.toContain('gone-lately');
+    keep('pruned-lately', { bytes: 1, ageMs: 4_000 });
+    const { sweep, asked } = sweeper({ retentionMs: 5_000 });
+    await sweep();
+    expect(left()).toEqual(['broken', 'kept', 'pruned-lately']);
+    expect(asked).not.toContain('pruned-lately');
   });
 
   it('keeps all outputs without a retention', async () => {
-    keep('gone', { bytes: 1, ageMs: 1e9 });
-    const { outputs, asked } = sweeper({});
-    await outputs.sweep();
-    expect({ left: left(), asked }).toEqual({ left: ['gone'], asked: [] });
+    keep('pruned', { bytes: 1, ageMs: 1e9 });
+    const { sweep, asked } = sweeper({});
+    await sweep();
+    expect({ left: left(), asked }).toEqual({ left: ['pruned'], asked: [] });
   });
 
   it('deletes the oldest outputs beyond the size limit', async () => {
     keep('b', { bytes: 400, ageMs: 2_000 });
     keep('a', { bytes: 400, ageMs: 3_000 });
     keep('c', { bytes: 400, ageMs: 1_000 });
-    await sweeper({ maxBytes: 1_200 }).outputs.sweep();
+    await sweeper({ maxBytes: 1_200 }).sweep();
     expect(left()).toEqual(['a', 'b', 'c']);
-    await sweeper({ maxBytes: 1_199 }).outputs.sweep();
+    await sweeper({ maxBytes: 1_199 }).sweep();
     expect(left()).toEqual(['b', 'c']);
-    await sweeper({ maxBytes: 399 }).outputs.sweep();
+    await sweeper({ maxBytes: 399 }).sweep();
     expect(left()).toEqual([]);
   });
 
   it('accepts a missing folder', async () => {
     rmSync(folder, { recursive: true });
-    await expect(sweeper({}).outputs.sweep()).resolves.toBeUndefined();
+    await expect(sweeper({}).sweep()).resolves.toBeUndefined();
   });
 });
 

@@ -2,15 +2,15 @@ import { spawn } from 'node:child_process';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { createToolRegistry } from '@relay/tools';
 import { afterEach, describe, expect, it } from 'vitest';
-import { requiresLinux } from '../../../../test/support/requires.ts';
-import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
-import { bootServer } from '../support/server.ts';
+import { requiresLinux } from '../../../test/support/requires.ts';
+import { isAlive, McpFixture } from '../../../test/support/mcp/fixture.ts';
+import { bootServer } from './support/server.ts';
 
-const scene = new McpFixture();
+const fixture = new McpFixture();
 const pids: number[] = [];
 afterEach(() => {
   for (const pid of pids.splice(0)) if (isAlive(pid)) process.kill(pid, 'SIGKILL');
-  scene.dispose();
+  fixture.dispose();
 });
 
 /** A program with the mark of a server of this number that began at this time. */
@@ -33,7 +33,7 @@ describe('killOrphans', requiresLinux(), () => {
     const orphan = leftBy(process.pid, beganAt() - 1);
     const other = leftBy(process.pid, beganAt());
     const tools = createToolRegistry([]);
-    const file = { mcpServers: { shop: scene.program('during') } };
+    const file = { mcpServers: { shop: fixture.program('during') } };
     const relay = await bootServer({ tools, file });
     try {
       await expect.poll(() => isAlive(orphan)).toBe(false);

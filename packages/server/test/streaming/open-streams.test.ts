@@ -1,7 +1,7 @@
 import type { KeyRecord, SystemStore } from '@relay/core';
 import type { Decider } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { OpenStreams } from '../../src/streaming/connections.ts';
+import { OpenStreams } from '../../src/streaming/open-streams.ts';
 import { settled } from '../support/journal.ts';
 
 type Look = (tenantId: string, keyId: string) => Promise<KeyRecord | undefined>;
@@ -29,7 +29,7 @@ function storeOf(look: Look): SystemStore {
 }
 
 function callerBy(id: string, type: Decider['type'] = 'key') {
-  return { tenantId: 'tenant-1', as: { type, id, name: id } };
+  return { tenantId: 'tenant-1', actor: { type, id, name: id } };
 }
 
 beforeEach(() => {

@@ -26,11 +26,11 @@ export class BudgetChecker {
     const own = keyId === undefined ? undefined : keys?.[keyId];
     const ofTenant = tenant === undefined ? {} : await remaining(store, tenant, 'The tenant', {});
     if (own === undefined || keyId === undefined) return ofTenant;
-    return lowerOf(ofTenant, await remaining(store, own, 'This key', { keyId }));
+    return minLimits(ofTenant, await remaining(store, own, 'This key', { keyId }));
   }
 
   /** A change applies from the next run on: here at once, on other nodes within a second. */
-  forget(tenantId: string): void {
+  invalidate(tenantId: string): void {
     this.#cache.delete(tenantId);
   }
 
@@ -78,9 +78,9 @@ async function remaining(
 }
 
 /** The lower of two values for each limit. */
-export function lowerOf(most: Limits, wanted: Limits): Limits {
-  const limits: Limits = { ...most };
-  for (const [name, value] of Object.entries(wanted) as [keyof Limits, number | undefined][]) {
+export function minLimits(maximum: Limits, requested: Limits): Limits {
+  const limits: Limits = { ...maximum };
+  for (const [name, value] of Object.entries(requested) as [keyof Limits, number | undefined][]) {
     if (value !== undefined) limits[name] = Math.min(limits[name] ?? value, value);
   }
   return limits;

@@ -1,68 +1,71 @@
 import type { Hint, Supervisor, SystemStore } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { BudgetChecker } from '../../src/jobs/budgets.ts';
+import { BudgetChecker } from '../../src/http/budgets.ts';
 import { Feed } from '../../src/streaming/feed.ts';
 import { Hub } from '../../src/streaming/hub.ts';
-import { subscribeToPeers } from '../../src/jobs/peers.ts';
-import { OpenStreams } from '../../src/streaming/connections.ts';
+import type { ServerContext } from '../../src/http/handlers/handler.ts';
+import { subscribeToNodes } from '../../src/jobs/node-notifications.ts';
+import { OpenStreams } from '../../src/streaming/open-streams.ts';
 
 /** A store that receives hints from the test. */
-class FakePeers {
-  readonly #ears = new Set<(hint: Hint) => void>();
+class FakeNodes {
+  readonly #listeners = new Set<(hint: Hint) => void>();
   readonly store: SystemStore;
 
   constructor() {
     const inner = createMemoryStore();
     this.store = new Proxy(inner, {
       get: (target, name) => {
-        if (name === 'listen') return (ear: (hint: Hint) => void) => this.#listen(ear);
+        if (name === 'listen') return (listener: (hint: Hint) => void) => this.#listen(listener);
         const value: unknown = Reflect.get(target, name, target);
         return typeof value === 'function' ? (value.bind(target) as unknown) : value;
       },
     });
   }
 
-  #listen(ear: (hint: Hint) => void): () => void {
-    this.#ears.add(ear);
-    return () => this.#ears.delete(ear);
+  #listen(listener: (hint: Hint) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   send(hint: Hint): void {
-    for (const ear of this.#ears) ear(hint);
+    for (const listener of this.#listeners) listener(hint);
   }
 }
 
 describe('hints from other nodes', () => {
-  let peers: FakePeers;
+  let nodes: FakeNodes;
   let hub: Hub;
   let feed: Feed;
   let budgets: BudgetChecker;
   let stop: () => void;
   let woken: string[];
-  let looksForPauses: number;
+  let pauseRefreshes: number;
   let streams: OpenStreams;
   let credentialsChanged: (string | undefined)[];
 
   beforeEach(() => {
-    peers = new FakePeers();
-    const { store } = peers;
+    nodes = new FakeNodes();
+    const { store } = nodes;
     hub = new Hub();
     feed = new Feed();
     budgets = new BudgetChecker(store);
     streams = new OpenStreams(store);
     woken = [];
-    looksForPauses = 0;
+    pauseRefreshes = 0;
     const supervisor = {
       wake: ({ runId }: { runId: string }) => woken.push(runId),
       refreshPausedTenants: async () => {
-        looksForPauses += 1;
+        pauseRefreshes += 1;
         throw new Error('The store does not answer');
       },
     } as unknown as Supervisor;
     credentialsChanged = [];
     const vault = { changed: (tenantId?: string) => void credentialsChanged.push(tenantId) };
-    stop = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });
+    const control = { supervisor };
+    const context = { store, hub, feed, control, budgets, streams, vault };
+    stop = subscribeToNodes(context as unknown as ServerContext);
   });
 
   /** The runs whose streams were notified. */
@@ -78,27 +81,27 @@ describe('hints from other nodes', () => {
   }
 
   async function nextHints(tenantId: string, send: () => void): Promise<unknown> {
-    const gone = new AbortController();
-    const reader = feed.read(tenantId, gone.signal)[Symbol.asyncIterator]();
+    const connection = new AbortController();
+    const reader = feed.read(tenantId, connection.signal)[Symbol.asyncIterator]();
     send();
     const { value } = await reader.next();
-    gone.abort();
+    connection.abort();
     return value;
   }
 
   it('make only the streams of that run read the journal', () => {
     const notified = followed('one', 'other');
-    peers.send({ kind: 'journal', runId: 'one' });
-    peers.send({ kind: 'run', tenantId: 't', runId: 'other' });
-    peers.send({ kind: 'journal', runId: 'not followed' });
+    nodes.send({ kind: 'journal', runId: 'one' });
+    nodes.send({ kind: 'run', tenantId: 't', runId: 'other' });
+    nodes.send({ kind: 'journal', runId: 'not followed' });
     expect(notified).toEqual(['one', 'other']);
   });
 
   it('publish changes to the feed of their tenant only', async () => {
     const hints = await nextHints('t', () => {
-      peers.send({ kind: 'run', tenantId: 't', runId: 'r' });
-      peers.send({ kind: 'run', tenantId: 'another', runId: 'x' });
-      peers.send({ kind: 'approval', tenantId: 't', approvalId: 'a' });
+      nodes.send({ kind: 'run', tenantId: 't', runId: 'r' });
+      nodes.send({ kind: 'run', tenantId: 'another', runId: 'x' });
+      nodes.send({ kind: 'approval', tenantId: 't', approvalId: 'a' });
     });
     expect(hints).toEqual([
       { kind: 'run', id: 'r' },
@@ -107,52 +110,52 @@ describe('hints from other nodes', () => {
   });
 
   it('drop cached credentials of one tenant or of all', () => {
-    peers.send({ kind: 'tenant', tenantId: 't' });
-    peers.send({ kind: 'all' });
+    nodes.send({ kind: 'tenant', tenantId: 't' });
+    nodes.send({ kind: 'all' });
     expect(credentialsChanged).toEqual(['t', undefined]);
   });
 
   it('wake runs', () => {
-    peers.send({ kind: 'wake', tenantId: 't', runId: 'r' });
+    nodes.send({ kind: 'wake', tenantId: 't', runId: 'r' });
     expect(woken).toEqual(['r']);
   });
 
   it('apply settings at once, and tolerate a failing store', async () => {
-    const { store } = peers;
+    const { store } = nodes;
     await store.ensureTenant({ id: 't', name: 't', at: 0 });
     expect(await budgets.check('t', undefined)).toEqual({});
     const tenant = { period: 'day', concurrentRuns: 0 } as const;
     await store.tenant('t').updateTenant({ settings: { budgets: { tenant } } });
     expect(await budgets.check('t', undefined)).toEqual({});
-    peers.send({ kind: 'tenant', tenantId: 't' });
+    nodes.send({ kind: 'tenant', tenantId: 't' });
     await expect(budgets.check('t', undefined)).rejects.toMatchObject({ code: 'budget_exceeded' });
-    expect(looksForPauses).toBe(1);
+    expect(pauseRefreshes).toBe(1);
   });
 
   it('close the streams of a key that another node revoked', async () => {
     const times = { createdAt: 0, expiresAt: null, revokedAt: null };
     const key = { id: 'k', tenantId: 't', name: 'k', owner: null, scopes: ['runs'], ...times };
-    await peers.store.addKey(key, 'hash');
+    await nodes.store.addKey(key, 'hash');
     let closed = false;
-    const as = { type: 'key', id: 'k', name: 'k' } as const;
-    streams.add({ tenantId: 't', as }, () => (closed = true));
-    await peers.store.tenant('t').revokeKey('k', 1);
-    peers.send({ kind: 'tenant', tenantId: 't' });
+    const actor = { type: 'key', id: 'k', name: 'k' } as const;
+    streams.add({ tenantId: 't', actor }, () => (closed = true));
+    await nodes.store.tenant('t').revokeKey('k', 1);
+    nodes.send({ kind: 'tenant', tenantId: 't' });
     // Sooner than it would look by itself.
     await expect.poll(() => closed, { timeout: 400, interval: 5 }).toBe(true);
   });
 
   it('make every stream read the journal after lost notifications', async () => {
     const notified = followed('one', 'other');
-    const hints = await nextHints('t', () => peers.send({ kind: 'all' }));
+    const hints = await nextHints('t', () => nodes.send({ kind: 'all' }));
     expect(hints).toEqual([{ kind: 'all' }]);
     expect(notified).toEqual(['one', 'other']);
-    expect(looksForPauses).toBe(1);
+    expect(pauseRefreshes).toBe(1);
   });
 
   it('are ignored after the server has stopped', () => {
     stop();
-    peers.send({ kind: 'wake', tenantId: 't', runId: 'r' });
+    nodes.send({ kind: 'wake', tenantId: 't', runId: 'r' });
     expect(woken).toEqual([]);
   });
 });

@@ -3,11 +3,14 @@ import type { RunProgress, RunRecord } from '@relay/core';
 import type { RunEvent, StoredEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { Hub } from '../../src/streaming/hub.ts';
-import { OpenStreams } from '../../src/streaming/connections.ts';
-import { placed, runEnded, settled, TestJournal, token } from '../support/journal.ts';
-import type { Call } from '../../src/http/handlers/handler.ts';
-import { type CollectOptions, collectUntilIdle } from '../../src/streaming/collect-until-idle.ts';
+import { Hub } from '../../../src/streaming/hub.ts';
+import { OpenStreams } from '../../../src/streaming/open-streams.ts';
+import { placed, runEnded, settled, TestJournal, token } from '../../support/journal.ts';
+import type { Call } from '../../../src/http/handlers/handler.ts';
+import {
+  type CollectOptions,
+  collectUntilIdle,
+} from '../../../src/http/handlers/collect-until-idle.ts';
 
 const agentId = uuidv7();
 const [approvalId, otherId] = [uuidv7(), uuidv7()];
@@ -22,7 +25,7 @@ function decided(of: string): RunEvent {
 }
 
 /** A journal, a caller, and the frames that it receives. */
-async function scene(status: RunRecord['status'] = 'waiting') {
+async function setUp(status: RunRecord['status'] = 'waiting') {
   const journal = await TestJournal.create();
   const { store, runId } = journal;
   const hub = new Hub();
@@ -31,7 +34,7 @@ async function scene(status: RunRecord['status'] = 'waiting') {
   const raw = new EventEmitter();
   const call = {
     context: { store: { tenant: () => store }, hub, streams },
-    caller: { tenantId: store.tenantId, as: { type: 'key', id: 'key-1', name: 'ada' } },
+    caller: { tenantId: store.tenantId, actor: { type: 'key', id: 'key-1', name: 'ada' } },
     reply: { raw },
   } as unknown as Call;
   let seq = 0;
@@ -61,7 +64,7 @@ async function scene(status: RunRecord['status'] = 'waiting') {
 
 describe('collectUntilIdle after a decision', () => {
   it('starts with run.resumed, and ends when the run waits', async () => {
-    const { append, follow, typesIn, hub, streams } = await scene();
+    const { append, follow, typesIn, hub, streams } = await setUp();
     await append([token('before'), suspended]);
     const { outcome, isDone } = await follow({ after: 2, decided: approvalId });
     await append([resumed, decided(approvalId)]);
@@ -76,7 +79,7 @@ describe('collectUntilIdle after a decision', () => {
   });
 
   it('collects nothing from before the decision', async () => {
-    const { append, follow, typesIn } = await scene('running');
+    const { append, follow, typesIn } = await setUp('running');
     await append([token('seen')]);
     const { outcome, isDone } = await follow({ after: 1, decided: approvalId });
     await append([token('in between'), suspended]);
@@ -90,14 +93,14 @@ describe('collectUntilIdle after a decision', () => {
   });
 
   it('finds the decision in a stored batch', async () => {
-    const { append, follow, typesIn } = await scene();
+    const { append, follow, typesIn } = await setUp();
     await append([suspended, resumed, decided(approvalId), token('a'), suspended]);
     const { outcome } = await follow({ after: 0, decided: approvalId });
     expect(await typesIn(outcome)).toEqual(['running', 'text_delta', 'waiting']);
   });
 
   it('includes run.resumed from the previous page of the journal', async () => {
-    const { append, follow, typesIn } = await scene();
+    const { append, follow, typesIn } = await setUp();
     const page = Array.from({ length: 249 }, (_, n) => token(`${n}`));
     await append([...page, resumed, decided(approvalId), token('a'), runEnded]);
     const { outcome } = await follow({ after: 0, decided: approvalId });
@@ -105,7 +108,7 @@ describe('collectUntilIdle after a decision', () => {
   });
 
   it('collects nothing if the run ended before the decision', async () => {
-    const { append, follow } = await scene();
+    const { append, follow } = await setUp();
     await append([suspended]);
     const { outcome } = await follow({ after: 1, decided: approvalId });
     await append([token('x'), runEnded], { status: 'canceled' });
@@ -113,7 +116,7 @@ describe('collectUntilIdle after a decision', () => {
   });
 
   it('continues if the run was resumed at once', async () => {
-    const { append, follow, typesIn } = await scene();
+    const { append, follow, typesIn } = await setUp();
     const { outcome, isDone } = await follow({ after: 0, decided: approvalId });
     await append([decided(approvalId), suspended, resumed]);
     expect(isDone()).toBe(false);
@@ -126,7 +129,7 @@ describe('collectUntilIdle without a decision', () => {
   it.each(['waiting', 'completed', 'failed', 'canceled'] as const)(
     'returns at once if the run is %s',
     async (status) => {
-      const { append, follow } = await scene(status);
+      const { append, follow } = await setUp(status);
       await append([token('old'), token('new')], { status });
       const { outcome } = await follow({ after: 1 });
       expect(await outcome).toEqual({
@@ -137,7 +140,7 @@ describe('collectUntilIdle without a decision', () => {
   );
 
   it.each(['running', 'queued'] as const)('waits if the run is %s', async (status) => {
-    const { append, follow, typesIn } = await scene(status);
+    const { append, follow, typesIn } = await setUp(status);
     await append([token('old')], { status });
     const { outcome, isDone } = await follow({ after: 0 });
     expect(isDone()).toBe(false);
@@ -149,7 +152,7 @@ describe('collectUntilIdle without a decision', () => {
     const patience = new AbortController();
     const timeout = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(patience.signal);
     onTestFinished(() => timeout.mockRestore());
-    const { append, follow, hub, streams } = await scene('running');
+    const { append, follow, hub, streams } = await setUp('running');
     const { outcome, isDone } = await follow({ after: 0 });
     expect(timeout).toHaveBeenCalledWith(60_000);
     await append([token('a')], { status: 'running' });
@@ -163,7 +166,7 @@ describe('collectUntilIdle without a decision', () => {
   });
 
   it('stops when the client disconnects', async () => {
-    const { append, follow, hub, streams, leave } = await scene('running');
+    const { append, follow, hub, streams, leave } = await setUp('running');
     await append([token('a')]);
     const { outcome } = await follow({ after: 0 });
     leave();
@@ -172,7 +175,7 @@ describe('collectUntilIdle without a decision', () => {
   });
 
   it('throws unauthorized if the key is revoked meanwhile', async () => {
-    const { append, follow, hub, streams } = await scene('running');
+    const { append, follow, hub, streams } = await setUp('running');
     const { outcome } = await follow({ after: 0 });
     await append([token('secret')]);
     streams.closeByKey('key-1');

@@ -10,7 +10,7 @@ import {
   type Peer,
   readTcpTable,
   type Unanswered,
-} from '../../src/streaming/heartbeats.ts';
+} from '../../src/streaming/dead-peers.ts';
 
 class TestPeer implements Peer {
   destroyed = 0;
@@ -143,9 +143,9 @@ describe('a peer stays connected', () => {
   });
 
   it('if its socket is closed already', async () => {
-    const gone: Peer = { socket: null, destroy: expect.unreachable };
+    const closed: Peer = { socket: null, destroy: expect.unreachable };
     await watch(
-      [gone],
+      [closed],
       [
         [0, new Map([['undefined undefined undefined', { queued: 1, tries: 9 }]])],
         [20_000, new Map([['undefined undefined undefined', { queued: 1, tries: 9 }]])],
@@ -154,7 +154,7 @@ describe('a peer stays connected', () => {
   });
 });
 
-it('runs one check at a time, and none without peers', async () => {
+it('the detector runs one check at a time, and none without peers', async () => {
   let reads = 0;
   const held = Promise.withResolvers<Table>();
   const dead = new DeadPeerDetector(() => {
@@ -212,7 +212,7 @@ describe('a line of the TCP table', requires('little-endian', bigEndian), () => 
   });
 });
 
-it('is identified by ports and address', () => {
+it('a connection is identified by its ports and address', () => {
   const ends = { localPort: 1, remoteAddress: '10.0.0.1', remotePort: 2 };
   const others = [
     { ...ends, localPort: 3 },

@@ -44,9 +44,9 @@ export function auditRotation(
 const restoredFile = 'restored.json';
 
 /** A restored store is not open yet, so the first start writes the audit entry. */
-export function noteRestore(folder: string, backupAt: string): void {
-  const note = JSON.stringify({ backupAt, restoredAt: new Date().toISOString() });
-  writeFileSync(join(folder, restoredFile), `${note}\n`, { mode: 0o600, flush: true });
+export function recordRestore(folder: string, backupAt: string): void {
+  const record = JSON.stringify({ backupAt, restoredAt: new Date().toISOString() });
+  writeFileSync(join(folder, restoredFile), `${record}\n`, { mode: 0o600, flush: true });
 }
 
 export async function auditRestore(
@@ -62,7 +62,7 @@ export async function auditRestore(
   rmSync(path);
 }
 
-/** For operations without a commit of their own. Written first: rather twice than never. */
+/** For operations without a commit of their own. Written first: at least once. */
 async function append(store: SystemStore, audit: Write, entry: AuditEntry): Promise<void> {
   const { id } = await store.ensureTenant({ id: uuidv7(), name: 'default', at: entry.at });
   await store.tenant(id).audit.add(audited({ audit }, id, [entry]));

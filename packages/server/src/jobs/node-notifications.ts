@@ -1,0 +1,38 @@
+/** Handles hints from other nodes. A hint only says where to look; this node reads the store itself. */
+import type { Hint } from '@relay/core';
+import type { ServerContext } from '../http/handlers/handler.ts';
+
+export function subscribeToNodes(context: ServerContext): () => void {
+  return context.store.listen((hint) => handle(context, hint));
+}
+
+function handle({ hub, feed, control, budgets, streams, vault }: ServerContext, hint: Hint): void {
+  const { supervisor } = control;
+  switch (hint.kind) {
+    case 'journal':
+      hub.publish(hint.runId, []);
+      return;
+    case 'run':
+      hub.publish(hint.runId, []);
+      feed.add(hint.tenantId, { kind: 'run', id: hint.runId });
+      return;
+    case 'approval':
+      feed.add(hint.tenantId, { kind: 'approval', id: hint.approvalId });
+      return;
+    case 'wake':
+      supervisor.wake(hint);
+      return;
+    case 'tenant':
+      budgets.invalidate(hint.tenantId);
+      vault.changed(hint.tenantId);
+      break;
+    case 'all':
+      hub.invalidate();
+      feed.addToAll({ kind: 'all' });
+      vault.changed();
+      break;
+  }
+  // A failure is harmless: the supervisor scans again within a second.
+  supervisor.refreshPausedTenants().catch(() => undefined);
+  void streams.checkKeys();
+}

@@ -1,0 +1,67 @@
+/**
+ * A closed chat connection ends its session and cancels the run, unless the configuration lets runs
+ * continue. Chat connections are stored, so that their end survives a crash.
+ */
+import { cancelRun, type Control } from '@relay/core';
+import type { Config } from '../config/config.ts';
+
+interface ChatSession {
+  readonly tenantId: string;
+  readonly id: string;
+  readonly runId: string;
+}
+
+interface SessionContext {
+  readonly control: Control;
+  readonly config: Config;
+}
+
+const disconnected = {
+  reason: 'The chat connection was closed',
+  by: { type: 'system', id: 'disconnect', name: 'disconnect' },
+} as const;
+
+/** Cancel first: after a crash in between, the next start still finds the connection. */
+async function closeSession(
+  { control, config }: SessionContext,
+  { tenantId, id, runId }: ChatSession,
+): Promise<void> {
+  if (config.disconnect === 'cancel') await cancelRun(control, { tenantId, runId }, disconnected);
+  await control.engine.store.tenant(tenantId).closeConnection(id);
+}
+
+const retryMs = 1_000;
+
+/** Ends the session of a closed connection; retries while the store fails. */
+export async function endChatSession(
+  context: SessionContext & { isStopping: () => boolean },
+  session: ChatSession,
+): Promise<void> {
+  const { clock, log } = context.control.engine;
+  // A server that shuts down leaves the session to the next one, which finds it orphaned.
+  while (!context.isStopping()) {
+    try {
+      await closeSession(context, session);
+      return;
+    } catch (error) {
+      log.warn('A chat session could not be closed; retrying', { runId: session.runId, error });
+      await clock.sleep(retryMs);
+    }
+  }
+}
+
+/** Ends the sessions whose process died. */
+export async function endOrphanedChatSessions(
+  context: SessionContext,
+  signal?: AbortSignal,
+): Promise<void> {
+  const { store, settings, clock } = context.control.engine;
+  for (;;) {
+    const orphans = await store.orphanedConnections(settings.node, clock.now());
+    if (orphans.length === 0) return;
+    for (const session of orphans) {
+      if (signal?.aborted === true) return;
+      await closeSession(context, session);
+    }
+  }
+}
