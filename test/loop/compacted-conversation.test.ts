@@ -147,7 +147,7 @@ describe('a conversation that was compacted', () => {
     ]);
   });
 
-  test('is whole again for a run that brings the whole prompt itself', async () => {
+  test('is complete again for a run that sends the complete prompt', async () => {
     const { boot } = await openFixture();
     const conversationId = uuidv7();
     const model = createPageReader({ pages: 10, contextTokens: 700 });

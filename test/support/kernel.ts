@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import {
   type AgentDefinition,
   type Clock,
-  type Control,
+  type RunControl,
   createAgentRegistry,
   defaultSettings,
   type Engine,
@@ -47,7 +47,7 @@ export interface KernelOptions {
 }
 
 export interface Kernel {
-  readonly control: Control;
+  readonly control: RunControl;
   readonly store: SystemStore;
   readonly tenantId: string;
   readonly published: StoredEvent[];

@@ -1,4 +1,4 @@
-/** An agent harness runs the agent loop on the models of a harness. */
+/** Runs the agent loop in this process, with the models of a `Harness`. */
 import { type AgentRegistry, createAgentRegistry } from '@relay/core';
 import {
   issueMessage,
@@ -43,7 +43,7 @@ export interface InvokeOptions {
   readonly signal?: AbortSignal;
   /** Instructions for this invocation, after those of the agent. */
   readonly system?: string;
-  /** The first agent, or its name. */
+  /** The root agent, or its name. */
   readonly agent?: AgentConfig | string;
   readonly maxIterations?: number;
   readonly limits?: Limits;

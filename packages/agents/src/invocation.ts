@@ -9,7 +9,7 @@
  * - A run that waits for an answer is suspended as on the server; the answer wakes it. Without a time
  *   limit it has no timer, so that it does not keep the process alive.
  */
-import { answerApproval, cancelRun, type Control, type RunRef, startRun } from '@relay/core';
+import { recordDecision, cancelRun, type RunControl, type RunRef, startRun } from '@relay/core';
 import type {
   JsonSchema,
   Limits,
@@ -24,7 +24,7 @@ import type { AgentEvent, RelayResponse } from './events.ts';
 import { presentEvent } from './present.ts';
 import type { AgentRules } from './rules.ts';
 import { checkAnswer, readResponse } from './validation.ts';
-import { aCenturyMs, wireRun, type Wiring } from './wiring.ts';
+import { noExpiryMs, wireRun, type Wiring } from './wiring.ts';
 
 export interface InvocationOptions extends Omit<Wiring, 'publish'> {
   readonly model: string;
@@ -51,14 +51,14 @@ interface OpenApproval {
 /** What the run needs until it is over. */
 interface RunResources {
   readonly options: InvocationOptions;
-  readonly control: Control;
+  readonly control: RunControl;
 }
 
 const tenantId = 'program';
 /** The maximum delay of a timer; a longer wait takes several. */
 const maxTimerMs = 2 ** 31 - 1;
 const retryMs = 5;
-const person = { type: 'key', id: 'program', name: 'program' } as const;
+const programActor = { type: 'key', id: 'program', name: 'program' } as const;
 
 export class Invocation {
   readonly runId = uuidv7();
@@ -80,7 +80,7 @@ export class Invocation {
     this.#work = { options, control: wireRun({ ...options, publish }) };
     this.events = new AsyncQueue({
       started: () => this.#start(),
-      left: () => this.cancel('The reader has left'),
+      left: () => this.cancel('The event stream was closed by the caller'),
     });
   }
 
@@ -104,9 +104,11 @@ export class Invocation {
       this.rules.allowAlways(relay.tool, relay.params);
     }
     this.#relays.delete(approvalId);
-    void answerApproval(this.#work.control, tenantId, { approvalId, ...answer, by: person }).catch(
-      (error: unknown) => this.#finish(error),
-    );
+    void recordDecision(this.#work.control, tenantId, {
+      approvalId,
+      ...answer,
+      by: programActor,
+    }).catch((error: unknown) => this.#finish(error));
     return true;
   }
 
@@ -116,8 +118,8 @@ export class Invocation {
     this.#relays.clear();
     await this.#begun;
     if (this.#work === undefined) return;
-    await cancelRun(this.#work.control, this.#ref, { reason, by: person }).catch((error: unknown) =>
-      this.#finish(error),
+    await cancelRun(this.#work.control, this.#ref, { reason, by: programActor }).catch(
+      (error: unknown) => this.#finish(error),
     );
     await this.#over.promise;
   }
@@ -135,7 +137,7 @@ export class Invocation {
     await startRun(
       control,
       { surface: 'chat', prompt: 'whole', permissions: {}, ...work },
-      { tenantId, by: person, correlationId: runId, runId, agentId },
+      { tenantId, by: programActor, correlationId: runId, runId, agentId },
     );
   }
 
@@ -193,7 +195,7 @@ export class Invocation {
     const run = await store?.readRun(this.runId);
     if (this.#work === undefined || run?.status !== 'waiting' || run.wakeAt === null) return;
     const ms = run.wakeAt - Date.now();
-    if (ms > aCenturyMs / 2) return;
+    if (ms > noExpiryMs / 2) return;
     if (ms <= 0) this.#work.control.supervisor.wake(this.#ref);
     clearTimeout(this.#timer);
     const delayMs = Math.min(Math.max(ms, retryMs), maxTimerMs);

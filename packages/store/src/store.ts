@@ -4,7 +4,7 @@ import type {
   DeliveryQueue,
   Hint,
   KeyRecord,
-  NewAudit,
+  NewAuditEntry,
   CredentialReseal,
   RunRef,
   SealedCredential,
@@ -114,7 +114,7 @@ class SqlStore implements SystemStore {
     return this.#texts('id', selectPausedSql);
   }
 
-  async addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void> {
+  async addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void> {
     await this.#driver.transact([insertKey(key, hash), ...insertAudit(key.tenantId, audit)]);
   }
 

@@ -18,7 +18,7 @@ import type {
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
-  NewAudit,
+  NewAuditEntry,
   NewGrant,
   OpenRuns,
   Page,
@@ -255,7 +255,7 @@ export class SqlTenantStore implements TenantStore {
     return this.#change(claimClientCall(this.tenantId, claim));
   }
 
-  async addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void> {
+  async addGrant(grant: NewGrant, audit?: readonly NewAuditEntry[]): Promise<void> {
     await this.#change(insertGrant(this.tenantId, grant), audit);
   }
 
@@ -267,14 +267,18 @@ export class SqlTenantStore implements TenantStore {
     return this.#all(selectGrantList(this.tenantId, filter, page), decodeGrantRecord);
   }
 
-  async revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+  async revokeGrant(
+    grantId: string,
+    at: number,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<boolean> {
     return this.#change(revokeGrant(this.tenantId, grantId, at), audit);
   }
 
   async postRunCommand(
     runId: string,
     queued: QueuedRunCommand,
-    audit?: readonly NewAudit[],
+    audit?: readonly NewAuditEntry[],
   ): Promise<boolean> {
     return this.#postCommand(runId, queued, insertAudit(this.tenantId, audit));
   }
@@ -316,7 +320,7 @@ export class SqlTenantStore implements TenantStore {
     return tenant;
   }
 
-  async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
+  async updateTenant(change: TenantChange, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     const unit = [...updateTenant(this.tenantId, change), ...insertAudit(this.tenantId, audit)];
     const { ok } = await this.#driver.transact(unit);
     if (ok) this.#notifyTenant();
@@ -333,11 +337,11 @@ export class SqlTenantStore implements TenantStore {
     return this.#one({ sql: selectKeySql, params: [this.tenantId, keyId] }, decodeKey);
   }
 
-  async revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+  async revokeKey(keyId: string, at: number, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     return this.#changeAccount(revokeKey(this.tenantId, keyId, at), audit);
   }
 
-  async putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void> {
+  async putCredential(record: CredentialRecord, audit?: readonly NewAuditEntry[]): Promise<void> {
     await this.#changeAccount(putCredential(this.tenantId, record), audit);
   }
 
@@ -349,7 +353,7 @@ export class SqlTenantStore implements TenantStore {
     return this.#all({ sql: selectCredentialsSql, params: [this.tenantId] }, decodeCredential);
   }
 
-  async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
+  async deleteCredential(provider: string, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     return this.#changeAccount(deleteCredential(this.tenantId, provider), audit);
   }
 
@@ -397,13 +401,13 @@ export class SqlTenantStore implements TenantStore {
     return ok;
   }
 
-  async #change(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
+  async #change(statement: Statement, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     const unit = [statement, ...insertAudit(this.tenantId, audit)];
     return (await this.#driver.transact(unit)).ok;
   }
 
   /** For changes that other nodes must see at once. */
-  async #changeAccount(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
+  async #changeAccount(statement: Statement, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     const changed = await this.#change(statement, audit);
     if (changed) this.#notifyTenant();
     return changed;

@@ -27,27 +27,33 @@ export interface ForkPoint {
   readonly needsInput: boolean;
 }
 
-/** `seq` left out: the last boundary, from which an interrupted run can continue. */
+/** Without `seq`: the last boundary, from which an interrupted run can continue. */
 export async function forkPoint(
   engine: Engine,
   store: TenantStore,
   { source, seq }: { source: RunHead; seq?: number },
 ): Promise<ForkPoint> {
   if (seq !== undefined && seq > source.lastSeq) {
-    throw noBoundary(`The journal of this run ends at ${source.lastSeq}, before ${seq}`);
+    throw noBoundary(`seq ${seq} does not exist: the journal ends at ${source.lastSeq}`);
   }
   const search = await findBoundary(store, source, seq);
   if (seq !== undefined && search.last?.seq !== seq) {
-    const hint =
-      search.last === undefined ? '' : `; the last boundary before it is ${search.last.seq}`;
-    throw noBoundary(`Seq ${seq} lies inside a turn${hint}`);
+    const hint = search.last === undefined ? '' : `; fork at seq ${search.last.seq}`;
+    throw noBoundary(`seq ${seq} is inside a turn${hint}`);
   }
   const { spec, last } = search;
   if (spec === undefined || last === undefined) {
-    throw new RelayError('journal_corrupt', `The journal of run ${source.id} has no beginning`);
+    throw new RelayError(
+      'journal_corrupt',
+      `The journal of run ${source.id} does not start with run.created`,
+    );
   }
-  const { first } = await engine.transcripts.ofRun(store, { id: source.id, spec }, last.seq);
-  if (first.open !== null) throw noBoundary(`Seq ${last.seq} lies inside a turn`);
+  const { root: transcript } = await engine.transcripts.ofRun(
+    store,
+    { id: source.id, spec },
+    last.seq,
+  );
+  if (transcript.open !== null) throw noBoundary(`seq ${last.seq} is inside a turn`);
   const root = rootAgent(last.state);
   return {
     seq: last.seq,
@@ -55,7 +61,7 @@ export async function forkPoint(
     agent: root?.name ?? spec.agent,
     model: root?.model ?? spec.model,
     profile: root?.profile ?? spec,
-    needsInput: first.messages.at(-1)?.role === 'assistant',
+    needsInput: transcript.messages.at(-1)?.role === 'assistant',
   };
 }
 

@@ -37,7 +37,7 @@ export function grantFor(
 ): NewGrant {
   const { scope = 'conversation', expiresAt, uses } = terms;
   const now = engine.clock.now();
-  if (expiresAt !== undefined) refusePast(expiresAt, now);
+  if (expiresAt !== undefined) requireFutureExpiry(expiresAt, now);
   const tool = engine.tools(run.tenantId).find(approval.tool);
   const scopeIds = { run: run.id, conversation: run.conversationId, tenant: run.tenantId };
   const call = { name: approval.tool, params };
@@ -52,9 +52,9 @@ export function grantFor(
   };
 }
 
-export function refusePast(expiresAt: number, now: number): void {
+export function requireFutureExpiry(expiresAt: number, now: number): void {
   if (expiresAt > now) return;
-  throw new RelayError('invalid_request', 'expiresAt: lies in the past', {
+  throw new RelayError('invalid_request', 'expiresAt: must be in the future', {
     details: [{ path: 'expiresAt', message: 'Lies in the past' }],
   });
 }
@@ -68,7 +68,10 @@ type Rule = Pick<NewGrant, 'tool' | 'exact' | 'params'>;
 
 function exactRule({ name, params }: NamedCall): Rule {
   if (typeof params !== 'object' || params === null) {
-    throw new RelayError('invalid_request', '`always` requires a call with an arguments object');
+    throw new RelayError(
+      'invalid_request',
+      '`always` is not possible: the arguments of this call are not an object',
+    );
   }
   return { tool: name, exact: params as Record<string, unknown> };
 }

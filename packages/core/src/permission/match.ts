@@ -1,4 +1,4 @@
-/** How a rule matches a call: by text, as seed 002 defines it, and by the kinds of parameters. */
+/** How a rule matches a call: by text, as specification 002 defines it, and by the kinds of parameters. */
 import { canonicalJson, type Permissions } from '@relay/protocol';
 import type { ResolvedPaths } from '../ports/tool.ts';
 import { checkPattern, compileGlob, type Effect } from './glob/glob.ts';

@@ -82,7 +82,7 @@ export async function previewPolicy(
     for (const call of callsIn(events)) {
       calls += 1;
       const tool = toolOf(engine, store.tenantId, call);
-      const next = decideAgain(tool, call, await policies.forAgent(call.agent));
+      const next = decideWithDraft(tool, call, await policies.forAgent(call.agent));
       if (next.now !== call.was) changed.push({ runId: run.id, ...shown(call), ...next });
     }
   }
@@ -159,18 +159,18 @@ function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
   const [spec] = events;
   if (spec?.type !== 'run.created') return [];
   const names = new Map<string, string>();
-  const asked = new Map<string, Extract<Decided, { type: 'tool.called' }>>();
+  const calledEvents = new Map<string, Extract<Decided, { type: 'tool.called' }>>();
   const calls: DecidedCall[] = [];
   for (const event of events) {
     if (event.type === 'agent.started' || event.type === 'agent.switched') {
       names.set(event.agentId, event.name);
     } else if (event.type === 'tool.called') {
-      asked.set(`${event.agentId} ${event.toolCallId}`, event);
+      calledEvents.set(`${event.agentId} ${event.toolCallId}`, event);
     } else if (isDecided(event)) {
       const key = `${event.agentId} ${event.toolCallId}`;
-      const call = asked.get(key);
+      const call = calledEvents.get(key);
       const decided = call === undefined ? undefined : decisionIn(event);
-      asked.delete(key);
+      calledEvents.delete(key);
       if (call === undefined || decided === undefined) continue;
       const { toolCallId, name: tool, input } = call;
       const params = event.type === 'tool.started' ? event.input : input;
@@ -200,7 +200,7 @@ function decisionIn(
   return { was: event.type === 'tool.denied' ? 'deny' : 'allow', by: event.rule };
 }
 
-function decideAgain(tool: Tool | undefined, call: DecidedCall, policies: readonly Policy[]) {
+function decideWithDraft(tool: Tool | undefined, call: DecidedCall, policies: readonly Policy[]) {
   const args = typeof call.params === 'object' && call.params !== null ? call.params : {};
   const verdict = decide(
     { toolCallId: call.toolCallId, name: call.tool, arguments: args as Record<string, unknown> },

@@ -18,7 +18,7 @@ export type AuditFact = string | number | boolean | null | readonly string[];
  * wrote it. It is stored in the commit of the action, without a `seq`, so that writers never wait for
  * each other. Sealing assigns `seq` and hash later, in batches.
  */
-export interface NewAudit {
+export interface NewAuditEntry {
   readonly id: string;
   readonly at: number;
   readonly action: string;
@@ -29,7 +29,7 @@ export interface NewAudit {
 }
 
 /** A sealed entry. */
-export interface AuditRecord extends NewAudit {
+export interface AuditRecord extends NewAuditEntry {
   readonly seq: number;
   /** Covers this entry and, through the chain, all entries before it. */
   readonly hash: string;
@@ -62,9 +62,9 @@ export interface AuditFilter {
 
 export interface AuditTrail {
   /** For actions without a commit of their own. */
-  add(entries: readonly NewAudit[]): Promise<void>;
+  add(entries: readonly NewAuditEntry[]): Promise<void>;
   /** Oldest first. */
-  unsealed(limit: number): Promise<NewAudit[]>;
+  unsealed(limit: number): Promise<NewAuditEntry[]>;
   /**
    * Compare-and-set: false, and nothing stored, if another seal begins at the same `seq` or one of the
    * entries is already sealed.
@@ -98,7 +98,7 @@ export interface PolicyStore {
   /** The latest version. */
   read(agent: string | null): Promise<PolicyRecord | undefined>;
   /** Compare-and-set: false if its version does not follow the latest one. */
-  put(policy: PolicyRecord, audit?: readonly NewAudit[]): Promise<boolean>;
+  put(policy: PolicyRecord, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** By version. */
   versions(agent: string | null, page: Page): Promise<PolicyRecord[]>;
 }
@@ -116,7 +116,7 @@ export interface WebhookRecord {
 
 /** An event for webhooks, stored in the commit of what it reports, once per subscribed webhook. */
 export interface Notice {
-  /** Receivers recognise repeated deliveries by it. */
+  /** Receivers recognize repeated deliveries by it. */
   readonly id: string;
   readonly event: WebhookEvent;
   readonly at: number;
@@ -135,12 +135,12 @@ export interface DeliveryRecord extends Notice {
 }
 
 export interface WebhookStore {
-  add(webhook: WebhookRecord, audit?: readonly NewAudit[]): Promise<void>;
+  add(webhook: WebhookRecord, audit?: readonly NewAuditEntry[]): Promise<void>;
   read(webhookId: string): Promise<WebhookRecord | undefined>;
   /** By `createdAt`. */
   list(page: Page): Promise<WebhookRecord[]>;
   /** Also deletes its pending deliveries. True if it existed. */
-  remove(webhookId: string, audit?: readonly NewAudit[]): Promise<boolean>;
+  remove(webhookId: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** By `at`, in every status. */
   deliveries(webhookId: string, page: Page): Promise<DeliveryRecord[]>;
 }

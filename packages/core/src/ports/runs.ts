@@ -1,7 +1,7 @@
 /** Runs, their client calls, conversations, workflows and usage. */
 import type { EventOf, RunError, RunEvent, RunStatus, Surface, Usage } from '@relay/protocol';
 import type { QueuedRunCommand } from './approvals.ts';
-import type { NewAudit } from './governance.ts';
+import type { NewAuditEntry } from './governance.ts';
 
 export interface RunRef {
   readonly tenantId: string;
@@ -79,13 +79,13 @@ export interface RunCreation {
   /** The open connection of a chat, without which the run is canceled. */
   readonly connection?: { readonly id: string; readonly node: string };
   readonly idempotency?: IdempotencyKey;
-  readonly audit?: readonly NewAudit[];
+  readonly audit?: readonly NewAuditEntry[];
 }
 
 /** Of all creations with one key, one makes a run, until the key expires. */
 export interface IdempotencyKey {
   readonly key: string;
-  /** Of the request, so that a repetition can be told from another one. */
+  /** Of the request, to distinguish a repeated request from a different one. */
   readonly fingerprint: string;
   /** A creation at this time or later makes a new run and takes the key over. */
   readonly expiresAt: number;

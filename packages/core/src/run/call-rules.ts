@@ -34,7 +34,7 @@ export class CallRules {
     this.#policies = policies;
   }
 
-  /** The rules of now. */
+  /** The current rules. */
   static async load(run: LiveRun, agent: AgentState): Promise<CallRules> {
     const { id: runId, conversationId } = run.identity;
     const [grants, policies] = await Promise.all([

@@ -15,7 +15,9 @@ export function runErrorOf(error: unknown): RunError {
   const isKnown = error instanceof RelayError;
   return {
     code: isKnown ? error.code : 'internal',
-    message: isKnown ? error.message : 'An unexpected fault ended this run',
+    message: isKnown
+      ? error.message
+      : 'The run failed because of an internal error; see the server log',
     retryable: false,
   };
 }

@@ -14,7 +14,7 @@ import { errorText } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
 import { checkInput, checkOutput, hasOutputGuardrails } from './agents/guardrails.ts';
-import { closingInstruction } from './agents/limits.ts';
+import { finalTurnInstruction } from './agents/limits.ts';
 import { correctionMessages, outputIssues, outputSchemaError } from './agents/output-schema.ts';
 import { answerFields, offeredTools, profileOf } from './agents/profile.ts';
 import { compactAfterRefusal, compactBeforeTurn } from './context/compaction.ts';
@@ -52,7 +52,7 @@ export async function takeTurn(
   }
   await compactBeforeTurn({ run, agent, activity, model }, await requestFor(run, agent));
   let wasTooLong = false;
-  /** Asks the model once to correct an answer that does not fit the output schema. */
+  /** Asks the model once to correct an answer that does not match the output schema. */
   let correction: readonly Message[] = [];
   for (let attempt = 1; ; attempt += 1) {
     const turn = new TurnInProgress(run, agent);
@@ -108,8 +108,8 @@ function inputOf({ spec }: LiveRun, { messages, runStart }: Transcript): readonl
 }
 
 /**
- * The turn was stopped. In the closing turn, partial text counts as the answer, unless a guardrail
- * would have to check it or it does not fit the output schema.
+ * The turn was stopped. In the final turn, partial text counts as the answer, unless a guardrail
+ * would have to check it or it does not match the output schema.
  */
 function stopped(run: LiveRun, agent: AgentState, turn?: TurnInProgress): TurnOutcome {
   const isOver = run.state.agents[agent.id]?.ended !== null;
@@ -147,7 +147,7 @@ async function consumeStream(
     if (run.journal.backlog > maxBacklog) await run.journal.settled();
   }
   if (turn.finished) return true;
-  throw new ProviderFailure('The model’s answer ended before it was finished', { retryable: true });
+  throw new ProviderFailure('The model’s response was cut off', { retryable: true });
 }
 
 async function requestFor(
@@ -163,7 +163,7 @@ async function requestFor(
     ...(system === undefined ? [] : [{ role: 'system', content: system } as const]),
     ...(transcript.recalled === null ? [] : [transcript.recalled]),
     ...transcript.messages,
-    ...(limit === null ? [] : [closingInstruction(limit)]),
+    ...(limit === null ? [] : [finalTurnInstruction(limit)]),
     ...correction,
   ];
   const offered = limit === null ? offeredTools(run, agent) : [];

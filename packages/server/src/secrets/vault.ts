@@ -2,7 +2,7 @@
  * The vault: API keys of providers, sealed before they are stored and unsealed only for the call that
  * needs them. Secrets are never logged or returned by the API.
  */
-import type { CredentialRecord, Ids, NewAudit, SystemStore } from '@relay/core';
+import type { CredentialRecord, Ids, NewAuditEntry, SystemStore } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
 import { ConfigError } from '../config/config.ts';
 import type { ServerLog } from '../observability/log.ts';
@@ -61,7 +61,7 @@ export class Vault {
   async put(
     { tenantId, provider }: { tenantId: string; provider: string },
     credential: Credential,
-    audit?: readonly NewAudit[],
+    audit?: readonly NewAuditEntry[],
   ): Promise<CredentialRecord> {
     const { store, masters, ids, log } = this.#options;
     log.conceal(credential.apiKey);
@@ -84,7 +84,7 @@ export class Vault {
 
   async delete(
     { tenantId, provider }: { tenantId: string; provider: string },
-    audit?: readonly NewAudit[],
+    audit?: readonly NewAuditEntry[],
   ): Promise<void> {
     await this.#options.store.tenant(tenantId).deleteCredential(provider, audit);
     this.changed(tenantId);

@@ -3,7 +3,7 @@
  * opened. A closed chat connection ends its session and cancels the run, unless the configuration lets
  * runs continue. Chat connections are stored, so that their end survives a crash.
  */
-import { cancelRun, type Control, type SystemStore, Ticker } from '@relay/core';
+import { cancelRun, type RunControl, type SystemStore, Ticker } from '@relay/core';
 import type { Config } from '../config/config.ts';
 import { type Caller, isValidKey } from '../http/auth.ts';
 
@@ -81,7 +81,7 @@ interface ChatSession {
 }
 
 interface SessionContext {
-  readonly control: Control;
+  readonly control: RunControl;
   readonly config: Config;
 }
 

@@ -195,7 +195,7 @@ describe('an answer of a given shape', () => {
     const { runId, frames } = await finishedRun(server, asked);
     const error = {
       code: 'output_invalid',
-      message: 'The answer does not fit the output schema: city: Required; town: Unknown field',
+      message: 'The answer does not match the output schema: city: Required; town: Unknown field',
       retryable: false,
     };
     expect(frames.at(-1)?.data).toMatchObject({ status: 'failed', output: '' });

@@ -19,14 +19,14 @@ export function correctionMessages(
   const request: Message = {
     role: 'user',
     content:
-      `That answer does not have the shape that is needed. ${textOfIssues(issues)}. ` +
-      'Answer again with the JSON value alone: no words around it, no code fence.',
+      `Your answer does not match the required JSON Schema: ${textOfIssues(issues)}. ` +
+      'Reply with only the JSON value, without other text or a code fence.',
   };
   return answer === '' ? [request] : [{ role: 'assistant', content: answer }, request];
 }
 
 export function outputSchemaError(issues: readonly FieldIssue[]): string {
-  return `The answer does not fit the output schema: ${textOfIssues(issues)}`;
+  return `The answer does not match the output schema: ${textOfIssues(issues)}`;
 }
 
 function textOfIssues(issues: readonly FieldIssue[]): string {

@@ -56,7 +56,7 @@ export interface AgentState {
   /** Including the usage of its ended sub-agents. */
   readonly usage: Usage;
   readonly turn: TurnState | null;
-  /** The limit that was reached: the agent gets one closing turn without tools. */
+  /** The limit that was reached: the agent gets one final turn without tools. */
   readonly limit: LimitName | null;
   /** How it ended, and its output. */
   readonly ended: { reason: AgentEnd; output: string; error?: RunError } | null;

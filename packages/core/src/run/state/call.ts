@@ -1,28 +1,28 @@
 /**
  * The state machine of one tool call.
  *
- *   called ──request──▶ asking ──answer──▶ answered ──start──▶ started ──settle──▶ settled
+ *   called ──request──▶ asking ──decide──▶ decided ──start──▶ started ──settle──▶ settled
  *      └───────────────start / settle─────────┴────────settle────────┘
  *
  * - `warn` announces once that an approval is about to expire; the phase stays the same.
  * - A call that a rule allows or denies goes straight from `called`.
  * - A crash after `started` leaves the outcome unknown: the call starts again (idempotent tools), or
  *   another approval is requested.
- * - An approved call whose paths lead elsewhere by now needs another approval.
+ * - An approved call whose paths have changed needs another approval.
  * - `settled` is final (E6). The table is total: every other step is refused.
  */
 import { defined, type EventOf } from '@relay/protocol';
 
-export const callPhases = ['called', 'asking', 'answered', 'started', 'settled'] as const;
+export const callPhases = ['called', 'asking', 'decided', 'started', 'settled'] as const;
 export type CallPhase = (typeof callPhases)[number];
 
-export const callSteps = ['request', 'warn', 'answer', 'start', 'settle', 'deny'] as const;
+export const callSteps = ['request', 'warn', 'decide', 'start', 'settle', 'deny'] as const;
 export type CallStep = (typeof callSteps)[number];
 
 const allRefused = {
   request: 'refused',
   warn: 'refused',
-  answer: 'refused',
+  decide: 'refused',
   start: 'refused',
   settle: 'refused',
   deny: 'refused',
@@ -36,8 +36,8 @@ export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'
     settle: 'settled',
     deny: 'settled',
   },
-  asking: { ...allRefused, warn: 'asking', answer: 'answered' },
-  answered: {
+  asking: { ...allRefused, warn: 'asking', decide: 'decided' },
+  decided: {
     ...allRefused,
     request: 'asking',
     start: 'started',
@@ -66,9 +66,9 @@ export const stepOf: Record<CallEvent['type'], CallStep> = {
   'tool.denied': 'deny',
   'approval.requested': 'request',
   'approval.expiring': 'warn',
-  'approval.decided': 'answer',
-  'approval.expired': 'answer',
-  'approval.closed': 'answer',
+  'approval.decided': 'decide',
+  'approval.expired': 'decide',
+  'approval.closed': 'decide',
 };
 
 export interface OpenApproval {
@@ -81,8 +81,8 @@ export interface OpenApproval {
   readonly approved?: boolean;
 }
 
-/** The reason on record for an approval that expired. */
-export const expiryReason = 'Nobody answered in time';
+/** The stored reason of an approval that expired. */
+export const expiryReason = 'The approval expired without a decision';
 
 /** A question that the tool has asked while it runs. */
 export interface QuestionState extends OpenApproval {
@@ -101,7 +101,7 @@ export interface CallState {
   /** In the order in which they were asked; answers stay for later attempts at the call. */
   readonly questions?: readonly QuestionState[];
   readonly idempotencyKey?: string;
-  /** Where its path parameters lead, as shown to approvers or as started. */
+  /** Its resolved path parameters, as shown to approvers or as started. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
   /** What settles the call, where it is not the tool's own code. */
   readonly via?: 'agent' | 'handoff' | 'client';

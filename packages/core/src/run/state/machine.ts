@@ -59,8 +59,8 @@ export function decide(state: RunState, command: Command): Decision {
         approvalIds: pendingApprovals(state).map(({ id }) => id),
       });
     case 'complete': {
-      const owing = Object.values(state.agents).some((agent) => openCalls(agent).length > 0);
-      if (owing) return { ok: false, reason: 'A run with open tool calls cannot complete' };
+      const hasOpenCalls = Object.values(state.agents).some((agent) => openCalls(agent).length > 0);
+      if (hasOpenCalls) return { ok: false, reason: 'A run with open tool calls cannot complete' };
       const why = { code: 'completed', message: 'The run is complete' };
       return accept(...ending(state, { status: 'completed', why, ...command }));
     }

@@ -449,7 +449,7 @@ function contradiction(state: RunState, event: Sequenced): RelayError {
 }
 
 /** To be increased with every change of `RunState`. */
-const snapshotVersion = 3;
+const snapshotVersion = 4;
 
 export function writeSnapshot(state: RunState): string {
   return JSON.stringify({ version: snapshotVersion, state });

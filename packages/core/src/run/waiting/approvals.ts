@@ -120,7 +120,7 @@ export function expireApprovals(run: LiveRun, now: number): void {
     if (!isApprovalDue(run, approval, now)) continue;
     run.resume();
     run.journal.stage([expired(agent, call, approval.id)]);
-    run.answers.notify(approval.id);
+    run.answerWaiters.notify(approval.id);
   }
 }
 

@@ -62,7 +62,7 @@ export function expireClientCalls(run: LiveRun, now: number): void {
   for (const { agent, call } of clientCalls(run.state)) {
     if (deadlineOf(run, call) > now) continue;
     run.resume();
-    const error = 'No client brought the result in time';
+    const error = 'No client posted the result before the deadline';
     run.journal.stage([toolFailed(agent, call, 'tool_timed_out', error, { via: 'client' })]);
   }
 }

@@ -36,7 +36,7 @@ function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decisio
     const decided = { ...decidedEvent(question.agent, question.call, decision), ...answer };
     run.journal.stage([decided], { consumeCommands });
     // The tool that asked receives the answer, or runs again.
-    run.answers.notify(approvalId);
+    run.answerWaiters.notify(approvalId);
     return;
   }
   const asking = askingCalls(run.state).find(({ call }) => call.approval?.id === approvalId);

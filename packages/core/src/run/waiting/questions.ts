@@ -49,7 +49,7 @@ export async function askFor(run: LiveRun, request: QuestionRequest): Promise<un
       run.markChanged();
       throw new ToolSuspended();
     }
-    await run.answers.wait(questionIn(run, intent, nth).id, activity.signal);
+    await run.answerWaiters.wait(questionIn(run, intent, nth).id, activity.signal);
     if (activity.stopped) throw stopError(run);
     await run.journal.settled();
   }
@@ -61,7 +61,7 @@ export async function askFor(run: LiveRun, request: QuestionRequest): Promise<un
 
 function stopError({ stop }: LiveRun): RelayError {
   if (stop !== undefined) return new RelayError('run_canceled', stop.reason);
-  return new RelayError('limit_reached', 'The call was stopped: it can ask no question');
+  return new RelayError('limit_reached', 'The tool call was stopped, so it cannot ask a question');
 }
 
 function requestOnce(run: LiveRun, { intent, activity, question, nth }: QuestionRequest): void {
@@ -70,7 +70,7 @@ function requestOnce(run: LiveRun, { intent, activity, question, nth }: Question
   const call = callIn(run, intent);
   const isOver = !run.isCurrent(toolCallId, activity) || run.journal.closed;
   if (agent === undefined || call === undefined || isOver) {
-    throw new RelayError('tool_failed', 'The call is over: it can ask no question');
+    throw new RelayError('tool_failed', 'The tool call has ended, so it cannot ask a question');
   }
   if (activity.stopped) throw stopError(run);
   const { prompt, schema } = checkQuestion(question);
@@ -112,7 +112,7 @@ export function checkAnswer(schema: Question['schema'], input: unknown): void {
 
 function questionIn(run: LiveRun, intent: EventOf<'tool.started'>, nth: number): QuestionState {
   const found = callIn(run, intent)?.questions?.[nth - 1];
-  if (found === undefined) throw new RelayError('tool_failed', 'The call is over');
+  if (found === undefined) throw new RelayError('tool_failed', 'The tool call has ended');
   return found;
 }
 

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { decide } from '../../../src/permission/decide.ts';
 import { pathsAndUrls } from './paths-urls.ts';
-import { shellActing } from './shell-acting.ts';
+import { shellSideEffects } from './shell-side-effects.ts';
 import { shellLists } from './shell-lists.ts';
 import { shellNames } from './shell-names.ts';
 import { shellOptions } from './shell-options.ts';
@@ -10,7 +10,7 @@ import { shellText } from './shell-text.ts';
 
 const groups = [
   ...shellLists,
-  ...shellActing,
+  ...shellSideEffects,
   ...shellNames,
   ...shellOptions,
   ...shellText,
