@@ -9,34 +9,28 @@
  * - A run that waits for an answer is suspended as on the server; the answer wakes it. Without a time
  *   limit it has no timer, so that it does not keep the process alive.
  */
-import { recordDecision, cancelRun, type RunControl, type RunRef, startRun } from '@relay/core';
-import type {
-  JsonSchema,
-  Limits,
-  Message,
-  ReasoningEffort,
-  ApprovalKind,
-  StoredEvent,
-} from '@relay/protocol';
+import {
+  AsyncQueue,
+  cancelRun,
+  recordDecision,
+  type RunControl,
+  type RunRef,
+  type RunSpec,
+  startRun,
+} from '@relay/core';
+import type { ApprovalKind, StoredEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
-import { AsyncQueue } from '@relay/core';
 import type { AgentEvent, RelayResponse } from './events.ts';
 import { presentEvent } from './present.ts';
 import type { AgentRules } from './rules.ts';
 import { checkAnswer, readResponse } from './validation.ts';
 import { noExpiryMs, wireRun, type Wiring } from './wiring.ts';
 
-export interface InvocationOptions extends Omit<Wiring, 'publish'> {
-  readonly model: string;
-  readonly agent: string;
+type Work = 'model' | 'agent' | 'handoffs' | 'messages' | 'maxIterations' | 'limits' | 'system';
+
+export interface InvocationOptions
+  extends Omit<Wiring, 'publish'>, Pick<RunSpec, Work | 'outputSchema' | 'reasoning'> {
   readonly toolNames: readonly string[];
-  readonly handoffs: readonly string[];
-  readonly messages: readonly Message[];
-  readonly maxIterations: number;
-  readonly limits: Limits;
-  readonly system?: string;
-  readonly outputSchema?: JsonSchema;
-  readonly reasoning?: ReasoningEffort;
 }
 
 interface OpenApproval {
@@ -45,7 +39,7 @@ interface OpenApproval {
   readonly params: Record<string, unknown>;
   readonly expiresAt: number;
   /** The schema of the answer to a question. */
-  readonly schema?: Readonly<Record<string, unknown>>;
+  readonly schema: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** What the run needs until it is over. */
@@ -94,21 +88,20 @@ export class Invocation {
   /** Returns whether this answer was accepted. Throws `invalid_request` if it is invalid. */
   respond(approvalId: string, response: RelayResponse): boolean {
     const relay = this.#relays.get(approvalId);
-    const answer = readResponse(response, relay?.kind);
+    const decision = readResponse(response, relay?.kind);
     if (this.#work === undefined || relay === undefined) return false;
     // Expired, even if the run has not been woken yet.
     if (relay.expiresAt <= Date.now()) return false;
-    if (relay.schema !== undefined) checkAnswer(relay.schema, answer);
-    // Before the answer is sent, so that no approval is requested for a call that it allows.
-    if (answer.always && relay.kind === 'permission') {
+    if (relay.schema !== undefined) checkAnswer(relay.schema, decision);
+    // Before the decision is stored, so that no approval is requested for a call that it allows.
+    if (decision.always && relay.kind === 'permission') {
       this.rules.allowAlways(relay.tool, relay.params);
     }
     this.#relays.delete(approvalId);
-    void recordDecision(this.#work.control, tenantId, {
-      approvalId,
-      ...answer,
-      by: programActor,
-    }).catch((error: unknown) => this.#finish(error));
+    const input = { approvalId, ...decision, by: programActor };
+    void recordDecision(this.#work.control, tenantId, input).catch((error: unknown) =>
+      this.#finish(error),
+    );
     return true;
   }
 
@@ -132,11 +125,11 @@ export class Invocation {
     const { agent, model, messages, toolNames: tools, handoffs, maxIterations, limits } = options;
     const { system, outputSchema, reasoning } = options;
     const { runId, agentId } = this;
-    const answer = { system, outputSchema, reasoning };
-    const work = { agent, model, messages, tools, handoffs, maxIterations, limits, ...answer };
+    const work = { agent, model, system, messages, tools, handoffs, maxIterations, limits };
+    const answer = { outputSchema, reasoning };
     await startRun(
       control,
-      { surface: 'chat', prompt: 'whole', permissions: {}, ...work },
+      { surface: 'chat', prompt: 'whole', permissions: {}, ...work, ...answer },
       { tenantId, by: programActor, correlationId: runId, runId, agentId },
     );
   }
@@ -170,8 +163,8 @@ export class Invocation {
         const { kind, tool } = event;
         const params = structuredClone(event.params ?? {}) as Record<string, unknown>;
         const expiresAt = Date.parse(event.expiresAt);
-        const schema = event.question === undefined ? {} : { schema: event.question.schema };
-        this.#relays.set(event.approvalId, { kind, tool, params, expiresAt, ...schema });
+        const schema = event.question?.schema;
+        this.#relays.set(event.approvalId, { kind, tool, params, expiresAt, schema });
         break;
       }
       case 'approval.expired':

@@ -7,6 +7,7 @@ import type { Engine } from '../engine.ts';
 import { grantFor, type GrantTerms } from '../permission/grants.ts';
 import type { ApprovalRecord, RunHead, TenantStore } from '../ports/index.ts';
 import { noticeOfDecision } from '../governance/notifications.ts';
+import { isObject } from '../run/arguments.ts';
 import { checkAnswer } from '../run/waiting/questions.ts';
 
 export interface DecisionInput {
@@ -71,16 +72,9 @@ function checkKind({ kind }: ApprovalRecord, decision: DecisionInput): void {
   if (kind === 'question' && approved && input === undefined) {
     throw invalidField('input', 'Required: the answer to the question');
   }
-  if (kind === 'question' && always) {
-    throw invalidField('always', 'Not allowed for an approval of kind question');
+  if (kind !== 'permission' && always) {
+    throw invalidField('always', `Not allowed for an approval of kind ${kind}`);
   }
-  if (kind === 'outcome' && always) {
-    throw invalidField('always', 'Not allowed for an approval of kind outcome');
-  }
-}
-
-function isObject(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function invalidField(path: string, message: string): RelayError {

@@ -55,7 +55,7 @@ export function grantFor(
 export function requireFutureExpiry(expiresAt: number, now: number): void {
   if (expiresAt > now) return;
   throw new RelayError('invalid_request', 'expiresAt: must be in the future', {
-    details: [{ path: 'expiresAt', message: 'Lies in the past' }],
+    details: [{ path: 'expiresAt', message: 'Must be in the future' }],
   });
 }
 

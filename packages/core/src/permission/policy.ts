@@ -83,7 +83,8 @@ export async function previewPolicy(
       calls += 1;
       const tool = toolOf(engine, store.tenantId, call);
       const next = decideWithDraft(tool, call, await policies.forAgent(call.agent));
-      if (next.now !== call.was) changed.push({ runId: run.id, ...shown(call), ...next });
+      const { by: _, spec: __, ...shown } = call;
+      if (next.now !== call.was) changed.push({ runId: run.id, ...shown, ...next });
     }
   }
   return { runs, calls, complete, changed };
@@ -136,30 +137,19 @@ class DraftPolicies {
   }
 }
 
-interface DecidedCall {
-  readonly agent: string;
-  readonly toolCallId: string;
-  readonly tool: string;
-  readonly params: unknown;
-  readonly at: string;
-  readonly was: Decision;
+interface DecidedCall extends Omit<ChangedCall, 'runId' | 'now' | 'rule'> {
   readonly by?: RuleRef;
   readonly spec: EventOf<'run.created'>;
 }
 
-type Decided = Stored<
-  | EventOf<'tool.called'>
-  | EventOf<'tool.started'>
-  | EventOf<'tool.denied'>
-  | EventOf<'approval.requested'>
->;
+type Decided = Stored<EventOf<'tool.started' | 'tool.denied' | 'approval.requested'>>;
 
 /** The calls whose first decision is in the journal. */
 function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
   const [spec] = events;
   if (spec?.type !== 'run.created') return [];
   const names = new Map<string, string>();
-  const calledEvents = new Map<string, Extract<Decided, { type: 'tool.called' }>>();
+  const calledEvents = new Map<string, EventOf<'tool.called'>>();
   const calls: DecidedCall[] = [];
   for (const event of events) {
     if (event.type === 'agent.started' || event.type === 'agent.switched') {
@@ -181,7 +171,7 @@ function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
   return calls;
 }
 
-function isDecided(event: StoredEvent): event is Exclude<Decided, { type: 'tool.called' }> {
+function isDecided(event: StoredEvent): event is Decided {
   return (
     event.type === 'tool.started' ||
     event.type === 'tool.denied' ||
@@ -189,9 +179,7 @@ function isDecided(event: StoredEvent): event is Exclude<Decided, { type: 'tool.
   );
 }
 
-function decisionIn(
-  event: Exclude<Decided, { type: 'tool.called' }>,
-): { was: Decision; by?: RuleRef } | undefined {
+function decisionIn(event: Decided): Pick<DecidedCall, 'was' | 'by'> | undefined {
   if (event.type === 'approval.requested') {
     return event.kind === 'permission' ? { was: 'ask' } : undefined;
   }
@@ -227,8 +215,4 @@ function toolOf(engine: Engine, tenantId: string, call: DecidedCall): Tool | und
 /** A grant that allowed the call then still counts, even if it was revoked since. */
 function grantsOf({ by, tool }: DecidedCall, exact: Record<string, unknown>): Grant[] {
   return by?.source === 'grant' ? [{ id: by.id ?? '', tool, exact }] : [];
-}
-
-function shown({ agent, toolCallId, tool, params, at, was }: DecidedCall) {
-  return { agent, toolCallId, tool, params, at, was };
 }

@@ -49,18 +49,10 @@ export interface RunRecord extends RunIdentity, RunProgress {
 }
 
 /** The fields that are readable even if checkpoint and snapshot are damaged. */
-export interface RunHead extends RunIdentity {
-  readonly status: RunStatus;
-  readonly usage: Usage;
-  readonly outputJson: string | null;
-  readonly lastSeq: number;
-}
+export type RunHead = RunIdentity & Pick<RunRecord, 'status' | 'usage' | 'outputJson' | 'lastSeq'>;
 
 /** A run in a list. */
-export interface RunListing extends RunHead {
-  readonly startedAt: number | null;
-  readonly endedAt: number | null;
-  readonly error: RunError | null;
+export interface RunListing extends RunHead, Pick<RunRecord, 'startedAt' | 'endedAt' | 'error'> {
   /** Its first event; `null` if the first journal row is damaged or larger than 8 KiB. */
   readonly opening: EventOf<'run.created'> | null;
 }
@@ -145,11 +137,7 @@ export interface WorkflowTotal {
   readonly usage: Usage;
 }
 
-export interface OpenRuns {
-  readonly queued: number;
-  readonly running: number;
-  readonly waiting: number;
-}
+export type OpenRuns = Readonly<Record<'queued' | 'running' | 'waiting', number>>;
 
 export interface EventRange {
   readonly after: number;
@@ -183,18 +171,19 @@ export interface ClientResult {
   readonly output?: unknown;
 }
 
-export interface PostedResult {
+interface ClientCallRef {
   readonly runId: string;
   readonly toolCallId: string;
+}
+
+export interface PostedResult extends ClientCallRef {
   readonly at: number;
   readonly result: Required<ClientResult>;
   readonly queued: QueuedRunCommand;
 }
 
 /** A client's lease on a call. */
-export interface CallClaim {
-  readonly runId: string;
-  readonly toolCallId: string;
+export interface CallClaim extends ClientCallRef {
   readonly claimId: string;
   readonly now: number;
   readonly until: number;

@@ -7,7 +7,7 @@
 import { canonicalJson } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { PathResolution, ResolvedPaths, Tool } from '../ports/index.ts';
-import { errorText } from './errors.ts';
+import { errorText, textOfIssues } from './errors.ts';
 
 export type Arguments = Record<string, unknown>;
 
@@ -40,14 +40,10 @@ type Validated = { ok: true; value: unknown } | { ok: false; problem: string };
 
 function validated(tool: Tool, given: unknown): Validated {
   const validation = tool.validate(given);
-  if (validation.ok) return validation;
-  const problem = validation.issues
-    .map(({ path, message }) => (path === '' ? message : `${path}: ${message}`))
-    .join('; ');
-  return { ok: false, problem };
+  return validation.ok ? validation : { ok: false, problem: textOfIssues(validation.issues) };
 }
 
-function isObject(value: unknown): value is Arguments {
+export function isObject(value: unknown): value is Arguments {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 

@@ -15,8 +15,8 @@ import { handoffToolName } from './agents/profile.ts';
 import { reachedLimit, spawnFor, type SpawnPlan, planSpawn } from './agents/spawn.ts';
 import { memoryFor } from './context/memory.ts';
 import type { AgentState } from './state/agent.ts';
-import type { CallState } from './state/call.ts';
-import { callFields, toolCompleted, toolFailed } from './state/settlement.ts';
+import { callFields, type CallState, toolCompleted, toolFailed } from './state/call.ts';
+import { callOf } from './state/state.ts';
 import { askFor } from './waiting/questions.ts';
 
 export interface CallStart {
@@ -57,14 +57,9 @@ export async function startCalls(
   if (events.length === 0) return;
   await run.journal.write(events, { onGrantExhausted });
   for (const { tool, intent } of planned) {
-    if (hasStarted(run, intent)) execute(run, agent, tool, intent);
+    // The grant that allowed a call may have been exhausted before the intent was stored.
+    if (callOf(run.state, intent)?.phase === 'started') execute(run, agent, tool, intent);
   }
-}
-
-/** False if the grant that allowed the call was exhausted before the intent was stored. */
-function hasStarted({ state }: LiveRun, { agentId, toolCallId }: Intent): boolean {
-  const calls = state.agents[agentId]?.turn?.calls ?? [];
-  return calls.some((call) => call.toolCallId === toolCallId && call.phase === 'started');
 }
 
 /** The sub-agent of a tool that delegates; undefined for any other tool. */

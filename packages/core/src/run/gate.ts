@@ -22,8 +22,7 @@ import { callsLeft, limitText } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
 import { reachedLimit } from './agents/spawn.ts';
 import type { AgentState } from './state/agent.ts';
-import type { CallState } from './state/call.ts';
-import { callFields, toolDenied, toolFailed } from './state/settlement.ts';
+import { callFields, type CallState, toolDenied, toolFailed } from './state/call.ts';
 import { approvalRequested } from './waiting/approvals.ts';
 
 /** Decides all calls that wait at the gate, and starts those that are allowed. */

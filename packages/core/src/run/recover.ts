@@ -17,9 +17,8 @@ import { isTimeLimitReached } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
 import { stopSpawned } from './agents/spawn.ts';
 import { type AgentState, turnDiscarded } from './state/agent.ts';
-import { type CallState, openQuestionsOf } from './state/call.ts';
+import { type CallState, openQuestionsOf, toolFailed } from './state/call.ts';
 import { closeQuestions, decide } from './state/machine.ts';
-import { toolFailed } from './state/settlement.ts';
 import { evolveAll, initialState, liveAgents, readSnapshot, type RunState } from './state/state.ts';
 import { approvalRequested } from './waiting/approvals.ts';
 

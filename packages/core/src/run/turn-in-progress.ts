@@ -10,7 +10,7 @@ import {
 } from '@relay/protocol';
 import type { FinishReason, ModelEvent } from '../ports/index.ts';
 import { agentFields, type AgentState } from './state/agent.ts';
-import { isNestedTooDeep } from './arguments.ts';
+import { isNestedTooDeep, isObject } from './arguments.ts';
 import type { LiveRun } from './live-run.ts';
 import { priced } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
@@ -182,7 +182,7 @@ function inputOf(text: string): Input {
   if (isNestedTooDeep(text)) return text;
   try {
     const value = JSON.parse(text) as Input;
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : text;
+    return isObject(value) ? value : text;
   } catch {
     return text;
   }

@@ -5,8 +5,7 @@
  */
 import { defined, type RunEvent } from '@relay/protocol';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import type { CallState } from '../state/call.ts';
-import { toolCompleted, toolFailed } from '../state/settlement.ts';
+import { type CallState, toolCompleted, toolFailed } from '../state/call.ts';
 import type { LiveRun } from '../live-run.ts';
 import { answerFields, profileOf } from './profile.ts';
 

@@ -20,8 +20,9 @@ import type { Activity } from '../activity.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import { depthLimit, limitText, subAgentLimit, exhaustedLimit } from './limits.ts';
 import type { LiveRun } from '../live-run.ts';
+import { toolCompleted, toolFailed } from '../state/call.ts';
 import { closeQuestions, endOfAgent, type StopReason } from '../state/machine.ts';
-import { toolCompleted, toolFailed } from '../state/settlement.ts';
+import { callOf } from '../state/state.ts';
 import { answerFields, depthOf, profileOf } from './profile.ts';
 
 interface SpawnRequest {
@@ -208,7 +209,7 @@ export function settleResults(run: LiveRun): void {
   };
   for (const event of results.toSorted((a, b) => depth(b) - depth(a))) {
     const agent = run.state.agents[event.agentId];
-    const call = agent?.turn?.calls.find(({ toolCallId }) => toolCallId === event.toolCallId);
+    const call = callOf(run.state, event);
     if (agent === undefined || call?.phase !== 'started') continue;
     const why = { code: 'run_canceled', message: 'The parent tool call has ended' };
     stopSpawned(run, agent, event.toolCallId, why);

@@ -12,6 +12,7 @@
  * - `settled` is final (E6). The table is total: every other step is refused.
  */
 import { defined, type EventOf } from '@relay/protocol';
+import { agentFields, type AgentState } from './agent.ts';
 
 export const callPhases = ['called', 'asking', 'decided', 'started', 'settled'] as const;
 export type CallPhase = (typeof callPhases)[number];
@@ -208,4 +209,44 @@ function answersAnother(call: CallState, event: CallEvent): boolean {
     default:
       return false;
   }
+}
+
+/* The events that settle a call. Every call gets exactly one of them (E6). */
+
+type Agent = Pick<AgentState, 'id' | 'parentId'>;
+type Call = Pick<CallState, 'toolCallId' | 'name'>;
+type Details<Type extends 'tool.completed' | 'tool.failed' | 'tool.denied'> = Omit<
+  EventOf<Type>,
+  'type' | 'agentId' | 'parentId' | 'toolCallId' | 'name'
+>;
+
+/** The fields by which an event names its call. */
+export function callFields(agent: Agent, { toolCallId, name }: Call) {
+  return { ...agentFields(agent), toolCallId, name };
+}
+
+export function toolCompleted(
+  agent: Agent,
+  call: Call,
+  details: Details<'tool.completed'>,
+): EventOf<'tool.completed'> {
+  return { type: 'tool.completed', ...callFields(agent, call), ...details };
+}
+
+export function toolFailed(
+  agent: Agent,
+  call: Call,
+  code: string,
+  error: string,
+  details: Omit<Details<'tool.failed'>, 'code' | 'error'> = {},
+): EventOf<'tool.failed'> {
+  return { type: 'tool.failed', ...callFields(agent, call), error, code, ...details };
+}
+
+export function toolDenied(
+  agent: Agent,
+  call: Call,
+  details: Omit<Details<'tool.denied'>, 'status'> & Partial<Pick<Details<'tool.denied'>, 'status'>>,
+): EventOf<'tool.denied'> {
+  return { type: 'tool.denied', ...callFields(agent, call), status: 'denied', ...details };
 }

@@ -18,8 +18,7 @@ import {
   type Usage,
 } from '@relay/protocol';
 import { agentFields, type AgentState, openCalls } from './agent.ts';
-import { type CallState, openQuestionsOf } from './call.ts';
-import { toolFailed } from './settlement.ts';
+import { type CallState, openQuestionsOf, toolFailed } from './call.ts';
 import { liveAgents, pendingApprovals, rootAgent, type RunState } from './state.ts';
 import { runTable } from './status.ts';
 

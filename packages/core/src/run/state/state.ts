@@ -225,46 +225,41 @@ export function liveAgents(state: RunState): AgentState[] {
   return Object.values(state.agents).filter(({ ended }) => ended === null);
 }
 
+interface OpenCall {
+  readonly agent: AgentState;
+  readonly call: CallState;
+}
+
+function liveCalls(state: RunState): OpenCall[] {
+  return liveAgents(state).flatMap((agent) => openCalls(agent).map((call) => ({ agent, call })));
+}
+
 /** Calls of all agents that wait for an approval. */
-export function askingCalls(state: RunState): { agent: AgentState; call: CallState }[] {
-  return liveAgents(state).flatMap((agent) =>
-    openCalls(agent)
-      .filter(({ phase }) => phase === 'asking')
-      .map((call) => ({ agent, call })),
-  );
+export function askingCalls(state: RunState): OpenCall[] {
+  return liveCalls(state).filter(({ call }) => call.phase === 'asking');
 }
 
 /** Calls of all agents whose results clients post. */
-export function clientCalls(state: RunState): { agent: AgentState; call: CallState }[] {
-  return liveAgents(state).flatMap((agent) =>
-    openCalls(agent)
-      .filter(({ phase, via }) => phase === 'started' && via === 'client')
-      .map((call) => ({ agent, call })),
-  );
+export function clientCalls(state: RunState): OpenCall[] {
+  return liveCalls(state).filter(({ call }) => call.phase === 'started' && call.via === 'client');
 }
 
 /** Pending approvals of all agents, including questions. */
 export function pendingApprovals(state: RunState): OpenApproval[] {
-  return liveAgents(state).flatMap((agent) =>
-    openCalls(agent).flatMap(({ phase, approval, questions = [] }) => [
-      ...(phase === 'asking' && approval !== undefined ? [approval] : []),
-      ...questions.filter((question) => question.state === 'open'),
-    ]),
-  );
+  return liveCalls(state).flatMap(({ call }) => [
+    ...(call.phase === 'asking' && call.approval !== undefined ? [call.approval] : []),
+    ...openQuestionsOf(call),
+  ]);
 }
 
-export interface OpenQuestion {
-  readonly agent: AgentState;
-  readonly call: CallState;
+export interface OpenQuestion extends OpenCall {
   readonly approval: QuestionState;
 }
 
 /** Questions of running tools that have no answer. */
 export function openQuestions(state: RunState): OpenQuestion[] {
-  return liveAgents(state).flatMap((agent) =>
-    openCalls(agent).flatMap((call) =>
-      openQuestionsOf(call).map((approval) => ({ agent, call, approval })),
-    ),
+  return liveCalls(state).flatMap(({ agent, call }) =>
+    openQuestionsOf(call).map((approval) => ({ agent, call, approval })),
   );
 }
 
@@ -279,8 +274,8 @@ function addAgent(state: RunState, event: Sequenced<EventOf<'agent.started'>>): 
   if (Object.hasOwn(state.agents, agentId)) throw contradiction(state, event);
   const agents = { ...state.agents, [agentId]: startedAgent(event) };
   if (state.rootId === null && spawned === undefined) return { ...state, rootId: agentId, agents };
-  const parent = state.agents[event.parentId ?? ''];
-  const call = parent?.turn?.calls.find(({ toolCallId }) => toolCallId === spawned?.toolCallId);
+  const { parentId = '' } = event;
+  const call = callOf(state, { agentId: parentId, toolCallId: spawned?.toolCallId ?? '' });
   if (call?.phase !== 'started') throw contradiction(state, event);
   return { ...state, subAgents: state.subAgents + 1, agents };
 }
@@ -372,9 +367,12 @@ function refusalIn(
   return { [approval.digest]: { approvalId, ...defined({ reason }) } };
 }
 
-function callOf(state: RunState, event: { agentId: string; toolCallId: string }) {
-  const calls = state.agents[event.agentId]?.turn?.calls ?? [];
-  return calls.find((call) => call.toolCallId === event.toolCallId);
+/** A call of the open turn of its agent. */
+export function callOf(
+  { agents }: RunState,
+  { agentId, toolCallId }: { agentId: string; toolCallId: string },
+): CallState | undefined {
+  return agents[agentId]?.turn?.calls.find((call) => call.toolCallId === toolCallId);
 }
 
 type OfAgent = Extract<Sequenced, { agentId: string }>;

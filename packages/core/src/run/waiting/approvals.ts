@@ -8,8 +8,13 @@ import { digestOfCall } from '../arguments.ts';
 import type { LiveRun } from '../live-run.ts';
 import { pathOf } from '../agents/profile.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import { type CallState, expiryReason, type OpenApproval } from '../state/call.ts';
-import { toolDenied, toolFailed } from '../state/settlement.ts';
+import {
+  type CallState,
+  expiryReason,
+  type OpenApproval,
+  toolDenied,
+  toolFailed,
+} from '../state/call.ts';
 import { askingCalls, openQuestions } from '../state/state.ts';
 
 type ApprovalRequested = EventOf<'approval.requested'>;
