@@ -2,18 +2,12 @@
  * Fork points: a run can be forked between two turns of its root agent. A fork refers to a `seq` of
  * its source and copies nothing, because the journal before it never changes.
  */
-import { type EventOf, RelayError } from '@relay/protocol';
+import { type EventOf, RelayError, type StoredEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { RunHead, TenantStore } from '../ports/index.ts';
 import { openCalls, type Profile } from '../run/state/agent.ts';
-import {
-  evolve,
-  initialState,
-  type Sequenced,
-  rootAgent,
-  type RunState,
-} from '../run/state/state.ts';
+import { evolve, initialState, rootAgent, type RunState } from '../run/state/state.ts';
 
 /** Where a fork starts, and with which agent. */
 export interface ForkPoint {
@@ -96,7 +90,7 @@ async function findBoundary(
 }
 
 /** The root agent ends during a turn: what follows is no point to continue from. */
-function interruptsTurn(before: RunState, event: Sequenced): boolean {
+function interruptsTurn(before: RunState, event: StoredEvent): boolean {
   const turn = rootAgent(before)?.turn ?? null;
   const isOfRoot = 'agentId' in event && event.agentId === before.rootId;
   return event.type === 'agent.ended' && isOfRoot && turn !== null && turn.finish === null;

@@ -9,6 +9,7 @@ import {
 import type { Engine } from '../engine.ts';
 import { decide, declaredBy } from './decide.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './match.ts';
+import { pagedItems } from './policy.ts';
 import type { ApprovalRecord, NewGrant, RunHead, TenantStore, Tool } from '../ports/index.ts';
 
 /** The terms of a grant besides its rule. */
@@ -149,7 +150,6 @@ export interface GrantPreview {
 }
 
 const maxRequests = 1_000;
-const pageSize = 200;
 
 /** Which of the tenant's latest permission requests a grant would have allowed. */
 export async function previewGrant(
@@ -169,22 +169,16 @@ export async function previewGrant(
   };
   const matched: ApprovalRecord[] = [];
   let looked = 0;
-  for await (const approval of latestRequests(store)) {
+  const requests = pagedItems(
+    (page) => store.listApprovals({ kind: 'permission' }, page),
+    ({ requestedAt }) => requestedAt,
+  );
+  for await (const approval of requests) {
     looked += 1;
     const call = { name: approval.tool, params: approval.params };
-    if (approval.tool !== rule.tool || !isCovered(tool, call, rule)) continue;
-    if (await inScope(approval)) matched.push(approval);
+    const isMatch = approval.tool === rule.tool && isCovered(tool, call, rule);
+    if (isMatch && (await inScope(approval))) matched.push(approval);
+    if (looked === maxRequests) break;
   }
   return { matched, looked };
-}
-
-async function* latestRequests(store: TenantStore): AsyncGenerator<ApprovalRecord, void> {
-  let page = await store.listApprovals({ kind: 'permission' }, { limit: pageSize });
-  for (let seen = page.length; ; seen += page.length) {
-    yield* page;
-    const last = page.at(-1);
-    if (last === undefined || page.length < pageSize || seen >= maxRequests) return;
-    const before = { at: last.requestedAt, id: last.id };
-    page = await store.listApprovals({ kind: 'permission' }, { limit: pageSize, before });
-  }
 }

@@ -9,7 +9,7 @@ import {
   type StoredEvent,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import type { PolicyRecord, RunListing, TenantStore, Tool } from '../ports/index.ts';
+import type { Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
 import { decide, type Grant } from './decide.ts';
 
 /** A tenant's standing rules, for all of its agents or for one. */
@@ -70,7 +70,12 @@ export async function previewPolicy(
   const policies = new DraftPolicies(store, draft);
   const changed: ChangedCall[] = [];
   let [runs, calls, read, complete] = [0, 0, 0, true];
-  for await (const run of recentRuns(store, draft.since)) {
+  const { since } = draft;
+  const recentRuns = pagedItems(
+    (page) => store.listRuns({ since }, page),
+    ({ createdAt }) => createdAt,
+  );
+  for await (const run of recentRuns) {
     if (runs === maxRuns || calls >= maxCalls || read >= maxEvents) {
       complete = false;
       break;
@@ -90,14 +95,17 @@ export async function previewPolicy(
   return { runs, calls, complete, changed };
 }
 
-async function* recentRuns(store: TenantStore, since: number): AsyncGenerator<RunListing, void> {
-  let page = await store.listRuns({ since }, { limit: pageSize });
+/** The items of a list, newest first, read page by page. */
+export async function* pagedItems<Item extends { readonly id: string }>(
+  read: (page: Page) => Promise<readonly Item[]>,
+  timeOf: (item: Item) => number,
+): AsyncGenerator<Item, void> {
+  let page = await read({ limit: pageSize });
   for (;;) {
     yield* page;
     const last = page.at(-1);
     if (last === undefined || page.length < pageSize) return;
-    const before = { at: last.createdAt, id: last.id };
-    page = await store.listRuns({ since }, { limit: pageSize, before });
+    page = await read({ limit: pageSize, before: { at: timeOf(last), id: last.id } });
   }
 }
 

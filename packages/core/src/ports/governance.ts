@@ -1,6 +1,6 @@
 /** The audit trail, policies and webhooks of a tenant. */
 import type { AuditAction, Decider, PolicyRules, WebhookEvent } from '@relay/protocol';
-import type { Page } from './runs.ts';
+import type { EventRange, Page } from './runs.ts';
 
 /** An audited action: ids, names and digests, never contents or secrets. */
 export interface AuditEntry {
@@ -75,9 +75,9 @@ export interface AuditTrail {
   /** Sealed entries by time, newest first. */
   list(filter: AuditFilter, page: Page): Promise<AuditRecord[]>;
   /** Sealed entries after a `seq`, in order, unverified. */
-  read(range: { readonly after: number; readonly limit: number }): Promise<AuditRecord[]>;
+  read(range: EventRange): Promise<AuditRecord[]>;
   /** Seals that begin after a `seq`, in order, unverified. */
-  seals(range: { readonly after: number; readonly limit: number }): Promise<AuditSeal[]>;
+  seals(range: EventRange): Promise<AuditSeal[]>;
 }
 
 /** One version of a policy. Versions are never changed. */
@@ -145,12 +145,7 @@ export interface WebhookStore {
   deliveries(webhookId: string, page: Page): Promise<DeliveryRecord[]>;
 }
 
-export interface DeliveryResult {
-  readonly status: DeliveryRecord['status'];
-  readonly nextAt: number;
-  readonly lastStatus: number | null;
-  readonly lastError: string | null;
-}
+export type DeliveryResult = Pick<DeliveryRecord, 'status' | 'nextAt' | 'lastStatus' | 'lastError'>;
 
 export interface DeliveryClaim {
   readonly now: number;

@@ -63,8 +63,8 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
 }
 
 /**
- * Starts calls that people approved, whatever their siblings wait for. A call whose paths lead
- * elsewhere by now is not what was approved: it is denied or needs another approval.
+ * Starts calls that people approved, whatever their siblings wait for. A call whose paths have
+ * changed is not what was approved: it is denied or needs another approval.
  */
 export async function startApproved(run: LiveRun, agent: AgentState): Promise<void> {
   const approved = agent.turn?.calls.filter(({ phase }) => phase === 'decided') ?? [];
@@ -175,8 +175,8 @@ function deniedBefore(run: LiveRun, agent: AgentState, call: CallState): RunEven
 
 /**
  * A counted grant was exhausted before the calls that it allows were stored: they are decided again
- * by the current rules. A delegated call that does not start has no sub-agent either; a progress message takes
- * the position of that event, because later events keep theirs.
+ * by the current rules. A delegated call that does not start has no sub-agent either; a progress
+ * message takes the position of that event, because later events keep theirs.
  */
 function redecideExhausted(
   run: LiveRun,

@@ -143,7 +143,7 @@ describe('assembleDefinitions', () => {
     [
       'an agent without a name',
       { agents: [{ name: '' }] },
-      'relay.config: An agent is named by 1 to 64 letters, digits, spaces, ".", "_" or "-", not ""',
+      'relay.config: Invalid agent name "": use 1 to 64 letters, digits, spaces, ".", "_" or "-"',
     ],
   ])('stops the start with one line: %s', (_, file, line) => {
     expect(() => assemble(file)).toThrow(new ConfigError(line));

@@ -29,38 +29,23 @@ const allRefused = {
   deny: 'refused',
 } as const;
 
+const beforeStart = {
+  ...allRefused,
+  request: 'asking',
+  start: 'started',
+  settle: 'settled',
+  deny: 'settled',
+} as const;
+
 export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'>> = {
-  called: {
-    ...allRefused,
-    request: 'asking',
-    start: 'started',
-    settle: 'settled',
-    deny: 'settled',
-  },
+  called: beforeStart,
   asking: { ...allRefused, warn: 'asking', decide: 'decided' },
-  decided: {
-    ...allRefused,
-    request: 'asking',
-    start: 'started',
-    settle: 'settled',
-    deny: 'settled',
-  },
+  decided: beforeStart,
   started: { ...allRefused, request: 'asking', start: 'started', settle: 'settled' },
   settled: allRefused,
 };
 
-export type CallEvent =
-  | EventOf<'tool.started'>
-  | EventOf<'tool.completed'>
-  | EventOf<'tool.failed'>
-  | EventOf<'tool.denied'>
-  | EventOf<'approval.requested'>
-  | EventOf<'approval.expiring'>
-  | EventOf<'approval.decided'>
-  | EventOf<'approval.expired'>
-  | EventOf<'approval.closed'>;
-
-export const stepOf: Record<CallEvent['type'], CallStep> = {
+export const stepOf = {
   'tool.started': 'start',
   'tool.completed': 'settle',
   'tool.failed': 'settle',
@@ -70,7 +55,9 @@ export const stepOf: Record<CallEvent['type'], CallStep> = {
   'approval.decided': 'decide',
   'approval.expired': 'decide',
   'approval.closed': 'decide',
-};
+} as const satisfies Readonly<Record<string, CallStep>>;
+
+export type CallEvent = EventOf<keyof typeof stepOf>;
 
 export interface OpenApproval {
   readonly id: string;

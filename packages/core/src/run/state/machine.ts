@@ -120,9 +120,9 @@ interface Ending extends AgentEnding {
  * spawned last come first, because a call is settled only after its sub-agents have ended.
  */
 function ending(state: RunState, end: Ending): RunEvent[] {
-  const first = rootAgent(state);
-  const output = first?.turn?.text ?? '';
-  const limit = first?.limit ?? null;
+  const root = rootAgent(state);
+  const output = root?.turn?.text ?? '';
+  const limit = root?.limit ?? null;
   return [
     ...liveAgents(state)
       .toReversed()
@@ -134,7 +134,7 @@ function ending(state: RunState, end: Ending): RunEvent[] {
       output,
       usage: state.usage,
       ...defined({
-        agent: first?.name,
+        agent: root?.name,
         error: end.error,
         limit: end.status === 'completed' ? (limit ?? undefined) : undefined,
       }),

@@ -12,8 +12,8 @@ import {
   type Limits,
   noUsage,
   RelayError,
-  type RunEvent,
   type RunStatus,
+  type Stored,
   type Usage,
 } from '@relay/protocol';
 import {
@@ -93,11 +93,8 @@ export const initialState: RunState = {
   recalled: false,
 };
 
-/** An event with its `seq` and time. */
-export type Sequenced<Event extends RunEvent = RunEvent> = Event & { seq: number; at: string };
-
 /** The state after an event. It throws `journal_corrupt` if the journal contradicts itself. */
-export function evolve(state: RunState, event: Sequenced): RunState {
+export function evolve(state: RunState, event: Stored): RunState {
   if (event.seq !== state.seq + 1 || isEnded(state.status)) throw contradiction(state, event);
   const next = { ...state, seq: event.seq };
   switch (event.type) {
@@ -179,7 +176,7 @@ export function evolve(state: RunState, event: Sequenced): RunState {
  * Applies events in order. Models stream text in many small pieces: consecutive pieces of one text are
  * applied as one change.
  */
-export function evolveAll(state: RunState, events: readonly Sequenced[]): RunState {
+export function evolveAll(state: RunState, events: readonly Stored[]): RunState {
   let next = state;
   for (let at = 0; at < events.length;) {
     const event = events[at];
@@ -196,7 +193,7 @@ export function evolveAll(state: RunState, events: readonly Sequenced[]): RunSta
   return next;
 }
 
-type Piece = Sequenced<EventOf<'text.appended'>>;
+type Piece = Stored<EventOf<'text.appended'>>;
 
 function joinPieces(pieces: readonly Piece[]): Piece {
   const [first] = pieces;
@@ -205,7 +202,7 @@ function joinPieces(pieces: readonly Piece[]): Piece {
 }
 
 /** The end of the consecutive pieces of one text that begin at `from`. */
-function endOfPieces(events: readonly Sequenced[], from: number): number {
+function endOfPieces(events: readonly Stored[], from: number): number {
   const first = events[from] as Piece;
   let end = from + 1;
   for (; end < events.length; end += 1) {
@@ -263,13 +260,13 @@ export function openQuestions(state: RunState): OpenQuestion[] {
   );
 }
 
-function startedTurn(event: Sequenced<EventOf<'turn.started'>>): TurnState {
+function startedTurn(event: Stored<EventOf<'turn.started'>>): TurnState {
   const { turn, seq: startedSeq, textId, reasoningId } = event;
   return { turn, startedSeq, textId, reasoningId, text: '', calls: [], finish: null };
 }
 
 /** The root agent starts with the run; any other is spawned by a started call. */
-function addAgent(state: RunState, event: Sequenced<EventOf<'agent.started'>>): RunState {
+function addAgent(state: RunState, event: Stored<EventOf<'agent.started'>>): RunState {
   const { agentId, spawned } = event;
   if (Object.hasOwn(state.agents, agentId)) throw contradiction(state, event);
   const agents = { ...state.agents, [agentId]: startedAgent(event) };
@@ -289,7 +286,7 @@ function countForParent(state: RunState, event: EventOf<'agent.ended'>): RunStat
 }
 
 /** Only a turn that the model has not finished can be discarded. */
-function discardTurn(state: RunState, event: Sequenced<EventOf<'turn.discarded'>>): RunState {
+function discardTurn(state: RunState, event: Stored<EventOf<'turn.discarded'>>): RunState {
   const retries = state.retries + (event.reason === 'retry' ? 1 : 0);
   const spent = event.usage ?? noUsage;
   const counted = { ...state, retries, usage: addUsage(state.usage, spent) };
@@ -299,7 +296,7 @@ function discardTurn(state: RunState, event: Sequenced<EventOf<'turn.discarded'>
   });
 }
 
-function addCall(state: RunState, event: Sequenced<EventOf<'tool.called'>>): RunState {
+function addCall(state: RunState, event: Stored<EventOf<'tool.called'>>): RunState {
   const { toolCallId, name, input } = event;
   return withTurn(state, event, (turn) => {
     if (turn.calls.some((call) => call.toolCallId === toolCallId)) {
@@ -312,13 +309,13 @@ function addCall(state: RunState, event: Sequenced<EventOf<'tool.called'>>): Run
 const endingCommand = { completed: 'complete', failed: 'fail', canceled: 'cancel' } as const;
 
 /** Changes the status as the run's table says. */
-function transition(state: RunState, event: Sequenced, command: CommandName): RunState {
+function transition(state: RunState, event: Stored, command: CommandName): RunState {
   const status = runTable[state.status][command];
   if (status === 'refused') throw contradiction(state, event);
   return { ...state, status };
 }
 
-function completeTurn(state: RunState, event: Sequenced<EventOf<'turn.completed'>>): RunState {
+function completeTurn(state: RunState, event: Stored<EventOf<'turn.completed'>>): RunState {
   const counted = { ...state, usage: addUsage(state.usage, event.usage) };
   return withTurn(counted, event, (turn, agent) => [
     { ...turn, finish: event.finishReason },
@@ -345,7 +342,7 @@ function countStart(state: RunState, event: EventOf<'tool.started'>): RunState {
   return { ...state, toolsInvoked, toolsStarted, usedOnce };
 }
 
-function approvalOf(state: RunState, event: Sequenced<EventOf<'approval.decided'>>): ApprovalEntry {
+function approvalOf(state: RunState, event: Stored<EventOf<'approval.decided'>>): ApprovalEntry {
   return {
     toolCallId: event.toolCallId,
     name: callOf(state, event)?.name ?? '',
@@ -375,7 +372,7 @@ export function callOf(
   return agents[agentId]?.turn?.calls.find((call) => call.toolCallId === toolCallId);
 }
 
-type OfAgent = Extract<Sequenced, { agentId: string }>;
+type OfAgent = Extract<Stored, { agentId: string }>;
 
 function withAgent(
   state: RunState,
@@ -411,13 +408,13 @@ function withTurn(state: RunState, event: OfAgent, change: TurnChange): RunState
   });
 }
 
-function withCall(state: RunState, event: Sequenced<CallEvent>): RunState {
+function withCall(state: RunState, event: Stored<CallEvent>): RunState {
   const changed = changeCall(state, event);
   return callOf(changed, event)?.phase === 'settled' ? withoutSpawned(changed, event) : changed;
 }
 
 /** Removes the sub-agents of a settled call; they must have ended (E6). */
-function withoutSpawned(state: RunState, event: Sequenced<CallEvent>): RunState {
+function withoutSpawned(state: RunState, event: Stored<CallEvent>): RunState {
   const done = Object.values(state.agents).filter(
     ({ parentId, spawned }) =>
       parentId === event.agentId && spawned?.toolCallId === event.toolCallId,
@@ -429,7 +426,7 @@ function withoutSpawned(state: RunState, event: Sequenced<CallEvent>): RunState 
   return { ...state, agents };
 }
 
-function changeCall(state: RunState, event: Sequenced<CallEvent>): RunState {
+function changeCall(state: RunState, event: Stored<CallEvent>): RunState {
   return withTurn(state, event, (turn) => {
     const index = turn.calls.findIndex((call) => call.toolCallId === event.toolCallId);
     const call = turn.calls[index];
@@ -439,7 +436,7 @@ function changeCall(state: RunState, event: Sequenced<CallEvent>): RunState {
   });
 }
 
-function contradiction(state: RunState, event: Sequenced): RelayError {
+function contradiction(state: RunState, event: Stored): RelayError {
   return new RelayError(
     'journal_corrupt',
     `The journal contradicts itself: ${event.type} at ${event.seq} after ${state.seq}`,
