@@ -154,7 +154,7 @@ describe('a conversation that was compacted', () => {
     const kernel = await boot({ model, tools: [createPages(100)] });
     await finished(kernel, (await ask(kernel, { ...many, conversationId })).id);
     const messages = said('Everything anew, page 10');
-    const run = await ask(kernel, { conversationId, messages, prompt: 'whole' });
+    const run = await ask(kernel, { conversationId, messages, prompt: 'complete' });
     await finished(kernel, run.id);
     expect(lastOf(model.requests).messages).toEqual(messages);
   });

@@ -123,7 +123,7 @@ export function ask(kernel: Kernel, asked: AskOptions = {}): Promise<RunIdentity
       agent: 'assistant',
       model: 'scripted',
       messages: [{ role: 'user', content: 'Begin' }],
-      prompt: 'continues',
+      prompt: 'append',
       tools: kernel.control.engine
         .tools(tenantId)
         .list()

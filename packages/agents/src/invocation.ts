@@ -129,7 +129,7 @@ export class Invocation {
     const answer = { outputSchema, reasoning };
     await startRun(
       control,
-      { surface: 'chat', prompt: 'whole', permissions: {}, ...work, ...answer },
+      { surface: 'chat', prompt: 'complete', permissions: {}, ...work, ...answer },
       { tenantId, by: programActor, correlationId: runId, runId, agentId },
     );
   }

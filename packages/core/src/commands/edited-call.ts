@@ -11,7 +11,7 @@ import {
   RelayError,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { decide, declaredBy } from '../permission/decide.ts';
+import { decideCall, declaredBy } from '../permission/decide.ts';
 import { policiesOf } from '../permission/policy.ts';
 import type {
   ApprovalRecord,
@@ -103,7 +103,7 @@ async function rejectIfDenied(
   { tool, params, resolvedPaths, permissions }: CallToCheck,
 ): Promise<void> {
   const policies = await store.policies.inForce(approval.agentPath.at(-1) ?? '');
-  const verdict = decide(
+  const verdict = decideCall(
     { toolCallId: approval.toolCallId, name: approval.tool, arguments: params },
     {
       permissions,

@@ -38,8 +38,8 @@ export type RunSpec = {
 } & {
   /** Default: a new conversation. */
   readonly conversationId?: string | undefined;
-  /** `whole`: the messages are the whole prompt, whatever the conversation held before. */
-  readonly prompt: 'whole' | 'continues';
+  /** `complete`: the messages are the whole prompt, whatever the conversation contains. */
+  readonly prompt: 'complete' | 'append';
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /** The JSON Schema of the final answer. */
   readonly outputSchema?: JsonSchema | undefined;
@@ -202,7 +202,7 @@ async function positionInConversation(
   store: TenantStore,
   { conversationId, prompt, forkedFrom }: RunSpec,
 ): Promise<Position> {
-  if (conversationId !== undefined && prompt === 'continues') {
+  if (conversationId !== undefined && prompt === 'append') {
     return { conversationId, history: await store.countEndedRuns(conversationId) };
   }
   const history = forkedFrom === undefined ? null : 0;

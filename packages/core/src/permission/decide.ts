@@ -55,7 +55,7 @@ export type Verdict =
  * allows the call too. Parameter kinds can only narrow an allow rule. In a headless run, a call that
  * would need approval is denied. Pure: the caller stores the use of a rule (E7).
  */
-export function decide(call: CallToDecide, rules: RuleSet): Verdict {
+export function decideCall(call: CallToDecide, rules: RuleSet): Verdict {
   const verdict = evaluate(call, rules);
   if (verdict.decision !== 'ask' || rules.permissions.headless !== true) return verdict;
   const rule: RuleRef = { list: 'headless', index: 0, source: 'request' };

@@ -1,7 +1,7 @@
 /** How the rules would decide a call, and by which rule. No rule is used up. */
 import { defined, type Permissions, type RuleRef } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { decide, declaredBy, type Grant, type Verdict } from './decide.ts';
+import { decideCall, declaredBy, type Grant, type Verdict } from './decide.ts';
 import type { ToolRule } from './match.ts';
 import { type Policy, policiesOf } from './policy.ts';
 import type { TenantStore } from '../ports/index.ts';
@@ -43,7 +43,7 @@ export async function explainCall(
   const input = parsed?.ok === true ? parsed.input : call.params;
   const location = parsed?.ok === true ? await resolvePaths(tool, parsed.input) : undefined;
   const resolvedPaths = location?.ok === true ? location.resolvedPaths : undefined;
-  const verdict = decide(
+  const verdict = decideCall(
     { toolCallId: '', name: call.tool, arguments: { ...input } },
     {
       permissions,

@@ -7,7 +7,7 @@ import {
   type ToolPermission,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { decide, declaredBy } from './decide.ts';
+import { decideCall, declaredBy } from './decide.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './match.ts';
 import { pagedItems } from './policy.ts';
 import type { ApprovalRecord, NewGrant, RunHead, TenantStore, Tool } from '../ports/index.ts';
@@ -124,7 +124,7 @@ function isCovered(tool: Tool | undefined, call: NamedCall, rule: ToolRule): boo
   const { name, params } = call;
   if (typeof params !== 'object' || params === null) return false;
   const grant = { id: '', tool: rule.tool, ...defined({ exact: rule.exact, params: rule.params }) };
-  const verdict = decide(
+  const verdict = decideCall(
     { toolCallId: '', name, arguments: params as Record<string, unknown> },
     {
       permissions: {},

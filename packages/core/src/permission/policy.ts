@@ -10,7 +10,7 @@ import {
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
-import { decide, type Grant } from './decide.ts';
+import { decideCall, type Grant } from './decide.ts';
 
 /** A tenant's standing rules, for all of its agents or for one. */
 export interface Policy extends PolicyRules {
@@ -198,7 +198,7 @@ function decisionIn(event: Decided): Pick<DecidedCall, 'was' | 'by'> | undefined
 
 function decideWithDraft(tool: Tool | undefined, call: DecidedCall, policies: readonly Policy[]) {
   const args = typeof call.params === 'object' && call.params !== null ? call.params : {};
-  const verdict = decide(
+  const verdict = decideCall(
     { toolCallId: call.toolCallId, name: call.tool, arguments: args as Record<string, unknown> },
     {
       permissions: call.spec.permissions,

@@ -94,7 +94,10 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
   };
 
   it('that answers in words where a shape was asked for is told once, and then fits', async () => {
-    mock.onMessage(/Answer again/, { content: '{"city":"Rome"}', finishReason: 'stop' });
+    mock.onMessage(/Reply with only the JSON value/, {
+      content: '{"city":"Rome"}',
+      finishReason: 'stop',
+    });
     mock.onMessage('Where?', { content: 'I would rather not say.', finishReason: 'stop' });
     await start();
     const { frames } = await finishedRun(server, {

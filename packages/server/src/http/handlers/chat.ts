@@ -14,7 +14,7 @@ export const startChat: Handler<'startChat'> = async (call) => {
       buildSpec(call, {
         ...call.body,
         surface: 'chat',
-        prompt: 'whole',
+        prompt: 'complete',
         tools: (agent) => ({ tools: chooseTools(call, call.body.tools ?? agent.tools) }),
         modelRequired: 'model and messages are required',
       }),

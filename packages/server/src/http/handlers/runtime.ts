@@ -29,7 +29,7 @@ export const startApiChat: Handler<'startApiChat'> = async (call) => {
       ...call.body,
       surface: 'runtime',
       messages: [{ role: 'user', content: call.body.message }],
-      prompt: 'continues',
+      prompt: 'append',
       tools: (agent) => ({ tools: chooseTools(call, agent.tools) }),
       modelRequired: 'model is required: the server has no default',
     }),
