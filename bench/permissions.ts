@@ -4,7 +4,7 @@
  * commands cost a parser on top, which it has not. Then what a value of 64 KB costs, against one of
  * 4 KB: linear is 16.
  */
-import { decide, type RuleSet } from '@relay/core';
+import { decideCall, type RuleSet } from '@relay/core';
 import picomatch from 'picomatch';
 import { compare, show } from './measure.ts';
 
@@ -35,7 +35,7 @@ async function rate(times: number, once: (n: number) => void): Promise<number> {
 }
 
 function decideOn(rules: RuleSet, value: string): string {
-  return decide({ toolCallId: 'c', name: 'tool', arguments: { value } }, rules).decision;
+  return decideCall({ toolCallId: 'c', name: 'tool', arguments: { value } }, rules).decision;
 }
 
 async function compareRules(count: number, rounds: number): Promise<void> {

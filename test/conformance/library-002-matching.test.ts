@@ -1,5 +1,5 @@
 /** 002: which calls a rule speaks about, as text. */
-import { decide, matchesPermission, matchesPermissions } from '@relay/core';
+import { decideCall, matchesPermission, matchesPermissions } from '@relay/core';
 import type { Permissions, ToolPermission } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { verifies } from './verifies.ts';
@@ -20,7 +20,7 @@ function matched(pattern: string, values: readonly string[]): string[] {
 
 /** What happens to a call under these permissions, and no others. */
 function decision(call: { name: string; arguments: Record<string, unknown> }, rules: Permissions) {
-  return decide(
+  return decideCall(
     { toolCallId: 'call_1', ...call },
     { permissions: rules, usedOnce: [], grants: [], builtinAllow: false },
   ).decision;

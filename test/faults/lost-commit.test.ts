@@ -2,7 +2,7 @@
  * The reply to a COMMIT is lost: it is unknown whether it is stored. Each commit of a scenario
  * loses its answer once; the run must end as if nothing had happened, and no tool run twice.
  */
-import { answerApproval } from '@relay/core';
+import { recordDecision } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -62,7 +62,7 @@ async function play(n: number) {
         by: person,
         ...result,
       };
-      await answerApproval(kernel.control, ref.tenantId, answer).catch(() => undefined);
+      await recordDecision(kernel.control, ref.tenantId, answer).catch(() => undefined);
     }
     return undefined;
   }, `the end of the run whose commit ${n} was lost`);

@@ -3,9 +3,9 @@
  * disturbed. The oracle is what the tools themselves recorded, not what the store says of them.
  */
 import {
-  answerApproval,
+  recordDecision,
   cancelRun,
-  type Control,
+  type RunControl,
   type Ids,
   postToolResult,
   type RunRecord,
@@ -56,7 +56,7 @@ async function answerWhatIsAsked(
     const tool = scenario.tools.find(({ name }) => name === approval.tool);
     const ran = tool?.executions.some(({ toolCallId }) => toolCallId === approval.toolCallId);
     const happened = approval.kind === 'outcome' && ran === true;
-    await answerApproval(kernel.control, kernel.tenantId, {
+    await recordDecision(kernel.control, kernel.tenantId, {
       approvalId: approval.approvalId,
       approved: true,
       always: false,
@@ -200,7 +200,7 @@ export function dieAlways(scenarios: Readonly<Record<string, () => Scenario>>): 
   });
 }
 
-function withIds(kernel: Kernel, ids: Ids): Control {
+function withIds(kernel: Kernel, ids: Ids): RunControl {
   const { engine, supervisor } = kernel.control;
   return { supervisor, engine: { ...engine, ids: { next: () => ids.next() } } };
 }

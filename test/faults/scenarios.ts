@@ -1,4 +1,4 @@
-import type { Answer, Model, SystemStore, Tool } from '@relay/core';
+import type { DecisionInput, Model, SystemStore, Tool } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -24,7 +24,7 @@ export interface Scenario {
   /** What must be the same in the end, besides the journal. */
   readonly leaves?: (store: SystemStore) => Promise<unknown>;
   /** What the person who approves says besides. */
-  readonly answer?: Partial<Answer>;
+  readonly answer?: Partial<DecisionInput>;
   /** Instead of answering, they stop the run as soon as it waits. */
   readonly cancels?: boolean;
   /** What must happen in it, lest it shows nothing. */

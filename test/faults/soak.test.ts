@@ -2,7 +2,7 @@
  * Random trees of agents, with people who answer at random, cancels, limits, crashes and restarts.
  * Whatever happens, the run ends, its journal is sound, and nothing ran that was not on record.
  */
-import { answerApproval, cancelRun, type SystemStore } from '@relay/core';
+import { recordDecision, cancelRun, type SystemStore } from '@relay/core';
 import { isEnded, RelayError, type StoredEvent } from '@relay/protocol';
 import { createFaultyStore } from '../../packages/store/test/faulty-store.ts';
 import { describe, expect, test } from 'vitest';
@@ -48,7 +48,7 @@ class Crowd {
       const knows = asksOutcome && approved && chance() < 0.5;
       if (asksOutcome && approved && !knows)
         this.#again.set(approval.approvalId, approval.toolCallId);
-      await answerApproval(kernel.control, kernel.tenantId, {
+      await recordDecision(kernel.control, kernel.tenantId, {
         approvalId: approval.approvalId,
         approved,
         always: !asksOutcome && chance() < 0.2,

@@ -147,14 +147,14 @@ describe('a conversation that was compacted', () => {
     ]);
   });
 
-  test('is whole again for a run that brings the whole prompt itself', async () => {
+  test('is complete again for a run that sends the complete prompt', async () => {
     const { boot } = await openFixture();
     const conversationId = uuidv7();
     const model = createPageReader({ pages: 10, contextTokens: 700 });
     const kernel = await boot({ model, tools: [createPages(100)] });
     await finished(kernel, (await ask(kernel, { ...many, conversationId })).id);
     const messages = said('Everything anew, page 10');
-    const run = await ask(kernel, { conversationId, messages, prompt: 'whole' });
+    const run = await ask(kernel, { conversationId, messages, prompt: 'complete' });
     await finished(kernel, run.id);
     expect(lastOf(model.requests).messages).toEqual(messages);
   });

@@ -64,7 +64,7 @@ describe('a conversation', () => {
     await finished(kernel, id);
     const whole = await ask(kernel, {
       conversationId,
-      prompt: 'whole',
+      prompt: 'complete',
       messages: [user('Whole')],
     });
     await finished(kernel, whole.id);

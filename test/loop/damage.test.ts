@@ -152,7 +152,7 @@ describe('a damaged row of the journal', () => {
     await endedAs(kernel, run.id);
     const approval = await kernel.store.tenant(kernel.tenantId).readApproval(approvalId ?? '');
     expect(approval?.status).toBe('closed');
-    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'contradicted' });
+    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'conflict' });
     expect(pay?.executions).toEqual([]);
   });
 

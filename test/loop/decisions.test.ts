@@ -28,11 +28,11 @@ describe('a decision', () => {
     const { kernel, run, tool, approvalId } = await askedToPay();
     expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'decided' });
     expect(await decide(kernel, approvalId)).toMatchObject({
-      kind: 'repeated',
+      kind: 'duplicate',
       approval: { status: 'approved' },
     });
     const events = await finished(kernel, run.id);
-    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'duplicate' });
     expect(tool.executions).toHaveLength(1);
     expect(ofType(events, 'approval.decided')).toHaveLength(1);
   });
@@ -44,12 +44,12 @@ describe('a decision', () => {
     const { kernel, run, tool, approvalId } = await askedToPay();
     await decide(kernel, approvalId, { approved });
     expect(await decide(kernel, approvalId, { approved: !approved })).toMatchObject({
-      kind: 'contradicted',
+      kind: 'conflict',
       approval: { status: approved ? 'approved' : 'denied' },
     });
     const events = await finished(kernel, run.id);
     expect(await decide(kernel, approvalId, { approved: !approved })).toMatchObject({
-      kind: 'contradicted',
+      kind: 'conflict',
     });
     expect(tool.executions).toHaveLength(approved ? 1 : 0);
     expect(ofType(events, 'approval.decided')).toMatchObject([{ approved }]);
@@ -77,7 +77,7 @@ describe('a decision', () => {
     expect(outcomes.filter(({ kind: made }) => made === 'decided')).toHaveLength(1);
     for (const [n, outcome] of outcomes.entries()) {
       if (n === winner) continue;
-      expect(outcome.kind).toBe(wishes[n] === wishes[winner] ? 'repeated' : 'contradicted');
+      expect(outcome.kind).toBe(wishes[n] === wishes[winner] ? 'duplicate' : 'conflict');
     }
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'approval.decided')).toMatchObject([
@@ -92,7 +92,7 @@ describe('a decision', () => {
       Array.from({ length: 50 }, () => decide(kernel, approvalId)),
     );
     expect(outcomes.filter(({ kind: made }) => made === 'decided')).toHaveLength(1);
-    expect(outcomes.filter(({ kind: made }) => made === 'repeated')).toHaveLength(49);
+    expect(outcomes.filter(({ kind: made }) => made === 'duplicate')).toHaveLength(49);
     const events = await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(ofType(events, 'tool.started')).toHaveLength(1);
@@ -113,7 +113,7 @@ describe('a decision', () => {
     await stopRun(kernel, run.id);
     await finished(kernel, run.id);
     expect(await decide(kernel, approvalId)).toMatchObject({
-      kind: 'contradicted',
+      kind: 'conflict',
       approval: { status: 'closed' },
     });
     expect(tool.executions).toEqual([]);

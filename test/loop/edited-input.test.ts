@@ -95,7 +95,7 @@ describe('arguments that a person changed', () => {
   test('that equal the shown ones change nothing, and the model reads no note', async () => {
     const { kernel, run, model, approvalId, store } = await askedToPay();
     await decide(kernel, approvalId, { input: { currency: 'EUR', amount: 100 } });
-    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'duplicate' });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'approval.decided')[0]).not.toHaveProperty('input');
     expect(await store.tenant(kernel.tenantId).readApproval(approvalId)).toMatchObject({
@@ -169,14 +169,14 @@ describe('arguments that a person changed', () => {
     const { kernel, run, tool, approvalId, boot } = await askedToPay();
     const input = { amount: 7 };
     expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'decided' });
-    expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'duplicate' });
     for (const other of [{ input: { amount: 8 } }, { input: { amount: 100 } }, {}]) {
-      expect(await decide(kernel, approvalId, other)).toMatchObject({ kind: 'contradicted' });
+      expect(await decide(kernel, approvalId, other)).toMatchObject({ kind: 'conflict' });
     }
     await finished(kernel, run.id);
     await kernel.stop();
     const later = await boot({ model: script(), tools: [], restarted: true });
-    expect(await decide(later, approvalId, { input })).toMatchObject({ kind: 'repeated' });
+    expect(await decide(later, approvalId, { input })).toMatchObject({ kind: 'duplicate' });
     expect(tool.executions).toHaveLength(1);
   });
 

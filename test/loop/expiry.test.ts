@@ -153,7 +153,7 @@ describe('an approval without an answer', () => {
     await kernel.stop();
     await clock.advance(approvalTtlMs);
     expect(await decide(kernel, approvalId, { always: true })).toMatchObject({
-      kind: 'contradicted',
+      kind: 'conflict',
     });
     expect(ofType(await journal(kernel, run.id), 'approval.decided')).toEqual([]);
     expect(tool.executions).toEqual([]);
@@ -168,7 +168,7 @@ describe('an approval without an answer', () => {
       expect(
         await decide(kernel, approvals[0]?.approvalId, { approved, always: true }),
       ).toMatchObject({
-        kind: 'contradicted',
+        kind: 'conflict',
         approval: { status: 'expired' },
       });
     }

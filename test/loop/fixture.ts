@@ -1,7 +1,7 @@
 /** The fixture of the loop tests: kernels with cleanup, decisions, models. */
 import {
-  answerApproval,
-  type Answer,
+  recordDecision,
+  type DecisionInput,
   type Append,
   cancelRun,
   type Model,
@@ -100,10 +100,10 @@ export function untilAsked(kernel: Kernel, runId: string, count = 1) {
 export async function decide(
   kernel: Kernel,
   approvalId: string | undefined,
-  answer: Partial<Answer> = {},
+  answer: Partial<DecisionInput> = {},
 ) {
   if (approvalId === undefined) throw new Error('There is no approval to decide');
-  return answerApproval(kernel.control, kernel.tenantId, {
+  return recordDecision(kernel.control, kernel.tenantId, {
     approved: true,
     always: false,
     reason: null,

@@ -114,7 +114,7 @@ describe('a fork', () => {
       if (isInside(seq)) {
         const error = await refusal(pointIn(kernel, source.id, seq));
         expect(error, String(seq)).toMatchObject({ code: 'not_a_boundary', status: 409 });
-        expect(error.message).toContain(`the last boundary before it is`);
+        expect(error.message).toContain('; fork at seq ');
         continue;
       }
       boundaries += 1;

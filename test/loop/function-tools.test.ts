@@ -113,13 +113,13 @@ describe('a function tool', () => {
   test('takes one result: the same again is a repetition, also after the end, another a conflict', async () => {
     const { kernel, run } = await waitingForClient();
     expect(await bring(kernel, run.id, { output: { a: 1, b: [2] } })).toBe('accepted');
-    expect(await bring(kernel, run.id, { output: { b: [2], a: 1 } })).toBe('repeated');
-    expect(await bring(kernel, run.id, { output: { a: 1, b: [3] } })).toBe('contradicted');
+    expect(await bring(kernel, run.id, { output: { b: [2], a: 1 } })).toBe('duplicate');
+    expect(await bring(kernel, run.id, { output: { a: 1, b: [3] } })).toBe('conflict');
     await finished(kernel, run.id);
-    expect(await bring(kernel, run.id, { output: { a: 1, b: [2] } })).toBe('repeated');
-    expect(await bring(kernel, run.id, { output: null })).toBe('contradicted');
+    expect(await bring(kernel, run.id, { output: { a: 1, b: [2] } })).toBe('duplicate');
+    expect(await bring(kernel, run.id, { output: null })).toBe('conflict');
     expect(await bring(kernel, run.id, { output: { a: 1, b: [2] }, failed: true })).toBe(
-      'contradicted',
+      'conflict',
     );
   });
 
@@ -129,7 +129,7 @@ describe('a function tool', () => {
       Array.from({ length: 50 }, (_, n) => bring(kernel, run.id, { output: n })),
     );
     expect(outcomes.filter((outcome) => outcome === 'accepted')).toHaveLength(1);
-    expect(outcomes.filter((outcome) => outcome === 'contradicted')).toHaveLength(49);
+    expect(outcomes.filter((outcome) => outcome === 'conflict')).toHaveLength(49);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.completed')).toMatchObject([
       { result: outcomes.indexOf('accepted') },
@@ -318,7 +318,7 @@ describe('a function tool', () => {
     await finished(kernel, run.id);
   });
 
-  test('waits beside a tool of ours and beside a person', async () => {
+  test('waits beside a server tool and an approval', async () => {
     const { boot } = await openFixture();
     const tools = [
       createRecordingTool({ name: 'pay' }),

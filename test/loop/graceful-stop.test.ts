@@ -26,7 +26,7 @@ const answer = [text('Done.'), finish()];
 const free = { allowedByDefault: true };
 
 describe('a graceful stop', () => {
-  test('lets a running tool finish, keeps its result and hands over', async () => {
+  test('lets a running tool finish, keeps its result and yields', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', ...free });
     tool.hold();
@@ -150,7 +150,7 @@ describe('a graceful stop', () => {
     expect(endOf(await finished(next, run.id)).output).toBe('Well.');
   });
 
-  test('leaves what people decide meanwhile to the next node', async () => {
+  test('leaves decisions that arrive meanwhile to the next node', async () => {
     const { boot } = await openFixture();
     const slow = createRecordingTool({ name: 'slow', ...free });
     const tool = createRecordingTool({ name: 'pay' });

@@ -309,10 +309,10 @@ describe('“always”', () => {
     const terms = { scope: 'tenant', uses: 3, expiresAt, rule: 'suggested' } as const;
     const said = { always: true, terms };
     expect(await decide(kernel, approval?.approvalId, said)).toMatchObject({ kind: 'decided' });
-    expect(await decide(kernel, approval?.approvalId, said)).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, approval?.approvalId, said)).toMatchObject({ kind: 'duplicate' });
     for (const other of [{}, { ...terms, uses: 4 }, { ...terms, scope: 'run' as const }]) {
       const outcome = await decide(kernel, approval?.approvalId, { always: true, terms: other });
-      expect(outcome).toMatchObject({ kind: 'contradicted' });
+      expect(outcome).toMatchObject({ kind: 'conflict' });
     }
     await finished(kernel, run.id);
     const [grant] = await kernel.store.tenant(kernel.tenantId).listGrants({}, { limit: 9 });
@@ -337,7 +337,7 @@ describe('“always”', () => {
     const id = approval?.approvalId;
     expect(await decide(kernel, id, { always: true })).toMatchObject({ kind: 'decided' });
     const terms = { scope: 'conversation', rule: 'exact' } as const;
-    expect(await decide(kernel, id, { always: true, terms })).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, id, { always: true, terms })).toMatchObject({ kind: 'duplicate' });
   });
 
   test.each([

@@ -153,7 +153,7 @@ describe('a guardrail', () => {
     expect(seen).toEqual(['Begin', 'Seen.']);
   });
 
-  test('checks the closing answer of a run that reached its limit', async () => {
+  test('checks the final answer of a run that reached its limit', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], says('A secret.')]);

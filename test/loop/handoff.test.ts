@@ -52,7 +52,7 @@ const clerk: AgentDefinition = {
 };
 const agents = [expert, clerk];
 
-/** The first agent's model, and that of the expert. Turns are counted in the whole conversation. */
+/** The root agent's model, and that of the expert. Turns are counted in the whole conversation. */
 function scripted(first: readonly ScriptedTurn[], later: readonly ScriptedTurn[]) {
   const small = createScriptedModel(first);
   const big = createScriptedModel(later);
@@ -88,7 +88,7 @@ describe('a handoff', () => {
         { role: 'system', content: 'You are the expert.' },
         { role: 'user', content: 'Begin' },
         { role: 'assistant', content: 'Let me fetch someone. ' },
-        { role: 'tool', tool_call_id: 'call_1', content: 'Handed over to expert' },
+        { role: 'tool', tool_call_id: 'call_1', content: 'Handed off to expert' },
       ],
     });
     expect(toolNames(lastOf(big.requests))).toEqual(['look', 'handoff']);
@@ -125,7 +125,7 @@ describe('a handoff', () => {
     expect(ofType(events, 'agent.ended')).toMatchObject([{ agentId: root?.agentId }]);
   });
 
-  test('keeps the model and the tools, where the other agent brings none of its own', async () => {
+  test('keeps the model and the tools if the other agent has none of its own', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([[to('clerk'), finish()], says('Here.')]);
     const kernel = await boot({ model, models: {}, agents, tools: [look()] });
@@ -138,7 +138,7 @@ describe('a handoff', () => {
     expect(toolNames(lastOf(model.requests))).toEqual(['look', 'handoff']);
   });
 
-  test('names whom the model can hand over to, and what they are for', async () => {
+  test('lists the handoff targets and their descriptions for the model', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([says('No need.')]);
     const kernel = await boot({ model, agents });
@@ -226,13 +226,13 @@ describe('a handoff', () => {
     slow.release();
     const [approval] = await untilAsked(kernel, run.id);
     expect(ofType(await journal(kernel, run.id), 'agent.switched')).toEqual([]);
-    // The call was made with the first agent's tools: it runs, though the expert has not got it.
+    // The call was made with the root agent's tools: it runs, though the expert has not got it.
     await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(pay.executions).toHaveLength(1);
     expect(resultsIn(lastOf(big.requests))).toEqual([
       JSON.stringify({ result: { ran: 'slow' } }),
-      'Handed over to expert',
+      'Handed off to expert',
       JSON.stringify({ result: { ran: 'pay' } }),
     ]);
     expect(endOf(events).output).toBe('Here.');
@@ -252,7 +252,7 @@ describe('a handoff', () => {
     expect(ofType(events, 'agent.switched')).toMatchObject([{ name: 'expert' }]);
   });
 
-  test('of which the first cannot be leaves the second its chance', async () => {
+  test('an invalid handoff does not block a second one', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([[to('ghost', 'a'), to('clerk', 'b'), finish()], says('.')]);
     const kernel = await boot({ model, agents, models: {} });

@@ -230,7 +230,7 @@ describe('a node whose run was taken over', () => {
     expect(tools.map(({ executions }) => executions.length)).toEqual([0, 1]);
   });
 
-  test('cannot store the result of its tool: the new holder asks what became of it', async () => {
+  test('cannot store the result of its tool: the new lease holder requests an outcome approval', async () => {
     const tools = pair();
     const { a, b, first, clock, gate } = await takenOver(tools);
     tools[0].hold();

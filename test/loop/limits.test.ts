@@ -139,7 +139,7 @@ describe('a limit', () => {
     expect(model.requests).toHaveLength(2);
   });
 
-  test('that is reached before a crash still is afterwards, and is said once', async () => {
+  test('that is reached before a crash still is afterwards, and is reported once', async () => {
     const { boot, bootWithoutCleanup, store } = await openFixture();
     const process = mortal(store);
     let held = true;

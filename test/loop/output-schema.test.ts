@@ -57,7 +57,7 @@ describe('an answer with an output schema', () => {
     const kernel = await boot({ model });
     const run = await ask(kernel, { outputSchema });
     const events = await finished(kernel, run.id);
-    const message = 'The answer does not fit the output schema: Not valid JSON';
+    const message = 'The answer does not match the output schema: Not valid JSON';
     expect(endOf(events)).toMatchObject({
       status: 'failed',
       output: '',
@@ -84,7 +84,7 @@ describe('an answer with an output schema', () => {
     expect(endOf(await finished(kernel, run.id))).toMatchObject({ status: 'completed' });
   });
 
-  test('is still owed after a handoff, by an agent that asks for none itself', async () => {
+  test('is still required after a handoff to an agent without an output schema', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([
       ({ messages }) =>
@@ -113,7 +113,7 @@ describe('an answer with an output schema', () => {
         // What the finder is told about its answer is still its task.
         stream: (request, signal) => {
           const messages = request.messages.filter(
-            ({ role, content }) => role !== 'user' || !textOf(content).startsWith('That answer'),
+            ({ role, content }) => role !== 'user' || !textOf(content).startsWith('Your answer'),
           );
           return model.stream({ ...request, messages }, signal);
         },

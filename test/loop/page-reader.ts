@@ -71,7 +71,7 @@ export function summaryOf(request: ModelRequest): ModelEvent[] {
 }
 
 export function isSummarizing({ messages }: ModelRequest): boolean {
-  return textOf(messages[0]?.content ?? '').startsWith('You keep the memory of an agent');
+  return textOf(messages[0]?.content ?? '').startsWith('Summarize this conversation');
 }
 
 /** Roughly as Relay counts it: only messages matter in these tests. */
@@ -102,6 +102,6 @@ export function expectWhole(messages: readonly Message[]): void {
 export function hasSummary({ messages }: ModelRequest): boolean {
   return messages.some(
     ({ role, content }) =>
-      role === 'user' && textOf(content).startsWith('Summary of what was said'),
+      role === 'user' && textOf(content).startsWith('Summary of the earlier conversation'),
   );
 }

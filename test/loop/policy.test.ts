@@ -1,5 +1,5 @@
 /** A tenant's standing rules at the gate, and calls that a person has denied before. */
-import { answerApproval } from '@relay/core';
+import { recordDecision } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -63,7 +63,7 @@ describe('a policy', () => {
     expect(tool.executions).toEqual([]);
   });
 
-  test('has a person asked about what a request and a grant allow', async () => {
+  test('requires an approval for what a request and a grant allow', async () => {
     const { kernel, tool } = await fixture();
     await set(kernel, { ask: anyPay });
     await kernel.store.tenant(kernel.tenantId).addGrant({
@@ -101,7 +101,7 @@ describe('a policy', () => {
     expect(tool.executions.map(({ input }) => input)).toEqual([{ amount: 1 }]);
   });
 
-  test('refuses the approval of what it denies by now, and leaves the request open', async () => {
+  test('rejects the approval of a call that it denies now, and leaves the approval pending', async () => {
     const { kernel, tool } = await fixture();
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);
@@ -121,7 +121,7 @@ describe('a policy', () => {
 
 describe('a call that a person has denied', () => {
   const no = (kernel: Kernel, approvalId: string | undefined) =>
-    answerApproval(kernel.control, kernel.tenantId, {
+    recordDecision(kernel.control, kernel.tenantId, {
       approvalId: approvalId ?? '',
       approved: false,
       always: false,

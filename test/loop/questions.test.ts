@@ -170,9 +170,9 @@ describe('a question of a tool', () => {
     expect(await asked(kernel, run.id, 'Which size?')).toMatchObject({ approvalId });
     const input = { size: 'S' };
     expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'decided' });
-    expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'duplicate' });
     expect(await decide(kernel, approvalId, { input: { size: 'M' } })).toMatchObject({
-      kind: 'contradicted',
+      kind: 'conflict',
     });
   });
 
@@ -211,7 +211,9 @@ describe('a question of a tool', () => {
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'approval.expired')).toMatchObject([{ approvalId }]);
     expect(ofType(events, 'approval.expiring')).toHaveLength(1);
-    expect(ofType(events, 'tool.failed')).toMatchObject([{ error: 'Nobody answered in time' }]);
+    expect(ofType(events, 'tool.failed')).toMatchObject([
+      { error: 'The approval expired without a decision' },
+    ]);
   });
 
   test('is asked once although the process dies: the tool runs again and gets its answer', async () => {
@@ -250,7 +252,7 @@ describe('a question of a tool', () => {
       status: 'closed',
     });
     const late = await decide(second, approvalId, { input: { size: 'S' } });
-    expect(late).toMatchObject({ kind: 'contradicted' });
+    expect(late).toMatchObject({ kind: 'conflict' });
     const always = decide(second, outcome?.approvalId, { output: 'It was ordered', always: true });
     await expect(always).rejects.toMatchObject({
       code: 'invalid_request',

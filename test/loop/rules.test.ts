@@ -118,7 +118,7 @@ describe('a rule', () => {
     expect(ofType(events, 'approval.requested')).toEqual([]);
   });
 
-  test('of the denylist also beats what a person always allows', async () => {
+  test('of the denylist takes precedence over a permanent approval', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('call_1', 'pay', pay(1)), finish()], answer]);

@@ -154,7 +154,7 @@ describe('a crash while an idempotent tool waits for its agents', () => {
     expect(ofType(events, 'agent.started')).toHaveLength(3);
   });
 
-  test('below another one takes both up where they were', async () => {
+  test('resumes nested sub-agents from their last state', async () => {
     const fixture = await openFixture();
     const tool = createRecordingTool({
       name: 'team',
@@ -243,7 +243,7 @@ describe('a crash while another tool waits for its agents', () => {
     expect(pay.executions).toEqual([]);
   });
 
-  test('and a person who says no ends the call as an error', async () => {
+  test('ends the call as an error after an approver denies', async () => {
     const { next, run, approval } = await interrupted(await openFixture());
     await decide(next, approval?.approvalId, { approved: false });
     const events = await finished(next, run.id);
@@ -251,7 +251,7 @@ describe('a crash while another tool waits for its agents', () => {
     expect(endOf(events).status).toBe('completed');
   });
 
-  test('and a person who says “again” gets what was done, and the rest anew', async () => {
+  test('reuses the finished sub-agents after an approver chooses to run the call again', async () => {
     const { next, run, approval, tool, pay, model } = await interrupted(await openFixture());
     await decide(next, approval?.approvalId);
     const [, , asked] = await untilStored(next, run.id, { type: 'approval.requested', count: 3 });

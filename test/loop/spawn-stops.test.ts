@@ -20,7 +20,7 @@ import { createSpawningTool, outputs, teamCall } from './spawning-tool.ts';
 
 const done = says('Done.');
 
-describe('agents that outlive their use', () => {
+describe('sub-agents whose parent call has ended', () => {
   test('end with the tool that does not wait for them, and so do their tools', async () => {
     const { boot } = await openFixture();
     const endless = createStreamingModel(async function* (_request, signal) {
@@ -106,7 +106,7 @@ describe('agents that outlive their use', () => {
     expect(pay.executions).toEqual([]);
   });
 
-  test('are canceled with the run, and what their tools brought is kept', async () => {
+  test('are canceled with the run, and the results of their tools are kept', async () => {
     const { boot } = await openFixture();
     const saves = createRecordingTool({
       name: 'saves',
@@ -143,7 +143,7 @@ describe('agents that outlive their use', () => {
     expect(resultOf(events, 'call_1')).toMatchObject({ type: 'tool.failed', code: 'run_canceled' });
   });
 
-  test('keep what their tools brought, also where the loop is held up meanwhile', async () => {
+  test('keep the results of their tools, even while the loop is blocked', async () => {
     const { boot, store } = await openFixture();
     const hold = Promise.withResolvers<void>();
     let held = false;

@@ -128,7 +128,7 @@ describe('an approval of a sub-agent', () => {
     expect(tool.executions).toEqual([]);
   });
 
-  test('that is approved brings everything above it to its end', async () => {
+  test('that is approved lets all agents above it finish', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();

@@ -61,7 +61,7 @@ describe('a cancel', () => {
     expect(model.requests).toHaveLength(1);
   });
 
-  test('aborts their tools, keeps what those bring, and closes their approvals', async () => {
+  test('aborts their tools, keeps the results, and closes their approvals', async () => {
     const { boot } = await openFixture();
     const signals: AbortSignal[] = [];
     const listens = createRecordingTool({
@@ -103,7 +103,7 @@ describe('a cancel', () => {
     const deepestFirst = [agentFor(events, 'y'), agentFor(events, 'x')].map((each) => each.agentId);
     expect(ended.slice(0, 2)).toEqual(deepestFirst);
     await expect(decide(kernel, approval?.approvalId)).resolves.toMatchObject({
-      kind: 'contradicted',
+      kind: 'conflict',
     });
     expect(pay.executions).toEqual([]);
   });

@@ -104,7 +104,7 @@ describe('a sub-agent', () => {
     ]);
   });
 
-  test('of a name brings its own model, tools and instructions', async () => {
+  test('of a name has its own model, tools and instructions', async () => {
     const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
     const pay = createRecordingTool({ name: 'pay', ...free });

@@ -8,14 +8,14 @@ import { says } from './scripted-agents.ts';
 import { aborted, createStreamingModel, endOf, ofType } from './fixture.ts';
 
 export const limits = { timeMs: 10_000 };
-export const closingAnswer = says('Too late.');
-export const isClosing = ({ tools }: ModelRequest) => tools.length === 0;
+export const finalAnswer = says('Too late.');
+export const isFinalTurn = ({ tools }: ModelRequest) => tools.length === 0;
 
-/** Streams endlessly, except in the closing turn. */
+/** Streams endlessly, except in the final turn. */
 export function createEndlessModel() {
   return createStreamingModel(async function* (request, signal) {
-    if (isClosing(request)) {
-      yield closingAnswer;
+    if (isFinalTurn(request)) {
+      yield finalAnswer;
       return;
     }
     yield [text('On and ')];

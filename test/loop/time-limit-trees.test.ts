@@ -15,7 +15,7 @@ import {
 import {
   createEndlessModel,
   expectTimeOver,
-  closingAnswer,
+  finalAnswer,
   limits,
   untilAsleep,
   untilSuspended,
@@ -41,7 +41,7 @@ describe('when the time is over for a tree', () => {
     const slow = createRecordingTool({ name: 'slow', ...free });
     slow.hold();
     const model = createScriptedAgents({
-      Begin: [[delegate('a', 'Middle'), delegate('b', 'Talks', 'talker'), finish()], closingAnswer],
+      Begin: [[delegate('a', 'Middle'), delegate('b', 'Talks', 'talker'), finish()], finalAnswer],
       Middle: [[delegate('c', 'Deep'), toolCall('d', 'slow', {}), finish()], says('Middle.')],
       Deep: [[toolCall('e', 'pay', {}), finish()], says('Deep.')],
     });
@@ -77,7 +77,7 @@ describe('when the time is over for a tree', () => {
     const clock = new ManualClock();
     const pay = createRecordingTool({ name: 'pay' });
     const model = createScriptedAgents({
-      Begin: [[delegate('a', 'x'), finish()], closingAnswer],
+      Begin: [[delegate('a', 'x'), finish()], finalAnswer],
       x: [[delegate('b', 'y'), finish()], says('X.')],
       y: [[toolCall('c', 'pay', {}), finish()], says('Y.')],
     });
@@ -115,7 +115,7 @@ describe('when the time is over for a tree', () => {
       },
     });
     const model = createScriptedAgents({
-      Begin: [[toolCall('a', 'team', {}), finish()], closingAnswer],
+      Begin: [[toolCall('a', 'team', {}), finish()], finalAnswer],
       x: [says('X.')],
     });
     const settings = { graceMs: 60_000 };
@@ -148,7 +148,7 @@ describe('when the time is over for a tree', () => {
       yield [];
     });
     const model = createScriptedAgents({
-      Begin: [[toolCall('a', 'team', {}), finish()], closingAnswer],
+      Begin: [[toolCall('a', 'team', {}), finish()], finalAnswer],
     });
     const settings = { graceMs: 500 };
     const kernel = await boot({ model, models: { stuck }, tools: [tool], clock, settings });

@@ -14,8 +14,8 @@ import { resultOf, says } from './scripted-agents.ts';
 import {
   createEndlessModel,
   expectTimeOver,
-  isClosing,
-  closingAnswer,
+  isFinalTurn,
+  finalAnswer,
   limits,
   untilAsleep,
   untilSuspended,
@@ -77,7 +77,7 @@ describe('when the time is over', () => {
         await aborted(signal);
         yield [];
       },
-      () => [closingAnswer],
+      () => [finalAnswer],
     );
     const kernel = await boot({ model, tools: [look], clock });
     const run = await ask(kernel, { limits });
@@ -93,7 +93,7 @@ describe('when the time is over', () => {
     const clock = new ManualClock();
     const busy = new ProviderFailure('Busy', { retryable: true, retryAfterMs: 50_000 });
     const model = createScriptedModel([
-      (request) => (isClosing(request) ? closingAnswer : fail(busy)),
+      (request) => (isFinalTurn(request) ? finalAnswer : fail(busy)),
     ]);
     const kernel = await boot({ model, tools: [createRecordingTool({ name: 'look' })], clock });
     const run = await ask(kernel, { limits });
@@ -102,7 +102,7 @@ describe('when the time is over', () => {
     expectTimeOver(await finished(kernel, run.id));
   });
 
-  test('a tool that listens ends by itself, and what it brings is kept', async () => {
+  test('a tool that observes its signal ends by itself, and its result is kept', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({
@@ -113,7 +113,7 @@ describe('when the time is over', () => {
         return { context: 'half of it' };
       },
     });
-    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], closingAnswer]);
+    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], finalAnswer]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -129,7 +129,7 @@ describe('when the time is over', () => {
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'slow', ...free });
     tool.hold();
-    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], closingAnswer]);
+    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], finalAnswer]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -145,7 +145,7 @@ describe('when the time is over', () => {
     const clock = new ManualClock();
     const deaf = Promise.withResolvers<{ context: string }>();
     const tool = createRecordingTool({ name: 'slow', ...free, execute: () => deaf.promise });
-    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], closingAnswer]);
+    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], finalAnswer]);
     const kernel = await boot({ model, tools: [tool], clock, settings: { graceMs: 500 } });
     const run = await ask(kernel, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -167,7 +167,7 @@ describe('when the time is over', () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
-    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], closingAnswer]);
+    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], finalAnswer]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
     const [approval] = await untilAsked(kernel, run.id);
@@ -185,7 +185,7 @@ describe('when the time is over', () => {
       .readApproval(approval?.approvalId ?? '');
     expect(closed).toMatchObject({ status: 'closed' });
     await expect(decide(kernel, approval?.approvalId)).resolves.toMatchObject({
-      kind: 'contradicted',
+      kind: 'conflict',
     });
     expect(tool.executions).toEqual([]);
   });
@@ -194,7 +194,7 @@ describe('when the time is over', () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
-    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], closingAnswer]);
+    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], finalAnswer]);
     const made = { model, tools: [tool], clock };
     const first = await boot(made);
     const run = await ask(first, { limits });
@@ -218,10 +218,10 @@ describe('when the time is over', () => {
     const go = Promise.withResolvers<void>();
     const model = createScriptedModel([
       (request) =>
-        isClosing(request)
-          ? closingAnswer
+        isFinalTurn(request)
+          ? finalAnswer
           : go.promise.then(() => [toolCall('a', 'look', {}), finish()]),
-      closingAnswer,
+      finalAnswer,
     ]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
@@ -239,7 +239,7 @@ describe('when the time is over', () => {
     const process = mortal(store);
     const tool = createRecordingTool({ name: 'look', ...free, idempotent: true });
     tool.hold();
-    const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], closingAnswer]);
+    const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], finalAnswer]);
     const made = { model, tools: [tool], clock };
     const doomed = await bootWithoutCleanup({ ...made, store: process.store });
     const run = await ask(doomed, { limits });
@@ -258,7 +258,7 @@ describe('when the time is over', () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createStreamingModel(async function* (request, signal) {
-      yield [text(isClosing(request) ? 'In short' : 'On and ')];
+      yield [text(isFinalTurn(request) ? 'In short' : 'On and ')];
       await aborted(signal);
     });
     const kernel = await boot({ model, tools: [createRecordingTool({ name: 'look' })], clock });

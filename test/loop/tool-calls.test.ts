@@ -22,7 +22,7 @@ const free = { allowedByDefault: true } as const;
 const answer = [text('Done.'), finish()];
 
 describe('tool calls', () => {
-  test('bring their results in the order of the calls, whatever order they finish in', async () => {
+  test('have their results in the order of the calls, whatever order they finish in', async () => {
     const { boot } = await openFixture();
     const tools = ['a', 'b', 'c'].map((name) =>
       createRecordingTool({ name, ...free, execute: () => ({ context: `from ${name}` }) }),
@@ -45,7 +45,7 @@ describe('tool calls', () => {
     expect(resultsIn(lastOf(model.requests))).toEqual(['from a', 'from b', 'from c']);
   });
 
-  test('with an id that the provider repeats are told apart, and both ids are kept', async () => {
+  test('with an id that the provider repeats get distinct ids, and both ids are kept', async () => {
     const { boot } = await openFixture();
     const look = createRecordingTool({
       name: 'look',
@@ -73,7 +73,7 @@ describe('tool calls', () => {
     expect(resultsIn(lastOf(model.requests))).toEqual(['{"n":1}', '{"n":2}', '{"n":3}']);
   });
 
-  test('with an id that an earlier run of the conversation used are told apart too', async () => {
+  test('with an id that an earlier run of the conversation used get distinct ids too', async () => {
     const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel([[toolCall('call_1', 'look', {}), finish()], answer]);

@@ -20,7 +20,7 @@ import {
 } from './fixture.ts';
 
 describe('a turn', () => {
-  test('brings the text piece by piece, in the order in which it came', async () => {
+  test('streams the text piece by piece, in order', async () => {
     const { boot } = await openFixture();
     const pieces = ['One ', '', 'two ', '\u{1F600}', '\ud800', ' \u0000 three.'];
     const model = createScriptedModel([[...pieces.map(text), finish()]]);

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import {
   type AgentDefinition,
   type Clock,
-  type Control,
+  type RunControl,
   createAgentRegistry,
   defaultSettings,
   type Engine,
@@ -47,7 +47,7 @@ export interface KernelOptions {
 }
 
 export interface Kernel {
-  readonly control: Control;
+  readonly control: RunControl;
   readonly store: SystemStore;
   readonly tenantId: string;
   readonly published: StoredEvent[];
@@ -123,7 +123,7 @@ export function ask(kernel: Kernel, asked: AskOptions = {}): Promise<RunIdentity
       agent: 'assistant',
       model: 'scripted',
       messages: [{ role: 'user', content: 'Begin' }],
-      prompt: 'continues',
+      prompt: 'append',
       tools: kernel.control.engine
         .tools(tenantId)
         .list()

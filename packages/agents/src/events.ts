@@ -4,7 +4,7 @@ import type { LimitName, PermissionResponse, ToolPermission, Usage } from '@rela
 interface AgentFields {
   readonly runId: string;
   readonly agentId: string;
-  /** The agent that spawned it; missing for the first agent. */
+  /** The agent that spawned it; missing for the root agent. */
   readonly parentId?: string;
 }
 
@@ -81,7 +81,7 @@ export interface RelayEvent extends AgentFields {
   /** Of a question: its text, and a JSON schema of the answer. */
   readonly prompt?: string;
   readonly schema?: Readonly<Record<string, unknown>>;
-  /** The names of the agents from the first one to the requesting one. */
+  /** The names of the agents from the root agent to the requesting one. */
   readonly agentPath: readonly string[];
   /** The rule that the tool suggests for calls like this one. */
   readonly suggestedRule?: ToolPermission;

@@ -1,5 +1,5 @@
-/** An agent harness runs the agent loop on the models of a harness. */
-import { type AgentRegistry, createAgentRegistry } from '@relay/core';
+/** Runs the agent loop in this process, with the models of a `Harness`. */
+import { type AgentRegistry, createAgentRegistry, type EventStream } from '@relay/core';
 import {
   issueMessage,
   type Limits,
@@ -14,7 +14,6 @@ import {
   ToolCollection,
   type ToolReference,
 } from '@relay/tools';
-import type { EventStream } from '@relay/core';
 import type { AgentEvent } from './events.ts';
 import { Invocation } from './invocation.ts';
 import { type Harness, modelOf, unresolved } from './models.ts';
@@ -43,7 +42,7 @@ export interface InvokeOptions {
   readonly signal?: AbortSignal;
   /** Instructions for this invocation, after those of the agent. */
   readonly system?: string;
-  /** The first agent, or its name. */
+  /** The root agent, or its name. */
   readonly agent?: AgentConfig | string;
   readonly maxIterations?: number;
   readonly limits?: Limits;
@@ -107,8 +106,13 @@ function prepareInvocation(options: AgentHarnessOptions, invoked: PrepareOptions
   const limits = { ...options.limits, ...invoked.limits };
   checkLimits(limits);
   checkPrice(limits, harness, model);
+  // Without a finite limit, a model that never stops would run forever.
+  const maxIterations =
+    invoked.maxIterations ?? agent?.maxIterations ?? options.maxIterations ?? defaultMaxIterations;
+  if (!Number.isSafeInteger(maxIterations) || maxIterations < 1) {
+    throw invalidRequest([{ path: 'maxIterations', message: 'Must be a positive integer' }]);
+  }
   const system = [agent?.instructions, invoked.system].filter((text) => text !== undefined);
-  const { privateAlways } = invoked;
   return new Invocation({
     harness,
     model: model === '' ? 'default' : model,
@@ -118,20 +122,15 @@ function prepareInvocation(options: AgentHarnessOptions, invoked: PrepareOptions
     toolNames,
     handoffs: agent?.handoffs ?? [],
     messages: readMessages(invoked.messages),
-    rules: new AgentRules(invoked.permissions ?? {}, { privateAlways }),
-    maxIterations: checkedMaxIterations(
-      invoked.maxIterations ??
-        agent?.maxIterations ??
-        options.maxIterations ??
-        defaultMaxIterations,
-    ),
+    rules: new AgentRules(invoked.permissions ?? {}, invoked),
+    maxIterations,
     limits,
     compaction: options.compaction ?? {},
     context: invoked.context,
     signal: invoked.signal,
-    ...(system.length === 0 ? {} : { system: system.join('\n\n') }),
-    ...(agent?.outputSchema === undefined ? {} : { outputSchema: agent.outputSchema }),
-    ...(agent?.reasoning === undefined ? {} : { reasoning: agent.reasoning }),
+    system: system.length === 0 ? undefined : system.join('\n\n'),
+    outputSchema: agent?.outputSchema,
+    reasoning: agent?.reasoning,
   });
 }
 
@@ -143,12 +142,6 @@ function agentOf({ agent }: InvokeOptions, agents: AgentRegistry) {
     throw new RelayError('unknown_agent', `There is no agent named ${name}`);
   }
   return found;
-}
-
-/** Without a finite limit, a model that never stops would run forever. */
-function checkedMaxIterations(maxIterations: number): number {
-  if (Number.isSafeInteger(maxIterations) && maxIterations >= 1) return maxIterations;
-  throw invalidRequest([{ path: 'maxIterations', message: 'Must be a whole number, at least 1' }]);
 }
 
 function checkLimits(limits: Limits): void {

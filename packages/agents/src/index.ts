@@ -1,6 +1,7 @@
 export type {
   AgentDefinition,
   AgentReport,
+  EventStream,
   Guardrail,
   Guardrails,
   GuardrailVerdict,
@@ -49,7 +50,6 @@ export {
   type ScriptedEvent,
   type ScriptedResponse,
 } from './deterministic.ts';
-export type { EventStream } from '@relay/core';
 export type * from './events.ts';
 export {
   type AgentHarness,

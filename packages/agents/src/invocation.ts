@@ -9,34 +9,28 @@
  * - A run that waits for an answer is suspended as on the server; the answer wakes it. Without a time
  *   limit it has no timer, so that it does not keep the process alive.
  */
-import { answerApproval, cancelRun, type Control, type RunRef, startRun } from '@relay/core';
-import type {
-  JsonSchema,
-  Limits,
-  Message,
-  ReasoningEffort,
-  ApprovalKind,
-  StoredEvent,
-} from '@relay/protocol';
+import {
+  AsyncQueue,
+  cancelRun,
+  recordDecision,
+  type RunControl,
+  type RunRef,
+  type RunSpec,
+  startRun,
+} from '@relay/core';
+import type { ApprovalKind, StoredEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
-import { AsyncQueue } from '@relay/core';
 import type { AgentEvent, RelayResponse } from './events.ts';
 import { presentEvent } from './present.ts';
 import type { AgentRules } from './rules.ts';
 import { checkAnswer, readResponse } from './validation.ts';
-import { aCenturyMs, wireRun, type Wiring } from './wiring.ts';
+import { noExpiryMs, wireRun, type Wiring } from './wiring.ts';
 
-export interface InvocationOptions extends Omit<Wiring, 'publish'> {
-  readonly model: string;
-  readonly agent: string;
+type Work = 'model' | 'agent' | 'handoffs' | 'messages' | 'maxIterations' | 'limits' | 'system';
+
+export interface InvocationOptions
+  extends Omit<Wiring, 'publish'>, Pick<RunSpec, Work | 'outputSchema' | 'reasoning'> {
   readonly toolNames: readonly string[];
-  readonly handoffs: readonly string[];
-  readonly messages: readonly Message[];
-  readonly maxIterations: number;
-  readonly limits: Limits;
-  readonly system?: string;
-  readonly outputSchema?: JsonSchema;
-  readonly reasoning?: ReasoningEffort;
 }
 
 interface OpenApproval {
@@ -45,20 +39,20 @@ interface OpenApproval {
   readonly params: Record<string, unknown>;
   readonly expiresAt: number;
   /** The schema of the answer to a question. */
-  readonly schema?: Readonly<Record<string, unknown>>;
+  readonly schema: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** What the run needs until it is over. */
 interface RunResources {
   readonly options: InvocationOptions;
-  readonly control: Control;
+  readonly control: RunControl;
 }
 
 const tenantId = 'program';
 /** The maximum delay of a timer; a longer wait takes several. */
 const maxTimerMs = 2 ** 31 - 1;
 const retryMs = 5;
-const person = { type: 'key', id: 'program', name: 'program' } as const;
+const programActor = { type: 'key', id: 'program', name: 'program' } as const;
 
 export class Invocation {
   readonly runId = uuidv7();
@@ -80,7 +74,7 @@ export class Invocation {
     this.#work = { options, control: wireRun({ ...options, publish }) };
     this.events = new AsyncQueue({
       started: () => this.#start(),
-      left: () => this.cancel('The reader has left'),
+      left: () => this.cancel('The event stream was closed by the caller'),
     });
   }
 
@@ -94,18 +88,19 @@ export class Invocation {
   /** Returns whether this answer was accepted. Throws `invalid_request` if it is invalid. */
   respond(approvalId: string, response: RelayResponse): boolean {
     const relay = this.#relays.get(approvalId);
-    const answer = readResponse(response, relay?.kind);
+    const decision = readResponse(response, relay?.kind);
     if (this.#work === undefined || relay === undefined) return false;
     // Expired, even if the run has not been woken yet.
     if (relay.expiresAt <= Date.now()) return false;
-    if (relay.schema !== undefined) checkAnswer(relay.schema, answer);
-    // Before the answer is sent, so that no approval is requested for a call that it allows.
-    if (answer.always && relay.kind === 'permission') {
+    if (relay.schema !== undefined) checkAnswer(relay.schema, decision);
+    // Before the decision is stored, so that no approval is requested for a call that it allows.
+    if (decision.always && relay.kind === 'permission') {
       this.rules.allowAlways(relay.tool, relay.params);
     }
     this.#relays.delete(approvalId);
-    void answerApproval(this.#work.control, tenantId, { approvalId, ...answer, by: person }).catch(
-      (error: unknown) => this.#finish(error),
+    const input = { approvalId, ...decision, by: programActor };
+    void recordDecision(this.#work.control, tenantId, input).catch((error: unknown) =>
+      this.#finish(error),
     );
     return true;
   }
@@ -116,8 +111,8 @@ export class Invocation {
     this.#relays.clear();
     await this.#begun;
     if (this.#work === undefined) return;
-    await cancelRun(this.#work.control, this.#ref, { reason, by: person }).catch((error: unknown) =>
-      this.#finish(error),
+    await cancelRun(this.#work.control, this.#ref, { reason, by: programActor }).catch(
+      (error: unknown) => this.#finish(error),
     );
     await this.#over.promise;
   }
@@ -130,12 +125,12 @@ export class Invocation {
     const { agent, model, messages, toolNames: tools, handoffs, maxIterations, limits } = options;
     const { system, outputSchema, reasoning } = options;
     const { runId, agentId } = this;
-    const answer = { system, outputSchema, reasoning };
-    const work = { agent, model, messages, tools, handoffs, maxIterations, limits, ...answer };
+    const work = { agent, model, system, messages, tools, handoffs, maxIterations, limits };
+    const answer = { outputSchema, reasoning };
     await startRun(
       control,
-      { surface: 'chat', prompt: 'whole', permissions: {}, ...work },
-      { tenantId, by: person, correlationId: runId, runId, agentId },
+      { surface: 'chat', prompt: 'complete', permissions: {}, ...work, ...answer },
+      { tenantId, by: programActor, correlationId: runId, runId, agentId },
     );
   }
 
@@ -168,8 +163,8 @@ export class Invocation {
         const { kind, tool } = event;
         const params = structuredClone(event.params ?? {}) as Record<string, unknown>;
         const expiresAt = Date.parse(event.expiresAt);
-        const schema = event.question === undefined ? {} : { schema: event.question.schema };
-        this.#relays.set(event.approvalId, { kind, tool, params, expiresAt, ...schema });
+        const schema = event.question?.schema;
+        this.#relays.set(event.approvalId, { kind, tool, params, expiresAt, schema });
         break;
       }
       case 'approval.expired':
@@ -193,7 +188,7 @@ export class Invocation {
     const run = await store?.readRun(this.runId);
     if (this.#work === undefined || run?.status !== 'waiting' || run.wakeAt === null) return;
     const ms = run.wakeAt - Date.now();
-    if (ms > aCenturyMs / 2) return;
+    if (ms > noExpiryMs / 2) return;
     if (ms <= 0) this.#work.control.supervisor.wake(this.#ref);
     clearTimeout(this.#timer);
     const delayMs = Math.min(Math.max(ms, retryMs), maxTimerMs);

@@ -2,8 +2,8 @@
  * Runs several agents at once and answers the relays of all of them. Agents are independent: neither
  * a waiting agent nor a slow reader blocks another one.
  */
-import { RelayError } from '@relay/protocol';
 import { AsyncQueue, type EventStream } from '@relay/core';
+import { RelayError } from '@relay/protocol';
 import type { AgentEvent, RelayEvent, RelayResponse } from './events.ts';
 import { type AgentHarness, createAgentHarness, type InvokeOptions } from './harness.ts';
 import type { Invocation } from './invocation.ts';

@@ -1,6 +1,6 @@
 /** Converts stored events to the events of the library: those of `/chat`, and some of its own. */
 import { suggestedRule, type Tool } from '@relay/core';
-import { dialects, type EventOf, type StoredEvent } from '@relay/protocol';
+import { defined, dialects, type EventOf, type StoredEvent } from '@relay/protocol';
 import type { AgentEvent, RelayEvent, RelayResponse } from './events.ts';
 
 export interface PresentOptions {
@@ -28,7 +28,6 @@ export function presentEvent(event: StoredEvent, options: PresentOptions): Agent
 function relayEvent(event: EventOf<'approval.requested'>, options: PresentOptions): RelayEvent {
   // A copy: a program that changes it does not change what runs.
   const params = structuredClone(event.params ?? {}) as Record<string, unknown>;
-  const rule = suggestedRule(options.findTool(event.tool), params);
   return {
     type: 'relay',
     kind: event.kind,
@@ -37,16 +36,16 @@ function relayEvent(event: EventOf<'approval.requested'>, options: PresentOption
     toolCallId: event.toolCallId,
     tool: event.tool,
     params,
-    ...(event.question === undefined
-      ? {}
-      : { prompt: event.question.prompt, schema: event.question.schema }),
     agentPath: event.agentPath,
-    ...(rule === undefined ? {} : { suggestedRule: rule }),
+    ...defined({
+      prompt: event.question?.prompt,
+      schema: event.question?.schema,
+      suggestedRule: suggestedRule(options.findTool(event.tool), params),
+    }),
     respond: (response) => options.respond(event.approvalId, response),
   };
 }
 
 function agentFields(event: { agentId: string; parentId?: string | undefined }, runId: string) {
-  const { agentId, parentId } = event;
-  return parentId === undefined ? { runId, agentId } : { runId, agentId, parentId };
+  return { runId, agentId: event.agentId, ...defined({ parentId: event.parentId }) };
 }

@@ -6,6 +6,7 @@
 import { checkPermissions, type ProgramRules } from '@relay/core';
 import {
   canonicalJson,
+  defined,
   issueMessage,
   type Permissions,
   permissionsSchema,
@@ -26,20 +27,17 @@ export interface Denial {
   readonly reason?: string | undefined;
 }
 
+const lists = ['allowlist', 'allowOnce', 'denylist'] as const;
+
 /** Lists to replace; missing ones stay. */
-export interface PermissionsUpdate {
-  readonly allowlist?: readonly RuleInput[] | undefined;
-  readonly allowOnce?: readonly RuleInput[] | undefined;
-  readonly denylist?: readonly RuleInput[] | undefined;
-  readonly deny?: readonly Denial[] | undefined;
-}
+export type PermissionsUpdate = {
+  readonly [List in (typeof lists)[number]]?: readonly RuleInput[] | undefined;
+} & { readonly deny?: readonly Denial[] | undefined };
 
 /** All four lists, also if they are empty. */
 export type CompletePermissions = {
   [List in keyof Omit<Permissions, 'headless'>]-?: NonNullable<Permissions[List]>;
 };
-
-const lists = ['allowlist', 'allowOnce', 'denylist'] as const;
 
 /** Throws `invalid_request` or `invalid_pattern`, with the path of the field. */
 export function checkRules(permissions: Permissions): void {
@@ -53,22 +51,18 @@ export function checkRules(permissions: Permissions): void {
   });
 }
 
-export interface AgentRulesOptions {
-  /** "Always" applies to this agent only, also if others share the object. */
-  readonly privateAlways?: boolean | undefined;
-}
-
 /** The rules of one agent, based on the program's object. */
 export class AgentRules implements ProgramRules {
   readonly #shared: Permissions;
   /** Lists of this agent that replace those of the shared object. */
   readonly #own: Permissions = {};
+  /** "Always" applies to this agent only, also if others share the object. */
   readonly #privateAlways: boolean;
 
-  constructor(shared: Permissions, { privateAlways = false }: AgentRulesOptions = {}) {
+  constructor(shared: Permissions, options: { privateAlways?: boolean | undefined } = {}) {
     checkRules(shared);
     this.#shared = shared;
-    this.#privateAlways = privateAlways;
+    this.#privateAlways = options.privateAlways === true;
   }
 
   current(): Permissions {
@@ -122,19 +116,17 @@ function normalized(update: PermissionsUpdate): Permissions {
     }
   }
   if (update.deny !== undefined) {
-    next.deny = update.deny.map(({ toolCallId, reason }) =>
-      reason === undefined ? { toolCallId } : { toolCallId, reason },
-    );
+    next.deny = update.deny.map(({ toolCallId, reason }) => defined({ toolCallId, reason }));
   }
   return next;
 }
 
 function ruleOf({ tool, params, exact }: RuleInput, path: string): ToolPermission {
-  return {
+  return defined({
     tool,
-    ...(params === undefined ? {} : { params: patternsOf(params, `${path}.params`) }),
-    ...(exact === undefined ? {} : { exact: exact as NonNullable<ToolPermission['exact']> }),
-  };
+    params: params === undefined ? undefined : patternsOf(params, `${path}.params`),
+    exact: exact as ToolPermission['exact'],
+  });
 }
 
 function patternsOf(params: Readonly<Record<string, unknown>>, path: string) {

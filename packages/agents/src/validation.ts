@@ -1,4 +1,5 @@
 /** Validates what a program passes in. All functions throw `invalid_request` with field paths. */
+import type { DecisionInput } from '@relay/core';
 import {
   type ApprovalKind,
   type FieldIssue,
@@ -39,18 +40,13 @@ export function readMessages(messages: readonly MessageInput[]): Message[] {
   });
 }
 
-export interface Answer {
-  readonly approved: boolean;
-  readonly always: boolean;
-  readonly reason: string | null;
-  readonly input?: unknown;
-}
+export type Decision = Pick<DecisionInput, 'approved' | 'always' | 'reason' | 'input'>;
 
 /**
  * Only `approved: true` approves. An unknown field is rejected rather than ignored: with other
  * arguments, the call would run as it was shown.
  */
-export function readResponse(response: RelayResponse, kind: ApprovalKind = 'permission'): Answer {
+export function readResponse(response: RelayResponse, kind: ApprovalKind = 'permission'): Decision {
   const { approved, always, reason, ...rest } = (response ?? {}) as Record<string, unknown>;
   if (typeof approved !== 'boolean') throw invalidField('approved', 'Must be true or false');
   if (always !== undefined && typeof always !== 'boolean') {
@@ -68,19 +64,13 @@ export function readResponse(response: RelayResponse, kind: ApprovalKind = 'perm
   for (const field of Object.keys(rest)) {
     if (field !== 'input' || kind !== 'question') throw invalidField(field, 'Unknown field');
   }
-  const { input } = rest;
-  return {
-    approved,
-    always: always ?? false,
-    reason: reason ?? null,
-    ...(input === undefined ? {} : { input }),
-  };
+  return { approved, always: always ?? false, reason: reason ?? null, ...rest };
 }
 
 /** Checks the answer to a question at once, so that the caller can answer again. */
 export function checkAnswer(
   schema: Readonly<Record<string, unknown>>,
-  { approved, input }: Answer,
+  { approved, input }: Decision,
 ): void {
   if (!approved) return;
   if (input === undefined) throw invalidField('input', 'The answer is required');

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import {
   type AgentRegistry,
   type CompactionSettings,
-  type Control,
+  type RunControl,
   defaultSettings,
   type Engine,
   type Log,
@@ -35,11 +35,11 @@ export interface Wiring {
 }
 
 /** Practically forever. */
-export const aCenturyMs = 100 * 365 * 24 * 60 * 60 * 1000;
+export const noExpiryMs = 100 * 365 * 24 * 60 * 60 * 1000;
 /** How long a canceled run waits for a tool that ignores its signal. */
 const graceMs = 1_000;
 
-export function wireRun(wiring: Wiring): Control {
+export function wireRun(wiring: Wiring): RunControl {
   const { harness, agents, rules, compaction, publish } = wiring;
   const models = modelsFor(wiring);
   const tools = toolsFor(wiring);
@@ -55,7 +55,7 @@ export function wireRun(wiring: Wiring): Control {
       ...defaultSettings,
       node: 'program',
       // There is no other node to take over the run.
-      leaseTtlMs: aCenturyMs,
+      leaseTtlMs: noExpiryMs,
       approvalTtlMs: relayTtlMs(harness),
       lateAnswerMs: 0,
       graceMs,
@@ -72,8 +72,8 @@ export function wireRun(wiring: Wiring): Control {
 /** At least 1 ms, so that a relay is published before it expires. Not finite means forever. */
 function relayTtlMs({ relayTimeoutMs = Infinity }: Harness): number {
   return Number.isFinite(relayTimeoutMs)
-    ? Math.min(Math.max(1, relayTimeoutMs), aCenturyMs)
-    : aCenturyMs;
+    ? Math.min(Math.max(1, relayTimeoutMs), noExpiryMs)
+    : noExpiryMs;
 }
 
 function modelsFor({ harness, signal }: Wiring): ModelRegistry {

@@ -130,7 +130,7 @@ describe('an unanswered relay', () => {
     const events = await readAll(agent.invoke({ messages, tools: [tool] }));
     expect(only(events, 'relay')).toHaveLength(1);
     expect(outputsOf(events)).toEqual({
-      'tc-1': { status: 'expired', reason: 'Nobody answered in time' },
+      'tc-1': { status: 'expired', reason: 'The approval expired without a decision' },
     });
     expect(textOf(events)).toBe('Then');
     expect(ran).toEqual([]);

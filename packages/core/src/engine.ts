@@ -8,7 +8,7 @@ import type {
   Ids,
   Log,
   ModelRegistry,
-  NewAudit,
+  NewAuditEntry,
   Publisher,
   RunRef,
   SystemStore,
@@ -41,9 +41,9 @@ export interface CompactionSettings {
   readonly threshold: number;
   /** The part of the window that recent turns keep. */
   readonly keep: number;
-  /** Assumed for models whose window is unknown; left out: only a refused request is compacted. */
+  /** Assumed for models whose window is unknown; default: only a refused request is compacted. */
   readonly windowTokens?: number;
-  /** The model that summarizes; left out: the agent's own. */
+  /** The model that summarizes; default: the agent's own. */
   readonly model?: string;
 }
 
@@ -78,10 +78,10 @@ export interface Engine {
   models(tenantId: string): ModelRegistry;
   tools(tenantId: string): ToolRegistry;
   agents(tenantId: string): AgentRegistry;
-  /** Makes the record of an audit entry; left out: there is no audit trail. */
-  readonly audit?: (tenantId: string, entry: AuditEntry) => NewAudit;
-  /** Left out: memories are searched by words only. */
+  /** Makes the record of an audit entry; default: there is no audit trail. */
+  readonly audit?: (tenantId: string, entry: AuditEntry) => NewAuditEntry;
+  /** Default: memories are searched by words only. */
   readonly embedders?: Embedders;
-  /** Left out: a run keeps the rules that it was started with. */
+  /** Default: a run keeps the rules that it was started with. */
   readonly rules?: (run: RunRef) => ProgramRules;
 }

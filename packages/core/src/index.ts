@@ -1,6 +1,6 @@
 export * from './run/agents/registry.ts';
-export * from './commands/decide.ts';
-export { audited, auditOfGrant } from './governance/audit.ts';
+export * from './commands/record-decision.ts';
+export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export * from './commands/start-run.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';
@@ -11,7 +11,7 @@ export {
   type GrantTerms,
   previewGrant,
   proposedRule,
-  refusePast,
+  requireFutureExpiry,
   suggestedRule,
 } from './permission/grants.ts';
 export * from './journal.ts';

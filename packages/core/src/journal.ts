@@ -21,7 +21,7 @@ import type {
   Clock,
   Log,
   MemoryRecord,
-  NewAudit,
+  NewAuditEntry,
   Publisher,
   RunIdentity,
   RunRef,
@@ -85,7 +85,7 @@ export interface JournalOptions {
   /** Receives events as they are staged, before they are stored. */
   readonly observe: (events: readonly StoredEvent[]) => void;
   /** The audit entries of the events. */
-  readonly audit?: (events: readonly StoredEvent[]) => readonly NewAudit[];
+  readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
 }
 
 /** Another node holds the run, or the store failed: this node must not continue it. */

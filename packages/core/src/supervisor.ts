@@ -11,7 +11,7 @@
  * - Leases are renewed three times within their lifetime. A run whose lease could not be renewed is
  *   stopped at once; the epoch fences out writes that are still on their way (E3).
  * - A periodic scan finds abandoned, due and queued runs, and commands that other nodes accepted.
- *   Wake-ups therefore only save time; correctness does not depend on them.
+ *   Wake-ups only reduce latency; correctness does not depend on them.
  */
 import { isEnded, RelayError } from '@relay/protocol';
 import { BackgroundLoop } from './runtime/background-loop.ts';
@@ -31,7 +31,7 @@ interface ActiveRun {
   /** Undefined until it is loaded. */
   live: LiveRun | undefined;
   /** A wake-up arrived that the loop may not have noticed. */
-  wokenAgain: boolean;
+  hasPendingWakeUp: boolean;
   done: Promise<void>;
 }
 
@@ -97,16 +97,16 @@ export class Supervisor {
   }
 
   /** Drives the run if it has something to do. An urgent wake-up does not wait for a free slot. */
-  wake(ref: RunRef, urgency: 'in-turn' | 'urgent' = 'in-turn'): void {
+  wake(ref: RunRef, priority: 'queued' | 'immediate' = 'queued'): void {
     const active = this.#active.get(ref.runId);
     if (active !== undefined) {
-      active.wokenAgain = true;
+      active.hasPendingWakeUp = true;
       void active.live?.commandsArrived().catch((error: unknown) => this.#warn(ref, error));
       return;
     }
     if (this.#stopped) return;
-    if (urgency === 'in-turn' && this.#paused.has(ref.tenantId)) return;
-    if (urgency === 'in-turn' && !this.#hasFreeSlot) {
+    if (priority === 'queued' && this.#paused.has(ref.tenantId)) return;
+    if (priority === 'queued' && !this.#hasFreeSlot) {
       this.#queue.add(ref.tenantId, ref.runId, ref);
       return;
     }
@@ -155,14 +155,19 @@ export class Supervisor {
   }
 
   #activate(ref: RunRef, adopted: LiveRun | undefined): void {
-    const active: ActiveRun = { ref, live: undefined, wokenAgain: false, done: Promise.resolve() };
+    const active: ActiveRun = {
+      ref,
+      live: undefined,
+      hasPendingWakeUp: false,
+      done: Promise.resolve(),
+    };
     this.#active.set(ref.runId, active);
     active.done = this.#drive(active, adopted).finally(() => this.#deactivate(active));
   }
 
   #deactivate(active: ActiveRun): void {
     this.#active.delete(active.ref.runId);
-    if (active.wokenAgain) this.wake(active.ref);
+    if (active.hasPendingWakeUp) this.wake(active.ref);
     this.#activateQueued();
   }
 
@@ -180,7 +185,7 @@ export class Supervisor {
     let epoch = adopted?.epoch;
     try {
       epoch ??= await this.#claim(ref);
-      active.wokenAgain = false;
+      active.hasPendingWakeUp = false;
       if (epoch === undefined) return;
       const live = adopted ?? (await load(this.#engine, ref, epoch));
       if (live === undefined) return;
@@ -191,8 +196,8 @@ export class Supervisor {
       // Observers drop what they hold of a run that continues elsewhere.
       if (outcome === 'yielded') publishStored(this.#engine, ref, []);
       // A wake-up during the suspension may not have been noticed.
-      if (outcome !== 'suspended') active.wokenAgain = false;
-      else if ((await live.store.readInbox(ref.runId)).length > 0) active.wokenAgain = true;
+      if (outcome !== 'suspended') active.hasPendingWakeUp = false;
+      else if ((await live.store.readInbox(ref.runId)).length > 0) active.hasPendingWakeUp = true;
     } catch (error) {
       await this.#recoverFrom(error, active, epoch);
     }
@@ -219,7 +224,7 @@ export class Supervisor {
     try {
       await live?.journal.settled().catch(() => undefined);
       if (isStoreFault(error)) await this.#engine.store.releaseRun(ref.runId, epoch);
-      else if (live === undefined || !(await failSoundRun(live, error))) {
+      else if (live === undefined || !(await failRun(live, error))) {
         await failCorruptRun(this.#engine, ref, epoch, runErrorOf(error));
       }
     } catch (second) {
@@ -234,7 +239,7 @@ export class Supervisor {
     for (const ref of await store.dueRuns(clock.now(), scanLimit)) {
       if (this.#active.has(ref.runId)) continue;
       if (!this.isPaused(ref.tenantId)) this.wake(ref);
-      else if (await this.#hasCancel(ref)) this.wake(ref, 'urgent');
+      else if (await this.#hasCancel(ref)) this.wake(ref, 'immediate');
     }
     await this.#collectCommands();
   }
@@ -284,7 +289,7 @@ export class Supervisor {
   }
 }
 
-/** The store may work again later; the run itself is sound. */
+/** The store may work again later; the run’s journal is intact. */
 function isStoreFault(error: unknown): boolean {
   if (error instanceof JournalBroken) return error.fenced || isStoreFault(error.cause);
   return (
@@ -299,7 +304,7 @@ function describe(error: unknown): string {
 }
 
 /** Fails a run with every call settled; false if its journal cannot be written. */
-async function failSoundRun(live: LiveRun, error: unknown): Promise<boolean> {
+async function failRun(live: LiveRun, error: unknown): Promise<boolean> {
   if (live.journal.broken || isEnded(live.state.status)) return false;
   try {
     await fail(live, runErrorOf(error));

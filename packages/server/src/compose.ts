@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import {
   combinePublishers,
-  type Control,
+  type RunControl,
   defaultSettings,
   type Engine,
   type Log,
@@ -64,7 +64,7 @@ export interface ComposeOptions extends Replacements {
 
 export interface Relay {
   readonly app: FastifyInstance;
-  readonly control: Control;
+  readonly control: RunControl;
   readonly hub: Hub;
   readonly feed: Feed;
   /** Recovers runs of an earlier process and starts all background work. */
@@ -161,7 +161,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     ...defined({ embedders: embeddings?.embedders }),
     audit: (tenantId, entry) => auditSigner.write(tenantId, entry),
   };
-  const control: Control = { engine, supervisor: new Supervisor(engine) };
+  const control: RunControl = { engine, supervisor: new Supervisor(engine) };
   let stopping = false;
   let unsubscribe = () => {};
   const heartbeat =

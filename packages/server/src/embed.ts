@@ -1,5 +1,5 @@
 /** Relay inside another program: the whole server with its journal and API, without a port. */
-import { audited } from '@relay/core';
+import { auditRecordsOf } from '@relay/core';
 import { operatorAuditEntry } from './audit/operator-entries.ts';
 import { ids, stopAll } from './compose.ts';
 import { createInProcessFetch, type InProcessFetch } from './http/in-process-fetch.ts';
@@ -42,7 +42,7 @@ export async function embed(options: EmbedOptions): Promise<InProcessRelay> {
       fetch: createInProcessFetch(relay.app),
       async stop() {
         const entry = operatorAuditEntry('embed', 'key.revoked', { keyId, name: 'bootstrap' });
-        const entries = audited({ audit }, tenantId, [entry]);
+        const entries = auditRecordsOf({ audit }, tenantId, [entry]);
         const revoke = () => store.tenant(tenantId).revokeKey(keyId, Date.now(), entries);
         await stopAll([revoke, stop]);
       },

@@ -5,7 +5,7 @@ import type {
   DeliveryQueue,
   Hint,
   KeyRecord,
-  NewAudit,
+  NewAuditEntry,
   CredentialReseal,
   RunRef,
   SealedCredential,
@@ -90,7 +90,7 @@ class SqlStore implements SystemStore {
     return this.#texts('id', tenants.selectPausedSql);
   }
 
-  async addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void> {
+  async addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void> {
     await this.#driver.transact([
       tenants.insertKey(key, hash),
       ...insertAudit(key.tenantId, audit),

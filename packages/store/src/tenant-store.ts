@@ -19,7 +19,7 @@ import type {
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
-  NewAudit,
+  NewAuditEntry,
   NewGrant,
   OpenRuns,
   Page,
@@ -211,7 +211,7 @@ export class SqlTenantStore implements TenantStore {
     return this.#change(clientCalls.claimClientCall(this.tenantId, claim));
   }
 
-  async addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void> {
+  async addGrant(grant: NewGrant, audit?: readonly NewAuditEntry[]): Promise<void> {
     await this.#change(grants.insertGrant(this.tenantId, grant), audit);
   }
 
@@ -226,14 +226,18 @@ export class SqlTenantStore implements TenantStore {
     return this.#all(grants.selectGrantList(this.tenantId, filter, page), grants.decodeGrantRecord);
   }
 
-  async revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+  async revokeGrant(
+    grantId: string,
+    at: number,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<boolean> {
     return this.#change(grants.revokeGrant(this.tenantId, grantId, at), audit);
   }
 
   async postRunCommand(
     runId: string,
     queued: QueuedRunCommand,
-    audit?: readonly NewAudit[],
+    audit?: readonly NewAuditEntry[],
   ): Promise<boolean> {
     return this.#postCommand(runId, queued, insertAudit(this.tenantId, audit));
   }
@@ -275,7 +279,7 @@ export class SqlTenantStore implements TenantStore {
     return tenant;
   }
 
-  async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
+  async updateTenant(change: TenantChange, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     const unit = [
       ...tenants.updateTenant(this.tenantId, change),
       ...insertAudit(this.tenantId, audit),
@@ -298,11 +302,11 @@ export class SqlTenantStore implements TenantStore {
     );
   }
 
-  async revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+  async revokeKey(keyId: string, at: number, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     return this.#changeAccount(tenants.revokeKey(this.tenantId, keyId, at), audit);
   }
 
-  async putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void> {
+  async putCredential(record: CredentialRecord, audit?: readonly NewAuditEntry[]): Promise<void> {
     await this.#changeAccount(credentials.putCredential(this.tenantId, record), audit);
   }
 
@@ -320,7 +324,7 @@ export class SqlTenantStore implements TenantStore {
     );
   }
 
-  async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
+  async deleteCredential(provider: string, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     return this.#changeAccount(credentials.deleteCredential(this.tenantId, provider), audit);
   }
 
@@ -368,13 +372,13 @@ export class SqlTenantStore implements TenantStore {
     return ok;
   }
 
-  async #change(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
+  async #change(statement: Statement, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     const unit = [statement, ...insertAudit(this.tenantId, audit)];
     return (await this.#driver.transact(unit)).ok;
   }
 
   /** For changes that other nodes must see at once. */
-  async #changeAccount(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
+  async #changeAccount(statement: Statement, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     const changed = await this.#change(statement, audit);
     if (changed) this.#notifyTenant();
     return changed;

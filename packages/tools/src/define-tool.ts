@@ -1,5 +1,5 @@
 import type {
-  Locating,
+  PathResolution,
   ParameterKind,
   Task,
   Tool,
@@ -38,7 +38,7 @@ interface BaseDefinition<Schema extends z.ZodType> {
   /** The rule to suggest to an approver. */
   derivePermission?(input: Parsed<Schema>): ToolPermission | undefined;
   /** Resolves path parameters; an approval is valid only while the result stays the same. */
-  locate?(input: Parsed<Schema>): Promise<Locating>;
+  resolvePaths?(input: Parsed<Schema>): Promise<PathResolution>;
 }
 
 export interface ToolDefinition<
@@ -89,7 +89,7 @@ export function defineDelegatingTool<Schema extends z.ZodType>(
 function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) {
   const { name, description, schema, kinds, sensitive, inWorkspace } = definition;
   const derive = definition.derivePermission?.bind(definition);
-  const locate = definition.locate?.bind(definition);
+  const resolvePaths = definition.resolvePaths?.bind(definition);
   checkToolName(name);
   return {
     name,
@@ -101,8 +101,9 @@ function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) 
       kinds,
       sensitive,
       inWorkspace,
-      locate:
-        locate && ((input: Readonly<Record<string, unknown>>) => locate(input as Parsed<Schema>)),
+      resolvePaths:
+        resolvePaths &&
+        ((input: Readonly<Record<string, unknown>>) => resolvePaths(input as Parsed<Schema>)),
       derivePermission:
         derive && ((input: Record<string, unknown>) => derive(input as Parsed<Schema>)),
     }),

@@ -11,7 +11,7 @@ import {
   RelayError,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { decide, declaredBy } from '../permission/decide.ts';
+import { decideCall, declaredBy } from '../permission/decide.ts';
 import { policiesOf } from '../permission/policy.ts';
 import type {
   ApprovalRecord,
@@ -20,7 +20,7 @@ import type {
   TenantStore,
   Tool,
 } from '../ports/index.ts';
-import { type Arguments, digestOfCall, readArguments, resolvePaths } from '../run/arguments.ts';
+import { type Arguments, digestOfCall, parseArguments, resolvePaths } from '../run/arguments.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
 
 interface CallToCheck {
@@ -51,14 +51,14 @@ export async function editedCall(
       `The arguments cannot be changed: there is no tool named ${approval.tool} to check them`,
     );
   }
-  const reading = readArguments(tool, input);
-  if (!reading.ok) throw invalid(reading.problem);
-  const params = reading.input;
+  const parsed = parseArguments(tool, input);
+  if (!parsed.ok) throw invalid(parsed.problem);
+  const params = parsed.input;
   const resolution = await resolvePaths(tool, params);
   if (!resolution.ok) throw invalid(resolution.problem);
   const { resolvedPaths } = resolution;
   const permissions = await permissionsOf(engine, store, approval.runId);
-  await refuseDenied(store, approval, { tool, params, resolvedPaths, permissions });
+  await rejectIfDenied(store, approval, { tool, params, resolvedPaths, permissions });
   const paths = defined({ resolvedPaths: resolvedPaths?.paths });
   const digest = digestOfCall(engine, { name: approval.tool, input: params, ...paths });
   return { params, ...paths, digest };
@@ -82,7 +82,7 @@ function invalid(problem: string): RelayError {
 }
 
 /** A policy may deny the call by now, although it did not when the approval was requested. */
-export async function refuseDeniedByPolicy(
+export async function rejectIfDeniedByPolicy(
   engine: Engine,
   store: TenantStore,
   approval: ApprovalRecord,
@@ -94,16 +94,16 @@ export async function refuseDeniedByPolicy(
   const resolution = await resolvePaths(tool, params);
   const resolvedPaths = resolution.ok ? resolution.resolvedPaths : undefined;
   const call = { tool, params: params as Arguments, resolvedPaths, permissions: {} };
-  await refuseDenied(store, approval, call);
+  await rejectIfDenied(store, approval, call);
 }
 
-async function refuseDenied(
+async function rejectIfDenied(
   store: TenantStore,
   approval: ApprovalRecord,
   { tool, params, resolvedPaths, permissions }: CallToCheck,
 ): Promise<void> {
   const policies = await store.policies.inForce(approval.agentPath.at(-1) ?? '');
-  const verdict = decide(
+  const verdict = decideCall(
     { toolCallId: approval.toolCallId, name: approval.tool, arguments: params },
     {
       permissions,
@@ -120,7 +120,7 @@ async function refuseDenied(
   const why = verdict.reason === undefined ? '' : `: ${verdict.reason}`;
   throw new RelayError(
     'denied_by_rule',
-    `A deny rule of the ${owner} refuses these arguments (${list}[${index}])${why}`,
+    `Rule ${list}[${index}] of the ${owner} denies the call with these arguments${why}`,
     { details: [{ path: 'input', message: `Denied by ${list}[${index}]` }] },
   );
 }
@@ -139,5 +139,8 @@ async function permissionsOf(
 async function specOf(store: TenantStore, runId: string): Promise<EventOf<'run.created'>> {
   const [spec] = await store.readEvents(runId, { after: 0, limit: 1 });
   if (spec?.type === 'run.created') return spec;
-  throw new RelayError('journal_corrupt', `The journal of run ${runId} has no beginning`);
+  throw new RelayError(
+    'journal_corrupt',
+    `The journal of run ${runId} does not start with run.created`,
+  );
 }

@@ -2,18 +2,12 @@
  * Fork points: a run can be forked between two turns of its root agent. A fork refers to a `seq` of
  * its source and copies nothing, because the journal before it never changes.
  */
-import { type EventOf, RelayError } from '@relay/protocol';
+import { type EventOf, RelayError, type StoredEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { RunHead, TenantStore } from '../ports/index.ts';
 import { openCalls, type Profile } from '../run/state/agent.ts';
-import {
-  evolve,
-  initialState,
-  type Sequenced,
-  rootAgent,
-  type RunState,
-} from '../run/state/state.ts';
+import { evolve, initialState, rootAgent, type RunState } from '../run/state/state.ts';
 
 /** Where a fork starts, and with which agent. */
 export interface ForkPoint {
@@ -27,27 +21,33 @@ export interface ForkPoint {
   readonly needsInput: boolean;
 }
 
-/** `seq` left out: the last boundary, from which an interrupted run can continue. */
+/** Without `seq`: the last boundary, from which an interrupted run can continue. */
 export async function forkPoint(
   engine: Engine,
   store: TenantStore,
   { source, seq }: { source: RunHead; seq?: number },
 ): Promise<ForkPoint> {
   if (seq !== undefined && seq > source.lastSeq) {
-    throw noBoundary(`The journal of this run ends at ${source.lastSeq}, before ${seq}`);
+    throw noBoundary(`seq ${seq} does not exist: the journal ends at ${source.lastSeq}`);
   }
   const search = await findBoundary(store, source, seq);
   if (seq !== undefined && search.last?.seq !== seq) {
-    const hint =
-      search.last === undefined ? '' : `; the last boundary before it is ${search.last.seq}`;
-    throw noBoundary(`Seq ${seq} lies inside a turn${hint}`);
+    const hint = search.last === undefined ? '' : `; fork at seq ${search.last.seq}`;
+    throw noBoundary(`seq ${seq} is inside a turn${hint}`);
   }
   const { spec, last } = search;
   if (spec === undefined || last === undefined) {
-    throw new RelayError('journal_corrupt', `The journal of run ${source.id} has no beginning`);
+    throw new RelayError(
+      'journal_corrupt',
+      `The journal of run ${source.id} does not start with run.created`,
+    );
   }
-  const { first } = await engine.transcripts.ofRun(store, { id: source.id, spec }, last.seq);
-  if (first.open !== null) throw noBoundary(`Seq ${last.seq} lies inside a turn`);
+  const { root: transcript } = await engine.transcripts.ofRun(
+    store,
+    { id: source.id, spec },
+    last.seq,
+  );
+  if (transcript.open !== null) throw noBoundary(`seq ${last.seq} is inside a turn`);
   const root = rootAgent(last.state);
   return {
     seq: last.seq,
@@ -55,7 +55,7 @@ export async function forkPoint(
     agent: root?.name ?? spec.agent,
     model: root?.model ?? spec.model,
     profile: root?.profile ?? spec,
-    needsInput: first.messages.at(-1)?.role === 'assistant',
+    needsInput: transcript.messages.at(-1)?.role === 'assistant',
   };
 }
 
@@ -90,7 +90,7 @@ async function findBoundary(
 }
 
 /** The root agent ends during a turn: what follows is no point to continue from. */
-function interruptsTurn(before: RunState, event: Sequenced): boolean {
+function interruptsTurn(before: RunState, event: StoredEvent): boolean {
   const turn = rootAgent(before)?.turn ?? null;
   const isOfRoot = 'agentId' in event && event.agentId === before.rootId;
   return event.type === 'agent.ended' && isOfRoot && turn !== null && turn.finish === null;

@@ -1,17 +1,17 @@
 /** Function tools: clients claim calls and post their results. */
 import { canonicalJson } from '@relay/protocol';
-import type { Control } from './start-run.ts';
+import type { RunControl } from './start-run.ts';
 import type { RunRef } from '../ports/index.ts';
 
 export interface CallRef extends RunRef {
   readonly toolCallId: string;
 }
 
-export type ResultOutcome = 'accepted' | 'repeated' | 'contradicted' | 'missing';
+export type ResultOutcome = 'accepted' | 'duplicate' | 'conflict' | 'missing';
 
 /** Stores the result of a call. The first result counts, by compare-and-set. */
 export async function postToolResult(
-  control: Control,
+  control: RunControl,
   { tenantId, runId, toolCallId }: CallRef,
   result: { readonly output: unknown; readonly failed: boolean },
 ): Promise<ResultOutcome> {
@@ -35,7 +35,7 @@ export async function postToolResult(
   }
   const now = known.status === 'pending' ? await store.readClientCall(runId, toolCallId) : known;
   if (now?.result === undefined || now.result === null) return 'missing';
-  return now.result.digest === digest ? 'repeated' : 'contradicted';
+  return now.result.digest === digest ? 'duplicate' : 'conflict';
 }
 
 export type ClaimOutcome =
@@ -46,7 +46,7 @@ const claimMs = 30_000;
 
 /** Claims a call for one of several clients. A client prolongs its claim by naming it. */
 export async function claimToolCall(
-  { engine }: Control,
+  { engine }: RunControl,
   { tenantId, runId, toolCallId }: CallRef,
   held?: string,
 ): Promise<ClaimOutcome> {

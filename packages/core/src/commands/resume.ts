@@ -1,5 +1,5 @@
 import { RelayError } from '@relay/protocol';
-import type { Control } from './start-run.ts';
+import type { RunControl } from './start-run.ts';
 import type { RunRecord, RunRef } from '../ports/index.ts';
 import { parseCheckpoint } from '../run/state/checkpoint.ts';
 
@@ -14,7 +14,7 @@ export interface ResumedRun {
  * one that no node drives is driven again. Undefined if there is no such run.
  */
 export async function resumeSerializedAgentRun(
-  control: Control,
+  control: RunControl,
   ref: RunRef,
 ): Promise<ResumedRun | undefined> {
   const run = await control.engine.store.tenant(ref.tenantId).readRun(ref.runId);

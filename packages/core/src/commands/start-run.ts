@@ -12,7 +12,7 @@ import {
   type RunEvent,
   type StoredEvent,
 } from '@relay/protocol';
-import { audited, auditOfStart } from '../governance/audit.ts';
+import { auditRecordsOf, auditOfStart } from '../governance/audit.ts';
 import type { Engine } from '../engine.ts';
 import type { CreationOutcome, RunIdentity, RunRef, TenantStore } from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
@@ -36,10 +36,10 @@ export type RunSpec = {
     Key in keyof Created as Exclude<Key, SetAtStart | 'conversationId' | 'labels' | 'outputSchema'>
   ]: ReadonlyList<Created[Key]>;
 } & {
-  /** Left out: a new conversation. */
+  /** Default: a new conversation. */
   readonly conversationId?: string | undefined;
-  /** `whole`: the messages are the whole prompt, whatever the conversation held before. */
-  readonly prompt: 'whole' | 'continues';
+  /** `complete`: the messages are the whole prompt, whatever the conversation contains. */
+  readonly prompt: 'complete' | 'append';
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /** The JSON Schema of the final answer. */
   readonly outputSchema?: JsonSchema | undefined;
@@ -59,9 +59,9 @@ export interface RunCaller {
   readonly idempotency?: Idempotency | undefined;
   /** The chat connection that the run ends with. */
   readonly connectionId?: string | undefined;
-  /** For a caller that subscribes before the run exists; left out: a new id. */
+  /** For a caller that subscribes before the run exists; default: a new id. */
   readonly runId?: string | undefined;
-  /** The root agent's id; left out: a new id. */
+  /** The root agent's id; default: a new id. */
   readonly agentId?: string | undefined;
 }
 
@@ -70,7 +70,7 @@ export interface Idempotency {
   readonly fingerprint: string;
 }
 
-export interface Control {
+export interface RunControl {
   readonly engine: Engine;
   readonly supervisor: Supervisor;
 }
@@ -87,7 +87,7 @@ const idempotencyMs = 24 * 60 * 60 * 1000;
  * runs here.
  */
 export async function startRun(
-  control: Control,
+  control: RunControl,
   spec: RunSpec,
   caller: RunCaller,
 ): Promise<StartedRun> {
@@ -104,7 +104,7 @@ export async function startRun(
   const identity = identityOf(created, caller, { id, createdAt: clock.now() });
   const hasSlot = supervisor.reserve();
   const agentId = caller.agentId ?? ids.next();
-  const opening = openingOf(identity, created, hasSlot ? agentId : undefined);
+  const opening = initialEvents(identity, created, hasSlot ? agentId : undefined);
   const until = identity.createdAt + settings.leaseTtlMs;
   let outcome: CreationOutcome | undefined;
   try {
@@ -113,7 +113,7 @@ export async function startRun(
       lease: hasSlot ? { owner: settings.node, until } : null,
       events: opening.events,
       progress: opening.progress,
-      audit: audited(engine, tenantId, [auditOfStart(identity, caller.by)]),
+      audit: auditRecordsOf(engine, tenantId, [auditOfStart(identity, caller.by)]),
       ...defined({
         connection:
           connectionId === undefined ? undefined : { id: connectionId, node: settings.node },
@@ -141,7 +141,7 @@ export async function startRun(
 
 /** The run that an earlier request with this idempotency key started. */
 export async function findStarted(
-  { engine }: Control,
+  { engine }: RunControl,
   tenantId: string,
   idempotency: Idempotency,
 ): Promise<StartedRun | undefined> {
@@ -173,7 +173,7 @@ function checkCostLimit(engine: Engine, tenantId: string, { model, limits }: Run
   if (engine.models(tenantId).price?.(model) !== undefined) return;
   throw new RelayError(
     'invalid_request',
-    `The cost is limited and the model ${model} has no price`,
+    `The run has a cost limit, but the model ${model} has no price`,
     {
       details: [{ path: 'limits.costUsd', message: `The model ${model} has no price` }],
     },
@@ -181,7 +181,7 @@ function checkCostLimit(engine: Engine, tenantId: string, { model, limits }: Run
 }
 
 /** The first events of a run. With a root agent it starts at once, in the commit of its creation. */
-function openingOf(identity: RunIdentity, spec: Created, agentId: string | undefined) {
+function initialEvents(identity: RunIdentity, spec: Created, agentId: string | undefined) {
   const at = new Date(identity.createdAt).toISOString();
   const queued = evolve(initialState, { ...spec, seq: 1, at });
   const { agent, model } = identity;
@@ -202,7 +202,7 @@ async function positionInConversation(
   store: TenantStore,
   { conversationId, prompt, forkedFrom }: RunSpec,
 ): Promise<Position> {
-  if (conversationId !== undefined && prompt === 'continues') {
+  if (conversationId !== undefined && prompt === 'append') {
     return { conversationId, history: await store.countEndedRuns(conversationId) };
   }
   const history = forkedFrom === undefined ? null : 0;
@@ -254,7 +254,7 @@ function identityOf(
 
 /** Cancels a run. An ended run stays as it is; false if there is no such run. */
 export async function cancelRun(
-  control: Control,
+  control: RunControl,
   ref: RunRef,
   why: { reason: string; by: Decider },
 ): Promise<boolean> {
@@ -264,8 +264,10 @@ export async function cancelRun(
   const what = { runId: ref.runId };
   const at = engine.clock.now();
   const entry = { at, who: why.by, action: 'run.canceled', what, why: why.reason } as const;
-  if (await store.postRunCommand(ref.runId, queued, audited(engine, ref.tenantId, [entry]))) {
-    supervisor.wake(ref, 'urgent');
+  if (
+    await store.postRunCommand(ref.runId, queued, auditRecordsOf(engine, ref.tenantId, [entry]))
+  ) {
+    supervisor.wake(ref, 'immediate');
     return true;
   }
   const run = await store.readRun(ref.runId);

@@ -6,7 +6,7 @@ import { type Decider, defined, type RuleRef, type StoredEvent } from '@relay/pr
 import type { Engine } from '../engine.ts';
 import type {
   AuditEntry,
-  NewAudit,
+  NewAuditEntry,
   NewGrant,
   ApprovalRecord,
   RunIdentity,
@@ -15,11 +15,11 @@ import { digestOfCall } from '../run/arguments.ts';
 import { expiryReason } from '../run/state/call.ts';
 
 /** The records of entries; none without an audit trail. */
-export function audited(
+export function auditRecordsOf(
   engine: { readonly audit?: Engine['audit'] | undefined },
   tenantId: string,
   entries: readonly AuditEntry[],
-): NewAudit[] {
+): NewAuditEntry[] {
   const { audit } = engine;
   return audit === undefined ? [] : entries.map((entry) => audit(tenantId, entry));
 }
@@ -29,13 +29,13 @@ export function auditOfEvents(
   engine: Pick<Engine, 'audit' | 'digest'>,
   run: RunIdentity,
   events: readonly StoredEvent[],
-): NewAudit[] {
+): NewAuditEntry[] {
   if (engine.audit === undefined) return [];
-  const entries = events.flatMap((event) => entriesOn(engine, run, event));
-  return audited(engine, run.tenantId, entries);
+  const entries = events.flatMap((event) => entriesForEvent(engine, run, event));
+  return auditRecordsOf(engine, run.tenantId, entries);
 }
 
-function entriesOn(
+function entriesForEvent(
   engine: Pick<Engine, 'digest'>,
   run: RunIdentity,
   event: StoredEvent,

@@ -53,9 +53,9 @@ export type Verdict =
  * Decides a call by the first rule that matches: deny rules, then `ask` rules of the policy, then
  * allow rules. Allow rules that are used up come last, so that they are kept while a standing rule
  * allows the call too. Parameter kinds can only narrow an allow rule. In a headless run, a call that
- * would be asked is denied. Pure: the caller stores the use of a rule (E7).
+ * would need approval is denied. Pure: the caller stores the use of a rule (E7).
  */
-export function decide(call: CallToDecide, rules: RuleSet): Verdict {
+export function decideCall(call: CallToDecide, rules: RuleSet): Verdict {
   const verdict = evaluate(call, rules);
   if (verdict.decision !== 'ask' || rules.permissions.headless !== true) return verdict;
   const rule: RuleRef = { list: 'headless', index: 0, source: 'request' };

@@ -1,12 +1,11 @@
 /** How the rules would decide a call, and by which rule. No rule is used up. */
 import { defined, type Permissions, type RuleRef } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { decide, declaredBy, type Grant, type Verdict } from './decide.ts';
+import { decideCall, declaredBy, type Grant, type Verdict } from './decide.ts';
 import type { ToolRule } from './match.ts';
 import { type Policy, policiesOf } from './policy.ts';
 import type { TenantStore } from '../ports/index.ts';
-import { readArguments } from '../run/arguments.ts';
-import { resolvePaths } from '../run/arguments.ts';
+import { parseArguments, resolvePaths } from '../run/arguments.ts';
 
 export interface CallToExplain {
   readonly tool: string;
@@ -39,12 +38,12 @@ export async function explainCall(
   const grants = await store.readGrants({ runId, conversationId, now });
   const policies = policiesOf(await store.policies.inForce(call.agent));
   const tool = engine.tools(store.tenantId).find(call.tool);
-  const reading = tool === undefined ? undefined : readArguments(tool, call.params);
+  const parsed = tool === undefined ? undefined : parseArguments(tool, call.params);
   // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
-  const input = reading?.ok === true ? reading.input : call.params;
-  const location = reading?.ok === true ? await resolvePaths(tool, reading.input) : undefined;
+  const input = parsed?.ok === true ? parsed.input : call.params;
+  const location = parsed?.ok === true ? await resolvePaths(tool, parsed.input) : undefined;
   const resolvedPaths = location?.ok === true ? location.resolvedPaths : undefined;
-  const verdict = decide(
+  const verdict = decideCall(
     { toolCallId: '', name: call.tool, arguments: { ...input } },
     {
       permissions,
@@ -55,12 +54,12 @@ export async function explainCall(
       ...declaredBy(tool, resolvedPaths),
     },
   );
-  const problem = reading?.ok === false ? reading.problem : undefined;
+  const problem = parsed?.ok === false ? parsed.problem : undefined;
   const notes = [
     ...(tool === undefined
       ? ['No tool of this name is registered; its parameters are treated as text.']
       : []),
-    ...(problem === undefined ? [] : [`The arguments do not fit the tool: ${problem}.`]),
+    ...(problem === undefined ? [] : [`The arguments do not match the tool’s schema: ${problem}.`]),
     ...(location?.ok === false ? [`The tool would refuse the path: ${location.problem}.`] : []),
   ];
   const reason = [describe(verdict), ...notes].join(' ');

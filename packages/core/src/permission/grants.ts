@@ -7,8 +7,9 @@ import {
   type ToolPermission,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { decide, declaredBy } from './decide.ts';
+import { decideCall, declaredBy } from './decide.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './match.ts';
+import { pagedItems } from './policy.ts';
 import type { ApprovalRecord, NewGrant, RunHead, TenantStore, Tool } from '../ports/index.ts';
 
 /** The terms of a grant besides its rule. */
@@ -37,7 +38,7 @@ export function grantFor(
 ): NewGrant {
   const { scope = 'conversation', expiresAt, uses } = terms;
   const now = engine.clock.now();
-  if (expiresAt !== undefined) refusePast(expiresAt, now);
+  if (expiresAt !== undefined) requireFutureExpiry(expiresAt, now);
   const tool = engine.tools(run.tenantId).find(approval.tool);
   const scopeIds = { run: run.id, conversation: run.conversationId, tenant: run.tenantId };
   const call = { name: approval.tool, params };
@@ -52,10 +53,10 @@ export function grantFor(
   };
 }
 
-export function refusePast(expiresAt: number, now: number): void {
+export function requireFutureExpiry(expiresAt: number, now: number): void {
   if (expiresAt > now) return;
-  throw new RelayError('invalid_request', 'expiresAt: lies in the past', {
-    details: [{ path: 'expiresAt', message: 'Lies in the past' }],
+  throw new RelayError('invalid_request', 'expiresAt: must be in the future', {
+    details: [{ path: 'expiresAt', message: 'Must be in the future' }],
   });
 }
 
@@ -68,7 +69,10 @@ type Rule = Pick<NewGrant, 'tool' | 'exact' | 'params'>;
 
 function exactRule({ name, params }: NamedCall): Rule {
   if (typeof params !== 'object' || params === null) {
-    throw new RelayError('invalid_request', '`always` requires a call with an arguments object');
+    throw new RelayError(
+      'invalid_request',
+      '`always` is not possible: the arguments of this call are not an object',
+    );
   }
   return { tool: name, exact: params as Record<string, unknown> };
 }
@@ -120,7 +124,7 @@ function isCovered(tool: Tool | undefined, call: NamedCall, rule: ToolRule): boo
   const { name, params } = call;
   if (typeof params !== 'object' || params === null) return false;
   const grant = { id: '', tool: rule.tool, ...defined({ exact: rule.exact, params: rule.params }) };
-  const verdict = decide(
+  const verdict = decideCall(
     { toolCallId: '', name, arguments: params as Record<string, unknown> },
     {
       permissions: {},
@@ -146,7 +150,6 @@ export interface GrantPreview {
 }
 
 const maxRequests = 1_000;
-const pageSize = 200;
 
 /** Which of the tenant's latest permission requests a grant would have allowed. */
 export async function previewGrant(
@@ -166,22 +169,16 @@ export async function previewGrant(
   };
   const matched: ApprovalRecord[] = [];
   let looked = 0;
-  for await (const approval of latestRequests(store)) {
+  const requests = pagedItems(
+    (page) => store.listApprovals({ kind: 'permission' }, page),
+    ({ requestedAt }) => requestedAt,
+  );
+  for await (const approval of requests) {
     looked += 1;
     const call = { name: approval.tool, params: approval.params };
-    if (approval.tool !== rule.tool || !isCovered(tool, call, rule)) continue;
-    if (await inScope(approval)) matched.push(approval);
+    const isMatch = approval.tool === rule.tool && isCovered(tool, call, rule);
+    if (isMatch && (await inScope(approval))) matched.push(approval);
+    if (looked === maxRequests) break;
   }
   return { matched, looked };
-}
-
-async function* latestRequests(store: TenantStore): AsyncGenerator<ApprovalRecord, void> {
-  let page = await store.listApprovals({ kind: 'permission' }, { limit: pageSize });
-  for (let seen = page.length; ; seen += page.length) {
-    yield* page;
-    const last = page.at(-1);
-    if (last === undefined || page.length < pageSize || seen >= maxRequests) return;
-    const before = { at: last.requestedAt, id: last.id };
-    page = await store.listApprovals({ kind: 'permission' }, { limit: pageSize, before });
-  }
 }

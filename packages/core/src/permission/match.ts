@@ -1,4 +1,4 @@
-/** How a rule matches a call: by text, as seed 002 defines it, and by the kinds of parameters. */
+/** How a rule matches a call: by text, as specification 002 defines it, and by the kinds of parameters. */
 import { canonicalJson, type Permissions } from '@relay/protocol';
 import type { ResolvedPaths } from '../ports/tool.ts';
 import { checkPattern, compileGlob, type Effect } from './glob/glob.ts';
@@ -37,7 +37,7 @@ export function matchesDenial(toolCall: ToolCallLike, permission: ToolRule): boo
   return matchesRule(toolCall, permission, 'deny');
 }
 
-/** Whether the rules allow a call, by text matching alone. Whether it runs is up to `decide`. */
+/** Whether the rules allow a call, by text matching alone. Whether it runs is up to `decideCall`. */
 export function matchesPermissions(toolCall: ToolCallLike, permissions: Permissions): boolean {
   if (permissions.denylist?.some((rule) => matchesDenial(toolCall, rule)) === true) return false;
   const rules = [...(permissions.allowlist ?? []), ...(permissions.allowOnce ?? [])];

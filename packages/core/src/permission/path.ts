@@ -9,12 +9,12 @@ import { compileGlob } from './glob/glob.ts';
 const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
 const GROUP_OPENERS = '{(@+';
 
-/** Whether the normalised path matches the pattern. The caller has matched the raw text. */
+/** Whether the normalized path matches the pattern. The caller has matched the raw text. */
 export function allowsPath(pattern: string, text: string): boolean {
   if (!isReadablePath(text)) return false;
-  const path = normalisePath(text);
-  const start = afterOpeners(withoutLeadingDot(pattern));
-  if (parentSteps(path) > parentSteps(start)) return false;
+  const path = normalizePath(text);
+  const start = withoutOpeningGroups(withoutLeadingDot(pattern));
+  if (countParentSegments(path) > countParentSegments(start)) return false;
   // `*.ts` is about this folder, although its star would also match `/etc/x.ts`.
   if (path.startsWith('/') && !start.startsWith('/') && !EVERYTHING.has(pattern)) return false;
   const glob = compileGlob(withoutLeadingDot(pattern));
@@ -27,7 +27,7 @@ export function deniesPath(pattern: string, text: string): boolean {
   const readings = [text, slashed, slashed.replaceAll('\0', ''), slashed.split('\0', 1)[0]!];
   const globs = [compileGlob(pattern, 'deny'), compileGlob(withoutLeadingDot(pattern), 'deny')];
   return readings.some((reading) => {
-    const path = normalisePath(reading);
+    const path = normalizePath(reading);
     return globs.some((glob) => glob.matches(path) || glob.matches(`${path}/`));
   });
 }
@@ -44,12 +44,12 @@ export function relativeTo(root: string, path: string): string {
   return path.startsWith(folder) ? path.slice(folder.length) : path;
 }
 
-/** Whether two paths are equal after normalisation. */
+/** Whether two paths are equal after normalization. */
 export function samePath(one: string, other: string): boolean {
-  return normalisePath(one) === normalisePath(other);
+  return normalizePath(one) === normalizePath(other);
 }
 
-function normalisePath(text: string): string {
+function normalizePath(text: string): string {
   const absolute = text.startsWith('/');
   const parts: string[] = [];
   for (const part of text.split('/')) {
@@ -69,13 +69,13 @@ function withoutLeadingDot(pattern: string): string {
   return at === pattern.length ? pattern : pattern.slice(at);
 }
 
-function afterOpeners(pattern: string): string {
+function withoutOpeningGroups(pattern: string): string {
   let at = 0;
   while (at < pattern.length && GROUP_OPENERS.includes(pattern[at]!)) at += 1;
   return pattern.slice(at);
 }
 
-function parentSteps(path: string): number {
+function countParentSegments(path: string): number {
   let count = 0;
   while (path.startsWith('../', count * 3)) count += 1;
   return path.slice(count * 3) === '..' ? count + 1 : count;

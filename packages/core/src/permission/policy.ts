@@ -9,8 +9,8 @@ import {
   type StoredEvent,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import type { PolicyRecord, RunListing, TenantStore, Tool } from '../ports/index.ts';
-import { decide, type Grant } from './decide.ts';
+import type { Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
+import { decideCall, type Grant } from './decide.ts';
 
 /** A tenant's standing rules, for all of its agents or for one. */
 export interface Policy extends PolicyRules {
@@ -70,7 +70,12 @@ export async function previewPolicy(
   const policies = new DraftPolicies(store, draft);
   const changed: ChangedCall[] = [];
   let [runs, calls, read, complete] = [0, 0, 0, true];
-  for await (const run of recentRuns(store, draft.since)) {
+  const { since } = draft;
+  const recentRuns = pagedItems(
+    (page) => store.listRuns({ since }, page),
+    ({ createdAt }) => createdAt,
+  );
+  for await (const run of recentRuns) {
     if (runs === maxRuns || calls >= maxCalls || read >= maxEvents) {
       complete = false;
       break;
@@ -82,21 +87,25 @@ export async function previewPolicy(
     for (const call of callsIn(events)) {
       calls += 1;
       const tool = toolOf(engine, store.tenantId, call);
-      const next = decideAgain(tool, call, await policies.forAgent(call.agent));
-      if (next.now !== call.was) changed.push({ runId: run.id, ...shown(call), ...next });
+      const next = decideWithDraft(tool, call, await policies.forAgent(call.agent));
+      const { by: _, spec: __, ...shown } = call;
+      if (next.now !== call.was) changed.push({ runId: run.id, ...shown, ...next });
     }
   }
   return { runs, calls, complete, changed };
 }
 
-async function* recentRuns(store: TenantStore, since: number): AsyncGenerator<RunListing, void> {
-  let page = await store.listRuns({ since }, { limit: pageSize });
+/** The items of a list, newest first, read page by page. */
+export async function* pagedItems<Item extends { readonly id: string }>(
+  read: (page: Page) => Promise<readonly Item[]>,
+  timeOf: (item: Item) => number,
+): AsyncGenerator<Item, void> {
+  let page = await read({ limit: pageSize });
   for (;;) {
     yield* page;
     const last = page.at(-1);
     if (last === undefined || page.length < pageSize) return;
-    const before = { at: last.createdAt, id: last.id };
-    page = await store.listRuns({ since }, { limit: pageSize, before });
+    page = await read({ limit: pageSize, before: { at: timeOf(last), id: last.id } });
   }
 }
 
@@ -136,41 +145,30 @@ class DraftPolicies {
   }
 }
 
-interface DecidedCall {
-  readonly agent: string;
-  readonly toolCallId: string;
-  readonly tool: string;
-  readonly params: unknown;
-  readonly at: string;
-  readonly was: Decision;
+interface DecidedCall extends Omit<ChangedCall, 'runId' | 'now' | 'rule'> {
   readonly by?: RuleRef;
   readonly spec: EventOf<'run.created'>;
 }
 
-type Decided = Stored<
-  | EventOf<'tool.called'>
-  | EventOf<'tool.started'>
-  | EventOf<'tool.denied'>
-  | EventOf<'approval.requested'>
->;
+type Decided = Stored<EventOf<'tool.started' | 'tool.denied' | 'approval.requested'>>;
 
 /** The calls whose first decision is in the journal. */
 function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
   const [spec] = events;
   if (spec?.type !== 'run.created') return [];
   const names = new Map<string, string>();
-  const asked = new Map<string, Extract<Decided, { type: 'tool.called' }>>();
+  const calledEvents = new Map<string, EventOf<'tool.called'>>();
   const calls: DecidedCall[] = [];
   for (const event of events) {
     if (event.type === 'agent.started' || event.type === 'agent.switched') {
       names.set(event.agentId, event.name);
     } else if (event.type === 'tool.called') {
-      asked.set(`${event.agentId} ${event.toolCallId}`, event);
+      calledEvents.set(`${event.agentId} ${event.toolCallId}`, event);
     } else if (isDecided(event)) {
       const key = `${event.agentId} ${event.toolCallId}`;
-      const call = asked.get(key);
+      const call = calledEvents.get(key);
       const decided = call === undefined ? undefined : decisionIn(event);
-      asked.delete(key);
+      calledEvents.delete(key);
       if (call === undefined || decided === undefined) continue;
       const { toolCallId, name: tool, input } = call;
       const params = event.type === 'tool.started' ? event.input : input;
@@ -181,7 +179,7 @@ function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
   return calls;
 }
 
-function isDecided(event: StoredEvent): event is Exclude<Decided, { type: 'tool.called' }> {
+function isDecided(event: StoredEvent): event is Decided {
   return (
     event.type === 'tool.started' ||
     event.type === 'tool.denied' ||
@@ -189,9 +187,7 @@ function isDecided(event: StoredEvent): event is Exclude<Decided, { type: 'tool.
   );
 }
 
-function decisionIn(
-  event: Exclude<Decided, { type: 'tool.called' }>,
-): { was: Decision; by?: RuleRef } | undefined {
+function decisionIn(event: Decided): Pick<DecidedCall, 'was' | 'by'> | undefined {
   if (event.type === 'approval.requested') {
     return event.kind === 'permission' ? { was: 'ask' } : undefined;
   }
@@ -200,9 +196,9 @@ function decisionIn(
   return { was: event.type === 'tool.denied' ? 'deny' : 'allow', by: event.rule };
 }
 
-function decideAgain(tool: Tool | undefined, call: DecidedCall, policies: readonly Policy[]) {
+function decideWithDraft(tool: Tool | undefined, call: DecidedCall, policies: readonly Policy[]) {
   const args = typeof call.params === 'object' && call.params !== null ? call.params : {};
-  const verdict = decide(
+  const verdict = decideCall(
     { toolCallId: call.toolCallId, name: call.tool, arguments: args as Record<string, unknown> },
     {
       permissions: call.spec.permissions,
@@ -227,8 +223,4 @@ function toolOf(engine: Engine, tenantId: string, call: DecidedCall): Tool | und
 /** A grant that allowed the call then still counts, even if it was revoked since. */
 function grantsOf({ by, tool }: DecidedCall, exact: Record<string, unknown>): Grant[] {
   return by?.source === 'grant' ? [{ id: by.id ?? '', tool, exact }] : [];
-}
-
-function shown({ agent, toolCallId, tool, params, at, was }: DecidedCall) {
-  return { agent, toolCallId, tool, params, at, was };
 }

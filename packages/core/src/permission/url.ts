@@ -11,16 +11,16 @@ const PLAIN = /^https?:\/\/[\x21\x23-\x2e\x30-\x5b\x5d-\x7e][\x21-\x5b\x5d-\x7e]
 const OPEN_END = /\*[)}\]]*(?:$|[,|])/;
 const LITERAL_ORIGIN = /^https?:\/\/[\w.-]+(?::\d+)?(?=\/|$)/i;
 
-/** Whether the normalised URL matches the pattern. The caller has matched the raw text. */
+/** Whether the normalized URL matches the pattern. The caller has matched the raw text. */
 export function allowsUrl(pattern: string, text: string): boolean {
   const url = readUrl(text);
   if (url === undefined || url.username !== '' || url.password !== '') return false;
   if (hasEncodedParentStep(url.pathname)) return false;
   if (EVERYTHING.has(pattern)) return true;
-  const normalised = normalisePattern(pattern);
-  const host = hostPattern(normalised);
+  const normalized = normalizePattern(pattern);
+  const host = hostPattern(normalized);
   if (host === undefined || !allowsHost(host, url.host)) return false;
-  return compileGlob(normalised).matches(textOf(url));
+  return compileGlob(normalized).matches(textOf(url));
 }
 
 /** Whether a deny pattern matches any interpretation of the URL. */
@@ -37,7 +37,7 @@ export function deniesUrl(pattern: string, text: string): boolean {
   // A rule without a port is about every port of the host.
   url.port = '';
   readings.push(textOf(url));
-  const globs = [compileGlob(pattern, 'deny'), compileGlob(normalisePattern(pattern), 'deny')];
+  const globs = [compileGlob(pattern, 'deny'), compileGlob(normalizePattern(pattern), 'deny')];
   return globs.some((glob) => readings.some((reading) => glob.matches(reading)));
 }
 
@@ -77,7 +77,7 @@ function hasEncodedParentStep(path: string): boolean {
 }
 
 /** With scheme and host in lower case, and without a default port. */
-function normalisePattern(pattern: string): string {
+function normalizePattern(pattern: string): string {
   const origin = LITERAL_ORIGIN.exec(pattern)?.[0];
   const url = origin === undefined ? undefined : parse(origin);
   if (origin === undefined || url === undefined) return pattern;

@@ -1,4 +1,5 @@
 /** Tenants, their API keys and their provider credentials. */
+import type { OpenRuns } from './runs.ts';
 
 export interface TenantRecord {
   readonly id: string;
@@ -48,11 +49,8 @@ export interface CredentialRecord {
 }
 
 /** The fields of a credential that a change of the master key needs. */
-export interface SealedCredential {
+export interface SealedCredential extends Pick<CredentialRecord, 'provider' | 'id' | 'sealed'> {
   readonly tenantId: string;
-  readonly provider: string;
-  readonly id: string;
-  readonly sealed: string;
 }
 
 /** Compare-and-set: applies only while the credential is sealed as `from`. */
@@ -64,6 +62,6 @@ export interface CredentialReseal {
 }
 
 export interface StoreStats {
-  readonly runs: { readonly queued: number; readonly running: number; readonly waiting: number };
+  readonly runs: OpenRuns;
   readonly approvals: { readonly pending: number; readonly oldestAt: number | null };
 }

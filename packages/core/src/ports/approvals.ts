@@ -1,7 +1,7 @@
 /** Approvals, grants and the commands in a run's inbox. */
 import type { Decider, GrantScope, ApprovalKind, ApprovalStatus } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
-import type { NewAudit, Notice } from './governance.ts';
+import type { NewAuditEntry, Notice } from './governance.ts';
 import type { Question } from './tool.ts';
 
 export interface ApprovalRecord {
@@ -119,6 +119,6 @@ export interface ApprovalDecision {
   readonly answer: string;
   readonly queued: QueuedRunCommand;
   readonly grant?: NewGrant;
-  readonly audit?: readonly NewAudit[];
+  readonly audit?: readonly NewAuditEntry[];
   readonly notices?: readonly Notice[];
 }

@@ -1,6 +1,6 @@
 /** The audit trail, policies and webhooks of a tenant. */
 import type { AuditAction, Decider, PolicyRules, WebhookEvent } from '@relay/protocol';
-import type { Page } from './runs.ts';
+import type { EventRange, Page } from './runs.ts';
 
 /** An audited action: ids, names and digests, never contents or secrets. */
 export interface AuditEntry {
@@ -18,7 +18,7 @@ export type AuditFact = string | number | boolean | null | readonly string[];
  * wrote it. It is stored in the commit of the action, without a `seq`, so that writers never wait for
  * each other. Sealing assigns `seq` and hash later, in batches.
  */
-export interface NewAudit {
+export interface NewAuditEntry {
   readonly id: string;
   readonly at: number;
   readonly action: string;
@@ -29,7 +29,7 @@ export interface NewAudit {
 }
 
 /** A sealed entry. */
-export interface AuditRecord extends NewAudit {
+export interface AuditRecord extends NewAuditEntry {
   readonly seq: number;
   /** Covers this entry and, through the chain, all entries before it. */
   readonly hash: string;
@@ -62,9 +62,9 @@ export interface AuditFilter {
 
 export interface AuditTrail {
   /** For actions without a commit of their own. */
-  add(entries: readonly NewAudit[]): Promise<void>;
+  add(entries: readonly NewAuditEntry[]): Promise<void>;
   /** Oldest first. */
-  unsealed(limit: number): Promise<NewAudit[]>;
+  unsealed(limit: number): Promise<NewAuditEntry[]>;
   /**
    * Compare-and-set: false, and nothing stored, if another seal begins at the same `seq` or one of the
    * entries is already sealed.
@@ -75,9 +75,9 @@ export interface AuditTrail {
   /** Sealed entries by time, newest first. */
   list(filter: AuditFilter, page: Page): Promise<AuditRecord[]>;
   /** Sealed entries after a `seq`, in order, unverified. */
-  read(range: { readonly after: number; readonly limit: number }): Promise<AuditRecord[]>;
+  read(range: EventRange): Promise<AuditRecord[]>;
   /** Seals that begin after a `seq`, in order, unverified. */
-  seals(range: { readonly after: number; readonly limit: number }): Promise<AuditSeal[]>;
+  seals(range: EventRange): Promise<AuditSeal[]>;
 }
 
 /** One version of a policy. Versions are never changed. */
@@ -98,7 +98,7 @@ export interface PolicyStore {
   /** The latest version. */
   read(agent: string | null): Promise<PolicyRecord | undefined>;
   /** Compare-and-set: false if its version does not follow the latest one. */
-  put(policy: PolicyRecord, audit?: readonly NewAudit[]): Promise<boolean>;
+  put(policy: PolicyRecord, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** By version. */
   versions(agent: string | null, page: Page): Promise<PolicyRecord[]>;
 }
@@ -116,7 +116,7 @@ export interface WebhookRecord {
 
 /** An event for webhooks, stored in the commit of what it reports, once per subscribed webhook. */
 export interface Notice {
-  /** Receivers recognise repeated deliveries by it. */
+  /** Receivers recognize repeated deliveries by it. */
   readonly id: string;
   readonly event: WebhookEvent;
   readonly at: number;
@@ -135,22 +135,17 @@ export interface DeliveryRecord extends Notice {
 }
 
 export interface WebhookStore {
-  add(webhook: WebhookRecord, audit?: readonly NewAudit[]): Promise<void>;
+  add(webhook: WebhookRecord, audit?: readonly NewAuditEntry[]): Promise<void>;
   read(webhookId: string): Promise<WebhookRecord | undefined>;
   /** By `createdAt`. */
   list(page: Page): Promise<WebhookRecord[]>;
   /** Also deletes its pending deliveries. True if it existed. */
-  remove(webhookId: string, audit?: readonly NewAudit[]): Promise<boolean>;
+  remove(webhookId: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** By `at`, in every status. */
   deliveries(webhookId: string, page: Page): Promise<DeliveryRecord[]>;
 }
 
-export interface DeliveryResult {
-  readonly status: DeliveryRecord['status'];
-  readonly nextAt: number;
-  readonly lastStatus: number | null;
-  readonly lastError: string | null;
-}
+export type DeliveryResult = Pick<DeliveryRecord, 'status' | 'nextAt' | 'lastStatus' | 'lastError'>;
 
 export interface DeliveryClaim {
   readonly now: number;

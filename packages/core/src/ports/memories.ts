@@ -30,7 +30,7 @@ export interface MemorySearch {
 }
 
 export interface FoundMemory extends MemoryRecord {
-  /** The relevance to the query, from 0 to 1; see `store/search/relevance.ts`. */
+  /** The relevance to the query, from 0 to 1; see `store/src/search/relevance.ts`. */
   readonly score: number;
 }
 
@@ -52,7 +52,7 @@ export interface VectorStore {
   claim(by: VectorClaim): Promise<MemoryText[]>;
   /** Undoes a claim: the failure was not caused by these memories. */
   release(memoryIds: readonly string[]): Promise<void>;
-  /** False if the memory is gone. */
+  /** False if the memory no longer exists. */
   put(vector: MemoryVector): Promise<boolean>;
   /** Whether the space contains any vector. */
   has(space: VectorSpace): Promise<boolean>;

@@ -1,7 +1,7 @@
 /** Runs, their client calls, conversations, workflows and usage. */
 import type { EventOf, RunError, RunEvent, RunStatus, Surface, Usage } from '@relay/protocol';
 import type { QueuedRunCommand } from './approvals.ts';
-import type { NewAudit } from './governance.ts';
+import type { NewAuditEntry } from './governance.ts';
 
 export interface RunRef {
   readonly tenantId: string;
@@ -49,18 +49,10 @@ export interface RunRecord extends RunIdentity, RunProgress {
 }
 
 /** The fields that are readable even if checkpoint and snapshot are damaged. */
-export interface RunHead extends RunIdentity {
-  readonly status: RunStatus;
-  readonly usage: Usage;
-  readonly outputJson: string | null;
-  readonly lastSeq: number;
-}
+export type RunHead = RunIdentity & Pick<RunRecord, 'status' | 'usage' | 'outputJson' | 'lastSeq'>;
 
 /** A run in a list. */
-export interface RunListing extends RunHead {
-  readonly startedAt: number | null;
-  readonly endedAt: number | null;
-  readonly error: RunError | null;
+export interface RunListing extends RunHead, Pick<RunRecord, 'startedAt' | 'endedAt' | 'error'> {
   /** Its first event; `null` if the first journal row is damaged or larger than 8 KiB. */
   readonly opening: EventOf<'run.created'> | null;
 }
@@ -79,13 +71,13 @@ export interface RunCreation {
   /** The open connection of a chat, without which the run is canceled. */
   readonly connection?: { readonly id: string; readonly node: string };
   readonly idempotency?: IdempotencyKey;
-  readonly audit?: readonly NewAudit[];
+  readonly audit?: readonly NewAuditEntry[];
 }
 
 /** Of all creations with one key, one makes a run, until the key expires. */
 export interface IdempotencyKey {
   readonly key: string;
-  /** Of the request, so that a repetition can be told from another one. */
+  /** Of the request, to distinguish a repeated request from a different one. */
   readonly fingerprint: string;
   /** A creation at this time or later makes a new run and takes the key over. */
   readonly expiresAt: number;
@@ -145,11 +137,7 @@ export interface WorkflowTotal {
   readonly usage: Usage;
 }
 
-export interface OpenRuns {
-  readonly queued: number;
-  readonly running: number;
-  readonly waiting: number;
-}
+export type OpenRuns = Readonly<Record<'queued' | 'running' | 'waiting', number>>;
 
 export interface EventRange {
   readonly after: number;
@@ -183,18 +171,19 @@ export interface ClientResult {
   readonly output?: unknown;
 }
 
-export interface PostedResult {
+interface ClientCallRef {
   readonly runId: string;
   readonly toolCallId: string;
+}
+
+export interface PostedResult extends ClientCallRef {
   readonly at: number;
   readonly result: Required<ClientResult>;
   readonly queued: QueuedRunCommand;
 }
 
 /** A client's lease on a call. */
-export interface CallClaim {
-  readonly runId: string;
-  readonly toolCallId: string;
+export interface CallClaim extends ClientCallRef {
   readonly claimId: string;
   readonly now: number;
   readonly until: number;

@@ -32,7 +32,7 @@ import type {
 import type {
   AuditTrail,
   DeliveryQueue,
-  NewAudit,
+  NewAuditEntry,
   Notice,
   PolicyStore,
   WebhookStore,
@@ -92,7 +92,7 @@ export interface Append {
   readonly release?: boolean;
   /** Memories that the run stores. */
   readonly memories?: readonly MemoryRecord[];
-  readonly audit?: readonly NewAudit[];
+  readonly audit?: readonly NewAuditEntry[];
   readonly notices?: readonly Notice[];
 }
 
@@ -143,12 +143,12 @@ export interface TenantStore {
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
   /** The grants that are active at `now` for this run, its conversation or the tenant. */
   readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
-  addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void>;
+  addGrant(grant: NewGrant, audit?: readonly NewAuditEntry[]): Promise<void>;
   readGrant(grantId: string): Promise<GrantRecord | undefined>;
   /** By `createdAt`. */
   listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]>;
   /** True if it existed and was not revoked before. */
-  revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean>;
+  revokeGrant(grantId: string, at: number, audit?: readonly NewAuditEntry[]): Promise<boolean>;
 
   /** Throws `journal_corrupt` if the result is damaged. */
   readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined>;
@@ -161,7 +161,7 @@ export interface TenantStore {
   postRunCommand(
     runId: string,
     queued: QueuedRunCommand,
-    audit?: readonly NewAudit[],
+    audit?: readonly NewAuditEntry[],
   ): Promise<boolean>;
   readInbox(runId: string): Promise<QueuedRunCommand[]>;
 
@@ -180,24 +180,24 @@ export interface TenantStore {
   /** Throws if the tenant does not exist. */
   readTenant(): Promise<TenantRecord>;
   /** False, and nothing stored, if the settings differ from `expectedSettings`. */
-  updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean>;
+  updateTenant(change: TenantChange, audit?: readonly NewAuditEntry[]): Promise<boolean>;
 
   /** By `createdAt`, including revoked keys. */
   listKeys(page: Page): Promise<KeyRecord[]>;
   readKey(keyId: string): Promise<KeyRecord | undefined>;
   /** True if it existed and was not revoked before. */
-  revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean>;
+  revokeKey(keyId: string, at: number, audit?: readonly NewAuditEntry[]): Promise<boolean>;
 
   /** Replaces the tenant's credential for this provider, including its id. */
-  putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void>;
+  putCredential(record: CredentialRecord, audit?: readonly NewAuditEntry[]): Promise<void>;
   readCredential(provider: string): Promise<CredentialRecord | undefined>;
   /** By `createdAt`, newest first. */
   listCredentials(): Promise<CredentialRecord[]>;
   /** True if it existed. */
-  deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean>;
+  deleteCredential(provider: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
 
-  /** Of all memories with the same `once` only the first is stored. Returns the stored one. */
-  addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord>;
+  /** Of all memories with the same `idempotencyKey` only the first is stored. Returns the stored one. */
+  addMemory(record: MemoryRecord, idempotencyKey?: string): Promise<MemoryRecord>;
   /** By `createdAt`. */
   listMemories(filter: MemoryFilter, page: Page): Promise<MemoryRecord[]>;
   /** Memories that share words with the query, best first. */
@@ -221,7 +221,7 @@ export interface SystemStore {
   /** Counts over all tenants. */
   stats(): Promise<StoreStats>;
   pausedTenants(): Promise<string[]>;
-  addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void>;
+  addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
 
   /** Credentials of all tenants, ordered by id, after the id `after`. */
@@ -293,9 +293,7 @@ export interface Claim {
   readonly until: number;
 }
 
-/**
- * Tells what another node has stored, without its content. A lost hint only delays: nodes also poll.
- */
+/** What another node has stored, without its content. A lost hint only delays: nodes also poll. */
 export type Hint =
   /** The journal has new events. */
   | { readonly kind: 'journal'; readonly runId: string }

@@ -10,7 +10,7 @@ export interface ToolContext {
   readonly runId: string;
   readonly agentId: string;
   readonly toolCallId: string;
-  /** The same for every attempt at this call, so that a tool can recognise a repetition. */
+  /** The same for every attempt at this call, so that a tool can recognize a repetition. */
   readonly idempotencyKey: string;
   /** Passed by the caller to tools; the model never sees it. */
   readonly context: Readonly<Record<string, unknown>>;
@@ -76,7 +76,7 @@ export interface ResolvedPaths {
   readonly paths: Readonly<Record<string, string>>;
 }
 
-export type Locating =
+export type PathResolution =
   | { readonly ok: true; readonly resolvedPaths?: ResolvedPaths }
   | { readonly ok: false; readonly problem: string };
 
@@ -99,7 +99,7 @@ export interface Tool extends ToolSpec {
    * Resolves path parameters. Rules match the resolved paths as well as the text, and an approval is
    * valid only while they stay the same.
    */
-  readonly locate?: (input: Readonly<Record<string, unknown>>) => Promise<Locating>;
+  readonly resolvePaths?: (input: Readonly<Record<string, unknown>>) => Promise<PathResolution>;
   /**
    * Instead of `execute`: a sub-agent does the work, and the call ends with it. The run can wait for
    * approvals meanwhile without a process.

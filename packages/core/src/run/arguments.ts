@@ -1,22 +1,22 @@
 /**
  * The arguments of a call, in one form: they are matched, shown, stored and executed as read here.
  *
- * A tool's schema may add defaults or normalise what a model wrote. That happens once, before rules
+ * A tool's schema may add defaults or normalize what a model wrote. That happens once, before rules
  * decide. A schema that would change its own output again has no such form, and its calls are refused.
  */
 import { canonicalJson } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import type { Locating, ResolvedPaths, Tool } from '../ports/index.ts';
-import { errorText } from './errors.ts';
+import type { PathResolution, ResolvedPaths, Tool } from '../ports/index.ts';
+import { errorText, textOfIssues } from './errors.ts';
 
 export type Arguments = Record<string, unknown>;
 
-export type Reading =
+export type ParsedArguments =
   | { readonly ok: true; readonly input: Arguments; readonly value: unknown }
   | { readonly ok: false; readonly problem: string };
 
 /** Reads arguments by the tool's own schema. It never throws, whatever the schema does. */
-export function readArguments(tool: Tool, given: unknown): Reading {
+export function parseArguments(tool: Tool, given: unknown): ParsedArguments {
   try {
     const first = validated(tool, given);
     if (!first.ok) return first;
@@ -25,7 +25,10 @@ export function readArguments(tool: Tool, given: unknown): Reading {
     if (!isObject(input)) return { ok: false, problem: 'The arguments are not an object' };
     const again = validated(tool, input);
     if (!again.ok || canonicalJson(again.value) !== canonicalJson(input)) {
-      return { ok: false, problem: 'The tool’s schema changes what it has accepted' };
+      return {
+        ok: false,
+        problem: 'The tool’s schema is not stable: parsing its own output gives a different value',
+      };
     }
     return { ok: true, input, value: again.value };
   } catch (error) {
@@ -37,31 +40,30 @@ type Validated = { ok: true; value: unknown } | { ok: false; problem: string };
 
 function validated(tool: Tool, given: unknown): Validated {
   const validation = tool.validate(given);
-  if (validation.ok) return validation;
-  const problem = validation.issues
-    .map(({ path, message }) => (path === '' ? message : `${path}: ${message}`))
-    .join('; ');
-  return { ok: false, problem };
+  return validation.ok ? validation : { ok: false, problem: textOfIssues(validation.issues) };
 }
 
-function isObject(value: unknown): value is Arguments {
+export function isObject(value: unknown): value is Arguments {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Resolves the path parameters of a call. A tool that throws refuses the call. */
-export async function resolvePaths(tool: Tool | undefined, input: unknown): Promise<Locating> {
-  if (tool?.locate === undefined || typeof input !== 'object' || input === null) {
+export async function resolvePaths(
+  tool: Tool | undefined,
+  input: unknown,
+): Promise<PathResolution> {
+  if (tool?.resolvePaths === undefined || typeof input !== 'object' || input === null) {
     return { ok: true };
   }
   try {
-    return await tool.locate(input as Readonly<Arguments>);
+    return await tool.resolvePaths(input as Readonly<Arguments>);
   } catch (error) {
     return { ok: false, problem: errorText(error) };
   }
 }
 
 /** Whether the paths of a call lead where they led when the call was shown. */
-export function leadToSamePaths(
+export function resolveToSamePaths(
   shown: Readonly<Record<string, string>> = {},
   resolved: ResolvedPaths | undefined,
 ): boolean {

@@ -5,7 +5,7 @@
  */
 import type { Permissions, RuleRef } from '@relay/protocol';
 import type { ProgramRules } from '../engine.ts';
-import { decide, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
+import { decideCall, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
 import type { ResolvedPaths, Tool } from '../ports/index.ts';
 import type { AgentState } from './state/agent.ts';
@@ -34,7 +34,7 @@ export class CallRules {
     this.#policies = policies;
   }
 
-  /** The rules of now. */
+  /** The current rules. */
   static async load(run: LiveRun, agent: AgentState): Promise<CallRules> {
     const { id: runId, conversationId } = run.identity;
     const [grants, policies] = await Promise.all([
@@ -52,7 +52,7 @@ export class CallRules {
   decide({ call, tool, resolvedPaths }: DecidableCall): Verdict {
     const { toolCallId, name, input } = call;
     const isObject = typeof input === 'object' && input !== null;
-    const verdict = decide(
+    const verdict = decideCall(
       { toolCallId, name, arguments: isObject ? (input as Record<string, unknown>) : {} },
       {
         permissions: this.#program?.current() ?? this.#permissions,

@@ -8,15 +8,15 @@ import { defined, type EventOf, type RuleRef, type RunEvent } from '@relay/proto
 import type { OnGrantExhausted } from '../journal.ts';
 import type { Question, Task, Tool, ToolContext, ToolOutput } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
-import { isNestedTooDeep, readArguments } from './arguments.ts';
+import { isNestedTooDeep, parseArguments } from './arguments.ts';
 import { errorText } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { handoffToolName } from './agents/profile.ts';
 import { reachedLimit, spawnFor, type SpawnPlan, planSpawn } from './agents/spawn.ts';
 import { memoryFor } from './context/memory.ts';
 import type { AgentState } from './state/agent.ts';
-import type { CallState } from './state/call.ts';
-import { callFields, toolCompleted, toolFailed } from './state/settlement.ts';
+import { callFields, type CallState, toolCompleted, toolFailed } from './state/call.ts';
+import { callOf } from './state/state.ts';
 import { askFor } from './waiting/questions.ts';
 
 export interface CallStart {
@@ -57,14 +57,9 @@ export async function startCalls(
   if (events.length === 0) return;
   await run.journal.write(events, { onGrantExhausted });
   for (const { tool, intent } of planned) {
-    if (hasStarted(run, intent)) execute(run, agent, tool, intent);
+    // The grant that allowed a call may have been exhausted before the intent was stored.
+    if (callOf(run.state, intent)?.phase === 'started') execute(run, agent, tool, intent);
   }
-}
-
-/** False if the grant that allowed the call was exhausted before the intent was stored. */
-function hasStarted({ state }: LiveRun, { agentId, toolCallId }: Intent): boolean {
-  const calls = state.agents[agentId]?.turn?.calls ?? [];
-  return calls.some((call) => call.toolCallId === toolCallId && call.phase === 'started');
 }
 
 /** The sub-agent of a tool that delegates; undefined for any other tool. */
@@ -75,15 +70,15 @@ function delegate(
   planned: readonly RunEvent[],
 ): SpawnPlan | undefined {
   if (tool.delegates === undefined) return undefined;
-  const reading = readArguments(tool, call.input);
-  if (!reading.ok) {
-    const error = `The arguments are no longer valid: ${reading.problem}`;
+  const parsed = parseArguments(tool, call.input);
+  if (!parsed.ok) {
+    const error = `The arguments are no longer valid: ${parsed.problem}`;
     return { ok: false, code: 'tool_input_invalid', error };
   }
   try {
     return planSpawn(run, agent, {
       toolCallId: call.toolCallId,
-      task: tool.delegates(reading.value),
+      task: tool.delegates(parsed.value),
       nth: 1,
       planned: planned.filter(({ type }) => type === 'agent.started').length,
     });
@@ -146,12 +141,9 @@ async function settlementOf(
   const { clock } = run.engine;
   const startedAt = clock.now();
   try {
-    const reading = readArguments(tool, intent.input);
-    if (!reading.ok) throw new TypeError(`The arguments are no longer valid: ${reading.problem}`);
-    const output = await tool.execute(
-      reading.value,
-      contextFor(run, agent, tool, intent, activity),
-    );
+    const parsed = parseArguments(tool, intent.input);
+    if (!parsed.ok) throw new TypeError(`The arguments are no longer valid: ${parsed.problem}`);
+    const output = await tool.execute(parsed.value, contextFor(run, agent, tool, intent, activity));
     const durationMs = clock.now() - startedAt;
     return toolCompleted(agent, intent, { ...asJson(output), durationMs });
   } catch (error) {
@@ -186,14 +178,17 @@ function contextFor(
       run.journal.append([{ type: 'tool.progressed', ...fields, progressId, content }]);
     },
     // Rejections of promises that the tool does not await are not unhandled.
-    spawn: (task: Task) => handled(spawnFor(run, intent, activity, task, (spawned += 1))),
+    spawn: (task: Task) =>
+      suppressUnhandledRejection(spawnFor(run, intent, activity, task, (spawned += 1))),
     ask: (question: Question) =>
-      handled(askFor(run, { intent, tool, activity, question, nth: (asked += 1) })),
+      suppressUnhandledRejection(
+        askFor(run, { intent, tool, activity, question, nth: (asked += 1) }),
+      ),
     ...defined({ resolvedPaths, memory: memoryFor(run, idempotencyKey) }),
   };
 }
 
-function handled<Value>(promise: Promise<Value>): Promise<Value> {
+function suppressUnhandledRejection<Value>(promise: Promise<Value>): Promise<Value> {
   promise.catch(() => undefined);
   return promise;
 }

@@ -74,7 +74,7 @@ async function finishTools(run: LiveRun): Promise<void> {
 }
 
 /**
- * What the answer rests on. The evidence is read from the journal once, at the end: keeping it in the
+ * The evidence for the answer. It is read from the journal once, at the end: keeping it in the
  * state would make every turn cost as much as all turns before it.
  */
 async function trustOf(run: LiveRun): Promise<Trust> {
@@ -152,7 +152,7 @@ export async function failCorruptRun(
   if (outcome === 'committed') publishStored(engine, ref, stored);
 }
 
-/** The decisions on record, as far as they can still be read. */
+/** The stored decisions, as far as they can still be read. */
 function approvalsIn(outputJson: string | null): RunState['approvals'] {
   try {
     const kept = JSON.parse(outputJson ?? '{}') as { approvals?: RunState['approvals'] };

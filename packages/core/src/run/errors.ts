@@ -1,4 +1,4 @@
-import { RelayError, type RunError } from '@relay/protocol';
+import { type FieldIssue, RelayError, type RunError } from '@relay/protocol';
 
 /** The message of anything that was thrown, even of a value that cannot be converted to text. */
 export function errorText(thrown: unknown): string {
@@ -15,7 +15,15 @@ export function runErrorOf(error: unknown): RunError {
   const isKnown = error instanceof RelayError;
   return {
     code: isKnown ? error.code : 'internal',
-    message: isKnown ? error.message : 'An unexpected fault ended this run',
+    message: isKnown
+      ? error.message
+      : 'The run failed because of an internal error; see the server log',
     retryable: false,
   };
+}
+
+export function textOfIssues(issues: readonly FieldIssue[]): string {
+  return issues
+    .map(({ path, message }) => (path === '' ? message : `${path}: ${message}`))
+    .join('; ');
 }

@@ -14,7 +14,7 @@ import { defined, type LimitName, RelayError, type RunEvent } from '@relay/proto
 import type { OnGrantExhausted } from '../journal.ts';
 import type { Verdict } from '../permission/decide.ts';
 import type { ResolvedPaths, Tool } from '../ports/index.ts';
-import { digestOfCall, leadToSamePaths, readArguments, resolvePaths } from './arguments.ts';
+import { digestOfCall, resolveToSamePaths, parseArguments, resolvePaths } from './arguments.ts';
 import { CallRules } from './call-rules.ts';
 import { type CallStart, startCalls } from './dispatch.ts';
 import type { LiveRun } from './live-run.ts';
@@ -22,8 +22,7 @@ import { callsLeft, limitText } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
 import { reachedLimit } from './agents/spawn.ts';
 import type { AgentState } from './state/agent.ts';
-import type { CallState } from './state/call.ts';
-import { callFields, toolDenied, toolFailed } from './state/settlement.ts';
+import { callFields, type CallState, toolDenied, toolFailed } from './state/call.ts';
 import { approvalRequested } from './waiting/approvals.ts';
 
 /** Decides all calls that wait at the gate, and starts those that are allowed. */
@@ -59,16 +58,16 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     run,
     agent,
     starts,
-    usesCountedGrant ? decideAgain(run, agent, starts) : undefined,
+    usesCountedGrant ? redecideExhausted(run, agent, starts) : undefined,
   );
 }
 
 /**
- * Starts calls that people approved, whatever their siblings wait for. A call whose paths lead
- * elsewhere by now is not what was approved: it is denied or needs another approval.
+ * Starts calls that people approved, whatever their siblings wait for. A call whose paths have
+ * changed is not what was approved: it is denied or needs another approval.
  */
 export async function startApproved(run: LiveRun, agent: AgentState): Promise<void> {
-  const approved = agent.turn?.calls.filter(({ phase }) => phase === 'answered') ?? [];
+  const approved = agent.turn?.calls.filter(({ phase }) => phase === 'decided') ?? [];
   const resolved = await Promise.all(
     approved.map(async (call) => {
       const tool = findTool(run, agent, call.name);
@@ -82,7 +81,7 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
       run.journal.stage([toolFailed(agent, call, 'unknown_tool', error)]);
     } else if (!resolution.ok) {
       run.journal.stage([toolFailed(agent, call, 'path_refused', resolution.problem)]);
-    } else if (leadToSamePaths(call.resolvedPaths, resolution.resolvedPaths)) {
+    } else if (resolveToSamePaths(call.resolvedPaths, resolution.resolvedPaths)) {
       starts.push(approvedStart(run, call, tool));
     } else {
       const { resolvedPaths } = resolution;
@@ -135,9 +134,9 @@ async function check(run: LiveRun, agent: AgentState, call: CallState): Promise<
   if (typeof call.input !== 'object' || call.input === null) {
     return invalid('tool_input_invalid', 'The arguments are not a JSON object');
   }
-  const reading = readArguments(tool, call.input);
-  if (!reading.ok) return invalid('tool_input_invalid', `Invalid arguments: ${reading.problem}`);
-  const read = { ...call, input: reading.input };
+  const parsed = parseArguments(tool, call.input);
+  if (!parsed.ok) return invalid('tool_input_invalid', `Invalid arguments: ${parsed.problem}`);
+  const read = { ...call, input: parsed.input };
   const resolution = await resolvePaths(tool, read.input);
   if (!resolution.ok) return invalid('path_refused', resolution.problem);
   const { resolvedPaths } = resolution;
@@ -175,11 +174,11 @@ function deniedBefore(run: LiveRun, agent: AgentState, call: CallState): RunEven
 }
 
 /**
- * A counted grant was exhausted before the calls that it allows were stored: they are decided by the
- * rules of now. A delegated call that does not start has no sub-agent either; a progress message takes
- * the position of that event, because later events keep theirs.
+ * A counted grant was exhausted before the calls that it allows were stored: they are decided again
+ * by the current rules. A delegated call that does not start has no sub-agent either; a progress
+ * message takes the position of that event, because later events keep theirs.
  */
-function decideAgain(
+function redecideExhausted(
   run: LiveRun,
   agent: AgentState,
   starts: readonly CallStart[],

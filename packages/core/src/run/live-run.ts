@@ -56,7 +56,7 @@ export class LiveRun {
   /** Tools that wait for sub-agents which they spawned, by agent. */
   readonly #agentWaiters = new Map<string, PromiseWithResolvers<AgentReport>>();
   /** Tools that wait in memory for the answer of a person. */
-  readonly answers = new AnswerWaiters();
+  readonly answerWaiters = new AnswerWaiters();
   readonly #loadedSeq: number;
   #transcripts: Transcripts | undefined;
   #loading: Promise<void> | undefined;
@@ -122,14 +122,14 @@ export class LiveRun {
     this.#unfolded = [];
   }
 
-  /** To be called when everything is stored and the run leaves memory. */
+  /** To be called when everything is stored and the run is removed from memory. */
   cacheTranscripts(): void {
     if (this.#transcripts === undefined) return;
-    if (isEnded(this.state.status)) this.engine.transcripts.forgetRun(this.ref);
-    else this.engine.transcripts.keepRun(this.ref, this.#transcripts, this.state.seq);
+    if (isEnded(this.state.status)) this.engine.transcripts.evict(this.ref);
+    else this.engine.transcripts.put(this.ref, this.#transcripts, this.state.seq);
   }
 
-  /** Stops the model calls; a cancel also stops the tools. A cancel outranks a yield. */
+  /** Stops the model calls; a cancel also stops the tools. A cancel takes precedence over a yield. */
   stopWith(stop: Stop): void {
     if (this.#stop?.kind === 'cancel') return;
     this.#stop = stop;

@@ -1,7 +1,7 @@
 /**
  * The main loop. For each agent it calls the model, passes the tool calls through the gate, waits for
- * their results, and calls the model again. Model calls and tools run beside it: whatever they bring
- * wakes the loop, and only the loop decides.
+ * their results, and calls the model again. Model calls and tools run beside it: their results wake
+ * the loop, and only the loop decides.
  *
  *   settled    the run is over: one terminal event is stored (E6)
  *   suspended  only a person or a client can continue the run: the lease is released, and nothing
@@ -14,7 +14,7 @@ import { gate, startApproved } from './gate.ts';
 import type { LiveRun } from './live-run.ts';
 import { recover, resumeCalls } from './recover.ts';
 import { takeTurn } from './turn.ts';
-import { handOver } from './agents/handoff.ts';
+import { applyHandoff } from './agents/handoff.ts';
 import { limitBeforeTurn } from './agents/limits.ts';
 import { endSubAgent, reachedLimit, settleResults } from './agents/spawn.ts';
 import { type AgentState, turnDiscarded } from './state/agent.ts';
@@ -86,8 +86,8 @@ async function advance(run: LiveRun, agent: AgentState): Promise<boolean> {
     case 'gate':
       await gate(run, agent);
       return true;
-    case 'hand-over':
-      handOver(run, agent);
+    case 'handoff':
+      applyHandoff(run, agent);
       return true;
     case 'finish': {
       // The root agent ends with its run.
@@ -106,7 +106,7 @@ type Step =
   | 'start-approved'
   | 'resume-calls'
   | 'gate'
-  | 'hand-over'
+  | 'handoff'
   | 'finish'
   | 'wait';
 
@@ -118,11 +118,11 @@ function nextStep(run: LiveRun, agent: AgentState): Step {
   if (turn.calls.length === 0) return 'finish';
   const open = turn.calls.filter(({ phase }) => phase !== 'settled');
   if (open.length === 0) return 'call-model';
-  if (open.some(({ phase }) => phase === 'answered')) return 'start-approved';
+  if (open.some(({ phase }) => phase === 'decided')) return 'start-approved';
   if (open.some(({ phase }) => phase === 'called')) return 'gate';
   if (open.some((call) => isReadyToResume(run, call))) return 'resume-calls';
-  const handsOver = open.every(({ phase, via }) => phase === 'started' && via === 'handoff');
-  return handsOver ? 'hand-over' : 'wait';
+  const handsOff = open.every(({ phase, via }) => phase === 'started' && via === 'handoff');
+  return handsOff ? 'handoff' : 'wait';
 }
 
 function callModel(run: LiveRun, agent: AgentState): void {

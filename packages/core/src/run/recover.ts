@@ -13,13 +13,12 @@ import { readJournal } from '../journal.ts';
 import type { RunRecord, RunRef, TenantStore } from '../ports/index.ts';
 import { type CallStart, startCalls } from './dispatch.ts';
 import { LiveRun } from './live-run.ts';
-import { isTimeOver } from './agents/limits.ts';
+import { isTimeLimitReached } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
 import { stopSpawned } from './agents/spawn.ts';
 import { type AgentState, turnDiscarded } from './state/agent.ts';
-import { type CallState, openQuestionsOf } from './state/call.ts';
+import { type CallState, openQuestionsOf, toolFailed } from './state/call.ts';
 import { closeQuestions, decide } from './state/machine.ts';
-import { toolFailed } from './state/settlement.ts';
 import { evolveAll, initialState, liveAgents, readSnapshot, type RunState } from './state/state.ts';
 import { approvalRequested } from './waiting/approvals.ts';
 
@@ -34,7 +33,10 @@ export async function load(
   if (record === undefined) return undefined;
   const [spec] = await store.readEvents(record.id, { after: 0, limit: 1 });
   if (spec?.type !== 'run.created') {
-    throw new RelayError('journal_corrupt', `The journal of run ${record.id} has no beginning`);
+    throw new RelayError(
+      'journal_corrupt',
+      `The journal of run ${record.id} does not start with run.created`,
+    );
   }
   const state = await loadState(store, record);
   return new LiveRun({ engine, identity: record, spec, epoch, state });
@@ -85,7 +87,7 @@ export async function resumeCalls(
 ): Promise<void> {
   const starts: CallStart[] = [];
   // After the time limit no tool starts, and no approval is requested.
-  const late = isTimeOver(run.state, run.engine.clock.now());
+  const late = isTimeLimitReached(run.state, run.engine.clock.now());
   for (const call of agent.turn?.calls ?? []) {
     // Calls with a `via` are settled by events in the journal.
     if (call.via !== undefined || !isAffected(call)) continue;
@@ -96,7 +98,7 @@ export async function resumeCalls(
     }
     const reason = {
       code: 'outcome_unknown',
-      message: 'The call that it worked for was interrupted',
+      message: 'The parent tool call was interrupted',
     };
     stopSpawned(run, agent, call.toolCallId, reason);
     run.journal.stage(closeQuestions(agent, call, 'The tool that asked was interrupted'));

@@ -10,7 +10,7 @@ import {
 } from '@relay/protocol';
 import type { FinishReason, ModelEvent } from '../ports/index.ts';
 import { agentFields, type AgentState } from './state/agent.ts';
-import { isNestedTooDeep } from './arguments.ts';
+import { isNestedTooDeep, isObject } from './arguments.ts';
 import type { LiveRun } from './live-run.ts';
 import { priced } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
@@ -52,7 +52,7 @@ export class TurnInProgress {
     return this.#text;
   }
 
-  /** The closing turn offers no tools: calls in it are ignored. */
+  /** The final turn offers no tools: calls in it are ignored. */
   get hasCalls(): boolean {
     return this.#calls.length > 0 && this.#agent.limit === null;
   }
@@ -155,7 +155,7 @@ export class TurnInProgress {
         ...(toolCallId === call.id ? {} : { providerCallId: call.id }),
         name: call.name,
         ...(this.#isClientTool(call.name) ? { via: 'client' as const } : {}),
-        input: parseArguments(call.arguments),
+        input: inputOf(call.arguments),
       };
     });
   }
@@ -177,12 +177,12 @@ export class TurnInProgress {
 type Input = EventOf<'tool.called'>['input'];
 
 /** Arguments that are not a JSON object stay text: the gate refuses them. */
-function parseArguments(text: string): Input {
+function inputOf(text: string): Input {
   if (text.trim() === '') return {};
   if (isNestedTooDeep(text)) return text;
   try {
     const value = JSON.parse(text) as Input;
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : text;
+    return isObject(value) ? value : text;
   } catch {
     return text;
   }

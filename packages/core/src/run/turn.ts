@@ -7,15 +7,21 @@
  *
  * Turns of several agents run side by side, and none waits for another.
  */
-import { type Message, RelayError, type RunError } from '@relay/protocol';
+import {
+  type FieldIssue,
+  issuesOfAnswer,
+  type JsonSchema,
+  type Message,
+  RelayError,
+  type RunError,
+} from '@relay/protocol';
 import { type Model, type ModelRequest, ProviderFailure } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
-import { errorText } from './errors.ts';
+import { errorText, textOfIssues } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
 import { checkInput, checkOutput, hasOutputGuardrails } from './agents/guardrails.ts';
-import { closingInstruction } from './agents/limits.ts';
-import { correctionMessages, outputIssues, outputSchemaError } from './agents/output-schema.ts';
+import { finalTurnInstruction } from './agents/limits.ts';
 import { answerFields, offeredTools, profileOf } from './agents/profile.ts';
 import { compactAfterRefusal, compactBeforeTurn } from './context/compaction.ts';
 import { recall } from './context/memory.ts';
@@ -52,7 +58,7 @@ export async function takeTurn(
   }
   await compactBeforeTurn({ run, agent, activity, model }, await requestFor(run, agent));
   let wasTooLong = false;
-  /** Asks the model once to correct an answer that does not fit the output schema. */
+  /** Asks the model once to correct an answer; this is not part of the conversation. */
   let correction: readonly Message[] = [];
   for (let attempt = 1; ; attempt += 1) {
     const turn = new TurnInProgress(run, agent);
@@ -63,7 +69,10 @@ export async function takeTurn(
       const issues = turn.hasCalls ? [] : outputIssues(request.outputSchema, turn.text);
       if (issues.length > 0) {
         turn.discard('schema');
-        if (correction.length > 0) return failed('output_invalid', outputSchemaError(issues));
+        if (correction.length > 0) {
+          const message = `The answer does not match the output schema: ${textOfIssues(issues)}`;
+          return failed('output_invalid', message);
+        }
         correction = correctionMessages(turn.text, issues);
         continue;
       }
@@ -108,8 +117,8 @@ function inputOf({ spec }: LiveRun, { messages, runStart }: Transcript): readonl
 }
 
 /**
- * The turn was stopped. In the closing turn, partial text counts as the answer, unless a guardrail
- * would have to check it or it does not fit the output schema.
+ * The turn was stopped. In the final turn, partial text counts as the answer, unless a guardrail
+ * would have to check it or it does not match the output schema.
  */
 function stopped(run: LiveRun, agent: AgentState, turn?: TurnInProgress): TurnOutcome {
   const isOver = run.state.agents[agent.id]?.ended !== null;
@@ -147,7 +156,22 @@ async function consumeStream(
     if (run.journal.backlog > maxBacklog) await run.journal.settled();
   }
   if (turn.finished) return true;
-  throw new ProviderFailure('The model’s answer ended before it was finished', { retryable: true });
+  throw new ProviderFailure('The model’s response was cut off', { retryable: true });
+}
+
+function outputIssues(schema: JsonSchema | undefined, answer: string): readonly FieldIssue[] {
+  return schema === undefined ? [] : issuesOfAnswer(schema, answer);
+}
+
+/** The rejected answer and the request to correct it. */
+function correctionMessages(answer: string, issues: readonly FieldIssue[]): readonly Message[] {
+  const request: Message = {
+    role: 'user',
+    content:
+      `Your answer does not match the required JSON Schema: ${textOfIssues(issues)}. ` +
+      'Reply with only the JSON value, without other text or a code fence.',
+  };
+  return answer === '' ? [request] : [{ role: 'assistant', content: answer }, request];
 }
 
 async function requestFor(
@@ -163,7 +187,7 @@ async function requestFor(
     ...(system === undefined ? [] : [{ role: 'system', content: system } as const]),
     ...(transcript.recalled === null ? [] : [transcript.recalled]),
     ...transcript.messages,
-    ...(limit === null ? [] : [closingInstruction(limit)]),
+    ...(limit === null ? [] : [finalTurnInstruction(limit)]),
     ...correction,
   ];
   const offered = limit === null ? offeredTools(run, agent) : [];

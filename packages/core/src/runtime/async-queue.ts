@@ -70,7 +70,7 @@ export class AsyncQueue<Item> implements EventStream<Item> {
     if (reader !== undefined) this.#finish();
   }
 
-  /** Something follows after all, unless the reader is gone or knows that it is over. */
+  /** Reopens the queue, unless the reader has left or has received the end. */
   reopen(): void {
     if (this.#state === 'ended' && this.#failure === undefined) this.#state = 'open';
   }

@@ -16,7 +16,7 @@ export interface BackgroundLoopOptions {
   readonly clock: Clock;
   /** From the end of a step to the beginning of the next. */
   readonly intervalMs: number;
-  /** The longest wait after failures. Left out: the interval. */
+  /** The longest wait after failures. Default: the interval. */
   readonly maxBackoffMs?: number;
   /** The first step waits for the interval too. */
   readonly delayFirst?: boolean;

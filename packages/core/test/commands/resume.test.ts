@@ -1,6 +1,6 @@
 import { runStatuses, type RunStatus } from '@relay/protocol';
 import { describe, expect, it, vi } from 'vitest';
-import type { Control } from '../../src/commands/start-run.ts';
+import type { RunControl } from '../../src/commands/start-run.ts';
 import type { RunRecord, RunRef } from '../../src/ports/index.ts';
 import { pendingApprovalOf, resumeSerializedAgentRun } from '../../src/commands/resume.ts';
 
@@ -59,7 +59,7 @@ function controlOf(stored: RunRecord | undefined) {
       tenantId === stored?.tenantId && runId === stored.id ? stored : undefined,
   });
   const control = { engine: { store: { tenant } }, supervisor: { wake } };
-  return { control: control as unknown as Control, wake };
+  return { control: control as unknown as RunControl, wake };
 }
 
 const pending = JSON.stringify({
@@ -69,11 +69,14 @@ const pending = JSON.stringify({
 });
 
 describe('resuming a run', () => {
-  it.each(runStatuses)('tells where the checkpoint of one that is %s points', async (status) => {
-    const run = runWith({ status });
-    const { control } = controlOf(run);
-    expect(await resumeSerializedAgentRun(control, ref)).toEqual({ run, after: 5 });
-  });
+  it.each(runStatuses)(
+    'returns the position of the checkpoint of a run that is %s',
+    async (status) => {
+      const run = runWith({ status });
+      const { control } = controlOf(run);
+      expect(await resumeSerializedAgentRun(control, ref)).toEqual({ run, after: 5 });
+    },
+  );
 
   it.each<[RunStatus, number]>([
     ['queued', 1],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 
 const bash = (command: unknown) => ({ toolCallId: 'tc-1', name: 'bash', arguments: { command } });
 const rule = (command: string) => ({ tool: 'bash', params: { command } });
@@ -17,7 +17,7 @@ const cases = ruleSet({
   denylist,
 });
 const wholeTool = ruleSet({ allowlist: [{ tool: 'bash' }], denylist });
-const on = (command: unknown, rules = cases): string => decide(bash(command), rules).decision;
+const on = (command: unknown, rules = cases): string => decideCall(bash(command), rules).decision;
 
 describe('a command under patterns', () => {
   it.each([
@@ -279,7 +279,7 @@ describe('a command under patterns', () => {
 
   it('is never matched through an inherited property', () => {
     const inherited = Object.create({ command: 'ls -la' }) as Record<string, unknown>;
-    expect(decide({ toolCallId: 'tc-1', name: 'bash', arguments: inherited }, cases)).toEqual({
+    expect(decideCall({ toolCallId: 'tc-1', name: 'bash', arguments: inherited }, cases)).toEqual({
       decision: 'ask',
     });
   });

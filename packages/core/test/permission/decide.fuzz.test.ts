@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 import { matchesPermissions, type ParameterKind } from '../../src/permission/match.ts';
 
 const SIGNS = Array.from(';&|(){}[]<>$`"\'\\#!~*?=, \t\n\r');
@@ -33,8 +33,11 @@ describe('whatever a parameter holds', () => {
     fc.assert(
       fc.property(fc.oneof(value, fc.anything()), pattern, pattern, kind, (a, allow, deny, as) => {
         const kinds = { a: as };
-        decide(call(a), ruleSet({ allowlist: [rule(allow)], denylist: [rule(deny)] }, { kinds }));
-        decide(call(a), ruleSet({ denylist: [rule(deny)] }, { kinds, builtinAllow: true }));
+        decideCall(
+          call(a),
+          ruleSet({ allowlist: [rule(allow)], denylist: [rule(deny)] }, { kinds }),
+        );
+        decideCall(call(a), ruleSet({ denylist: [rule(deny)] }, { kinds, builtinAllow: true }));
       }),
       { numRuns: 5_000 },
     );
@@ -45,7 +48,7 @@ describe('whatever a parameter holds', () => {
     fc.assert(
       fc.property(value, fc.array(pattern, { maxLength: 3 }), kind, (a, patterns, as) => {
         const permissions = { allowlist: patterns.map(rule), allowOnce: [rule('cat *')] };
-        const verdict = decide(call(a), ruleSet(permissions, { kinds: { a: as } }));
+        const verdict = decideCall(call(a), ruleSet(permissions, { kinds: { a: as } }));
         if (verdict.decision !== 'allow') return;
         allowed += 1;
         expect(matchesPermissions(call(a), permissions)).toBe(true);
@@ -59,8 +62,8 @@ describe('whatever a parameter holds', () => {
     fc.assert(
       fc.property(value, pattern, kind, (a, deny, as) => {
         const permissions = { allowlist: [{ tool: 't' }], denylist: [rule(deny)] };
-        const byText = decide(call(a), ruleSet(permissions)).decision;
-        const declared = decide(call(a), ruleSet(permissions, { kinds: { a: as } })).decision;
+        const byText = decideCall(call(a), ruleSet(permissions)).decision;
+        const declared = decideCall(call(a), ruleSet(permissions, { kinds: { a: as } })).decision;
         if (byText === 'deny') expect(declared).toBe('deny');
       }),
       { numRuns: 5_000 },
@@ -104,10 +107,10 @@ describe('a denied command', () => {
       fc.property(harmless, joint, hidden, fc.option(fc.tuple(joint, harmless)), (...parts) => {
         const [first, sign, denied, rest] = parts;
         const line = first + sign + denied + (rest ?? []).join('');
-        if (decide(call(first), asking).decision === 'allow') joined += 1;
-        expect(decide(call(line), denying).decision).toBe('deny');
-        expect(decide(call(line), asking).decision).toBe('ask');
-        expect(decide(call(line), everything).decision).toBe('deny');
+        if (decideCall(call(first), asking).decision === 'allow') joined += 1;
+        expect(decideCall(call(line), denying).decision).toBe('deny');
+        expect(decideCall(call(line), asking).decision).toBe('ask');
+        expect(decideCall(call(line), everything).decision).toBe('deny');
       }),
       { numRuns: 3_000 },
     );
@@ -120,7 +123,7 @@ describe('a denied command', () => {
         // A line of its own is a command unless a quote, a comment or a document swallows it; then
         // it may be mentioned, but a rule about it must still have been looked at.
         const line = `${before}\nrm x\n${after}`;
-        expect(decide(call(line), asking).decision).toBe('ask');
+        expect(decideCall(call(line), asking).decision).toBe('ask');
       }),
       { numRuns: 3_000 },
     );

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decide, type Grant, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type Grant, type RuleSet } from '../../src/permission/decide.ts';
 
 const call = (command: string) => ({ toolCallId: 'c', name: 'bash', arguments: { command } });
 const rules = (grants: Grant[], some: Partial<RuleSet> = {}): RuleSet => ({
@@ -15,7 +15,7 @@ const kinds = { command: 'command' } as const;
 
 describe('a grant with a number of uses', () => {
   it('allows the call, and is marked as counted', () => {
-    expect(decide(call('ls'), rules([counted]))).toEqual({
+    expect(decideCall(call('ls'), rules([counted]))).toEqual({
       decision: 'allow',
       rule: { list: 'grants', index: 0, source: 'grant', id: 'counted', counted: true },
     });
@@ -26,21 +26,21 @@ describe('a grant with a number of uses', () => {
     ['an allowlist', rules([counted], { permissions: { allowlist: [{ tool: 'bash' }] } })],
     ['the tool itself', rules([counted], { builtinAllow: true })],
   ])('is spared where %s allows the call too', (_what, set) => {
-    const verdict = decide(call('ls'), set);
+    const verdict = decideCall(call('ls'), set);
     expect(verdict).toMatchObject({ decision: 'allow' });
     expect(verdict).not.toHaveProperty('rule.counted');
   });
 
   it('is used before an allow-once rule', () => {
     const permissions = { allowOnce: [{ tool: 'bash' }] };
-    expect(decide(call('ls'), rules([counted], { permissions }))).toMatchObject({
+    expect(decideCall(call('ls'), rules([counted], { permissions }))).toMatchObject({
       rule: { id: 'counted' },
     });
   });
 
   it('never beats a denial', () => {
     const permissions = { denylist: [{ tool: 'bash', params: { command: 'ls *' } }] };
-    expect(decide(call('ls -la'), rules([counted, standing], { permissions, kinds }))).toEqual({
+    expect(decideCall(call('ls -la'), rules([counted, standing], { permissions, kinds }))).toEqual({
       decision: 'deny',
       rule: { list: 'denylist', index: 0, source: 'request' },
     });
@@ -50,8 +50,10 @@ describe('a grant with a number of uses', () => {
     const cat: Grant = { id: 'cat', tool: 'bash', params: { command: 'cat *' } };
     const line = call('cat a && ls');
     const pattern: Grant = { id: 'line', tool: 'bash', params: { command: 'cat *' } };
-    expect(decide(line, rules([pattern, cat, counted], { kinds }))).toEqual({ decision: 'ask' });
-    expect(decide(line, rules([pattern, cat, standing], { kinds }))).toMatchObject({
+    expect(decideCall(line, rules([pattern, cat, counted], { kinds }))).toEqual({
+      decision: 'ask',
+    });
+    expect(decideCall(line, rules([pattern, cat, standing], { kinds }))).toMatchObject({
       decision: 'allow',
     });
   });

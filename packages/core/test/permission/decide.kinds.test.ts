@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 import type { ParameterKind } from '../../src/permission/match.ts';
 
 const bash = (command: unknown, more: Record<string, unknown> = {}) => ({
@@ -21,11 +21,11 @@ const cases = ruleSet({
   allowlist: ['ls *', 'cat *', 'echo *', 'git log*'].map(rule),
   denylist,
 });
-const on = (command: unknown, rules = cases): string => decide(bash(command), rules).decision;
+const on = (command: unknown, rules = cases): string => decideCall(bash(command), rules).decision;
 
 describe('several rules about one command', () => {
   const allowlist = [rule('ls *'), rule('cat *')];
-  const verdict = (command: string, rules: RuleSet) => decide(bash(command), rules);
+  const verdict = (command: string, rules: RuleSet) => decideCall(bash(command), rules);
 
   it('cover it together, and the one that matches the whole line is named', () => {
     expect(verdict('cat a | ls b', ruleSet({ allowlist }))).toEqual({
@@ -54,7 +54,7 @@ describe('several rules about one command', () => {
     const kinds: Record<string, ParameterKind> = { command: 'command', cwd: 'path' };
     const inside = { tool: 'bash', params: { command: 'cat *', cwd: '/app/**' } };
     const rules = ruleSet({ allowlist: [rule('ls *'), inside] }, { kinds });
-    const at = (cwd: string) => decide(bash('ls a | cat b', { cwd }), rules).decision;
+    const at = (cwd: string) => decideCall(bash('ls a | cat b', { cwd }), rules).decision;
     expect(at('/app/x')).toBe('allow');
     expect(at('/etc')).toBe('ask');
     expect(at('/app/../etc')).toBe('ask');
@@ -104,17 +104,19 @@ describe('sensitive parameters', () => {
   const rules = ruleSet({ allowlist: [rule('ls *')] }, { sensitive: ['env'] });
 
   it('are not allowed by a rule that names only others', () => {
-    expect(decide(bash('ls a'), rules).decision).toBe('allow');
-    expect(decide(bash('ls a', { env: 'PATH=/tmp' }), rules).decision).toBe('ask');
-    expect(decide(bash('ls a', { other: 'x' }), rules).decision).toBe('allow');
+    expect(decideCall(bash('ls a'), rules).decision).toBe('allow');
+    expect(decideCall(bash('ls a', { env: 'PATH=/tmp' }), rules).decision).toBe('ask');
+    expect(decideCall(bash('ls a', { other: 'x' }), rules).decision).toBe('allow');
   });
 
   it('are allowed by a rule that names them, or by one for the whole tool', () => {
     const named = { tool: 'bash', params: { command: 'ls *', env: 'LANG=*' } };
     const call = bash('ls a', { env: 'LANG=C' });
-    expect(decide(call, { ...rules, permissions: { allowlist: [named] } }).decision).toBe('allow');
+    expect(decideCall(call, { ...rules, permissions: { allowlist: [named] } }).decision).toBe(
+      'allow',
+    );
     const whole = { allowlist: [{ tool: 'bash' }] };
-    expect(decide(call, { ...rules, permissions: whole }).decision).toBe('allow');
+    expect(decideCall(call, { ...rules, permissions: whole }).decision).toBe('allow');
   });
 });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 import type { ParameterKind } from '../../src/permission/match.ts';
 
 const LARGE = 131_072;
@@ -18,7 +18,7 @@ const rules = (kind: ParameterKind): RuleSet => ({
 
 function cost(text: string, kind: ParameterKind): number {
   const start = performance.now();
-  decide({ toolCallId: 'tc-1', name: 't', arguments: { a: text } }, rules(kind));
+  decideCall({ toolCallId: 'tc-1', name: 't', arguments: { a: text } }, rules(kind));
   return performance.now() - start;
 }
 
@@ -112,7 +112,7 @@ describe('a long parameter is decided quickly', () => {
     }));
     const command = `${Array.from({ length: 1_200 }, (_, at) => `ls ${at}`).join(';')}; nothing`;
     const start = performance.now();
-    const verdict = decide(
+    const verdict = decideCall(
       { toolCallId: 'tc-1', name: 't', arguments: { a: command } },
       { ...rules('command'), permissions: { allowlist: many }, builtinAllow: false },
     );

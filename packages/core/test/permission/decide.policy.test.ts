@@ -2,7 +2,7 @@
 import type { PolicyRules } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 import type { Policy } from '../../src/permission/policy.ts';
 
 const call = (command = 'ls', name = 'bash') => ({
@@ -32,7 +32,7 @@ const everything: Partial<RuleSet> = {
 
 describe('a policy', () => {
   it('allows what it lists, and names itself', () => {
-    const verdict = decide(call(), rules({ policies: [policy({ allow: [bash] })] }));
+    const verdict = decideCall(call(), rules({ policies: [policy({ allow: [bash] })] }));
     expect(verdict).toEqual({
       decision: 'allow',
       rule: { list: 'allow', index: 0, source: 'policy', id: '*@1' },
@@ -41,7 +41,7 @@ describe('a policy', () => {
 
   it('denies what it lists, whatever else allows it', () => {
     const policies = [policy({ deny: [{ tool: 'x' }, bash], allow: [bash] })];
-    expect(decide(call(), rules({ ...everything, policies }))).toEqual({
+    expect(decideCall(call(), rules({ ...everything, policies }))).toEqual({
       decision: 'deny',
       rule: { list: 'deny', index: 1, source: 'policy', id: '*@1' },
     });
@@ -49,7 +49,7 @@ describe('a policy', () => {
 
   it('requires an approval, whatever else allows it', () => {
     const policies = [policy({ ask: [bash], allow: [bash] })];
-    expect(decide(call(), rules({ ...everything, policies }))).toEqual({
+    expect(decideCall(call(), rules({ ...everything, policies }))).toEqual({
       decision: 'ask',
       rule: { list: 'ask', index: 0, source: 'policy', id: '*@1' },
     });
@@ -57,7 +57,7 @@ describe('a policy', () => {
 
   it('denies where it also asks', () => {
     const policies = [policy({ ask: [bash] }), policy({ deny: [bash] }, 'assistant@2')];
-    expect(decide(call(), rules({ policies }))).toMatchObject({
+    expect(decideCall(call(), rules({ policies }))).toMatchObject({
       decision: 'deny',
       rule: { id: 'assistant@2' },
     });
@@ -66,7 +66,7 @@ describe('a policy', () => {
   it('can be narrowed by the request', () => {
     const policies = [policy({ allow: [bash] })];
     const permissions = { denylist: [bash] };
-    expect(decide(call(), rules({ permissions, policies }))).toMatchObject({
+    expect(decideCall(call(), rules({ permissions, policies }))).toMatchObject({
       decision: 'deny',
       rule: { source: 'request' },
     });
@@ -76,7 +76,7 @@ describe('a policy', () => {
     const policies = [policy({ allow: [bash] })];
     const grants = [{ id: 'g', tool: 'bash', usesLeft: 1 }];
     const permissions = { allowOnce: [bash] };
-    expect(decide(call(), rules({ grants, permissions, policies }))).toMatchObject({
+    expect(decideCall(call(), rules({ grants, permissions, policies }))).toMatchObject({
       rule: { source: 'policy' },
     });
   });
@@ -90,28 +90,28 @@ describe('a policy', () => {
       (command) => {
         const permissions = { allowlist: [bash] };
         const asked = rules({ permissions, kinds, policies: [policy({ ask })] });
-        expect(decide(call(command), asked)).toMatchObject({
+        expect(decideCall(call(command), asked)).toMatchObject({
           decision: 'ask',
           rule: { list: 'ask' },
         });
         const denied = rules({ permissions, kinds, policies: [policy({ deny: ask })] });
-        expect(decide(call(command), denied).decision).toBe('deny');
+        expect(decideCall(call(command), denied).decision).toBe('deny');
       },
     );
 
     it('asks if an ask rule cannot read the command', () => {
       const permissions = { allowlist: [bash] };
       const asked = rules({ permissions, kinds, policies: [policy({ ask })] });
-      expect(decide(call('echo $(cat x'), asked).decision).toBe('ask');
-      expect(decide(call('ls'), asked).decision).toBe('allow');
+      expect(decideCall(call('echo $(cat x'), asked).decision).toBe('ask');
+      expect(decideCall(call('ls'), asked).decision).toBe('allow');
     });
 
     it('covers a line together with the request and with grants', () => {
       const allowlist = [{ tool: 'bash', params: { command: 'ls *' } }];
       const allow = [{ tool: 'bash', params: { command: 'cat *' } }];
       const together = rules({ permissions: { allowlist }, kinds, policies: [policy({ allow })] });
-      expect(decide(call('ls a && cat b'), together).decision).toBe('allow');
-      expect(decide(call('ls a && cat b && rm c'), together).decision).toBe('ask');
+      expect(decideCall(call('ls a && cat b'), together).decision).toBe('allow');
+      expect(decideCall(call('ls a && cat b && rm c'), together).decision).toBe('ask');
     });
   });
 
@@ -130,8 +130,8 @@ describe('a policy', () => {
         };
         const deny = rules({ ...given, policies: [policy({ deny: [bash] })] });
         const ask = rules({ ...given, policies: [policy({ ask: [bash] })] });
-        expect(decide(call(), deny).decision).toBe('deny');
-        expect(decide(call(), ask).decision).toBe('ask');
+        expect(decideCall(call(), deny).decision).toBe('deny');
+        expect(decideCall(call(), ask).decision).toBe('ask');
       }),
     );
   });

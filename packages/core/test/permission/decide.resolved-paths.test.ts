@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 
 const root = '/srv/ws';
 const on = (
@@ -22,7 +22,7 @@ const on = (
     sensitive: ['path'],
     resolvedPaths: { root, paths: { path: leadsTo } },
   };
-  return decide({ toolCallId: 't', name: 'read', arguments: { path } }, set).decision;
+  return decideCall({ toolCallId: 't', name: 'read', arguments: { path } }, set).decision;
 };
 const under = (path: string) => ({ params: { path } });
 
@@ -65,7 +65,7 @@ describe('a resolved path', () => {
   });
 
   it('must be named by every rule with parameters', () => {
-    const { decision } = decide(
+    const { decision } = decideCall(
       { toolCallId: 't', name: 'read', arguments: { path: 'a', limit: 5 } },
       {
         permissions: { allowlist: [{ tool: 'read', params: { limit: '5' } }] },

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 
 const call = (command: string, toolCallId = 'tc-1') => ({
   toolCallId,
@@ -18,8 +18,8 @@ const everything = { tool: 'bash' };
 
 describe('a decision', () => {
   it('asks if no rule matches', () => {
-    expect(decide(call('ls'), rules({}))).toEqual({ decision: 'ask' });
-    expect(decide(call('rm x'), rules({ permissions: { allowlist: [ls] } }))).toEqual({
+    expect(decideCall(call('ls'), rules({}))).toEqual({ decision: 'ask' });
+    expect(decideCall(call('rm x'), rules({ permissions: { allowlist: [ls] } }))).toEqual({
       decision: 'ask',
     });
   });
@@ -33,17 +33,17 @@ describe('a decision', () => {
         { toolCallId: 'tc-1', reason: 'This specific call looks suspicious' },
       ],
     };
-    expect(decide(call('ls'), rules({ permissions, builtinAllow: true }))).toEqual({
+    expect(decideCall(call('ls'), rules({ permissions, builtinAllow: true }))).toEqual({
       decision: 'deny',
       rule: { list: 'deny', index: 1, source: 'request' },
       reason: 'This specific call looks suspicious',
     });
-    expect(decide(call('ls', 'tc-0'), rules({ permissions }))).toEqual({
+    expect(decideCall(call('ls', 'tc-0'), rules({ permissions }))).toEqual({
       decision: 'deny',
       rule: { list: 'deny', index: 0, source: 'request' },
     });
     expect(
-      decide(call('ls', 'tc-2'), rules({ permissions: { ...permissions, denylist: [] } })),
+      decideCall(call('ls', 'tc-2'), rules({ permissions: { ...permissions, denylist: [] } })),
     ).toEqual({
       decision: 'allow',
       rule: { list: 'allowlist', index: 0, source: 'request' },
@@ -51,7 +51,7 @@ describe('a decision', () => {
   });
 
   it('lets a denylist beat every kind of allow', () => {
-    const verdict = decide(
+    const verdict = decideCall(
       call('rm -r /home/me/.ssh'),
       rules({
         permissions: {
@@ -79,15 +79,15 @@ describe('a decision', () => {
       grants,
       builtinAllow: true,
     });
-    expect(decide(call('ls'), all)).toEqual({
+    expect(decideCall(call('ls'), all)).toEqual({
       decision: 'allow',
       rule: { list: 'allowlist', index: 1, source: 'request' },
     });
-    expect(decide(call('ls'), { ...all, permissions: { allowOnce: [everything] } })).toEqual({
+    expect(decideCall(call('ls'), { ...all, permissions: { allowOnce: [everything] } })).toEqual({
       decision: 'allow',
       rule: { list: 'grants', index: 1, source: 'grant', id: 'g-2' },
     });
-    expect(decide(call('rm x'), all)).toEqual({
+    expect(decideCall(call('rm x'), all)).toEqual({
       decision: 'allow',
       rule: { list: 'builtin', index: 0, source: 'builtin' },
     });
@@ -96,7 +96,7 @@ describe('a decision', () => {
   it('takes the first allow-once that matches and is not used up, in source order', () => {
     const permissions = { allowOnce: [{ tool: 'read' }, everything, ls, ls] };
     const picked = (usedOnce: readonly number[]) => {
-      const verdict = decide(call('ls'), rules({ permissions, usedOnce }));
+      const verdict = decideCall(call('ls'), rules({ permissions, usedOnce }));
       return verdict.decision === 'allow' ? verdict.rule.index : verdict.decision;
     };
     expect(picked([])).toBe(1);
@@ -110,20 +110,20 @@ describe('a decision', () => {
     const granted = rules({
       grants: [{ id: 'g-1', tool: 'bash', exact: { command: 'rm -rf ./tmp/*' } }],
     });
-    expect(decide(call('rm -rf ./tmp/*'), granted).decision).toBe('allow');
-    expect(decide(call('rm -rf ./tmp/x'), granted).decision).toBe('ask');
+    expect(decideCall(call('rm -rf ./tmp/*'), granted).decision).toBe('allow');
+    expect(decideCall(call('rm -rf ./tmp/x'), granted).decision).toBe('ask');
   });
 
   it('applies a grant without parameters to the whole tool, and to no other', () => {
     const granted = rules({ grants: [{ id: 'g-1', tool: 'bash' }] });
-    expect(decide(call('anything'), granted).decision).toBe('allow');
-    expect(decide({ ...call('anything'), name: 'read' }, granted).decision).toBe('ask');
+    expect(decideCall(call('anything'), granted).decision).toBe('allow');
+    expect(decideCall({ ...call('anything'), name: 'read' }, granted).decision).toBe('ask');
   });
 
   it('does not change its input', () => {
     const set = rules({ permissions: { allowOnce: [everything] } });
     const before = structuredClone(set);
-    decide(call('ls'), set);
+    decideCall(call('ls'), set);
     expect(set).toEqual(before);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 
 const bash = (command: unknown) => ({ toolCallId: 'tc-1', name: 'bash', arguments: { command } });
 const rule = (command: string) => ({ tool: 'bash', params: { command } });
@@ -13,7 +13,7 @@ const ruleSet = (permissions: RuleSet['permissions'], more: Partial<RuleSet> = {
 });
 const denylist = ['rm *', 'curl *'].map(rule);
 const wholeTool = ruleSet({ allowlist: [{ tool: 'bash' }], denylist });
-const on = (command: unknown, rules: RuleSet): string => decide(bash(command), rules).decision;
+const on = (command: unknown, rules: RuleSet): string => decideCall(bash(command), rules).decision;
 
 describe('a rule of the whole tool', () => {
   it.each(['anything $(goes)', 'X=1; $X', 'eval "$(cat f)"', 'ls "', '', 'a'.repeat(20_000)])(
@@ -102,7 +102,7 @@ describe('a rule of the whole tool', () => {
   it('asks if the parameter that a deny rule is about is no text', () => {
     expect(on(['rm', 'x'], wholeTool)).toBe('ask');
     expect(on(null, wholeTool)).toBe('ask');
-    expect(decide({ toolCallId: 't', name: 'bash', arguments: {} }, wholeTool).decision).toBe(
+    expect(decideCall({ toolCallId: 't', name: 'bash', arguments: {} }, wholeTool).decision).toBe(
       'allow',
     );
   });

@@ -1,7 +1,7 @@
 import { posix } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 import { allowsPath, deniesPath, isReadablePath } from '../../src/permission/path.ts';
 
 const call = (filePath: unknown) => ({
@@ -22,7 +22,7 @@ const rules = (allow: string | undefined, deny?: string): RuleSet => ({
   kinds: { filePath: 'path' },
 });
 const on = (pattern: string, filePath: unknown): string =>
-  decide(call(filePath), rules(pattern)).decision;
+  decideCall(call(filePath), rules(pattern)).decision;
 
 // Case 15.
 describe('a path under a pattern', () => {
@@ -105,17 +105,17 @@ describe('a path under a deny pattern', () => {
     ['a/../b', 'a/../b'],
     ['**/.env', 'app/x/../.env'],
   ])('%s denies %j, however it is written', (deny, path) => {
-    expect(decide(call(path), rules(undefined, deny)).decision).toBe('deny');
-    expect(decide(call(path), rules('**', deny)).decision).toBe('deny');
+    expect(decideCall(call(path), rules(undefined, deny)).decision).toBe('deny');
+    expect(decideCall(call(path), rules('**', deny)).decision).toBe('deny');
   });
 
   it('is asked under a rule of the whole tool if it cannot be read', () => {
-    const look = (path: unknown) => decide(call(path), rules(undefined, '/etc/**')).decision;
+    const look = (path: unknown) => decideCall(call(path), rules(undefined, '/etc/**')).decision;
     expect(look('src/a.ts')).toBe('allow');
     expect(look('~/x')).toBe('ask');
     expect(look('a\\b')).toBe('ask');
     expect(look(['/etc/passwd'])).toBe('ask');
-    expect(decide(call('~/x'), rules(undefined)).decision).toBe('allow');
+    expect(decideCall(call('~/x'), rules(undefined)).decision).toBe('allow');
   });
 });
 

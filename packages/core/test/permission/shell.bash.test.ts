@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { requires } from '../../../../test/support/requires.ts';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 
 /*
  * Our reading against a real bash: every program that a text could name is a stub that writes down
@@ -37,7 +37,7 @@ const ruleSet = (allow: readonly string[], deny: readonly string[]): RuleSet => 
   kinds: { command: 'command' },
 });
 const on = (command: string, rules: RuleSet): string =>
-  decide({ toolCallId: 'tc-1', name: 'bash', arguments: { command } }, rules).decision;
+  decideCall({ toolCallId: 'tc-1', name: 'bash', arguments: { command } }, rules).decision;
 const READERS = ['ls*', 'cat*', 'echo*', 'git log*'];
 
 let folder = '';

@@ -21,7 +21,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { requires } from '../../../../test/support/requires.ts';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 
 const BASH = '/bin/bash';
 const commands = Number(process.env['FUZZ_COMMANDS'] ?? 4_000);
@@ -284,7 +284,7 @@ describe('what is allowed, run by a real bash', requires('shell', noBash), () =>
     fc.assert(
       fc.property(fc.oneof(line, spoiled, plain, plain), allowedPatterns, (command, chosen) => {
         const call = { toolCallId: 'c', name: 'bash', arguments: { command } };
-        if (decide(call, ruleSet(chosen)).decision !== 'allow') return;
+        if (decideCall(call, ruleSet(chosen)).decision !== 'allow') return;
         allowed += 1;
         const { commands: executed, files } = ran(command);
         expect(executed.filter((each) => !isCovered(each, chosen))).toEqual([]);

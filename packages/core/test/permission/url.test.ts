@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
 import { allowsUrl, deniesUrl } from '../../src/permission/url.ts';
 
 const call = (url: unknown) => ({ toolCallId: 'tc-1', name: 'fetch', arguments: { url } });
@@ -16,7 +16,8 @@ const rules = (allow: string | undefined, deny?: string): RuleSet => ({
   builtinAllow: false,
   kinds: { url: 'url' },
 });
-const on = (pattern: string, url: unknown): string => decide(call(url), rules(pattern)).decision;
+const on = (pattern: string, url: unknown): string =>
+  decideCall(call(url), rules(pattern)).decision;
 const API = 'https://api.example.com/*';
 
 describe('a URL under a pattern', () => {
@@ -112,18 +113,18 @@ describe('a URL under a deny pattern', () => {
     ['file:*', 'FILE:///etc/passwd'],
     ['*@*', 'https://user@evil.net/'],
   ])('%s denies %j, however it is written', (deny, url) => {
-    expect(decide(call(url), rules(undefined, deny)).decision).toBe('deny');
-    expect(decide(call(url), rules('*', deny)).decision).toBe('deny');
+    expect(decideCall(call(url), rules(undefined, deny)).decision).toBe('deny');
+    expect(decideCall(call(url), rules('*', deny)).decision).toBe('deny');
   });
 
   it('is asked under a rule of the whole tool if it cannot be read', () => {
     const look = (url: unknown) =>
-      decide(call(url), rules(undefined, 'https://evil.net/*')).decision;
+      decideCall(call(url), rules(undefined, 'https://evil.net/*')).decision;
     expect(look('https://example.com/x')).toBe('allow');
     expect(look('//evil.net/x')).toBe('ask');
     expect(look('evil.net/x')).toBe('ask');
     expect(look(['https://evil.net/x'])).toBe('ask');
-    expect(decide(call('evil.net'), rules(undefined)).decision).toBe('allow');
+    expect(decideCall(call('evil.net'), rules(undefined)).decision).toBe('allow');
   });
 });
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Tool, Validation } from '../../src/ports/index.ts';
 import { createRecordingTool } from '../support/index.ts';
-import { readArguments } from '../../src/run/arguments.ts';
+import { parseArguments } from '../../src/run/arguments.ts';
 
 function toolThat(validate: (given: Record<string, unknown>) => Validation): Tool {
   return createRecordingTool({
@@ -15,20 +15,20 @@ const accept = (value: unknown): Validation => ({ ok: true, value });
 describe('the arguments of a call', () => {
   it('are what the schema makes of them, defaults and all: that is matched, shown and run', () => {
     const tidy = toolThat(({ path = '/prod' }) => accept({ path: String(path).trim() }));
-    expect(readArguments(tidy, {})).toMatchObject({ ok: true, input: { path: '/prod' } });
-    expect(readArguments(tidy, { path: ' /prod' })).toMatchObject({ input: { path: '/prod' } });
+    expect(parseArguments(tidy, {})).toMatchObject({ ok: true, input: { path: '/prod' } });
+    expect(parseArguments(tidy, { path: ' /prod' })).toMatchObject({ input: { path: '/prod' } });
   });
 
   it('reach the tool in its own types, and are stored as JSON', () => {
     const dated = toolThat(({ at }) => accept({ at: new Date(String(at)) }));
-    const reading = readArguments(dated, { at: '2026-01-01' });
-    expect(reading).toMatchObject({ ok: true, input: { at: '2026-01-01T00:00:00.000Z' } });
-    expect(reading.ok && reading.value).toEqual({ at: new Date('2026-01-01') });
+    const parsed = parseArguments(dated, { at: '2026-01-01' });
+    expect(parsed).toMatchObject({ ok: true, input: { at: '2026-01-01T00:00:00.000Z' } });
+    expect(parsed.ok && parsed.value).toEqual({ at: new Date('2026-01-01') });
   });
 
-  it('are refused if reading them again would make something else of them', () => {
+  it('are refused if parsing them again would make something else of them', () => {
     const growing = toolThat(({ text }) => accept({ text: `${String(text)}!` }));
-    expect(readArguments(growing, { text: 'rm' })).toMatchObject({ ok: false });
+    expect(parseArguments(growing, { text: 'rm' })).toMatchObject({ ok: false });
   });
 
   it('are refused with the paths of the invalid fields', () => {
@@ -39,16 +39,16 @@ describe('the arguments of a call', () => {
         { path: '', message: 'Too many' },
       ],
     }));
-    expect(readArguments(strict, {})).toEqual({ ok: false, problem: 'a: Required; Too many' });
+    expect(parseArguments(strict, {})).toEqual({ ok: false, problem: 'a: Required; Too many' });
   });
 
   it('are refused if the schema throws, or makes no object of them', () => {
     const throwing = toolThat(() => {
       throw new Error('Broken');
     });
-    expect(readArguments(throwing, {})).toEqual({ ok: false, problem: 'Broken' });
+    expect(parseArguments(throwing, {})).toEqual({ ok: false, problem: 'Broken' });
     expect(
-      readArguments(
+      parseArguments(
         toolThat(() => accept([1])),
         {},
       ),

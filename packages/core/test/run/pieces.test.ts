@@ -1,8 +1,8 @@
-import type { RunEvent } from '@relay/protocol';
+import type { RunEvent, StoredEvent } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { eventsOf } from '../support/agent-events.ts';
-import { evolve, evolveAll, initialState, type Sequenced } from '../../src/run/state/state.ts';
+import { evolve, evolveAll, initialState } from '../../src/run/state/state.ts';
 import { emptyTranscript, foldEvents, foldTranscript } from '../../src/run/context/transcript.ts';
 
 const agentId = 'root';
@@ -34,7 +34,7 @@ const opening: readonly RunEvent[] = [
   { type: 'turn.started', ...child, turn: 1, textId: 't', reasoningId: 'r' },
 ];
 
-function placed(events: readonly RunEvent[]): Sequenced[] {
+function placed(events: readonly RunEvent[]): StoredEvent[] {
   return events.map((event, index) => ({ ...event, seq: index + 1, at: '2026-01-01T00:00:00Z' }));
 }
 

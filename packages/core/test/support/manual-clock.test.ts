@@ -9,7 +9,7 @@ describe('a manual clock', () => {
     expect(clock.now()).toBe(1_250);
   });
 
-  it('wakes whoever is due, in the order of their times, and nobody else', async () => {
+  it('resolves only the sleeps that are due, in the order of their times', async () => {
     const clock = new ManualClock(0);
     const woken: string[] = [];
     const sleep = async (name: string, ms: number) => {
@@ -46,7 +46,7 @@ describe('a manual clock', () => {
     expect(times).toEqual([10, 20, 30, 40, 50]);
   });
 
-  it('lets nobody wait for no time', async () => {
+  it('resolves a sleep of 0 ms at once', async () => {
     const clock = new ManualClock();
     await clock.sleep(0);
     await clock.sleep(-5);

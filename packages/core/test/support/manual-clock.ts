@@ -5,7 +5,7 @@ interface Sleeper {
   readonly wake: () => void;
 }
 
-/** A clock that stands still until it is told to go on. */
+/** A clock that does not advance by itself. */
 export class ManualClock implements Clock {
   #now: number;
   #sleepers: Sleeper[] = [];

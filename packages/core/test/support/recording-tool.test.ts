@@ -24,7 +24,7 @@ const soon = () =>
   });
 
 describe('a recording tool', () => {
-  it('is neither allowed nor idempotent unless it is told to be', () => {
+  it('is neither allowed nor idempotent by default', () => {
     expect(createRecordingTool({ name: 'pay' })).toMatchObject({
       name: 'pay',
       allowedByDefault: false,
@@ -45,12 +45,12 @@ describe('a recording tool', () => {
     ]);
   });
 
-  it('answers as it is told to', async () => {
+  it('returns the configured result', async () => {
     const tool = createRecordingTool({ name: 'add', execute: (input) => ({ result: input }) });
     expect(await tool.execute(7, contextOf())).toEqual({ result: 7 });
   });
 
-  it('takes any input unless it is told otherwise', () => {
+  it('accepts any input by default', () => {
     expect(createRecordingTool({ name: 'a' }).validate(3)).toEqual({ ok: true, value: 3 });
     const refusal = { ok: false, issues: [{ path: 'n', message: 'missing' }] } as const;
     expect(createRecordingTool({ name: 'a', validate: () => refusal }).validate({})).toBe(refusal);
@@ -79,7 +79,7 @@ describe('a recording tool', () => {
     await expect(running).rejects.toThrow('The call was aborted');
   });
 
-  it('throws what it is told to, until it is told otherwise', async () => {
+  it('throws the configured error until it is reset', async () => {
     const tool = createRecordingTool({ name: 'pay' });
     const error = new Error('No funds');
     tool.failWith(error);

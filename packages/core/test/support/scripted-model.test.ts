@@ -38,7 +38,7 @@ describe('a scripted model', () => {
     expect((await play(model, said, user, said)).flat()).toEqual(second);
   });
 
-  it('goes on in another process as if nothing had been', async () => {
+  it('continues in another process', async () => {
     await play(createScriptedModel([first, second]), user);
     expect((await play(createScriptedModel([first, second]), user, said, result)).flat()).toEqual(
       second,

@@ -6,7 +6,7 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   type AuditEntry,
-  audited,
+  auditRecordsOf,
   type AuditFact,
   type Engine,
   type SystemStore,
@@ -65,5 +65,5 @@ export async function auditRestore(
 /** For operations without a commit of their own. Written first: at least once. */
 async function append(store: SystemStore, audit: Write, entry: AuditEntry): Promise<void> {
   const { id } = await store.ensureTenant({ id: uuidv7(), name: 'default', at: entry.at });
-  await store.tenant(id).audit.add(audited({ audit }, id, [entry]));
+  await store.tenant(id).audit.add(auditRecordsOf({ audit }, id, [entry]));
 }

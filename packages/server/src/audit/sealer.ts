@@ -3,7 +3,7 @@
  * claimed by compare-and-set, so a node that comes second finds the work done. See
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
-import { type AuditRecord, BackgroundLoop, type Engine, type NewAudit } from '@relay/core';
+import { type AuditRecord, BackgroundLoop, type Engine, type NewAuditEntry } from '@relay/core';
 import { type AuditPosition, initialHash, type AuditSigner } from './signer.ts';
 import { verifyTrail, type Verdict } from './verify.ts';
 
@@ -99,7 +99,7 @@ export class AuditSealer {
   }
 
   /** Unsigned entries in front must not keep others from being sealed. */
-  async #waiting(tenantId: string): Promise<NewAudit[]> {
+  async #waiting(tenantId: string): Promise<NewAuditEntry[]> {
     const trail = this.#trail(tenantId);
     for (let limit = batchSize; ; limit *= 4) {
       const found = await trail.unsealed(limit);
@@ -111,7 +111,7 @@ export class AuditSealer {
   }
 
   /** Unsigned entries never become part of the trail; `verify` reports them. */
-  #own(tenantId: string, entries: readonly NewAudit[]): NewAudit[] {
+  #own(tenantId: string, entries: readonly NewAuditEntry[]): NewAuditEntry[] {
     const { signer, log } = this.#options;
     const own = entries.filter((entry) => signer.isOwn(tenantId, entry));
     if (own.length < entries.length && !this.#warned.has(tenantId)) {

@@ -14,7 +14,7 @@ import {
   type KeyObject,
   timingSafeEqual,
 } from 'node:crypto';
-import type { AuditEntry, AuditRecord, AuditSeal, Ids, NewAudit } from '@relay/core';
+import type { AuditEntry, AuditRecord, AuditSeal, Ids, NewAuditEntry } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 
 /** The hash before the first entry. */
@@ -37,7 +37,7 @@ export class AuditSigner {
     this.#ids = ids;
   }
 
-  write(tenantId: string, entry: AuditEntry): NewAudit {
+  write(tenantId: string, entry: AuditEntry): NewAuditEntry {
     const { runId } = entry.what;
     const id = this.#ids.next();
     const text = JSON.stringify(entry);
@@ -53,11 +53,11 @@ export class AuditSigner {
   }
 
   /** Relay wrote this entry, and it is unchanged. */
-  isOwn(tenantId: string, entry: NewAudit): boolean {
+  isOwn(tenantId: string, entry: NewAuditEntry): boolean {
     return this.#isSigned(entry.proof, ['new', tenantId, entry.id, entry.text]);
   }
 
-  chain(tenantId: string, entry: NewAudit, before: AuditPosition): AuditRecord {
+  chain(tenantId: string, entry: NewAuditEntry, before: AuditPosition): AuditRecord {
     const seq = before.seq + 1;
     const hash = hashOf(entry, seq, before.hash);
     return { ...entry, seq, hash, proof: this.#sign(['placed', tenantId, entry.id, seq, hash]) };
@@ -96,7 +96,7 @@ export class AuditSigner {
 /** The first part names the purpose, so that a proof for one is invalid for another. */
 type Parts = readonly (string | number)[];
 
-function hashOf({ id, text }: NewAudit, seq: number, before: string): string {
+function hashOf({ id, text }: NewAuditEntry, seq: number, before: string): string {
   return sha256([before, seq, id, text]);
 }
 
@@ -110,7 +110,7 @@ function sha256(parts: Parts): string {
 }
 
 /** The columns that entries are found by repeat parts of the signed text. */
-function columnsMatch({ text, at, action, actor, runId }: NewAudit): boolean {
+function columnsMatch({ text, at, action, actor, runId }: NewAuditEntry): boolean {
   const entry = JSON.parse(text) as AuditEntry;
   const { runId: named = null } = entry.what;
   return (

@@ -1,4 +1,4 @@
-import type { NewAudit, TenantChange, TenantStore } from '@relay/core';
+import type { NewAuditEntry, TenantChange, TenantStore } from '@relay/core';
 import { type Budgets, RelayError } from '@relay/protocol';
 
 export interface TenantSettings {
@@ -12,7 +12,7 @@ const attempts = 20;
 export async function changeSettings(
   store: TenantStore,
   settings: TenantSettings,
-  also: Pick<TenantChange, 'pausedAt'> & { readonly audit?: readonly NewAudit[] } = {},
+  also: Pick<TenantChange, 'pausedAt'> & { readonly audit?: readonly NewAuditEntry[] } = {},
 ): Promise<void> {
   const { audit, ...change } = also;
   for (let attempt = 0; attempt < attempts; attempt += 1) {

@@ -2,15 +2,15 @@
  * Heartbeats of this node, and cleanup after dead nodes: their chats have lost their connection and
  * are ended here. Their runs are recovered through their leases.
  */
-import { BackgroundLoop, type BackgroundLoopOptions, type Control } from '@relay/core';
+import { BackgroundLoop, type BackgroundLoopOptions, type RunControl } from '@relay/core';
 import { endOrphanedChatSessions } from '../streaming/chat-sessions.ts';
 import type { Config } from '../config/config.ts';
 
 export class NodeHeartbeat {
-  readonly #control: Control;
+  readonly #control: RunControl;
   readonly #loops: readonly BackgroundLoop[];
 
-  constructor(control: Control, config: Config) {
+  constructor(control: RunControl, config: Config) {
     this.#control = control;
     // Two loops: a long cleanup must not delay the heartbeat.
     this.#loops = [

@@ -6,7 +6,13 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { audited, type Engine, type Ids, type KeyRecord, type SystemStore } from '@relay/core';
+import {
+  auditRecordsOf,
+  type Engine,
+  type Ids,
+  type KeyRecord,
+  type SystemStore,
+} from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { operatorAuditEntry } from '../audit/operator-entries.ts';
 
@@ -67,7 +73,7 @@ export async function issueBootstrapKey(
   const apiKey = makeApiKey();
   const { id: keyId, name, scopes, expiresAt } = key;
   const entry = operatorAuditEntry(issue.by, 'key.created', { keyId, name, scopes, expiresAt });
-  await store.addKey(key, hashApiKey(apiKey), audited(issue, tenant.id, [entry]));
+  await store.addKey(key, hashApiKey(apiKey), auditRecordsOf(issue, tenant.id, [entry]));
   return { tenantId: tenant.id, keyId: key.id, apiKey };
 }
 

@@ -2,7 +2,7 @@
  * The vault: API keys of providers, encrypted before they are stored and decrypted only for the call that
  * needs them. Secrets are never logged or returned by the API.
  */
-import type { CredentialRecord, Ids, NewAudit, SystemStore } from '@relay/core';
+import type { CredentialRecord, Ids, NewAuditEntry, SystemStore } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
 import { ConfigError } from '../config/config.ts';
 import type { ServerLog } from '../observability/log.ts';
@@ -67,7 +67,7 @@ export class Vault {
   async put(
     { tenantId, provider }: { tenantId: string; provider: string },
     credential: Credential,
-    audit?: readonly NewAudit[],
+    audit?: readonly NewAuditEntry[],
   ): Promise<CredentialRecord> {
     const { store, masters, ids, log } = this.#options;
     log.addSecret(credential.apiKey);
@@ -90,7 +90,7 @@ export class Vault {
 
   async delete(
     { tenantId, provider }: { tenantId: string; provider: string },
-    audit?: readonly NewAudit[],
+    audit?: readonly NewAuditEntry[],
   ): Promise<void> {
     await this.#options.store.tenant(tenantId).deleteCredential(provider, audit);
     this.changed(tenantId);

@@ -2,7 +2,7 @@
  * A closed chat connection ends its session and cancels the run, unless the configuration lets runs
  * continue. Chat connections are stored, so that their end survives a crash.
  */
-import { cancelRun, type Control } from '@relay/core';
+import { cancelRun, type RunControl } from '@relay/core';
 import type { Config } from '../config/config.ts';
 
 interface ChatSession {
@@ -12,7 +12,7 @@ interface ChatSession {
 }
 
 interface SessionContext {
-  readonly control: Control;
+  readonly control: RunControl;
   readonly config: Config;
 }
 

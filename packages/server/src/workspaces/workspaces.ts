@@ -7,7 +7,7 @@
 import { mkdirSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import {
-  audited,
+  auditRecordsOf,
   BackgroundLoop,
   type Engine,
   type Ids,
@@ -210,7 +210,7 @@ export async function setWorkspace(store: SystemStore, setting: WorkspaceSetting
   requireDisjoint([...others, { what: '--workspace', path }]);
   const { id } = await store.ensureTenant({ id: ids.next(), name: tenant, at: Date.now() });
   const entry = operatorAuditEntry('bootstrap', 'tenant.workspace-changed', {});
-  const audit = audited(setting, id, [entry]);
+  const audit = auditRecordsOf(setting, id, [entry]);
   await changeSettings(store.tenant(id), { workspace: path }, { audit });
   await store.writeMetadata(versionName, ids.next());
 }

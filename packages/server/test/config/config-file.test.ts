@@ -143,7 +143,7 @@ describe('assembleDefinitions', () => {
     [
       'an agent without a name',
       { agents: [{ name: '' }] },
-      'relay.config: An agent is named by 1 to 64 letters, digits, spaces, ".", "_" or "-", not ""',
+      'relay.config: Invalid agent name "": use 1 to 64 letters, digits, spaces, ".", "_" or "-"',
     ],
   ])('stops the start with one line: %s', (_, file, line) => {
     expect(() => assemble(file)).toThrow(new ConfigError(line));
@@ -195,7 +195,11 @@ describe('bashSettings', () => {
     ['RELAY_SANDBOX is bwrap, but bubblewrap is not installed', { sandbox: 'bwrap' }, {}],
     ['relay.config: bash.sandbox is bwrap, but', open, { sandbox: 'bwrap' }],
     ['bash.network requires bash.sandbox', open, { network: true }],
-    ['bash.environment[1]: RELAY_X may contain a Relay secret', open, { environment: ['A', 'RELAY_X'] }],
+    [
+      'bash.environment[1]: RELAY_X may contain a Relay secret',
+      open,
+      { environment: ['A', 'RELAY_X'] },
+    ],
     ['bash.environment[0]', open, { environment: ['LD_PRELOAD'] }],
   ] as const)('stops the start: %s', (message, config, file) => {
     expect(() => bashSettings(config, file, missing)).toThrow(message);

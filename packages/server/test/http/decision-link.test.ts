@@ -205,7 +205,7 @@ describe('a decision link', () => {
     expect(changed.status).toBe(200);
     const refused = await post(path, 'approved=true', { headers: accept });
     expect(refused.status).toBe(403);
-    expect(await refused.text()).toMatch(/not recorded.*deny rule of the policy/s);
+    expect(await refused.text()).toMatch(/not recorded.*of the policy denies the call/s);
     const plain = await post(path, 'approved=true');
     expect(await plain.json()).toMatchObject({ code: 'denied_by_rule' });
     expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });

@@ -296,7 +296,7 @@ describe('/v1/permissions/explain', () => {
   it('reports invalid arguments', async () => {
     expect(await explain({ params: { to: 7 } })).toMatchObject({
       decision: 'ask',
-      reason: expect.stringContaining('do not fit'),
+      reason: expect.stringContaining('do not match'),
     });
   });
 

@@ -94,7 +94,10 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
   };
 
   it('gets one correction if its answer does not match the output schema', async () => {
-    mock.onMessage(/Answer again/, { content: '{"city":"Rome"}', finishReason: 'stop' });
+    mock.onMessage(/Reply with only the JSON value/, {
+      content: '{"city":"Rome"}',
+      finishReason: 'stop',
+    });
     mock.onMessage('Where?', { content: 'I would rather not say.', finishReason: 'stop' });
     await start();
     const { frames } = await finishedRun(server, {
@@ -195,7 +198,7 @@ describe('an answer with an output schema', () => {
     const { runId, frames } = await finishedRun(server, asked);
     const error = {
       code: 'output_invalid',
-      message: 'The answer does not fit the output schema: city: Required; town: Unknown field',
+      message: 'The answer does not match the output schema: city: Required; town: Unknown field',
       retryable: false,
     };
     expect(frames.at(-1)?.data).toMatchObject({ status: 'failed', output: '' });

@@ -89,7 +89,7 @@ describe('the rest of a budget', () => {
     const free = await start({ model: 'demo', input: 'say 1' });
     expect(free.status).toBe(400);
     expect(await free.json()).toMatchObject({
-      error: 'The cost is limited and the model demo has no price',
+      error: 'The run has a cost limit, but the model demo has no price',
     });
     const models = server.relay.control.engine.models(server.tenantId);
     const price = { inputPerMillion: 1, outputPerMillion: 1 };

@@ -1,4 +1,4 @@
-import type { Control, SystemStore } from '@relay/core';
+import type { RunControl, SystemStore } from '@relay/core';
 import { ManualClock } from '@relay/core/testing';
 import { createMemoryStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
@@ -17,7 +17,7 @@ describe('NodeHeartbeat', () => {
   function nodeOn(store: SystemStore, node: string): NodeHeartbeat {
     const log = { warn: (message: string) => warned.push(message), error: () => undefined };
     const engine = { store, clock, log, settings: { node, leaseTtlMs: ttl } };
-    return new NodeHeartbeat({ engine } as unknown as Control, config);
+    return new NodeHeartbeat({ engine } as unknown as RunControl, config);
   }
 
   /** Advances the clock in small steps and lets the loops run. */

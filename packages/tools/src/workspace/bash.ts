@@ -57,7 +57,7 @@ export function createBash(options: BashOptions): Tool {
     kinds: { command: 'command', cwd: 'path' },
     sensitive: ['command', 'cwd'],
     inWorkspace: true,
-    locate: ({ cwd }) => resolvePaths(root, { cwd }),
+    resolvePaths: ({ cwd }) => resolvePaths(root, { cwd }),
     derivePermission: ({ command, cwd }) => {
       const pattern = suggestedPattern(command);
       const isPlain = cwd === undefined || /^[\w./-]+$/.test(cwd);

@@ -50,7 +50,7 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     kinds: { filePath: 'path' },
     sensitive: ['filePath'],
     inWorkspace: true,
-    async locate({ filePath }) {
+    async resolvePaths({ filePath }) {
       const locating = await resolvePaths(root, { filePath });
       const resolved = locating.ok ? locating.resolvedPaths?.paths['filePath'] : undefined;
       const problem = resolved === undefined ? undefined : problemWithTarget(root, resolved);

@@ -6,7 +6,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readlink, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve, sep } from 'node:path';
-import type { Locating, ToolContext } from '@relay/core';
+import type { PathResolution, ToolContext } from '@relay/core';
 
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
@@ -27,7 +27,7 @@ export async function resolveInWorkspace(root: string, path: string): Promise<st
 export async function resolvePaths(
   root: string,
   parameters: Readonly<Record<string, string | undefined>>,
-): Promise<Locating> {
+): Promise<PathResolution> {
   const paths: Record<string, string> = {};
   try {
     for (const [name, path] of Object.entries(parameters)) {

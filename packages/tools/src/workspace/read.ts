@@ -32,7 +32,7 @@ export function createRead({ root }: { readonly root: string }): Tool {
     sensitive: ['filePath'],
     inWorkspace: true,
     idempotent: true,
-    locate: ({ filePath }) => resolvePaths(root, { filePath }),
+    resolvePaths: ({ filePath }) => resolvePaths(root, { filePath }),
     derivePermission: ({ filePath }) => {
       const [, folder = '', name] = /^((?:[\w-][\w.-]*\/)*)([\w-][\w.-]*)$/.exec(filePath) ?? [];
       if (name === undefined) return undefined;

@@ -68,7 +68,7 @@ describe('patch', () => {
       folder.write('sub/x', '');
       const input = { filePath, edits: [{ old: '', new: '[core]\n' }] };
       await expect(patch(input)).rejects.toThrow('belongs to git');
-      expect(await createPatch(folder).locate?.(input)).toMatchObject({ ok: false });
+      expect(await createPatch(folder).resolvePaths?.(input)).toMatchObject({ ok: false });
       expect(readdirSync(folder.root)).toEqual(['sub']);
     },
   );

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { decide, declaredBy } from '@relay/core';
+import { decideCall, declaredBy } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { makeFolder, type TestFolder } from '../support/folder.ts';
 import { createToolContext } from '../support/tool-context.ts';
@@ -129,7 +129,9 @@ describe('read', () => {
     const call = { toolCallId: 'c', name: 'read', arguments: input };
     const rules = { permissions: { allowlist: [rule] }, usedOnce: [], grants: [] };
     const declared = declaredBy(createRead(folder));
-    expect(decide(call, { ...rules, builtinAllow: false, ...declared }).decision).toBe(decision);
+    expect(decideCall(call, { ...rules, builtinAllow: false, ...declared }).decision).toBe(
+      decision,
+    );
   });
 
   it('is idempotent, and not allowed by default', () => {

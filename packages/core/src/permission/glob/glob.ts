@@ -5,7 +5,7 @@
  * crosses `/` but no line break; `*` and `?` match no dot at the start of a segment of the pattern;
  * `**`, and `*` in a pattern without `/ ( [ {`, do not cross a `/.`; an empty value matches nothing; a
  * pattern matches its own text. We differ where picomatch is surprising or unsafe; each row has its
- * test in glob.oddities.test.ts:
+ * test in glob.picomatch-differences.test.ts:
  *
  *   pattern           picomatch                            here
  *   ./run *           matches `run x`, not `./run x`       `./` is text
@@ -19,7 +19,7 @@
  *   [^[:digit:]]      matches `/`                          does not, like `[^a]`
  *   ? [x]             a UTF-16 unit                        a code point
  *   @(?at|dog)        `?` after `(` is text                one character
- *   +(a|aa) *(a|?)    text, for fear of backtracking       a group that repeats
+ *   +(a|aa) *(a|?)    text, to avoid backtracking       a group that repeats
  *   {../a,b}          a broken range: never matches        two alternatives
  *   {x**} ^^* $$*     broken regex: never matches          as written
  *   a.b[[:digit:]]    the dot matches anything             the dot is a dot

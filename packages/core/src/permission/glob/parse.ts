@@ -115,9 +115,7 @@ class GlobParser {
       case '\\':
         this.#at += 1;
         if (this.#at === this.#chars.length) {
-          return this.#refuse(
-            'The pattern ends in a lone backslash; write "\\\\" for the character.',
-          );
+          return this.#refuse('The pattern ends with a backslash; write "\\\\" for the character.');
         }
         return this.#literal();
       default:
@@ -335,7 +333,7 @@ function parseClass(chars: readonly string[], start: number): BracketClass | str
     }
     const codes = [low.char.codePointAt(0)!, high.char.codePointAt(0)!] as const;
     if (codes[0] > codes[1]) {
-      return `The range "${low.char}-${high.char}" runs backwards.`;
+      return `The range "${low.char}-${high.char}" is reversed; write "${high.char}-${low.char}".`;
     }
     parts.push(codes);
     plain = false;

@@ -3,9 +3,9 @@
  *
  * Rules
  *  - The parser must understand all of it, the scanner must find the same commands and words, and a
- *    pattern must cover each command. Anything else is asked.
+ *    pattern must cover each command. Anything else needs approval.
  *  - A wildcard matches arguments, never what decides which program runs: not the folder of its name,
- *    not the code that an interpreter runs, not an option by which a reading program acts
+ *    not the code that an interpreter runs, not an option with side effects
  *    (`find -delete`), not a command that a wrapper runs. The pattern must contain these literally.
  *  - A star directly after a word matches more words, not more of that word: `ls*` covers `ls` and
  *    `ls -la`, not `lsof`; `git log*` covers `git log -5`, not `git log-x`.
@@ -13,19 +13,19 @@
  *    by one with the literal wrapped command (`sudo apt *`), or if it has no options and the wrapped
  *    command is covered on its own (`timeout *` with `ls *`); and a program that evaluates its
  *    arguments (`eval`, `awk`, `sed`, `export`) only by a pattern without wildcards.
- *  - A subcommand by which a program acts (`git config`, `npm init`) must be literal.
+ *  - A subcommand with side effects (`git config`, `npm init`) must be literal.
  *  - After a `cd` that matched a wildcard, patterns that depend on the folder (`node build.js*`,
  *    `git log*`) allow nothing: they were written for another folder.
- *  - `$x` is asked even as an argument, because the text that runs is not the one that was matched:
+ *  - `$x` needs approval even as an argument, because the text that runs is not the one that was matched:
  *    `echo *` must not allow `echo $AWS_SECRET_ACCESS_KEY`. So are braces and tildes.
  */
 import { compileGlob } from '../glob/glob.ts';
 import { expandAlternatives, literalPrefixLength } from '../glob/pattern-text.ts';
 import type { CommandReading } from './deny.ts';
-import { actingSubcommand, actsByOption } from './options.ts';
+import { sideEffectSubcommand, hasSideEffectOption } from './options.ts';
 import { commandNames, plainCommands } from './parse.ts';
 import {
-  COMMANDS_OF_COMMANDS,
+  PROGRAMS_WITH_SUBCOMMANDS,
   EVALUATORS,
   INTERPRETERS,
   isWrapping,
@@ -79,7 +79,7 @@ function dependsOnFolder(pattern: string, [head]: readonly ShellWord[]): boolean
   if (EVERYTHING.has(pattern)) return false;
   const name = head!.text;
   if (name.includes('/') && !name.startsWith('/')) return true;
-  return COMMANDS_OF_COMMANDS.has(programName(name)) || /\S\s+[^\s*]/.test(pattern);
+  return PROGRAMS_WITH_SUBCOMMANDS.has(programName(name)) || /\S\s+[^\s*]/.test(pattern);
 }
 
 /**
@@ -95,7 +95,9 @@ export function isVisibleToDenyRules(
   const names = commandNames(source);
   if (names === undefined) return false;
   if (![...names].every((name) => reading.names.has(name))) return false;
-  return ![...reading.loose].some((name) => denials.some((pattern) => mayName(pattern, name)));
+  return ![...reading.withUnknownArguments].some((name) =>
+    denials.some((pattern) => mayName(pattern, name)),
+  );
 }
 
 /** Whether a pattern may be about this program, judging by its literal prefix. */
@@ -126,24 +128,24 @@ class Coverage {
     const covered = this.#patterns.some(
       (pattern) =>
         compileGlob(pattern).matches(text) &&
-        keepsWordEnds(pattern, text, words) &&
-        this.#suffices(words, start + literalPrefixLength(pattern), depth),
+        wildcardsEndAtWordBoundary(pattern, text, words) &&
+        this.#isLiteralEnough(words, start + literalPrefixLength(pattern), depth),
     );
     this.#known.set(start, covered);
     return covered;
   }
 
   /** Whether a matching pattern is literal far enough, namely up to `literalEnd` in the source. */
-  #suffices(words: readonly ShellWord[], literalEnd: number, depth: number): boolean {
+  #isLiteralEnough(words: readonly ShellWord[], literalEnd: number, depth: number): boolean {
     const isLiteral = literalEnd >= this.#source.length;
     const [head, ...rest] = words as readonly [ShellWord, ...ShellWord[]];
     const name = this.#source.slice(head.start, head.end);
     if (!NAME.test(name) || depth > MAX_WRAPPERS) return false;
     if (name.includes('/') && literalEnd < head.start + name.lastIndexOf('/') + 1) return false;
     const program = programName(name);
-    if (!isLiteral && (EVALUATORS.has(program) || actsByOption(program, rest))) return false;
-    const acting = actingSubcommand(program, rest);
-    if (acting !== undefined && literalEnd < acting.end) return false;
+    if (!isLiteral && (EVALUATORS.has(program) || hasSideEffectOption(program, rest))) return false;
+    const subcommand = sideEffectSubcommand(program, rest);
+    if (subcommand !== undefined && literalEnd < subcommand.end) return false;
     const wrapper = wrapperFor(name);
     if (wrapper !== undefined && isWrapping(wrapper, rest)) {
       return this.#coversWrapped(rest, wrapper, literalEnd, depth);
@@ -162,9 +164,9 @@ class Coverage {
     if (last === undefined) return bare || literalEnd >= this.#source.length;
     if (starts.length > MAX_STARTS) return false;
     if (literalEnd >= rest[last]!.end) {
-      return starts.every((at) => this.#suffices(rest.slice(at), literalEnd, depth + 1));
+      return starts.every((at) => this.#isLiteralEnough(rest.slice(at), literalEnd, depth + 1));
     }
-    if (!bare || wrapper.feeds === true) return false;
+    if (!bare || wrapper.appendsArguments === true) return false;
     return this.covers(rest.slice(last), depth + 1);
   }
 }
@@ -173,7 +175,11 @@ class Coverage {
  * Whether no wildcard directly after a word matches more of the command's name. Of a pattern with
  * alternatives, one that matches must satisfy this. A name with wildcards must show where it ends.
  */
-function keepsWordEnds(pattern: string, text: string, words: readonly ShellWord[]): boolean {
+function wildcardsEndAtWordBoundary(
+  pattern: string,
+  text: string,
+  words: readonly ShellWord[],
+): boolean {
   const alternatives = expandAlternatives(pattern);
   if (alternatives === undefined) return false;
   return alternatives.some(
@@ -203,7 +209,7 @@ function endsAtWordEnd(pattern: string, words: readonly ShellWord[]): boolean {
   const [head, second] = words;
   const at = head!.start + length;
   if (at < head!.end) return false;
-  if (!COMMANDS_OF_COMMANDS.has(programName(head!.text))) return true;
+  if (!PROGRAMS_WITH_SUBCOMMANDS.has(programName(head!.text))) return true;
   return second === undefined || at <= second.start || at >= second.end;
 }
 

@@ -11,7 +11,7 @@
  *    text too deep, is `excessive`, and every deny rule about the parameter matches.
  */
 import { compileGlob } from '../glob/glob.ts';
-import { actsByOption } from './options.ts';
+import { hasSideEffectOption } from './options.ts';
 import {
   COMMAND_OPTIONS,
   isWrapping,
@@ -33,7 +33,7 @@ export interface CommandReading {
   /** The names of all commands, as written. */
   readonly names: ReadonlySet<string>;
   /** Names of commands with arguments that are known only at run time. */
-  readonly loose: ReadonlySet<string>;
+  readonly withUnknownArguments: ReadonlySet<string>;
   /** The name of a command is known only at run time, or text runs that is not read here. */
   readonly opaque: boolean;
 }
@@ -80,7 +80,7 @@ class CommandReader {
   /** Commands as written, to read each of them once. */
   readonly #seen = new Set<string>();
   readonly #names = new Set<string>();
-  readonly #loose = new Set<string>();
+  readonly #withUnknownArguments = new Set<string>();
   readonly #pending: { readonly text: string; readonly depth: number }[];
   #budget: number;
   #opaque = false;
@@ -101,7 +101,7 @@ class CommandReader {
         if (own !== undefined) {
           if (this.#seen.has(own)) continue;
           this.#seen.add(own);
-          this.#add(normalise(own));
+          this.#add(normalize(own));
         }
         this.#command(words, depth);
       }
@@ -111,7 +111,7 @@ class CommandReader {
       texts: this.#texts,
       excessive: this.#excessive,
       names: this.#names,
-      loose: this.#loose,
+      withUnknownArguments: this.#withUnknownArguments,
       opaque: this.#opaque,
     };
   }
@@ -122,7 +122,7 @@ class CommandReader {
     const seen = new Set<number>();
     const read = new Set<boolean>();
     for (let next = starts.pop(); next !== undefined; next = starts.pop()) {
-      const at = skipFront(words, next);
+      const at = commandWordIndex(words, next);
       if (at >= words.length || seen.has(at) || this.#excessive) continue;
       seen.add(at);
       this.#emit(words, at);
@@ -131,12 +131,12 @@ class CommandReader {
       const rest = words.slice(at + 1);
       const known = wrapperFor(name);
       const wrapper = known !== undefined && isWrapping(known, rest) ? known : undefined;
-      const acts = actsByOption(program, rest);
+      const hasSideEffects = hasSideEffectOption(program, rest);
       const evaluates = SHELLS.has(program) || SHELL_EVALUATORS.has(program);
       for (const start of wrappedStarts(words, at, wrapper)) starts.push(start);
       for (const start of startsWithin(words, at, program)) starts.push(start);
       if (evaluates || evaluatesNames(program, rest)) this.#opaque = true;
-      if (read.has(evaluates) || !(evaluates || acts || wrapper !== undefined)) continue;
+      if (read.has(evaluates) || !(evaluates || hasSideEffects || wrapper !== undefined)) continue;
       read.add(evaluates);
       this.#readArguments(rest, { depth, evaluates });
     }
@@ -151,13 +151,13 @@ class CommandReader {
     const varies = (word: ShellWord): boolean => word.expands || word.globs || word.hasBraceOrTilde;
     if (varies(head) && !TESTS.has(head.text)) this.#opaque = true;
     this.#names.add(head.text);
-    if (rest.some(varies)) this.#loose.add(programName(base));
+    if (rest.some(varies)) this.#withUnknownArguments.add(programName(base));
     for (const name of new Set([head.text, base, base.toLowerCase()])) {
       const text = `${name} ${tail}`;
       const without = text.replaceAll(EXPANSION, '');
-      this.#add(normalise(without));
-      if (text.includes(EXPANSION)) this.#add(normalise(text.replaceAll(EXPANSION, ' ')));
-      if (/[{},]/.test(name)) this.#add(normalise(without.replace(/[{},]/g, ' ')));
+      this.#add(normalize(without));
+      if (text.includes(EXPANSION)) this.#add(normalize(text.replaceAll(EXPANSION, ' ')));
+      if (/[{},]/.test(name)) this.#add(normalize(without.replace(/[{},]/g, ' ')));
     }
   }
 
@@ -199,7 +199,7 @@ class CommandReader {
   }
 }
 
-function normalise(text: string): string {
+function normalize(text: string): string {
   return text.trim().replace(/\s+/g, ' ');
 }
 
@@ -221,7 +221,7 @@ function evaluatesNames(program: string, rest: readonly ShellWord[]): boolean {
 }
 
 /** The first word from `at` on that names a command. */
-function skipFront(words: readonly ShellWord[], at: number): number {
+function commandWordIndex(words: readonly ShellWord[], at: number): number {
   for (let index = at; index < words.length; index += 1) {
     const { text, quoted } = words[index]!;
     if (!quoted && text === 'function') {

@@ -68,7 +68,7 @@ yq -i -s --inplace --split-exp --split-exp-file --security-enable-system-operato
 zip -T -TT --unzip-command
 `;
 
-const ACTING_OPTIONS: ReadonlyMap<string, readonly string[]> = new Map(
+const SIDE_EFFECT_OPTIONS: ReadonlyMap<string, readonly string[]> = new Map(
   TABLE.trim()
     .split('\n')
     .map((line) => {
@@ -78,7 +78,7 @@ const ACTING_OPTIONS: ReadonlyMap<string, readonly string[]> = new Map(
 );
 
 /** Subcommands that run other programs, or change what later commands do. */
-const ACTING_SUBCOMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+const SIDE_EFFECT_SUBCOMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
   [
     'cargo install run',
     'gh alias extension',
@@ -103,15 +103,15 @@ const OPERANDS_READ: ReadonlyMap<string, number> = new Map([
 /** Programs that pass the words after `--` to a script. */
 const SCRIPT_RUNNERS: ReadonlySet<string> = new Set(['npm', 'pnpm', 'yarn']);
 
-/** Whether a word may be an option by which the program acts; abbreviations count. */
-export function actsByOption(program: string, words: readonly Word[]): boolean {
+/** Whether a word may be an option with side effects; abbreviations count. */
+export function hasSideEffectOption(program: string, words: readonly Word[]): boolean {
   const read = OPERANDS_READ.get(program);
   if (read !== undefined && countOperands(words) > read) return true;
   if (program === 'date' && words.some(({ text }) => /^\d{8}/.test(text))) return true;
-  const always = ACTING_OPTIONS.get(program);
+  const always = SIDE_EFFECT_OPTIONS.get(program);
   if (always === undefined) return false;
   const subcommand = subcommandOf(words)?.text ?? '';
-  const options = [...always, ...(ACTING_OPTIONS.get(`${program} ${subcommand}`) ?? [])];
+  const options = [...always, ...(SIDE_EFFECT_OPTIONS.get(`${program} ${subcommand}`) ?? [])];
   const end = SCRIPT_RUNNERS.has(program) ? words.findIndex(({ text }) => text === '--') : -1;
   const own = end < 0 ? words : words.slice(0, end);
   return own.some(({ text, globs }, at) => {
@@ -123,14 +123,16 @@ export function actsByOption(program: string, words: readonly Word[]): boolean {
   });
 }
 
-/** The subcommand, if it is one by which the program acts. */
-export function actingSubcommand<W extends Word>(
+/** The subcommand, if it has side effects. */
+export function sideEffectSubcommand<W extends Word>(
   program: string,
   words: readonly W[],
 ): W | undefined {
-  const acting = ACTING_SUBCOMMANDS.get(program);
-  const subcommand = acting === undefined ? undefined : subcommandOf(words);
-  return subcommand !== undefined && acting?.has(subcommand.text) === true ? subcommand : undefined;
+  const withSideEffects = SIDE_EFFECT_SUBCOMMANDS.get(program);
+  const subcommand = withSideEffects === undefined ? undefined : subcommandOf(words);
+  return subcommand !== undefined && withSideEffects?.has(subcommand.text) === true
+    ? subcommand
+    : undefined;
 }
 
 function subcommandOf<W extends Word>(words: readonly W[]): W | undefined {

@@ -1,7 +1,8 @@
 /*
- * The parser is used to allow only. Whatever it does not understand for certain is undefined here, and
- * then asked. unbash is lenient (it recovers from errors, and reads unusual white space as words) and
- * quadratic on deep nesting, so the text is checked before it is parsed.
+ * The parser is used to allow only. It returns undefined for anything that it does not
+ * fully understand; the call then needs approval. unbash is lenient (it recovers from errors, and reads
+ * unusual white space as words) and quadratic on deep nesting, so the text is checked before it is
+ * parsed.
  */
 import {
   type Command,

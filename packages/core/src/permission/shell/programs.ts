@@ -9,12 +9,12 @@ export interface Wrapper {
   /** Wraps a command only with one of these subcommands, which may follow their group. */
   readonly only?: readonly string[];
   /** The wrapped command gets arguments that are not in its text. */
-  readonly feeds?: true;
+  readonly appendsArguments?: true;
 }
 
 const plain: Wrapper = { operands: 0 };
-const afterOne: Wrapper = { operands: 1 };
-const feeding: Wrapper = { operands: 0, feeds: true };
+const oneOperandWrapper: Wrapper = { operands: 1 };
+const argumentAppendingWrapper: Wrapper = { operands: 0, appendsArguments: true };
 
 const PLAIN_WRAPPERS =
   'aa-exec ansible arch builtin bunx busybox bwrap capsh caffeinate catchsegv ccache chpst chronic ' +
@@ -28,20 +28,22 @@ const WRAPPERS_AFTER_ONE =
   'chroot chrt coproc envdir faketime flock gosu perf s6-envdir s6-setuidgid setarch setuidgid sg ssh ' +
   'start-stop-daemon su-exec taskset timeout tmux trickle';
 
-const among = (names: string, operands: number, only: string) =>
+const wrappersWithSubcommands = (names: string, operands: number, only: string) =>
   names.split(' ').map((name) => [name, { operands, only: only.split(' ') }] as const);
 
 const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
   ...PLAIN_WRAPPERS.split(' ').map((name) => [name, plain] as const),
-  ...WRAPPERS_AFTER_ONE.split(' ').map((name) => [name, afterOne] as const),
-  ...['xargs', 'parallel', 'entr', 'watch', 'sem'].map((name) => [name, feeding] as const),
-  ...among('npm pnpm yarn bun mise asdf rtx', 1, 'exec x dlx shell'),
-  ...among('nix guix flatpak snap pipx', 1, 'shell run develop environment'),
-  ...among('uv poetry rye pdm hatch pipenv conda mamba bundle', 1, 'run exec'),
-  ...among('docker podman nerdctl kubectl oc lxc direnv', 2, 'exec run debug'),
-  ...among('apptainer singularity machinectl', 2, 'exec run shell'),
-  ...among('git', 2, 'bisect submodule'),
-  ...among('ip', 3, 'netns'),
+  ...WRAPPERS_AFTER_ONE.split(' ').map((name) => [name, oneOperandWrapper] as const),
+  ...['xargs', 'parallel', 'entr', 'watch', 'sem'].map(
+    (name) => [name, argumentAppendingWrapper] as const,
+  ),
+  ...wrappersWithSubcommands('npm pnpm yarn bun mise asdf rtx', 1, 'exec x dlx shell'),
+  ...wrappersWithSubcommands('nix guix flatpak snap pipx', 1, 'shell run develop environment'),
+  ...wrappersWithSubcommands('uv poetry rye pdm hatch pipenv conda mamba bundle', 1, 'run exec'),
+  ...wrappersWithSubcommands('docker podman nerdctl kubectl oc lxc direnv', 2, 'exec run debug'),
+  ...wrappersWithSubcommands('apptainer singularity machinectl', 2, 'exec run shell'),
+  ...wrappersWithSubcommands('git', 2, 'bisect submodule'),
+  ...wrappersWithSubcommands('ip', 3, 'netns'),
 ]);
 
 /** Words between a wrapper and its subcommand. */
@@ -95,7 +97,7 @@ export const SHELL_EVALUATORS: ReadonlySet<string> = new Set(
 );
 
 /** Programs whose second word is a subcommand. */
-export const COMMANDS_OF_COMMANDS: ReadonlySet<string> = new Set(
+export const PROGRAMS_WITH_SUBCOMMANDS: ReadonlySet<string> = new Set(
   (
     'apt apt-get aws az brew bun bundle cargo conda deno docker dotnet gcloud gh git go helm kubectl ' +
     'nerdctl nix npm pip pipenv pnpm podman poetry rustup systemctl terraform uv yarn'

@@ -86,9 +86,9 @@ async function verdictOf(
       signal: activity.signal,
     });
     const verdict: unknown = await activity.unlessStopped(Promise.resolve(pending));
-    return isVerdict(verdict) ? verdict : { ok: false, reason: 'It gave no verdict' };
+    return isVerdict(verdict) ? verdict : { ok: false, reason: 'no verdict was returned' };
   } catch (error) {
-    return { ok: false, reason: `It failed: ${errorText(error)}` };
+    return { ok: false, reason: `the check failed: ${errorText(error)}` };
   }
 }
 

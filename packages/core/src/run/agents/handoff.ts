@@ -5,19 +5,18 @@
  */
 import { defined, type RunEvent } from '@relay/protocol';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import type { CallState } from '../state/call.ts';
-import { toolCompleted, toolFailed } from '../state/settlement.ts';
+import { type CallState, toolCompleted, toolFailed } from '../state/call.ts';
 import type { LiveRun } from '../live-run.ts';
 import { answerFields, profileOf } from './profile.ts';
 
-export function handOver(run: LiveRun, agent: AgentState): void {
+export function applyHandoff(run: LiveRun, agent: AgentState): void {
   const handoffs = (agent.turn?.calls ?? []).filter(
     ({ phase, via }) => phase === 'started' && via === 'handoff',
   );
   let accepted = false;
   for (const call of handoffs) {
     const events: readonly RunEvent[] = accepted
-      ? [refused(agent, call, 'The conversation has already been handed over')]
+      ? [refused(agent, call, 'The conversation has already been handed off')]
       : accept(run, agent, call);
     accepted ||= events.length > 1;
     run.journal.stage(events);
@@ -35,11 +34,11 @@ function accept(run: LiveRun, agent: AgentState, call: CallState): RunEvent[] {
     return [refused(agent, call, `No provider offers the model ${model} of ${to}`)];
   }
   if (run.state.limits.costUsd !== undefined && models.price?.(model) === undefined) {
-    return [refused(agent, call, `The cost is limited and the model ${model} has no price`)];
+    return [refused(agent, call, `The run has a cost limit, but the model ${model} has no price`)];
   }
   const fields = agentFields(agent);
   return [
-    toolCompleted(agent, call, { context: `Handed over to ${to}` }),
+    toolCompleted(agent, call, { context: `Handed off to ${to}` }),
     { type: 'agent.handed-off', ...fields, from: agent.name, to },
     {
       type: 'agent.switched',

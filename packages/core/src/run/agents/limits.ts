@@ -1,5 +1,5 @@
 /**
- * The limits of a run. An agent that reaches one gets a closing turn, without tools, to answer with
+ * The limits of a run. An agent that reaches one gets a final turn, without tools, to answer with
  * what it has; then it ends with the reason `limit`. Limits of the run hold for all its agents.
  */
 import type { LimitName, Limits, Message, Usage } from '@relay/protocol';
@@ -25,11 +25,11 @@ export function limitBeforeTurn(
   maxIterations: number,
 ): LimitName | undefined {
   if (agent.iterations >= (agent.spawned?.maxIterations ?? maxIterations)) return 'iterations';
-  return usedUp(state);
+  return exhaustedLimit(state);
 }
 
 /** The limit that the run as a whole has reached. */
-export function usedUp({ limits, usage }: RunState): LimitName | undefined {
+export function exhaustedLimit({ limits, usage }: RunState): LimitName | undefined {
   const { tokens, costUsd } = limits;
   if (tokens !== undefined && usage.inputTokens + usage.outputTokens >= tokens) return 'tokens';
   if (costUsd !== undefined && costOf(usage) >= costUsd) return 'cost';
@@ -66,7 +66,7 @@ export function callsLeft(state: RunState): number {
     .flatMap(openCalls)
     // Started calls are counted by `toolsStarted`.
     .filter((call) => call.idempotencyKey === undefined)
-    .filter((call) => call.phase === 'asking' || call.phase === 'answered');
+    .filter((call) => call.phase === 'asking' || call.phase === 'decided');
   return toolCalls - state.toolsStarted - admitted.length;
 }
 
@@ -77,26 +77,26 @@ export function deadlineOf(state: RunState): number | undefined {
   return Date.parse(state.startedAt) + timeMs;
 }
 
-export function isTimeOver(state: RunState, now: number): boolean {
+export function isTimeLimitReached(state: RunState, now: number): boolean {
   const deadline = deadlineOf(state);
   return deadline !== undefined && now >= deadline;
 }
 
 const limitTexts: Record<LimitName, string> = {
-  iterations: 'The limit of turns is reached',
-  tokens: 'The limit of tokens is reached',
-  cost: 'The limit of cost is reached',
-  toolCalls: 'The limit of tool calls is reached',
-  time: 'The time for this run is over',
-  depth: 'Agents cannot be nested any deeper',
-  subAgents: 'The limit of sub-agents is reached',
+  iterations: 'The turn limit was reached',
+  tokens: 'The token limit was reached',
+  cost: 'The cost limit was reached',
+  toolCalls: 'The tool call limit was reached',
+  time: 'The time limit was reached',
+  depth: 'The sub-agent depth limit was reached',
+  subAgents: 'The sub-agent limit was reached',
 };
 
 export function limitText(limit: LimitName): string {
   return limitTexts[limit];
 }
 
-export function closingInstruction(limit: LimitName): Message {
+export function finalTurnInstruction(limit: LimitName): Message {
   return {
     role: 'system',
     content:

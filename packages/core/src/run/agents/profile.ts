@@ -61,7 +61,7 @@ export function handoffTool(targets: readonly AgentDefinition[]): Tool {
   );
   return {
     name: handoffToolName,
-    description: `Hand this conversation over to another agent, who goes on with it:\n${list.join('\n')}`,
+    description: `Hand off this conversation to another agent, which continues it:\n${list.join('\n')}`,
     inputSchema: {
       type: 'object',
       properties: { agent: { type: 'string', enum: names } },

@@ -9,7 +9,7 @@ export function createAgentRegistry(agents: readonly AgentDefinition[]): AgentRe
     const { name } = agent;
     if (typeof name !== 'string' || !form.test(name)) {
       throw new TypeError(
-        `An agent is named by 1 to 64 letters, digits, spaces, ".", "_" or "-", not ${JSON.stringify(name)}`,
+        `Invalid agent name ${JSON.stringify(name)}: use 1 to 64 letters, digits, spaces, ".", "_" or "-"`,
       );
     }
     if (byName.has(name)) throw new TypeError(`Two agents are named ${name}`);

@@ -18,10 +18,11 @@ import {
 import type { AgentReport, Task } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import { depthLimit, limitText, subAgentLimit, usedUp } from './limits.ts';
+import { depthLimit, limitText, subAgentLimit, exhaustedLimit } from './limits.ts';
 import type { LiveRun } from '../live-run.ts';
+import { toolCompleted, toolFailed } from '../state/call.ts';
 import { closeQuestions, endOfAgent, type StopReason } from '../state/machine.ts';
-import { toolCompleted, toolFailed } from '../state/settlement.ts';
+import { callOf } from '../state/state.ts';
 import { answerFields, depthOf, profileOf } from './profile.ts';
 
 interface SpawnRequest {
@@ -42,7 +43,7 @@ export function planSpawn(run: LiveRun, parent: AgentState, request: SpawnReques
   const { task, toolCallId, nth, planned = 0 } = request;
   const { state, engine, identity } = run;
   const { limits, subAgents } = state;
-  const over = parent.limit === 'time' ? parent.limit : usedUp(state);
+  const over = parent.limit === 'time' ? parent.limit : exhaustedLimit(state);
   if (over !== undefined) return beyondLimit(over);
   if (depthOf(state, parent) >= depthLimit(limits)) return beyondLimit('depth');
   if (subAgents + planned >= subAgentLimit(limits)) return beyondLimit('subAgents');
@@ -57,7 +58,10 @@ export function planSpawn(run: LiveRun, parent: AgentState, request: SpawnReques
     return refused('unknown_model', `No provider offers the model ${model}`);
   }
   if (limits.costUsd !== undefined && models.price?.(model) === undefined) {
-    return refused('invalid_request', `The cost is limited and the model ${model} has no price`);
+    return refused(
+      'invalid_request',
+      `The run has a cost limit, but the model ${model} has no price`,
+    );
   }
   const inherited = profileOf(run, parent);
   const system = task.instructions ?? named?.instructions;
@@ -126,7 +130,7 @@ function reportFor(
 ): AgentReport | Promise<AgentReport> {
   const parent = run.state.agents[agentId];
   if (parent === undefined || !run.isCurrent(toolCallId, attempt) || run.journal.closed) {
-    throw new RelayError('tool_failed', 'The call is over: it can spawn no agent');
+    throw new RelayError('tool_failed', 'The tool call has ended, so it cannot spawn an agent');
   }
   if (run.stop?.kind === 'cancel') throw new RelayError('run_canceled', run.stop.reason);
   // Agents that were stopped when the call was interrupted are not reused.
@@ -205,9 +209,9 @@ export function settleResults(run: LiveRun): void {
   };
   for (const event of results.toSorted((a, b) => depth(b) - depth(a))) {
     const agent = run.state.agents[event.agentId];
-    const call = agent?.turn?.calls.find(({ toolCallId }) => toolCallId === event.toolCallId);
+    const call = callOf(run.state, event);
     if (agent === undefined || call?.phase !== 'started') continue;
-    const why = { code: 'run_canceled', message: 'The call that it worked for is over' };
+    const why = { code: 'run_canceled', message: 'The parent tool call has ended' };
     stopSpawned(run, agent, event.toolCallId, why);
     run.journal.stage([...closeQuestions(agent, call, why.message), event]);
   }

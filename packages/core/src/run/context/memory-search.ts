@@ -22,54 +22,54 @@ export interface MemoryQuery {
 }
 
 /** The model of the vector search, or why the search failed. */
-type Meaning = NonNullable<EventOf<'memory.recalled'>['meaning']>;
+type VectorSearch = NonNullable<EventOf<'memory.recalled'>['meaning']>;
 
 export interface MemorySearchResult {
   readonly memories: RankedMemory[];
   /** Absent without a vector search: no embedder, or no vectors in the namespace. */
-  readonly meaning?: Meaning;
+  readonly meaning?: VectorSearch;
 }
 
 /** Best first, in a stable order. */
 export async function findMemories(
   engine: Pick<Engine, 'store' | 'clock' | 'embedders'>,
   tenantId: string,
-  question: MemoryQuery,
+  search: MemoryQuery,
 ): Promise<MemorySearchResult> {
-  const { namespace, query, limit, wordFloor } = question;
+  const { namespace, query, limit, wordFloor } = search;
   const now = engine.clock.now();
   const store = engine.store.tenant(tenantId);
   // Both searches return more than the limit: second in each list may be the best overall.
   const depth = engine.embedders === undefined ? limit : 2 * limit;
   const [words, near] = await Promise.all([
     store.searchMemories({ namespace, query, limit: depth, now }),
-    nearTo(engine, tenantId, question),
+    searchByVector(engine, tenantId, search),
   ]);
   const byWords = words.filter(({ score }) => score >= wordFloor);
   const memories = fuse(byWords, near?.memories ?? []).slice(0, limit);
   return near === undefined ? { memories } : { memories, meaning: near.meaning };
 }
 
-interface Near {
+interface VectorMatches {
   readonly memories: NearMemory[];
-  readonly meaning: Meaning;
+  readonly meaning: VectorSearch;
 }
 
 /** Undefined without a vector search. */
-async function nearTo(
+async function searchByVector(
   { store, clock, embedders }: Pick<Engine, 'store' | 'clock' | 'embedders'>,
   tenantId: string,
   { namespace, query, limit }: MemoryQuery,
-): Promise<Near | undefined> {
+): Promise<VectorMatches | undefined> {
   if (embedders === undefined || query.trim() === '') return undefined;
   const { vectors } = store.tenant(tenantId);
   const { model } = embedders;
   // The query is not sent to a provider if there is nothing to compare it with.
   if (!(await vectors.has({ namespace, model }))) return undefined;
-  const asked = await meaningOf(embedders, tenantId, query);
-  if (asked === undefined) return undefined;
-  if ('failed' in asked) return { memories: [], meaning: { model, ...asked } };
-  const search = { ...asked, namespace, model, limit: 2 * limit, now: clock.now() };
+  const embedded = await embedQuery(embedders, tenantId, query);
+  if (embedded === undefined) return undefined;
+  if ('failed' in embedded) return { memories: [], meaning: { model, ...embedded } };
+  const search = { ...embedded, namespace, model, limit: 2 * limit, now: clock.now() };
   try {
     return { memories: await vectors.nearest(search), meaning: { model } };
   } catch {
@@ -81,7 +81,7 @@ async function nearTo(
 const maxChars = 8_000;
 
 /** Never rejects; undefined for a tenant without an embedder. */
-async function meaningOf(
+async function embedQuery(
   embedders: Embedders,
   tenantId: string,
   query: string,
@@ -97,7 +97,7 @@ async function meaningOf(
   } catch (error) {
     // Messages of other errors may hold secrets (E8).
     const isKnown = error instanceof ProviderFailure;
-    return { failed: isKnown ? error.message : 'The question could not be embedded' };
+    return { failed: isKnown ? error.message : 'The query could not be embedded' };
   }
 }
 

@@ -16,7 +16,7 @@ interface Entry {
   readonly lastRunId?: string;
 }
 
-export interface TranscribedRun {
+export interface RunToTranscribe {
   readonly id: string;
   readonly spec: EventOf<'run.created'>;
 }
@@ -42,7 +42,7 @@ export class TranscriptCache {
   }
 
   /** The transcripts of a run up to `seq`, including the conversation before it. */
-  async ofRun(store: TenantStore, run: TranscribedRun, seq: number): Promise<Transcripts> {
+  async ofRun(store: TenantStore, run: RunToTranscribe, seq: number): Promise<Transcripts> {
     const known = this.#entries.get(runKey(store.tenantId, run.id));
     if (known !== undefined && known.upTo <= seq) {
       return foldRun(store, run.id, { ...known, to: seq });
@@ -53,11 +53,11 @@ export class TranscriptCache {
   }
 
   /** A suspended run will probably be resumed on this node. */
-  keepRun(ref: RunRef, transcripts: Transcripts, seq: number): void {
+  put(ref: RunRef, transcripts: Transcripts, seq: number): void {
     this.#keep(runKey(ref.tenantId, ref.runId), { transcripts, upTo: seq });
   }
 
-  forgetRun(ref: RunRef): void {
+  evict(ref: RunRef): void {
     this.#drop(runKey(ref.tenantId, ref.runId));
   }
 
@@ -68,8 +68,8 @@ export class TranscriptCache {
     let entry = await this.#kept(store, { key, conversationId, count });
     const span = { after: entry.upTo, upTo: count };
     for (const { runId, position } of await store.endedRuns(conversationId, span)) {
-      const { first } = await this.#foldEnded(store, runId, entry.transcripts);
-      const transcripts = { ...noTranscripts, first };
+      const { root } = await this.#foldEnded(store, runId, entry.transcripts);
+      const transcripts = { ...noTranscripts, root };
       entry = { transcripts, upTo: position, lastRunId: runId };
     }
     this.#keep(key, entry);
@@ -114,12 +114,15 @@ export class TranscriptCache {
     const { runId, seq } = forkedFrom;
     const [spec] = await store.readEvents(runId, { after: 0, limit: 1 });
     if (spec?.type !== 'run.created') {
-      throw new RelayError('journal_corrupt', `The run ${runId}, which was forked, is not there`);
+      throw new RelayError(
+        'journal_corrupt',
+        `The source run ${runId} of this fork does not exist`,
+      );
     }
-    const { first } = await this.ofRun(store, { id: runId, spec }, seq);
-    const messages = [...first.messages, ...before.first.messages];
-    const generation = first.generation + before.first.generation;
-    return { ...noTranscripts, first: { ...emptyTranscript, messages, generation } };
+    const { root } = await this.ofRun(store, { id: runId, spec }, seq);
+    const messages = [...root.messages, ...before.root.messages];
+    const generation = root.generation + before.root.generation;
+    return { ...noTranscripts, root: { ...emptyTranscript, messages, generation } };
   }
 
   #keep(key: string, entry: Entry): void {
@@ -138,9 +141,9 @@ export class TranscriptCache {
     this.#entries.delete(key);
   }
 
-  #sizeOf({ first, subs }: Transcripts): number {
+  #sizeOf({ root, subs }: Transcripts): number {
     let size = 0;
-    for (const { messages } of [first, ...Object.values(subs)]) {
+    for (const { messages } of [root, ...Object.values(subs)]) {
       for (const message of messages) {
         let known = this.#sizes.get(message);
         if (known === undefined) this.#sizes.set(message, (known = charsIn(message)));

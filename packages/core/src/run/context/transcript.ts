@@ -262,14 +262,14 @@ function escapeNote(text: string): string {
 
 /** The transcripts of all agents of a run. */
 export interface Transcripts {
-  readonly first: Transcript;
+  readonly root: Transcript;
   /** Of live sub-agents. */
   readonly subs: Readonly<Record<string, Transcript>>;
   /** Ids of tool calls of ended sub-agents: other calls of the run must not reuse them. */
   readonly removedCallIds: readonly string[];
 }
 
-export const noTranscripts: Transcripts = { first: emptyTranscript, subs: {}, removedCallIds: [] };
+export const noTranscripts: Transcripts = { root: emptyTranscript, subs: {}, removedCallIds: [] };
 
 /** Consecutive events of one agent are folded together. */
 export function foldTranscripts(
@@ -284,7 +284,7 @@ export function foldTranscripts(
     const own = events.slice(from, to);
     next =
       owner === undefined
-        ? { ...next, first: foldEvents(next.first, own) }
+        ? { ...next, root: foldEvents(next.root, own) }
         : foldSub(next, owner, own);
     from = to;
   }
@@ -313,13 +313,13 @@ export function transcriptOf(
   agent: { id: string; parentId: string | null },
 ): Transcript {
   return agent.parentId === null
-    ? transcripts.first
+    ? transcripts.root
     : (transcripts.subs[agent.id] ?? emptyTranscript);
 }
 
 /** All tool call ids in the run and in the conversation before it. */
 export function usedCallIds(transcripts: Transcripts): Set<string> {
-  const all = [transcripts.first, ...Object.values(transcripts.subs)];
+  const all = [transcripts.root, ...Object.values(transcripts.subs)];
   return new Set([...transcripts.removedCallIds, ...all.flatMap(callIdsOf)]);
 }
 

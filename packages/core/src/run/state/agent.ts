@@ -56,7 +56,7 @@ export interface AgentState {
   /** Including the usage of its ended sub-agents. */
   readonly usage: Usage;
   readonly turn: TurnState | null;
-  /** The limit that was reached: the agent gets one closing turn without tools. */
+  /** The limit that was reached: the agent gets one final turn without tools. */
   readonly limit: LimitName | null;
   /** How it ended, and its output. */
   readonly ended: { reason: AgentEnd; output: string; error?: RunError } | null;
@@ -69,7 +69,7 @@ export function startedAgent(event: EventOf<'agent.started'>): AgentState {
     parentId: event.parentId ?? null,
     name: event.name,
     model: event.model,
-    profile: spawned === undefined ? null : profileOf(spawned),
+    profile: spawned === undefined ? null : profileFields(spawned),
     spawned:
       spawned === undefined
         ? null
@@ -88,7 +88,7 @@ export function startedAgent(event: EventOf<'agent.started'>): AgentState {
 
 /** The same agent in the tree, under another name and with another profile. */
 export function switchedAgent(agent: AgentState, event: EventOf<'agent.switched'>): AgentState {
-  return { ...agent, name: event.name, model: event.model, profile: profileOf(event) };
+  return { ...agent, name: event.name, model: event.model, profile: profileFields(event) };
 }
 
 export function endedAgent(agent: AgentState, event: EventOf<'agent.ended'>): AgentState {
@@ -96,7 +96,7 @@ export function endedAgent(agent: AgentState, event: EventOf<'agent.ended'>): Ag
   return { ...agent, turn: null, ended: { reason, output, ...defined({ error }) } };
 }
 
-function profileOf({ system, tools, handoffs, outputSchema, reasoning }: Profile): Profile {
+function profileFields({ system, tools, handoffs, outputSchema, reasoning }: Profile): Profile {
   return defined({ system, tools, handoffs, outputSchema, reasoning });
 }
 

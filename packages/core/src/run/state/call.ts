@@ -1,75 +1,63 @@
 /**
  * The state machine of one tool call.
  *
- *   called ──request──▶ asking ──answer──▶ answered ──start──▶ started ──settle──▶ settled
+ *   called ──request──▶ asking ──decide──▶ decided ──start──▶ started ──settle──▶ settled
  *      └───────────────start / settle─────────┴────────settle────────┘
  *
  * - `warn` announces once that an approval is about to expire; the phase stays the same.
  * - A call that a rule allows or denies goes straight from `called`.
  * - A crash after `started` leaves the outcome unknown: the call starts again (idempotent tools), or
  *   another approval is requested.
- * - An approved call whose paths lead elsewhere by now needs another approval.
+ * - An approved call whose paths have changed needs another approval.
  * - `settled` is final (E6). The table is total: every other step is refused.
  */
 import { defined, type EventOf } from '@relay/protocol';
+import { agentFields, type AgentState } from './agent.ts';
 
-export const callPhases = ['called', 'asking', 'answered', 'started', 'settled'] as const;
+export const callPhases = ['called', 'asking', 'decided', 'started', 'settled'] as const;
 export type CallPhase = (typeof callPhases)[number];
 
-export const callSteps = ['request', 'warn', 'answer', 'start', 'settle', 'deny'] as const;
+export const callSteps = ['request', 'warn', 'decide', 'start', 'settle', 'deny'] as const;
 export type CallStep = (typeof callSteps)[number];
 
 const allRefused = {
   request: 'refused',
   warn: 'refused',
-  answer: 'refused',
+  decide: 'refused',
   start: 'refused',
   settle: 'refused',
   deny: 'refused',
 } as const;
 
+const beforeStart = {
+  ...allRefused,
+  request: 'asking',
+  start: 'started',
+  settle: 'settled',
+  deny: 'settled',
+} as const;
+
 export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'>> = {
-  called: {
-    ...allRefused,
-    request: 'asking',
-    start: 'started',
-    settle: 'settled',
-    deny: 'settled',
-  },
-  asking: { ...allRefused, warn: 'asking', answer: 'answered' },
-  answered: {
-    ...allRefused,
-    request: 'asking',
-    start: 'started',
-    settle: 'settled',
-    deny: 'settled',
-  },
+  called: beforeStart,
+  asking: { ...allRefused, warn: 'asking', decide: 'decided' },
+  decided: beforeStart,
   started: { ...allRefused, request: 'asking', start: 'started', settle: 'settled' },
   settled: allRefused,
 };
 
-export type CallEvent =
-  | EventOf<'tool.started'>
-  | EventOf<'tool.completed'>
-  | EventOf<'tool.failed'>
-  | EventOf<'tool.denied'>
-  | EventOf<'approval.requested'>
-  | EventOf<'approval.expiring'>
-  | EventOf<'approval.decided'>
-  | EventOf<'approval.expired'>
-  | EventOf<'approval.closed'>;
-
-export const stepOf: Record<CallEvent['type'], CallStep> = {
+export const stepOf = {
   'tool.started': 'start',
   'tool.completed': 'settle',
   'tool.failed': 'settle',
   'tool.denied': 'deny',
   'approval.requested': 'request',
   'approval.expiring': 'warn',
-  'approval.decided': 'answer',
-  'approval.expired': 'answer',
-  'approval.closed': 'answer',
-};
+  'approval.decided': 'decide',
+  'approval.expired': 'decide',
+  'approval.closed': 'decide',
+} as const satisfies Readonly<Record<string, CallStep>>;
+
+export type CallEvent = EventOf<keyof typeof stepOf>;
 
 export interface OpenApproval {
   readonly id: string;
@@ -81,8 +69,8 @@ export interface OpenApproval {
   readonly approved?: boolean;
 }
 
-/** The reason on record for an approval that expired. */
-export const expiryReason = 'Nobody answered in time';
+/** The stored reason of an approval that expired. */
+export const expiryReason = 'The approval expired without a decision';
 
 /** A question that the tool has asked while it runs. */
 export interface QuestionState extends OpenApproval {
@@ -101,7 +89,7 @@ export interface CallState {
   /** In the order in which they were asked; answers stay for later attempts at the call. */
   readonly questions?: readonly QuestionState[];
   readonly idempotencyKey?: string;
-  /** Where its path parameters lead, as shown to approvers or as started. */
+  /** Its resolved path parameters, as shown to approvers or as started. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
   /** What settles the call, where it is not the tool's own code. */
   readonly via?: 'agent' | 'handoff' | 'client';
@@ -208,4 +196,44 @@ function answersAnother(call: CallState, event: CallEvent): boolean {
     default:
       return false;
   }
+}
+
+/* The events that settle a call. Every call gets exactly one of them (E6). */
+
+type Agent = Pick<AgentState, 'id' | 'parentId'>;
+type Call = Pick<CallState, 'toolCallId' | 'name'>;
+type Details<Type extends 'tool.completed' | 'tool.failed' | 'tool.denied'> = Omit<
+  EventOf<Type>,
+  'type' | 'agentId' | 'parentId' | 'toolCallId' | 'name'
+>;
+
+/** The fields by which an event names its call. */
+export function callFields(agent: Agent, { toolCallId, name }: Call) {
+  return { ...agentFields(agent), toolCallId, name };
+}
+
+export function toolCompleted(
+  agent: Agent,
+  call: Call,
+  details: Details<'tool.completed'>,
+): EventOf<'tool.completed'> {
+  return { type: 'tool.completed', ...callFields(agent, call), ...details };
+}
+
+export function toolFailed(
+  agent: Agent,
+  call: Call,
+  code: string,
+  error: string,
+  details: Omit<Details<'tool.failed'>, 'code' | 'error'> = {},
+): EventOf<'tool.failed'> {
+  return { type: 'tool.failed', ...callFields(agent, call), error, code, ...details };
+}
+
+export function toolDenied(
+  agent: Agent,
+  call: Call,
+  details: Omit<Details<'tool.denied'>, 'status'> & Partial<Pick<Details<'tool.denied'>, 'status'>>,
+): EventOf<'tool.denied'> {
+  return { type: 'tool.denied', ...callFields(agent, call), status: 'denied', ...details };
 }

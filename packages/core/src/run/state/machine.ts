@@ -18,8 +18,7 @@ import {
   type Usage,
 } from '@relay/protocol';
 import { agentFields, type AgentState, openCalls } from './agent.ts';
-import { type CallState, openQuestionsOf } from './call.ts';
-import { toolFailed } from './settlement.ts';
+import { type CallState, openQuestionsOf, toolFailed } from './call.ts';
 import { liveAgents, pendingApprovals, rootAgent, type RunState } from './state.ts';
 import { runTable } from './status.ts';
 
@@ -59,8 +58,8 @@ export function decide(state: RunState, command: Command): Decision {
         approvalIds: pendingApprovals(state).map(({ id }) => id),
       });
     case 'complete': {
-      const owing = Object.values(state.agents).some((agent) => openCalls(agent).length > 0);
-      if (owing) return { ok: false, reason: 'A run with open tool calls cannot complete' };
+      const hasOpenCalls = Object.values(state.agents).some((agent) => openCalls(agent).length > 0);
+      if (hasOpenCalls) return { ok: false, reason: 'A run with open tool calls cannot complete' };
       const why = { code: 'completed', message: 'The run is complete' };
       return accept(...ending(state, { status: 'completed', why, ...command }));
     }
@@ -121,9 +120,9 @@ interface Ending extends AgentEnding {
  * spawned last come first, because a call is settled only after its sub-agents have ended.
  */
 function ending(state: RunState, end: Ending): RunEvent[] {
-  const first = rootAgent(state);
-  const output = first?.turn?.text ?? '';
-  const limit = first?.limit ?? null;
+  const root = rootAgent(state);
+  const output = root?.turn?.text ?? '';
+  const limit = root?.limit ?? null;
   return [
     ...liveAgents(state)
       .toReversed()
@@ -135,7 +134,7 @@ function ending(state: RunState, end: Ending): RunEvent[] {
       output,
       usage: state.usage,
       ...defined({
-        agent: first?.name,
+        agent: root?.name,
         error: end.error,
         limit: end.status === 'completed' ? (limit ?? undefined) : undefined,
       }),

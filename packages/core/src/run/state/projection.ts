@@ -49,7 +49,7 @@ export function project(
   const relevant = events.filter((event) => !isDelta(event));
   if (relevant.length === 0) return nothing;
   return {
-    progress: progressOf(relevant, state, run),
+    progress: progressChanges(relevant, state, run),
     approvals: relevant.flatMap((event) => requestedApproval(event, run.id)),
     closeApprovals: relevant.flatMap(closedApproval),
     clientCalls: relevant.flatMap(openedClientCall),
@@ -70,7 +70,7 @@ function isDelta(event: StoredEvent): boolean {
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-function progressOf(
+function progressChanges(
   events: readonly StoredEvent[],
   state: RunState,
   run: RunIdentity,

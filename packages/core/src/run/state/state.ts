@@ -12,8 +12,8 @@ import {
   type Limits,
   noUsage,
   RelayError,
-  type RunEvent,
   type RunStatus,
+  type Stored,
   type Usage,
 } from '@relay/protocol';
 import {
@@ -93,11 +93,8 @@ export const initialState: RunState = {
   recalled: false,
 };
 
-/** An event with its `seq` and time. */
-export type Sequenced<Event extends RunEvent = RunEvent> = Event & { seq: number; at: string };
-
 /** The state after an event. It throws `journal_corrupt` if the journal contradicts itself. */
-export function evolve(state: RunState, event: Sequenced): RunState {
+export function evolve(state: RunState, event: Stored): RunState {
   if (event.seq !== state.seq + 1 || isEnded(state.status)) throw contradiction(state, event);
   const next = { ...state, seq: event.seq };
   switch (event.type) {
@@ -179,7 +176,7 @@ export function evolve(state: RunState, event: Sequenced): RunState {
  * Applies events in order. Models stream text in many small pieces: consecutive pieces of one text are
  * applied as one change.
  */
-export function evolveAll(state: RunState, events: readonly Sequenced[]): RunState {
+export function evolveAll(state: RunState, events: readonly Stored[]): RunState {
   let next = state;
   for (let at = 0; at < events.length;) {
     const event = events[at];
@@ -196,7 +193,7 @@ export function evolveAll(state: RunState, events: readonly Sequenced[]): RunSta
   return next;
 }
 
-type Piece = Sequenced<EventOf<'text.appended'>>;
+type Piece = Stored<EventOf<'text.appended'>>;
 
 function joinPieces(pieces: readonly Piece[]): Piece {
   const [first] = pieces;
@@ -205,7 +202,7 @@ function joinPieces(pieces: readonly Piece[]): Piece {
 }
 
 /** The end of the consecutive pieces of one text that begin at `from`. */
-function endOfPieces(events: readonly Sequenced[], from: number): number {
+function endOfPieces(events: readonly Stored[], from: number): number {
   const first = events[from] as Piece;
   let end = from + 1;
   for (; end < events.length; end += 1) {
@@ -225,62 +222,57 @@ export function liveAgents(state: RunState): AgentState[] {
   return Object.values(state.agents).filter(({ ended }) => ended === null);
 }
 
+interface OpenCall {
+  readonly agent: AgentState;
+  readonly call: CallState;
+}
+
+function liveCalls(state: RunState): OpenCall[] {
+  return liveAgents(state).flatMap((agent) => openCalls(agent).map((call) => ({ agent, call })));
+}
+
 /** Calls of all agents that wait for an approval. */
-export function askingCalls(state: RunState): { agent: AgentState; call: CallState }[] {
-  return liveAgents(state).flatMap((agent) =>
-    openCalls(agent)
-      .filter(({ phase }) => phase === 'asking')
-      .map((call) => ({ agent, call })),
-  );
+export function askingCalls(state: RunState): OpenCall[] {
+  return liveCalls(state).filter(({ call }) => call.phase === 'asking');
 }
 
 /** Calls of all agents whose results clients post. */
-export function clientCalls(state: RunState): { agent: AgentState; call: CallState }[] {
-  return liveAgents(state).flatMap((agent) =>
-    openCalls(agent)
-      .filter(({ phase, via }) => phase === 'started' && via === 'client')
-      .map((call) => ({ agent, call })),
-  );
+export function clientCalls(state: RunState): OpenCall[] {
+  return liveCalls(state).filter(({ call }) => call.phase === 'started' && call.via === 'client');
 }
 
 /** Pending approvals of all agents, including questions. */
 export function pendingApprovals(state: RunState): OpenApproval[] {
-  return liveAgents(state).flatMap((agent) =>
-    openCalls(agent).flatMap(({ phase, approval, questions = [] }) => [
-      ...(phase === 'asking' && approval !== undefined ? [approval] : []),
-      ...questions.filter((question) => question.state === 'open'),
-    ]),
-  );
+  return liveCalls(state).flatMap(({ call }) => [
+    ...(call.phase === 'asking' && call.approval !== undefined ? [call.approval] : []),
+    ...openQuestionsOf(call),
+  ]);
 }
 
-export interface OpenQuestion {
-  readonly agent: AgentState;
-  readonly call: CallState;
+export interface OpenQuestion extends OpenCall {
   readonly approval: QuestionState;
 }
 
 /** Questions of running tools that have no answer. */
 export function openQuestions(state: RunState): OpenQuestion[] {
-  return liveAgents(state).flatMap((agent) =>
-    openCalls(agent).flatMap((call) =>
-      openQuestionsOf(call).map((approval) => ({ agent, call, approval })),
-    ),
+  return liveCalls(state).flatMap(({ agent, call }) =>
+    openQuestionsOf(call).map((approval) => ({ agent, call, approval })),
   );
 }
 
-function startedTurn(event: Sequenced<EventOf<'turn.started'>>): TurnState {
+function startedTurn(event: Stored<EventOf<'turn.started'>>): TurnState {
   const { turn, seq: startedSeq, textId, reasoningId } = event;
   return { turn, startedSeq, textId, reasoningId, text: '', calls: [], finish: null };
 }
 
 /** The root agent starts with the run; any other is spawned by a started call. */
-function addAgent(state: RunState, event: Sequenced<EventOf<'agent.started'>>): RunState {
+function addAgent(state: RunState, event: Stored<EventOf<'agent.started'>>): RunState {
   const { agentId, spawned } = event;
   if (Object.hasOwn(state.agents, agentId)) throw contradiction(state, event);
   const agents = { ...state.agents, [agentId]: startedAgent(event) };
   if (state.rootId === null && spawned === undefined) return { ...state, rootId: agentId, agents };
-  const parent = state.agents[event.parentId ?? ''];
-  const call = parent?.turn?.calls.find(({ toolCallId }) => toolCallId === spawned?.toolCallId);
+  const { parentId = '' } = event;
+  const call = callOf(state, { agentId: parentId, toolCallId: spawned?.toolCallId ?? '' });
   if (call?.phase !== 'started') throw contradiction(state, event);
   return { ...state, subAgents: state.subAgents + 1, agents };
 }
@@ -294,7 +286,7 @@ function countForParent(state: RunState, event: EventOf<'agent.ended'>): RunStat
 }
 
 /** Only a turn that the model has not finished can be discarded. */
-function discardTurn(state: RunState, event: Sequenced<EventOf<'turn.discarded'>>): RunState {
+function discardTurn(state: RunState, event: Stored<EventOf<'turn.discarded'>>): RunState {
   const retries = state.retries + (event.reason === 'retry' ? 1 : 0);
   const spent = event.usage ?? noUsage;
   const counted = { ...state, retries, usage: addUsage(state.usage, spent) };
@@ -304,7 +296,7 @@ function discardTurn(state: RunState, event: Sequenced<EventOf<'turn.discarded'>
   });
 }
 
-function addCall(state: RunState, event: Sequenced<EventOf<'tool.called'>>): RunState {
+function addCall(state: RunState, event: Stored<EventOf<'tool.called'>>): RunState {
   const { toolCallId, name, input } = event;
   return withTurn(state, event, (turn) => {
     if (turn.calls.some((call) => call.toolCallId === toolCallId)) {
@@ -317,13 +309,13 @@ function addCall(state: RunState, event: Sequenced<EventOf<'tool.called'>>): Run
 const endingCommand = { completed: 'complete', failed: 'fail', canceled: 'cancel' } as const;
 
 /** Changes the status as the run's table says. */
-function transition(state: RunState, event: Sequenced, command: CommandName): RunState {
+function transition(state: RunState, event: Stored, command: CommandName): RunState {
   const status = runTable[state.status][command];
   if (status === 'refused') throw contradiction(state, event);
   return { ...state, status };
 }
 
-function completeTurn(state: RunState, event: Sequenced<EventOf<'turn.completed'>>): RunState {
+function completeTurn(state: RunState, event: Stored<EventOf<'turn.completed'>>): RunState {
   const counted = { ...state, usage: addUsage(state.usage, event.usage) };
   return withTurn(counted, event, (turn, agent) => [
     { ...turn, finish: event.finishReason },
@@ -350,7 +342,7 @@ function countStart(state: RunState, event: EventOf<'tool.started'>): RunState {
   return { ...state, toolsInvoked, toolsStarted, usedOnce };
 }
 
-function approvalOf(state: RunState, event: Sequenced<EventOf<'approval.decided'>>): ApprovalEntry {
+function approvalOf(state: RunState, event: Stored<EventOf<'approval.decided'>>): ApprovalEntry {
   return {
     toolCallId: event.toolCallId,
     name: callOf(state, event)?.name ?? '',
@@ -372,12 +364,15 @@ function refusalIn(
   return { [approval.digest]: { approvalId, ...defined({ reason }) } };
 }
 
-function callOf(state: RunState, event: { agentId: string; toolCallId: string }) {
-  const calls = state.agents[event.agentId]?.turn?.calls ?? [];
-  return calls.find((call) => call.toolCallId === event.toolCallId);
+/** A call of the open turn of its agent. */
+export function callOf(
+  { agents }: RunState,
+  { agentId, toolCallId }: { agentId: string; toolCallId: string },
+): CallState | undefined {
+  return agents[agentId]?.turn?.calls.find((call) => call.toolCallId === toolCallId);
 }
 
-type OfAgent = Extract<Sequenced, { agentId: string }>;
+type OfAgent = Extract<Stored, { agentId: string }>;
 
 function withAgent(
   state: RunState,
@@ -413,13 +408,13 @@ function withTurn(state: RunState, event: OfAgent, change: TurnChange): RunState
   });
 }
 
-function withCall(state: RunState, event: Sequenced<CallEvent>): RunState {
+function withCall(state: RunState, event: Stored<CallEvent>): RunState {
   const changed = changeCall(state, event);
   return callOf(changed, event)?.phase === 'settled' ? withoutSpawned(changed, event) : changed;
 }
 
 /** Removes the sub-agents of a settled call; they must have ended (E6). */
-function withoutSpawned(state: RunState, event: Sequenced<CallEvent>): RunState {
+function withoutSpawned(state: RunState, event: Stored<CallEvent>): RunState {
   const done = Object.values(state.agents).filter(
     ({ parentId, spawned }) =>
       parentId === event.agentId && spawned?.toolCallId === event.toolCallId,
@@ -431,7 +426,7 @@ function withoutSpawned(state: RunState, event: Sequenced<CallEvent>): RunState 
   return { ...state, agents };
 }
 
-function changeCall(state: RunState, event: Sequenced<CallEvent>): RunState {
+function changeCall(state: RunState, event: Stored<CallEvent>): RunState {
   return withTurn(state, event, (turn) => {
     const index = turn.calls.findIndex((call) => call.toolCallId === event.toolCallId);
     const call = turn.calls[index];
@@ -441,7 +436,7 @@ function changeCall(state: RunState, event: Sequenced<CallEvent>): RunState {
   });
 }
 
-function contradiction(state: RunState, event: Sequenced): RelayError {
+function contradiction(state: RunState, event: Stored): RelayError {
   return new RelayError(
     'journal_corrupt',
     `The journal contradicts itself: ${event.type} at ${event.seq} after ${state.seq}`,
@@ -449,7 +444,7 @@ function contradiction(state: RunState, event: Sequenced): RelayError {
 }
 
 /** To be increased with every change of `RunState`. */
-const snapshotVersion = 3;
+const snapshotVersion = 4;
 
 export function writeSnapshot(state: RunState): string {
   return JSON.stringify({ version: snapshotVersion, state });

@@ -8,8 +8,13 @@ import { digestOfCall } from '../arguments.ts';
 import type { LiveRun } from '../live-run.ts';
 import { pathOf } from '../agents/profile.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import { type CallState, expiryReason, type OpenApproval } from '../state/call.ts';
-import { toolDenied, toolFailed } from '../state/settlement.ts';
+import {
+  type CallState,
+  expiryReason,
+  type OpenApproval,
+  toolDenied,
+  toolFailed,
+} from '../state/call.ts';
 import { askingCalls, openQuestions } from '../state/state.ts';
 
 type ApprovalRequested = EventOf<'approval.requested'>;
@@ -120,7 +125,7 @@ export function expireApprovals(run: LiveRun, now: number): void {
     if (!isApprovalDue(run, approval, now)) continue;
     run.resume();
     run.journal.stage([expired(agent, call, approval.id)]);
-    run.answers.notify(approval.id);
+    run.answerWaiters.notify(approval.id);
   }
 }
 

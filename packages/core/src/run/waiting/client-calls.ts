@@ -6,8 +6,7 @@
 import { type EventOf, type FunctionTool, issuesOfValue } from '@relay/protocol';
 import type { QueuedRunCommand, Tool } from '../../ports/index.ts';
 import type { LiveRun } from '../live-run.ts';
-import type { CallState } from '../state/call.ts';
-import { toolCompleted, toolFailed } from '../state/settlement.ts';
+import { type CallState, toolCompleted, toolFailed } from '../state/call.ts';
 import { clientCalls } from '../state/state.ts';
 
 /** A function of the caller as a tool. The caller runs it, so that it needs no approval. */
@@ -62,7 +61,7 @@ export function expireClientCalls(run: LiveRun, now: number): void {
   for (const { agent, call } of clientCalls(run.state)) {
     if (deadlineOf(run, call) > now) continue;
     run.resume();
-    const error = 'No client brought the result in time';
+    const error = 'No client posted the result before the deadline';
     run.journal.stage([toolFailed(agent, call, 'tool_timed_out', error, { via: 'client' })]);
   }
 }

@@ -7,8 +7,7 @@ import { defined, type EventOf, type RunEvent } from '@relay/protocol';
 import type { QueuedRunCommand, RunCommand } from '../../ports/index.ts';
 import type { LiveRun } from '../live-run.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import type { CallState } from '../state/call.ts';
-import { toolCompleted, toolDenied, toolFailed } from '../state/settlement.ts';
+import { type CallState, toolCompleted, toolDenied, toolFailed } from '../state/call.ts';
 import { askingCalls, openQuestions } from '../state/state.ts';
 import { applyResult } from './client-calls.ts';
 
@@ -36,7 +35,7 @@ function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decisio
     const decided = { ...decidedEvent(question.agent, question.call, decision), ...answer };
     run.journal.stage([decided], { consumeCommands });
     // The tool that asked receives the answer, or runs again.
-    run.answers.notify(approvalId);
+    run.answerWaiters.notify(approvalId);
     return;
   }
   const asking = askingCalls(run.state).find(({ call }) => call.approval?.id === approvalId);

@@ -24,7 +24,7 @@ import type { Activity } from '../activity.ts';
 import type { LiveRun } from '../live-run.ts';
 import { type AgentState, openCalls } from '../state/agent.ts';
 import { type CallState, openQuestionsOf, type QuestionState } from '../state/call.ts';
-import { liveAgents, type RunState } from '../state/state.ts';
+import { callOf, liveAgents, type RunState } from '../state/state.ts';
 import { questionRequested } from './approvals.ts';
 
 interface QuestionRequest {
@@ -49,7 +49,7 @@ export async function askFor(run: LiveRun, request: QuestionRequest): Promise<un
       run.markChanged();
       throw new ToolSuspended();
     }
-    await run.answers.wait(questionIn(run, intent, nth).id, activity.signal);
+    await run.answerWaiters.wait(questionIn(run, intent, nth).id, activity.signal);
     if (activity.stopped) throw stopError(run);
     await run.journal.settled();
   }
@@ -61,16 +61,16 @@ export async function askFor(run: LiveRun, request: QuestionRequest): Promise<un
 
 function stopError({ stop }: LiveRun): RelayError {
   if (stop !== undefined) return new RelayError('run_canceled', stop.reason);
-  return new RelayError('limit_reached', 'The call was stopped: it can ask no question');
+  return new RelayError('limit_reached', 'The tool call was stopped, so it cannot ask a question');
 }
 
 function requestOnce(run: LiveRun, { intent, activity, question, nth }: QuestionRequest): void {
   const { toolCallId, agentId } = intent;
   const agent = run.state.agents[agentId];
-  const call = callIn(run, intent);
+  const call = callOf(run.state, intent);
   const isOver = !run.isCurrent(toolCallId, activity) || run.journal.closed;
   if (agent === undefined || call === undefined || isOver) {
-    throw new RelayError('tool_failed', 'The call is over: it can ask no question');
+    throw new RelayError('tool_failed', 'The tool call has ended, so it cannot ask a question');
   }
   if (activity.stopped) throw stopError(run);
   const { prompt, schema } = checkQuestion(question);
@@ -111,16 +111,9 @@ export function checkAnswer(schema: Question['schema'], input: unknown): void {
 }
 
 function questionIn(run: LiveRun, intent: EventOf<'tool.started'>, nth: number): QuestionState {
-  const found = callIn(run, intent)?.questions?.[nth - 1];
-  if (found === undefined) throw new RelayError('tool_failed', 'The call is over');
+  const found = callOf(run.state, intent)?.questions?.[nth - 1];
+  if (found === undefined) throw new RelayError('tool_failed', 'The tool call has ended');
   return found;
-}
-
-function callIn(
-  { state }: LiveRun,
-  { agentId, toolCallId }: EventOf<'tool.started'>,
-): CallState | undefined {
-  return state.agents[agentId]?.turn?.calls.find((call) => call.toolCallId === toolCallId);
 }
 
 /** Whether a suspended tool has all its answers. */

@@ -1,8 +1,8 @@
 /** Every known attack with its required decision. A change of a case needs a reason. */
 import { describe, expect, it } from 'vitest';
-import { decide } from '../../../src/permission/decide.ts';
+import { decideCall } from '../../../src/permission/decide.ts';
 import { pathsAndUrls } from './paths-urls.ts';
-import { shellActing } from './shell-acting.ts';
+import { shellSideEffects } from './shell-side-effects.ts';
 import { shellLists } from './shell-lists.ts';
 import { shellNames } from './shell-names.ts';
 import { shellOptions } from './shell-options.ts';
@@ -10,7 +10,7 @@ import { shellText } from './shell-text.ts';
 
 const groups = [
   ...shellLists,
-  ...shellActing,
+  ...shellSideEffects,
   ...shellNames,
   ...shellOptions,
   ...shellText,
@@ -23,7 +23,7 @@ describe.each(groups)('$trick', ({ rules, parameter, cases }) => {
     '$expected: $shown',
     ({ expected, value }) => {
       const call = { toolCallId: 'c', name: 'tool', arguments: { [parameter]: value } };
-      expect(decide(call, rules).decision).toBe(expected);
+      expect(decideCall(call, rules).decision).toBe(expected);
     },
   );
 });
@@ -34,7 +34,7 @@ describe('in a headless run', () => {
       const headless = { ...rules, permissions: { ...rules.permissions, headless: true } };
       return cases.filter(([expected, value]) => {
         const call = { toolCallId: 'c', name: 'tool', arguments: { [parameter]: value } };
-        const { decision } = decide(call, headless);
+        const { decision } = decideCall(call, headless);
         return decision !== (expected === 'ask' ? 'deny' : expected);
       });
     });

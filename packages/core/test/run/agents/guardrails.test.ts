@@ -98,7 +98,7 @@ describe('a guardrail', () => {
   ])('that %s counts as a refusal', async (_how, check) => {
     const error = await checkInput(...guarded({ input: [{ name: 'a', check }] }), conversation);
     expect(error).toMatchObject({ code: 'guardrail_tripped' });
-    expect(error?.message).toBe('The guardrail a refused the input: It failed: Broken');
+    expect(error?.message).toBe('The guardrail a refused the input: the check failed: Broken');
   });
 
   it.each([undefined, null, true, 'fine', {}, { ok: 'yes' }])(
@@ -106,7 +106,7 @@ describe('a guardrail', () => {
     async (verdict) => {
       const check = (() => verdict) as unknown as Guardrail['check'];
       const error = await checkOutput(...guarded({ output: [{ name: 'a', check }] }), 'Here');
-      expect(error?.message).toBe('The guardrail a refused the output: It gave no verdict');
+      expect(error?.message).toBe('The guardrail a refused the output: no verdict was returned');
     },
   );
 });

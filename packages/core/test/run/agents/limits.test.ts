@@ -5,7 +5,7 @@ import { at, eventsOf, fold, runCreated, runStarted } from '../../support/agent-
 import type { AgentState } from '../../../src/run/state/agent.ts';
 import {
   callsLeft,
-  closingInstruction,
+  finalTurnInstruction,
   deadlineOf,
   depthLimit,
   limitBeforeTurn,
@@ -27,7 +27,7 @@ function agentOf(state: RunState, id: string): AgentState {
   return agent;
 }
 
-/** A run whose first agent has had so many turns, each of which used so much. */
+/** A run whose root agent has had so many turns, each of which used so much. */
 function after(turns: number, of: { limits?: Limits; usage?: Usage } = {}): RunState {
   const completed: RunEvent = { ...root.completed, usage: of.usage ?? noUsage };
   const each = Array.from({ length: turns }, () => [root.turn, completed]).flat();
@@ -38,7 +38,7 @@ function reached(state: RunState, maxIterations = 100): string | undefined {
   return limitBeforeTurn(state, agentOf(state, 'root'), maxIterations);
 }
 
-/** A sub-agent beside the first agent's call `c2`, which has not passed the gate. */
+/** A sub-agent beside the root agent's call `c2`, which has not passed the gate. */
 function withSub(limits: Limits = {}, maxIterations?: number): RunState {
   const bound = maxIterations === undefined ? {} : { maxIterations };
   return fold(
@@ -69,7 +69,7 @@ describe('the limit of turns', () => {
     expect(limitBeforeTurn(state, agentOf(state, 'sub'), 1)).toBeUndefined();
   });
 
-  it('is the run’s for a sub-agent unless it brought one', () => {
+  it('is the run’s for a sub-agent without its own', () => {
     const turn = [sub.turn, sub.completed];
     for (const [bound, run, expected] of [
       [1, 5, 'iterations'],
@@ -208,7 +208,7 @@ describe('the limits of the tree', () => {
 
 describe('an agent that reaches a limit', () => {
   it.each(limitNames)('reads which one, and that no tool can be called: %s', (limit) => {
-    const message = closingInstruction(limit);
+    const message = finalTurnInstruction(limit);
     expect(message.role).toBe('system');
     expect(message.content).toContain(limitText(limit));
     expect(message.content).toMatch(/no tool can be called/);

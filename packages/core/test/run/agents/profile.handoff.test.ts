@@ -7,7 +7,7 @@ const tool = handoffTool([
   { name: 'writer', instructions: 'hidden', model: 'hidden', tools: ['hidden'] },
 ]);
 
-describe('the tool to hand over with', () => {
+describe('the handoff tool', () => {
   it('offers those agents by name, and no others', () => {
     expect(tool.name).toBe(handoffToolName);
     expect(tool.inputSchema).toEqual({
@@ -56,7 +56,7 @@ describe('the tool to hand over with', () => {
     expect(tool).toMatchObject({ allowedByDefault: true, idempotent: true, onUnknown: 'fail' });
   });
 
-  it('has nothing to execute: the run itself hands over', async () => {
+  it('is not executed: the run itself hands off', async () => {
     const call = tool.execute({ agent: 'writer' }, {} as ToolContext);
     await expect(call).rejects.toThrow(TypeError);
   });

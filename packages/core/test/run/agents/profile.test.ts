@@ -72,7 +72,7 @@ function names(tools: readonly Tool[]): string[] {
 }
 
 describe('what an agent works by', () => {
-  it('is what the run was created with for the first agent, and its own for a sub-agent', () => {
+  it('is what the run was created with for the root agent, and its own for a sub-agent', () => {
     const { run, agent } = runOf({ system: 'Be kind' });
     expect(profileOf(run, agent('root'))).toMatchObject({
       system: 'Be kind',
@@ -82,7 +82,7 @@ describe('what an agent works by', () => {
     expect(profileOf(run, agent('deep'))).not.toHaveProperty('system');
   });
 
-  it('is another one after a handoff, also for the first agent', () => {
+  it('is another one after a handoff, also for the root agent', () => {
     const { run, agent } = runOf({ system: 'Be kind' });
     const switched = { ...agent('root'), profile: { tools: ['read'] } };
     expect(profileOf(run, switched)).toEqual({ tools: ['read'] });
@@ -123,7 +123,7 @@ describe('the tools of an agent', () => {
     expect(findTool(run, agent('root'), handoffToolName)?.validate({ agent: 'x' }).ok).toBe(false);
   });
 
-  it('include none to hand over with otherwise, though the first agent may', () => {
+  it('do not include the handoff tool otherwise, even if the root agent has it', () => {
     const { run, agent } = runOf({ handoffs: ['writer'] });
     expect(findTool(run, agent('sub'), handoffToolName)).toBeUndefined();
     expect(names(offeredTools(run, agent('sub')))).not.toContain(handoffToolName);
@@ -131,7 +131,7 @@ describe('the tools of an agent', () => {
     expect(findTool(alone.run, alone.agent('root'), handoffToolName)).toBeUndefined();
   });
 
-  it('can name an agent to hand over to that has left the configuration since', () => {
+  it('can name a handoff target that was removed from the configuration', () => {
     const { run, agent } = runOf({ handoffs: ['retired'] });
     expect(offeredTools(run, agent('root')).at(-1)?.description).toContain('- retired');
   });
@@ -152,7 +152,7 @@ describe('the tools of an agent', () => {
 });
 
 describe('the position of an agent in the tree', () => {
-  it('is its depth, and the names from the first agent down', () => {
+  it('is its depth, and the names from the root agent down', () => {
     const { run, agent } = runOf();
     const { state } = run;
     expect(['root', 'sub', 'deep'].map((id) => depthOf(state, agent(id)))).toEqual([0, 1, 2]);

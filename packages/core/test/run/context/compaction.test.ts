@@ -197,7 +197,7 @@ function scene(of: Scene = {}) {
   } as unknown as LiveRun;
   const activity = new Activity('root');
   const what = { run, agent: state.agents['root'] as AgentState, activity, model };
-  const request: ModelRequest = { model: 'demo', messages: transcripts.first.messages, tools: [] };
+  const request: ModelRequest = { model: 'demo', messages: transcripts.root.messages, tools: [] };
   return { what, request, asked, appended, warnings, activity };
 }
 

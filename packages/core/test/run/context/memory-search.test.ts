@@ -176,7 +176,7 @@ describe('memories found by words and by meaning', () => {
       const found = await setUp(scene).find();
       expect(found.meaning).toEqual({
         model: 'test:a',
-        failed: 'The question could not be embedded',
+        failed: 'The query could not be embedded',
       });
     }
   });

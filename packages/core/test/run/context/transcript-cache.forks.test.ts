@@ -59,7 +59,7 @@ const compacted = (ofHistory: number, ofRun: number, generation: number): RunEve
   usage,
 });
 
-const said = ({ first }: Transcripts) => first.messages.map(({ content }) => content);
+const said = ({ root }: Transcripts) => root.messages.map(({ content }) => content);
 const forkOf = (runId: string, seq: number): { forkedFrom: Fork } => ({
   forkedFrom: { runId, seq },
 });
@@ -73,7 +73,7 @@ describe('a fork', () => {
     const fork = ask('fork', 'b', forkOf('source', seq));
     const read = await new TranscriptCache().ofRun(store, fork, fork.seq);
     expect(said(read)).toEqual(['ask source', 'one', 'ask fork']);
-    expect(read.first.runStart).toBe(2);
+    expect(read.root.runStart).toBe(2);
   });
 
   it('compacts what it has read, and later runs read the same', async () => {
@@ -129,7 +129,7 @@ describe('a fork', () => {
     expect(read.slice(0, 4)).toEqual(['ask run 0', '0', 'ask run 1', '1']);
   });
 
-  it('of a run that is not there is a damage, and says so', async () => {
+  it('of a missing source run fails with journal_corrupt', async () => {
     const { store, ask } = openJournals();
     const fork = ask('fork', 'b', forkOf('gone', 3));
     await expect(new TranscriptCache().ofRun(store, fork, 1)).rejects.toMatchObject({

@@ -76,8 +76,8 @@ class Journals {
   }
 }
 
-function said({ first }: Transcripts): unknown[] {
-  return first.messages.map(({ content }) => content);
+function said({ root }: Transcripts): unknown[] {
+  return root.messages.map(({ content }) => content);
 }
 
 describe('the transcripts of a run', () => {
@@ -97,7 +97,7 @@ describe('the transcripts of a run', () => {
     const run = journals.add('r', null, 'one');
     const cache = new TranscriptCache();
     const ref = { tenantId: 'tenant', runId: 'r' };
-    cache.keepRun(ref, await cache.ofRun(journals.store, run, run.seq), run.seq);
+    cache.put(ref, await cache.ofRun(journals.store, run, run.seq), run.seq);
     journals.write('r', root.turn, root.said('two'), root.completed);
     journals.reads.splice(0);
     const now = await cache.ofRun(journals.store, run, run.seq + 3);
@@ -110,7 +110,7 @@ describe('the transcripts of a run', () => {
     const run = journals.add('r', null, 'one', 'two');
     const cache = new TranscriptCache();
     const whole = await cache.ofRun(journals.store, run, run.seq);
-    cache.keepRun({ tenantId: 'tenant', runId: 'r' }, whole, run.seq);
+    cache.put({ tenantId: 'tenant', runId: 'r' }, whole, run.seq);
     expect(said(await cache.ofRun(journals.store, run, 4))).toEqual(['ask r', 'one']);
   });
 
@@ -119,9 +119,9 @@ describe('the transcripts of a run', () => {
     const run = journals.add('r', null, 'one');
     const cache = new TranscriptCache();
     const ref = { tenantId: 'tenant', runId: 'r' };
-    cache.keepRun(ref, noTranscripts, run.seq);
+    cache.put(ref, noTranscripts, run.seq);
     expect(said(await cache.ofRun(journals.store, run, run.seq))).toEqual([]);
-    cache.forgetRun(ref);
+    cache.evict(ref);
     expect(said(await cache.ofRun(journals.store, run, run.seq))).toEqual(['ask r', 'one']);
   });
 
@@ -130,9 +130,9 @@ describe('the transcripts of a run', () => {
     one.add('r', null, 'theirs');
     const run = other.add('r', null, 'ours');
     const cache = new TranscriptCache();
-    cache.keepRun({ tenantId: 'one', runId: 'r' }, noTranscripts, run.seq);
+    cache.put({ tenantId: 'one', runId: 'r' }, noTranscripts, run.seq);
     expect(said(await cache.ofRun(other.store, run, run.seq))).toEqual(['ask r', 'ours']);
-    cache.forgetRun({ tenantId: 'other', runId: 'r' });
+    cache.evict({ tenantId: 'other', runId: 'r' });
     expect(said(await cache.ofRun(one.store, run, run.seq))).toEqual([]);
   });
 
@@ -161,7 +161,7 @@ describe('the conversation before a run', () => {
     const run = journals.add('r3', 2);
     const all = await new TranscriptCache().ofRun(journals.store, run, run.seq);
     expect(said(all)).toEqual(['ask r1', 'one', 'ask r2', 'two', 'ask r3']);
-    expect(all.first.runStart).toBe(4);
+    expect(all.root.runStart).toBe(4);
   });
 
   it('is only as long as it was when the run began', async () => {
@@ -238,7 +238,7 @@ describe('the bound of the cache', () => {
     const cache = new TranscriptCache({ entries: 2 });
     const runs = ['a', 'b', 'c'].map((id) => journals.add(id, null, id));
     for (const { id, seq } of runs) {
-      cache.keepRun({ tenantId: 'tenant', runId: id }, noTranscripts, seq);
+      cache.put({ tenantId: 'tenant', runId: id }, noTranscripts, seq);
     }
     const known = await Promise.all(
       runs.map(async (run) => said(await cache.ofRun(journals.store, run, run.seq))),
@@ -256,7 +256,7 @@ describe('the bound of the cache', () => {
     const large = journals.add('c', null, 'x'.repeat(length));
     const keep = async (run: typeof large) => {
       const transcripts = await cache.ofRun(journals.store, run, run.seq);
-      cache.keepRun({ tenantId: 'tenant', runId: run.id }, transcripts, run.seq);
+      cache.put({ tenantId: 'tenant', runId: run.id }, transcripts, run.seq);
     };
     for (const run of [...runs, large]) await keep(run);
     journals.reads.splice(0);
@@ -288,7 +288,7 @@ describe('the bound of the cache', () => {
         const cached = await cache.ofRun(journals.store, run, seq);
         expect(cached).toEqual(await new TranscriptCache().ofRun(journals.store, run, seq));
         const ref = { tenantId: 'tenant', runId: run.id };
-        if (keep) cache.keepRun(ref, foldTranscripts(cached, []), seq);
+        if (keep) cache.put(ref, foldTranscripts(cached, []), seq);
       }
     }
   });

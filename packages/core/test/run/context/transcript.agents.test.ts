@@ -83,7 +83,7 @@ describe('the transcripts of several agents', () => {
     fc.assert(
       fc.property(stories, picks, ([own, ...others], order) => {
         const all = foldTranscripts(noTranscripts, interleaved([own, ...others], order));
-        expect(all.first).toEqual(foldEvents(emptyTranscript, own));
+        expect(all.root).toEqual(foldEvents(emptyTranscript, own));
         for (const [n, { agentId }] of subs.entries()) {
           expect(all.subs[agentId]).toEqual(foldEvents(emptyTranscript, others[n] ?? []));
         }
@@ -101,7 +101,7 @@ describe('the transcripts of several agents', () => {
     );
   });
 
-  it('belong to the first agent where an event is the run’s', () => {
+  it('belong to the root agent where an event is the run’s', () => {
     const talking = [created, eventsOf(root).turn, eventsOf(root).said('Half')];
     const over: RunEvent = {
       type: 'run.ended',
@@ -110,7 +110,7 @@ describe('the transcripts of several agents', () => {
       usage: { inputTokens: 0, outputTokens: 0 },
     };
     const all = foldTranscripts(noTranscripts, [...talking, eventsOf(subs[0]!).turn, over]);
-    expect(all.first.messages.at(-1)).toEqual({ role: 'assistant', content: 'Half' });
+    expect(all.root.messages.at(-1)).toEqual({ role: 'assistant', content: 'Half' });
   });
 });
 
@@ -118,7 +118,7 @@ describe('what an agent reads', () => {
   const sub = eventsOf({ agentId: 'a', parentId: 'root' });
   const all = foldTranscripts(noTranscripts, [created, sub.spawnedBy('c1', { task: 'Find it' })]);
 
-  it('is the conversation for the first agent, and its task for a sub-agent', () => {
+  it('is the conversation for the root agent, and its task for a sub-agent', () => {
     const first: Message[] = [{ role: 'user', content: 'Begin' }];
     expect(transcriptOf(all, { id: 'root', parentId: null }).messages).toEqual(first);
     expect(transcriptOf(all, { id: 'a', parentId: 'root' }).messages).toEqual([
@@ -146,7 +146,7 @@ describe('a sub-agent that has ended', () => {
         const all = foldTranscripts(noTranscripts, [created, ...lived, sub.ended()]);
         expect(all.subs).toEqual({});
         expect(new Set(all.removedCallIds)).toEqual(new Set(called));
-        expect(all.first).toEqual(foldEvents(emptyTranscript, [created]));
+        expect(all.root).toEqual(foldEvents(emptyTranscript, [created]));
       }),
     );
   });
@@ -193,7 +193,7 @@ describe('usedCallIds', () => {
     const { turn, called, completed, done, compacted } = eventsOf(root);
     const events = [created, turn, called('c1'), completed, done('c1'), compacted({ ofRun: 3 })];
     const all = foldTranscripts(noTranscripts, events);
-    expect(JSON.stringify(all.first.messages)).not.toContain('c1');
+    expect(JSON.stringify(all.root.messages)).not.toContain('c1');
     expect(usedCallIds(all)).toEqual(new Set(['c1']));
   });
 });

@@ -199,7 +199,7 @@ describe('tool calls', () => {
     expect(fold(some, done('c1')).messages).toHaveLength(4);
   });
 
-  it('bring their results in the order of the calls, whatever order they finished in', () => {
+  it('have their results in the order of the calls, whatever order they finished in', () => {
     const shuffled = fc
       .integer({ min: 1, max: 8 })
       .map((size) => Array.from({ length: size }, (_, n) => `call_${n}`))
@@ -265,8 +265,13 @@ describe('what the model reads of a call', () => {
     ],
     [
       'that nobody answered',
-      { type: 'tool.denied', ...of, status: 'expired', reason: 'Nobody answered in time' },
-      { status: 'expired', reason: 'Nobody answered in time' },
+      {
+        type: 'tool.denied',
+        ...of,
+        status: 'expired',
+        reason: 'The approval expired without a decision',
+      },
+      { status: 'expired', reason: 'The approval expired without a decision' },
     ],
     [
       'an error with its code',

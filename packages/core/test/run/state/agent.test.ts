@@ -30,7 +30,7 @@ function end(more: Partial<EventOf<'agent.ended'>> = {}): EventOf<'agent.ended'>
   return made;
 }
 
-describe('the first agent of a run', () => {
+describe('the root agent of a run', () => {
   it('starts without a parent and works by what the run was created with', () => {
     expect(started(root.started)).toStrictEqual({
       id: 'root',
@@ -105,7 +105,7 @@ describe('an agent that is switched', () => {
 describe('an agent that has ended', () => {
   const agent = started(sub.spawnedBy('c1'));
 
-  it('keeps how it ended and what it brought back, and no turn', () => {
+  it('keeps how it ended and its result, and no turn', () => {
     const working = { ...agent, turn: { turn: 1 } as AgentState['turn'] };
     const after = endedAgent(working, end({ reason: 'limit', output: 'As far as I came' }));
     expect(after.turn).toBeNull();

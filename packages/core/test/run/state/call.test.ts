@@ -178,7 +178,7 @@ describe('a call', () => {
 
   it('that a person approved may start', () => {
     expect(play(requested(), decided(true))).toMatchObject({
-      phase: 'answered',
+      phase: 'decided',
       approval: { id: 'approval_1', approved: true },
     });
     expect(play(requested(), decided(true), started, completed)).toMatchObject({
@@ -196,7 +196,7 @@ describe('a call', () => {
     ['closed', closed],
   ])('whose approval was %s is never approved by that', (_how, end) => {
     const call = play(requested(), end);
-    expect(call).toMatchObject({ phase: 'answered' });
+    expect(call).toMatchObject({ phase: 'decided' });
     expect(call).not.toHaveProperty('relay.approved');
   });
 
@@ -204,7 +204,7 @@ describe('a call', () => {
     const edited = { ...decided(true), input: { b: 2 }, digest: 'digest of b' } as CallEvent;
     const call = play(requested(), edited);
     expect(call).toMatchObject({
-      phase: 'answered',
+      phase: 'decided',
       input: { b: 2 },
       approval: { approved: true, digest: 'digest of b' },
     });
@@ -271,7 +271,7 @@ describe('a call', () => {
     expect(call).not.toHaveProperty('relay.approved');
   });
 
-  it('remembers from its start what brings its result, where that is not the tool itself', () => {
+  it('stores at its start what settles it, unless it is the tool itself', () => {
     expect(play(started)).not.toHaveProperty('via');
     for (const via of ['agent', 'handoff'] as const) {
       expect(play({ ...started, via })).toMatchObject({ phase: 'started', via });

@@ -126,7 +126,7 @@ describe('a checkpoint', () => {
     expect(JSON.parse(envelope?.serializedRunState ?? '')).toMatchObject({ agent: 'expert' });
   });
 
-  it('names the first agent even where a sub-agent’s tool is what it marks', () => {
+  it('names the root agent even where a sub-agent’s tool is what it marks', () => {
     const of = { agentId: 'sub', parentId: 'root' };
     const spawned = { toolCallId: 'c1', nth: 1, task: 'look', tools: ['bash'] };
     const envelope = envelopeAfter(

@@ -111,7 +111,7 @@ function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[]
           { ...denied, status: 'expired' },
         ],
       ];
-    case 'answered':
+    case 'decided':
       return [
         [start],
         [{ type: 'approval.requested', ...newApproval, kind: 'permission' }],

@@ -233,7 +233,7 @@ describe('completing', () => {
     },
   );
 
-  it('is refused while a tool still owes its result', () => {
+  it('is refused while a tool call has no result', () => {
     expect(decide(busy, examples.complete)).toEqual({
       ok: false,
       reason: 'A run with open tool calls cannot complete',
@@ -251,7 +251,7 @@ describe('completing', () => {
   });
 });
 
-/** The name of the first agent. */
+/** The name of the root agent. */
 const agent = 'assistant';
 
 describe('canceling', () => {

@@ -35,7 +35,7 @@ function towards(phase: CallPhase, id: string, of: ReturnType<typeof eventsOf>):
       return [];
     case 'asking':
       return [of.requested(id)];
-    case 'answered':
+    case 'decided':
       return [of.requested(id), of.decided(id)];
     case 'started':
       return [of.start(id)];
@@ -131,7 +131,7 @@ describe.each([fail, cancel])('a tree of agents that ends by $type', (command) =
     );
   });
 
-  it('does so too while it waits for people', () => {
+  it('does so too while it waits for approvals', () => {
     fc.assert(
       fc.property(trees, (state) => {
         const decision = decide(state, { type: 'suspend' });
@@ -142,7 +142,7 @@ describe.each([fail, cancel])('a tree of agents that ends by $type', (command) =
     );
   });
 
-  it('says of the first agent what the whole tree has used', () => {
+  it('says of the root agent what the whole tree has used', () => {
     fc.assert(
       fc.property(trees, (state) => {
         const events = endingOf(state, command);

@@ -292,7 +292,7 @@ describe('approvals', () => {
         status: 'expired',
         at: now,
         by: { type: 'timeout', id: 'expiry', name: 'expiry' },
-        reason: 'Nobody answered in time',
+        reason: 'The approval expired without a decision',
       },
     ]);
   });

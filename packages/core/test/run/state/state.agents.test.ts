@@ -95,7 +95,7 @@ describe('a tree of agents', () => {
     expect((sizes.at(-1) ?? 0) - (sizes.at(0) ?? 0)).toBeLessThan(digitsOfCounters);
   });
 
-  it('names whom people are being asked for, of all agents at work', () => {
+  it('lists the agents with pending approvals', () => {
     const now = fold(nested, deep.turn, deep.called('d1'), deep.completed, deep.requested('d1'));
     const asking = askingCalls(fold(now, root.requested('c2', { kind: 'outcome' })));
     expect(asking.map(({ agent, call }) => [agent.id, call.toolCallId])).toEqual([
@@ -158,14 +158,14 @@ describe('a journal whose agents contradict each other', () => {
     ['no call at all', started, { ...sub.started, agentId: 'sub', parentId: 'root' }],
     ['a parent that does not exist', started, eventsOf(orphan()).spawnedBy('c1')],
     ['no parent', started, eventsOf({ agentId: 'sub' }).spawnedBy('c1')],
-    ['a call before there is a first agent', fold(initialState, runStarted), sub.spawnedBy('c1')],
+    ['a call before there is a root agent', fold(initialState, runStarted), sub.spawnedBy('c1')],
   ])('is refused for an agent that was spawned by %s', (_what, state, event) => {
     expect(() => fold(state, event)).toThrow(refused);
   });
 
   it.each<[string, RunState, RunEvent]>([
-    ['a second first agent', begun, eventsOf({ agentId: 'other' }).started],
-    ['the first agent twice', begun, root.started],
+    ['a second root agent', begun, eventsOf({ agentId: 'other' }).started],
+    ['the root agent twice', begun, root.started],
     ['an agent that is there already', spawned, sub.spawnedBy('c2')],
     ['an agent that is its own parent', started, eventsOf(self()).spawnedBy('c1')],
     ['an id that a finished agent still has', gone, sub.spawnedBy('c2')],
@@ -187,7 +187,7 @@ describe('a journal whose agents contradict each other', () => {
   });
 
   it.each<[string, RunState, RunEvent]>([
-    ['the first agent', spawned, root.ended()],
+    ['the root agent', spawned, root.ended()],
     ['an agent in the middle', nested, sub.ended()],
   ])('is refused for the end of %s over those below it (E6)', (_what, state, event) => {
     expect(() => fold(state, event)).toThrow(refused);
@@ -281,7 +281,7 @@ describe('an allow-once rule', () => {
   });
 });
 
-describe('a call that others bring the result of', () => {
+describe('a call whose result does not come from its own tool', () => {
   it.each(['agent', 'handoff'] as const)('says so from its start: %s', (via) => {
     const now = fold(asked, root.start('c1', { via }));
     expect(rootAgent(now)?.turn?.calls[0]).toMatchObject({ phase: 'started', via });

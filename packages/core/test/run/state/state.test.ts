@@ -194,7 +194,7 @@ describe('the fold of a journal', () => {
     expect(fold(begun, turn(1), discarded(1, 'crash')).retries).toBe(0);
   });
 
-  it('takes up the name of an agent that was switched to', () => {
+  it('has the name of the agent that it was switched to', () => {
     const handed = { type: 'agent.handed-off', ...root, from: 'assistant', to: 'expert' } as const;
     const taken = { name: 'expert', model: 'big', tools: [] };
     const now = fold(begun, handed, { type: 'agent.switched', ...root, ...taken });
@@ -202,7 +202,7 @@ describe('the fold of a journal', () => {
     expect(rootAgent(fold(begun, handed))?.name).toBe('assistant');
   });
 
-  it('knows which calls still owe a result', () => {
+  it('lists the calls without a result', () => {
     const open = (state: RunState) => {
       const agent = rootAgent(state);
       return agent === undefined ? [] : openCalls(agent).map((each) => each.toolCallId);
@@ -214,13 +214,13 @@ describe('the fold of a journal', () => {
     expect(open(begun)).toEqual([]);
   });
 
-  it('counts what tools brought, and names each tool that ran once', () => {
+  it('counts tool results, and names each tool that ran once', () => {
     const now = fold(asked, start('c1'), start('c2'), done('c1'), failed('c2'));
     expect(now).toMatchObject({ toolsInvoked: ['bash'], toolsSucceeded: 1, toolsFailed: 1 });
     expect(fold(asked, denied('c1')).toolsInvoked).toEqual([]);
   });
 
-  it('records an allow-once rule when its call starts, and not again when it starts anew (E7)', () => {
+  it('records an allow-once rule when its call starts, and not when it starts again (E7)', () => {
     const rule = { list: 'allowOnce', index: 3, source: 'request' } as const;
     const now = fold(asked, start('c1', rule), start('c1'), done('c1'));
     expect(now.usedOnce).toEqual([3]);

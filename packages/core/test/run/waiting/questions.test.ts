@@ -19,7 +19,7 @@ function question(requested: RunEvent): RunEvent {
 const asks = (toolCallId: string) => question(root.requested(toolCallId));
 const held = (state: RunState) => isWaitingForAnswer(state, () => false);
 
-describe('a run is held up', () => {
+describe('a run that waits for an answer', () => {
   it('when each of its tools has asked something', () => {
     const both = fold(called, root.start('c1'), asks('c1'), root.start('c2'));
     expect(held(both)).toBe(false);

@@ -1,5 +1,5 @@
 /** `/v1/approvals`: list, read and decide approvals of all surfaces. */
-import { answerApproval, type GrantTerms, proposedRule, type ApprovalRecord } from '@relay/core';
+import { recordDecision, type GrantTerms, proposedRule, type ApprovalRecord } from '@relay/core';
 import { type BodyOf, defined, RelayError, type ApprovalStatus } from '@relay/protocol';
 import { notFound } from '../errors.ts';
 import { displayOf } from '../views/display.ts';
@@ -29,7 +29,7 @@ export const decideApproval: Handler<'decideApproval'> = async (call) => {
   const body = call.body;
   const { approved, always, reason, input, output } = body;
   const approval = await findApproval(call, call.params.id);
-  const outcome = await answerApproval(call.context.control, call.caller.tenantId, {
+  const outcome = await recordDecision(call.context.control, call.caller.tenantId, {
     approvalId: approval.id,
     approved,
     always: always ?? false,
@@ -39,7 +39,7 @@ export const decideApproval: Handler<'decideApproval'> = async (call) => {
     by: call.caller.actor,
   });
   if (outcome.kind === 'missing') throw notFound('approval');
-  if (outcome.kind === 'contradicted') {
+  if (outcome.kind === 'conflict') {
     throw new RelayError(
       'approval_conflict',
       `The approval is already ${statusNow(outcome.approval)}`,

@@ -1,5 +1,5 @@
 /** `/chat`: a run that ends with its connection, and whose relays are answered while it is open. */
-import { answerApproval } from '@relay/core';
+import { recordDecision } from '@relay/core';
 import { defined, dialects, RelayError } from '@relay/protocol';
 import { endChatSession } from '../../streaming/chat-sessions.ts';
 import { streamRun } from '../../streaming/stream-run.ts';
@@ -14,7 +14,7 @@ export const startChat: Handler<'startChat'> = async (call) => {
       buildSpec(call, {
         ...call.body,
         surface: 'chat',
-        prompt: 'whole',
+        prompt: 'complete',
         tools: (agent) => ({ tools: chooseTools(call, call.body.tools ?? agent.tools) }),
         modelRequired: 'model and messages are required',
       }),
@@ -42,7 +42,7 @@ export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {
   if (relay === undefined || relay.runId !== session.runId || relay.status !== 'pending') {
     throw new RelayError('relay_not_found', 'Relay not found');
   }
-  const outcome = await answerApproval(call.context.control, call.caller.tenantId, {
+  const outcome = await recordDecision(call.context.control, call.caller.tenantId, {
     approvalId: relayId,
     ...defined({ input: response.approved ? response.input : undefined }),
     approved: response.approved,

@@ -5,7 +5,7 @@
  * It is valid until the approval is decided or expires, and as long as the key that created the webhook
  * is. A GET shows the approval; only a POST that does not come from another site decides it.
  */
-import { answerApproval, type ApprovalRecord, type WebhookRecord } from '@relay/core';
+import { recordDecision, type ApprovalRecord, type WebhookRecord } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { isValidKey, rejectForeignHost } from '../auth.ts';
@@ -28,7 +28,7 @@ export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
   const approved = approvedIn(request.body);
   const reason = approved ? null : reasonIn(request.body);
   const { id, name } = webhook.createdBy;
-  const outcome = await answerApproval(context.control, webhook.tenantId, {
+  const outcome = await recordDecision(context.control, webhook.tenantId, {
     approvalId: approval.id,
     approved,
     always: false,
@@ -37,7 +37,7 @@ export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
   });
   if (outcome.kind === 'decided') return decidedPage(approved ? 'approved' : 'denied');
   if (outcome.kind === 'missing') throw notFound();
-  if (outcome.kind === 'contradicted') reply.code(409);
+  if (outcome.kind === 'conflict') reply.code(409);
   return decidedPage(statusNow(outcome.approval));
 };
 

@@ -25,7 +25,7 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
   const { engine } = call.context.control;
   const now = engine.clock.now();
   const expiresAt = parseTime(body.expiresAt);
-  if (expiresAt !== undefined) core.refusePast(expiresAt, now);
+  if (expiresAt !== undefined) core.requireFutureExpiry(expiresAt, now);
   const grant: NewGrant = {
     id: engine.ids.next(),
     ...checkedRule(body),
@@ -35,7 +35,7 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
     createdBy: call.caller.actor,
     ...defined({ expiresAt, uses: body.uses }),
   };
-  const audit = core.audited(engine, call.caller.tenantId, [core.auditOfGrant(grant)]);
+  const audit = core.auditRecordsOf(engine, call.caller.tenantId, [core.auditOfGrant(grant)]);
   await storeOf(call).addGrant(grant, audit);
   return presentGrant({ ...grant, ...defined({ usesLeft: grant.uses }) }, now);
 };

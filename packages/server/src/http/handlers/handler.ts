@@ -1,9 +1,9 @@
 /** The types of handlers, which are derived from the route table, and what most handlers need. */
 import {
   type AuditFact,
-  audited,
-  type Control,
-  type NewAudit,
+  auditRecordsOf,
+  type RunControl,
+  type NewAuditEntry,
   type RunRecord,
   type TenantStore,
 } from '@relay/core';
@@ -35,7 +35,7 @@ import type { RateLimiter } from '../rate-limit.ts';
 
 /** The services that handlers use. */
 export interface ServerContext extends AuthContext {
-  readonly control: Control;
+  readonly control: RunControl;
   readonly hub: Hub;
   readonly feed: Feed;
   readonly metrics: Metrics;
@@ -135,8 +135,10 @@ export function auditEntry(
   { context, caller }: Call,
   action: AuditAction,
   what: Readonly<Record<string, AuditFact>>,
-): NewAudit[] {
+): NewAuditEntry[] {
   const { engine } = context.control;
   const at = engine.clock.now();
-  return audited(engine, caller.tenantId, [{ at, who: caller.actor, action, what, why: null }]);
+  return auditRecordsOf(engine, caller.tenantId, [
+    { at, who: caller.actor, action, what, why: null },
+  ]);
 }

@@ -46,7 +46,7 @@ async function specOf(call: RouteCall<'forkRun'>): Promise<RunSpec> {
     model: await chooseModel(call, body.model ?? point.model, 'model is required'),
     system,
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : (input ?? []),
-    prompt: 'continues',
+    prompt: 'append',
     ...toolsOf(call, point),
     outputSchema,
     reasoning,

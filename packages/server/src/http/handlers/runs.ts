@@ -34,7 +34,7 @@ function specOf(call: RouteCall<'startRun'>): Promise<RunSpec> {
     ...body,
     surface: 'runs',
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
-    prompt: 'continues',
+    prompt: 'append',
     tools(agent) {
       if (tools === undefined) return { tools: chooseTools(call, agent.tools ?? []) };
       if ((body.memory ?? agent.memory) === undefined) rejectMemoryTools(call, tools);

@@ -1,6 +1,6 @@
 /** `/api/chat`: a conversation, its approvals and its resumption. */
 import {
-  answerApproval,
+  recordDecision,
   pendingApprovalOf,
   type ApprovalRecord,
   resumeSerializedAgentRun,
@@ -29,7 +29,7 @@ export const startApiChat: Handler<'startApiChat'> = async (call) => {
       ...call.body,
       surface: 'runtime',
       messages: [{ role: 'user', content: call.body.message }],
-      prompt: 'continues',
+      prompt: 'append',
       tools: (agent) => ({ tools: chooseTools(call, agent.tools) }),
       modelRequired: 'model is required: the server has no default',
     }),
@@ -42,7 +42,7 @@ export const approveTool: Handler<'approveTool'> = async (call) => {
   const run = await findRun(call, body.runId);
   const approval = await pendingApproval(call, run, body);
   const approved = body.action === 'approve';
-  const outcome = await answerApproval(call.context.control, call.caller.tenantId, {
+  const outcome = await recordDecision(call.context.control, call.caller.tenantId, {
     approvalId: approval.id,
     approved,
     always: approved && body.always === true,
@@ -50,11 +50,11 @@ export const approveTool: Handler<'approveTool'> = async (call) => {
     ...defined({ input: body.input }),
     by: call.caller.actor,
   });
-  if (outcome.kind === 'contradicted' || outcome.kind === 'missing') {
+  if (outcome.kind === 'conflict' || outcome.kind === 'missing') {
     const status = outcome.kind === 'missing' ? 'closed' : statusNow(outcome.approval);
     throw new RelayError('approval_conflict', `This tool call is already ${status}`);
   }
-  if (outcome.kind === 'repeated') {
+  if (outcome.kind === 'duplicate') {
     const { status } = await findRun(call, run.id);
     return { ok: true, status: statusOf(status), events: [] };
   }

@@ -19,9 +19,9 @@ export const postToolResult: Handler<'postToolResult'> = async (call) => {
   });
   switch (outcome) {
     case 'accepted':
-    case 'repeated':
+    case 'duplicate':
       return { ok: true };
-    case 'contradicted':
+    case 'conflict':
       throw new RelayError('tool_result_conflict', 'This call already has a different result');
     case 'missing':
       throw notFound('call');

@@ -5,7 +5,7 @@ import type {
   AuditSeal,
   AuditSealing,
   AuditTrail,
-  NewAudit,
+  NewAuditEntry,
   Page,
 } from '@relay/core';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
@@ -17,7 +17,7 @@ const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as c
 const insertSql = insertInto('audit_entries', [...columns, 'tenant_id']);
 
 /** Rows of their own, so that they neither wait for other writes nor block them. */
-export function insertAudit(tenantId: string, entries: readonly NewAudit[] = []): Statement[] {
+export function insertAudit(tenantId: string, entries: readonly NewAuditEntry[] = []): Statement[] {
   return entries.map(({ id, at, action, actor, runId, text: entry, proof }) => ({
     sql: insertSql,
     params: [id, at, action, actor, runId, entry, proof, tenantId],
@@ -88,11 +88,11 @@ export class SqlAuditTrail implements AuditTrail {
     this.#tenantId = tenantId;
   }
 
-  async add(entries: readonly NewAudit[]): Promise<void> {
+  async add(entries: readonly NewAuditEntry[]): Promise<void> {
     await this.#driver.transact(insertAudit(this.#tenantId, entries));
   }
 
-  unsealed(limit: number): Promise<NewAudit[]> {
+  unsealed(limit: number): Promise<NewAuditEntry[]> {
     const params = [this.#tenantId, limit];
     return readAll(this.#driver, { sql: unsealedSql, params }, decodeNew);
   }
@@ -134,7 +134,7 @@ function asNumber(row: Row, column: string): number {
   return typeof value === 'number' ? value : Number.NaN;
 }
 
-function decodeNew(row: Row): NewAudit {
+function decodeNew(row: Row): NewAuditEntry {
   return {
     id: asText(row, 'id'),
     at: asNumber(row, 'at'),

@@ -1,5 +1,5 @@
 /** Policies: each version is a row that is never changed. */
-import type { NewAudit, Page, PolicyRecord, PolicyStore } from '@relay/core';
+import type { NewAuditEntry, Page, PolicyRecord, PolicyStore } from '@relay/core';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
 import { selectRows } from '../lists.ts';
@@ -53,7 +53,7 @@ export class SqlPolicyStore implements PolicyStore {
     return (await this.versions(agent, { limit: 1 }))[0];
   }
 
-  async put(policy: PolicyRecord, audit?: readonly NewAudit[]): Promise<boolean> {
+  async put(policy: PolicyRecord, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     const unit = [insertPolicy(this.#tenantId, policy), ...insertAudit(this.#tenantId, audit)];
     return (await this.#driver.transact(unit)).ok;
   }

@@ -8,7 +8,7 @@ import type {
   DeliveryRecord,
   DeliveryResult,
   DeliverySweep,
-  NewAudit,
+  NewAuditEntry,
   Notice,
   Page,
   WebhookRecord,
@@ -48,7 +48,7 @@ export class SqlWebhookStore implements WebhookStore {
     this.#tenantId = tenantId;
   }
 
-  async add(webhook: WebhookRecord, audit?: readonly NewAudit[]): Promise<void> {
+  async add(webhook: WebhookRecord, audit?: readonly NewAuditEntry[]): Promise<void> {
     const { id, url, events, createdAt, createdBy, mayDecide } = webhook;
     const listed = ` ${events.join(' ')} `;
     const by = encode(createdBy);
@@ -66,7 +66,7 @@ export class SqlWebhookStore implements WebhookStore {
     return readAll(this.#driver, selectWebhooks(this.#tenantId, page), decodeWebhook);
   }
 
-  async remove(webhookId: string, audit?: readonly NewAudit[]): Promise<boolean> {
+  async remove(webhookId: string, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     const params = [this.#tenantId, webhookId];
     const unit = [
       { sql: deleteSql, params, expect: 1 },

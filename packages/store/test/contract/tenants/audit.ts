@@ -1,4 +1,4 @@
-import type { AuditSealing, NewAudit, TenantStore } from '@relay/core';
+import type { AuditSealing, NewAuditEntry, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { newCredential } from './credentials.ts';
@@ -18,7 +18,7 @@ import {
 import type { Open } from '../fixtures.ts';
 import { newKey } from './keys.ts';
 
-export function newAudit(over: Partial<NewAudit> = {}): NewAudit {
+export function newAudit(over: Partial<NewAuditEntry> = {}): NewAuditEntry {
   return {
     id: uuidv7(),
     at: noon,
@@ -31,7 +31,7 @@ export function newAudit(over: Partial<NewAudit> = {}): NewAudit {
   };
 }
 
-function sealing(after: number, entries: readonly NewAudit[]): AuditSealing {
+function sealing(after: number, entries: readonly NewAuditEntry[]): AuditSealing {
   return {
     seal: {
       firstSeq: after + 1,
@@ -174,7 +174,7 @@ export function auditTests(open: Open): void {
 
   describe('what an entry tells of', () => {
     /** Each stores its entry, or finds that there is nothing to tell of. */
-    const deeds: [string, (tenant: TenantStore, audit: NewAudit[]) => Promise<unknown>][] = [
+    const deeds: [string, (tenant: TenantStore, audit: NewAuditEntry[]) => Promise<unknown>][] = [
       ['a run', (tenant, audit) => newRun(tenant, { audit } as Parameters<typeof newRun>[1])],
       [
         'a step of a run',

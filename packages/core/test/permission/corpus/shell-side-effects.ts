@@ -11,7 +11,7 @@ const each =
       .map((command) => [expected, command] as const);
 const [asked, allowed, denied] = [each('ask'), each('allow'), each('deny')];
 
-export const shellActing: readonly Group[] = [
+export const shellSideEffects: readonly Group[] = [
   shell(
     'a reader that writes or runs, under a rule for all that it reads',
     {
@@ -176,11 +176,15 @@ terraform plan
 xmllint --noout x`),
     ],
   ),
-  shell('an acting subcommand that a rule spells', { allow: ['git config *', 'npm init*'] }, [
-    ['allow', 'git config user.name x'],
-    ['allow', 'npm init -y'],
-    ['ask', 'git submodule foreach ls'],
-  ]),
+  shell(
+    'a subcommand with side effects that a rule spells',
+    { allow: ['git config *', 'npm init*'] },
+    [
+      ['allow', 'git config user.name x'],
+      ['allow', 'npm init -y'],
+      ['ask', 'git submodule foreach ls'],
+    ],
+  ),
   shell(
     'a name that grows behind a group, a class or an escaped letter',
     {

@@ -1,15 +1,16 @@
 /** Decides approvals. A decision is stored with its command, grant and notices before it is acknowledged. */
 import { canonicalJson, type Decider, defined, RelayError } from '@relay/protocol';
-import { audited, auditOfDecision, auditOfGrant } from '../governance/audit.ts';
-import type { Control } from './start-run.ts';
-import { editedCall, isUnchanged, refuseDeniedByPolicy } from './edited-call.ts';
+import { auditRecordsOf, auditOfDecision, auditOfGrant } from '../governance/audit.ts';
+import type { RunControl } from './start-run.ts';
+import { editedCall, isUnchanged, rejectIfDeniedByPolicy } from './edited-call.ts';
 import type { Engine } from '../engine.ts';
 import { grantFor, type GrantTerms } from '../permission/grants.ts';
 import type { ApprovalRecord, RunHead, TenantStore } from '../ports/index.ts';
 import { noticeOfDecision } from '../governance/notifications.ts';
+import { isObject } from '../run/arguments.ts';
 import { checkAnswer } from '../run/waiting/questions.ts';
 
-export interface Answer {
+export interface DecisionInput {
   readonly approvalId: string;
   readonly approved: boolean;
   readonly always: boolean;
@@ -23,38 +24,38 @@ export interface Answer {
   readonly by: Decider;
 }
 
-export type AnswerOutcome =
-  | { readonly kind: 'decided' | 'repeated' | 'contradicted'; readonly approval: ApprovalRecord }
+export type DecisionOutcome =
+  | { readonly kind: 'decided' | 'duplicate' | 'conflict'; readonly approval: ApprovalRecord }
   | { readonly kind: 'missing' };
 
-/** Decides an approval (E7). The first answer counts, by compare-and-set. */
-export async function answerApproval(
-  control: Control,
+/** Decides an approval (E7). The first decision counts, by compare-and-set. */
+export async function recordDecision(
+  control: RunControl,
   tenantId: string,
-  answer: Answer,
-): Promise<AnswerOutcome> {
+  decision: DecisionInput,
+): Promise<DecisionOutcome> {
   const { engine, supervisor } = control;
   const store = engine.store.tenant(tenantId);
-  const approval = await store.readApproval(answer.approvalId);
+  const approval = await store.readApproval(decision.approvalId);
   if (approval === undefined) return { kind: 'missing' };
   const run = await store.readRunHead(approval.runId);
   if (run === undefined) return { kind: 'missing' };
-  checkKind(approval, answer);
-  const serialized = serializeAnswer(approval, answer);
+  checkKind(approval, decision);
+  const serialized = serializeDecision(approval, decision);
   if (
     approval.status === 'pending' &&
-    (await storeDecision(engine, store, approval, run, answer, serialized))
+    (await storeDecision(engine, store, approval, run, decision, serialized))
   ) {
     supervisor.wake({ tenantId, runId: approval.runId });
     return { kind: 'decided', approval };
   }
   const now = (await store.readApproval(approval.id)) ?? approval;
-  return { kind: now.answer === serialized ? 'repeated' : 'contradicted', approval: now };
+  return { kind: now.answer === serialized ? 'duplicate' : 'conflict', approval: now };
 }
 
-/** The fields that an answer may have depend on the kind of the approval. */
-function checkKind({ kind }: ApprovalRecord, answer: Answer): void {
-  const { approved, always, input, output, terms = {} } = answer;
+/** The fields that a decision may have depend on the kind of the approval. */
+function checkKind({ kind }: ApprovalRecord, decision: DecisionInput): void {
+  const { approved, always, input, output, terms = {} } = decision;
   const [term] = Object.keys(terms);
   if (term !== undefined && kind !== 'permission') {
     throw invalidField(term, 'Allowed only for an approval of kind permission');
@@ -71,16 +72,9 @@ function checkKind({ kind }: ApprovalRecord, answer: Answer): void {
   if (kind === 'question' && approved && input === undefined) {
     throw invalidField('input', 'Required: the answer to the question');
   }
-  if (kind === 'question' && always) {
-    throw invalidField('always', 'Not allowed for an approval of kind question');
+  if (kind !== 'permission' && always) {
+    throw invalidField('always', `Not allowed for an approval of kind ${kind}`);
   }
-  if (kind === 'outcome' && always) {
-    throw invalidField('always', 'Not allowed for an approval of kind outcome');
-  }
-}
-
-function isObject(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function invalidField(path: string, message: string): RelayError {
@@ -88,9 +82,9 @@ function invalidField(path: string, message: string): RelayError {
   return new RelayError('invalid_request', text, { details: [{ path, message }] });
 }
 
-/** The answer in canonical form, without its reason: equal texts are repetitions of one answer. */
-function serializeAnswer(approval: ApprovalRecord, answer: Answer): string {
-  const { approved, always, input, output, terms = {} } = answer;
+/** The decision in canonical form, without its reason: equal texts are repetitions of one decision. */
+function serializeDecision(approval: ApprovalRecord, decision: DecisionInput): string {
+  const { approved, always, input, output, terms = {} } = decision;
   const { scope = 'conversation', rule = 'exact', ...bounds } = terms;
   const ownTerms = defined({
     scope: scope === 'conversation' ? undefined : scope,
@@ -109,27 +103,27 @@ function serializeAnswer(approval: ApprovalRecord, answer: Answer): string {
   });
 }
 
-/** Checks the answer, then stores it; false if another answer was first. */
+/** Checks the decision, then stores it; false if another decision was first. */
 async function storeDecision(
   engine: Engine,
   store: TenantStore,
   approval: ApprovalRecord,
   run: RunHead,
-  answer: Answer,
+  decision: DecisionInput,
   serialized: string,
 ): Promise<boolean> {
-  const { approvalId, approved, always, reason, output, terms = {}, by } = answer;
-  const edited = await editedCall(engine, store, approval, answer.input);
+  const { approvalId, approved, always, reason, output, terms = {}, by } = decision;
+  const edited = await editedCall(engine, store, approval, decision.input);
   if (edited === undefined && approved && approval.kind === 'permission') {
-    await refuseDeniedByPolicy(engine, store, approval);
+    await rejectIfDeniedByPolicy(engine, store, approval);
   }
   const changed = defined({ edited });
   const params = edited?.params ?? approval.params;
   const { question } = approval;
-  if (question !== undefined && approved) checkAnswer(question.schema, answer.input);
+  if (question !== undefined && approved) checkAnswer(question.schema, decision.input);
   const replies = {
     ...(output === undefined ? {} : { output }),
-    ...(question === undefined || !approved ? {} : { answer: answer.input }),
+    ...(question === undefined || !approved ? {} : { answer: decision.input }),
   };
   const grants = approved && always && approval.kind === 'permission' && engine.rules === undefined;
   const grant = grants ? grantFor(engine, { approval, run, params, terms, by }) : undefined;
@@ -160,7 +154,7 @@ async function storeDecision(
     },
     ...defined({ grant }),
     notices: [noticeOfDecision(run, approval, { status, at, by })],
-    audit: audited(engine, store.tenantId, [
+    audit: auditRecordsOf(engine, store.tenantId, [
       entry,
       ...(grant === undefined ? [] : [auditOfGrant(grant, approval.runId)]),
     ]),
