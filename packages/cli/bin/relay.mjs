@@ -7,13 +7,13 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const minVersion = 24;
+const minVersion = '24.16';
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 // A checkout of the repository has the source and its own Node, and needs no build step.
 const isSource = existsSync(here('../src/index.ts'));
 const projectNode = here('../../../node_modules/node/bin/node');
 
-if (Number.parseInt(process.versions.node, 10) >= minVersion) {
+if (isSupported(process.versions.node)) {
   await start();
 } else if (isSource && existsSync(projectNode)) {
   runWithProjectNode();
@@ -22,6 +22,12 @@ if (Number.parseInt(process.versions.node, 10) >= minVersion) {
     `relay: needs Node ${minVersion} or newer, this is ${process.versions.node} [node_too_old]`,
   );
   process.exitCode = 1;
+}
+
+function isSupported(version) {
+  const [major, minor] = version.split('.').map(Number);
+  const [minMajor, minMinor] = minVersion.split('.').map(Number);
+  return major > minMajor || (major === minMajor && minor >= minMinor);
 }
 
 async function start() {

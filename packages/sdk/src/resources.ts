@@ -33,7 +33,7 @@ export function grants(http: Http) {
     /** The latest approvals that the grant would have made unnecessary. */
     preview: (body: wire.GrantPreviewBody, options: CallOptions = {}): Promise<wire.GrantPreview> =>
       http.json('POST', '/v1/grants/preview', { body, repeatable: true, ...options }),
-    revoke: (id: string, options: CallOptions = {}): Promise<void> =>
+    revoke: async (id: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/grants/${id}`, options),
   };
 }
@@ -102,7 +102,7 @@ export function credentials(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.Credential> =>
       http.json('PUT', pathOf`/v1/credentials/${provider}`, { body, ...options }),
-    delete: (provider: string, options: CallOptions = {}): Promise<void> =>
+    delete: async (provider: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/credentials/${provider}`, options),
   };
 }
@@ -113,7 +113,7 @@ export function memories(http: Http) {
       listOf<wire.Memory>(http, '/v1/memories', { name: 'memories', query, ...options }),
     add: (body: wire.MemoryBody, options: CallOptions = {}): Promise<wire.Memory> =>
       http.json('POST', '/v1/memories', { body, ...options }),
-    delete: (id: string, options: CallOptions = {}): Promise<void> =>
+    delete: async (id: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/memories/${id}`, options),
     /** Deletes all memories of a namespace. */
     clear: (namespace: string, options: CallOptions = {}): Promise<void> =>
@@ -131,7 +131,7 @@ export function keys(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.ApiKey & { apiKey: string }> =>
       http.json('POST', '/v1/keys', { body, ...options }),
-    revoke: (id: string, options: CallOptions = {}): Promise<void> =>
+    revoke: async (id: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/keys/${id}`, options),
   };
 }
@@ -146,7 +146,7 @@ export function webhooks(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.Webhook & { secret: string }> =>
       http.json('POST', '/v1/webhooks', { body, ...options }),
-    delete: (id: string, options: CallOptions = {}): Promise<void> =>
+    delete: async (id: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/webhooks/${id}`, options),
     /** Newest first. */
     deliveries: (id: string, query: wire.WebhooksQuery = {}, options: CallOptions = {}) =>

@@ -52,6 +52,7 @@ const withoutBody = new Set([204, 205, 304]);
 
 function toResponse(response: IncomingMessage): Response {
   const status = response.statusCode ?? 0;
+  if (status < 200 || status > 599) throw new Error(`Invalid response status ${status}`);
   const headers = new Headers();
   for (const [name, values] of Object.entries(response.headersDistinct)) {
     for (const value of values ?? []) headers.append(name, value);

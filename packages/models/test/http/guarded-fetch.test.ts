@@ -53,6 +53,11 @@ describe('guarded fetch', () => {
     expect(paths).toEqual(['/']);
   });
 
+  it('rejects a status that is none of HTTP', async () => {
+    const url = await listen((_, response) => void response.writeHead(999).end());
+    await expect(open()(url)).rejects.toThrow('Invalid response status 999');
+  });
+
   it('limits a response and each event of a stream, but not the stream', async () => {
     const mega = 'x'.repeat(1024 * 1024);
     const events =

@@ -33,12 +33,12 @@ export interface FrameSource extends FollowOptions {
   readonly first?: Response | undefined;
 }
 
-const defaultDeliveryTimeoutMs = 5 * 60_000;
+const defaultReconnectTimeoutMs = 5 * 60_000;
 /** The server sends a heartbeat every 15 seconds; after three missed ones the connection is dead. */
 const silenceTimeoutMs = 45_000;
 
 export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame, void> {
-  const { open, signal, reconnectTimeoutMs = defaultDeliveryTimeoutMs, onDisconnect } = source;
+  const { open, signal, reconnectTimeoutMs = defaultReconnectTimeoutMs, onDisconnect } = source;
   let { after, first: response } = source;
   let attempt = 0;
   let lastFrameAt = Date.now();

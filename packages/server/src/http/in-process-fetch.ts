@@ -35,7 +35,10 @@ export function createInProcessFetch(app: FastifyInstance): InProcessFetch {
     });
     limitBuffer(response, stream);
     const { statusCode: status } = response;
-    return new Response(statusesWithoutBody.has(status) ? null : bodyOf(stream), {
+    const hasBody = !statusesWithoutBody.has(status);
+    // Unread, the stream would never close.
+    if (!hasBody) stream.resume();
+    return new Response(hasBody ? bodyOf(stream) : null, {
       status,
       headers: headersOf(response.headers),
     });

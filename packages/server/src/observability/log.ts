@@ -50,7 +50,8 @@ export function createLog(options: LogOptions = {}): ServerLog {
           const [fields, ...rest] = args as [object | string, ...unknown[]];
           const [message = '', ...values] = typeof fields === 'string' ? args : rest;
           const text = redactor.text(String(message));
-          method.call(this, typeof fields === 'string' ? {} : fields, text, ...values);
+          const cleanValues = values.map((value) => redactor.clean(value));
+          method.call(this, typeof fields === 'string' ? {} : fields, text, ...cleanValues);
         },
       },
     },

@@ -51,7 +51,7 @@ async function* batchesOf(source: RunSource, options: FollowOptions, buffer: Eve
   let behind = options.isNew !== true;
   if (follow) buffer.listen(signal);
   try {
-    while (!signal.aborted) {
+    while (!signal.aborted && !buffer.isClosed) {
       const batch = behind
         ? await store.readEvents(runId, { after: cursor, limit: pageSize })
         : buffer.take(cursor, pageSize);
@@ -97,6 +97,7 @@ export class EventBuffer {
   #hasGap = false;
   readonly #added = new Signal();
   #stopListening: (() => void) | undefined;
+  isClosed = false;
 
   constructor(hub: Hub, runId: string) {
     this.#hub = hub;
@@ -116,6 +117,7 @@ export class EventBuffer {
   }
 
   close(): void {
+    this.isClosed = true;
     this.#stopListening?.();
     this.#added.notify();
   }

@@ -48,14 +48,13 @@ export class Workspaces {
   readonly #knownKeys = new Set<string>();
 
   constructor(options: WorkspacesOptions) {
-    const { clock, log } = options;
     this.#options = options;
     this.#loop = new BackgroundLoop({
-      clock,
+      clock: options.clock,
       intervalMs,
       delayFirst: true,
       step: () => this.#reload(),
-      onError: (error) => log.error('Failed to reload the workspaces', { error: String(error) }),
+      onError: this.#reportFailure,
     });
   }
 
@@ -83,9 +82,13 @@ export class Workspaces {
   /** `bootstrap` stores a workspace before the key: the first request with that key finds it. */
   async refreshFor(keyId: string): Promise<void> {
     if (this.#options.bash === undefined || this.#knownKeys.has(keyId)) return;
-    await this.#reload();
     this.#knownKeys.add(keyId);
+    // A bad workspace must not reject requests: the loop reports it and tries again.
+    await this.#reload().catch(this.#reportFailure);
   }
+
+  readonly #reportFailure = (error: unknown) =>
+    this.#options.log.error('Failed to reload the workspaces', { error: String(error) });
 
   async #reload(): Promise<void> {
     const version = await this.#options.store.readMetadata(versionName);

@@ -44,6 +44,13 @@ describe('a log line', () => {
     expect(lines.join()).not.toMatch(/sk-abc|correct horse|"x"/);
   });
 
+  it('holds no secret in the values of a format string', () => {
+    const { log, lines } = written();
+    log.addSecret('correct horse');
+    log.fastify?.warn('failed with %s', 'correct horse');
+    expect(lines.join()).toContain('failed with [redacted]');
+  });
+
   it('is readable on a terminal', () => {
     const { log, lines } = written({ terminal: true });
     log.warn('A run was given up', { runId: 'r1', error: 'two words', more: { a: 1 } });

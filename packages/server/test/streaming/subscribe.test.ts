@@ -323,6 +323,17 @@ describe('ending followRun', () => {
     expect(hub.size).toBe(0);
   });
 
+  it('ends when it is returned while it waits', async () => {
+    const { hub, follow } = await setUp(1);
+    const batches = follow();
+    await batches.next();
+    const waiting = batches.next();
+    await settled();
+    await batches.return();
+    expect(await waiting).toMatchObject({ done: true });
+    expect(hub.size).toBe(0);
+  });
+
   it('yields nothing if the signal was aborted before', async () => {
     const { journal, hub, connection, follow } = await setUp(1);
     const reads = vi.spyOn(journal.store, 'readEvents');

@@ -160,6 +160,14 @@ describe('workspaces', () => {
     expect(namesOf(id)).toContain('bash');
   });
 
+  it('that overlap do not reject the requests of other tenants', async () => {
+    const { workspaces, namesOf, defaultTenantId } = await opened('one');
+    await give('acme', 'one/inner');
+    await workspaces.refreshFor('key-1');
+    expect(logged).toHaveLength(1);
+    expect(namesOf(defaultTenantId)).toContain('bash');
+  });
+
   it('that overlap are ignored by a running server', async () => {
     const { workspaces, namesOf, defaultTenantId } = await opened('one');
     workspaces.start();

@@ -11,10 +11,11 @@ export async function readAll<Value>(
 
 export async function readOne<Value>(
   database: SqlAccess,
-  statement: Statement,
+  { sql, params }: Statement,
   decode: (row: Row) => Value,
 ): Promise<Value | undefined> {
-  return (await readAll(database, statement, decode))[0];
+  const [row] = await database.read(sql, params);
+  return row === undefined ? undefined : decode(row);
 }
 
 /** The rows that a unit has changed. */

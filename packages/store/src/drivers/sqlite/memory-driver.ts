@@ -44,6 +44,8 @@ export function openMemoryDriver(image?: Uint8Array): SqlDriver {
 /** The bytes of a database in which these statements were executed. */
 export function buildImage(statements: readonly string[]): Uint8Array {
   const db = new DatabaseSync(path);
+  // The default of 4 KiB would make each of many small databases three times as large.
+  db.exec('PRAGMA page_size = 1024');
   for (const sql of statements) db.exec(sql);
   const image = db.serialize();
   db.close();
