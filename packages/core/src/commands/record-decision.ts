@@ -126,8 +126,9 @@ async function storeDecision(
     ...(question === undefined || !approved ? {} : { answer: decision.input }),
   };
   const grants = approved && always && approval.kind === 'permission' && engine.rules === undefined;
-  const grant = grants ? grantFor(engine, { approval, run, params, terms, by }) : undefined;
+  // Before the grant's time: the audit trail lists the decision first.
   const at = engine.clock.now();
+  const grant = grants ? grantFor(engine, { approval, run, params, terms, by }) : undefined;
   const status = approved ? 'approved' : 'denied';
   const entry = auditOfDecision(approval, { at, by, approved, reason, edited: edited?.digest });
   return store.decideApproval({

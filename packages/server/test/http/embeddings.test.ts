@@ -201,7 +201,7 @@ it('a provider inside the network is not connected to, unless its network is ope
   });
   await trust();
   const id = await add('My dog');
-  await until(() => server.logged.some((line) => line.includes('is refused')), 'the refusal');
+  await until(() => server.logged.some((line) => line.includes('is not allowed')), 'the refusal');
   expect(await search('dog')).toMatchObject([{ id, foundBy: 'words' }]);
   expect(fake.requests).toEqual([]);
 });
