@@ -74,7 +74,8 @@ export const mutants: readonly Mutant[] = [
     file: 'packages/core/src/run/dispatch.ts',
     from: `  await run.journal.write(events, { onGrantExhausted });
   for (const { tool, intent } of planned) {
-    if (hasStarted(run, intent)) execute(run, agent, tool, intent);
+    // The grant that allowed a call may have been exhausted before the intent was stored.
+    if (callOf(run.state, intent)?.phase === 'started') execute(run, agent, tool, intent);
   }`,
     to: `  for (const { tool, intent } of planned) execute(run, agent, tool, intent);
   await run.journal.write(events, { onGrantExhausted });`,
