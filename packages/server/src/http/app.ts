@@ -17,14 +17,14 @@ import { authenticate, type Caller } from './auth.ts';
 import { preflight, setCorsHeaders } from './cors.ts';
 import { notFound, respondToMalformedRequest, toRelayError } from './errors.ts';
 import type {
-  Call,
+  ApiRequest,
   CallerRoute,
   Handler,
   Input,
   LinkRoute,
   PublicHandler,
   PublicRoute,
-  RouteCall,
+  RouteRequest,
   ServerContext,
 } from './handlers/handler.ts';
 import { handlers, linkHandlers, publicHandlers } from './handlers/index.ts';
@@ -163,7 +163,7 @@ function addRoute<Name extends CallerRoute>(
   const status = route.status ?? (route.responseType === 'none' ? 204 : undefined);
   // The types of `Input` are derived from the schemas that validate here. Only the call may hold the
   // body, so that a handler that streams can release it.
-  const withInput = (call: Call): RouteCall<Name> => ({
+  const withInput = (call: ApiRequest): RouteRequest<Name> => ({
     ...(validate(route, call.request) as Input<Name>),
     ...call,
   });

@@ -8,7 +8,7 @@ import {
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import type { Call } from '../http/handlers/handler.ts';
+import type { ApiRequest } from '../http/handlers/handler.ts';
 import { encodeBatch, encodeFirstFrame, SseStream } from './sse-stream.ts';
 import type { Batches } from './subscribe.ts';
 
@@ -26,7 +26,7 @@ interface RunStreamOptions {
 }
 
 /** Takes over the response and writes batches to it until they end or the client disconnects. */
-export async function streamRun(call: Call, options: RunStreamOptions): Promise<void> {
+export async function streamRun(call: ApiRequest, options: RunStreamOptions): Promise<void> {
   const { dialect, run, batches, firstFrame } = options;
   const { reply } = call;
   reply.hijack();
@@ -63,7 +63,7 @@ export async function streamRun(call: Call, options: RunStreamOptions): Promise<
 }
 
 /** The request is stored in the journal: an open stream need not hold its body of up to a megabyte. */
-function releaseBody(call: Call): void {
+function releaseBody(call: ApiRequest): void {
   (call as { body?: unknown }).body = undefined;
   call.request.body = undefined;
 }

@@ -3,7 +3,7 @@ import { recordDecision, type GrantTerms, proposedRule, type ApprovalRecord } fr
 import { type BodyOf, defined, RelayError, type ApprovalStatus } from '@relay/protocol';
 import { notFound } from '../errors.ts';
 import { displayOf } from '../views/display.ts';
-import { type Call, type Handler, storeOf } from './handler.ts';
+import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { byRequest, iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
@@ -52,7 +52,7 @@ function termsOf({ scope, rule, expiresAt, uses }: BodyOf<'decideApproval'>): Gr
   return defined({ scope, rule, expiresAt: parseTime(expiresAt), uses });
 }
 
-async function findApproval(call: Call, id: string): Promise<ApprovalRecord> {
+async function findApproval(call: ApiRequest, id: string): Promise<ApprovalRecord> {
   const approval = await storeOf(call).readApproval(id);
   if (approval === undefined) throw notFound('approval');
   return approval;
@@ -63,7 +63,7 @@ export function statusNow({ status, expiresAt }: ApprovalRecord): ApprovalStatus
   return status === 'pending' && expiresAt <= Date.now() ? 'expired' : status;
 }
 
-function presentApproval(call: Call, approval: ApprovalRecord) {
+function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
   const {
     requestedAt,
     expiresAt,

@@ -1,7 +1,7 @@
 /** `/v1/audit`: list and verify the audit trail. Entries written before a request are sealed first. */
 import type { AuditEntry, AuditFilter, AuditRecord } from '@relay/core';
 import { defined, type QueryOf, RelayError } from '@relay/protocol';
-import { type Call, type Handler, storeOf } from './handler.ts';
+import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 
 export const listAudit: Handler<'listAudit'> = async (call) => {
@@ -28,7 +28,7 @@ export const verifyAudit: Handler<'verifyAudit'> = async (call) => {
   return call.context.audit.verify(call.caller.tenantId, known);
 };
 
-function sealNow({ context, caller }: Call): Promise<void> {
+function sealNow({ context, caller }: ApiRequest): Promise<void> {
   return context.audit.seal(caller.tenantId);
 }
 

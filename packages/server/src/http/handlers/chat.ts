@@ -3,7 +3,7 @@ import { recordDecision } from '@relay/core';
 import { defined, dialects, RelayError } from '@relay/protocol';
 import { endChatSession } from '../../streaming/chat-sessions.ts';
 import { streamRun } from '../../streaming/stream-run.ts';
-import { type Call, type Handler, storeOf } from './handler.ts';
+import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
 
 export const startChat: Handler<'startChat'> = async (call) => {
@@ -55,7 +55,7 @@ export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {
 };
 
 /** A caller without a key answers only in chats that were started without a key. */
-async function mayAnswer(call: Call, runId: string): Promise<boolean> {
+async function mayAnswer(call: ApiRequest, runId: string): Promise<boolean> {
   if (call.caller.actor.type === 'key') return true;
   return (await storeOf(call).readRunHead(runId))?.keyId === null;
 }

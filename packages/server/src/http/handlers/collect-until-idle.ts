@@ -5,7 +5,7 @@ import { closedSignal } from '../../streaming/sse-stream.ts';
 import { unauthorized } from '../errors.ts';
 import { runHeader } from '../../streaming/stream-run.ts';
 import { followRun } from '../../streaming/subscribe.ts';
-import type { Call } from './handler.ts';
+import type { ApiRequest } from './handler.ts';
 
 const timeoutMs = 60_000;
 
@@ -17,7 +17,7 @@ export interface CollectOptions {
 
 /** The frames of `/api/chat` until the run waits or ends, for at most a minute. */
 export async function collectUntilIdle(
-  call: Call,
+  call: ApiRequest,
   run: RunRecord,
   { after, decided }: CollectOptions,
 ): Promise<{ status: RunStatus; frames: readonly Frame[] }> {
@@ -70,7 +70,7 @@ export async function collectUntilIdle(
  * The seq at which a running run became idle: it is not suspended, but all that is left to do waits for
  * an answer of a person. Undefined if it is not idle.
  */
-async function idleSeqOf(call: Call, runId: string): Promise<number | undefined> {
+async function idleSeqOf(call: ApiRequest, runId: string): Promise<number | undefined> {
   const { tenantId } = call.caller;
   const store = call.context.store.tenant(tenantId);
   const open = { runId, kind: 'question', status: 'pending' } as const;

@@ -4,7 +4,7 @@ import { UrlRefused } from '@relay/models';
 import { defined, RelayError } from '@relay/protocol';
 import { isKnownProvider } from '../../outbound/providers.ts';
 import { invalidField } from '../errors.ts';
-import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
+import { auditEntry, type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { iso } from '../views/pagination.ts';
 
 export const putCredential: Handler<'putCredential'> = async (call) => {
@@ -38,7 +38,7 @@ export const deleteCredential: Handler<'deleteCredential'> = async (call) => {
 };
 
 /** Checks the URL itself; the addresses that its name resolves to are checked on every connection. */
-export function checkUrl(call: Call, path: string, url: string): void {
+export function checkUrl(call: ApiRequest, path: string, url: string): void {
   try {
     call.context.guard.checkUrl(new URL(url));
   } catch (error) {

@@ -13,7 +13,7 @@ import { invalidField, notFound } from '../errors.ts';
 import { decidedPage, maxReasonChars, pageHeaders, pendingPage } from '../views/decision-page.ts';
 import { readToken } from '../../secrets/webhook-signer.ts';
 import { statusNow } from './approvals.ts';
-import type { LinkCall, LinkHandler, ServerContext } from './handler.ts';
+import type { LinkRequest, LinkHandler, ServerContext } from './handler.ts';
 
 export const showDecisionLink: LinkHandler<'showDecisionLink'> = async (call) => {
   const { approval } = await openLink(call);
@@ -47,7 +47,7 @@ interface Link {
 }
 
 /** Every invalid link is answered with the same 404. */
-async function openLink({ context, request, reply, token }: LinkCall): Promise<Link> {
+async function openLink({ context, request, reply, token }: LinkRequest): Promise<Link> {
   rejectForeignHost(request, context.config);
   const found = await findLink(context, token);
   if (found === undefined) {

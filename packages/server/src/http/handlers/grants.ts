@@ -3,7 +3,7 @@ import * as core from '@relay/core';
 import { faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
 import { type BodyOf, defined, type ToolPermission } from '@relay/protocol';
 import { invalidField, notFound, rejectInvalidPatterns } from '../errors.ts';
-import { auditEntry, type Call, type Handler, type ResultOf, storeOf } from './handler.ts';
+import { auditEntry, type ApiRequest, type Handler, type ResultOf, storeOf } from './handler.ts';
 import { byCreation, iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 import { faultsIn } from './start.ts';
 
@@ -94,7 +94,7 @@ function checkedRule({
   return defined({ tool, params, exact });
 }
 
-async function scopeIdOf(call: Call, body: BodyOf<'createGrant'>): Promise<string> {
+async function scopeIdOf(call: ApiRequest, body: BodyOf<'createGrant'>): Promise<string> {
   const { scope, scopeId } = body;
   if (scopeId === undefined) return call.caller.tenantId;
   if (scope === 'run' && (await storeOf(call).readRunHead(scopeId)) === undefined) {

@@ -59,7 +59,7 @@ export interface ServerContext extends AuthContext {
 }
 
 /** An authenticated request. */
-export interface Call {
+export interface ApiRequest {
   readonly caller: Caller;
   readonly context: ServerContext;
   readonly request: FastifyRequest;
@@ -73,7 +73,7 @@ export interface Input<Name extends RouteName> {
   readonly body: BodyOf<Name>;
 }
 
-export interface RouteCall<Name extends RouteName> extends Call, Input<Name> {}
+export interface RouteRequest<Name extends RouteName> extends ApiRequest, Input<Name> {}
 
 /** What a handler may return for a response type: JSON.stringify drops `undefined`. */
 type Sent<T> = [z.core.util.JSONType] extends [T]
@@ -106,25 +106,27 @@ export type PublicRoute = NamesWith<'public'>;
 export type LinkRoute = NamesWith<'link'>;
 export type CallerRoute = Exclude<RouteName, PublicRoute | LinkRoute>;
 
-export type Handler<Name extends CallerRoute> = (call: RouteCall<Name>) => Promise<ResultOf<Name>>;
+export type Handler<Name extends CallerRoute> = (
+  call: RouteRequest<Name>,
+) => Promise<ResultOf<Name>>;
 export type PublicHandler<Name extends PublicRoute> = (
   context: ServerContext,
 ) => Promise<ResultOf<Name>>;
 
 /** A request by a decision link, whose token is not verified yet. */
-export interface LinkCall extends Omit<Call, 'caller'> {
+export interface LinkRequest extends Omit<ApiRequest, 'caller'> {
   readonly token: string;
 }
 
-export type LinkHandler<Name extends LinkRoute> = (call: LinkCall) => Promise<ResultOf<Name>>;
+export type LinkHandler<Name extends LinkRoute> = (call: LinkRequest) => Promise<ResultOf<Name>>;
 
 /** The store of the caller's tenant. */
-export function storeOf({ context, caller }: Pick<Call, 'context' | 'caller'>): TenantStore {
+export function storeOf({ context, caller }: Pick<ApiRequest, 'context' | 'caller'>): TenantStore {
   return context.store.tenant(caller.tenantId);
 }
 
 /** Another tenant's run is answered exactly like one that does not exist. */
-export async function findRun(call: Call, runId: string): Promise<RunRecord> {
+export async function findRun(call: ApiRequest, runId: string): Promise<RunRecord> {
   const run = await storeOf(call).readRun(runId);
   if (run === undefined) throw notFound('run');
   return run;
@@ -132,7 +134,7 @@ export async function findRun(call: Call, runId: string): Promise<RunRecord> {
 
 /** The audit entry for an action of this caller. */
 export function auditEntry(
-  { context, caller }: Call,
+  { context, caller }: ApiRequest,
   action: AuditAction,
   what: Readonly<Record<string, AuditFact>>,
 ): NewAuditEntry[] {

@@ -1,7 +1,7 @@
 /** `/v1/memories`: list, search, add, delete and clear. */
 import { findMemories, type MemoryRecord, type RankedMemory } from '@relay/core';
 import { defined, type QueryOf } from '@relay/protocol';
-import { type Call, type Handler, storeOf } from './handler.ts';
+import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { byCreation, iso, isoOrUndefined, readPage } from '../views/pagination.ts';
 import { invalidField } from '../errors.ts';
 
@@ -20,7 +20,7 @@ export const listMemories: Handler<'listMemories'> = async (call) => {
 };
 
 /** Results are sorted by rank and have one page. */
-async function search(call: Call, { namespace, cursor, limit }: Query, query: string) {
+async function search(call: ApiRequest, { namespace, cursor, limit }: Query, query: string) {
   if (namespace === undefined) throw invalidField('namespace', 'Required for a search');
   if (cursor !== undefined)
     throw invalidField('cursor', 'Not allowed with a search, which has one page');
@@ -60,7 +60,7 @@ export const clearMemories: Handler<'clearMemories'> = async (call) => {
   while ((await store.clearMemories(namespace, clearBatch)) === clearBatch);
 };
 
-function nowOf(call: Call): number {
+function nowOf(call: ApiRequest): number {
   return call.context.control.engine.clock.now();
 }
 

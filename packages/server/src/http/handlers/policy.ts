@@ -2,7 +2,7 @@
 import * as core from '@relay/core';
 import type { PolicyRecord } from '@relay/core';
 import { type PolicyRules, RelayError } from '@relay/protocol';
-import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
+import { auditEntry, type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { invalidField, rejectInvalidPatterns } from '../errors.ts';
 import { iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 
@@ -75,7 +75,7 @@ function renameList(list: string, field: string) {
 }
 
 /** Required, so that concurrent changes cannot overwrite each other. */
-function replacedVersion(call: Call, inBody: number | undefined): number {
+function replacedVersion(call: ApiRequest, inBody: number | undefined): number {
   const header = call.request.headers['if-match'];
   const matched = header === undefined ? undefined : /^"?(\d{1,15})"?$/.exec(header)?.[1];
   const inHeader = matched === undefined ? undefined : Number(matched);
@@ -86,7 +86,7 @@ function replacedVersion(call: Call, inBody: number | undefined): number {
   throw invalidField('version', message);
 }
 
-function respond(call: Call, agent: string | null, policy: PolicyRecord | undefined) {
+function respond(call: ApiRequest, agent: string | null, policy: PolicyRecord | undefined) {
   call.reply.header('etag', `"${policy?.version ?? 0}"`);
   return presentPolicy(agent, policy);
 }

@@ -4,7 +4,7 @@ import type { ForkPoint, RunSpec } from '@relay/core';
 import { defined, isEnded, type Permissions, RelayError } from '@relay/protocol';
 import { minLimits } from '../budgets.ts';
 import { invalidField } from '../errors.ts';
-import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
+import { type ApiRequest, findRun, type Handler, type RouteRequest, storeOf } from './handler.ts';
 import { presentNow } from './runs.ts';
 import { chooseModel, choosePermissions, chooseTools, startRun } from './start.ts';
 
@@ -30,7 +30,7 @@ export const forkRun: Handler<'forkRun'> = async (call) => {
   return presentNow(call, id);
 };
 
-async function specOf(call: RouteCall<'forkRun'>): Promise<RunSpec> {
+async function specOf(call: RouteRequest<'forkRun'>): Promise<RunSpec> {
   const { seq, input, ...body } = call.body;
   const source = await findRun(call, call.params.id);
   const { engine } = call.context.control;
@@ -67,7 +67,10 @@ async function specOf(call: RouteCall<'forkRun'>): Promise<RunSpec> {
 }
 
 /** The fork keeps the caller's functions: the client that follows the fork runs them. */
-function toolsOf(call: Call, { spec, profile }: ForkPoint): Pick<RunSpec, 'tools' | 'functions'> {
+function toolsOf(
+  call: ApiRequest,
+  { spec, profile }: ForkPoint,
+): Pick<RunSpec, 'tools' | 'functions'> {
   const functions = (spec.functions ?? []).filter(({ name }) => profile.tools.includes(name));
   const isOwn = (name: string) => functions.some((declared) => declared.name === name);
   chooseTools(

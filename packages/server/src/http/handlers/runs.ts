@@ -17,7 +17,7 @@ import * as subscribe from '../../streaming/subscribe.ts';
 import { invalidField } from '../errors.ts';
 import { byCreation, readPage, parseTime } from '../views/pagination.ts';
 import { presentListed, presentRun } from '../views/run.ts';
-import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
+import { type ApiRequest, findRun, type Handler, type RouteRequest, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, chooseToolsAndFunctions, startAndFollow } from './start.ts';
 
 export const startRun: Handler<'startRun'> = async (call) => {
@@ -28,7 +28,7 @@ export const startRun: Handler<'startRun'> = async (call) => {
   await streamRun(call, { dialect: dialects.runs, run, batches: opening.batches });
 };
 
-function specOf(call: RouteCall<'startRun'>): Promise<RunSpec> {
+function specOf(call: RouteRequest<'startRun'>): Promise<RunSpec> {
   const { input, tools, ...body } = call.body;
   return buildSpec(call, {
     ...body,
@@ -45,7 +45,7 @@ function specOf(call: RouteCall<'startRun'>): Promise<RunSpec> {
 }
 
 /** A run without memory would silently omit such a tool. */
-function rejectMemoryTools(call: Call, tools: readonly { readonly name: string }[]): void {
+function rejectMemoryTools(call: ApiRequest, tools: readonly { readonly name: string }[]): void {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
   const index = tools.findIndex(({ name }) => registry.find(name)?.needsMemory === true);
   if (index === -1) return;
@@ -80,7 +80,7 @@ function filterOf(query: QueryOf<'listRuns'>): RunFilter {
 
 export const getRun: Handler<'getRun'> = async (call) => presentNow(call, call.params.id);
 
-export async function presentNow(call: Call, runId: string) {
+export async function presentNow(call: ApiRequest, runId: string) {
   const run = await findRun(call, runId);
   return presentRun(run, await firstEvent(call, run));
 }
@@ -116,7 +116,7 @@ export const followRun: Handler<'followRun'> = async (call) => {
 
 /** Undefined if the run has ended and no event follows. Drops the record, whose output may be long. */
 async function positionToFollow(
-  call: RouteCall<'followRun'>,
+  call: RouteRequest<'followRun'>,
 ): Promise<{ run: RunHeader; after: number } | undefined> {
   const record = await findRun(call, call.params.id);
   // A client that reconnects repeats its URL and adds the id of its last frame.
@@ -130,7 +130,7 @@ async function positionToFollow(
 }
 
 /** Before the stream starts: a pruned journal is an error, not an empty stream. */
-async function rejectPruned(call: Call, { id, lastSeq }: RunRecord): Promise<void> {
+async function rejectPruned(call: ApiRequest, { id, lastSeq }: RunRecord): Promise<void> {
   try {
     await storeOf(call).readEvents(id, { after: lastSeq, limit: 1 });
   } catch (error) {
@@ -167,7 +167,7 @@ export const cancelRun: Handler<'cancelRun'> = async (call) => {
 const missingEventCodes = new Set(['journal_corrupt', 'journal_pruned']);
 
 /** `run.created`; undefined if it is damaged or pruned. */
-async function firstEvent(call: Call, run: RunRecord): Promise<StoredEvent | undefined> {
+async function firstEvent(call: ApiRequest, run: RunRecord): Promise<StoredEvent | undefined> {
   try {
     const [event] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
     return event;
@@ -177,7 +177,7 @@ async function firstEvent(call: Call, run: RunRecord): Promise<StoredEvent | und
   }
 }
 
-function lastEventId(call: Call): number | undefined {
+function lastEventId(call: ApiRequest): number | undefined {
   const header = call.request.headers['last-event-id'];
   if (header === undefined || header === '') return undefined;
   if (typeof header === 'string' && /^\d{1,15}$/.test(header)) return Number(header);

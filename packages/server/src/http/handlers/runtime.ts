@@ -18,7 +18,7 @@ import {
 import { notFound } from '../errors.ts';
 import { byRequest, readAll } from '../views/pagination.ts';
 import { statusNow } from './approvals.ts';
-import { type Call, findRun, type Handler, type ResultOf, storeOf } from './handler.ts';
+import { type ApiRequest, findRun, type Handler, type ResultOf, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
 import { collectUntilIdle } from './collect-until-idle.ts';
 import { streamRun } from '../../streaming/stream-run.ts';
@@ -82,7 +82,7 @@ interface ApprovalQuery {
 
 /** The approval that the run's output names as pending, else the latest one of that call. */
 async function pendingApproval(
-  call: Call,
+  call: ApiRequest,
   run: RunRecord,
   query: ApprovalQuery,
 ): Promise<ApprovalRecord> {
@@ -101,7 +101,7 @@ async function pendingApproval(
 }
 
 async function approvalInOutput(
-  call: Call,
+  call: ApiRequest,
   run: RunRecord,
   { toolCallId, kind }: ApprovalQuery,
 ): Promise<ApprovalRecord | undefined> {
@@ -113,7 +113,7 @@ async function approvalInOutput(
 }
 
 async function latestApproval(
-  call: Call,
+  call: ApiRequest,
   run: RunRecord,
   { toolCallId, kind }: ApprovalQuery,
 ): Promise<ApprovalRecord | undefined> {

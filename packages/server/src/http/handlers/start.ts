@@ -34,10 +34,10 @@ import { runHeader } from '../../streaming/stream-run.ts';
 import { type Batches, followRun } from '../../streaming/subscribe.ts';
 import { mayUseWorkspace } from '../auth.ts';
 import { invalidField, rejectInvalidPatterns } from '../errors.ts';
-import { type Call, storeOf } from './handler.ts';
+import { type ApiRequest, storeOf } from './handler.ts';
 
 /** A request that starts a run; params and body are part of its idempotency fingerprint. */
-export interface StartCall extends Call {
+export interface StartRequest extends ApiRequest {
   readonly params: unknown;
   readonly body: unknown;
 }
@@ -48,7 +48,7 @@ export interface StartCall extends Call {
  * changed since.
  */
 export async function startRun(
-  call: StartCall,
+  call: StartRequest,
   buildSpec: () => Promise<RunSpec>,
   { runId, connectionId }: Pick<RunCaller, 'runId' | 'connectionId'> = {},
 ): Promise<StartedRun> {
@@ -67,7 +67,7 @@ export async function startRun(
 }
 
 async function startNew(
-  call: Call,
+  call: ApiRequest,
   spec: RunSpec,
   options: Pick<RunCaller, 'runId' | 'idempotency' | 'connectionId'>,
 ): Promise<StartedRun> {
@@ -95,7 +95,7 @@ async function startNew(
 
 /** Subscribes before it starts the run: a new run is followed without reading the store. */
 export async function startAndFollow(
-  call: StartCall,
+  call: StartRequest,
   buildSpec: () => Promise<RunSpec>,
   connectionId?: string,
 ): Promise<{ run: RunHeader; batches: Batches }> {
@@ -126,7 +126,7 @@ interface SpecInput
 }
 
 /** The spec of a new run: the definition of its agent, and the options of the request. */
-export async function buildSpec(call: Call, input: SpecInput): Promise<RunSpec> {
+export async function buildSpec(call: ApiRequest, input: SpecInput): Promise<RunSpec> {
   const { parentRunId } = input;
   const agent = chooseAgent(call, input.agent);
   if (parentRunId !== undefined && (await storeOf(call).readRun(parentRunId)) === undefined) {
@@ -166,7 +166,7 @@ const defaultAgent = 'assistant';
 const defaultMaxIterations = 50;
 
 /** `assistant` exists even if it is not defined. */
-function chooseAgent(call: Call, name = defaultAgent): AgentDefinition {
+function chooseAgent(call: ApiRequest, name = defaultAgent): AgentDefinition {
   const agent = call.context.control.engine.agents(call.caller.tenantId).find(name);
   if (agent !== undefined) return agent;
   if (name === defaultAgent) return { name };
@@ -176,7 +176,7 @@ function chooseAgent(call: Call, name = defaultAgent): AgentDefinition {
 }
 
 export async function chooseModel(
-  call: Call,
+  call: ApiRequest,
   requested: string | undefined,
   requiredMessage: string,
 ): Promise<string> {
@@ -199,7 +199,7 @@ export async function chooseModel(
 
 /** Checks the names of registered tools; without names, returns all tools of the tenant. */
 export function chooseTools(
-  call: Call,
+  call: ApiRequest,
   names: readonly string[] | undefined,
   pathOf = (index: number) => `tools[${index}]`,
 ): string[] {
@@ -219,7 +219,7 @@ export function chooseTools(
   return [...names];
 }
 
-function isAvailable({ caller, context }: Call, { inWorkspace }: Tool): boolean {
+function isAvailable({ caller, context }: ApiRequest, { inWorkspace }: Tool): boolean {
   return inWorkspace !== true || mayUseWorkspace(caller, context.config);
 }
 
@@ -229,7 +229,7 @@ function duplicateTool(path: string, name: string): RelayError {
 
 /** Checks the tools of `POST /v1/runs`: names of registered tools, and functions of the caller. */
 export function chooseToolsAndFunctions(
-  call: Call,
+  call: ApiRequest,
   tools: NonNullable<BodyOf<'startRun'>['tools']>,
 ): Pick<RunSpec, 'tools' | 'functions'> {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
@@ -268,7 +268,7 @@ export function faultsIn(permissions: Permissions): PatternFault[] {
 }
 
 /** Rules that allow calls without an approval require the scope `approve`. */
-export function choosePermissions(call: Call, permissions: Permissions = {}): Permissions {
+export function choosePermissions(call: ApiRequest, permissions: Permissions = {}): Permissions {
   const { allowlist = [], allowOnce = [] } = permissions;
   const allows = allowlist.length > 0 || allowOnce.length > 0;
   if (allows && !call.caller.scopes.has('approve')) {
@@ -283,7 +283,7 @@ export function choosePermissions(call: Call, permissions: Permissions = {}): Pe
 
 const maxKeyChars = 255;
 
-function idempotencyOf(call: StartCall): Idempotency | undefined {
+function idempotencyOf(call: StartRequest): Idempotency | undefined {
   const key = call.request.headers['idempotency-key'];
   if (key === undefined) return undefined;
   if (typeof key !== 'string' || key === '' || key.length > maxKeyChars) {
@@ -299,14 +299,14 @@ function idempotencyOf(call: StartCall): Idempotency | undefined {
 }
 
 /** The caller's span; a malformed header is ignored. */
-function traceparentOf(call: Call): string | undefined {
+function traceparentOf(call: ApiRequest): string | undefined {
   const { traceparent } = call.request.headers;
   if (typeof traceparent !== 'string') return undefined;
   return parseTraceparent(traceparent) === undefined ? undefined : traceparent;
 }
 
 /** Relates the run to the caller's own records. */
-function correlationId(call: Call): string {
+function correlationId(call: ApiRequest): string {
   const { headers } = call.request;
   const ids = [headers['x-request-id'], headers['idempotency-key']].flat();
   return (

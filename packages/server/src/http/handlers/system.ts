@@ -2,7 +2,7 @@
 import { knownModelsOf } from '@relay/models';
 import { openApiDocument, RelayError } from '@relay/protocol';
 import { docsPage } from '../views/docs-page.ts';
-import { type Call, type Handler, type PublicHandler, storeOf } from './handler.ts';
+import { type ApiRequest, type Handler, type PublicHandler, storeOf } from './handler.ts';
 
 export const welcome: PublicHandler<'welcome'> = async ({ version }) => ({
   name: 'Relay',
@@ -43,7 +43,7 @@ export const listModels: Handler<'listModels'> = async (call) => {
 };
 
 /** The models behind a custom base URL are unknown. */
-async function modelsByCredential(call: Call): Promise<{ id: string; provider: string }[]> {
+async function modelsByCredential(call: ApiRequest): Promise<{ id: string; provider: string }[]> {
   const credentials = await storeOf(call).listCredentials();
   return credentials
     .filter(({ baseUrl }) => baseUrl === null)

@@ -5,11 +5,11 @@ import { type Budgets, defined, type RunStatus } from '@relay/protocol';
 import { startOf } from '../budgets.ts';
 import { changeSettings, type TenantSettings } from '../../config/tenant-settings.ts';
 import { byCreation, readAll } from '../views/pagination.ts';
-import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
+import { auditEntry, type ApiRequest, type Handler, storeOf } from './handler.ts';
 
 export const getTenant: Handler<'getTenant'> = async (call) => presentTenant(call);
 
-async function presentTenant(call: Call) {
+async function presentTenant(call: ApiRequest) {
   const store = storeOf(call);
   const tenant = await store.readTenant();
   const now = new Date();

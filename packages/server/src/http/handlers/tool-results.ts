@@ -4,9 +4,9 @@ import { isEnded, RelayError } from '@relay/protocol';
 import { closedSignal } from '../../streaming/sse-stream.ts';
 import { notFound } from '../errors.ts';
 import { iso } from '../views/pagination.ts';
-import type { Handler, RouteCall } from './handler.ts';
+import type { Handler, RouteRequest } from './handler.ts';
 
-function refOf({ params, caller }: RouteCall<'postToolResult' | 'claimToolCall'>) {
+function refOf({ params, caller }: RouteRequest<'postToolResult' | 'claimToolCall'>) {
   const { id: runId, toolUseId: toolCallId } = params;
   return { tenantId: caller.tenantId, runId, toolCallId };
 }

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { decideApproval } from '../../../src/http/handlers/approvals.ts';
-import type { RouteCall } from '../../../src/http/handlers/handler.ts';
+import type { RouteRequest } from '../../../src/http/handlers/handler.ts';
 
 it('answers 404 to a decision about an approval whose run was deleted', async () => {
   const approval = { id: 'relay-1', runId: 'run-1', status: 'pending' };
@@ -11,7 +11,7 @@ it('answers 404 to a decision about an approval whose run was deleted', async ()
     body: { approved: true },
     caller: { tenantId: 'tenant-1', actor: { type: 'key', id: 'k', name: 'k' } },
     context: { store: tenants, control: { engine: { store: tenants } } },
-  } as unknown as RouteCall<'decideApproval'>;
+  } as unknown as RouteRequest<'decideApproval'>;
   await expect(decideApproval(call)).rejects.toMatchObject({
     code: 'not_found',
     status: 404,

@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Hub } from '../../../src/streaming/hub.ts';
 import { OpenStreams } from '../../../src/streaming/open-streams.ts';
 import { placed, runEnded, settled, TestJournal, token } from '../../support/journal.ts';
-import type { Call } from '../../../src/http/handlers/handler.ts';
+import type { ApiRequest } from '../../../src/http/handlers/handler.ts';
 import {
   type CollectOptions,
   collectUntilIdle,
@@ -36,7 +36,7 @@ async function setUp(status: RunRecord['status'] = 'waiting') {
     context: { store: { tenant: () => store }, hub, streams },
     caller: { tenantId: store.tenantId, actor: { type: 'key', id: 'key-1', name: 'ada' } },
     reply: { raw },
-  } as unknown as Call;
+  } as unknown as ApiRequest;
   let seq = 0;
   const append = async (events: readonly RunEvent[], change: Partial<RunProgress> = {}) => {
     const step = { runId, epoch: 1, afterSeq: seq, at: Date.now(), events, progress: change };

@@ -5,7 +5,7 @@ import type {
   LinkRoute,
   PublicRoute,
   ResultOf,
-  RouteCall,
+  RouteRequest,
 } from '../../../src/http/handlers/handler.ts';
 import { handlers, linkHandlers, publicHandlers } from '../../../src/http/handlers/index.ts';
 import type { RouteName } from '@relay/protocol';
@@ -19,13 +19,13 @@ const key = {
 
 describe('a handler', () => {
   it('gets the params, the query and the body that its route declares', () => {
-    expectTypeOf<RouteCall<'getRun'>['params']>().toEqualTypeOf<{ id: string }>();
-    expectTypeOf<RouteCall<'getRun'>['body']>().toEqualTypeOf<undefined>();
-    expectTypeOf<RouteCall<'listRunEvents'>['query']>().toEqualTypeOf<{
+    expectTypeOf<RouteRequest<'getRun'>['params']>().toEqualTypeOf<{ id: string }>();
+    expectTypeOf<RouteRequest<'getRun'>['body']>().toEqualTypeOf<undefined>();
+    expectTypeOf<RouteRequest<'listRunEvents'>['query']>().toEqualTypeOf<{
       after: number;
       limit: number;
     }>();
-    expectTypeOf<RouteCall<'resumeChat'>['body']>().toEqualTypeOf<{ runId: string }>();
+    expectTypeOf<RouteRequest<'resumeChat'>['body']>().toEqualTypeOf<{ runId: string }>();
   });
 
   it('does not compile if it returns another shape than its route declares', () => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { RouteCall } from '../../../src/http/handlers/handler.ts';
+import type { RouteRequest } from '../../../src/http/handlers/handler.ts';
 import { revokeKey } from '../../../src/http/handlers/keys.ts';
 
 it('closes the streams of a revoked key after the revocation is stored and before it answers', async () => {
@@ -17,7 +17,7 @@ it('closes the streams of a revoked key after the revocation is stored and befor
       streams: { closeByKey: (id: string) => note(`closed ${id}`) },
       control: { engine: { clock: { now: () => 7 } } },
     },
-  } as unknown as RouteCall<'revokeKey'>;
+  } as unknown as RouteRequest<'revokeKey'>;
   await revokeKey(call);
   expect(happened).toEqual(['stored', 'closed key-1']);
 });

@@ -3,7 +3,7 @@ import { createModelRegistry } from '@relay/models';
 import { type Permissions, RelayError } from '@relay/protocol';
 import { createToolRegistry } from '@relay/tools';
 import { describe, expect, it } from 'vitest';
-import type { Call } from '../../../src/http/handlers/handler.ts';
+import type { ApiRequest } from '../../../src/http/handlers/handler.ts';
 import { chooseModel, choosePermissions, chooseTools } from '../../../src/http/handlers/start.ts';
 
 const models = createModelRegistry([
@@ -16,14 +16,14 @@ interface Setting {
   readonly defaultModel?: string;
 }
 
-function callWith({ scopes = ['runs', 'approve'], defaultModel }: Setting = {}): Call {
+function callWith({ scopes = ['runs', 'approve'], defaultModel }: Setting = {}): ApiRequest {
   return {
     caller: { tenantId: 'tenant-1', scopes: new Set(scopes) },
     context: {
       config: { defaultModel },
       control: { engine: { models: () => models, tools: () => tools } },
     },
-  } as unknown as Call;
+  } as unknown as ApiRequest;
 }
 
 function refusal(choose: () => unknown): RelayError {
