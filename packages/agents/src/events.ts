@@ -1,5 +1,11 @@
 /** The events of an agent: those of `POST /chat`, as typed objects. */
-import type { LimitName, PermissionResponse, ToolPermission, Usage } from '@relay/protocol';
+import type {
+  LimitName,
+  OutcomeAnswer,
+  PermissionResponse,
+  ToolPermission,
+  Usage,
+} from '@relay/protocol';
 
 interface AgentFields {
   readonly runId: string;
@@ -59,7 +65,10 @@ export interface ToolResultEvent extends AgentFields {
   readonly output: ToolResultOutput;
 }
 
-/** The answer to a relay. The second form accepts `approved: boolean`. */
+/**
+ * The answer to a relay. The second form accepts `approved: boolean`; the third answers a relay of kind
+ * `outcome`, which `approved: true` does not.
+ */
 export type RelayResponse =
   | PermissionResponse
   | {
@@ -68,6 +77,12 @@ export type RelayResponse =
       readonly reason?: string | undefined;
       /** The answer to a question. */
       readonly input?: unknown;
+    }
+  | {
+      readonly outcome: OutcomeAnswer;
+      /** With `completed`: the result of the call. */
+      readonly output?: unknown;
+      readonly reason?: string | undefined;
     };
 
 /** A call that no rule allows; it waits for an answer. */

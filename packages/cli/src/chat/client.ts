@@ -63,7 +63,8 @@ export function requestFromEvent(
   event: Pick<ApprovalRequested, 'id' | 'kind' | 'tool' | 'params' | 'agentPath'>,
 ): ApprovalRequest {
   const { id, kind, tool, params, agentPath = [] } = event;
-  const call = `${tool} ${JSON.stringify(params, null, 2)}`;
+  const warning = 'This call was started before a crash and may have taken effect:\n';
+  const call = `${kind === 'outcome' ? warning : ''}${tool} ${JSON.stringify(params, null, 2)}`;
   const text = escapeUnsafe(call);
   const flags = text === call ? [] : ['invisible characters'];
   return { id, kind, tool, params, text, flags, agents: agentPath, canEdit: false };

@@ -8,7 +8,12 @@ import { z } from 'zod';
 import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { foundBy } from '../schemas/memories.ts';
 import { messageSchema, providerDataSchema } from '../schemas/messages.ts';
-import { approvalKinds, deciderSchema, permissionsSchema } from '../schemas/permissions.ts';
+import {
+  approvalKinds,
+  deciderSchema,
+  outcomeAnswers,
+  permissionsSchema,
+} from '../schemas/permissions.ts';
 import {
   agentEnds,
   endedStatuses,
@@ -298,6 +303,8 @@ export const catalogue = {
     input: json.optional(),
     resolvedPaths: resolvedPaths.optional(),
     digest: z.string().optional(),
+    /** The answer to an approval of kind `outcome`; `output` comes with `completed`. */
+    outcome: z.enum(outcomeAnswers).optional(),
     output: json.optional(),
     /** The answer to a question. */
     answer: json.optional(),

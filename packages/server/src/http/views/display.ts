@@ -2,6 +2,8 @@
  * A tool call as an approver sees it: complete, and without misleading characters. Invisible, bidi and
  * control characters are escaped and reported as flags.
  */
+import type { ApprovalRecord } from '@relay/core';
+
 export interface Display {
   readonly text: string;
   /** The kinds of misleading characters in the call. */
@@ -47,3 +49,13 @@ export function displayOf(tool: string, params: unknown): Display {
   }
   return { text, flags: [...flags].toSorted() };
 }
+
+/** An outcome is asked about because the call may have run: an approver must read that first. */
+export function displayOfApproval(approval: ApprovalRecord): Display {
+  const { kind, tool, params, question } = approval;
+  const display = displayOf(tool, question ?? params);
+  if (kind !== 'outcome') return display;
+  return { ...display, text: `${outcomeWarning}:\n${display.text}` };
+}
+
+export const outcomeWarning = 'This call was started before a crash and may have taken effect';
