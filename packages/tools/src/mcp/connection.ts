@@ -26,6 +26,8 @@ const pingTimeoutMs = 5_000;
 /** Error messages of a server may have any length. */
 const maxErrorChars = 4_000;
 const progressLimits = { everyMs: 250, maxChars: 20_000 };
+/** For the model, which may call the tool again. */
+const unknownEffect = 'The call may have taken effect: check that before you repeat it';
 /** The timeout of the SDK is for the whole call; ours restarts with every message. */
 const noTimeoutMs = 2 ** 31 - 1;
 
@@ -185,12 +187,11 @@ export class McpConnection {
     const signal = AbortSignal.any([context.signal, stop.signal]);
     const { timeoutMs, name } = this.#options;
     const timeout = new SilenceTimeout(timeoutMs, () =>
-      stop.abort(new Error(`The MCP server ${name} sent nothing for ${timeoutMs} ms`)),
-    );
-    const onStreamEnd = () =>
       stop.abort(
-        new Error(`The MCP server ${name} closed the connection before it responded to the call`),
-      );
+        new Error(`The MCP server ${name} sent nothing for ${timeoutMs} ms. ${unknownEffect}`),
+      ),
+    );
+    const onStreamEnd = () => stop.abort(this.#lostDuringCall());
     const { runId } = context;
     const counts = { questions: 0, openQuestions: 0 };
     const call = { context, runId, timeout, signal, ended: ended.signal, onStreamEnd, ...counts };
@@ -200,7 +201,10 @@ export class McpConnection {
     } catch (error) {
       context.signal.throwIfAborted();
       if (stop.signal.aborted) throw stop.signal.reason;
-      throw await this.#explained(error);
+      const explained = await this.#explained(error);
+      throw this.#isOver && !(explained instanceof CallNotExecuted)
+        ? this.#lostDuringCall()
+        : explained;
     } finally {
       timeout.end();
       progress.end();
@@ -208,6 +212,13 @@ export class McpConnection {
       setTimeout(() => ended.abort(), 100).unref();
       this.#replaceIfNeeded();
     }
+  }
+
+  #lostDuringCall(): Error {
+    const { name } = this.#options;
+    return new Error(
+      `The connection to the MCP server ${name} was lost during the call. ${unknownEffect}`,
+    );
   }
 
   #replaceIfNeeded(): void {
