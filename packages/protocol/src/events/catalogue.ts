@@ -7,7 +7,7 @@
 import { z } from 'zod';
 import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { foundBy } from '../schemas/memories.ts';
-import { messageSchema, providerDataSchema } from '../schemas/messages.ts';
+import { attachmentPartSchema, messageSchema, providerDataSchema } from '../schemas/messages.ts';
 import {
   approvalKinds,
   deciderSchema,
@@ -252,6 +252,8 @@ export const catalogue = {
     ...call,
     context: z.string().optional(),
     result: json.optional(),
+    /** Images and files of the result, for models that can read them. */
+    attachments: z.array(attachmentPartSchema).optional(),
     durationMs: z.number().optional(),
     approvalId: idSchema.optional(),
   }),
