@@ -25,6 +25,8 @@ export interface SdkProvider {
   /** The name in `providerData`. */
   readonly provider: string;
   readonly systemAnywhere: boolean;
+  /** The media types that it reads in the result of a tool. */
+  readonly resultMedia: RegExp;
   load(): Promise<(model: string) => LanguageModelV4>;
   keep: AnswerOptions['keep'];
   settings(request: ModelRequest): SharedV4ProviderOptions;
@@ -103,10 +105,18 @@ function callOptions(
 ): LanguageModelV4CallOptions {
   const { messages, tools, model, outputSchema, reasoning } = request;
   const { names, signal, withoutMetadata } = options;
-  const { provider, systemAnywhere } = sdk;
+  const { provider, systemAnywhere, resultMedia } = sdk;
   const ids = new SafeNames([]);
   return {
-    prompt: promptOf(messages, { provider, model, names, ids, systemAnywhere, withoutMetadata }),
+    prompt: promptOf(messages, {
+      provider,
+      model,
+      names,
+      ids,
+      systemAnywhere,
+      resultMedia,
+      withoutMetadata,
+    }),
     abortSignal: signal,
     providerOptions: sdk.settings(request),
     ...(tools.length === 0 ? {} : { tools: tools.map((tool) => functionTool(tool, names)) }),

@@ -14,7 +14,7 @@ interface AgentIds {
 
 /** Every frame of `POST /chat`, by its `type`. `connected` comes first. */
 export type ChatFrame =
-  | { type: 'connected'; sessionId: string }
+  | { type: 'connected'; sessionId: string; conversationId: string }
   | (AgentIds &
       (
         | { type: 'harness_start' }

@@ -4,7 +4,7 @@ import { wireUsage } from '../schemas/runs.ts';
 import type { Dialect } from './dialect.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { ApprovalKind, ApprovalStatus } from '../schemas/permissions.ts';
-import type { EndedStatus, LimitName, WireUsage } from '../schemas/runs.ts';
+import type { EndedStatus, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
 
 /** Set on frames of sub-agents only. */
 type SubAgentId = { agentId?: string };
@@ -44,7 +44,14 @@ export type RunsFrame =
       /** The arguments that were approved, if the approver changed them. */
       executedParams?: unknown;
     }
-  | { type: 'error'; error: string; code: string; retryable: boolean }
+  | {
+      type: 'error';
+      error: string;
+      code: string;
+      retryable: boolean;
+      /** The guardrail that refused the input or the output. */
+      guardrail?: RunError['guardrail'];
+    }
   | DoneFrame;
 
 type ToolCallFrame = SubAgentId & {
@@ -141,6 +148,7 @@ export const runs: Dialect = {
           error: event.error.message,
           code: event.error.code,
           retryable: event.error.retryable,
+          ...defined({ guardrail: event.error.guardrail }),
         };
       case 'run.ended':
         return {

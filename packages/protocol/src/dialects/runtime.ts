@@ -66,6 +66,7 @@ export const runtime: Dialect = {
           error: event.error.message,
           code: event.error.code,
           retryable: event.error.retryable,
+          ...event.error.guardrail,
         };
       case 'run.summarized':
         return { type: 'agent_summary', runId: run.runId, trust: event.trust };

@@ -7,7 +7,7 @@
 import { z } from 'zod';
 import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { foundBy } from '../schemas/memories.ts';
-import { messageSchema, providerDataSchema } from '../schemas/messages.ts';
+import { attachmentPartSchema, messageSchema, providerDataSchema } from '../schemas/messages.ts';
 import { approvalKinds, deciderSchema, permissionsSchema } from '../schemas/permissions.ts';
 import {
   agentEnds,
@@ -247,6 +247,8 @@ export const catalogue = {
     ...call,
     context: z.string().optional(),
     result: json.optional(),
+    /** Images and files of the result, for models that can read them. */
+    attachments: z.array(attachmentPartSchema).optional(),
     durationMs: z.number().optional(),
     approvalId: idSchema.optional(),
   }),
