@@ -4,7 +4,14 @@
  * The intent (`tool.started`) is stored before it (E2), the decision before the intent or with it
  * (E7), the result after it. A tool that throws is a tool error and never ends the run.
  */
-import { defined, type EventOf, type RuleRef, type RunEvent } from '@relay/protocol';
+import {
+  type AttachmentPart,
+  attachmentPartSchema,
+  defined,
+  type EventOf,
+  type RuleRef,
+  type RunEvent,
+} from '@relay/protocol';
 import type { OnGrantExhausted } from '../journal.ts';
 import type { Question, Task, Tool, ToolContext, ToolOutput } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
@@ -201,7 +208,11 @@ function failureCode(run: LiveRun, activity: Activity): string {
 }
 
 /** Results are stored as JSON. A result that JSON cannot represent is an error of the tool. */
-function asJson({ context, result }: ToolOutput): { context?: string; result?: Json } {
+function asJson({ context, result, attachments = [] }: ToolOutput): {
+  context?: string;
+  result?: Json;
+  attachments?: AttachmentPart[];
+} {
   if (context !== undefined && typeof context !== 'string') {
     throw new TypeError('The context of a tool’s output must be text');
   }
@@ -209,5 +220,17 @@ function asJson({ context, result }: ToolOutput): { context?: string; result?: J
   if (text !== undefined && isNestedTooDeep(text)) {
     throw new TypeError('The result of the tool is nested too deep');
   }
-  return defined({ context, result: text === undefined ? undefined : (JSON.parse(text) as Json) });
+  return defined({
+    context,
+    result: text === undefined ? undefined : (JSON.parse(text) as Json),
+    attachments: attachments.length === 0 ? undefined : attachments.map(checkedAttachment),
+  });
+}
+
+function checkedAttachment(attachment: AttachmentPart): AttachmentPart {
+  const checked = attachmentPartSchema.safeParse(attachment);
+  if (checked.success) return checked.data;
+  const [issue] = checked.error.issues;
+  const where = issue?.path.join('.') ?? '';
+  throw new TypeError(`An attachment of the tool’s output is invalid: ${where}: ${issue?.message}`);
 }

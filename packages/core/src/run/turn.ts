@@ -146,15 +146,18 @@ async function consumeStream(
 ): Promise<boolean> {
   if (activity.stopped) return false;
   const batches = model.stream(request, activity.signal)[Symbol.asyncIterator]();
-  for (;;) {
-    const next = await activity.unlessStopped(batches.next());
-    if (next === undefined || activity.stopped || run.journal.broken) {
-      void batches.return?.().catch(() => undefined);
-      return false;
+  let isOver = false;
+  try {
+    while (!isOver) {
+      const next = await activity.unlessStopped(batches.next());
+      if (next === undefined || activity.stopped || run.journal.broken) return false;
+      if (next.done === true) isOver = true;
+      else turn.add(next.value);
+      if (run.journal.backlog > maxBacklog) await run.journal.settled();
     }
-    if (next.done === true) break;
-    turn.add(next.value);
-    if (run.journal.backlog > maxBacklog) await run.journal.settled();
+  } finally {
+    // Aborts the request.
+    if (!isOver) void batches.return?.().catch(() => undefined);
   }
   if (turn.finished) return true;
   throw new ProviderFailure('The model’s response was cut off', { retryable: true });
@@ -197,7 +200,8 @@ async function requestFor(
     description,
     inputSchema,
   }));
-  return { model, messages, tools, ...answerFields(profile) };
+  const { maxAnswerChars } = run.engine.settings;
+  return { model, messages, tools, maxAnswerChars, ...answerFields(profile) };
 }
 
 function failed(code: string, message: string): TurnOutcome {

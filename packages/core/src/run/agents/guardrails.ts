@@ -64,8 +64,15 @@ async function check(
   for (const guardrail of guardrailsOf(run, agent, side)) {
     const verdict = await verdictOf(run, agent, activity, guardrail, text);
     if (verdict.ok) continue;
-    const message = `The guardrail ${guardrail.name} refused the ${side}: ${verdict.reason}`;
-    return { code: 'guardrail_tripped', message, retryable: false };
+    const { name } = guardrail;
+    const { reason } = verdict;
+    const message = `The guardrail ${name} refused the ${side}: ${reason}`;
+    return {
+      code: 'guardrail_tripped',
+      message,
+      retryable: false,
+      guardrail: { name, side, reason },
+    };
   }
   return undefined;
 }
@@ -94,7 +101,6 @@ async function verdictOf(
 }
 
 function isVerdict(value: unknown): value is GuardrailVerdict {
-  return (
-    typeof value === 'object' && value !== null && 'ok' in value && typeof value.ok === 'boolean'
-  );
+  if (typeof value !== 'object' || value === null || !('ok' in value)) return false;
+  return value.ok === true || ('reason' in value && typeof value.reason === 'string');
 }
