@@ -68,6 +68,14 @@ import type {
   WorkflowTotal,
 } from './runs.ts';
 
+/**
+ * The cause of a `storage_failed` that repetition cannot cure: the database refuses the values of a
+ * statement, whenever it is sent.
+ */
+export class StatementRefused extends Error {
+  override readonly name = 'StatementRefused';
+}
+
 /** One atomic step of a run: events, the state they imply and the lease check (E1, E3, E7). */
 export interface Append {
   readonly runId: string;
