@@ -74,7 +74,7 @@ function base64In(block: ContentBlock): string | undefined {
  * declares: providers refuse a request with an image of another type, and so the rest of the run.
  */
 const signatures: readonly (readonly [RegExp, string])[] = [
-  [/^\x89PNG\r\n\x1a\n/, 'image/png'],
+  [/^\x89PNG\r\n/, 'image/png'],
   [/^\xff\xd8\xff/, 'image/jpeg'],
   [/^GIF8[79]a/, 'image/gif'],
   [/^RIFF[^]{4}WEBP/, 'image/webp'],
