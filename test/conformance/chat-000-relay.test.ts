@@ -32,7 +32,7 @@ describe('the workflow', () => {
     expect(response.headers.get('content-type')).toMatch(/^text\/event-stream/);
     const frames = (await response.text()).split('\n\n');
     expect(frames[0]).toMatch(
-      /^event: connected\ndata: \{"type":"connected","sessionId":"[^"]+"\}$/,
+      /^event: connected\ndata: \{"type":"connected","sessionId":"[^"]+","conversationId":"[^"]+"\}$/,
     );
     expect(frames.filter((frame) => frame.startsWith('event: connected'))).toHaveLength(1);
   });
@@ -105,6 +105,30 @@ describe('an approval', () => {
     expect(await answer.json()).toEqual({ success: true });
     await chat.end();
     expect(notes()).toContain('approved for always');
+  });
+
+  test('with always holds in the next request of the conversation that connected names', async () => {
+    verifies('000:notes:always-auto-approves', '000:notes:always-other-params-ask');
+    const first = await Chat.open(server, 'notify approved in every request');
+    const conversationId = first.of('connected')[0]?.data['conversationId'];
+    expect(conversationId).toMatch(/^[0-9a-f-]{36}$/);
+    await first.answer((await first.relay()).id, { approved: true, always: true });
+    await first.end();
+    const next = await Chat.open(server, 'notify approved in every request', { conversationId });
+    await next.end();
+    expect(next.of('connected')[0]?.data['conversationId']).toBe(conversationId);
+    expect(next.of('relay')).toEqual([]);
+    expect(notes().filter((text) => text === 'approved in every request')).toHaveLength(2);
+    // Neither another call of this conversation nor this call of another one is approved by it.
+    for (const [text, more] of [
+      ['another note', { conversationId }],
+      ['approved in every request', {}],
+    ] as const) {
+      const other = await Chat.open(server, `notify ${text}`, more);
+      await other.answer((await other.relay()).id, { approved: false });
+      await other.end();
+    }
+    expect(notes().filter((text) => text === 'approved in every request')).toHaveLength(2);
   });
 
   test('lets the agent go on with the result, on the same stream', async () => {

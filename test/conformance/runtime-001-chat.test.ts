@@ -217,6 +217,9 @@ describe('the events of POST /api/chat', () => {
       error: 'The guardrail no-secrets refused the input: It holds a password',
       code: 'guardrail_tripped',
       retryable: false,
+      name: 'no-secrets',
+      side: 'input',
+      reason: 'It holds a password',
     });
     expect(typesOf(data).slice(-2)).toEqual(['agent_summary', 'done']);
     expect(data.at(-1)).toMatchObject({ runId, status: 'failed' });

@@ -3,6 +3,7 @@ import type {
   ApprovalKind,
   ApprovalStatus,
   Decider,
+  EarlierDenial,
   GrantScope,
   OutcomeAnswer,
 } from '@relay/protocol';
@@ -22,6 +23,8 @@ export interface ApprovalRecord {
   /** Where path parameters led when the approval was requested. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
   readonly digest: string;
+  /** A person has denied the same call before in this run. */
+  readonly earlierDenial?: EarlierDenial;
   /** For approvals of kind `question`. */
   readonly question?: Question;
   readonly requestedAt: number;

@@ -1,10 +1,11 @@
 import { defined } from '../defined.ts';
 import type { EventOf, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
+import type { AttachmentPart } from '../schemas/messages.ts';
 import type { Dialect } from './dialect.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
-import type { ApprovalKind, ApprovalStatus } from '../schemas/permissions.ts';
-import type { EndedStatus, LimitName, WireUsage } from '../schemas/runs.ts';
+import type { ApprovalKind, ApprovalStatus, EarlierDenial } from '../schemas/permissions.ts';
+import type { EndedStatus, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
 
 /** Set on frames of sub-agents only. */
 type SubAgentId = { agentId?: string };
@@ -20,7 +21,13 @@ export type RunsFrame =
   | { type: 'reset'; after: number }
   | ToolCallFrame
   /** `output` is the tool's result, or `{status, …}` for a call without one. */
-  | (SubAgentId & { type: 'tool_result'; id: string; output: unknown })
+  | (SubAgentId & {
+      type: 'tool_result';
+      id: string;
+      output: unknown;
+      /** Images and files that the model was shown. */
+      attachments?: readonly AttachmentPart[];
+    })
   | {
       type: 'approval_requested';
       id: string;
@@ -35,6 +42,8 @@ export type RunsFrame =
       /** Set for a question: its text, and the JSON Schema of the answer. */
       prompt?: string | undefined;
       schema?: Readonly<Record<string, unknown>> | undefined;
+      /** A person has denied the same call before in this run. */
+      earlierDenial?: EarlierDenial | undefined;
     }
   | { type: 'approval_expiring'; id: string; expiresAt: string }
   | {
@@ -44,7 +53,14 @@ export type RunsFrame =
       /** The arguments that were approved, if the approver changed them. */
       executedParams?: unknown;
     }
-  | { type: 'error'; error: string; code: string; retryable: boolean }
+  | {
+      type: 'error';
+      error: string;
+      code: string;
+      retryable: boolean;
+      /** The guardrail that refused the input or the output. */
+      guardrail?: RunError['guardrail'];
+    }
   | DoneFrame;
 
 type ToolCallFrame = SubAgentId & {
@@ -101,6 +117,7 @@ export const runs: Dialect = {
           type: 'tool_result',
           id: event.toolCallId,
           output: event.result === undefined ? (event.context ?? null) : event.result,
+          ...defined({ attachments: event.attachments }),
         });
       case 'tool.failed':
       case 'tool.denied':
@@ -118,7 +135,7 @@ export const runs: Dialect = {
           tool: event.tool,
           params: event.params,
           agentId: event.agentId,
-          ...defined({ parentId: event.parentId }),
+          ...defined({ parentId: event.parentId, earlierDenial: event.earlierDenial }),
           ...questionOf(event),
           ...agentPathOf(event),
         };
@@ -141,6 +158,7 @@ export const runs: Dialect = {
           error: event.error.message,
           code: event.error.code,
           retryable: event.error.retryable,
+          ...defined({ guardrail: event.error.guardrail }),
         };
       case 'run.ended':
         return {

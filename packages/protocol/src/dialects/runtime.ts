@@ -1,3 +1,4 @@
+import { defined } from '../defined.ts';
 import type { EventOf, Progress } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type AgentEvent, withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
@@ -41,6 +42,7 @@ export const runtime: Dialect = {
           kind: event.kind,
           ...questionOf(event),
           ...agentPathOf(event),
+          ...defined({ earlierDenial: event.earlierDenial }),
         });
       case 'tool.started':
         return withAgentId(event, {
@@ -66,6 +68,7 @@ export const runtime: Dialect = {
           error: event.error.message,
           code: event.error.code,
           retryable: event.error.retryable,
+          ...event.error.guardrail,
         };
       case 'run.summarized':
         return { type: 'agent_summary', runId: run.runId, trust: event.trust };

@@ -7,10 +7,11 @@
 import { z } from 'zod';
 import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { foundBy } from '../schemas/memories.ts';
-import { messageSchema, providerDataSchema } from '../schemas/messages.ts';
+import { attachmentPartSchema, messageSchema, providerDataSchema } from '../schemas/messages.ts';
 import {
   approvalKinds,
   deciderSchema,
+  earlierDenialSchema,
   outcomeAnswers,
   permissionsSchema,
 } from '../schemas/permissions.ts';
@@ -252,6 +253,8 @@ export const catalogue = {
     ...call,
     context: z.string().optional(),
     result: json.optional(),
+    /** Images and files of the result, for models that can read them. */
+    attachments: z.array(attachmentPartSchema).optional(),
     durationMs: z.number().optional(),
     approvalId: idSchema.optional(),
   }),
@@ -288,6 +291,7 @@ export const catalogue = {
       })
       .optional(),
     agentPath: z.array(z.string()),
+    earlierDenial: earlierDenialSchema.optional(),
     expiresAt: z.iso.datetime(),
     /** When `approval.expiring` is due. */
     warnsAt: z.iso.datetime().optional(),

@@ -104,6 +104,10 @@ export const runErrorSchema = z.object({
   code: z.string(),
   message: z.string(),
   retryable: z.boolean(),
+  /** The guardrail that refused the input or the output. */
+  guardrail: z
+    .object({ name: z.string(), side: z.enum(['input', 'output']), reason: z.string() })
+    .optional(),
 });
 export type RunError = z.infer<typeof runErrorSchema>;
 

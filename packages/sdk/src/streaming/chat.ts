@@ -10,6 +10,8 @@ export type ChatEvent = ChatFrame;
 
 export class Chat implements AsyncIterable<ChatEvent> {
   readonly sessionId: string;
+  /** For the next chat: an approval with `always` holds in the same conversation. */
+  readonly conversationId: string;
   readonly runId: string;
   readonly #http: Http;
   readonly #events: AsyncGenerator<ChatEvent, void>;
@@ -17,12 +19,13 @@ export class Chat implements AsyncIterable<ChatEvent> {
   private constructor(
     http: Http,
     runId: string,
-    sessionId: string,
+    { sessionId, conversationId }: Extract<ChatEvent, { type: 'connected' }>,
     events: AsyncGenerator<ChatEvent, void>,
   ) {
     this.#http = http;
     this.runId = runId;
     this.sessionId = sessionId;
+    this.conversationId = conversationId;
     this.#events = events;
   }
 
@@ -34,7 +37,7 @@ export class Chat implements AsyncIterable<ChatEvent> {
       throw networkError('The chat stream did not start with its session id');
     }
     const runId = response.headers.get('x-run-id') ?? '';
-    return new Chat(http, runId, first.value.sessionId, events);
+    return new Chat(http, runId, first.value, events);
   }
 
   /** Answers an approval of this chat. */

@@ -32,7 +32,7 @@ describe('/chat', () => {
     expect(response.headers.get('x-run-id')).toBeTruthy();
     const blocks = (await response.text()).split('\n\n').slice(0, -1);
     expect(blocks[0]).toMatch(
-      /^event: connected\ndata: \{"type":"connected","sessionId":"[^"]+"\}$/,
+      /^event: connected\ndata: \{"type":"connected","sessionId":"[^"]+","conversationId":"[^"]+"\}$/,
     );
     for (const block of blocks.slice(1)) {
       const [, event, data] = /^id: \d+\nevent: (\w+)\ndata: (.*)$/.exec(block) ?? [];

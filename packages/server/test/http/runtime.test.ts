@@ -118,6 +118,12 @@ describe('a chat by /api/chat', () => {
     ]);
   });
 
+  const guardrailFields = {
+    name: expect.any(String),
+    side: expect.stringMatching(/^(input|output)$/),
+    reason: expect.any(String),
+  };
+
   it.each<[string, string, Record<string, unknown>, string | undefined, string]>([
     ['succeeds', 'say 2', {}, undefined, 'succeeded'],
     ['meets a guardrail on its input', 'hunter2', { agent: 'wary' }, 'guardrail_tripped', 'failed'],
@@ -142,6 +148,7 @@ describe('a chat by /api/chat', () => {
         error: expect.stringMatching(/\w/),
         code,
         retryable: code === 'provider_failed',
+        ...(code === 'guardrail_tripped' ? guardrailFields : {}),
       });
     }
     expect(typesOf(said).filter((type) => type === 'done')).toHaveLength(1);
@@ -155,6 +162,9 @@ describe('a chat by /api/chat', () => {
     expect(typesOf(said)).toContain('text_reset');
     expect(said.find(({ type }) => type === 'error')).toMatchObject({
       error: 'The guardrail no-3 refused the output: It says 3',
+      name: 'no-3',
+      side: 'output',
+      reason: 'It says 3',
     });
   });
 

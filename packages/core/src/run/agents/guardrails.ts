@@ -2,7 +2,7 @@ import { type Message, type RunError, textOf } from '@relay/protocol';
 import type { Guardrail, GuardrailVerdict } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import type { AgentState } from '../state/agent.ts';
-import { errorText } from '../errors.ts';
+import { errorText, isStoreFault } from '../errors.ts';
 import type { LiveRun } from '../live-run.ts';
 
 /** Checks the user messages that an agent works on. */
@@ -64,8 +64,15 @@ async function check(
   for (const guardrail of guardrailsOf(run, agent, side)) {
     const verdict = await verdictOf(run, agent, activity, guardrail, text);
     if (verdict.ok) continue;
-    const message = `The guardrail ${guardrail.name} refused the ${side}: ${verdict.reason}`;
-    return { code: 'guardrail_tripped', message, retryable: false };
+    const { name } = guardrail;
+    const { reason } = verdict;
+    const message = `The guardrail ${name} refused the ${side}: ${reason}`;
+    return {
+      code: 'guardrail_tripped',
+      message,
+      retryable: false,
+      guardrail: { name, side, reason },
+    };
   }
   return undefined;
 }
@@ -88,12 +95,12 @@ async function verdictOf(
     const verdict: unknown = await activity.unlessStopped(Promise.resolve(pending));
     return isVerdict(verdict) ? verdict : { ok: false, reason: 'no verdict was returned' };
   } catch (error) {
+    if (isStoreFault(error)) throw error;
     return { ok: false, reason: `the check failed: ${errorText(error)}` };
   }
 }
 
 function isVerdict(value: unknown): value is GuardrailVerdict {
-  return (
-    typeof value === 'object' && value !== null && 'ok' in value && typeof value.ok === 'boolean'
-  );
+  if (typeof value !== 'object' || value === null || !('ok' in value)) return false;
+  return value.ok === true || ('reason' in value && typeof value.reason === 'string');
 }

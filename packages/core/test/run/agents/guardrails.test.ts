@@ -61,6 +61,7 @@ describe('a guardrail', () => {
       code: 'guardrail_tripped',
       message: 'The guardrail b refused the output: Not nice',
       retryable: false,
+      guardrail: { name: 'b', side: 'output', reason: 'Not nice' },
     });
     expect(seen.map(([name]) => name)).toEqual(['a', 'b']);
   });
@@ -101,7 +102,7 @@ describe('a guardrail', () => {
     expect(error?.message).toBe('The guardrail a refused the input: the check failed: Broken');
   });
 
-  it.each([undefined, null, true, 'fine', {}, { ok: 'yes' }])(
+  it.each([undefined, null, true, 'fine', {}, { ok: 'yes' }, { ok: false }])(
     'that gives %j for a verdict, as a program without types may, refuses',
     async (verdict) => {
       const check = (() => verdict) as unknown as Guardrail['check'];

@@ -24,7 +24,7 @@ export const startChat: Handler<'startChat'> = async (call) => {
     dialect: dialects.chat,
     run,
     batches,
-    firstFrame: { type: 'connected', sessionId },
+    firstFrame: { type: 'connected', sessionId, conversationId: run.conversationId },
   });
   const { tenantId } = call.caller;
   await endChatSession(call.context, { tenantId, id: sessionId, runId: run.runId });

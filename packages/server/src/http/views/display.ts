@@ -3,6 +3,7 @@
  * control characters are escaped and reported as flags.
  */
 import type { ApprovalRecord } from '@relay/core';
+import type { EarlierDenial } from '@relay/protocol';
 
 export interface Display {
   readonly text: string;
@@ -32,9 +33,9 @@ function flagOf(char: string): Flag | undefined {
 const escape = /\\(?:\\|u([\da-f]{4})|([bfr])|.)/g;
 
 /** As indented JSON, so that every value is quoted and on its own line. */
-export function displayOf(tool: string, params: unknown): Display {
+export function displayOf(tool: string, params: unknown, earlierDenial?: EarlierDenial): Display {
   const flags = new Set<Flag>();
-  const json = JSON.stringify(params, null, 2) ?? 'null';
+  const json = `${JSON.stringify(params, null, 2) ?? 'null'}${denialLine(earlierDenial)}`;
   let text = '';
   for (const char of `${tool} ${json}`) {
     const isPlain = (char >= ' ' && char <= '~') || char === '\n';
@@ -52,10 +53,16 @@ export function displayOf(tool: string, params: unknown): Display {
 
 /** An outcome is asked about because the call may have run: an approver must read that first. */
 export function displayOfApproval(approval: ApprovalRecord): Display {
-  const { kind, tool, params, question } = approval;
-  const display = displayOf(tool, question ?? params);
+  const { kind, tool, params, question, earlierDenial } = approval;
+  const display = displayOf(tool, question ?? params, earlierDenial);
   if (kind !== 'outcome') return display;
   return { ...display, text: `${outcomeWarning}:\n${display.text}` };
 }
 
 export const outcomeWarning = 'This call was started before a crash and may have taken effect';
+
+function denialLine(denial: EarlierDenial | undefined): string {
+  if (denial === undefined) return '';
+  const why = denial.reason === undefined ? '' : `: ${JSON.stringify(denial.reason)}`;
+  return `\nDenied before by ${JSON.stringify(denial.by.name)} at ${denial.at}${why}`;
+}
