@@ -192,3 +192,38 @@ describe('a tool that fails', () => {
 function fail(value: unknown): never {
   throw value;
 }
+
+describe('the attachments of a result', () => {
+  const image = { type: 'image', mediaType: 'image/png', data: 'aGk=' } as const;
+
+  test('are journaled, and the model gets them after the text', async () => {
+    const { boot } = await openFixture();
+    const draw = createRecordingTool({
+      name: 'draw',
+      allowedByDefault: true,
+      execute: () => ({ context: 'A chart', attachments: [image] }),
+    });
+    const model = createScriptedModel([
+      [toolCall('call_1', 'draw'), finish()],
+      [text('Nice.'), finish()],
+    ]);
+    const kernel = await boot({ model, tools: [draw] });
+    const run = await ask(kernel);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ attachments: [image] }]);
+    expect(resultsIn(lastOf(model.requests))).toEqual([[{ type: 'text', text: 'A chart' }, image]]);
+  });
+
+  test('that are invalid are an error of the tool', async () => {
+    const draw = createRecordingTool({
+      name: 'draw',
+      allowedByDefault: true,
+      execute: () => ({ context: 'A chart', attachments: [{ ...image, data: '<svg>' }] }),
+    });
+    const { read } = await callOnce(draw);
+    expect(read).toMatchObject({
+      status: 'error',
+      error: 'An attachment of the tool’s output is invalid: data: Must be base64',
+    });
+  });
+});

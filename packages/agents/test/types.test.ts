@@ -2,6 +2,7 @@
  * What TypeScript knows. Everything here is checked by the compiler; running it shows only that it is
  * there. The examples of the document stand in test/conformance, without a cast and without an `any`.
  */
+import type { AttachmentPart } from '@relay/protocol';
 import { describe, expectTypeOf, test } from 'vitest';
 import { z } from 'zod';
 import {
@@ -154,6 +155,7 @@ describe('a tool', () => {
     expectTypeOf<ToolOutput>().toEqualTypeOf<{
       readonly context?: string | undefined;
       readonly result?: unknown;
+      readonly attachments?: readonly AttachmentPart[] | undefined;
     }>();
     checked(() =>
       defineTool({

@@ -64,6 +64,12 @@ export function attachmentContent(part: AttachmentPart): AttachmentContent {
   return { kind: 'file', mediaType: source.mediaType, filename, source };
 }
 
+/** What a model reads in place of an attachment that its API cannot carry. */
+export function omittedAttachment(mediaType: string, filename: string | undefined): string {
+  const name = filename === undefined ? '' : ` ${filename}`;
+  return `[The attachment${name} (${mediaType}) was left out: the provider’s API does not accept it here]`;
+}
+
 function guessMediaType(url: string, type: 'image' | 'file'): string {
   const { pathname } = new URL(url);
   const extension = /\.([a-z0-9]+)$/i.exec(pathname)?.[1]?.toLowerCase() ?? '';

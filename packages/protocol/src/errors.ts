@@ -46,6 +46,7 @@ export const errorTable = {
   guardrail_tripped: permanent(422, 'A guardrail rejected the input or the answer'),
   output_invalid: permanent(422, 'The answer does not match the output schema'),
   handoff_refused: permanent(409, 'The handoff failed'),
+  answer_too_large: permanent(502, 'The model’s answer exceeds RELAY_MAX_ANSWER_CHARS'),
   context_exceeded: permanent(502, 'The prompt exceeds the model’s context window'),
   tool_timed_out: permanent(504, 'No client posted the result of the function tool in time'),
   question_declined: permanent(409, 'The tool’s question was declined or not answered'),

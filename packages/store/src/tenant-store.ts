@@ -15,6 +15,7 @@ import type {
   GrantFilter,
   GrantRecord,
   Hint,
+  JournalPage,
   KeyRecord,
   QueuedRunCommand,
   MemoryFilter,
@@ -24,6 +25,7 @@ import type {
   NewGrant,
   OpenRuns,
   Page,
+  PageRange,
   PolicyStore,
   PostedResult,
   ApprovalDecision,
@@ -58,7 +60,7 @@ import {
   selectKeyHolder,
 } from './sql/runs/creation.ts';
 import * as credentials from './sql/tenants/credentials.ts';
-import { decodeJournal, selectEvents } from './sql/runs/events.ts';
+import { decodeJournal, inTurn, selectEvents } from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
 import * as memories from './sql/memories/memories.ts';
@@ -144,8 +146,13 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readEvents(runId: string, range: EventRange): Promise<StoredEvent[]> {
+    return (await this.readPage(runId, { ...range, maxBytes: Number.MAX_SAFE_INTEGER })).events;
+  }
+
+  async readPage(runId: string, range: PageRange): Promise<JournalPage> {
     const run = { tenantId: this.tenantId, runId };
-    return decodeJournal(run, range, await this.#select(selectEvents(run, range)));
+    const rows = await this.#select(selectEvents(run, range));
+    return inTurn(rows, () => decodeJournal(run, range, rows));
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {

@@ -1,4 +1,4 @@
-import type { FieldIssue, ToolPermission } from '@relay/protocol';
+import type { AttachmentPart, FieldIssue, ToolPermission } from '@relay/protocol';
 import type { ParameterKind } from '../permission/match.ts';
 import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
@@ -60,10 +60,12 @@ export interface Question {
   readonly schema: Readonly<Record<string, unknown>>;
 }
 
-/** `context` is for the model, `result` for programs. */
+/** `context` and `attachments` are for the model, `result` is for programs. */
 export interface ToolOutput {
   readonly context?: string | undefined;
   readonly result?: unknown;
+  /** Images and files. A model that cannot read one is told that it was left out. */
+  readonly attachments?: readonly AttachmentPart[] | undefined;
 }
 
 export type Validation =

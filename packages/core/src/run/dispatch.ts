@@ -4,12 +4,19 @@
  * The intent (`tool.started`) is stored before it (E2), the decision before the intent or with it
  * (E7), the result after it. A tool that throws is a tool error and never ends the run.
  */
-import { defined, type EventOf, type RuleRef, type RunEvent } from '@relay/protocol';
+import {
+  type AttachmentPart,
+  attachmentPartSchema,
+  defined,
+  type EventOf,
+  type RuleRef,
+  type RunEvent,
+} from '@relay/protocol';
 import type { OnGrantExhausted } from '../journal.ts';
 import type { Question, Task, Tool, ToolContext, ToolOutput } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
 import { isNestedTooDeep, parseArguments } from './arguments.ts';
-import { errorText } from './errors.ts';
+import { errorText, isStoreFault } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { handoffToolName } from './agents/profile.ts';
 import { reachedLimit, spawnFor, type SpawnPlan, planSpawn } from './agents/spawn.ts';
@@ -125,12 +132,13 @@ function execute(run: LiveRun, agent: AgentState, tool: Tool, intent: Intent): v
     run.toolSettled(toolCallId, failed, activity);
     return;
   }
-  void settlementOf(run, agent, tool, intent, activity).then((event) =>
-    run.toolSettled(toolCallId, event, activity),
+  void settlementOf(run, agent, tool, intent, activity).then(
+    (event) => run.toolSettled(toolCallId, event, activity),
+    (error: unknown) => run.toolInterrupted(toolCallId, error, activity),
   );
 }
 
-/** Runs the tool. It never rejects. */
+/** Runs the tool. It rejects only if the tool failed by a fault of the store and may run again. */
 async function settlementOf(
   run: LiveRun,
   agent: AgentState,
@@ -147,6 +155,7 @@ async function settlementOf(
     const durationMs = clock.now() - startedAt;
     return toolCompleted(agent, intent, { ...asJson(output), durationMs });
   } catch (error) {
+    if (isStoreFault(error) && tool.idempotent && !activity.stopped) throw error;
     const durationMs = clock.now() - startedAt;
     return toolFailed(agent, intent, failureCode(run, activity), errorText(error), { durationMs });
   }
@@ -184,7 +193,7 @@ function contextFor(
       suppressUnhandledRejection(
         askFor(run, { intent, tool, activity, question, nth: (asked += 1) }),
       ),
-    ...defined({ resolvedPaths, memory: memoryFor(run, idempotencyKey) }),
+    ...defined({ resolvedPaths, memory: memoryFor(run, idempotencyKey, activity) }),
   };
 }
 
@@ -199,7 +208,11 @@ function failureCode(run: LiveRun, activity: Activity): string {
 }
 
 /** Results are stored as JSON. A result that JSON cannot represent is an error of the tool. */
-function asJson({ context, result }: ToolOutput): { context?: string; result?: Json } {
+function asJson({ context, result, attachments = [] }: ToolOutput): {
+  context?: string;
+  result?: Json;
+  attachments?: AttachmentPart[];
+} {
   if (context !== undefined && typeof context !== 'string') {
     throw new TypeError('The context of a tool’s output must be text');
   }
@@ -207,5 +220,17 @@ function asJson({ context, result }: ToolOutput): { context?: string; result?: J
   if (text !== undefined && isNestedTooDeep(text)) {
     throw new TypeError('The result of the tool is nested too deep');
   }
-  return defined({ context, result: text === undefined ? undefined : (JSON.parse(text) as Json) });
+  return defined({
+    context,
+    result: text === undefined ? undefined : (JSON.parse(text) as Json),
+    attachments: attachments.length === 0 ? undefined : attachments.map(checkedAttachment),
+  });
+}
+
+function checkedAttachment(attachment: AttachmentPart): AttachmentPart {
+  const checked = attachmentPartSchema.safeParse(attachment);
+  if (checked.success) return checked.data;
+  const [issue] = checked.error.issues;
+  const where = issue?.path.join('.') ?? '';
+  throw new TypeError(`An attachment of the tool’s output is invalid: ${where}: ${issue?.message}`);
 }

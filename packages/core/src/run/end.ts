@@ -108,8 +108,10 @@ async function evidenceOf({ journal, store, identity, engine }: LiveRun): Promis
   for await (const page of readJournal(store, identity.id, { after: 0, to: Infinity })) {
     for (const event of page) {
       if (event.type !== 'tool.completed') continue;
-      const { toolCallId, name: tool, context, result } = event;
-      const hash = engine.digest(canonicalJson({ toolCallId, name: tool, context, result }));
+      const { toolCallId, name: tool, context, result, attachments } = event;
+      const hash = engine.digest(
+        canonicalJson({ toolCallId, name: tool, context, result, attachments }),
+      );
       evidence.push({ toolCallId, tool, hash });
     }
   }

@@ -7,7 +7,13 @@ import type {
   LanguageModelV4CallOptions,
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
-import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
+import {
+  defaultSettings,
+  type Model,
+  type ModelEvent,
+  type ModelRequest,
+  ProviderFailure,
+} from '@relay/core';
 import { defined } from '@relay/protocol';
 import { PartBatches } from './part-batches.ts';
 import { checkApiKey, ProviderRefusal } from '../http/provider-failure.ts';
@@ -19,6 +25,8 @@ export interface SdkProvider {
   /** The name in `providerData`. */
   readonly provider: string;
   readonly systemAnywhere: boolean;
+  /** The media types that it reads in the result of a tool. */
+  readonly resultMedia: RegExp;
   load(): Promise<(model: string) => LanguageModelV4>;
   keep: AnswerOptions['keep'];
   settings(request: ModelRequest): SharedV4ProviderOptions;
@@ -72,7 +80,8 @@ async function* attempt(
   const { provider, keep } = sdk;
   const { model } = request;
   const names = new SafeNames(request.tools.map(({ name }) => name));
-  const answer = new SdkAnswer({ provider, model, names, apiKey, keep });
+  const maxChars = request.maxAnswerChars ?? defaultSettings.maxAnswerChars;
+  const answer = new SdkAnswer({ provider, model, names, apiKey, maxChars, keep });
   try {
     const language = (await load())(model);
     const { stream } = await language.doStream(
@@ -96,10 +105,18 @@ function callOptions(
 ): LanguageModelV4CallOptions {
   const { messages, tools, model, outputSchema, reasoning } = request;
   const { names, signal, withoutMetadata } = options;
-  const { provider, systemAnywhere } = sdk;
+  const { provider, systemAnywhere, resultMedia } = sdk;
   const ids = new SafeNames([]);
   return {
-    prompt: promptOf(messages, { provider, model, names, ids, systemAnywhere, withoutMetadata }),
+    prompt: promptOf(messages, {
+      provider,
+      model,
+      names,
+      ids,
+      systemAnywhere,
+      resultMedia,
+      withoutMetadata,
+    }),
     abortSignal: signal,
     providerOptions: sdk.settings(request),
     ...(tools.length === 0 ? {} : { tools: tools.map((tool) => functionTool(tool, names)) }),

@@ -4,6 +4,7 @@
  * in the middle, and unusual characters in ids and names.
  */
 import type {
+  JSONValue,
   LanguageModelV4FilePart,
   LanguageModelV4Message,
   LanguageModelV4Prompt,
@@ -18,7 +19,7 @@ import {
   type MessageToolCall,
   type ProviderData,
 } from '@relay/protocol';
-import { attachmentContent, type SafeNames } from '../provider-request.ts';
+import { attachmentContent, omittedAttachment, type SafeNames } from '../provider-request.ts';
 
 export interface PromptOptions {
   /** The `providerData` of this provider and model is sent back. */
@@ -28,6 +29,8 @@ export interface PromptOptions {
   readonly ids: SafeNames;
   /** System messages may stand anywhere, not only at the beginning. */
   readonly systemAnywhere: boolean;
+  /** The media types that the provider reads in the result of a tool. */
+  readonly resultMedia: RegExp;
   /** Leaves out the `providerData` of earlier answers. */
   readonly withoutMetadata: boolean;
 }
@@ -78,7 +81,7 @@ function convert(message: Message, options: MessageOptions): LanguageModelV4Mess
     case 'tool': {
       const toolName = options.names.safe(options.toolNames.get(message.tool_call_id) ?? 'tool');
       const toolCallId = options.ids.safe(message.tool_call_id);
-      const output = resultOf(message.content);
+      const output = resultOf(message, options.resultMedia);
       return { role: 'tool', content: [{ type: 'tool-result', toolCallId, toolName, output }] };
     }
   }
@@ -117,12 +120,40 @@ function partsOf(content: MessageContent): (LanguageModelV4TextPart | LanguageMo
   });
 }
 
-function resultOf(content: MessageContent) {
-  const text = textOf(content);
-  const hasFiles = typeof content !== 'string' && content.some(({ type }) => type !== 'text');
-  if (hasFiles) return { type: 'content' as const, value: partsOf(content) };
+type ToolMessage = Extract<Message, { role: 'tool' }>;
+type ResultOutput = Extract<
+  Extract<LanguageModelV4Message, { role: 'tool' }>['content'][number],
+  { type: 'tool-result' }
+>['output'];
+
+/** The packages mark an error in the provider's own way: a flag, or a key of the result. */
+function resultOf({ content, isError }: ToolMessage, media: RegExp): ResultOutput {
+  const parts = partsOf(content).map((part) =>
+    part.type === 'text' || (isError !== true && media.test(part.mediaType)) ? part : omitted(part),
+  );
+  const text = parts.flatMap((part) => (part.type === 'text' ? part.text : [])).join('\n');
+  if (isError === true) return errorOf(text === '' ? '(no message)' : text);
   // Some providers refuse an empty result.
-  return { type: 'text' as const, value: text === '' ? '(no output)' : text };
+  const shown = text === '' ? '(no output)' : text;
+  const files = parts.filter((part) => part.type === 'file');
+  if (files.length === 0) return { type: 'text', value: shown };
+  return { type: 'content', value: [{ type: 'text', text: shown }, ...files] };
+}
+
+function errorOf(text: string): ResultOutput {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null) {
+      return { type: 'error-json', value: value as JSONValue };
+    }
+  } catch {
+    // Not JSON: it is sent as text.
+  }
+  return { type: 'error-text', value: text };
+}
+
+function omitted({ mediaType, filename }: LanguageModelV4FilePart): LanguageModelV4TextPart {
+  return { type: 'text', text: omittedAttachment(mediaType, filename) };
 }
 
 type Assistant = Extract<Message, { role: 'assistant' }>;

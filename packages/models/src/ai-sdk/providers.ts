@@ -4,6 +4,8 @@ import { createProviderFetch } from '../http/provider-fetch.ts';
 import { createSdkModel } from './model.ts';
 import { isStrictSchema, type ProviderOptions } from '../provider-request.ts';
 
+const imagesAndPdf = /^(?:image\/(?:png|jpeg|gif|webp)|application\/pdf)$/i;
+
 /** Anthropic's Messages API, with prompt caching. */
 export function createAnthropicModel(options: ProviderOptions): Model {
   const { apiKey, baseUrl: baseURL = 'https://api.anthropic.com/v1' } = options;
@@ -11,6 +13,7 @@ export function createAnthropicModel(options: ProviderOptions): Model {
     {
       provider: 'anthropic',
       systemAnywhere: false,
+      resultMedia: imagesAndPdf,
       async load() {
         const { createAnthropic } = await import('@ai-sdk/anthropic');
         const anthropic = createAnthropic({ apiKey, baseURL, fetch: createProviderFetch(options) });
@@ -29,6 +32,7 @@ export function createGoogleModel(options: ProviderOptions): Model {
     {
       provider: 'google',
       systemAnywhere: false,
+      resultMedia: /^(?:(?:image|audio|video|text)\/|application\/pdf$)/i,
       async load() {
         const { createGoogle } = await import('@ai-sdk/google');
         const google = createGoogle({ apiKey, baseURL, fetch: createProviderFetch(options) });
@@ -50,6 +54,7 @@ export function createResponsesModel(options: ProviderOptions): Model {
     {
       provider: 'openai',
       systemAnywhere: true,
+      resultMedia: imagesAndPdf,
       async load() {
         const { createOpenAI } = await import('@ai-sdk/openai');
         const openai = createOpenAI({ apiKey, baseURL, fetch: createProviderFetch(options) });

@@ -3,10 +3,15 @@ import {
   type ContentPart,
   type JsonSchema,
   type Message,
-  textOf,
+  type MessageContent,
   type ProviderData,
 } from '@relay/protocol';
-import { attachmentContent, SafeNames, isStrictSchema } from '../provider-request.ts';
+import {
+  attachmentContent,
+  omittedAttachment,
+  SafeNames,
+  isStrictSchema,
+} from '../provider-request.ts';
 
 export interface RequestOptions {
   readonly names?: SafeNames;
@@ -65,14 +70,12 @@ function apiMessage(message: Message, names: SafeNames, reasoning: string): read
     case 'user':
       return [{ role: 'user', content: apiContent(message.content) }];
     case 'system':
-      return [{ role: 'system', content: textOf(message.content) }];
+      return [{ role: 'system', content: onlyText(message.content) }];
     case 'tool':
-      return [
-        { role: 'tool', tool_call_id: message.tool_call_id, content: textOf(message.content) },
-      ];
+      return [{ role: 'tool', tool_call_id: message.tool_call_id, content: resultText(message) }];
     case 'assistant': {
       const { content, tool_calls: calls = [] } = message;
-      const text = textOf(content);
+      const text = onlyText(content ?? '');
       // Most servers refuse an empty assistant message.
       if (calls.length === 0) return text === '' ? [] : [{ role: 'assistant', content: text }];
       const called = calls.map(({ id, type, function: { name, arguments: input } }) => ({
@@ -90,6 +93,24 @@ function apiMessage(message: Message, names: SafeNames, reasoning: string): read
       ];
     }
   }
+}
+
+/** The API has no field for an error. */
+function resultText({ content, isError }: Extract<Message, { role: 'tool' }>): string {
+  const text = onlyText(content);
+  return isError === true ? `Error: ${text}` : text;
+}
+
+/** Where the API carries only text, the model reads what was left out. */
+function onlyText(content: MessageContent): string {
+  if (typeof content === 'string') return content;
+  const texts = content.map((part) => {
+    if (part.type === 'text') return part.text;
+    const attachment = attachmentContent(part);
+    if (attachment.kind === 'text') return attachment.text;
+    return omittedAttachment(attachment.mediaType, attachment.filename);
+  });
+  return texts.join('\n');
 }
 
 function apiContent(content: string | readonly ContentPart[]) {

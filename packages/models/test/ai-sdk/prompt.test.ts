@@ -10,6 +10,7 @@ function prompt(messages: readonly Message[], more: Partial<PromptOptions> = {})
     names: new SafeNames([]),
     ids: new SafeNames([]),
     systemAnywhere: false,
+    resultMedia: /^image\//,
     withoutMetadata: false,
     ...more,
   });

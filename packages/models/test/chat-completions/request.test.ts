@@ -106,11 +106,13 @@ describe('the request', () => {
     });
   });
 
-  it('sends only text where the API accepts no images', () => {
+  it('sends only text where the API accepts no images, and says what was left out', () => {
     const parts = [
       { type: 'text' as const, text: 'seen' },
       { type: 'image' as const, mediaType: 'image/png', data: 'AAAA' },
     ];
+    const content =
+      'seen\n[The attachment (image/png) was left out: the provider’s API does not accept it here]';
     expect(
       bodyFor([
         { role: 'system', content: parts },
@@ -118,9 +120,9 @@ describe('the request', () => {
         { role: 'tool', tool_call_id: 'call_1', content: parts },
       ])['messages'],
     ).toEqual([
-      { role: 'system', content: 'seen' },
-      { role: 'assistant', content: 'seen' },
-      { role: 'tool', tool_call_id: 'call_1', content: 'seen' },
+      { role: 'system', content },
+      { role: 'assistant', content },
+      { role: 'tool', tool_call_id: 'call_1', content },
     ]);
   });
 

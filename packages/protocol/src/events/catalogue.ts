@@ -7,8 +7,13 @@
 import { z } from 'zod';
 import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { foundBy } from '../schemas/memories.ts';
-import { messageSchema, providerDataSchema } from '../schemas/messages.ts';
-import { approvalKinds, deciderSchema, permissionsSchema } from '../schemas/permissions.ts';
+import { attachmentPartSchema, messageSchema, providerDataSchema } from '../schemas/messages.ts';
+import {
+  approvalKinds,
+  deciderSchema,
+  earlierDenialSchema,
+  permissionsSchema,
+} from '../schemas/permissions.ts';
 import {
   agentEnds,
   endedStatuses,
@@ -247,6 +252,8 @@ export const catalogue = {
     ...call,
     context: z.string().optional(),
     result: json.optional(),
+    /** Images and files of the result, for models that can read them. */
+    attachments: z.array(attachmentPartSchema).optional(),
     durationMs: z.number().optional(),
     approvalId: idSchema.optional(),
   }),
@@ -283,6 +290,7 @@ export const catalogue = {
       })
       .optional(),
     agentPath: z.array(z.string()),
+    earlierDenial: earlierDenialSchema.optional(),
     expiresAt: z.iso.datetime(),
     /** When `approval.expiring` is due. */
     warnsAt: z.iso.datetime().optional(),

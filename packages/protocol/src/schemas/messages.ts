@@ -90,7 +90,9 @@ export const contentPartSchema = z.discriminatedUnion('type', [
   filePartSchema,
 ]);
 export type ContentPart = z.infer<typeof contentPartSchema>;
-export type AttachmentPart = Exclude<ContentPart, { type: 'text' }>;
+
+export const attachmentPartSchema = z.discriminatedUnion('type', [imagePartSchema, filePartSchema]);
+export type AttachmentPart = z.infer<typeof attachmentPartSchema>;
 
 const contentSchema = z.union([z.string(), z.array(contentPartSchema).max(maxParts)]);
 export type MessageContent = z.infer<typeof contentSchema>;
@@ -116,6 +118,8 @@ export const messageSchema = z.discriminatedUnion('role', [
     role: z.literal('tool'),
     tool_call_id: toolCallIdSchema,
     content: contentSchema,
+    /** The call failed or was not allowed: providers with a field for it are told. */
+    isError: z.boolean().optional(),
   }),
 ]);
 export type Message = z.infer<typeof messageSchema>;

@@ -9,19 +9,23 @@
  * those of one sub-agent. `Transcripts` holds those of all agents of a run.
  */
 import {
+  type AttachmentPart,
   defined,
   type EventOf,
   type Message,
+  type MessageContent,
   type MessageToolCall,
   failureOutput,
   type ProviderData,
   type RunEvent,
 } from '@relay/protocol';
 
+type CallResult = Pick<Extract<Message, { role: 'tool' }>, 'content' | 'isError'>;
+
 interface OpenTurn {
   readonly text: string;
   readonly calls: readonly MessageToolCall[];
-  readonly results: Readonly<Record<string, string>>;
+  readonly results: Readonly<Record<string, CallResult>>;
   /** Arguments that a person changed, by call. */
   readonly edited: Readonly<Record<string, unknown>>;
   readonly completed: boolean;
@@ -90,10 +94,16 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
     case 'approval.decided':
       return event.input === undefined ? transcript : edited(transcript, event);
     case 'tool.completed':
-      return settle(transcript, event.toolCallId, resultText(event));
+      return settle(transcript, event.toolCallId, {
+        text: resultText(event),
+        attachments: event.attachments,
+      });
     case 'tool.failed':
     case 'tool.denied':
-      return settle(transcript, event.toolCallId, JSON.stringify(failureOutput(event)));
+      return settle(transcript, event.toolCallId, {
+        text: JSON.stringify(failureOutput(event)),
+        isError: true,
+      });
     case 'run.ended':
       return interrupted(transcript);
     default:
@@ -158,11 +168,27 @@ function editNote(input: unknown): string {
   );
 }
 
-function settle(transcript: Transcript, toolCallId: string, text: string): Transcript {
+interface Settlement {
+  readonly text: string;
+  readonly attachments?: readonly AttachmentPart[] | undefined;
+  readonly isError?: true;
+}
+
+function settle(
+  transcript: Transcript,
+  toolCallId: string,
+  { text, attachments = [], isError }: Settlement,
+): Transcript {
   return closeIfSettled(
     inTurn(transcript, (turn) => {
       const note = Object.hasOwn(turn.edited, toolCallId) ? editNote(turn.edited[toolCallId]) : '';
-      return { ...turn, results: { ...turn.results, [toolCallId]: note + text } };
+      const noted = note + text;
+      const content: MessageContent =
+        attachments.length === 0 ? noted : [{ type: 'text', text: noted }, ...attachments];
+      return {
+        ...turn,
+        results: { ...turn.results, [toolCallId]: defined({ content, isError }) },
+      };
     }),
   );
 }
@@ -187,7 +213,7 @@ function closeIfSettled(transcript: Transcript): Transcript {
       messages.push({
         role: 'tool',
         tool_call_id: call.id,
-        content: turn.results[call.id] ?? '',
+        ...(turn.results[call.id] ?? { content: '' }),
       });
     }
   }

@@ -157,6 +157,28 @@ describe('a run’s part of the transcript', () => {
 });
 
 describe('tool calls', () => {
+  it('that failed or were denied are marked as errors', () => {
+    const of = { ...root, toolCallId: 'c1', name: 'bash' };
+    for (const end of [
+      { type: 'tool.failed', ...of, error: 'no', code: 'tool_failed' },
+      { type: 'tool.denied', ...of, status: 'denied' },
+      { type: 'tool.denied', ...of, status: 'expired' },
+    ] as const) {
+      expect(readingAfter(end)).toMatchObject({ role: 'tool', isError: true });
+    }
+    expect(readingAfter(done('c1', { context: 'ok' }))).not.toHaveProperty('isError');
+  });
+
+  it('whose results have attachments show them after the text', () => {
+    const image = { type: 'image', mediaType: 'image/png', data: 'aGk=' } as const;
+    const end = { ...done('c1', { context: 'A chart' }), attachments: [image] } as RunEvent;
+    expect(readingAfter(end)).toEqual({
+      role: 'tool',
+      tool_call_id: 'c1',
+      content: [{ type: 'text', text: 'A chart' }, image],
+    });
+  });
+
   it('whose arguments a person changed keep the model’s own, and their result says which ran', () => {
     const by = { type: 'key', id: 'k', name: 'ann' } as const;
     const of = { ...root, toolCallId: 'c1', approvalId: 'r1', by };
