@@ -27,17 +27,17 @@ export interface Denial {
   readonly reason?: string | undefined;
 }
 
-const lists = ['allowlist', 'allowOnce', 'denylist'] as const;
+const lists = ['allowlist', 'allowOnce', 'denylist', 'ask'] as const;
 
 /** Lists to replace; missing ones stay. */
 export type PermissionsUpdate = {
   readonly [List in (typeof lists)[number]]?: readonly RuleInput[] | undefined;
 } & { readonly deny?: readonly Denial[] | undefined };
 
-/** All four lists, also if they are empty. */
+/** All four lists of rules that decide a call, also if they are empty; `ask` if there is one. */
 export type CompletePermissions = {
-  [List in keyof Omit<Permissions, 'headless'>]-?: NonNullable<Permissions[List]>;
-};
+  [List in keyof Omit<Permissions, 'headless' | 'ask'>]-?: NonNullable<Permissions[List]>;
+} & Pick<Permissions, 'ask'>;
 
 /** Throws `invalid_request` or `invalid_pattern`, with the path of the field. */
 export function checkRules(permissions: Permissions): void {
@@ -91,12 +91,13 @@ export class AgentRules implements ProgramRules {
   }
 
   complete(): CompletePermissions {
-    const { allowlist = [], allowOnce = [], deny = [], denylist = [] } = this.current();
+    const { allowlist = [], allowOnce = [], deny = [], denylist = [], ask } = this.current();
     return {
       allowlist: [...allowlist],
       allowOnce: [...allowOnce],
       deny: [...deny],
       denylist: [...denylist],
+      ...(ask === undefined ? {} : { ask: [...ask] }),
     };
   }
 }
