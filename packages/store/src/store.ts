@@ -3,11 +3,11 @@ import type {
   StoreStats,
   Claim,
   DeliveryQueue,
+  DueRun,
   Hint,
   KeyRecord,
   NewAuditEntry,
   CredentialReseal,
-  RunRef,
   SealedCredential,
   SystemStore,
   TenantStore,
@@ -164,14 +164,12 @@ class SqlStore implements SystemStore {
     await this.#driver.transact([leases.release(runId, epoch)], { run: runId });
   }
 
-  async dueRuns(now: number, limit: number): Promise<RunRef[]> {
-    const statement = {
-      sql: leases.dueSql[this.#driver.dialect],
-      params: leases.dueParams(now, limit),
-    };
+  async dueRuns(now: number, limit: number): Promise<DueRun[]> {
+    const statement = leases.selectDue(this.#driver.dialect, now, limit);
     return readAll(this.#driver, statement, (row) => ({
       tenantId: text(row, 'tenant_id'),
       runId: text(row, 'id'),
+      isCanceled: number(row, 'canceled') === 1,
     }));
   }
 
