@@ -212,12 +212,12 @@ describe('permissions', () => {
     async (list, to, why) => {
       const { tool, ran } = shell();
       const permissions: Record<string, unknown> = {};
-    const agent = agentFor([bash('tc-1', 'ls')], [bash('tc-2', 'ls')], [says('Done')]);
-    const events = await readAll(agent.invoke({ messages, tools: [tool], permissions }), () => {
-      permissions[list] = to;
-      return { approved: true };
-    });
-    expect(only(events, 'error')[0]?.message).toContain(why);
+      const agent = agentFor([bash('tc-1', 'ls')], [bash('tc-2', 'ls')], [says('Done')]);
+      const events = await readAll(agent.invoke({ messages, tools: [tool], permissions }), () => {
+        permissions[list] = to;
+        return { approved: true };
+      });
+      expect(only(events, 'error')[0]?.message).toContain(why);
       expect(only(events, 'harness_end')[0]?.reason).toBe('failed');
       expect(ran).toEqual(['ls']);
     },
