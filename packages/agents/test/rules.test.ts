@@ -182,6 +182,7 @@ describe('checkRules', () => {
     const wrong = [
       [{ denylist: [{ tool: 'bash', params: { command: '!x' } }] }, 'denylist[0].params.command'],
       [{ denylist: [{ tool: 'a' }, { tool: '' }] }, 'denylist[1].tool'],
+      [{ denylist: [{ tool: '*' }] }, 'denylist[0].tool'],
       [{ deny: [{ reason: 'No id' }] }, 'deny[0].toolCallId'],
       [{ allowed: [] }, 'allowed'],
       [{ allowlist: [{ tool: 'a', params: { limit: 100 } }] }, 'allowlist[0].params.limit'],
