@@ -88,7 +88,7 @@ async function openChat(): Promise<Driver> {
 
 async function openLibrary(): Promise<Driver> {
   const notes: string[] = [];
-  let requests: Data[][] = [];
+  let requests: (readonly Data[])[] = [];
   const tools = createNotingTools((text) => notes.push(text));
   const messages = [{ role: 'user', content: 'Begin' }];
   const agentFor = (turns: readonly (readonly ScriptedCall[])[]) => {
@@ -102,7 +102,7 @@ async function openLibrary(): Promise<Driver> {
     const harness: Harness = {
       ...played,
       stream(request, signal) {
-        requests.push(structuredClone(request.messages) as Data[]);
+        requests.push(structuredClone(request.messages));
         return played.stream(request, signal);
       },
     };
