@@ -1,5 +1,11 @@
 /** The events of an agent: those of `POST /chat`, as typed objects. */
-import type { LimitName, PermissionResponse, ToolPermission, Usage } from '@relay/protocol';
+import type {
+  FinishReason,
+  LimitName,
+  PermissionResponse,
+  ToolPermission,
+  Usage,
+} from '@relay/protocol';
 
 interface AgentFields {
   readonly runId: string;
@@ -118,6 +124,8 @@ export interface HarnessEndEvent extends AgentFields {
   readonly reason: 'completed' | 'failed' | 'canceled' | 'limit';
   readonly iterations: number;
   readonly totalUsage: Usage;
+  /** How the last answer ended; unset if there is none, or the provider did not say. */
+  readonly finishReason?: FinishReason;
 }
 
 export type AgentEvent =

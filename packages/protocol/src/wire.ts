@@ -39,6 +39,7 @@ export type {
 export type {
   CheckpointEnvelope,
   EndedStatus,
+  FinishReason,
   LimitName,
   Limits,
   RunError,

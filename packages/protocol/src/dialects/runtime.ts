@@ -1,3 +1,4 @@
+import { defined } from '../defined.ts';
 import type { EventOf, Progress } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type AgentEvent, withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
@@ -76,6 +77,7 @@ export const runtime: Dialect = {
           runId: run.runId,
           status: runtimeStatus[event.status],
           conversationId: run.conversationId,
+          ...defined({ finishReason: event.finishReason }),
         };
       case 'run.created':
       case 'agent.started':

@@ -96,7 +96,7 @@ const script: readonly RunEvent[] = [
     type: 'turn.completed',
     ...root,
     turn: 1,
-    finishReason: 'tool-calls',
+    finishReason: 'tool_calls',
     usage: { inputTokens: 234, outputTokens: 12 },
   },
   {
@@ -224,7 +224,7 @@ const script: readonly RunEvent[] = [
     type: 'turn.completed',
     ...sub,
     turn: 1,
-    finishReason: 'tool-calls',
+    finishReason: 'tool_calls',
     usage: { inputTokens: 5, outputTokens: 6 },
   },
   { type: 'limit.reached', ...sub, limit: 'tokens' },
@@ -286,6 +286,7 @@ const script: readonly RunEvent[] = [
     usage: { inputTokens: 239, outputTokens: 18 },
     agent: 'researcher',
     error: failure,
+    finishReason: 'length',
   },
 ];
 

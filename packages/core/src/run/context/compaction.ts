@@ -139,6 +139,7 @@ async function summarize(
   };
   let text = '';
   let usage: Usage | undefined;
+  let isWhole = false;
   const batches = model.stream(request, activity.signal)[Symbol.asyncIterator]();
   for (;;) {
     const next = await activity.unlessStopped(batches.next());
@@ -149,12 +150,15 @@ async function summarize(
     if (next.done === true) break;
     for (const event of next.value) {
       if (event.type === 'text') text += event.text;
-      if (event.type === 'finish') usage = event.usage;
+      if (event.type === 'finish') {
+        usage = event.usage;
+        isWhole = event.reason === 'stop' || event.reason === 'other';
+      }
     }
   }
   // A partial summary would lose the rest of the conversation.
-  if (usage === undefined && !activity.stopped) {
-    throw new ProviderFailure('The summary was cut off', { retryable: true });
+  if (!isWhole && !activity.stopped) {
+    throw new ProviderFailure('The summary was cut off or refused', { retryable: true });
   }
   return { text, usage: usage ?? noUsage };
 }

@@ -104,6 +104,7 @@ function progressChanges(
       case 'run.ended':
         progress.endedAt = Date.parse(event.at);
         progress.error = event.error ?? null;
+        progress.finishReason = event.finishReason ?? null;
         progress.outputJson = outputJson(state, event.output);
         // An ended run is never recovered.
         progress.snapshot = null;
