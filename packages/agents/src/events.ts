@@ -1,5 +1,6 @@
 /** The events of an agent: those of `POST /chat`, as typed objects. */
 import type {
+  EarlierDenial,
   FinishReason,
   LimitName,
   PermissionResponse,
@@ -89,6 +90,8 @@ export interface RelayEvent extends AgentFields {
   readonly schema?: Readonly<Record<string, unknown>>;
   /** The names of the agents from the root agent to the requesting one. */
   readonly agentPath: readonly string[];
+  /** A person has denied the same call before in this run: when, who, and why. */
+  readonly earlierDenial?: EarlierDenial;
   /** The rule that the tool suggests for calls like this one. */
   readonly suggestedRule?: ToolPermission;
   /** Only the first answer counts. */

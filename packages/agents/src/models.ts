@@ -21,6 +21,8 @@ export interface Harness extends Model {
   readonly price?: (model: string) => Price | undefined;
   /** How long a relay waits for an answer. Default: forever. */
   readonly relayTimeoutMs?: number;
+  /** The most characters of text, reasoning and tool calls in one answer. Default: 4 Mi. */
+  readonly maxAnswerChars?: number;
 }
 
 export function modelOf(harness: Harness, name: string): Model | undefined {

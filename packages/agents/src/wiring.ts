@@ -59,6 +59,7 @@ export function wireRun(wiring: Wiring): RunControl {
       approvalTtlMs: relayTtlMs(harness),
       lateAnswerMs: 0,
       graceMs,
+      maxAnswerChars: harness.maxAnswerChars ?? defaultSettings.maxAnswerChars,
       compaction: { ...defaultSettings.compaction, ...compaction },
     },
     models: () => models,

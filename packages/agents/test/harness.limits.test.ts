@@ -43,6 +43,20 @@ function insatiable(): Harness {
   };
 }
 
+describe('the limit of an answer', () => {
+  test('fails the invocation when the model does not end', async () => {
+    const endless: Harness = {
+      maxAnswerChars: 100,
+      async *stream() {
+        for (;;) yield [{ type: 'text', text: 'again ' }];
+      },
+    };
+    const events = await readAll(createAgentHarness({ harness: endless }).invoke({ messages }));
+    expect(JSON.stringify(only(events, 'error'))).toContain('more than 100 characters');
+    expect(only(events, 'harness_end')[0]?.reason).toBe('failed');
+  });
+});
+
 describe('a limit', () => {
   test.each([
     ['turns of the harness', { harness: { maxIterations: 3 } }, 'iterations', 3],

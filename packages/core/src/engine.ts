@@ -27,6 +27,8 @@ export interface Settings {
   /** How long tools may finish when the server shuts down or a run is canceled. */
   readonly graceMs: number;
   readonly providerAttempts: number;
+  /** The most characters (UTF-16 code units) of text, reasoning and tool calls in one turn. */
+  readonly maxAnswerChars: number;
   /**
    * How much later than its time an approval expires: an answer in time may still be on its way into
    * the store. An expiry that conflicts with a stored answer fences the append, and the run is recovered.
@@ -61,6 +63,7 @@ export const defaultSettings: Omit<Settings, 'node'> = {
   maxActiveRuns: 256,
   graceMs: 5_000,
   providerAttempts: 4,
+  maxAnswerChars: 4 * 1024 * 1024,
   lateAnswerMs: 250,
   compaction: { threshold: 0.8, keep: 0.3 },
 };

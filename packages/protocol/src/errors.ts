@@ -48,6 +48,7 @@ export const errorTable = {
   model_refused: permanent(422, 'The model refused to answer'),
   content_filtered: permanent(422, 'The provider’s content filter blocked the answer'),
   handoff_refused: permanent(409, 'The handoff failed'),
+  answer_too_large: permanent(502, 'The model’s answer exceeds RELAY_MAX_ANSWER_CHARS'),
   context_exceeded: permanent(502, 'The conversation does not fit into the model’s context window'),
   tool_timed_out: permanent(504, 'No client posted the result of the function tool in time'),
   question_declined: permanent(409, 'The tool’s question was declined or not answered'),

@@ -150,6 +150,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       approvalTtlMs: config.approvalTtlMs,
       toolResultTimeoutMs: config.toolResultTimeoutMs,
       maxActiveRuns: config.maxActiveRuns,
+      maxAnswerChars: config.maxAnswerChars,
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },
     models: (tenantId) => providers.of(tenantId),

@@ -14,6 +14,7 @@ import type {
   GrantFilter,
   GrantRecord,
   Hint,
+  JournalPage,
   KeyRecord,
   QueuedRunCommand,
   MemoryFilter,
@@ -23,6 +24,7 @@ import type {
   NewGrant,
   OpenRuns,
   Page,
+  PageRange,
   PolicyStore,
   PostedResult,
   ApprovalDecision,
@@ -57,7 +59,7 @@ import {
   selectKeyHolder,
 } from './sql/runs/creation.ts';
 import * as credentials from './sql/tenants/credentials.ts';
-import { decodeJournal, selectEvents } from './sql/runs/events.ts';
+import { decodeJournal, inTurn, selectEvents } from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
 import * as memories from './sql/memories/memories.ts';
@@ -143,8 +145,13 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readEvents(runId: string, range: EventRange): Promise<StoredEvent[]> {
+    return (await this.readPage(runId, { ...range, maxBytes: Number.MAX_SAFE_INTEGER })).events;
+  }
+
+  async readPage(runId: string, range: PageRange): Promise<JournalPage> {
     const run = { tenantId: this.tenantId, runId };
-    return decodeJournal(run, range, await this.#select(selectEvents(run, range)));
+    const rows = await this.#select(selectEvents(run, range));
+    return inTurn(rows, () => decodeJournal(run, range, rows));
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {

@@ -22,6 +22,8 @@ export interface ModelRequest {
   readonly outputSchema?: JsonSchema;
   /** Default: the provider's own. */
   readonly reasoning?: ReasoningEffort;
+  /** The most characters of an answer. An adapter that holds parts of it back holds no more. */
+  readonly maxAnswerChars?: number;
 }
 
 export type TurnFinish = EventOf<'turn.completed'>['finishReason'];
@@ -77,6 +79,27 @@ export class ProviderFailure extends Error {
     const failed = this.retryable ? 'provider_failed' : 'provider_rejected';
     const code = this.contextExceeded ? 'context_exceeded' : failed;
     return { code, message: this.message, retryable: this.retryable };
+  }
+}
+
+/** The most tool calls of one answer. */
+export const maxCallsInAnswer = 1024;
+
+/** The answer is longer than `maxAnswerChars`, or has more tool calls than an answer may have. */
+export class AnswerTooLarge extends ProviderFailure {
+  /** A single frame of the answer is too long if no number of characters is given. */
+  constructor(maxChars?: number) {
+    const excess =
+      maxChars === undefined
+        ? 'contains a frame that is too long'
+        : `has more than ${maxChars} characters of text, reasoning and tool calls ` +
+          '(RELAY_MAX_ANSWER_CHARS of a server, maxAnswerChars of a harness), ' +
+          `or more than ${maxCallsInAnswer} tool calls`;
+    super(`The model’s answer ${excess}`, { retryable: false });
+  }
+
+  override toRunError(): RunError {
+    return { code: 'answer_too_large', message: this.message, retryable: false };
   }
 }
 

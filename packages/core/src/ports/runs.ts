@@ -5,6 +5,7 @@ import type {
   RunError,
   RunEvent,
   RunStatus,
+  StoredEvent,
   Surface,
   Usage,
 } from '@relay/protocol';
@@ -153,6 +154,18 @@ export type OpenRuns = Readonly<Record<'queued' | 'running' | 'waiting', number>
 export interface EventRange {
   readonly after: number;
   readonly limit: number;
+}
+
+/** A part of a journal that is bounded by its size too. */
+export interface PageRange extends EventRange {
+  /** The page ends with the append that reaches this size, as it is stored. */
+  readonly maxBytes: number;
+}
+
+export interface JournalPage {
+  readonly events: StoredEvent[];
+  /** The journal ended with this page when it was read. */
+  readonly isLast: boolean;
 }
 
 export interface EndedRun {

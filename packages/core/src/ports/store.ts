@@ -50,9 +50,11 @@ import type {
   CreationOutcome,
   EndedRun,
   EventRange,
+  JournalPage,
   NewClientCall,
   OpenRuns,
   Page,
+  PageRange,
   PostedResult,
   RunCreation,
   RunFilter,
@@ -65,6 +67,14 @@ import type {
   UsageTotal,
   WorkflowTotal,
 } from './runs.ts';
+
+/**
+ * The cause of a `storage_failed` that repetition cannot cure: the database refuses the values of a
+ * statement, whenever it is sent.
+ */
+export class StatementRefused extends Error {
+  override readonly name = 'StatementRefused';
+}
 
 /** One atomic step of a run: events, the state they imply and the lease check (E1, E3, E7). */
 export interface Append {
@@ -125,10 +135,12 @@ export interface TenantStore {
    */
   append(append: Append): Promise<AppendOutcome>;
   /**
-   * At most `limit` events after `after`, oldest first. Throws on gaps, on damage, and if the journal
-   * was deleted (`journal_pruned`).
+   * At most `limit` events after `after`, oldest first, however large they are. Throws on gaps, on
+   * damage, and if the journal was deleted (`journal_pruned`).
    */
   readEvents(runId: string, range: EventRange): Promise<StoredEvent[]>;
+  /** The same, bounded by size: for whatever reads a journal of any length. Holds at least one event. */
+  readPage(runId: string, range: PageRange): Promise<JournalPage>;
 
   /** `undefined` if the workflow has no runs. */
   readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined>;

@@ -11,6 +11,7 @@ import {
 import type { ModelEvent, TurnFinish } from '../ports/index.ts';
 import { agentFields, type AgentState } from './state/agent.ts';
 import { isNestedTooDeep, isObject } from './arguments.ts';
+import { AnswerLimit } from './answer-limit.ts';
 import type { LiveRun } from './live-run.ts';
 import { priced } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
@@ -28,6 +29,7 @@ export class TurnInProgress {
   readonly #turn: number;
   readonly #textId: string;
   readonly #reasoningId: string;
+  readonly #limit: AnswerLimit;
   readonly #calls: ModelToolCall[] = [];
   #startedSeq: number | undefined;
   #text = '';
@@ -43,6 +45,7 @@ export class TurnInProgress {
     this.#turn = agent.iterations + 1;
     this.#textId = run.engine.ids.next();
     this.#reasoningId = run.engine.ids.next();
+    this.#limit = new AnswerLimit(run.engine.settings.maxAnswerChars);
   }
 
   get finished(): boolean {
@@ -69,7 +72,9 @@ export class TurnInProgress {
     return this.#calls.length > 0 && this.#agent.limit === null && !isVoid;
   }
 
+  /** Throws `AnswerTooLarge` without adding the batch. */
   add(batch: readonly ModelEvent[]): void {
+    this.#limit.add(batch);
     const output: RunEvent[] = [];
     for (const event of batch) {
       switch (event.type) {

@@ -17,7 +17,7 @@ import {
 } from '@relay/protocol';
 import { type Model, type ModelRequest, ProviderFailure } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
-import { errorText, textOfIssues } from './errors.ts';
+import { errorText, isStoreFault, textOfIssues } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
 import { checkInput, checkOutput, hasOutputGuardrails } from './agents/guardrails.ts';
@@ -26,18 +26,18 @@ import { answerFields, offeredTools, profileOf } from './agents/profile.ts';
 import { compactAfterRefusal, compactBeforeTurn } from './context/compaction.ts';
 import { recall } from './context/memory.ts';
 import { type Transcript, transcriptOf } from './context/transcript.ts';
+import { exponentialBackoff } from '../runtime/backoff.ts';
 import type { AgentState } from './state/agent.ts';
 
 export type TurnOutcome =
   | { readonly kind: 'completed' }
   | { readonly kind: 'stopped' }
-  | { readonly kind: 'failed'; readonly error: RunError }
-  /** The journal is broken, or Relay has a bug: this node abandons the run. */
-  | { readonly kind: 'broken'; readonly error: unknown };
+  | { readonly kind: 'failed'; readonly error: RunError };
 
 /** A model that streams faster than the store commits waits at this many events. */
 const maxBacklog = 4096;
 
+/** Rejects if the store failed, or Relay has a bug: this node abandons the run. */
 export async function takeTurn(
   run: LiveRun,
   agent: AgentState,
@@ -77,10 +77,13 @@ export async function takeTurn(
         }
       }
       const issues = turn.hasCalls ? [] : outputIssues(request.outputSchema, turn.text);
-      const unanswered = errorOfEnd(turn, issues.length > 0);
+      // No guardrail has checked the text of a turn that is no answer: then it is not shown.
+      const shown = hasOutputGuardrails(run, agent) ? '' : turn.text.trim();
+      const unanswered = errorOfEnd(turn, shown, issues.length > 0);
       if (unanswered !== undefined) {
         // The turn stays in the journal: it was paid for, and its end says why there is no answer.
-        turn.complete();
+        if (shown === '' && turn.text !== '') turn.discard('guardrail');
+        else turn.complete();
         return { kind: 'failed', error: unanswered };
       }
       if (issues.length > 0) {
@@ -102,7 +105,8 @@ export async function takeTurn(
       turn.complete();
       return { kind: 'completed' };
     } catch (cause) {
-      if (run.journal.broken) throw cause;
+      // Not a failure of the model: the credential or the transcript could not be read.
+      if (run.journal.broken || isStoreFault(cause)) throw cause;
       if (activity.stopped) return stopped(run, agent, turn);
       if (cause instanceof RelayError) return failed(cause.code, cause.message);
       const failure = asProviderFailure(cause);
@@ -162,15 +166,18 @@ async function consumeStream(
 ): Promise<boolean> {
   if (activity.stopped) return false;
   const batches = model.stream(request, activity.signal)[Symbol.asyncIterator]();
-  for (;;) {
-    const next = await activity.unlessStopped(batches.next());
-    if (next === undefined || activity.stopped || run.journal.broken) {
-      void batches.return?.().catch(() => undefined);
-      return false;
+  let isOver = false;
+  try {
+    while (!isOver) {
+      const next = await activity.unlessStopped(batches.next());
+      if (next === undefined || activity.stopped || run.journal.broken) return false;
+      if (next.done === true) isOver = true;
+      else turn.add(next.value);
+      if (run.journal.backlog > maxBacklog) await run.journal.settled();
     }
-    if (next.done === true) break;
-    turn.add(next.value);
-    if (run.journal.backlog > maxBacklog) await run.journal.settled();
+  } finally {
+    // Aborts the request.
+    if (!isOver) void batches.return?.().catch(() => undefined);
   }
   if (turn.finished) return true;
   throw new ProviderFailure('The model’s response was cut off', { retryable: true });
@@ -180,11 +187,11 @@ async function consumeStream(
  * Why a finished turn is no answer: the model refused, the provider's filter blocked it, or the window
  * was full. A refusal in words is an answer, unless it had to match a schema.
  */
-function errorOfEnd(turn: TurnInProgress, isInvalid: boolean): RunError | undefined {
+function errorOfEnd(turn: TurnInProgress, shown: string, isInvalid: boolean): RunError | undefined {
   const { finish, detail } = turn.end;
   const word = detail === undefined || detail === finish ? '' : ` (${detail})`;
   const isAnswer = turn.text.trim() !== '' && !isInvalid;
-  const said = turn.text.trim() === '' ? '' : `: ${turn.text.trim().slice(0, 500).toWellFormed()}`;
+  const said = shown === '' ? '' : `: ${shown.slice(0, 500).toWellFormed()}`;
   switch (finish) {
     case 'refusal':
       if (isAnswer) return undefined;
@@ -248,7 +255,8 @@ async function requestFor(
     description,
     inputSchema,
   }));
-  return { model, messages, tools, ...answerFields(profile) };
+  const { maxAnswerChars } = run.engine.settings;
+  return { model, messages, tools, maxAnswerChars, ...answerFields(profile) };
 }
 
 function failed(code: string, message: string): TurnOutcome {
@@ -264,7 +272,6 @@ function asProviderFailure(cause: unknown): ProviderFailure {
   return new ProviderFailure(`The model failed: ${errorText(cause)}`, { retryable: false });
 }
 
-const backoffBaseMs = 250;
 const backoffMaxMs = 30_000;
 
 /** A provider that asks for a longer wait than this has failed. */
@@ -272,6 +279,5 @@ const maxRetryAfterMs = 60_000;
 
 /** Exponential with jitter, and never sooner than the provider asked for. */
 export function backoffMs(attempt: number, retryAfterMs = 0): number {
-  const ceiling = Math.min(backoffMaxMs, backoffBaseMs * 2 ** (attempt - 1));
-  return Math.max(retryAfterMs, ceiling * (0.5 + Math.random() / 2));
+  return Math.max(retryAfterMs, exponentialBackoff(attempt, backoffMaxMs));
 }

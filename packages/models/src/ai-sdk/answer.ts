@@ -7,7 +7,13 @@ import type {
   LanguageModelV4Usage,
   SharedV4ProviderMetadata,
 } from '@ai-sdk/provider';
-import { type ModelEvent, ProviderFailure, type TurnFinish } from '@relay/core';
+import {
+  AnswerTooLarge,
+  maxCallsInAnswer,
+  type ModelEvent,
+  ProviderFailure,
+  type TurnFinish,
+} from '@relay/core';
 import { defined, type ProviderData, type Usage } from '@relay/protocol';
 import type { SafeNames } from '../provider-request.ts';
 import {
@@ -27,20 +33,21 @@ export interface AnswerOptions {
   readonly model: string;
   readonly names: SafeNames;
   readonly apiKey: string;
+  readonly maxChars: number;
   /** The metadata of a part that the next request needs. */
   keep(metadata: Readonly<Record<string, unknown>>, part: Part['type']): Record<string, unknown>;
 }
 
-/** Tool calls are held in memory until the answer is finished. */
-const maxCallChars = 16 * 1024 * 1024;
-const maxCalls = 1024;
+/** Every part is recorded, even an empty one. */
+const charsPerPart = 64;
 
 export class SdkAnswer {
   readonly #options: AnswerOptions;
   readonly #parts: Part[] = [];
   readonly #open = new Map<string, Part>();
   #calls = 0;
-  #callChars = 0;
+  /** What is held until the answer is finished: by this class and, of tool calls, by the package. */
+  #heldChars = 0;
   #hasReasoning = false;
   #finished = false;
 
@@ -72,6 +79,9 @@ export class SdkAnswer {
           part.providerMetadata,
         );
         return [];
+      case 'tool-input-delta':
+        this.#hold(part.delta.length);
+        return [];
       case 'tool-call':
         return part.providerExecuted === true ? [] : [this.#call(part)];
       case 'error':
@@ -86,7 +96,7 @@ export class SdkAnswer {
   #begin(part: Extract<LanguageModelV4StreamPart, { type: 'text-start' | 'reasoning-start' }>) {
     const recorded: Part =
       part.type === 'text-start' ? { type: 'text', chars: 0 } : { type: 'reasoning', text: '' };
-    this.#parts.push(recorded);
+    this.#record(recorded);
     this.#open.set(`${recorded.type} ${part.id}`, recorded);
     this.#addMetadata(recorded, part.providerMetadata);
     const needsBreak = recorded.type === 'reasoning' && this.#hasReasoning;
@@ -99,8 +109,23 @@ export class SdkAnswer {
   ): void {
     const recorded = this.#open.get(key);
     if (recorded?.type === 'text') recorded.chars += part.delta.length;
-    if (recorded?.type === 'reasoning') recorded.text += part.delta;
+    if (recorded?.type === 'reasoning') {
+      this.#hold(part.delta.length);
+      recorded.text += part.delta;
+    }
     this.#addMetadata(recorded, part.providerMetadata);
+  }
+
+  #record(part: Part): void {
+    this.#hold(charsPerPart);
+    this.#parts.push(part);
+  }
+
+  #hold(chars: number): void {
+    this.#heldChars += chars;
+    const { maxChars } = this.#options;
+    // A package reports the arguments of a call twice: as they arrive, and with the call.
+    if (this.#heldChars > 2 * maxChars) throw new AnswerTooLarge(maxChars);
   }
 
   #addMetadata(recorded: Part | undefined, metadata: SharedV4ProviderMetadata | undefined): void {
@@ -111,6 +136,8 @@ export class SdkAnswer {
         ([, value]) => value !== undefined && value !== null,
       );
       if (added.length === 0) continue;
+      // Encrypted reasoning can be longer than the text.
+      for (const [, value] of added) if (typeof value === 'string') this.#hold(value.length);
       kept[provider] = { ...kept[provider], ...(Object.fromEntries(added) as Metadata[string]) };
     }
     if (Object.keys(kept).length > 0) recorded.metadata = kept;
@@ -119,15 +146,11 @@ export class SdkAnswer {
   #call(part: Extract<LanguageModelV4StreamPart, { type: 'tool-call' }>): ModelEvent {
     const { toolCallId: id, toolName, input } = part;
     const recorded: Part = { type: 'call', nth: this.#calls };
-    this.#parts.push(recorded);
+    this.#record(recorded);
     this.#addMetadata(recorded, part.providerMetadata);
     this.#calls += 1;
-    this.#callChars += input.length;
-    if (this.#calls > maxCalls || this.#callChars > maxCallChars) {
-      throw new ProviderFailure('The provider sent tool calls that are too long', {
-        retryable: false,
-      });
-    }
+    if (this.#calls > maxCallsInAnswer) throw new AnswerTooLarge(this.#options.maxChars);
+    this.#hold(input.length);
     const name = this.#options.names.original(toolName);
     return { type: 'tool-call', id, name, arguments: input };
   }

@@ -7,7 +7,7 @@ import type {
   LanguageModelV4CallOptions,
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
-import type { Model, ModelEvent, ModelRequest } from '@relay/core';
+import { defaultSettings, type Model, type ModelEvent, type ModelRequest } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { PartBatches } from './part-batches.ts';
 import { checkApiKey, endedEarly, ProviderRefusal } from '../http/provider-failure.ts';
@@ -74,7 +74,8 @@ async function* attempt(
   const { provider, keep } = sdk;
   const { model } = request;
   const names = new SafeNames(request.tools.map(({ name }) => name));
-  const answer = new SdkAnswer({ provider, model, names, apiKey, keep });
+  const maxChars = request.maxAnswerChars ?? defaultSettings.maxAnswerChars;
+  const answer = new SdkAnswer({ provider, model, names, apiKey, maxChars, keep });
   try {
     const language = (await load())(model);
     const { stream } = await language.doStream(

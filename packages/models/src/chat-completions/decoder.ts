@@ -4,13 +4,23 @@
  * Tool calls arrive in fragments and are held back until the answer is finished. `finish_reason` ends
  * the answer; only usage may follow.
  */
-import { type ModelEvent, ProviderFailure, type TurnFinish } from '@relay/core';
+import {
+  AnswerTooLarge,
+  defaultSettings,
+  type ModelEvent,
+  ProviderFailure,
+  type TurnFinish,
+} from '@relay/core';
 import { defined, noUsage, SseParser, type Usage } from '@relay/protocol';
 import { endedEarly, failureInStream } from '../http/provider-failure.ts';
 import { reasoningData } from './request.ts';
 import { SafeNames } from '../provider-request.ts';
 import { TextFrame } from './text-frame.ts';
 import { ToolCallFragments } from './tool-call-fragments.ts';
+
+/** A whole answer in one frame, with its escape sequences and other fields. */
+const frameCharsPerChar = 2;
+const minFrameChars = 1024 * 1024;
 
 /** The fields of a chunk. It is untrusted: every field may be missing or have another type. */
 interface Chunk {
@@ -70,7 +80,8 @@ export class ChatDecoder {
   readonly #model: string | undefined;
   readonly #parser: SseParser;
   readonly #textFrame = new TextFrame();
-  readonly #calls = new ToolCallFragments();
+  readonly #calls: ToolCallFragments;
+  readonly #maxChars: number;
   #events: ModelEvent[] = [];
   #reason: TurnFinish | undefined;
   #detail: string | undefined;
@@ -81,11 +92,19 @@ export class ChatDecoder {
   #done = false;
 
   /** `model` is stored with the reasoning; without it, no reasoning is kept. */
-  constructor(secret: string | undefined, names: SafeNames = new SafeNames([]), model?: string) {
+  constructor(
+    secret: string | undefined,
+    names: SafeNames = new SafeNames([]),
+    model?: string,
+    maxChars = defaultSettings.maxAnswerChars,
+  ) {
     this.#secret = secret;
     this.#names = names;
     this.#model = model;
-    this.#parser = new SseParser((frame) => this.#frame(frame.data));
+    this.#maxChars = maxChars;
+    this.#calls = new ToolCallFragments(maxChars);
+    const maxFrameChars = Math.max(minFrameChars, frameCharsPerChar * maxChars);
+    this.#parser = new SseParser((frame) => this.#frame(frame.data), { maxFrameChars });
   }
 
   /** True once the answer is complete; its usage may still follow. */
@@ -104,7 +123,7 @@ export class ChatDecoder {
       this.#parser.feed(text);
     } catch (cause) {
       if (cause instanceof ProviderFailure) throw cause;
-      throw new ProviderFailure('The provider sent a frame that is too long', { retryable: false });
+      throw new AnswerTooLarge(this.#maxChars);
     }
     return this.#take();
   }

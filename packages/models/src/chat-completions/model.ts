@@ -77,7 +77,7 @@ async function* streamAnswer(call: Call, signal: AbortSignal): Answer {
   const { target, apiKey, request, model } = call;
   const exchange = new HttpExchange(target, signal);
   const names = new SafeNames(request.tools.map(({ name }) => name));
-  const decoder = new ChatDecoder(apiKey, names, model);
+  const decoder = new ChatDecoder(apiKey, names, model, request.maxAnswerChars);
   try {
     await openStream(exchange, Buffer.from(bodyOf(call, names)), apiKey, signal);
     while (!decoder.done) {

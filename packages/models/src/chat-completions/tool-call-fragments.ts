@@ -6,7 +6,7 @@
  * with each fragment. So a fragment starts a new call if its index is new, or if it has a name and
  * another id.
  */
-import { type ModelEvent, ProviderFailure } from '@relay/core';
+import { AnswerTooLarge, maxCallsInAnswer, type ModelEvent, ProviderFailure } from '@relay/core';
 
 interface Fragment {
   readonly index?: unknown;
@@ -22,16 +22,19 @@ interface Call {
   arguments: string;
 }
 
-/** Calls are held in memory until the answer is finished. */
-const maxChars = 16 * 1024 * 1024;
-const maxCalls = 1024;
 /** Longer ids cannot be stored; a call without an id gets one from Relay. */
 const maxIdChars = 256;
 
+/** Calls are held in memory until the answer is finished, and therefore bounded here. */
 export class ToolCallFragments {
+  readonly #maxChars: number;
   readonly #calls: Call[] = [];
   readonly #byIndex = new Map<unknown, Call>();
   #chars = 0;
+
+  constructor(maxChars: number) {
+    this.#maxChars = maxChars;
+  }
 
   add(fragments: readonly unknown[]): void {
     for (const fragment of fragments) {
@@ -64,10 +67,8 @@ export class ToolCallFragments {
     const text = textOr(fragment.function?.arguments);
     call.arguments += text;
     this.#chars += text.length;
-    if (this.#chars > maxChars || this.#calls.length > maxCalls) {
-      throw new ProviderFailure('The provider sent tool calls that are too long', {
-        retryable: false,
-      });
+    if (this.#chars > this.#maxChars || this.#calls.length > maxCallsInAnswer) {
+      throw new AnswerTooLarge(this.#maxChars);
     }
   }
 

@@ -4,6 +4,9 @@
  * Bytes collect in `#pending` and are read as a whole, so a slow reader gets larger chunks, not more
  * of them. Beyond `maxPending` the socket is paused. The timer counts only while the reader waits:
  * for the first byte, and then between chunks.
+ *
+ * A parser holds a frame until it ends, so the frames that have not ended are bounded: each of them,
+ * and all of the process together.
  */
 import {
   Agent as HttpAgent,
@@ -14,13 +17,20 @@ import {
 } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { StringDecoder } from 'node:string_decoder';
-import { ProviderFailure, Signal } from '@relay/core';
+import { getHeapStatistics } from 'node:v8';
+import { AnswerTooLarge, ProviderFailure, Signal } from '@relay/core';
 import { callAborted } from './provider-failure.ts';
 
 const httpAgent = new HttpAgent({ keepAlive: true });
 const httpsAgent = new HttpsAgent({ keepAlive: true });
 
 const maxPending = 256 * 1024;
+/** Some providers repeat a whole answer in its last frame. */
+const maxFrameBytes = 64 * 1024 * 1024;
+/** Of all exchanges together; one with a shorter frame than `fairFrameBytes` is never refused. */
+const maxFrameBytesInProcess = getHeapStatistics().heap_size_limit / 16;
+const fairFrameBytes = 1024 * 1024;
+let frameBytesInProcess = 0;
 /** How long the rest of a finished response may take, so that the connection is reused. */
 const drainMs = 1_000;
 
@@ -53,6 +63,8 @@ export class HttpExchange {
   readonly #decoder = new StringDecoder('utf8');
   #pending: Buffer[] = [];
   #pendingBytes = 0;
+  /** Since the end of the last frame. */
+  #frameBytes = 0;
   #started = false;
   #ended = false;
   #failure: Error | undefined;
@@ -98,6 +110,7 @@ export class HttpExchange {
     }
     if (this.#pendingBytes === 0) return undefined;
     const bytes = this.#takePending();
+    this.#countFrame(bytes);
     if (this.#response?.isPaused() === true) this.#response.resume();
     return bytes;
   }
@@ -106,6 +119,7 @@ export class HttpExchange {
   close({ finished }: { finished: boolean }): void {
     clearTimeout(this.#timer);
     this.#signal.removeEventListener('abort', this.#abort);
+    this.#setFrameBytes(0);
     this.#ended = true;
     const response = this.#response;
     if (!finished || response === undefined) {
@@ -116,6 +130,21 @@ export class HttpExchange {
     if (response.complete) return;
     const late = setTimeout(() => response.destroy(), drainMs).unref();
     response.once('close', () => clearTimeout(late));
+  }
+
+  #countFrame(bytes: Buffer): void {
+    const end = endOfLastFrame(bytes);
+    this.#setFrameBytes(
+      end === undefined ? this.#frameBytes + bytes.byteLength : bytes.byteLength - end,
+    );
+    const isOverShare =
+      this.#frameBytes > fairFrameBytes && frameBytesInProcess > maxFrameBytesInProcess;
+    if (this.#frameBytes > maxFrameBytes || isOverShare) throw new AnswerTooLarge();
+  }
+
+  #setFrameBytes(bytes: number): void {
+    frameBytesInProcess += bytes - this.#frameBytes;
+    this.#frameBytes = bytes;
   }
 
   #takePending(): Buffer {
@@ -189,6 +218,14 @@ export class HttpExchange {
     this.#timer.refresh();
     return this.#changed.wait();
   }
+}
+
+/** A frame ends with an empty line. An end that two chunks share is not noticed: the next one is. */
+function endOfLastFrame(bytes: Buffer): number | undefined {
+  const end = bytes.lastIndexOf('\n\n');
+  if (end !== -1) return end + 2;
+  const endWithCr = bytes.lastIndexOf('\n\r\n');
+  return endWithCr === -1 ? undefined : endWithCr + 3;
 }
 
 function isReset(error: NodeJS.ErrnoException | undefined): boolean {

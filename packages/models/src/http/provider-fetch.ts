@@ -1,15 +1,12 @@
 /**
  * `fetch` for the provider packages on Relay's connections: addresses are guarded, redirects are not
- * followed, idle time and size are bounded. Failures become a `ProviderFailure` before the package
+ * followed, idle time and the size of a frame are bounded. Failures become a `ProviderFailure` before the package
  * sees them, so all providers fail in the same way.
  */
 import { openStream } from './response.ts';
 import type { ProviderOptions } from '../provider-request.ts';
 import { defaultTimeouts, HttpExchange } from './exchange.ts';
-import { failureToConnect, responseTooLong } from './provider-failure.ts';
-
-/** Far beyond any response; the packages buffer a frame until it ends. */
-const maxResponseBytes = 64 * 1024 * 1024;
+import { failureToConnect } from './provider-failure.ts';
 
 export function createProviderFetch({ apiKey, agent, timeouts }: ProviderOptions): typeof fetch {
   return async (input, init = {}) => {
@@ -39,7 +36,6 @@ function streamOf(
   host: string,
   secret: string,
 ): ReadableStream<Uint8Array> {
-  let bytes = 0;
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
@@ -49,8 +45,6 @@ function streamOf(
           controller.close();
           return;
         }
-        bytes += chunk.byteLength;
-        if (bytes > maxResponseBytes) throw responseTooLong();
         controller.enqueue(chunk);
       } catch (cause) {
         exchange.close({ finished: false });

@@ -1,5 +1,5 @@
 import type { LanguageModelV4StreamPart } from '@ai-sdk/provider';
-import type { ModelEvent } from '@relay/core';
+import { AnswerTooLarge, type ModelEvent } from '@relay/core';
 import { describe, expect, it } from 'vitest';
 import { PartBatches } from '../../src/ai-sdk/part-batches.ts';
 import { SafeNames } from '../../src/provider-request.ts';
@@ -17,6 +17,7 @@ const answer = () =>
     model: 'm',
     names: new SafeNames([]),
     apiKey: 'sk-x',
+    maxChars: 1_000_000,
     keep: () => ({}),
   });
 
@@ -101,5 +102,48 @@ describe('PartBatches', () => {
     await first;
     aborting.abort();
     await expect(batches.next()).rejects.toThrow('The model call was aborted');
+  });
+});
+
+describe('an answer that is held until it is finished', () => {
+  const limited = () => {
+    const maxChars = 10_000;
+    const keep = (metadata: Readonly<Record<string, unknown>>) => metadata;
+    return new SdkAnswer({
+      provider: 'acme',
+      model: 'm',
+      names: new SafeNames([]),
+      apiKey: 'sk-x',
+      maxChars,
+      keep,
+    });
+  };
+
+  it.each<[string, readonly LanguageModelV4StreamPart[]]>([
+    ['arguments of a call', [{ type: 'tool-input-delta', id: '1', delta: 'x'.repeat(100) }]],
+    ['calls', [{ type: 'tool-call', toolCallId: 'c', toolName: 'pay', input: 'x'.repeat(100) }]],
+    [
+      'empty parts',
+      [
+        { type: 'text-start', id: '1' },
+        { type: 'text-end', id: '1' },
+      ],
+    ],
+    [
+      'metadata',
+      [
+        {
+          type: 'reasoning-start',
+          id: '1',
+          providerMetadata: { acme: { signature: 'x'.repeat(100) } },
+        },
+      ],
+    ],
+  ])('is refused when %s have no end', (_, parts) => {
+    const endless = limited();
+    const feed = () => {
+      for (let n = 0; n < 1_000; n += 1) for (const part of parts) endless.take(part);
+    };
+    expect(feed).toThrow(AnswerTooLarge);
   });
 });

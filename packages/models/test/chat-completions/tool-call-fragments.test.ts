@@ -1,8 +1,9 @@
+import { AnswerTooLarge } from '@relay/core';
 import { describe, expect, it } from 'vitest';
 import { ToolCallFragments } from '../../src/chat-completions/tool-call-fragments.ts';
 
 function whole(...deltas: readonly unknown[][]) {
-  const fragments = new ToolCallFragments();
+  const fragments = new ToolCallFragments(4 * 1024 * 1024);
   for (const delta of deltas) fragments.add(delta);
   return fragments.complete();
 }
@@ -120,16 +121,16 @@ describe('ToolCallFragments', () => {
   });
 
   it('refuses calls that are too long', () => {
-    const fragments = new ToolCallFragments();
+    const fragments = new ToolCallFragments(4 * 1024 * 1024);
     fragments.add([fragment(0, { id: 'a', name: 'add' })]);
     const mebibyte = 'x'.repeat(1024 * 1024);
     const flood = () => {
       for (let n = 0; n < 20; n += 1) fragments.add([fragment(0, { args: mebibyte })]);
     };
-    expect(flood).toThrow(expect.objectContaining({ retryable: false }));
+    expect(flood).toThrow(AnswerTooLarge);
     const many = Array.from({ length: 2_000 }, (_, index) =>
       fragment(index, { id: `c${index}`, name: 'n' }),
     );
-    expect(() => whole(many)).toThrow('too long');
+    expect(() => whole(many)).toThrow(AnswerTooLarge);
   });
 });

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createOutboundGuard } from '../../src/http/guard.ts';
 import { createProviderFetch } from '../../src/http/provider-fetch.ts';
@@ -64,7 +65,7 @@ describe('provider fetch', () => {
     );
   });
 
-  it('limits the size of a response', async () => {
+  it('limits the size of a frame', async () => {
     provider.script((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       const piece = Buffer.alloc(1024 * 1024, 'x');
@@ -75,7 +76,22 @@ describe('provider fetch', () => {
       write();
     });
     const response = await fetchIt()(provider.baseUrl, post());
-    await expect(response.text()).rejects.toThrow('The provider’s answer is too long');
+    await expect(response.text()).rejects.toThrow('a frame that is too long');
+  });
+
+  it('does not limit the size of a response with short frames', async () => {
+    const frame = `data: ${'x'.repeat(1024 * 1024 - 8)}\n\n`;
+    provider.script(async (response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      for (let n = 0; n < 80; n += 1) {
+        if (!response.write(frame)) await once(response, 'drain');
+      }
+      response.end();
+    });
+    const response = await fetchIt()(provider.baseUrl, post());
+    let bytes = 0;
+    for await (const chunk of response.body ?? []) bytes += chunk.byteLength;
+    expect(bytes).toBe(80 * frame.length);
   });
 
   it('applies the timeouts for the first byte and between chunks', async () => {

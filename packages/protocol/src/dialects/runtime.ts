@@ -42,6 +42,7 @@ export const runtime: Dialect = {
           kind: event.kind,
           ...questionOf(event),
           ...agentPathOf(event),
+          ...defined({ earlierDenial: event.earlierDenial }),
         });
       case 'tool.started':
         return withAgentId(event, {

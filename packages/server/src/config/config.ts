@@ -21,6 +21,8 @@ export interface Config {
   readonly approvalTtlMs: number;
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
+  /** The most characters of an answer. */
+  readonly maxAnswerChars: number;
   readonly disconnect: 'cancel' | 'detach';
   /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs: number | undefined;
@@ -79,6 +81,11 @@ export function readConfig(env: Environment, cwd: string): Config {
       max: 24 * 60 * 60 * 1000,
     }),
     maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
+    maxAnswerChars: integer(env, 'RELAY_MAX_ANSWER_CHARS', {
+      fallback: 4 * megabyte,
+      min: 1_000,
+      max: 64 * megabyte,
+    }),
     disconnect: choice(env, 'RELAY_DISCONNECT', ['cancel', 'detach']) ?? 'cancel',
     retentionMs: retentionOf(env),
     outputBytes:

@@ -11,8 +11,9 @@
 import { type Message, noUsage, type RunEvent, textOf, type Usage } from '@relay/protocol';
 import { type Model, type ModelRequest, ProviderFailure } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
+import { AnswerLimit } from '../answer-limit.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import { errorText } from '../errors.ts';
+import { errorText, isStoreFault } from '../errors.ts';
 import type { LiveRun } from '../live-run.ts';
 import { priced } from '../agents/limits.ts';
 import { tokensIn, tokensOfRequest } from './tokens.ts';
@@ -75,7 +76,7 @@ async function compact(context: CompactionContext, window: number): Promise<bool
     run.journal.append([event]);
     return true;
   } catch (error) {
-    if (run.journal.broken) throw error;
+    if (run.journal.broken || isStoreFault(error)) throw error;
     const fields = { runId: run.identity.id, error: errorText(error) };
     if (!activity.stopped) run.engine.log.warn('A conversation could not be compacted', fields);
     return false;
@@ -129,9 +130,12 @@ async function summarize(
   conversation: string,
 ): Promise<{ text: string; usage: Usage }> {
   const model = run.engine.models(run.identity.tenantId).resolve(name) ?? own;
+  const { maxAnswerChars } = run.engine.settings;
+  const limit = new AnswerLimit(maxAnswerChars);
   const request: ModelRequest = {
     model: name,
     tools: [],
+    maxAnswerChars,
     messages: [
       { role: 'system', content: instructions },
       { role: 'user', content: `<conversation>\n${conversation}\n</conversation>` },
@@ -141,20 +145,25 @@ async function summarize(
   let usage: Usage | undefined;
   let isWhole = false;
   const batches = model.stream(request, activity.signal)[Symbol.asyncIterator]();
-  for (;;) {
-    const next = await activity.unlessStopped(batches.next());
-    if (next === undefined) {
-      void batches.return?.().catch(() => undefined);
-      break;
-    }
-    if (next.done === true) break;
-    for (const event of next.value) {
-      if (event.type === 'text') text += event.text;
-      if (event.type === 'finish') {
-        usage = event.usage;
-        isWhole = event.reason === 'stop' || event.reason === 'other';
+  let isOver = false;
+  try {
+    while (!isOver) {
+      const next = await activity.unlessStopped(batches.next());
+      if (next === undefined) break;
+      isOver = next.done === true;
+      const batch = next.done === true ? [] : next.value;
+      limit.add(batch);
+      for (const event of batch) {
+        if (event.type === 'text') text += event.text;
+        if (event.type === 'finish') {
+          usage = event.usage;
+          isWhole = event.reason === 'stop' || event.reason === 'other';
+        }
       }
     }
+  } finally {
+    // Aborts the request.
+    if (!isOver) void batches.return?.().catch(() => undefined);
   }
   // A partial summary would lose the rest of the conversation.
   if (!isWhole && !activity.stopped) {

@@ -161,6 +161,7 @@ function requestedApproval(event: StoredEvent, runId: string): NewApproval[] {
       digest: event.digest,
       ...defined({
         resolvedPaths: event.resolvedPaths,
+        earlierDenial: event.earlierDenial,
         question:
           event.question === undefined
             ? undefined

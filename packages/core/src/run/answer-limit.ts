@@ -1,0 +1,27 @@
+import { AnswerTooLarge, maxCallsInAnswer, type ModelEvent } from '../ports/index.ts';
+
+/** Counts the answer of a model, and throws `AnswerTooLarge` at the first batch beyond the limit. */
+export class AnswerLimit {
+  readonly #maxChars: number;
+  #chars = 0;
+  #calls = 0;
+
+  constructor(maxChars: number) {
+    this.#maxChars = maxChars;
+  }
+
+  add(batch: readonly ModelEvent[]): void {
+    for (const event of batch) {
+      if (event.type === 'finish') continue;
+      if (event.type === 'tool-call') {
+        this.#calls += 1;
+        this.#chars += event.id.length + event.name.length + event.arguments.length;
+      } else {
+        this.#chars += event.text.length;
+      }
+    }
+    if (this.#chars > this.#maxChars || this.#calls > maxCallsInAnswer) {
+      throw new AnswerTooLarge(this.#maxChars);
+    }
+  }
+}
