@@ -46,6 +46,7 @@ import type {
 } from './memories.ts';
 import type {
   CallClaim,
+  CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
   EndedRun,
@@ -125,6 +126,8 @@ export interface TenantStore {
   ): Promise<{ runId: string; fingerprint: string } | undefined>;
   /** Throws `journal_corrupt` if the checkpoint or the snapshot is damaged. */
   readRun(runId: string): Promise<RunRecord | undefined>;
+  /** Compare-and-set: false if another checkpoint was stored in the meantime. */
+  replaceCheckpoint(runId: string, change: CheckpointChange): Promise<boolean>;
   /** Readable even if the checkpoint or the snapshot is damaged. */
   readRunHead(runId: string): Promise<RunHead | undefined>;
   /** By `createdAt`. */
