@@ -97,7 +97,7 @@ const unfinished: Readonly<Record<FinishReason, string | undefined>> = {
 };
 
 /** What to say of an answer that is not whole. */
-export function unfinishedNote(reason: FinishReason | undefined): string | undefined {
+function unfinishedNote(reason: FinishReason | undefined): string | undefined {
   return reason === undefined ? undefined : unfinished[reason];
 }
 
