@@ -2,6 +2,7 @@
 import type {
   EarlierDenial,
   LimitName,
+  OutcomeAnswer,
   PermissionResponse,
   ToolPermission,
   Usage,
@@ -65,7 +66,10 @@ export interface ToolResultEvent extends AgentFields {
   readonly output: ToolResultOutput;
 }
 
-/** The answer to a relay. The second form accepts `approved: boolean`. */
+/**
+ * The answer to a relay. The second form accepts `approved: boolean`; the third answers a relay of kind
+ * `outcome`, which `approved: true` does not.
+ */
 export type RelayResponse =
   | PermissionResponse
   | {
@@ -74,6 +78,12 @@ export type RelayResponse =
       readonly reason?: string | undefined;
       /** The answer to a question. */
       readonly input?: unknown;
+    }
+  | {
+      readonly outcome: OutcomeAnswer;
+      /** With `completed`: the result of the call. */
+      readonly output?: unknown;
+      readonly reason?: string | undefined;
     };
 
 /** A call that no rule allows; it waits for an answer. */

@@ -6,6 +6,10 @@ export const errorTable = {
   invalid_json: permanent(400, 'The request body is not valid JSON'),
   invalid_request: permanent(400, 'A field is missing or invalid'),
   invalid_pattern: permanent(400, 'A permission rule contains an invalid pattern'),
+  outcome_answer_required: permanent(
+    400,
+    'An approval of kind outcome requires rerun, completed or failed',
+  ),
   unknown_model: permanent(400, 'No configured provider offers this model'),
   credential_missing: permanent(400, 'The tenant has no credential for the model’s provider'),
   base_url_refused: permanent(400, 'Connections to this URL are not allowed'),

@@ -31,6 +31,7 @@ export type {
   ApprovalKind,
   ApprovalStatus,
   Decider,
+  OutcomeAnswer,
   PermissionResponse,
   Permissions,
   RelayResponse,

@@ -75,9 +75,11 @@ class EphemeralTurn implements ChatTurn {
   }
 
   async decide({ id }: ApprovalRequest, decision: Decision): Promise<string | undefined> {
-    const { approved, always, reason } = decision;
+    const { approved, outcome, output, always, reason } = decision;
     try {
-      await this.#chat.answer(id, approved ? { approved, always } : { approved, reason });
+      if (outcome !== undefined) await this.#chat.answer(id, { outcome, output, reason });
+      else if (approved === true) await this.#chat.answer(id, { approved, always });
+      else await this.#chat.answer(id, { approved: false, reason });
     } catch (error) {
       if ((error as { code?: string }).code !== 'relay_not_found') throw error;
     }

@@ -12,6 +12,7 @@ import {
   approvalKinds,
   deciderSchema,
   earlierDenialSchema,
+  outcomeAnswers,
   permissionsSchema,
 } from '../schemas/permissions.ts';
 import {
@@ -306,6 +307,8 @@ export const catalogue = {
     input: json.optional(),
     resolvedPaths: resolvedPaths.optional(),
     digest: z.string().optional(),
+    /** The answer to an approval of kind `outcome`; `output` comes with `completed`. */
+    outcome: z.enum(outcomeAnswers).optional(),
     output: json.optional(),
     /** The answer to a question. */
     answer: json.optional(),
