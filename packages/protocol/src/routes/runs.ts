@@ -61,7 +61,8 @@ export const streamQuerySchema = z.strictObject({
 
 export const eventsQuerySchema = z.strictObject({
   after: seqSchema.default(0),
-  limit: seqSchema.pipe(z.int().min(1).max(5000)).default(1000),
+  /** Default: all events. */
+  limit: seqSchema.pipe(z.int().min(1).max(5000)).optional(),
 });
 
 /** `label` is `name:value`; the value may contain colons. */
@@ -179,7 +180,8 @@ export const runRoutes = {
   listRunEvents: {
     method: 'GET',
     path: '/v1/runs/:id/events',
-    summary: 'List the journal events of a run',
+    summary: 'List the journal events of a run: all of them, or a page with `limit`',
+    streamed: true,
     scopes: ['runs'],
     params: idParam,
     query: eventsQuerySchema,
