@@ -114,7 +114,7 @@ async function openLibrary(): Promise<Driver> {
         agentFor(turns).invoke({
           messages,
           tools,
-          permissions: (permissions ?? {}) as Permissions,
+          permissions: permissions ?? {},
         }),
       ),
     async accepts(permissions) {
