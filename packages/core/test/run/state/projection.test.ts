@@ -146,6 +146,7 @@ describe('the rows beside the journal', () => {
       clientCalls: [],
       abandonedCalls: [],
       useGrants: [],
+      madeProgress: false,
     });
   });
 

@@ -70,8 +70,8 @@ const columns = [
   'state_checksum',
 ];
 
-/** `forked_from` is only read by other statements. */
-const insertedColumns = [...columns, 'forked_from'];
+/** These are only read by other statements. */
+const insertedColumns = [...columns, 'forked_from', 'journal_size'];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -82,7 +82,12 @@ const insertHeldSql = byDialect((dialect) => {
     VALUES (${insertedColumns.map(value).join(', ')})`;
 });
 
-export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCreation): Statement {
+export function insertRun(
+  dialect: SqlDialect,
+  tenantId: string,
+  creation: RunCreation,
+  journalSize: number,
+): Statement {
   const { identity, progress = {} } = creation;
   const { usage = noUsage, checkpoint = null, status = 'queued', outputJson = null } = progress;
   const { startedAt = null, endedAt = null, error = null, wakeAt = null } = progress;
@@ -104,6 +109,7 @@ export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCr
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
       sourceOf(creation),
+      journalSize,
     ],
   };
 }
