@@ -59,12 +59,18 @@ export function project(
       event.type === 'tool.failed' && event.via === 'client' ? [event.toolCallId] : [],
     ),
     useGrants: relevant.flatMap(usedGrant),
-    madeProgress: relevant.some(({ type }) => progressing.includes(type)),
+    madeProgress: relevant.some(({ type }) => !repeated.includes(type)),
   };
 }
 
-/** What a process that dies afterwards does not have to do again. */
-const progressing: readonly EventType[] = ['turn.completed', 'tool.completed', 'run.suspended'];
+/** What each process writes again that resumes the run where the one before it died. */
+const repeated: readonly EventType[] = [
+  'run.started',
+  'run.resumed',
+  'turn.started',
+  'turn.discarded',
+  'tool.started',
+];
 
 function isDelta(event: StoredEvent): boolean {
   return (

@@ -150,6 +150,12 @@ describe('the rows beside the journal', () => {
     });
   });
 
+  it('say whether the run made progress, or only what every recovery repeats', () => {
+    expect(step(begun, turn, text).madeProgress).toBe(false);
+    expect(step(begun, turn, text, finished).madeProgress).toBe(true);
+    expect(step(asked, failed('c1')).madeProgress).toBe(true);
+  });
+
   it('say what the run is and what it has used, after every other batch', () => {
     expect(step(begun, turn, text, finished).progress).toMatchObject({ status: 'running', usage });
     expect(step(asked, failed('c1')).progress).toMatchObject({ status: 'running', usage });
