@@ -317,7 +317,7 @@ describe('a fork', () => {
     const ran = tool.executions.length;
     let broken = false;
     const store = wrapStore(opened.store, async (call) => {
-      if (broken && call.method === 'readEvents' && call.args[0] === source.id) {
+      if (broken && call.method === 'readPage' && call.args[0] === source.id) {
         throw new RelayError('journal_corrupt', 'The journal is damaged');
       }
       return call.go();

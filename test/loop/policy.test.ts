@@ -120,36 +120,73 @@ describe('a policy', () => {
 });
 
 describe('a call that a person has denied', () => {
-  const no = (kernel: Kernel, approvalId: string | undefined) =>
+  const no = (
+    kernel: Kernel,
+    approvalId: string | undefined,
+    { reason }: { reason?: string } = { reason: 'Too much' },
+  ) =>
     recordDecision(kernel.control, kernel.tenantId, {
       approvalId: approvalId ?? '',
       approved: false,
       always: false,
-      reason: 'Too much',
+      reason: reason ?? null,
       by: person,
     });
 
-  test('is denied again without asking if it is repeated unchanged', async () => {
-    const { kernel, tool, model } = await fixture([1, 1, 2]);
+  test('is asked about again if it is repeated unchanged, and the approval shows the denial', async () => {
+    const { kernel, tool, model } = await fixture([1, 1, 1, 2]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await no(kernel, first?.approvalId);
-    // The second is the same; the third is another one, and asked about.
-    const [, third] = await untilStored(kernel, run.id, { type: 'approval.requested', count: 2 });
-    expect(third).toMatchObject({ toolCallId: 'call_3' });
+    const [, second] = await untilStored(kernel, run.id, { type: 'approval.requested', count: 2 });
+    await no(kernel, second?.approvalId, {});
+    const [, , third] = await untilStored(kernel, run.id, { type: 'approval.requested', count: 3 });
     await decide(kernel, third?.approvalId);
+    // Another call has no denial to show.
+    const asked = await untilStored(kernel, run.id, { type: 'approval.requested', count: 4 });
+    await decide(kernel, asked.at(-1)?.approvalId);
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'approval.requested')).toHaveLength(2);
-    expect(ofType(events, 'tool.denied')).toMatchObject([
-      { toolCallId: 'call_1', reason: 'Too much' },
-      {
-        toolCallId: 'call_2',
-        approvalId: first?.approvalId,
-        reason: 'A person has denied exactly this call before: Too much',
-      },
+    const denials = ofType(events, 'approval.decided').filter(({ approved }) => !approved);
+    expect(ofType(events, 'approval.requested').map(({ earlierDenial }) => earlierDenial)).toEqual([
+      undefined,
+      { at: denials[0]?.at, by: person, reason: 'Too much' },
+      { at: denials[1]?.at, by: person },
+      undefined,
     ]);
-    expect(tool.executions.map(({ input }) => input)).toEqual([{ amount: 2 }]);
-    expect(JSON.stringify(model.requests.at(-1)?.messages)).toContain('denied exactly this call');
+    const stored = await kernel.store
+      .tenant(kernel.tenantId)
+      .readApproval(second?.approvalId ?? '');
+    expect(stored?.earlierDenial).toEqual(second?.earlierDenial);
+    expect(ofType(events, 'tool.denied').map(({ reason }) => reason)).toEqual([
+      'Too much',
+      undefined,
+    ]);
+    expect(tool.executions.map(({ input }) => input)).toEqual([{ amount: 1 }, { amount: 2 }]);
+    expect(model.requests).toHaveLength(5);
+  });
+
+  test('is asked about only as often as the limit of turns allows', async () => {
+    const { kernel, tool } = await fixture(Array.from({ length: 20 }, () => 1));
+    const run = await ask(kernel, { maxIterations: 3 });
+    for (let count = 1; count <= 3; count += 1) {
+      const asked = await untilStored(kernel, run.id, { type: 'approval.requested', count });
+      await no(kernel, asked.at(-1)?.approvalId);
+    }
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'approval.requested')).toHaveLength(3);
+    expect(ofType(events, 'limit.reached')).toMatchObject([{ limit: 'iterations' }]);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('is denied without asking once a deny rule matches it', async () => {
+    const { kernel } = await fixture([1, 1]);
+    const run = await ask(kernel);
+    const [first] = await untilAsked(kernel, run.id);
+    await set(kernel, { deny: anyPay });
+    await no(kernel, first?.approvalId);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'approval.requested')).toHaveLength(1);
+    expect(ofType(events, 'tool.denied')).toHaveLength(2);
   });
 
   test('runs if a rule allows it by then', async () => {

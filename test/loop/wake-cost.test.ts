@@ -1,4 +1,5 @@
 /** That cost follows the work done and not the length of the history. */
+import type { JournalPage } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import {
   createRecordingTool,
@@ -30,6 +31,7 @@ describe('waking a run', () => {
     const store = wrapStore(inner, async (call) => {
       const value = await call.go();
       if (counting && call.method === 'readEvents') read += (value as StoredEvent[]).length;
+      if (counting && call.method === 'readPage') read += (value as JournalPage).events.length;
       return value;
     });
     const look = createRecordingTool({ name: 'look', allowedByDefault: true });

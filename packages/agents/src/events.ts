@@ -1,5 +1,11 @@
 /** The events of an agent: those of `POST /chat`, as typed objects. */
-import type { LimitName, PermissionResponse, ToolPermission, Usage } from '@relay/protocol';
+import type {
+  EarlierDenial,
+  LimitName,
+  PermissionResponse,
+  ToolPermission,
+  Usage,
+} from '@relay/protocol';
 
 interface AgentFields {
   readonly runId: string;
@@ -83,6 +89,8 @@ export interface RelayEvent extends AgentFields {
   readonly schema?: Readonly<Record<string, unknown>>;
   /** The names of the agents from the root agent to the requesting one. */
   readonly agentPath: readonly string[];
+  /** A person has denied the same call before in this run: when, who, and why. */
+  readonly earlierDenial?: EarlierDenial;
   /** The rule that the tool suggests for calls like this one. */
   readonly suggestedRule?: ToolPermission;
   /** Only the first answer counts. */

@@ -25,6 +25,7 @@ export {
 } from '@relay/core';
 export { type ChatCompletionsOptions, createChatCompletionsModel } from '@relay/models';
 export {
+  type EarlierDenial,
   type Limits,
   type Message,
   type PermissionResponse,

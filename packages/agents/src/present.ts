@@ -40,6 +40,7 @@ function relayEvent(event: EventOf<'approval.requested'>, options: PresentOption
     ...defined({
       prompt: event.question?.prompt,
       schema: event.question?.schema,
+      earlierDenial: event.earlierDenial,
       suggestedRule: suggestedRule(options.findTool(event.tool), params),
     }),
     respond: (response) => options.respond(event.approvalId, response),

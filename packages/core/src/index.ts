@@ -26,6 +26,7 @@ export {
   type ToolCallLike,
   type ToolRule,
 } from './permission/match.ts';
+export { checkRuleTool, unknownToolNote } from './permission/tool-name.ts';
 export { suggestedPattern } from './permission/shell/allow.ts';
 export { previewPolicy } from './permission/policy.ts';
 export * from './ports/index.ts';
@@ -36,7 +37,7 @@ export { isWaitingForAnswer } from './run/waiting/questions.ts';
 export { isNestedTooDeep } from './run/arguments.ts';
 export { loadState } from './run/recover.ts';
 export { handoffToolName } from './run/agents/profile.ts';
-export { TranscriptCache } from './run/context/transcript-cache.ts';
+export { charsIn, TranscriptCache } from './run/context/transcript-cache.ts';
 export { emptyTranscript, foldTranscript, type Transcript } from './run/context/transcript.ts';
 export { evolve, initialState, readSnapshot, type RunState } from './run/state/state.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';

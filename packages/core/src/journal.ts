@@ -273,6 +273,8 @@ async function replacementsOf({ events, replaceable }: Batch): Promise<RunEvent[
 }
 
 const pageSize = 2000;
+/** `maxBytes` of a page that is read, parsed and sent in a few milliseconds. */
+export const pageBytes = 256 * 1024;
 
 /** The events of a run after `after`, page by page; the journal may end before `to`. */
 export async function* readJournal(
@@ -283,9 +285,10 @@ export async function* readJournal(
   let { after } = range;
   while (after < range.to) {
     const limit = Math.min(pageSize, range.to - after);
-    const page = await store.readEvents(runId, { after, limit });
-    if (page.length === 0) return;
-    yield page;
-    after += page.length;
+    const size = { limit, maxBytes: pageBytes };
+    const { events, isLast } = await store.readPage(runId, { after, ...size });
+    if (events.length > 0) yield events;
+    if (isLast) return;
+    after += events.length;
   }
 }

@@ -12,6 +12,8 @@
  *   a time, and only while there is memory for them.
  * - A suspect, whose process died several times in a row while it drove the run, is driven while no
  *   other suspect is. If the process still dies, the run fails. The store counts, so nodes agree.
+ * - A run that the store failed for is released, and nothing terminal is written. The scan finds it
+ *   again, on any node. If the store keeps failing, each attempt waits longer than the one before.
  * - Leases are renewed three times within their lifetime. A run whose lease could not be renewed is
  *   stopped at once; the epoch fences out writes that are still on their way (E3).
  * - A periodic scan finds abandoned, due and queued runs, and commands that other nodes accepted.
@@ -19,13 +21,14 @@
  */
 import { isEnded, RelayError, type RunError } from '@relay/protocol';
 import { BackgroundLoop } from './runtime/background-loop.ts';
+import { exponentialBackoff } from './runtime/backoff.ts';
 import { FairQueue } from './runtime/fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
 import { type ClaimedRun, maxCrashes, type RunRef } from './ports/index.ts';
 import { publishStored } from './publisher.ts';
-import { fail, failCorruptRun } from './run/end.ts';
-import { runErrorOf } from './run/errors.ts';
+import { fail, failCorruptRun, yieldRun } from './run/end.ts';
+import { isStoreFault, runErrorOf } from './run/errors.ts';
 import { bytesPerChar, bytesPerRun, type LiveRun } from './run/live-run.ts';
 import type { MemoryAccount } from './runtime/memory-budget.ts';
 import { drive } from './run/loop.ts';
@@ -42,12 +45,20 @@ interface ActiveRun {
   done: Promise<void>;
 }
 
+/** Of the store, while it drove a run. */
+interface StoreFaults {
+  readonly count: number;
+  /** Until then this node does not try again. */
+  readonly until: number;
+}
+
 const tenantPaused = { kind: 'yield', reason: 'The tenant is paused' } as const;
 const shuttingDown = { kind: 'yield', reason: 'The server is shutting down' } as const;
 const scanIntervalMs = 1_000;
 const scanLimit = 1_000;
 /** How many runs are claimed and loaded at the same time. */
 const maxLoading = 16;
+const maxBackoffMs = 15_000;
 
 export class Supervisor {
   readonly #engine: Engine;
@@ -59,6 +70,7 @@ export class Supervisor {
   /** It continues while the server stops: tools that finish gracefully need their lease. */
   readonly #renewal: BackgroundLoop;
   readonly #paused = new Set<string>();
+  readonly #storeFaults = new Map<string, StoreFaults>();
   #reserved = 0;
   #loading = 0;
   /** The suspect that is driven now. */
@@ -123,6 +135,7 @@ export class Supervisor {
     }
     if (this.#stopped) return;
     if (priority === 'queued' && this.#paused.has(ref.tenantId)) return;
+    if (priority === 'queued' && this.#isBackingOff(ref.runId)) return;
     if (priority === 'queued' && !this.#canLoad) {
       this.#queue.add(ref.tenantId, ref.runId, ref);
       return;
@@ -230,6 +243,7 @@ export class Supervisor {
       // A wake-up during the suspension may not have been noticed.
       if (outcome !== 'suspended') active.hasPendingWakeUp = false;
       else if ((await live.store.readInbox(ref.runId)).length > 0) active.hasPendingWakeUp = true;
+      this.#storeFaults.delete(ref.runId);
     } catch (error) {
       await this.#recoverFrom(error, active, epoch);
     } finally {
@@ -285,18 +299,23 @@ export class Supervisor {
   /** After a bug or a fault of the store, what is stored decides what happens to the run. */
   async #recoverFrom(error: unknown, active: ActiveRun, epoch: number | undefined): Promise<void> {
     const { ref, live } = active;
+    const fenced = error instanceof JournalBroken && error.fenced;
+    const isPassing = fenced || isStoreFault(error);
+    if (isPassing && !fenced) this.#backOff(ref.runId);
     live?.stopWith({ kind: 'yield', reason: 'The run is abandoned on this node' });
-    live?.stopTools();
     // The last events may be stored and not published: subscribers read the journal again.
     publishStored(this.#engine, ref, []);
-    const fenced = error instanceof JournalBroken && error.fenced;
     if (!fenced) this.#warn(ref, error);
     if (epoch === undefined) return;
     try {
+      // Where only reading failed, the results of running tools are kept.
+      if (isPassing && live !== undefined && (await hasYielded(live))) return;
+      live?.stopTools();
       await live?.journal.settled().catch(() => undefined);
-      if (isStoreFault(error)) await this.#engine.store.releaseRun(ref.runId, epoch);
+      if (isPassing) await this.#engine.store.releaseRun(ref.runId, epoch);
       else if (live === undefined || !(await failRun(live, error))) {
-        await failCorruptRun(this.#engine, ref, epoch, runErrorOf(error));
+        const cause = error instanceof JournalBroken ? error.cause : error;
+        await failCorruptRun(this.#engine, ref, epoch, runErrorOf(cause));
       }
     } catch (second) {
       // The lease expires, and the scan finds the run again.
@@ -304,9 +323,29 @@ export class Supervisor {
     }
   }
 
+  #backOff(runId: string): void {
+    const count = (this.#storeFaults.get(runId)?.count ?? 0) + 1;
+    // A single fault, such as a lost connection, costs no more than the time until the next scan.
+    const ms = count === 1 ? 0 : exponentialBackoff(count, maxBackoffMs);
+    this.#storeFaults.set(runId, { count, until: this.#engine.clock.now() + ms });
+  }
+
+  #isBackingOff(runId: string): boolean {
+    return (this.#storeFaults.get(runId)?.until ?? 0) > this.#engine.clock.now();
+  }
+
+  /** Other nodes may have driven these runs on. */
+  #forgetOldFaults(): void {
+    const oldest = this.#engine.clock.now() - 4 * maxBackoffMs;
+    for (const [runId, { until }] of this.#storeFaults) {
+      if (until < oldest) this.#storeFaults.delete(runId);
+    }
+  }
+
   async #scan(): Promise<void> {
     const { store, clock } = this.#engine;
     await this.refreshPausedTenants();
+    this.#forgetOldFaults();
     for (const ref of await store.dueRuns(clock.now(), scanLimit)) {
       if (this.#active.has(ref.runId)) continue;
       if (!this.isPaused(ref.tenantId)) this.wake(ref);
@@ -362,13 +401,15 @@ export class Supervisor {
   }
 }
 
-/** The store may work again later; the run’s journal is intact. */
-function isStoreFault(error: unknown): boolean {
-  if (error instanceof JournalBroken) return error.fenced || isStoreFault(error.cause);
-  return (
-    error instanceof RelayError &&
-    (error.code === 'storage_failed' || error.code === 'storage_full')
-  );
+/** Yields a run whose journal can still be written; otherwise it does nothing. */
+async function hasYielded(live: LiveRun): Promise<boolean> {
+  if (live.journal.broken || live.journal.closed) return false;
+  try {
+    await yieldRun(live);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function crashError(crashes: number): RunError {

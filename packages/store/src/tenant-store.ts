@@ -4,6 +4,7 @@ import type {
   AppendOutcome,
   AuditTrail,
   CallClaim,
+  CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
   CredentialRecord,
@@ -14,6 +15,7 @@ import type {
   GrantFilter,
   GrantRecord,
   Hint,
+  JournalPage,
   KeyRecord,
   QueuedRunCommand,
   MemoryFilter,
@@ -23,6 +25,7 @@ import type {
   NewGrant,
   OpenRuns,
   Page,
+  PageRange,
   PolicyStore,
   PostedResult,
   ApprovalDecision,
@@ -57,14 +60,14 @@ import {
   selectKeyHolder,
 } from './sql/runs/creation.ts';
 import * as credentials from './sql/tenants/credentials.ts';
-import { decodeJournal, selectEvents } from './sql/runs/events.ts';
+import { decodeJournal, inTurn, selectEvents } from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
 import * as memories from './sql/memories/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
 import * as approvals from './sql/runs/approvals.ts';
 import { decodeListing, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
-import { decodeRun, decodeRunHead, selectRunSql } from './sql/runs/runs.ts';
+import { decodeRun, decodeRunHead, replaceCheckpoint, selectRunSql } from './sql/runs/runs.ts';
 import { changesIn, readAll, readOne } from './sql/statements.ts';
 import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
 import { number, text } from './codec/values.ts';
@@ -143,8 +146,13 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readEvents(runId: string, range: EventRange): Promise<StoredEvent[]> {
+    return (await this.readPage(runId, { ...range, maxBytes: Number.MAX_SAFE_INTEGER })).events;
+  }
+
+  async readPage(runId: string, range: PageRange): Promise<JournalPage> {
     const run = { tenantId: this.tenantId, runId };
-    return decodeJournal(run, range, await this.#select(selectEvents(run, range)));
+    const rows = await this.#select(selectEvents(run, range));
+    return inTurn(rows, () => decodeJournal(run, range, rows));
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {
@@ -232,6 +240,11 @@ export class SqlTenantStore implements TenantStore {
     audit?: readonly NewAuditEntry[],
   ): Promise<boolean> {
     return this.#change(grants.revokeGrant(this.tenantId, grantId, at), audit);
+  }
+
+  async replaceCheckpoint(runId: string, change: CheckpointChange): Promise<boolean> {
+    const statement = replaceCheckpoint({ tenantId: this.tenantId, runId }, change);
+    return (await this.#driver.transact([statement], { run: runId })).ok;
   }
 
   async postRunCommand(

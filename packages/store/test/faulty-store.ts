@@ -93,6 +93,7 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     listRuns: (filter, page) => read(() => inner.listRuns(filter, page)),
     append: (append) => write(labelOf(append), () => inner.append(append)),
     readEvents: (runId, range) => read(() => inner.readEvents(runId, range)),
+    readPage: (runId, range) => read(() => inner.readPage(runId, range)),
     readWorkflow: (id) => read(() => inner.readWorkflow(id)),
     readUsage: (scope) => read(() => inner.readUsage(scope)),
     countOpenRuns: (scope) => read(() => inner.countOpenRuns(scope)),
@@ -107,6 +108,8 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     readGrant: (id) => read(() => inner.readGrant(id)),
     listGrants: (filter, page) => read(() => inner.listGrants(filter, page)),
     revokeGrant: (id, at, audit) => write('revokeGrant', () => inner.revokeGrant(id, at, audit)),
+    replaceCheckpoint: (runId, change) =>
+      write('replaceCheckpoint', () => inner.replaceCheckpoint(runId, change)),
     postRunCommand: (runId, queued, audit) =>
       write('postRunCommand', () => inner.postRunCommand(runId, queued, audit)),
     readInbox: (runId) => read(() => inner.readInbox(runId)),

@@ -60,10 +60,12 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
 
 /** Without a key the approval cannot be loaded: the event is all there is. */
 export function requestFromEvent(
-  event: Pick<ApprovalRequested, 'id' | 'kind' | 'tool' | 'params' | 'agentPath'>,
+  event: Pick<ApprovalRequested, 'id' | 'kind' | 'tool' | 'params' | 'agentPath' | 'earlierDenial'>,
 ): ApprovalRequest {
-  const { id, kind, tool, params, agentPath = [] } = event;
-  const call = `${tool} ${JSON.stringify(params, null, 2)}`;
+  const { id, kind, tool, params, agentPath = [], earlierDenial: denial } = event;
+  const why = denial?.reason === undefined ? '' : `: ${JSON.stringify(denial.reason)}`;
+  const denied = denial === undefined ? '' : `\nDenied before${why}`;
+  const call = `${tool} ${JSON.stringify(params, null, 2)}${denied}`;
   const text = escapeUnsafe(call);
   const flags = text === call ? [] : ['invisible characters'];
   return { id, kind, tool, params, text, flags, agents: agentPath, canEdit: false };

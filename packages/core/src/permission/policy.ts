@@ -9,6 +9,7 @@ import {
   type StoredEvent,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
+import { readJournal } from '../journal.ts';
 import type { Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
 import { decideCall, type Grant } from './decide.ts';
 
@@ -112,7 +113,11 @@ export async function* pagedItems<Item extends { readonly id: string }>(
 /** A damaged journal counts as empty, so that one such run does not fail the preview. */
 async function eventsOf(store: TenantStore, runId: string): Promise<StoredEvent[]> {
   try {
-    return await store.readEvents(runId, { after: 0, limit: maxEventsPerRun });
+    const events: StoredEvent[] = [];
+    for await (const page of readJournal(store, runId, { after: 0, to: maxEventsPerRun })) {
+      events.push(...page);
+    }
+    return events;
   } catch (error) {
     if (error instanceof RelayError && error.code === 'journal_corrupt') return [];
     throw error;

@@ -1,5 +1,11 @@
 /** Approvals, grants and the commands in a run's inbox. */
-import type { Decider, GrantScope, ApprovalKind, ApprovalStatus } from '@relay/protocol';
+import type {
+  Decider,
+  EarlierDenial,
+  GrantScope,
+  ApprovalKind,
+  ApprovalStatus,
+} from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
 import type { Question } from './tool.ts';
@@ -16,6 +22,8 @@ export interface ApprovalRecord {
   /** Where path parameters led when the approval was requested. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
   readonly digest: string;
+  /** A person has denied the same call before in this run. */
+  readonly earlierDenial?: EarlierDenial;
   /** For approvals of kind `question`. */
   readonly question?: Question;
   readonly requestedAt: number;

@@ -1,5 +1,13 @@
 /** Runs, their client calls, conversations, workflows and usage. */
-import type { EventOf, RunError, RunEvent, RunStatus, Surface, Usage } from '@relay/protocol';
+import type {
+  EventOf,
+  RunError,
+  RunEvent,
+  RunStatus,
+  StoredEvent,
+  Surface,
+  Usage,
+} from '@relay/protocol';
 import type { QueuedRunCommand } from './approvals.ts';
 import type { NewAuditEntry } from './governance.ts';
 
@@ -41,6 +49,13 @@ export interface RunProgress {
   readonly snapshotSeq: number;
   /** When a waiting run must be resumed without a command, such as when an approval expires. */
   readonly wakeAt: number | null;
+}
+
+/** A checkpoint that no event of the journal has written: a request to resume the run. */
+export interface CheckpointChange {
+  /** The checkpoint that it replaces. */
+  readonly expected: string | null;
+  readonly checkpoint: string;
 }
 
 export interface RunRecord extends RunIdentity, RunProgress {
@@ -155,6 +170,18 @@ export type OpenRuns = Readonly<Record<'queued' | 'running' | 'waiting', number>
 export interface EventRange {
   readonly after: number;
   readonly limit: number;
+}
+
+/** A part of a journal that is bounded by its size too. */
+export interface PageRange extends EventRange {
+  /** The page ends with the append that reaches this size, as it is stored. */
+  readonly maxBytes: number;
+}
+
+export interface JournalPage {
+  readonly events: StoredEvent[];
+  /** The journal ended with this page when it was read. */
+  readonly isLast: boolean;
 }
 
 export interface EndedRun {

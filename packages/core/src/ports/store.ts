@@ -46,14 +46,17 @@ import type {
 } from './memories.ts';
 import type {
   CallClaim,
+  CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
   ClaimedRun,
   EndedRun,
   EventRange,
+  JournalPage,
   NewClientCall,
   OpenRuns,
   Page,
+  PageRange,
   PostedResult,
   RunCreation,
   RunFilter,
@@ -66,6 +69,14 @@ import type {
   UsageTotal,
   WorkflowTotal,
 } from './runs.ts';
+
+/**
+ * The cause of a `storage_failed` that repetition cannot cure: the database refuses the values of a
+ * statement, whenever it is sent.
+ */
+export class StatementRefused extends Error {
+  override readonly name = 'StatementRefused';
+}
 
 /** One atomic step of a run: events, the state they imply and the lease check (E1, E3, E7). */
 export interface Append {
@@ -118,6 +129,8 @@ export interface TenantStore {
   ): Promise<{ runId: string; fingerprint: string } | undefined>;
   /** Throws `journal_corrupt` if the checkpoint or the snapshot is damaged. */
   readRun(runId: string): Promise<RunRecord | undefined>;
+  /** Compare-and-set: false if another checkpoint was stored in the meantime. */
+  replaceCheckpoint(runId: string, change: CheckpointChange): Promise<boolean>;
   /** Readable even if the checkpoint or the snapshot is damaged. */
   readRunHead(runId: string): Promise<RunHead | undefined>;
   /** By `createdAt`. */
@@ -128,10 +141,12 @@ export interface TenantStore {
    */
   append(append: Append): Promise<AppendOutcome>;
   /**
-   * At most `limit` events after `after`, oldest first. Throws on gaps, on damage, and if the journal
-   * was deleted (`journal_pruned`).
+   * At most `limit` events after `after`, oldest first, however large they are. Throws on gaps, on
+   * damage, and if the journal was deleted (`journal_pruned`).
    */
   readEvents(runId: string, range: EventRange): Promise<StoredEvent[]>;
+  /** The same, bounded by size: for whatever reads a journal of any length. Holds at least one event. */
+  readPage(runId: string, range: PageRange): Promise<JournalPage>;
 
   /** `undefined` if the workflow has no runs. */
   readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined>;

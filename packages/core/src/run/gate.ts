@@ -4,8 +4,8 @@
  *   denied by a rule                   settled as denied
  *   unknown tool, invalid arguments    fails: the model reads the error
  *   beyond a limit                     fails
- *   no rule decides it                 waits for an approval; one that a person has denied before in
- *                                      this run, with the same arguments, is denied again
+ *   no rule decides it                 waits for an approval, also if a person has denied the same
+ *                                      call before: the approval shows that denial
  *   allowed                            started by dispatch
  *
  * The arguments of a call are fixed here: what is decided is what runs (arguments.ts).
@@ -44,9 +44,8 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
       const failed = toolFailed(agent, call, 'limit_reached', limitText(limit));
       run.journal.stage([...reachedLimit(run, agent, limit), failed]);
     } else if (verdict.decision === 'ask') {
-      const denied = deniedBefore(run, agent, call);
-      if (denied === undefined) left -= 1;
-      run.journal.stage([denied ?? approvalRequested(run, agent, call, 'permission')]);
+      left -= 1;
+      run.journal.stage([approvalRequested(run, agent, call, 'permission')]);
     } else {
       left -= 1;
       rules.use(verdict.rule);
@@ -159,18 +158,6 @@ function deniedByRule(
   { rule, reason }: Extract<Verdict, { decision: 'deny' }>,
 ): RunEvent {
   return toolDenied(agent, call, defined({ rule, reason }));
-}
-
-/** Embedding programs decide every call themselves, also one that they have denied before. */
-function deniedBefore(run: LiveRun, agent: AgentState, call: CallState): RunEvent | undefined {
-  if (run.engine.rules !== undefined) return undefined;
-  const digest = digestOfCall(run.engine, call);
-  const refused = Object.hasOwn(run.state.refused, digest) ? run.state.refused[digest] : undefined;
-  if (refused === undefined) return undefined;
-  const { approvalId, reason } = refused;
-  const why = reason === undefined ? '' : `: ${reason}`;
-  const text = `A person has denied exactly this call before${why}`;
-  return toolDenied(agent, call, { reason: text, approvalId });
 }
 
 /**

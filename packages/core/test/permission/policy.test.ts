@@ -7,11 +7,11 @@ it('reads a bounded part of the journals, and reports that it is incomplete', as
   let read = 0;
   const listRuns = async (_filter: unknown, { limit }: { limit: number }) =>
     Array.from({ length: limit }, (_, n) => ({ id: `run-${n}`, createdAt: n }));
-  const readEvents = async (_runId: string, { limit }: { limit: number }) => {
+  const readPage = async (_runId: string, { limit }: { limit: number }) => {
     read += limit;
-    return Array.from({ length: limit }, () => ({ type: 'text.delta' }));
+    return { events: Array.from({ length: limit }, () => ({ type: 'text.delta' })), isLast: false };
   };
-  const store = { tenantId: 't', listRuns, readEvents } as unknown as TenantStore;
+  const store = { tenantId: 't', listRuns, readPage } as unknown as TenantStore;
   const draft = { agent: null, rules: { allow: [], deny: [], ask: [] }, since: 0 };
   const preview = await previewPolicy({} as Engine, store, draft);
   expect(preview).toMatchObject({ calls: 0, complete: false, changed: [] });

@@ -1,9 +1,10 @@
 import { defined } from '../defined.ts';
 import type { EventOf, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
+import type { AttachmentPart } from '../schemas/messages.ts';
 import type { Dialect } from './dialect.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
-import type { ApprovalKind, ApprovalStatus } from '../schemas/permissions.ts';
+import type { ApprovalKind, ApprovalStatus, EarlierDenial } from '../schemas/permissions.ts';
 import type { EndedStatus, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
 
 /** Set on frames of sub-agents only. */
@@ -20,7 +21,13 @@ export type RunsFrame =
   | { type: 'reset'; after: number }
   | ToolCallFrame
   /** `output` is the tool's result, or `{status, …}` for a call without one. */
-  | (SubAgentId & { type: 'tool_result'; id: string; output: unknown })
+  | (SubAgentId & {
+      type: 'tool_result';
+      id: string;
+      output: unknown;
+      /** Images and files that the model was shown. */
+      attachments?: readonly AttachmentPart[];
+    })
   | {
       type: 'approval_requested';
       id: string;
@@ -35,6 +42,8 @@ export type RunsFrame =
       /** Set for a question: its text, and the JSON Schema of the answer. */
       prompt?: string | undefined;
       schema?: Readonly<Record<string, unknown>> | undefined;
+      /** A person has denied the same call before in this run. */
+      earlierDenial?: EarlierDenial | undefined;
     }
   | { type: 'approval_expiring'; id: string; expiresAt: string }
   | {
@@ -108,6 +117,7 @@ export const runs: Dialect = {
           type: 'tool_result',
           id: event.toolCallId,
           output: event.result === undefined ? (event.context ?? null) : event.result,
+          ...defined({ attachments: event.attachments }),
         });
       case 'tool.failed':
       case 'tool.denied':
@@ -125,7 +135,7 @@ export const runs: Dialect = {
           tool: event.tool,
           params: event.params,
           agentId: event.agentId,
-          ...defined({ parentId: event.parentId }),
+          ...defined({ parentId: event.parentId, earlierDenial: event.earlierDenial }),
           ...questionOf(event),
           ...agentPathOf(event),
         };

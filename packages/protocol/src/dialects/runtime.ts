@@ -1,3 +1,4 @@
+import { defined } from '../defined.ts';
 import type { EventOf, Progress } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type AgentEvent, withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
@@ -41,6 +42,7 @@ export const runtime: Dialect = {
           kind: event.kind,
           ...questionOf(event),
           ...agentPathOf(event),
+          ...defined({ earlierDenial: event.earlierDenial }),
         });
       case 'tool.started':
         return withAgentId(event, {

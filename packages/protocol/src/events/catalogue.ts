@@ -8,7 +8,12 @@ import { z } from 'zod';
 import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { foundBy } from '../schemas/memories.ts';
 import { attachmentPartSchema, messageSchema, providerDataSchema } from '../schemas/messages.ts';
-import { approvalKinds, deciderSchema, permissionsSchema } from '../schemas/permissions.ts';
+import {
+  approvalKinds,
+  deciderSchema,
+  earlierDenialSchema,
+  permissionsSchema,
+} from '../schemas/permissions.ts';
 import {
   agentEnds,
   endedStatuses,
@@ -285,6 +290,7 @@ export const catalogue = {
       })
       .optional(),
     agentPath: z.array(z.string()),
+    earlierDenial: earlierDenialSchema.optional(),
     expiresAt: z.iso.datetime(),
     /** When `approval.expiring` is due. */
     warnsAt: z.iso.datetime().optional(),

@@ -4,6 +4,7 @@ import {
   approvalKinds,
   approvalStatuses,
   deciderSchema,
+  earlierDenialSchema,
   toolPermissionSchema,
 } from '../schemas/permissions.ts';
 import { grantTerms } from './grants.ts';
@@ -79,6 +80,8 @@ export const approvalSchema = z.object({
   display: z.object({ text: z.string(), flags: z.array(z.string()) }),
   digest: z.string(),
   suggestedRule: toolPermissionSchema.optional(),
+  /** A person has denied the same call before in this run. */
+  earlierDenial: earlierDenialSchema.optional(),
   requestedAt: timeSchema,
   expiresAt: timeSchema,
   decidedAt: timeSchema.optional(),

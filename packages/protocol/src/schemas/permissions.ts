@@ -89,3 +89,11 @@ export const deciderSchema = z.object({
   name: z.string(),
 });
 export type Decider = z.infer<typeof deciderSchema>;
+
+/** A person's last denial of the same call, with the same arguments, in the same run. */
+export const earlierDenialSchema = z.object({
+  at: z.iso.datetime(),
+  by: deciderSchema,
+  reason: z.string().optional(),
+});
+export type EarlierDenial = z.infer<typeof earlierDenialSchema>;

@@ -100,6 +100,7 @@ describe('chat dialect', () => {
           toolCallId: 'call_note',
           tool: 'send_note',
           params: { to: 'ann', text: 'hi' },
+          earlierDenial: fixture.earlierDenial,
         },
       ],
       [

@@ -34,6 +34,11 @@ const rule = { list: 'allowlist', index: 0, source: 'request', id: 'hidden-rule'
 const by = { type: 'key', id: 'hidden-key-id', name: 'hidden-key-name' } as const;
 const approval = { digest: 'hidden-digest', agentPath: ['hidden-path'] };
 const expiresAt = '2026-03-02T10:00:00.000Z';
+export const earlierDenial = {
+  at: '2026-03-01T09:59:00.000Z',
+  by: { type: 'key', id: 'key-1', name: 'Ann' },
+  reason: 'Not now',
+} as const;
 const failure = { code: 'provider_failed', message: 'The model is overloaded', retryable: true };
 
 const sum = { ...root, toolCallId: 'call_sum', name: 'calculator' };
@@ -124,6 +129,7 @@ const script: readonly RunEvent[] = [
     kind: 'permission',
     tool: 'send_note',
     params: { to: 'ann', text: 'hi' },
+    earlierDenial,
     expiresAt,
   },
   {

@@ -84,6 +84,7 @@ describe('runs dialect', () => {
           toolCallId: 'call_note',
           tool: 'send_note',
           params: { to: 'ann', text: 'hi' },
+          earlierDenial: fixture.earlierDenial,
         },
       ],
       [21, { type: 'tool_result', id: 'call_sum', output: 1081 }],

@@ -69,6 +69,7 @@ describe('runtime dialect', () => {
           toolCallId: 'call_note',
           runId,
           kind: 'permission',
+          earlierDenial: fixture.earlierDenial,
         },
       ],
       [

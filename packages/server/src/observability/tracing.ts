@@ -5,13 +5,12 @@
  * its beginning, or with a gap in its events, is restored from the store first; events that arrive
  * meanwhile are queued. Nothing waits for tracing.
  */
-import { type Engine, type Publisher, readSnapshot } from '@relay/core';
+import { type Engine, type Publisher, readJournal, readSnapshot } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import { RunTrace, type Span } from './run-trace.ts';
 import type { TraceSettings } from '../config/config.ts';
 
 const maxRuns = 10_000;
-const pageSize = 1_000;
 
 interface TracedRun {
   readonly runId: string;
@@ -109,13 +108,9 @@ export class Tracer {
       }
       trace.addAgent(id, { name, model, toolCallId: spawned?.toolCallId });
     }
-    for (let after = snapshot?.seq ?? 0; after < upTo;) {
-      const page = await store.readEvents(runId, { after, limit: pageSize });
+    for await (const page of readJournal(store, runId, { after: snapshot?.seq ?? 0, to: upTo })) {
       // Spans that these events end were exported when they happened.
-      for (const event of page) if (event.seq <= upTo) trace.apply(event);
-      const last = page.at(-1);
-      if (last === undefined) return;
-      after = last.seq;
+      for (const event of page) trace.apply(event);
     }
   }
 

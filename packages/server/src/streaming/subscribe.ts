@@ -6,7 +6,7 @@
  * and reads on from the store, so it holds a bounded number of events however slow its client is. The
  * hub also makes it read the store periodically, so a lost notification only costs time.
  */
-import { Signal, type TenantStore } from '@relay/core';
+import { charsIn, pageBytes, Signal, type TenantStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import type { Hub } from './hub.ts';
 
@@ -25,7 +25,7 @@ export interface FollowOptions {
   readonly isNew?: boolean;
 }
 
-const pageSize = 250;
+const size = { limit: 250, maxBytes: pageBytes };
 
 export type Batches = AsyncGenerator<readonly StoredEvent[], void>;
 
@@ -52,9 +52,8 @@ async function* batchesOf(source: RunSource, options: FollowOptions, buffer: Eve
   if (follow) buffer.listen(signal);
   try {
     while (!signal.aborted && !buffer.isClosed) {
-      const batch = behind
-        ? await store.readEvents(runId, { after: cursor, limit: pageSize })
-        : buffer.take(cursor, pageSize);
+      const page = behind ? await store.readPage(runId, { ...size, after: cursor }) : undefined;
+      const batch = page?.events ?? buffer.take(cursor, size.limit);
       if (batch === 'gap') {
         behind = true;
         continue;
@@ -64,11 +63,11 @@ async function* batchesOf(source: RunSource, options: FollowOptions, buffer: Eve
         cursor = last.seq;
         yield batch;
         if (last.type === 'run.ended') return;
-      } else if (behind && (await isOver(source, cursor))) {
+      } else if (behind && cursor === after && (await isOver(source, cursor))) {
         return;
       }
       // The buffer listened before the read: it has, or will receive, whatever was stored since.
-      if (behind && batch.length === pageSize) continue;
+      if (page?.isLast === false) continue;
       if (!follow) return;
       if (last === undefined && !behind) await buffer.waitForMore();
       behind = false;
@@ -86,6 +85,22 @@ async function isOver({ store, runId }: RunSource, seq: number): Promise<boolean
 }
 
 const maxBufferedEvents = 1000;
+const maxBufferedChars = 256 * 1024;
+
+/** A batch is published to many buffers and measured once. */
+const batchSizes = new WeakMap<readonly StoredEvent[], number>();
+
+function charsOf(batch: readonly StoredEvent[]): number {
+  let chars = batchSizes.get(batch);
+  if (chars === undefined) {
+    chars = batch.reduce(
+      (sum, event) => sum + (event.type === 'text.appended' ? event.text.length : charsIn(event)),
+      0,
+    );
+    batchSizes.set(batch, chars);
+  }
+  return chars;
+}
 
 /** Events of a run that the hub has published and the follower has not taken yet. Bounded. */
 export class EventBuffer {
@@ -93,6 +108,7 @@ export class EventBuffer {
   readonly #runId: string;
   #batches: (readonly StoredEvent[])[] = [];
   #count = 0;
+  #chars = 0;
   /** Events may be missing: the follower has to read the store. */
   #hasGap = false;
   readonly #added = new Signal();
@@ -152,6 +168,7 @@ export class EventBuffer {
       next = cursor + 1 + taken.length;
     }
     this.#count = this.#batches.reduce((sum, batch) => sum + batch.length, 0);
+    this.#chars = this.#batches.reduce((sum, batch) => sum + charsOf(batch), 0);
     if (taken.length === 0 && this.#hasGap) return this.take(cursor, limit);
     return taken;
   }
@@ -164,7 +181,9 @@ export class EventBuffer {
 
   #add(events: readonly StoredEvent[]): void {
     this.#count += events.length;
-    if (events.length === 0 || (this.#count > maxBufferedEvents && this.#batches.length > 0)) {
+    this.#chars += charsOf(events);
+    const isFull = this.#count > maxBufferedEvents || this.#chars > maxBufferedChars;
+    if (events.length === 0 || (isFull && this.#batches.length > 0)) {
       this.#clear();
       this.#hasGap = true;
     }
@@ -175,5 +194,6 @@ export class EventBuffer {
   #clear(): void {
     this.#batches = [];
     this.#count = 0;
+    this.#chars = 0;
   }
 }

@@ -98,6 +98,7 @@ describe('a run that started on another node', () => {
     tracer = tracerOn({
       ...journal.store,
       readEvents: () => Promise.reject(new Error('gone')),
+      readPage: () => Promise.reject(new Error('gone')),
     });
     publish(placed([ended], 7));
     await tracer.settled();

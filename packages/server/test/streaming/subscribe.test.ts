@@ -85,6 +85,38 @@ describe('followRun', () => {
     expect(sizes).toEqual([...Array.from({ length: 10 }, () => 250), 1]);
   });
 
+  it('reads a journal of large events in pages of a bounded size', async () => {
+    const { journal, follow, end } = await setUp();
+    for (let n = 0; n < 40; n += 1) await journal.append([token('x'.repeat(100_000))]);
+    await end();
+    const sizes: number[] = [];
+    for await (const batch of follow()) sizes.push(batch.length);
+    expect(sizes).toEqual([...Array.from({ length: 13 }, () => 3), 2]);
+  });
+
+  it('leaves the event loop free between the pages of many readers', async () => {
+    const { journal, follow, end } = await setUp();
+    for (let n = 0; n < 8; n += 1) await journal.append([token('x'.repeat(300_000))]);
+    await end();
+    let turn = 0;
+    let isReading = true;
+    const count = () => {
+      turn += 1;
+      if (isReading) setImmediate(count);
+    };
+    count();
+    const pagesInTurn = new Map<number, number>();
+    const readers = Array.from({ length: 10 }, async () => {
+      for await (const [first] of follow()) {
+        const isLarge = first?.type === 'text.appended';
+        if (isLarge) pagesInTurn.set(turn, (pagesInTurn.get(turn) ?? 0) + 1);
+      }
+    });
+    await Promise.all(readers);
+    isReading = false;
+    expect(Math.max(...pagesInTurn.values())).toBe(1);
+  });
+
   it('yields a published batch without copying it', async () => {
     const { journal, follow, publish, end } = await setUp(1);
     const batches = follow();
@@ -101,7 +133,7 @@ describe('followRun', () => {
 
   it('does not read the store while the hub publishes every event', async () => {
     const { journal, follow, write, end } = await setUp(1);
-    const reads = vi.spyOn(journal.store, 'readEvents');
+    const reads = vi.spyOn(journal.store, 'readPage');
     const seqs = seqsOf(follow());
     await settled();
     for (let n = 0; n < 10; n += 1) {
@@ -192,7 +224,7 @@ describe('followRun', () => {
 describe('followRun for a new run', () => {
   it('yields all published events without reading the store', async () => {
     const { journal, follow, write, end } = await setUp();
-    const reads = vi.spyOn(journal.store, 'readEvents');
+    const reads = vi.spyOn(journal.store, 'readPage');
     const batches = follow({ isNew: true });
     await write(2);
     await write(1);
@@ -232,12 +264,29 @@ describe('a slow follower', () => {
     await write(1);
     await next;
     for (let n = 0; n < 1200; n += 1) await write(1);
-    const reads = vi.spyOn(journal.store, 'readEvents');
+    const reads = vi.spyOn(journal.store, 'readPage');
     const rest = seqsOf(batches);
     await settled();
     expect(reads).toHaveBeenCalled();
     await end();
     expect(await rest).toEqual(upTo(1203, 2));
+  });
+
+  it('drops its buffer if the buffered events are large', async () => {
+    const { journal, follow, publish, end } = await setUp(1);
+    const batches = follow();
+    await batches.next();
+    const next = batches.next();
+    await settled();
+    publish(await journal.append([token('first')]));
+    await next;
+    for (let n = 0; n < 3; n += 1) publish(await journal.append([token('x'.repeat(100_000))]));
+    const reads = vi.spyOn(journal.store, 'readPage');
+    const rest = seqsOf(batches);
+    await settled();
+    expect(reads).toHaveBeenCalled();
+    await end();
+    expect(await rest).toEqual([3, 4, 5, 6]);
   });
 
   it.each([999, 1000, 1001, 1999, 2000, 2001])(
@@ -336,7 +385,7 @@ describe('ending followRun', () => {
 
   it('yields nothing if the signal was aborted before', async () => {
     const { journal, hub, connection, follow } = await setUp(1);
-    const reads = vi.spyOn(journal.store, 'readEvents');
+    const reads = vi.spyOn(journal.store, 'readPage');
     connection.abort();
     expect(await seqsOf(follow())).toEqual([]);
     expect(reads).not.toHaveBeenCalled();
@@ -354,7 +403,7 @@ describe('ending followRun', () => {
   it('leaves no listener, however it ends', async () => {
     const { journal, hub, connection, follow, end } = await setUp(1);
     const broken = new HeldReads(journal.store);
-    vi.spyOn(journal.store, 'readEvents').mockRejectedValueOnce(new Error('disk'));
+    vi.spyOn(journal.store, 'readPage').mockRejectedValueOnce(new Error('disk'));
     broken.open();
     await expect(seqsOf(follow({}, broken.store))).rejects.toThrow('disk');
 

@@ -86,6 +86,12 @@ export class HeldReads {
     const look = () => this.#turn();
     this.store = new Proxy(inner, {
       get(target, name) {
+        if (name === 'readPage') {
+          return async (...args: Parameters<TenantStore['readPage']>) => {
+            await look();
+            return target.readPage(...args);
+          };
+        }
         if (name !== 'readEvents') throw new Error(`Unexpected call of ${String(name)}`);
         return async (...args: Parameters<TenantStore['readEvents']>) => {
           await look();

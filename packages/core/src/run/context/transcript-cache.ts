@@ -176,7 +176,7 @@ export class TranscriptCache {
   }
 }
 
-/** The size of a value in memory, roughly. */
+/** The size of a value in memory, roughly: its texts, and a little for everything else. */
 export function charsIn(value: unknown): number {
   if (typeof value === 'string') return value.length;
   if (typeof value !== 'object' || value === null) return 8;

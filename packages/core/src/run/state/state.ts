@@ -7,6 +7,7 @@
 import {
   addUsage,
   defined,
+  type EarlierDenial,
   type EventOf,
   isEnded,
   type Limits,
@@ -44,11 +45,6 @@ export interface ApprovalEntry {
   readonly reason?: string;
 }
 
-export interface RefusedCall {
-  readonly approvalId: string;
-  readonly reason?: string;
-}
-
 export interface RunState {
   readonly status: RunStatus;
   readonly seq: number;
@@ -67,8 +63,8 @@ export interface RunState {
   /** Which allow-once rules of the request are used up, by index (E7). */
   readonly usedOnce: readonly number[];
   readonly approvals: readonly ApprovalEntry[];
-  /** Calls that a person denied, by digest: repeated unchanged, they are denied without another approval. */
-  readonly refused: Readonly<Record<string, RefusedCall>>;
+  /** The last denial by a person of each call, by digest: shown when the call is repeated. */
+  readonly denials: Readonly<Record<string, EarlierDenial>>;
   /** The memories of the run's namespace were recalled. */
   readonly recalled: boolean;
 }
@@ -89,7 +85,7 @@ export const initialState: RunState = {
   retries: 0,
   usedOnce: [],
   approvals: [],
-  refused: {},
+  denials: {},
   recalled: false,
 };
 
@@ -159,7 +155,7 @@ export function evolve(state: RunState, event: Stored): RunState {
         {
           ...next,
           approvals: [...next.approvals, approvalOf(next, event)],
-          refused: { ...next.refused, ...refusalIn(next, event) },
+          denials: { ...next.denials, ...denialIn(next, event) },
         },
         event,
       );
@@ -243,10 +239,19 @@ export function clientCalls(state: RunState): OpenCall[] {
 
 /** Pending approvals of all agents, including questions. */
 export function pendingApprovals(state: RunState): OpenApproval[] {
-  return liveCalls(state).flatMap(({ call }) => [
-    ...(call.phase === 'asking' && call.approval !== undefined ? [call.approval] : []),
-    ...openQuestionsOf(call),
-  ]);
+  return waitingCalls(state).map(({ approval }) => approval);
+}
+
+/** Calls of all agents that wait for a person, once for each pending approval. */
+export function waitingCalls(
+  state: RunState,
+): { readonly call: CallState; readonly approval: OpenApproval }[] {
+  return liveCalls(state).flatMap(({ call }) =>
+    [
+      ...(call.phase === 'asking' && call.approval !== undefined ? [call.approval] : []),
+      ...openQuestionsOf(call),
+    ].map((approval) => ({ call, approval })),
+  );
 }
 
 export interface OpenQuestion extends OpenCall {
@@ -353,15 +358,15 @@ function approvalOf(state: RunState, event: Stored<EventOf<'approval.decided'>>)
   };
 }
 
-function refusalIn(
+function denialIn(
   state: RunState,
-  event: EventOf<'approval.decided'>,
-): Readonly<Record<string, RefusedCall>> {
+  event: Stored<EventOf<'approval.decided'>>,
+): Readonly<Record<string, EarlierDenial>> {
   const approval = callOf(state, event)?.approval;
   if (event.approved || approval?.id !== event.approvalId || approval.kind !== 'permission')
     return {};
-  const { approvalId, reason } = event;
-  return { [approval.digest]: { approvalId, ...defined({ reason }) } };
+  const { at, by, reason } = event;
+  return { [approval.digest]: { at, by, ...defined({ reason }) } };
 }
 
 /** A call of the open turn of its agent. */
@@ -444,7 +449,7 @@ function contradiction(state: RunState, event: Stored): RelayError {
 }
 
 /** To be increased with every change of `RunState`. */
-const snapshotVersion = 4;
+const snapshotVersion = 5;
 
 export function writeSnapshot(state: RunState): string {
   return JSON.stringify({ version: snapshotVersion, state });

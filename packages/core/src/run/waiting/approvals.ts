@@ -27,9 +27,10 @@ export function approvalRequested(
   kind: 'permission' | 'outcome',
 ): ApprovalRequested {
   const digest = digestOfCall(run.engine, call);
+  const earlierDenial = kind === 'permission' ? run.state.denials[digest] : undefined;
   return {
     ...requestOf(run, agent, call, kind, digest),
-    ...defined({ resolvedPaths: call.resolvedPaths }),
+    ...defined({ resolvedPaths: call.resolvedPaths, earlierDenial }),
   };
 }
 

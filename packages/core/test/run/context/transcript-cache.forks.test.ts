@@ -36,10 +36,15 @@ function openJournals() {
     over.set(conversationId, [...(over.get(conversationId) ?? []), id]);
     return write(id, ended);
   };
+  const readEvents = async (runId: string, { after, limit }: EventRange) =>
+    (runs.get(runId) ?? []).slice(after, after + limit);
   const store = {
     tenantId: 'tenant',
-    readEvents: async (runId: string, { after, limit }: EventRange) =>
-      (runs.get(runId) ?? []).slice(after, after + limit),
+    readEvents,
+    readPage: async (runId: string, range: EventRange) => {
+      const events = await readEvents(runId, range);
+      return { events, isLast: range.after + events.length >= (runs.get(runId)?.length ?? 0) };
+    },
     endedRuns: async (id: string, { after, upTo }: { after: number; upTo: number }) =>
       (over.get(id) ?? [])
         .slice(after, upTo)

@@ -1,7 +1,7 @@
 import type { EventOf, RunEvent, StoredEvent } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EventRange, TenantStore } from '../../../src/ports/index.ts';
+import type { EventRange, JournalPage, TenantStore } from '../../../src/ports/index.ts';
 import { at, eventsOf, runCreated } from '../../support/agent-events.ts';
 import { TranscriptCache } from '../../../src/run/context/transcript-cache.ts';
 import {
@@ -57,6 +57,12 @@ class Journals {
   async readEvents(runId: string, { after, limit }: EventRange): Promise<StoredEvent[]> {
     this.reads.push({ runId, after });
     return (this.#runs.get(runId) ?? []).slice(after, after + limit);
+  }
+
+  async readPage(runId: string, range: EventRange): Promise<JournalPage> {
+    const events = await this.readEvents(runId, range);
+    const end = this.#runs.get(runId)?.length ?? 0;
+    return { events, isLast: range.after + events.length >= end };
   }
 
   async endedRuns(_conversationId: string, { after, upTo }: { after: number; upTo: number }) {

@@ -86,7 +86,7 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
     executedDigest: edited?.digest,
     ...question,
     input: question === undefined ? undefined : inputOf(answer),
-    display: displayOf(approval.tool, question ?? approval.params),
+    display: displayOf(approval.tool, question ?? approval.params, approval.earlierDenial),
     suggestedRule: rule,
     requestedAt: iso(requestedAt),
     expiresAt: iso(expiresAt),

@@ -36,7 +36,7 @@ export const maxReasonChars = 500;
 
 /** Deciding is a POST: opening the link, as mail scanners and previews do, decides nothing. */
 export function pendingPage(approval: ApprovalRecord): string {
-  const { text, flags } = displayOf(approval.tool, approval.params);
+  const { text, flags } = displayOf(approval.tool, approval.params, approval.earlierDenial);
   const warning =
     flags.length === 0
       ? ''

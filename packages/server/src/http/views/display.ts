@@ -2,6 +2,8 @@
  * A tool call as an approver sees it: complete, and without misleading characters. Invisible, bidi and
  * control characters are escaped and reported as flags.
  */
+import type { EarlierDenial } from '@relay/protocol';
+
 export interface Display {
   readonly text: string;
   /** The kinds of misleading characters in the call. */
@@ -30,9 +32,9 @@ function flagOf(char: string): Flag | undefined {
 const escape = /\\(?:\\|u([\da-f]{4})|([bfr])|.)/g;
 
 /** As indented JSON, so that every value is quoted and on its own line. */
-export function displayOf(tool: string, params: unknown): Display {
+export function displayOf(tool: string, params: unknown, earlierDenial?: EarlierDenial): Display {
   const flags = new Set<Flag>();
-  const json = JSON.stringify(params, null, 2) ?? 'null';
+  const json = `${JSON.stringify(params, null, 2) ?? 'null'}${denialLine(earlierDenial)}`;
   let text = '';
   for (const char of `${tool} ${json}`) {
     const isPlain = (char >= ' ' && char <= '~') || char === '\n';
@@ -46,4 +48,10 @@ export function displayOf(tool: string, params: unknown): Display {
     if (letter !== undefined) flags.add('control');
   }
   return { text, flags: [...flags].toSorted() };
+}
+
+function denialLine(denial: EarlierDenial | undefined): string {
+  if (denial === undefined) return '';
+  const why = denial.reason === undefined ? '' : `: ${JSON.stringify(denial.reason)}`;
+  return `\nDenied before by ${JSON.stringify(denial.by.name)} at ${denial.at}${why}`;
 }

@@ -46,6 +46,16 @@ describe('displayOf', () => {
     expect(displayOf('say', { value: 'a\\u200bb \\\\r' }).flags).toEqual([]);
   });
 
+  it('says who denied the same call before, when and why, on a line of its own', () => {
+    const at = '2026-11-15T12:00:00.000Z';
+    const by = { type: 'key', id: 'k', name: 'Ann' } as const;
+    expect(displayOf('say', { value: 1 }, { at, by, reason: 'Not\ntoday\u202e' })).toEqual({
+      text: `say {\n  "value": 1\n}\nDenied before by "Ann" at ${at}: "Not\\ntoday\\u{202e}"`,
+      flags: ['bidi'],
+    });
+    expect(displayOf('say', {}, { at, by }).text).toBe(`say {}\nDenied before by "Ann" at ${at}`);
+  });
+
   it('does not escape letters of any script', () => {
     const value = 'Grüße, 你好, مرحبا, שלום, 👍, ǆ';
     expect(displayOf('say', { value })).toEqual({

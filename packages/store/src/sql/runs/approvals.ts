@@ -36,6 +36,7 @@ const requestCodec = new RecordCodec<NewApproval>({
   digest: column.text(),
   question: column.optional(column.json()),
   resolvedPaths: column.optional(column.json()),
+  earlierDenial: column.optional(column.json()),
 });
 
 const decisionCodec = new RecordCodec<Omit<ApprovalRecord, keyof NewApproval | 'edited'>>({

@@ -2,7 +2,7 @@
  * The journal: one row per append. `last_seq` is in the key, so that the events after a `seq` are one
  * range of the index. A reader gets an unbroken sequence of events or an error.
  */
-import type { EventRange, RunRef } from '@relay/core';
+import type { EventRange, JournalPage, PageRange, RunRef } from '@relay/core';
 import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { insertInto } from '../statements.ts';
@@ -33,35 +33,37 @@ export function insertEvents(row: JournalRow): { statements: Statement[]; size: 
 }
 
 /**
- * The rows with the events `after + 1` to `after + limit`, and the end of the journal, which reveals
- * missing rows. The inner select finds the row with the last of these events.
+ * The rows with the events `after + 1` to `after + limit`, as far as `maxBytes` reach, and the end of
+ * the journal, which reveals missing rows. The inner select finds the last of these rows by their
+ * sizes, without reading what they hold.
  */
 export const selectEventsSql = `SELECT r.last_seq AS journal_end, r.pruning,
-    e.first_seq, e.last_seq, e.at, e.payload, e.checksum
+    e.first_seq, e.last_seq, e.at, e.payload, e.checksum, octet_length(e.payload) AS bytes
   FROM runs r LEFT JOIN events e
     ON e.tenant_id = r.tenant_id AND e.run_id = r.id AND e.last_seq > ?
     AND e.last_seq <= COALESCE((
-      SELECT w.last_seq FROM events w
-      WHERE w.tenant_id = ? AND w.run_id = ? AND w.last_seq >= ?
-      ORDER BY w.last_seq LIMIT 1), ?)
+      SELECT s.last_seq FROM (
+        SELECT w.last_seq, SUM(w.bytes) OVER (ORDER BY w.last_seq) AS bytes FROM (
+          SELECT last_seq, octet_length(payload) AS bytes FROM events
+          WHERE tenant_id = ? AND run_id = ? AND last_seq > ? ORDER BY last_seq LIMIT ?) AS w) AS s
+      WHERE s.last_seq >= ? OR s.bytes >= ?
+      ORDER BY s.last_seq LIMIT 1), ?)
   WHERE r.tenant_id = ? AND r.id = ?
   ORDER BY e.last_seq`;
 
-export function selectEvents({ tenantId, runId }: RunRef, range: EventRange): Statement {
+export function selectEvents({ tenantId, runId }: RunRef, range: PageRange): Statement {
+  const { after, maxBytes } = range;
   const end = endOf(range);
-  const params = [range.after, tenantId, runId, end, end, tenantId, runId];
-  return { sql: selectEventsSql, params };
+  const sized = [tenantId, runId, after, end - after, end, maxBytes, end];
+  return { sql: selectEventsSql, params: [after, ...sized, tenantId, runId] };
 }
 
-export function decodeJournal(
-  owner: RunRef,
-  range: EventRange,
-  rows: readonly Row[],
-): StoredEvent[] {
+export function decodeJournal(owner: RunRef, range: PageRange, rows: readonly Row[]): JournalPage {
   const subject = `The journal of run ${owner.runId}`;
   const events: StoredEvent[] = [];
   let next = range.after + 1;
   let journalEnd = 0;
+  let bytes = 0;
   for (const row of rows) {
     if (row['pruning'] !== null) {
       throw new RelayError('journal_pruned', `The journal of run ${owner.runId} is no longer kept`);
@@ -69,6 +71,7 @@ export function decodeJournal(
     journalEnd = number(row, 'journal_end');
     const last = numberOrNull(row, 'last_seq');
     if (last === null) continue;
+    bytes += number(row, 'bytes');
     const first = number(row, 'first_seq');
     const startsHere = events.length === 0 ? first <= next && next <= last : first === next;
     if (!startsHere) throw corrupt(subject, `expected seq ${next}, found ${first} to ${last}`);
@@ -77,10 +80,12 @@ export function decodeJournal(
     }
     next = last + 1;
   }
-  if (next <= Math.min(journalEnd, endOf(range))) {
+  // What a full page leaves out is checked with the next one.
+  if (bytes < range.maxBytes && next <= Math.min(journalEnd, endOf(range))) {
     throw corrupt(subject, `seq ${next} to ${journalEnd} are missing`);
   }
-  return events.length > range.limit ? events.slice(0, range.limit) : events;
+  const page = events.length > range.limit ? events.slice(0, range.limit) : events;
+  return { events: page, isLast: range.after + page.length >= journalEnd };
 }
 
 function decodeRow(owner: RunRef, row: Row): StoredEvent[] {
@@ -99,6 +104,25 @@ function decodeRow(owner: RunRef, row: Row): StoredEvent[] {
 
 function endOf(range: EventRange): number {
   return Math.min(range.after + range.limit, Number.MAX_SAFE_INTEGER);
+}
+
+let previousPage: Promise<unknown> = Promise.resolve();
+const largePageBytes = 64 * 1024;
+
+/**
+ * Decodes pages of all journals one after another. After a large one, what else waits for the event
+ * loop goes first, so that many readers of long journals do not delay it.
+ */
+export function inTurn<Value>(rows: readonly Row[], decode: () => Value): Promise<Value> {
+  const decoded = previousPage.then(decode);
+  const bytes = rows.reduce((sum, row) => sum + (numberOrNull(row, 'bytes') ?? 0), 0);
+  previousPage =
+    bytes < largePageBytes
+      ? decoded.catch(() => undefined)
+      : Promise.allSettled([decoded]).then(
+          () => new Promise((resolve) => void setImmediate(resolve)),
+        );
+  return decoded;
 }
 
 /** In bytes. Lists omit a larger first row. */

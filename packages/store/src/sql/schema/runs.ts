@@ -133,7 +133,8 @@ export const runTables: readonly string[] = [
     executed_params TEXT,
     executed_digest TEXT,
     question TEXT,
-    resolved_paths TEXT
+    resolved_paths TEXT,
+    earlier_denial TEXT
   )`,
   `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
   `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,

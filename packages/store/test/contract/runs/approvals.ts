@@ -59,6 +59,15 @@ export function approvalTests(open: Open): void {
     expect(await tenant.readApproval(plain.approval.id)).not.toHaveProperty('resolved_paths');
   });
 
+  test('an earlier denial of the same call is kept with its approval', async () => {
+    const tenant = newTenant();
+    const earlierDenial = { at: '2026-11-15T12:00:00.000Z', by: person, reason: 'No\u0000\ud800' };
+    const { approval } = await waitingRun(tenant, { earlierDenial });
+    expect(await tenant.readApproval(approval.id)).toMatchObject({ earlierDenial });
+    const plain = await waitingRun(tenant);
+    expect(await tenant.readApproval(plain.approval.id)).not.toHaveProperty('earlierDenial');
+  });
+
   test('a question is kept with its approval, and an approval without one has none', async () => {
     const tenant = newTenant();
     const question = { prompt: 'Which\u0000?', schema: { type: 'object', deep: [null, '\ud800'] } };

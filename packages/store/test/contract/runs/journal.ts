@@ -75,6 +75,32 @@ export function journalTests(open: Open): void {
     }
   });
 
+  test('a page ends with the step that reaches its size, and says whether it is the last', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    for (let afterSeq = 1; afterSeq < 9; afterSeq += 2) {
+      const events = [delta('x'.repeat(5_000)), delta('€'.repeat(2_000))];
+      await tenant.append(step(run, { afterSeq, events }));
+    }
+    const read = (after: number, maxBytes: number, limit = 100) =>
+      tenant.readPage(run.id, { after, limit, maxBytes });
+    const seqs = async (...range: Parameters<typeof read>) => {
+      const { events, isLast } = await read(...range);
+      return [events.map(({ seq }) => seq), isLast];
+    };
+    expect(await seqs(0, 1)).toEqual([[1], false]);
+    expect(await seqs(1, 1)).toEqual([[2, 3], false]);
+    expect(await seqs(2, 1)).toEqual([[3], false]);
+    expect(await seqs(1, 12_000)).toEqual([[2, 3, 4, 5], false]);
+    expect(await seqs(1, 12_000, 3)).toEqual([[2, 3, 4], false]);
+    expect(await seqs(5, 1_000_000)).toEqual([[6, 7, 8, 9], true]);
+    expect(await seqs(7, 1)).toEqual([[8, 9], true]);
+    expect(await seqs(7, 1, 1)).toEqual([[8], false]);
+    expect(await seqs(9, 1)).toEqual([[], true]);
+    const all = await tenant.readEvents(run.id, { after: 0, limit: 100 });
+    expect((await read(0, 1_000_000)).events).toEqual(all);
+  });
+
   test('a step without events stores its state and leaves the journal as it is', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
