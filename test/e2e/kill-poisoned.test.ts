@@ -65,7 +65,7 @@ test(
   async () => {
     // Each needs longer than the server lives at first.
     const others = await Promise.all(
-      Array.from({ length: 5 }, () => start({ model: 'demo', input: 'slow 3000' })),
+      Array.from({ length: 3 }, () => start({ model: 'demo', input: 'slow 1500' })),
     );
     // It may die before it answers.
     await start({ agent: 'poisoned', input: 'use poison {}' }).catch(() => undefined);
