@@ -1,6 +1,7 @@
 /** Runs, their client calls, conversations, workflows and usage. */
 import type {
   EventOf,
+  FinishReason,
   RunError,
   RunEvent,
   RunStatus,
@@ -40,6 +41,8 @@ export interface RunProgress {
   readonly endedAt: number | null;
   readonly usage: Usage;
   readonly error: RunError | null;
+  /** How the root agent's last answer ended. */
+  readonly finishReason: FinishReason | null;
   /** The checkpoint envelope of `runs.serialized_state`, as JSON. */
   readonly checkpoint: string | null;
   /** `runs.output_json`: the answer, the approvals and the pending approval. */
@@ -67,7 +70,8 @@ export interface RunRecord extends RunIdentity, RunProgress {
 export type RunHead = RunIdentity & Pick<RunRecord, 'status' | 'usage' | 'outputJson' | 'lastSeq'>;
 
 /** A run in a list. */
-export interface RunListing extends RunHead, Pick<RunRecord, 'startedAt' | 'endedAt' | 'error'> {
+export interface RunListing
+  extends RunHead, Pick<RunRecord, 'startedAt' | 'endedAt' | 'error' | 'finishReason'> {
   /** Its first event; `null` if the first journal row is damaged or larger than 8 KiB. */
   readonly opening: EventOf<'run.created'> | null;
 }

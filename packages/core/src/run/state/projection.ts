@@ -111,6 +111,7 @@ function progressChanges(
       case 'run.ended':
         progress.endedAt = Date.parse(event.at);
         progress.error = event.error ?? null;
+        progress.finishReason = event.finishReason ?? null;
         // An ended run is never recovered.
         progress.snapshot = null;
         progress.snapshotSeq = 0;

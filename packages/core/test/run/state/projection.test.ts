@@ -37,7 +37,7 @@ const finished: RunEvent = {
   type: 'turn.completed',
   ...root,
   turn: 1,
-  finishReason: 'tool-calls',
+  finishReason: 'tool_calls',
   usage,
 };
 

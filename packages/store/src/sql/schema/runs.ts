@@ -40,6 +40,7 @@ export const runTables: readonly string[] = [
     workflow_id TEXT,
     key_id TEXT,
     error TEXT,
+    finish_reason TEXT,
     serialized_state TEXT,
     state_checksum BIGINT,
     output_json TEXT,
