@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FrameReader } from '../support/frames.ts';
 import { until } from '../support/kernel.ts';
-import { TestServer } from '../support/server.ts';
 import {
   askFor,
   type Data,
@@ -17,9 +16,10 @@ import {
   statusOf,
   typesOf,
 } from './runtime-client.ts';
+import { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer();
+const server = new StoreServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 
@@ -177,25 +177,40 @@ describe('POST /api/chat/tool-approval', () => {
   });
 
   test('reloads what is pending from the output of the run', async () => {
-    verifies('001:approval-flow:context-from-output');
-    const { runId, asked } = await askFor(server, note('by its output'));
+    verifies('001:approval-flow:context-from-output', '001:approval-flow:missing-state');
+    const texts = ['first by its output', 'second by its output'];
+    const { runId } = await askFor(server, texts.map(note).join('\n'));
     const row = new RunRow(server, runId);
-    const output = JSON.parse(row.read().output ?? '') as { pendingApproval: object };
-    expect(output.pendingApproval).toMatchObject({
-      toolCallId: asked['toolCallId'],
+    const { output } = await row.read();
+    const stored = JSON.parse(output ?? '{}') as { pendingApprovals: object[] };
+    const pending = texts.map((text, index) => ({
+      toolCallId: `call_${index + 1}`,
       name: 'send_note',
-      args: { to: 'ann', text: 'by its output' },
-      approvalId: await approvalOf(runId),
+      args: { to: 'ann', text },
+      approvalId: expect.any(String),
+      kind: 'permission',
+    }));
+    expect(stored).toMatchObject({ pendingApprovals: pending, pendingApproval: pending[0] });
+    // What the output does not name is not pending, although its approval is stored.
+    const [first, second] = stored.pendingApprovals;
+    const approve = (toolCallId: string) =>
+      decide(server, { runId, toolCallId, action: 'approve' });
+    await row.change('output_json = ?', JSON.stringify({ ...stored, pendingApprovals: [first] }));
+    expect(await approve('call_2')).toMatchObject({
+      status: 500,
+      body: { code: 'approval_state_missing', error: expect.stringContaining('call_2') },
     });
-    // Only the output knows the call by this name.
-    const pendingApproval = { ...output.pendingApproval, toolCallId: 'call_renamed' };
-    row.change('output_json = ?', JSON.stringify({ ...output, pendingApproval }));
-    const decision = { runId, toolCallId: 'call_renamed', action: 'approve' };
-    expect(await decide(server, decision)).toMatchObject({
+    // And what it names is, under the name that it has there.
+    const renamed = { ...second, toolCallId: 'call_renamed' };
+    const pendingApprovals = [first, renamed];
+    await row.change('output_json = ?', JSON.stringify({ ...stored, pendingApprovals }));
+    expect(await approve('call_renamed')).toMatchObject({
       status: 200,
-      body: { status: 'succeeded' },
+      body: { status: 'waiting' },
     });
-    expect(sent('by its output')).toBe(1);
+    expect(texts.map(sent)).toEqual([0, 1]);
+    expect(await approve('call_1')).toMatchObject({ status: 200, body: { status: 'succeeded' } });
+    expect(texts.map(sent)).toEqual([1, 1]);
   });
 
   test('sent twice runs the tool once: at once, after the end, and after a restart', async () => {
@@ -280,10 +295,11 @@ describe('a decision after kill -9 and a restart', () => {
     await until(async () => sent('cut short') === 1, 'the note');
     await restart();
     await Promise.all([cut, reader.close().catch(() => undefined)]);
-    expect((await decide(server, decision)).status).toBe(200);
     const { body } = await resume(server, runId);
     // Whether the tool came to its end was stored in time or not: then a person is asked about it.
-    if (body['status'] === 'waiting') {
+    const isAsked = body['status'] === 'waiting';
+    expect((await decide(server, decision)).status).toBe(isAsked ? 400 : 200);
+    if (isAsked) {
       const { events } = await decide(server, { ...decision, kind: 'outcome', action: 'reject' });
       expect(events.at(-1)).toMatchObject({ type: 'done' });
     } else {
@@ -294,7 +310,7 @@ describe('a decision after kill -9 and a restart', () => {
 });
 
 describe('an approved tool that kill -9 interrupted', () => {
-  const held = new TestServer({ TEST_ASK: 'yes' }, 'test/support/servers/blocking-tools.ts');
+  const held = new StoreServer({ TEST_ASK: 'yes' }, 'test/support/servers/blocking-tools.ts');
   afterAll(() => held.dispose());
 
   async function leftRunning(text: string) {
@@ -315,12 +331,18 @@ describe('an approved tool that kill -9 interrupted', () => {
   test('is not run again because the approval is sent again', async () => {
     verifies('001:failure:approval-once');
     const { approve, paid } = await leftRunning('no second time');
-    for (let n = 0; n < 2; n += 1) {
-      expect(await decide(held, approve)).toMatchObject({
-        status: 200,
-        body: { ok: true, status: 'waiting', events: [] },
-      });
+    for (const kind of [undefined, 'outcome']) {
+      for (const output of [undefined, 'paid']) {
+        expect(await decide(held, { ...approve, kind, output })).toMatchObject({
+          status: 400,
+          body: { code: 'outcome_answer_required' },
+        });
+      }
     }
+    expect(await decide(held, { ...approve, kind: 'permission' })).toMatchObject({
+      status: 200,
+      body: { ok: true, status: 'waiting', events: [] },
+    });
     const { events } = await decide(held, { ...approve, action: 'reject', reason: 'Leave it' });
     expect(events.find(({ type }) => type === 'tool_end')).toMatchObject({
       status: 'failed',
@@ -333,13 +355,14 @@ describe('an approved tool that kill -9 interrupted', () => {
   test('is run again if an approver explicitly decides so', async () => {
     verifies('001:approval:action-approve');
     const { approve, paid } = await leftRunning('a second time');
-    const { events } = await decide(held, { ...approve, kind: 'outcome' });
+    const { action: _, ...call } = approve;
+    const { events } = await decide(held, { ...call, outcome: 'rerun' });
     expect(events.at(-1)).toMatchObject({ type: 'done', status: 'succeeded' });
     expect(paid()).toBe(2);
-    expect(await decide(held, { ...approve, kind: 'outcome' })).toMatchObject({
-      status: 200,
-      events: [],
-    });
+    for (const repeated of [{ ...call, outcome: 'rerun' }, approve]) {
+      expect(await decide(held, repeated)).toMatchObject({ status: 200, events: [] });
+    }
+    expect(await decide(held, { ...approve, action: 'reject' })).toMatchObject({ status: 409 });
     expect(paid()).toBe(2);
   });
 });

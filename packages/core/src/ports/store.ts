@@ -46,9 +46,11 @@ import type {
 } from './memories.ts';
 import type {
   CallClaim,
+  CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
   DueRun,
+  ClaimedRun,
   EndedRun,
   EventRange,
   JournalPage,
@@ -63,6 +65,7 @@ import type {
   RunListing,
   RunProgress,
   RunRecord,
+  RunRef,
   UsageScope,
   UsageTotal,
   WorkflowTotal,
@@ -100,6 +103,8 @@ export interface Append {
   readonly consumeCommands?: readonly string[];
   /** Releases the lease in the same commit. */
   readonly release?: boolean;
+  /** The run has come further: its crashes so far no longer count, as when its lease is released. */
+  readonly madeProgress?: boolean;
   /** Memories that the run stores. */
   readonly memories?: readonly MemoryRecord[];
   readonly audit?: readonly NewAuditEntry[];
@@ -125,6 +130,8 @@ export interface TenantStore {
   ): Promise<{ runId: string; fingerprint: string } | undefined>;
   /** Throws `journal_corrupt` if the checkpoint or the snapshot is damaged. */
   readRun(runId: string): Promise<RunRecord | undefined>;
+  /** Compare-and-set: false if another checkpoint was stored in the meantime. */
+  replaceCheckpoint(runId: string, change: CheckpointChange): Promise<boolean>;
   /** Readable even if the checkpoint or the snapshot is damaged. */
   readRunHead(runId: string): Promise<RunHead | undefined>;
   /** By `createdAt`. */
@@ -247,8 +254,17 @@ export interface SystemStore {
   /** True if it was written; with `ifAbsent`, an earlier value stays. */
   writeMetadata(name: string, value: string, options?: { ifAbsent?: boolean }): Promise<boolean>;
 
-  /** Takes the lease if it is free or has expired at `now`. Every claim increments the epoch. */
-  claimRun(runId: string, claim: Claim): Promise<{ epoch: number } | undefined>;
+  /**
+   * Takes the lease if it is free or has expired at `now`. Every claim increments the epoch. A suspect,
+   * whose process has crashed `suspectAfterCrashes` times in a row, is claimed only on request.
+   */
+  claimRun(
+    runId: string,
+    claim: Claim,
+    options?: { suspect?: boolean },
+  ): Promise<ClaimedRun | undefined>;
+  /** Suspects without a lease, those with the fewest crashes first. None is in `dueRuns`. */
+  suspectRuns(now: number, limit: number): Promise<RunRef[]>;
   /** Renews the leases that this owner still holds, and returns their run ids. */
   renewLeases(
     owner: string,
@@ -263,7 +279,7 @@ export interface SystemStore {
    * not delay the others. Of a paused tenant only canceled runs are due.
    */
   dueRuns(now: number, limit: number): Promise<DueRun[]>;
-  /** For a store with a single server, whose earlier process may have held leases. */
+  /** For a store with a single server: leases that its earlier process holds are those of a crash. */
   releaseAllLeases(): Promise<void>;
   /** Deletes at most `limit` expired memories of all tenants, and returns their number. */
   deleteExpiredMemories(now: number, limit: number): Promise<number>;

@@ -2,8 +2,9 @@ import { defined } from '../defined.ts';
 import type { EventOf } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type AgentEvent, failureOutput, agentPathOf, questionOf } from './dialect.ts';
+import type { AttachmentPart } from '../schemas/messages.ts';
 import type { ApprovalKind, EarlierDenial } from '../schemas/permissions.ts';
-import type { AgentEnd, Usage } from '../schemas/runs.ts';
+import type { AgentEnd, FinishReason, Usage } from '../schemas/runs.ts';
 
 /** The agent of a frame; a sub-agent also has its parent. */
 interface AgentIds {
@@ -36,7 +37,14 @@ export type ChatFrame =
             earlierDenial?: EarlierDenial;
           }
         | ({ type: 'usage' } & Usage)
-        | { type: 'harness_end'; reason: AgentEnd; iterations: number; totalUsage: Usage }
+        | {
+            type: 'harness_end';
+            reason: AgentEnd;
+            iterations: number;
+            totalUsage: Usage;
+            /** How the last answer ended; unset if there is none, or the provider did not say. */
+            finishReason?: FinishReason;
+          }
       ))
   | { type: 'error'; runId: string; agentId?: string; message: string; code: string };
 
@@ -44,6 +52,8 @@ export type ChatFrame =
 export interface ChatToolOutput {
   context?: string;
   result?: unknown;
+  /** Images and files that the model was shown. */
+  attachments?: readonly AttachmentPart[];
   status?: 'denied' | 'expired' | 'error';
   reason?: string;
   error?: string;
@@ -86,7 +96,11 @@ export const chat: Dialect = {
           content: event.content,
         });
       case 'tool.completed':
-        return toolResult(event, run, { context: event.context, result: event.result });
+        return toolResult(event, run, {
+          context: event.context,
+          result: event.result,
+          ...defined({ attachments: event.attachments }),
+        });
       case 'tool.failed':
       case 'tool.denied':
         return toolResult(event, run, failureOutput(event));
@@ -116,6 +130,7 @@ export const chat: Dialect = {
           reason: event.reason,
           iterations: event.iterations,
           totalUsage: event.usage,
+          ...defined({ finishReason: event.finishReason }),
         });
       case 'run.created':
       case 'run.started':

@@ -1,10 +1,11 @@
 import { defined } from '../defined.ts';
 import type { EventOf, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
+import type { AttachmentPart } from '../schemas/messages.ts';
 import type { Dialect } from './dialect.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { ApprovalKind, ApprovalStatus, EarlierDenial } from '../schemas/permissions.ts';
-import type { EndedStatus, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
+import type { EndedStatus, FinishReason, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
 
 /** Set on frames of sub-agents only. */
 type SubAgentId = { agentId?: string };
@@ -20,7 +21,13 @@ export type RunsFrame =
   | { type: 'reset'; after: number }
   | ToolCallFrame
   /** `output` is the tool's result, or `{status, …}` for a call without one. */
-  | (SubAgentId & { type: 'tool_result'; id: string; output: unknown })
+  | (SubAgentId & {
+      type: 'tool_result';
+      id: string;
+      output: unknown;
+      /** Images and files that the model was shown. */
+      attachments?: readonly AttachmentPart[];
+    })
   | {
       type: 'approval_requested';
       id: string;
@@ -73,6 +80,8 @@ export type DoneFrame = {
   /** The agent that answered; unset if the run never started. */
   agent?: string;
   limit?: LimitName;
+  /** How the last answer ended; unset if there is none, or the provider did not say. */
+  finishReason?: FinishReason;
 };
 
 /** The dialect of `/v1/runs`. It shows the text of the root agent only. */
@@ -110,6 +119,7 @@ export const runs: Dialect = {
           type: 'tool_result',
           id: event.toolCallId,
           output: event.result === undefined ? (event.context ?? null) : event.result,
+          ...defined({ attachments: event.attachments }),
         });
       case 'tool.failed':
       case 'tool.denied':
@@ -158,7 +168,7 @@ export const runs: Dialect = {
           status: event.status,
           output: event.output,
           usage: wireUsage(event.usage),
-          ...defined({ agent: event.agent, limit: event.limit }),
+          ...defined({ agent: event.agent, limit: event.limit, finishReason: event.finishReason }),
         };
       case 'run.started':
       case 'run.suspended':

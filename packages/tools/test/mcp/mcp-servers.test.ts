@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, type Tool } from '@relay/core';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
+import { dot } from '../../../../test/support/mcp/tool-server.ts';
 import { createToolContext } from '../support/tool-context.ts';
 import { defaultTimings } from '../../src/mcp/connection-supervisor.ts';
 import { type McpOptions, McpServers } from '../../src/mcp/mcp-servers.ts';
@@ -106,13 +107,14 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     const servers = await start({ shop: fixture.program(asks) });
     const show = await find(servers, 'shop_show');
     expect(await show.execute({}, createToolContext())).toEqual({
-      context: 'a dot\n[image, image/png, 5 bytes]\n[resource file:///plan.txt]\nthe plan',
+      context: 'a dot\n[image, image/png, 70 bytes]\n[resource file:///plan.txt]\nthe plan',
       result: {
         content: [
-          { type: 'image', mediaType: 'image/png', data: 'aGVsbG8=' },
+          { type: 'image', mediaType: 'image/png' },
           { type: 'resource', uri: 'file:///plan.txt', text: 'the plan' },
         ],
       },
+      attachments: [{ type: 'image', mediaType: 'image/png', data: dot }],
     });
     const fail = await find(servers, 'shop_fail');
     await expect(fail.execute({}, createToolContext())).rejects.toThrow('the glue is out');

@@ -2,7 +2,7 @@
  * Table rows other than the journal are a pure function of it. Each batch of events is projected in
  * the commit that stores it, so that rows and journal cannot disagree.
  */
-import { defined, isEnded, type StoredEvent } from '@relay/protocol';
+import { defined, type EventType, isEnded, type StoredEvent } from '@relay/protocol';
 import type {
   NewClientCall,
   NewApproval,
@@ -14,10 +14,10 @@ import { expiryReason } from './call.ts';
 import { checkpointOf } from './checkpoint.ts';
 import { deadlineOf } from '../agents/limits.ts';
 import {
-  askingCalls,
   clientCalls,
   pendingApprovals,
   type RunState,
+  waitingCalls,
   writeSnapshot,
 } from './state.ts';
 import { nextCheckOf } from '../waiting/approvals.ts';
@@ -29,6 +29,7 @@ export interface Projection {
   readonly clientCalls: readonly NewClientCall[];
   readonly abandonedCalls: readonly string[];
   readonly useGrants: readonly string[];
+  readonly madeProgress: boolean;
 }
 
 const nothing: Projection = {
@@ -38,6 +39,7 @@ const nothing: Projection = {
   clientCalls: [],
   abandonedCalls: [],
   useGrants: [],
+  madeProgress: false,
 };
 
 /** `state` is the state after `events`. */
@@ -57,8 +59,18 @@ export function project(
       event.type === 'tool.failed' && event.via === 'client' ? [event.toolCallId] : [],
     ),
     useGrants: relevant.flatMap(usedGrant),
+    madeProgress: relevant.some(({ type }) => !repeated.includes(type)),
   };
 }
+
+/** What each process writes again that resumes the run where the one before it died. */
+const repeated: readonly EventType[] = [
+  'run.started',
+  'run.resumed',
+  'turn.started',
+  'turn.discarded',
+  'tool.started',
+];
 
 function isDelta(event: StoredEvent): boolean {
   return (
@@ -89,7 +101,6 @@ function progressChanges(
         break;
       case 'run.suspended':
         progress.wakeAt = wakeAtOf(state);
-        progress.outputJson = outputJson(state);
         break;
       case 'approval.expiring':
         if (state.status === 'waiting') progress.wakeAt = wakeAtOf(state);
@@ -97,14 +108,10 @@ function progressChanges(
       case 'run.resumed':
         progress.wakeAt = null;
         break;
-      case 'approval.decided':
-      case 'approval.expired':
-        progress.outputJson = outputJson(state);
-        break;
       case 'run.ended':
         progress.endedAt = Date.parse(event.at);
         progress.error = event.error ?? null;
-        progress.outputJson = outputJson(state, event.output);
+        progress.finishReason = event.finishReason ?? null;
         // An ended run is never recovered.
         progress.snapshot = null;
         progress.snapshotSeq = 0;
@@ -114,25 +121,40 @@ function progressChanges(
         break;
     }
   }
+  if (events.some(changesOutput)) progress.outputJson = outputJson(state, events.at(-1));
   return progress;
 }
 
+function changesOutput({ type }: StoredEvent): boolean {
+  return (
+    type === 'approval.requested' ||
+    type === 'approval.decided' ||
+    type === 'approval.expired' ||
+    type === 'approval.closed' ||
+    type === 'run.suspended' ||
+    type === 'run.ended'
+  );
+}
+
 /** `runs.output_json`: the answer, who approved what, and what is pending. */
-function outputJson(state: RunState, output?: string): string {
-  const pending = isEnded(state.status) ? undefined : askingCalls(state)[0]?.call;
+function outputJson(state: RunState, last: StoredEvent | undefined): string {
+  const pendingApprovals = isEnded(state.status)
+    ? []
+    : waitingCalls(state).map(({ call, approval }) => ({
+        toolCallId: call.toolCallId,
+        name: call.name,
+        args: call.input,
+        approvalId: approval.id,
+        kind: approval.kind,
+        seq: approval.seq,
+      }));
   return JSON.stringify({
-    output: output ?? null,
+    output: last?.type === 'run.ended' ? last.output : null,
     approvals: state.approvals,
-    ...(pending === undefined
+    ...(pendingApprovals.length === 0
       ? {}
-      : {
-          pendingApproval: {
-            toolCallId: pending.toolCallId,
-            name: pending.name,
-            args: pending.input,
-            approvalId: pending.approval?.id,
-          },
-        }),
+      : // Specification 001 knows one of them, by the second name.
+        { pendingApprovals, pendingApproval: pendingApprovals[0] }),
   });
 }
 

@@ -12,6 +12,7 @@ import {
   isEnded,
   type Limits,
   noUsage,
+  type OutcomeAnswer,
   RelayError,
   type RunStatus,
   type Stored,
@@ -40,6 +41,8 @@ export interface ApprovalEntry {
   readonly toolCallId: string;
   readonly name: string;
   readonly action: 'approve' | 'reject';
+  /** The answer to an approval of kind `outcome`. */
+  readonly outcome?: OutcomeAnswer;
   readonly by: string;
   readonly at: string;
   readonly reason?: string;
@@ -239,10 +242,19 @@ export function clientCalls(state: RunState): OpenCall[] {
 
 /** Pending approvals of all agents, including questions. */
 export function pendingApprovals(state: RunState): OpenApproval[] {
-  return liveCalls(state).flatMap(({ call }) => [
-    ...(call.phase === 'asking' && call.approval !== undefined ? [call.approval] : []),
-    ...openQuestionsOf(call),
-  ]);
+  return waitingCalls(state).map(({ approval }) => approval);
+}
+
+/** Calls of all agents that wait for a person, once for each pending approval. */
+export function waitingCalls(
+  state: RunState,
+): { readonly call: CallState; readonly approval: OpenApproval }[] {
+  return liveCalls(state).flatMap(({ call }) =>
+    [
+      ...(call.phase === 'asking' && call.approval !== undefined ? [call.approval] : []),
+      ...openQuestionsOf(call),
+    ].map((approval) => ({ call, approval })),
+  );
 }
 
 export interface OpenQuestion extends OpenCall {
@@ -345,7 +357,7 @@ function approvalOf(state: RunState, event: Stored<EventOf<'approval.decided'>>)
     action: event.approved ? 'approve' : 'reject',
     by: event.by.name,
     at: event.at,
-    ...defined({ reason: event.reason }),
+    ...defined({ outcome: event.outcome, reason: event.reason }),
   };
 }
 
@@ -440,7 +452,7 @@ function contradiction(state: RunState, event: Stored): RelayError {
 }
 
 /** To be increased with every change of `RunState`. */
-const snapshotVersion = 4;
+const snapshotVersion = 5;
 
 export function writeSnapshot(state: RunState): string {
   return JSON.stringify({ version: snapshotVersion, state });
