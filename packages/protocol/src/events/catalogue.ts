@@ -12,11 +12,13 @@ import {
   approvalKinds,
   deciderSchema,
   earlierDenialSchema,
+  outcomeAnswers,
   permissionsSchema,
 } from '../schemas/permissions.ts';
 import {
   agentEnds,
   endedStatuses,
+  finishReasons,
   functionSchema,
   limitNames,
   limitsSchema,
@@ -140,6 +142,8 @@ export const catalogue = {
     agent: z.string().optional(),
     /** The limit that the root agent had reached when it gave its last answer. */
     limit: z.enum(limitNames).optional(),
+    /** How the root agent's last answer ended; unset if there is none, or the provider did not say. */
+    finishReason: z.enum(finishReasons).optional(),
   }),
 
   /** `spawned` holds the profile of a sub-agent; the root agent's is in `run.created`. */
@@ -165,6 +169,8 @@ export const catalogue = {
     reason: z.enum(agentEnds),
     iterations: z.int(),
     usage: usageSchema,
+    /** How its last answer ended. */
+    finishReason: z.enum(finishReasons).optional(),
     /** The result of a sub-agent for its parent. */
     output: z.string().optional(),
     error: runErrorSchema.optional(),
@@ -209,7 +215,7 @@ export const catalogue = {
   'turn.completed': event(1, {
     ...agent,
     turn: z.int(),
-    finishReason: z.enum(['stop', 'tool-calls', 'length', 'content-filter', 'other']),
+    finishReason: z.enum([...finishReasons, 'tool_calls', 'other']),
     usage: usageSchema,
     providerData: providerDataSchema.optional(),
   }),
@@ -306,6 +312,8 @@ export const catalogue = {
     input: json.optional(),
     resolvedPaths: resolvedPaths.optional(),
     digest: z.string().optional(),
+    /** The answer to an approval of kind `outcome`; `output` comes with `completed`. */
+    outcome: z.enum(outcomeAnswers).optional(),
     output: json.optional(),
     /** The answer to a question. */
     answer: json.optional(),

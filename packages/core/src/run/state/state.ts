@@ -12,6 +12,7 @@ import {
   isEnded,
   type Limits,
   noUsage,
+  type OutcomeAnswer,
   RelayError,
   type RunStatus,
   type Stored,
@@ -40,6 +41,8 @@ export interface ApprovalEntry {
   readonly toolCallId: string;
   readonly name: string;
   readonly action: 'approve' | 'reject';
+  /** The answer to an approval of kind `outcome`. */
+  readonly outcome?: OutcomeAnswer;
   readonly by: string;
   readonly at: string;
   readonly reason?: string;
@@ -354,7 +357,7 @@ function approvalOf(state: RunState, event: Stored<EventOf<'approval.decided'>>)
     action: event.approved ? 'approve' : 'reject',
     by: event.by.name,
     at: event.at,
-    ...defined({ reason: event.reason }),
+    ...defined({ outcome: event.outcome, reason: event.reason }),
   };
 }
 

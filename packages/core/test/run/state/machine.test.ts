@@ -78,7 +78,7 @@ const finished: RunEvent = {
   type: 'turn.completed',
   ...root,
   turn: 1,
-  finishReason: 'tool-calls',
+  finishReason: 'tool_calls',
   usage,
 };
 const started: RunEvent = {
@@ -226,9 +226,23 @@ describe('completing', () => {
     'ends agent, summary and run, in that order: %s',
     (reason) => {
       expect(accepted(answered, { type: 'complete', reason, trust })).toEqual([
-        { type: 'agent.ended', agentId: 'root', reason, iterations: 1, usage },
+        {
+          type: 'agent.ended',
+          agentId: 'root',
+          reason,
+          iterations: 1,
+          usage,
+          finishReason: 'stop',
+        },
         { type: 'run.summarized', trust },
-        { type: 'run.ended', status: 'completed', output: 'Let me look.', usage, agent },
+        {
+          type: 'run.ended',
+          status: 'completed',
+          output: 'Let me look.',
+          usage,
+          agent,
+          finishReason: 'stop',
+        },
       ]);
     },
   );
@@ -323,6 +337,7 @@ describe('failing', () => {
     expect(events[0]).toEqual({ type: 'run.errored', agentId: 'root', error });
     expect(events.at(-1)).toEqual({
       type: 'run.ended',
+      finishReason: 'stop',
       status: 'failed',
       output: 'Let me look.',
       usage,
