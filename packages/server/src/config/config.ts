@@ -1,6 +1,7 @@
 /** The server's configuration, read once from the environment. A mistake stops the start. */
 import { isIP } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
+import { defaultSettings } from '@relay/core';
 import { parseNetwork } from '@relay/models';
 import { type LogLevel, logLevels } from '../observability/log.ts';
 
@@ -21,6 +22,8 @@ export interface Config {
   readonly approvalTtlMs: number;
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
+  readonly providerAttempts: number;
+  readonly providerWaitMs: number;
   /** The most characters of an answer. */
   readonly maxAnswerChars: number;
   readonly disconnect: 'cancel' | 'detach';
@@ -81,6 +84,16 @@ export function readConfig(env: Environment, cwd: string): Config {
       max: 24 * 60 * 60 * 1000,
     }),
     maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
+    providerAttempts: integer(env, 'RELAY_PROVIDER_ATTEMPTS', {
+      fallback: defaultSettings.providerAttempts,
+      min: 1,
+      max: 100,
+    }),
+    providerWaitMs: integer(env, 'RELAY_PROVIDER_WAIT_MS', {
+      fallback: defaultSettings.providerWaitMs,
+      min: 0,
+      max: 3_600_000,
+    }),
     maxAnswerChars: integer(env, 'RELAY_MAX_ANSWER_CHARS', {
       fallback: 4 * megabyte,
       min: 1_000,
