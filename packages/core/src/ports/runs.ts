@@ -76,6 +76,19 @@ export interface RunListing
   readonly opening: EventOf<'run.created'> | null;
 }
 
+/** A run that its processes died of this many times, without progress in between, is tried alone. */
+export const suspectAfterCrashes = 3;
+/** A run that its processes died of this many times fails. */
+export const maxCrashes = 6;
+
+export interface ClaimedRun {
+  readonly epoch: number;
+  /** How often a process died that held the lease, since the run last made progress. */
+  readonly crashes: number;
+  /** Of its stored events, in characters. */
+  readonly journalSize: number;
+}
+
 export interface Lease {
   readonly owner: string;
   readonly until: number;
@@ -178,6 +191,8 @@ export interface JournalPage {
 export interface EndedRun {
   readonly runId: string;
   readonly position: number;
+  /** In characters. */
+  readonly journalSize: number;
 }
 
 export interface NewClientCall {

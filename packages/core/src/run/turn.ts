@@ -180,6 +180,7 @@ async function consumeStream(
       if (next.done === true) isOver = true;
       else turn.add(next.value);
       if (run.journal.backlog > maxBacklog) await run.journal.settled();
+      if (!run.memory.mayGrow) await activity.unlessStopped(run.memory.wait());
     }
   } finally {
     // Aborts the request.

@@ -74,8 +74,8 @@ const columns = [
   'state_checksum',
 ];
 
-/** `forked_from` is only read by other statements. */
-const insertedColumns = [...columns, 'forked_from'];
+/** These are only read by other statements. */
+const insertedColumns = [...columns, 'forked_from', 'journal_size'];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -86,7 +86,12 @@ const insertHeldSql = byDialect((dialect) => {
     VALUES (${insertedColumns.map(value).join(', ')})`;
 });
 
-export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCreation): Statement {
+export function insertRun(
+  dialect: SqlDialect,
+  tenantId: string,
+  creation: RunCreation,
+  journalSize: number,
+): Statement {
   const { identity, progress = {} } = creation;
   const { usage = noUsage, checkpoint = null, status = 'queued', outputJson = null } = progress;
   const { startedAt = null, endedAt = null, error = null, wakeAt = null } = progress;
@@ -109,6 +114,7 @@ export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCr
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
       sourceOf(creation),
+      journalSize,
     ],
   };
 }
