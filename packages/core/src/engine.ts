@@ -14,6 +14,7 @@ import type {
   SystemStore,
   ToolRegistry,
 } from './ports/index.ts';
+import type { MemoryBudget } from './runtime/memory-budget.ts';
 import type { TranscriptCache } from './run/context/transcript-cache.ts';
 
 export interface Settings {
@@ -72,6 +73,8 @@ export const defaultSettings: Omit<Settings, 'node'> = {
 export interface Engine {
   readonly store: SystemStore;
   readonly transcripts: TranscriptCache;
+  /** Of the runs that this node drives. */
+  readonly memory: MemoryBudget;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly digest: Digest;

@@ -49,6 +49,7 @@ import type {
   CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
+  ClaimedRun,
   EndedRun,
   EventRange,
   JournalPage,
@@ -101,6 +102,8 @@ export interface Append {
   readonly consumeCommands?: readonly string[];
   /** Releases the lease in the same commit. */
   readonly release?: boolean;
+  /** The run has come further: its crashes so far no longer count, as when its lease is released. */
+  readonly madeProgress?: boolean;
   /** Memories that the run stores. */
   readonly memories?: readonly MemoryRecord[];
   readonly audit?: readonly NewAuditEntry[];
@@ -250,8 +253,17 @@ export interface SystemStore {
   /** True if it was written; with `ifAbsent`, an earlier value stays. */
   writeMetadata(name: string, value: string, options?: { ifAbsent?: boolean }): Promise<boolean>;
 
-  /** Takes the lease if it is free or has expired at `now`. Every claim increments the epoch. */
-  claimRun(runId: string, claim: Claim): Promise<{ epoch: number } | undefined>;
+  /**
+   * Takes the lease if it is free or has expired at `now`. Every claim increments the epoch. A suspect,
+   * whose process has crashed `suspectAfterCrashes` times in a row, is claimed only on request.
+   */
+  claimRun(
+    runId: string,
+    claim: Claim,
+    options?: { suspect?: boolean },
+  ): Promise<ClaimedRun | undefined>;
+  /** Suspects without a lease, those with the fewest crashes first. None is in `dueRuns`. */
+  suspectRuns(now: number, limit: number): Promise<RunRef[]>;
   /** Renews the leases that this owner still holds, and returns their run ids. */
   renewLeases(
     owner: string,
@@ -267,7 +279,7 @@ export interface SystemStore {
    * due, because a command may cancel them.
    */
   dueRuns(now: number, limit: number): Promise<RunRef[]>;
-  /** For a store with a single server, whose earlier process may have held leases. */
+  /** For a store with a single server: leases that its earlier process holds are those of a crash. */
   releaseAllLeases(): Promise<void>;
   /** Deletes at most `limit` expired memories of all tenants, and returns their number. */
   deleteExpiredMemories(now: number, limit: number): Promise<number>;

@@ -158,6 +158,12 @@ export function failureToConnect(
   });
 }
 
+export function endedEarly(): ProviderFailure {
+  return new ProviderFailure('The provider’s answer ended before it was finished', {
+    retryable: true,
+  });
+}
+
 export function responseTooLong(): ProviderFailure {
   return new ProviderFailure('The provider’s answer is too long', { retryable: false });
 }

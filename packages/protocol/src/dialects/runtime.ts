@@ -83,6 +83,7 @@ export const runtime: Dialect = {
           runId: run.runId,
           status: runtimeStatus[event.status],
           conversationId: run.conversationId,
+          ...defined({ finishReason: event.finishReason }),
         };
       case 'run.created':
       case 'agent.started':

@@ -5,6 +5,7 @@ import { messageSchema } from '../schemas/messages.ts';
 import { permissionsSchema } from '../schemas/permissions.ts';
 import {
   checkpointEnvelopeSchema,
+  finishReasons,
   functionSchema,
   limitsSchema,
   outputSchemaSchema,
@@ -94,6 +95,10 @@ export const runSchema = z.object({
     .nullable()
     .describe('null in a list if it is longer than 8 KiB, or if it is damaged'),
   output: z.string().optional(),
+  finishReason: z
+    .enum(finishReasons)
+    .optional()
+    .describe('How the last answer ended; anything but `stop` means that it is not whole'),
   usage: wireUsageSchema,
   costUsd: z.number().optional(),
   error: runErrorSchema.optional(),

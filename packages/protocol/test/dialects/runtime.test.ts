@@ -230,7 +230,7 @@ describe('runtime dialect', () => {
           },
         },
       ],
-      [54, { type: 'done', runId, status: 'failed', conversationId }],
+      [54, { type: 'done', runId, status: 'failed', conversationId, finishReason: 'length' }],
     ]);
   });
 

@@ -144,7 +144,7 @@ describe('query plans of PostgreSQL', () => {
   };
 
   const ofSystem: Record<string, string> = {
-    'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
+    'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }, 'others').sql,
     'what is due': dueSql.postgres,
     'the inboxes of the runs that a node holds': runsWithCommandsSql,
   };

@@ -109,7 +109,7 @@ describe('query plans', () => {
     'a range of the journal': selectEventsSql,
     'an approval': selectApprovalSql,
     'a decision': storeDecision('t', decisionOn(approval)).sql,
-    'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }).sql,
+    'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }, 'others').sql,
     'the grants in scope': selectGrantsSql,
     'a grant': selectGrantSql,
     'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,

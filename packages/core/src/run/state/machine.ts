@@ -17,7 +17,7 @@ import {
   type Trust,
   type Usage,
 } from '@relay/protocol';
-import { agentFields, type AgentState, openCalls } from './agent.ts';
+import { agentFields, type AgentState, finishReasonOf, openCalls } from './agent.ts';
 import { type CallState, openQuestionsOf, toolFailed } from './call.ts';
 import { lastChars, liveAgents, pendingApprovals, rootAgent, type RunState } from './state.ts';
 import { runTable } from './status.ts';
@@ -140,6 +140,7 @@ function ending(state: RunState, end: Ending): RunEvent[] {
         agent: root?.name,
         error: end.error,
         limit: end.status === 'completed' ? (limit ?? undefined) : undefined,
+        finishReason: root === undefined ? undefined : finishReasonOf(root),
       }),
     },
   ];
@@ -162,7 +163,7 @@ export function endOfAgent(agent: AgentState, end: AgentEnding, progress?: Progr
       reason: end.reason,
       iterations: agent.iterations,
       usage: agent.usage,
-      ...defined({ progress }),
+      ...defined({ progress, finishReason: finishReasonOf(agent) }),
     },
   ];
 }

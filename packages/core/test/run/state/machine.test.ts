@@ -78,7 +78,7 @@ const finished: RunEvent = {
   type: 'turn.completed',
   ...root,
   turn: 1,
-  finishReason: 'tool-calls',
+  finishReason: 'tool_calls',
   usage,
 };
 const started: RunEvent = {
@@ -227,9 +227,24 @@ describe('completing', () => {
     (reason) => {
       const progress = { partialOutput: 'Let me look.', toolsInvoked: [] };
       expect(accepted(answered, { type: 'complete', reason, trust })).toEqual([
-        { type: 'agent.ended', agentId: 'root', reason, iterations: 1, usage, progress },
+        {
+          type: 'agent.ended',
+          agentId: 'root',
+          reason,
+          iterations: 1,
+          usage,
+          finishReason: 'stop',
+          progress,
+        },
         { type: 'run.summarized', trust },
-        { type: 'run.ended', status: 'completed', output: 'Let me look.', usage, agent },
+        {
+          type: 'run.ended',
+          status: 'completed',
+          output: 'Let me look.',
+          usage,
+          agent,
+          finishReason: 'stop',
+        },
       ]);
     },
   );
@@ -331,6 +346,7 @@ describe('failing', () => {
     expect(events[0]).toEqual({ type: 'run.errored', agentId: 'root', error });
     expect(events.at(-1)).toEqual({
       type: 'run.ended',
+      finishReason: 'stop',
       status: 'failed',
       output: 'Let me look.',
       usage,
