@@ -1,6 +1,7 @@
 /** The events of an agent: those of `POST /chat`, as typed objects. */
 import type {
   EarlierDenial,
+  FinishReason,
   LimitName,
   OutcomeAnswer,
   PermissionResponse,
@@ -139,6 +140,8 @@ export interface HarnessEndEvent extends AgentFields {
   readonly reason: 'completed' | 'failed' | 'canceled' | 'limit';
   readonly iterations: number;
   readonly totalUsage: Usage;
+  /** How the last answer ended; unset if there is none, or the provider did not say. */
+  readonly finishReason?: FinishReason;
 }
 
 export type AgentEvent =

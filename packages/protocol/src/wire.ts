@@ -40,6 +40,7 @@ export type {
 export type {
   CheckpointEnvelope,
   EndedStatus,
+  FinishReason,
   LimitName,
   Limits,
   RunError,

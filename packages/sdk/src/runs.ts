@@ -44,6 +44,9 @@ export interface ForkOptions extends CallOptions {
   readonly idempotencyKey?: string | undefined;
 }
 
+/** Events of a run per request, unless the query has a `limit`. */
+const eventsPerPage = 1000;
+
 export interface EventsPage extends Page<StoredEvent> {
   readonly run: Run;
 }
@@ -107,7 +110,8 @@ export class Runs {
       const { run, events, nextCursor } = await this.#http.json<Body>('GET', path, {
         query: {
           after: cursor === undefined ? query.after : Number(cursor),
-          limit: query.limit,
+          // Without a limit the response is the whole log.
+          limit: query.limit ?? eventsPerPage,
         },
         ...options,
       });

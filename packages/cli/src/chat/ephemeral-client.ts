@@ -1,6 +1,6 @@
 /** A chat without a key, on the server's machine: it ends with its connection and is kept here only. */
 import { randomUUID } from 'node:crypto';
-import type { Chat, ChatEvent, Message, RelayClient, RunStreamEvent } from '@relay/sdk';
+import type { Chat, ChatEvent, Message, RelayClient, RunResult, RunStreamEvent } from '@relay/sdk';
 import {
   type ApprovalRequest,
   type ChatClient,
@@ -108,8 +108,9 @@ function doneEvent(
   status: 'completed' | 'failed' | 'canceled',
   output: string,
   usage: { readonly inputTokens: number; readonly outputTokens: number },
+  ended: Pick<RunResult, 'finishReason'> = {},
 ) {
-  return { type: 'done', status, output, usage } as const;
+  return { type: 'done', status, output, usage, ...ended } as const;
 }
 
 /** A frame of `/chat` as an event of a run; `answer` collects the text of the root agent. */
@@ -142,6 +143,7 @@ function eventOf(frame: ChatEvent, answer: Map<string, string>): Unnumbered | un
         frame.reason === 'limit' ? 'completed' : frame.reason,
         [...answer.values()].join('\n'),
         frame.totalUsage,
+        frame.finishReason === undefined ? {} : { finishReason: frame.finishReason },
       );
     case 'connected':
     case 'harness_start':

@@ -76,11 +76,29 @@ export class Transcript {
       case 'run':
       case 'handoff':
         break;
-      case 'done':
+      case 'done': {
         this.endText();
+        const cut = unfinishedNote(event.finishReason);
+        if (cut !== undefined) this.line(paint('yellow', cut));
         break;
+      }
     }
   }
+}
+
+type FinishReason = NonNullable<RunResult['finishReason']>;
+
+const unfinished: Readonly<Record<FinishReason, string | undefined>> = {
+  stop: undefined,
+  length: '(cut at the token limit)',
+  refusal: '(the model refused)',
+  content_filter: '(blocked by the provider’s content filter)',
+  context_exceeded: '(cut: the context window is full)',
+};
+
+/** What to say of an answer that is not whole. */
+function unfinishedNote(reason: FinishReason | undefined): string | undefined {
+  return reason === undefined ? undefined : unfinished[reason];
 }
 
 function requestText({ kind, tool, id }: Extract<RunStreamEvent, { type: 'approval_requested' }>) {

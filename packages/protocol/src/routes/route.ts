@@ -31,6 +31,8 @@ export interface Route {
   };
   /** The maximum body size in bytes. Default: 1 MB. */
   readonly bodyLimit?: number;
+  /** The JSON response is written as it is read. */
+  readonly streamed?: true;
   /** `sse`: a stream of frames. `none`: no body. Default: JSON, with the schema `output`. */
   readonly responseType?: 'sse' | 'html' | 'text' | 'none';
   /** The success status. Default: 200, or 204 without a body. */

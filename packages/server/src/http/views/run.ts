@@ -34,6 +34,7 @@ function present(run: Omit<RunListing, 'opening'>, opening: EventOf<'run.created
     forkedFrom: opening?.forkedFrom,
     input: opening === null ? null : inputOf(opening.messages),
     output: outputOf(run),
+    finishReason: run.finishReason ?? undefined,
     usage: wireUsage(run.usage),
     costUsd: run.usage.costUsd,
     labels: run.labels,

@@ -54,10 +54,13 @@ export const headColumns = [
   'usage_details',
 ];
 
-export const endCodec = new RecordCodec<Pick<RunProgress, 'startedAt' | 'endedAt' | 'error'>>({
+export const endCodec = new RecordCodec<
+  Pick<RunProgress, 'startedAt' | 'endedAt' | 'error' | 'finishReason'>
+>({
   startedAt: column.nullable(column.number),
   endedAt: column.nullable(column.number),
   error: column.nullable(column.json()),
+  finishReason: column.nullable(column.text()),
 });
 
 const columns = [
@@ -71,8 +74,8 @@ const columns = [
   'state_checksum',
 ];
 
-/** `forked_from` is only read by other statements. */
-const insertedColumns = [...columns, 'forked_from'];
+/** These are only read by other statements. */
+const insertedColumns = [...columns, 'forked_from', 'journal_size'];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -83,10 +86,16 @@ const insertHeldSql = byDialect((dialect) => {
     VALUES (${insertedColumns.map(value).join(', ')})`;
 });
 
-export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCreation): Statement {
+export function insertRun(
+  dialect: SqlDialect,
+  tenantId: string,
+  creation: RunCreation,
+  journalSize: number,
+): Statement {
   const { identity, progress = {} } = creation;
   const { usage = noUsage, checkpoint = null, status = 'queued', outputJson = null } = progress;
   const { startedAt = null, endedAt = null, error = null, wakeAt = null } = progress;
+  const { finishReason = null } = progress;
   const lease = isEnded(status) ? null : creation.lease;
   return {
     sql: lease === null ? insertFreeSql : insertHeldSql[dialect],
@@ -97,7 +106,7 @@ export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCr
       usage.outputTokens,
       usage.costUsd ?? null,
       encodeUsageDetails(usage),
-      ...endCodec.encode({ startedAt, endedAt, error }),
+      ...endCodec.encode({ startedAt, endedAt, error, finishReason }),
       creation.lease === null ? 0 : 1,
       lease?.owner ?? null,
       ...(lease === null ? [0] : [identity.createdAt, lease.until - identity.createdAt]),
@@ -105,6 +114,7 @@ export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCr
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
       sourceOf(creation),
+      journalSize,
     ],
   };
 }
@@ -131,6 +141,9 @@ export function changesOf(
     if (details !== null) changes.push(['usage_details', details]);
   }
   if (progress.error !== undefined) changes.push(['error', encodeOrNull(progress.error)]);
+  if (progress.finishReason !== undefined) {
+    changes.push(['finish_reason', progress.finishReason]);
+  }
   if (progress.checkpoint !== undefined) {
     changes.push(['serialized_state', progress.checkpoint]);
     changes.push(['state_checksum', checkpointChecksum(runId, progress.checkpoint)]);
