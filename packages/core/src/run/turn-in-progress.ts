@@ -10,6 +10,7 @@ import {
 } from '@relay/protocol';
 import type { ModelEvent, TurnFinish } from '../ports/index.ts';
 import { agentFields, type AgentState } from './state/agent.ts';
+import { progressOf } from './state/machine.ts';
 import { isNestedTooDeep, isObject } from './arguments.ts';
 import { AnswerLimit } from './answer-limit.ts';
 import type { LiveRun } from './live-run.ts';
@@ -163,6 +164,13 @@ export class TurnInProgress {
         turn: this.#turn,
         textId: this.#textId,
         reasoningId: this.#reasoningId,
+        // The first turn follows `run.started`, which has it too.
+        ...defined({
+          progress:
+            this.#agent.parentId === null && this.#turn > 1
+              ? progressOf(this.#run.state)
+              : undefined,
+        }),
       },
     ];
   }

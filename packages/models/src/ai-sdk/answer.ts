@@ -233,9 +233,9 @@ function failureOfPart(error: unknown, apiKey: string): ProviderFailure {
   const own = ownFailureIn(error);
   if (own !== undefined) return own;
   if (typeof error !== 'object' || error === null) return failureInStream(error, apiKey);
-  const { name, statusCode, message, type, code } = error as Record<string, unknown>;
+  const { name, statusCode, message, type, code, details } = error as Record<string, unknown>;
   if (isUnreadable(name)) return unreadable();
-  return failureInStream({ message, type, code, status: statusCode }, apiKey);
+  return failureInStream({ message, type, code, details, status: statusCode }, apiKey);
 }
 
 /** The `ProviderFailure` of our own connection, which the packages may have wrapped. */

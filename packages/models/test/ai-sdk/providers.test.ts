@@ -427,6 +427,33 @@ describe('output schema and reasoning', () => {
     expect(sent()).toMatchObject({ cache_control: { type: 'ephemeral' } });
   });
 
+  it.each([
+    ['openai', 'gpt-5.4', 'minimal', { reasoning: { effort: 'low' } }],
+    ['openai', 'gpt-5.4', 'max', { reasoning: { effort: 'xhigh' } }],
+    ['anthropic', 'claude-opus-4-6', 'minimal', { output_config: { effort: 'low' } }],
+    ['anthropic', 'claude-opus-4-6', 'none', { thinking: { type: 'disabled' } }],
+    [
+      'google',
+      'gemini-3-pro-preview',
+      'max',
+      { generationConfig: { thinkingConfig: { thinkingLevel: 'high' } } },
+    ],
+  ] as const)(
+    'map a level that %s’s %s does not have: %s',
+    async (name, model, reasoning, body) => {
+      await ask(name, { model, reasoning }).catch(() => undefined);
+      expect(sent()).toMatchObject(body);
+    },
+  );
+
+  it('are refused for a model that does not reason', async () => {
+    provider.script(streaming(responsesFrames(responsesText('Yes'))));
+    await expect(ask('openai', { model: 'gpt-4o', reasoning: 'low' })).rejects.toThrow(
+      'The model gpt-4o does not take reasoning "low"',
+    );
+    expect(textIn(await ask('openai', { model: 'gpt-4o', reasoning: 'none' }))).toBe('Yes');
+  });
+
   it('are sent to Google as a schema and a thinking budget', async () => {
     await ask('google', { outputSchema: schema, reasoning: 'low' }).catch(() => undefined);
     expect(sent()).toMatchObject({

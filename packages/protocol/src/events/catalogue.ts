@@ -169,6 +169,8 @@ export const catalogue = {
     reason: z.enum(agentEnds),
     iterations: z.int(),
     usage: usageSchema,
+    /** Set for the root agent. */
+    progress: progressSchema.optional(),
     /** How its last answer ended. */
     finishReason: z.enum(finishReasons).optional(),
     /** The result of a sub-agent for its parent. */
@@ -211,7 +213,14 @@ export const catalogue = {
   /** Stored together with the end of a completed run. */
   'memory.stored': event(1, { ...agent, namespace: z.string(), memoryId: idSchema }),
 
-  'turn.started': event(1, { ...agent, turn: z.int(), textId: idSchema, reasoningId: idSchema }),
+  'turn.started': event(1, {
+    ...agent,
+    turn: z.int(),
+    textId: idSchema,
+    reasoningId: idSchema,
+    /** Set for the turns of the root agent after its first. */
+    progress: progressSchema.optional(),
+  }),
   'turn.completed': event(1, {
     ...agent,
     turn: z.int(),
