@@ -227,6 +227,11 @@ export const catalogue = {
     turn: z.int(),
     finishReason: z.enum([...finishReasons, 'tool_calls', 'other']),
     usage: usageSchema,
+    /**
+     * The model answered without the reasoning of some earlier turns: something before it had changed,
+     * such as the instructions, the tools or the key.
+     */
+    reasoningDropped: z.literal(true).optional(),
     providerData: providerDataSchema.optional(),
   }),
   /** A partial answer is superseded: everything of it after the seq `after` is void. */
