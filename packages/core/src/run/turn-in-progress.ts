@@ -10,6 +10,7 @@ import {
 } from '@relay/protocol';
 import type { ModelEvent, TurnFinish } from '../ports/index.ts';
 import { agentFields, type AgentState } from './state/agent.ts';
+import { progressOf } from './state/machine.ts';
 import { isNestedTooDeep, isObject } from './arguments.ts';
 import { AnswerLimit } from './answer-limit.ts';
 import type { LiveRun } from './live-run.ts';
@@ -37,6 +38,7 @@ export class TurnInProgress {
   #discardedText: string | undefined;
   #finish: TurnFinish | undefined;
   #detail: string | undefined;
+  #reasoningDropped: true | undefined;
   #usage: Usage = noUsage;
   #providerData: ProviderData | undefined;
 
@@ -109,6 +111,7 @@ export class TurnInProgress {
         case 'finish':
           this.#finish = event.reason;
           this.#detail = event.detail;
+          this.#reasoningDropped = event.reasoningDropped;
           this.#usage = addUsage(this.#usage, event.usage);
           this.#providerData = event.providerData;
           break;
@@ -129,7 +132,10 @@ export class TurnInProgress {
         turn: this.#turn,
         finishReason: calls.length > 0 ? 'tool_calls' : this.#finishWithoutCalls(),
         usage: priced(this.#run, this.#agent.model, this.#usage),
-        ...defined({ providerData: this.#providerData }),
+        ...defined({
+          providerData: this.#providerData,
+          reasoningDropped: this.#reasoningDropped,
+        }),
       },
     ]);
   }
@@ -172,6 +178,13 @@ export class TurnInProgress {
         turn: this.#turn,
         textId: this.#textId,
         reasoningId: this.#reasoningId,
+        // The first turn follows `run.started`, which has it too.
+        ...defined({
+          progress:
+            this.#agent.parentId === null && this.#turn > 1
+              ? progressOf(this.#run.state)
+              : undefined,
+        }),
       },
     ];
   }

@@ -59,6 +59,7 @@ export async function takeTurn(
   }
   await compactBeforeTurn({ run, agent, activity, model }, await requestFor(run, agent));
   let wasTooLong = false;
+  let waitedMs = 0;
   /** Asks the model once to correct an answer; this is not part of the conversation. */
   let correction: readonly Message[] = [];
   for (let attempt = 1; ; attempt += 1) {
@@ -120,12 +121,17 @@ export async function takeTurn(
         if (activity.stopped) return stopped(run, agent);
         return { kind: 'failed', error: failure.toRunError() };
       }
-      const tooLate = (failure.retryAfterMs ?? 0) > maxRetryAfterMs;
-      if (!failure.retryable || tooLate || attempt >= engine.settings.providerAttempts) {
+      const { providerAttempts, providerWaitMs } = engine.settings;
+      const leftMs = providerWaitMs - waitedMs;
+      // A provider that asks for a longer wait than is left has failed.
+      const tooLate = leftMs <= 0 || (failure.retryAfterMs ?? 0) > leftMs;
+      if (!failure.retryable || tooLate || attempt >= providerAttempts) {
         return { kind: 'failed', error: failure.toRunError() };
       }
       turn.discard('retry');
-      await engine.clock.sleep(backoffMs(attempt, failure.retryAfterMs), activity.signal);
+      const waitMs = Math.min(leftMs, backoffMs(attempt, failure.retryAfterMs));
+      waitedMs += waitMs;
+      await engine.clock.sleep(waitMs, activity.signal);
       if (activity.stopped) return stopped(run, agent);
     }
   }
@@ -279,9 +285,6 @@ function asProviderFailure(cause: unknown): ProviderFailure {
 }
 
 const backoffMaxMs = 30_000;
-
-/** A provider that asks for a longer wait than this has failed. */
-const maxRetryAfterMs = 60_000;
 
 /** Exponential with jitter, and never sooner than the provider asked for. */
 export function backoffMs(attempt: number, retryAfterMs = 0): number {

@@ -84,6 +84,7 @@ export const ruleRefSchema = z.object({
     'builtin',
     'allow',
     'ask',
+    'needsApproval',
     'headless',
   ]),
   index: z.int(),
@@ -169,6 +170,8 @@ export const catalogue = {
     reason: z.enum(agentEnds),
     iterations: z.int(),
     usage: usageSchema,
+    /** Set for the root agent. */
+    progress: progressSchema.optional(),
     /** How its last answer ended. */
     finishReason: z.enum(finishReasons).optional(),
     /** The result of a sub-agent for its parent. */
@@ -211,12 +214,24 @@ export const catalogue = {
   /** Stored together with the end of a completed run. */
   'memory.stored': event(1, { ...agent, namespace: z.string(), memoryId: idSchema }),
 
-  'turn.started': event(1, { ...agent, turn: z.int(), textId: idSchema, reasoningId: idSchema }),
+  'turn.started': event(1, {
+    ...agent,
+    turn: z.int(),
+    textId: idSchema,
+    reasoningId: idSchema,
+    /** Set for the turns of the root agent after its first. */
+    progress: progressSchema.optional(),
+  }),
   'turn.completed': event(1, {
     ...agent,
     turn: z.int(),
     finishReason: z.enum([...finishReasons, 'tool_calls', 'other']),
     usage: usageSchema,
+    /**
+     * The model answered without the reasoning of some earlier turns: something before it had changed,
+     * such as the instructions, the tools or the key.
+     */
+    reasoningDropped: z.literal(true).optional(),
     providerData: providerDataSchema.optional(),
   }),
   /** A partial answer is superseded: everything of it after the seq `after` is void. */
@@ -297,6 +312,8 @@ export const catalogue = {
       .optional(),
     agentPath: z.array(z.string()),
     earlierDenial: earlierDenialSchema.optional(),
+    /** The rule that demands a person, whatever allows the call: "always" does not change that. */
+    rule: ruleRefSchema.optional(),
     expiresAt: z.iso.datetime(),
     /** When `approval.expiring` is due. */
     warnsAt: z.iso.datetime().optional(),

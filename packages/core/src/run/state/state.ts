@@ -216,6 +216,11 @@ function endOfPieces(events: readonly Stored[], from: number): number {
   return end;
 }
 
+/** The end of a text, without half a surrogate pair. */
+export function lastChars(text: string, count: number): string {
+  return text.slice(-count).replace(/^[\udc00-\udfff]/, '');
+}
+
 export function rootAgent(state: RunState): AgentState | undefined {
   return state.rootId === null ? undefined : state.agents[state.rootId];
 }

@@ -225,6 +225,7 @@ describe('completing', () => {
   it.each(['completed', 'limit'] as const)(
     'ends agent, summary and run, in that order: %s',
     (reason) => {
+      const progress = { partialOutput: 'Let me look.', toolsInvoked: [] };
       expect(accepted(answered, { type: 'complete', reason, trust })).toEqual([
         {
           type: 'agent.ended',
@@ -233,6 +234,7 @@ describe('completing', () => {
           iterations: 1,
           usage,
           finishReason: 'stop',
+          progress,
         },
         { type: 'run.summarized', trust },
         {
@@ -288,7 +290,14 @@ describe('canceling', () => {
       { ...failed, ...of(root, 'c_asking'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_answered'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_started'), code: 'outcome_unknown' },
-      { type: 'agent.ended', ...root, reason: 'canceled', iterations: 1, usage: ofBoth },
+      {
+        type: 'agent.ended',
+        ...root,
+        reason: 'canceled',
+        iterations: 1,
+        usage: ofBoth,
+        progress: { partialOutput: 'Let me look.', toolsInvoked: ['bash'] },
+      },
       { type: 'run.summarized', trust },
       { type: 'run.ended', status: 'canceled', output: 'Let me look.', usage: ofBoth, agent },
     ]);
