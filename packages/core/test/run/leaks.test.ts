@@ -5,11 +5,9 @@ import { emptyTranscript, foldTranscript } from '../../src/run/context/transcrip
 import { evolve, initialState } from '../../src/run/state/state.ts';
 import { at, eventsOf, fold, runCreated, runStarted } from '../support/agent-events.ts';
 
-class Marker {}
-
 /** Of the heap, after a garbage collection. */
 function heapUsed(): number {
-  queryObjects(Marker, { format: 'count' });
+  queryObjects(Map, { format: 'count' });
   return process.memoryUsage().heapUsed;
 }
 
