@@ -44,6 +44,8 @@ export type ModelEvent =
       /** The provider's own word for the reason, if it says more. */
       readonly detail?: string;
       readonly usage: Usage;
+      /** The model that answered, as the provider names it: often a dated version. */
+      readonly model?: string;
       /** Opaque data that the provider expects back together with this answer. */
       readonly providerData?: ProviderData;
     };

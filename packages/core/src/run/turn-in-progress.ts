@@ -37,6 +37,7 @@ export class TurnInProgress {
   #finish: TurnFinish | undefined;
   #detail: string | undefined;
   #usage: Usage = noUsage;
+  #responseModel: string | undefined;
   #providerData: ProviderData | undefined;
 
   constructor(run: LiveRun, agent: AgentState) {
@@ -103,6 +104,7 @@ export class TurnInProgress {
           this.#finish = event.reason;
           this.#detail = event.detail;
           this.#usage = addUsage(this.#usage, event.usage);
+          this.#responseModel = event.model;
           this.#providerData = event.providerData;
           break;
       }
@@ -122,7 +124,7 @@ export class TurnInProgress {
         turn: this.#turn,
         finishReason: calls.length > 0 ? 'tool_calls' : this.#finishWithoutCalls(),
         usage: priced(this.#run, this.#agent.model, this.#usage),
-        ...defined({ providerData: this.#providerData }),
+        ...defined({ responseModel: this.#responseModel, providerData: this.#providerData }),
       },
     ]);
   }

@@ -38,6 +38,8 @@ export interface AnswerOptions {
   keep(metadata: Readonly<Record<string, unknown>>, part: Part['type']): Record<string, unknown>;
 }
 
+const maxModelChars = 128;
+
 /** Every part is recorded, even an empty one. */
 const charsPerPart = 64;
 
@@ -50,6 +52,7 @@ export class SdkAnswer {
   #heldChars = 0;
   #hasReasoning = false;
   #finished = false;
+  #responseModel: string | undefined;
 
   constructor(options: AnswerOptions) {
     this.#options = options;
@@ -86,6 +89,9 @@ export class SdkAnswer {
         return part.providerExecuted === true ? [] : [this.#call(part)];
       case 'error':
         throw failureOfPart(part.error, this.#options.apiKey);
+      case 'response-metadata':
+        this.#responseModel = part.modelId?.slice(0, maxModelChars) ?? this.#responseModel;
+        return [];
       case 'finish':
         return [this.#finish(part)];
       default:
@@ -164,7 +170,13 @@ export class SdkAnswer {
     const reason: TurnFinish = this.#calls > 0 && isWhole ? 'tool_calls' : ended;
     const detail = isWhole && ended !== 'other' ? undefined : raw?.slice(0, 64);
     const providerData = this.#providerData();
-    return { type: 'finish', reason, usage: usageOf(usage), ...defined({ detail, providerData }) };
+    const model = this.#responseModel;
+    return {
+      type: 'finish',
+      reason,
+      usage: usageOf(usage),
+      ...defined({ detail, model, providerData }),
+    };
   }
 
   /** Without metadata the transcript holds everything. */

@@ -226,6 +226,8 @@ export const catalogue = {
     turn: z.int(),
     finishReason: z.enum([...finishReasons, 'tool_calls', 'other']),
     usage: usageSchema,
+    /** The model that answered, as the provider names it. */
+    responseModel: z.string().optional(),
     providerData: providerDataSchema.optional(),
   }),
   /** A partial answer is superseded: everything of it after the seq `after` is void. */
