@@ -242,7 +242,7 @@ describe('done', () => {
     const { conversationId, status } = await runOf(runId);
     expect(status).toBe('completed');
     expect(of(frames, 'done')).toEqual([
-      { type: 'done', runId, status: 'succeeded', conversationId },
+      { type: 'done', runId, status: 'succeeded', conversationId, finishReason: 'stop' },
     ]);
     expect(frames.at(-1)?.data.type).toBe('done');
   });

@@ -240,18 +240,34 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
         () => control.supervisor.stop(),
+        // What the runs have done until here is on its way to their readers.
+        () => streams.stop(),
         () => mcp?.stop(),
         () => deliverer.stop(),
         () => audit.stop(),
         () => heartbeat?.stop(),
         () => tracing.stop(),
-        () => streams.stop(),
         () => metrics.stop(),
         () => guard.close(),
-        () => app.close(),
+        () => closeApp(app),
       ]);
     },
   };
+}
+
+const closeTimeoutMs = 5_000;
+const closeIdleMs = 20;
+
+/** Responses in progress are completed; a client that does not read its response is disconnected. */
+async function closeApp(app: FastifyInstance): Promise<void> {
+  const idle = setInterval(() => app.server.closeIdleConnections(), closeIdleMs);
+  const late = setTimeout(() => app.server.closeAllConnections(), closeTimeoutMs);
+  try {
+    await app.close();
+  } finally {
+    clearInterval(idle);
+    clearTimeout(late);
+  }
 }
 
 function registerSecrets(log: ServerLog, config: Config): void {

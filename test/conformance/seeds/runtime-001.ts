@@ -171,6 +171,8 @@ export const runtime = [
     text: 'A decision sent twice runs the approved tool only once.' },
   { id: '001:failure:resume-without-checkpoint', place: '6) Failure and retry expectations',
     text: 'Resuming a run without serialized checkpoint returns an explicit error.' },
+  { id: '001:failure:done-always', place: '6) Failure and retry expectations',
+    text: 'The stream always attempts to emit a terminal done event, wherever the run fails.' },
   { id: '001:failure:done-after-failure', place: '6) Failure and retry expectations',
     text: 'The stream ends with a terminal done event after a provider failure too.' },
   { id: '001:failure:done-after-guardrail', place: '6) Failure and retry expectations',
