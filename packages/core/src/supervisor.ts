@@ -346,20 +346,14 @@ export class Supervisor {
     const { store, clock } = this.#engine;
     await this.refreshPausedTenants();
     this.#forgetOldFaults();
-    for (const ref of await store.dueRuns(clock.now(), scanLimit)) {
+    for (const { isCanceled, ...ref } of await store.dueRuns(clock.now(), scanLimit)) {
       if (this.#active.has(ref.runId)) continue;
       if (!this.isPaused(ref.tenantId)) this.wake(ref);
-      else if (await this.#hasCancel(ref)) this.wake(ref, 'immediate');
+      else if (isCanceled) this.wake(ref, 'immediate');
     }
     this.#activateQueued();
     this.#resumeNextSuspect();
     await this.#collectCommands();
-  }
-
-  /** Runs of a paused tenant are driven only to be canceled. */
-  async #hasCancel({ tenantId, runId }: RunRef): Promise<boolean> {
-    const queued = await this.#engine.store.tenant(tenantId).readInbox(runId);
-    return queued.some(({ command }) => command.kind === 'cancel');
   }
 
   /** Finds commands for active runs that other nodes accepted, or whose wake-up was lost. */

@@ -152,6 +152,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       approvalTtlMs: config.approvalTtlMs,
       toolResultTimeoutMs: config.toolResultTimeoutMs,
       maxActiveRuns: config.maxActiveRuns,
+      providerAttempts: config.providerAttempts,
+      providerWaitMs: config.providerWaitMs,
       maxAnswerChars: config.maxAnswerChars,
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },

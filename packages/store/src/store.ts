@@ -4,6 +4,7 @@ import type {
   Claim,
   ClaimedRun,
   DeliveryQueue,
+  DueRun,
   Hint,
   KeyRecord,
   NewAuditEntry,
@@ -184,12 +185,13 @@ class SqlStore implements SystemStore {
     await this.#driver.transact([leases.release(runId, epoch)], { run: runId });
   }
 
-  async dueRuns(now: number, limit: number): Promise<RunRef[]> {
-    const statement = {
-      sql: leases.dueSql[this.#driver.dialect],
-      params: leases.dueParams(now, limit),
-    };
-    return readAll(this.#driver, statement, runRef);
+  async dueRuns(now: number, limit: number): Promise<DueRun[]> {
+    const statement = leases.selectDue(this.#driver.dialect, now, limit);
+    return readAll(this.#driver, statement, (row) => ({
+      tenantId: text(row, 'tenant_id'),
+      runId: text(row, 'id'),
+      isCanceled: number(row, 'canceled') === 1,
+    }));
   }
 
   async releaseAllLeases(): Promise<void> {

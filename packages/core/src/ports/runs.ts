@@ -17,6 +17,12 @@ export interface RunRef {
   readonly runId: string;
 }
 
+/** A run without a lease that has work. */
+export interface DueRun extends RunRef {
+  /** Of a paused tenant only canceled runs are due. */
+  readonly isCanceled: boolean;
+}
+
 /** The fields of a run that never change. */
 export interface RunIdentity {
   readonly id: string;

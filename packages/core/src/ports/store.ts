@@ -49,6 +49,7 @@ import type {
   CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
+  DueRun,
   ClaimedRun,
   EndedRun,
   EventRange,
@@ -274,11 +275,10 @@ export interface SystemStore {
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**
    * Runs without a lease that have work: queued or abandoned, due to wake, or with a command. At most
-   * `limit` for each of these reasons, oldest first. Tenants take turns among queued and abandoned runs,
-   * so that a long queue does not delay other tenants. Of a paused tenant only runs with commands are
-   * due, because a command may cancel them.
+   * `limit` for each of these reasons, oldest first. Tenants take turns, so that the backlog of one does
+   * not delay the others. Of a paused tenant only canceled runs are due.
    */
-  dueRuns(now: number, limit: number): Promise<RunRef[]>;
+  dueRuns(now: number, limit: number): Promise<DueRun[]>;
   /** For a store with a single server: leases that its earlier process holds are those of a crash. */
   releaseAllLeases(): Promise<void>;
   /** Deletes at most `limit` expired memories of all tenants, and returns their number. */

@@ -34,8 +34,9 @@ export type TurnOutcome =
   | { readonly kind: 'stopped' }
   | { readonly kind: 'failed'; readonly error: RunError };
 
-/** A model that streams faster than the store commits waits at this many events. */
+/** A model that streams faster than the store commits waits at this many events or characters. */
 const maxBacklog = 4096;
+const maxBacklogChars = 512 * 1024;
 
 /** Rejects if the store failed, or Relay has a bug: this node abandons the run. */
 export async function takeTurn(
@@ -58,6 +59,7 @@ export async function takeTurn(
   }
   await compactBeforeTurn({ run, agent, activity, model }, await requestFor(run, agent));
   let wasTooLong = false;
+  let waitedMs = 0;
   /** Asks the model once to correct an answer; this is not part of the conversation. */
   let correction: readonly Message[] = [];
   for (let attempt = 1; ; attempt += 1) {
@@ -119,12 +121,17 @@ export async function takeTurn(
         if (activity.stopped) return stopped(run, agent);
         return { kind: 'failed', error: failure.toRunError() };
       }
-      const tooLate = (failure.retryAfterMs ?? 0) > maxRetryAfterMs;
-      if (!failure.retryable || tooLate || attempt >= engine.settings.providerAttempts) {
+      const { providerAttempts, providerWaitMs } = engine.settings;
+      const leftMs = providerWaitMs - waitedMs;
+      // A provider that asks for a longer wait than is left has failed.
+      const tooLate = leftMs <= 0 || (failure.retryAfterMs ?? 0) > leftMs;
+      if (!failure.retryable || tooLate || attempt >= providerAttempts) {
         return { kind: 'failed', error: failure.toRunError() };
       }
       turn.discard('retry');
-      await engine.clock.sleep(backoffMs(attempt, failure.retryAfterMs), activity.signal);
+      const waitMs = Math.min(leftMs, backoffMs(attempt, failure.retryAfterMs));
+      waitedMs += waitMs;
+      await engine.clock.sleep(waitMs, activity.signal);
       if (activity.stopped) return stopped(run, agent);
     }
   }
@@ -167,13 +174,17 @@ async function consumeStream(
   if (activity.stopped) return false;
   const batches = model.stream(request, activity.signal)[Symbol.asyncIterator]();
   let isOver = false;
+  let settledChars = 0;
   try {
     while (!isOver) {
       const next = await activity.unlessStopped(batches.next());
       if (next === undefined || activity.stopped || run.journal.broken) return false;
       if (next.done === true) isOver = true;
       else turn.add(next.value);
-      if (run.journal.backlog > maxBacklog) await run.journal.settled();
+      if (run.journal.backlog > maxBacklog || turn.chars - settledChars > maxBacklogChars) {
+        await run.journal.settled();
+        settledChars = turn.chars;
+      }
       if (!run.memory.mayGrow) await activity.unlessStopped(run.memory.wait());
     }
   } finally {
@@ -274,9 +285,6 @@ function asProviderFailure(cause: unknown): ProviderFailure {
 }
 
 const backoffMaxMs = 30_000;
-
-/** A provider that asks for a longer wait than this has failed. */
-const maxRetryAfterMs = 60_000;
 
 /** Exponential with jitter, and never sooner than the provider asked for. */
 export function backoffMs(attempt: number, retryAfterMs = 0): number {

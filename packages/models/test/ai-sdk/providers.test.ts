@@ -312,6 +312,28 @@ describe('provider metadata in the next request', () => {
     ]);
   });
 
+  it('may be dropped by a Claude model that checks what stands before its thinking', async () => {
+    const { thinking: sentThinking } = await again('anthropic', thinking, 'claude-opus-5-5');
+    // Another model’s thinking is not sent, but the setting is: the next turns may have some.
+    expect(sentThinking).toEqual({
+      type: 'adaptive',
+      block_binding: { prefix_mismatch_behavior: 'drop_block' },
+    });
+    const { headers } = provider.requests.at(-1) ?? {};
+    expect(headers?.['anthropic-beta']).toContain('thinking-binding-controls-2026-08-01');
+    expect(await again('anthropic', thinking, 'claude-opus-5')).not.toHaveProperty('thinking');
+  });
+
+  it('that Claude dropped is reported', async () => {
+    const [start, ...rest] = anthropicFrames([anthropicText('Well')]) as [object, ...object[]];
+    const dropped = [{ type: 'thinking_dropped', path: 'messages.1.content.0', reason: 'prefix' }];
+    const { message } = start as { message: object };
+    const told = { ...start, message: { ...message, input_transformations: dropped } };
+    expect(finishOf(await askedAfter('anthropic', [told, ...rest])).reasoningDropped).toBe(true);
+    const whole = finishOf(await askedAfter('anthropic', [start, ...rest]));
+    expect(whole).not.toHaveProperty('reasoningDropped');
+  });
+
   it('is sent to the same model only', async () => {
     const body = await again('anthropic', thinking, 'claude-haiku-4-5');
     expect(JSON.stringify(body)).not.toContain('sig-1');
@@ -392,7 +414,9 @@ describe('provider metadata in the next request', () => {
         JSON.stringify({ error: { message, code: 'invalid_encrypted_content' } }),
       );
     });
-    expect(textIn(await ask('openai', { messages }))).toBe('Well');
+    const retried = await ask('openai', { messages });
+    expect(textIn(retried)).toBe('Well');
+    expect(finishOf(retried).reasoningDropped).toBe(true);
     expect(provider.requests).toHaveLength(3);
   });
 });
@@ -425,6 +449,33 @@ describe('output schema and reasoning', () => {
       thinking: { type: 'enabled' },
     });
     expect(sent()).toMatchObject({ cache_control: { type: 'ephemeral' } });
+  });
+
+  it.each([
+    ['openai', 'gpt-5.4', 'minimal', { reasoning: { effort: 'low' } }],
+    ['openai', 'gpt-5.4', 'max', { reasoning: { effort: 'xhigh' } }],
+    ['anthropic', 'claude-opus-4-6', 'minimal', { output_config: { effort: 'low' } }],
+    ['anthropic', 'claude-opus-4-6', 'none', { thinking: { type: 'disabled' } }],
+    [
+      'google',
+      'gemini-3-pro-preview',
+      'max',
+      { generationConfig: { thinkingConfig: { thinkingLevel: 'high' } } },
+    ],
+  ] as const)(
+    'map a level that %s’s %s does not have: %s',
+    async (name, model, reasoning, body) => {
+      await ask(name, { model, reasoning }).catch(() => undefined);
+      expect(sent()).toMatchObject(body);
+    },
+  );
+
+  it('are refused for a model that does not reason', async () => {
+    provider.script(streaming(responsesFrames(responsesText('Yes'))));
+    await expect(ask('openai', { model: 'gpt-4o', reasoning: 'low' })).rejects.toThrow(
+      'The model gpt-4o does not take reasoning "low"',
+    );
+    expect(textIn(await ask('openai', { model: 'gpt-4o', reasoning: 'none' }))).toBe('Yes');
   });
 
   it('are sent to Google as a schema and a thinking budget', async () => {

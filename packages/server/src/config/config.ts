@@ -2,6 +2,7 @@
 import { isIP } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
 import { getHeapStatistics } from 'node:v8';
+import { defaultSettings } from '@relay/core';
 import { parseNetwork } from '@relay/models';
 import { type LogLevel, logLevels } from '../observability/log.ts';
 
@@ -22,6 +23,8 @@ export interface Config {
   readonly approvalTtlMs: number;
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
+  readonly providerAttempts: number;
+  readonly providerWaitMs: number;
   /** Memory for the runs that this node drives, as an estimate. */
   readonly runMemoryBytes: number;
   /** The most characters of an answer. */
@@ -84,6 +87,16 @@ export function readConfig(env: Environment, cwd: string): Config {
       max: 24 * 60 * 60 * 1000,
     }),
     maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
+    providerAttempts: integer(env, 'RELAY_PROVIDER_ATTEMPTS', {
+      fallback: defaultSettings.providerAttempts,
+      min: 1,
+      max: 100,
+    }),
+    providerWaitMs: integer(env, 'RELAY_PROVIDER_WAIT_MS', {
+      fallback: defaultSettings.providerWaitMs,
+      min: 0,
+      max: 3_600_000,
+    }),
     runMemoryBytes:
       megabyte *
       integer(env, 'RELAY_RUN_MEMORY_MB', {

@@ -48,8 +48,9 @@ export const runTables: readonly string[] = [
     pruning BIGINT,
     forked_from TEXT
   )`,
-  `CREATE INDEX runs_open ON runs (created_at, id) WHERE status IN ('queued', 'running')`,
-  `CREATE INDEX runs_to_wake ON runs (wake_at) WHERE status = 'waiting' AND wake_at IS NOT NULL`,
+  `CREATE INDEX runs_open ON runs (tenant_id, created_at, id) WHERE status IN ('queued', 'running')`,
+  `CREATE INDEX runs_to_wake ON runs (tenant_id, wake_at, id)
+    WHERE status = 'waiting' AND wake_at IS NOT NULL`,
   `CREATE INDEX runs_leased ON runs (lease_owner) WHERE lease_owner IS NOT NULL`,
   `CREATE INDEX runs_crashed ON runs (crashes, created_at, id)
     WHERE crashes > 0 AND status IN ('queued', 'running', 'waiting')`,
@@ -135,7 +136,8 @@ export const runTables: readonly string[] = [
     executed_digest TEXT,
     question TEXT,
     resolved_paths TEXT,
-    earlier_denial TEXT
+    earlier_denial TEXT,
+    rule TEXT
   )`,
   `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
   `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
@@ -146,10 +148,13 @@ export const runTables: readonly string[] = [
     id TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
     position BIGINT NOT NULL,
+    kind TEXT NOT NULL,
     command TEXT NOT NULL,
     checksum BIGINT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,
+  `CREATE INDEX inboxes_of_tenant ON run_inbox (tenant_id, run_id)`,
+  `CREATE INDEX cancels_of_tenant ON run_inbox (tenant_id, run_id) WHERE kind = 'cancel'`,
   `CREATE TABLE connections (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
