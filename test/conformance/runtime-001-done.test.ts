@@ -34,7 +34,7 @@ const agents = [
 ];
 
 const failing: Model = {
-  async *stream() {
+  stream() {
     throw new TypeError('The provider is broken');
   },
 };

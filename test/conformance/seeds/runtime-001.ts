@@ -44,7 +44,7 @@ export const runtime = [
   { id: '001:scope:resume', place: '1) Primary endpoints',
     text: 'A run of another org cannot be resumed.' },
   { id: '001:events:frames-have-type', place: '2) SSE event types',
-    text: 'Every frame of the stream is JSON with one of the listed event types as type.' },
+    text: 'Every frame of the stream is JSON with one of the listed event types as type, or text_reset.' },
   { id: '001:events:text-delta', place: '2) SSE event types',
     text: 'text_delta carries incremental assistant text content.' },
   { id: '001:events:text-delta-sum', place: '2) SSE event types',
