@@ -84,6 +84,7 @@ export const ruleRefSchema = z.object({
     'builtin',
     'allow',
     'ask',
+    'needsApproval',
     'headless',
   ]),
   index: z.int(),
@@ -311,6 +312,8 @@ export const catalogue = {
       .optional(),
     agentPath: z.array(z.string()),
     earlierDenial: earlierDenialSchema.optional(),
+    /** The rule that demands a person, whatever allows the call: "always" does not change that. */
+    rule: ruleRefSchema.optional(),
     expiresAt: z.iso.datetime(),
     /** When `approval.expiring` is due. */
     warnsAt: z.iso.datetime().optional(),
