@@ -118,7 +118,7 @@ export function updateModelTable({ env, cwd }: Installation, file: string): Mode
     next[model] = { ...own, ...after, date, ...(source === undefined ? {} : { source }) };
     const merged = { ...before, ...after };
     if (JSON.stringify(before ?? {}) !== JSON.stringify(merged)) {
-      changes.push({ model, before: before as ModelChange['before'], after: merged });
+      changes.push({ model, before, after: merged });
     }
   }
   const path = pathIn(dataDir);
