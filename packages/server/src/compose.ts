@@ -40,6 +40,7 @@ import { subscribeToNodes } from './jobs/node-notifications.ts';
 import { endOrphanedChatSessions } from './streaming/chat-sessions.ts';
 import { OpenStreams } from './streaming/open-streams.ts';
 import { NodeHeartbeat } from './jobs/node-heartbeat.ts';
+import { readModelTable } from './config/model-table.ts';
 import { isOffered, Providers } from './outbound/providers.ts';
 import { RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
@@ -96,7 +97,15 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const auditSigner = new AuditSigner(derive(rootKey, 'audit'));
   const guard = createOutboundGuard(config.privateNetworks);
   const fetch = createGuardedFetch(guard);
-  const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
+  const table = readModelTable(config.dataDir);
+  const providers = new Providers({
+    builtIn: models,
+    store,
+    vault,
+    guard,
+    table,
+    ...file.providers,
+  });
   const clock = systemClock;
   const embeddings = openEmbeddings({ config, file, providers, store, vault, clock, log });
   const { defaultModel } = config;
