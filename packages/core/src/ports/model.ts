@@ -46,6 +46,8 @@ export type ModelEvent =
       /** Reasoning of earlier answers was not used: something before it had changed. */
       readonly reasoningDropped?: true;
       readonly usage: Usage;
+      /** The model that answered, as the provider names it: often a dated version. */
+      readonly model?: string;
       /** Opaque data that the provider expects back together with this answer. */
       readonly providerData?: ProviderData;
     };
@@ -110,8 +112,8 @@ export interface Price {
   readonly inputPerMillion: number;
   readonly outputPerMillion: number;
   /** Input tokens that the provider read from or wrote to its cache. Default: `inputPerMillion`. */
-  readonly cachedInputPerMillion?: number;
-  readonly cacheWritePerMillion?: number;
+  readonly cachedInputPerMillion?: number | undefined;
+  readonly cacheWritePerMillion?: number | undefined;
 }
 
 export interface ModelRegistry {
