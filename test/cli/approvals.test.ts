@@ -1,4 +1,4 @@
-import { afterAll, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { relay, values } from '../support/cli.ts';
 import { until } from '../support/kernel.ts';
 import { TestServer } from '../support/server.ts';
@@ -143,7 +143,7 @@ test('explain says what the rules make of a call, and why', async () => {
 
 test('approvals approve refuses an unknown outcome and names the answers, which approvals answer takes', async () => {
   const held = new TestServer({}, 'test/support/servers/blocking-tools.ts');
-  afterAll(() => held.dispose());
+  onTestFinished(() => held.dispose());
   await held.start({ TEST_HOLD: 'yes' });
   const texts = ['completed', 'failed', 'no reason', 'rerun'];
   const payments = (text: string) => held.notes.filter((note) => note.text === text).length;
