@@ -92,10 +92,15 @@ async function listApprovals(context: Context<ListOptions>): Promise<void> {
       { title: 'status', value: ({ status }) => status, status: true },
       { title: 'kind', value: ({ kind }) => kind, minor: true },
       { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
-      { title: 'request', value: ({ prompt, display }) => prompt ?? display.text },
+      { title: 'request', value: requestText },
     ],
     wanted === 'pending' ? 'No pending approvals.' : 'No matching approvals.',
   );
+}
+
+function requestText({ prompt, display, tool, executedParams }: Approval): string {
+  if (executedParams === undefined) return prompt ?? display.text;
+  return `${tool} ${JSON.stringify(executedParams)} (changed by the approver)`;
 }
 
 async function showApproval(context: Context, [id = '']: readonly string[]): Promise<void> {
@@ -127,6 +132,9 @@ async function approveApproval(
     reason,
   });
   printDecision(context, decided);
+  if (always === true && decided.rule !== undefined) {
+    context.print.note('A rule demands an approval of each such call: --always has no effect.');
+  }
 }
 
 interface AnswerOptions {
@@ -187,6 +195,7 @@ function printApproval({ print }: Context, approval: Approval): void {
       approval.executedParams === undefined
         ? undefined
         : JSON.stringify(approval.executedParams, null, 2),
+    'asked by': approval.rule === undefined ? undefined : ruleName(approval.rule),
     suggested:
       approval.suggestedRule === undefined ? undefined : JSON.stringify(approval.suggestedRule),
     outcome: approval.outcome,
@@ -195,4 +204,10 @@ function printApproval({ print }: Context, approval: Approval): void {
     by: decidedBy === undefined ? undefined : `${decidedBy.name} (${decidedBy.type})`,
     reason: approval.reason,
   });
+}
+
+function ruleName({ list, index, source }: NonNullable<Approval['rule']>): string {
+  return list === 'needsApproval'
+    ? 'needsApproval of the tool'
+    : `${list}[${index}] of the ${source}`;
 }

@@ -43,6 +43,8 @@ export type ModelEvent =
       readonly reason: TurnFinish;
       /** The provider's own word for the reason, if it says more. */
       readonly detail?: string;
+      /** Reasoning of earlier answers was not used: something before it had changed. */
+      readonly reasoningDropped?: true;
       readonly usage: Usage;
       /** Opaque data that the provider expects back together with this answer. */
       readonly providerData?: ProviderData;
@@ -108,8 +110,8 @@ export interface Price {
   readonly inputPerMillion: number;
   readonly outputPerMillion: number;
   /** Input tokens that the provider read from or wrote to its cache. Default: `inputPerMillion`. */
-  readonly cachedInputPerMillion?: number;
-  readonly cacheWritePerMillion?: number;
+  readonly cachedInputPerMillion?: number | undefined;
+  readonly cacheWritePerMillion?: number | undefined;
 }
 
 export interface ModelRegistry {

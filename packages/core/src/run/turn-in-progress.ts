@@ -32,10 +32,13 @@ export class TurnInProgress {
   readonly #reasoningId: string;
   readonly #limit: AnswerLimit;
   readonly #calls: ModelToolCall[] = [];
+  #chars = 0;
   #startedSeq: number | undefined;
-  #text = '';
+  /** Of a discarded turn, which is no longer in the state. */
+  #discardedText: string | undefined;
   #finish: TurnFinish | undefined;
   #detail: string | undefined;
+  #reasoningDropped: true | undefined;
   #usage: Usage = noUsage;
   #providerData: ProviderData | undefined;
 
@@ -49,12 +52,19 @@ export class TurnInProgress {
     this.#limit = new AnswerLimit(run.engine.settings.maxAnswerChars);
   }
 
+  /** The characters of the answer so far. */
+  get chars(): number {
+    return this.#chars;
+  }
+
   get finished(): boolean {
     return this.#finish !== undefined;
   }
 
+  /** The state holds it already: another copy would cost as much again. */
   get text(): string {
-    return this.#text;
+    if (this.#startedSeq === undefined) return '';
+    return this.#discardedText ?? this.#run.state.agents[this.#agent.id]?.turn?.text ?? '';
   }
 
   /** How the model ended the turn, and the provider's own word for it. */
@@ -75,12 +85,11 @@ export class TurnInProgress {
 
   /** Throws `AnswerTooLarge` without adding the batch. */
   add(batch: readonly ModelEvent[]): void {
-    this.#limit.add(batch);
+    this.#chars = this.#limit.add(batch);
     const output: RunEvent[] = [];
     for (const event of batch) {
       switch (event.type) {
         case 'text':
-          this.#text += event.text;
           output.push({
             type: 'text.appended',
             ...this.#agentFields,
@@ -102,6 +111,7 @@ export class TurnInProgress {
         case 'finish':
           this.#finish = event.reason;
           this.#detail = event.detail;
+          this.#reasoningDropped = event.reasoningDropped;
           this.#usage = addUsage(this.#usage, event.usage);
           this.#providerData = event.providerData;
           break;
@@ -122,7 +132,10 @@ export class TurnInProgress {
         turn: this.#turn,
         finishReason: calls.length > 0 ? 'tool_calls' : this.#finishWithoutCalls(),
         usage: priced(this.#run, this.#agent.model, this.#usage),
-        ...defined({ providerData: this.#providerData }),
+        ...defined({
+          providerData: this.#providerData,
+          reasoningDropped: this.#reasoningDropped,
+        }),
       },
     ]);
   }
@@ -135,6 +148,7 @@ export class TurnInProgress {
 
   discard(reason: DiscardReason): void {
     const opening = this.#opening();
+    this.#discardedText = this.text;
     this.#run.journal.append([
       ...opening,
       {

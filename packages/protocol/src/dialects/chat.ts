@@ -1,5 +1,5 @@
 import { defined } from '../defined.ts';
-import type { EventOf } from '../events/catalogue.ts';
+import type { EventOf, RuleRef } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type AgentEvent, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
@@ -35,6 +35,15 @@ export type ChatFrame =
             params: unknown;
             agentPath?: readonly string[];
             earlierDenial?: EarlierDenial;
+            rule?: RuleRef;
+          }
+        /** The approver changed the arguments of the call: it runs with these. */
+        | {
+            type: 'relay_resolved';
+            id: string;
+            toolCallId: string;
+            status: 'approved';
+            executedParams: unknown;
           }
         | ({ type: 'usage' } & Usage)
         | {
@@ -114,8 +123,19 @@ export const chat: Dialect = {
           params: event.params,
           ...questionOf(event),
           ...agentPathOf(event),
-          ...defined({ earlierDenial: event.earlierDenial }),
+          ...defined({ earlierDenial: event.earlierDenial, rule: event.rule }),
         });
+      // `tool_call` has shown the original arguments: what runs instead must be visible too.
+      case 'approval.decided':
+        return event.input === undefined
+          ? undefined
+          : framed(event, run, {
+              type: 'relay_resolved',
+              id: event.approvalId,
+              toolCallId: event.toolCallId,
+              status: 'approved',
+              executedParams: event.input,
+            });
       case 'run.errored':
         return {
           type: 'error',
@@ -147,7 +167,6 @@ export const chat: Dialect = {
       case 'turn.started':
       case 'tool.started':
       case 'approval.expiring':
-      case 'approval.decided':
       case 'approval.expired':
       case 'approval.closed':
         return undefined;

@@ -156,6 +156,7 @@ export class WebhookDeliverer {
   async #post(webhook: WebhookRecord, delivery: DeliveryRecord): Promise<Outcome> {
     const { signer, fetch, clock } = this.#options;
     const body = this.#bodyOf(webhook, delivery);
+    const at = clock.now();
     try {
       const response = await fetch(webhook.url, {
         method: 'POST',
@@ -166,7 +167,8 @@ export class WebhookDeliverer {
           'user-agent': 'relay',
           'relay-event': delivery.event,
           'relay-delivery': delivery.id,
-          'relay-signature': signer.sign(webhook, body, clock.now()),
+          'relay-signature': signer.sign(webhook, body, at),
+          ...signer.standardHeaders(webhook, { id: delivery.id, body, at }),
         },
       });
       // Only the status counts; redirects are not followed.
