@@ -32,7 +32,7 @@ export function checkSqlite(path: string): void {
     if (found?.quick_check !== 'ok') {
       throw new RelayError('journal_corrupt', `${path} is damaged: ${found?.quick_check}`);
     }
-    const problem = findSqliteProblem((sql) => db.prepare(sql).all() as Row[]);
+    const problem = findSqliteProblem((sql) => db.prepare(sql).all());
     if (problem !== undefined) throw new RelayError('storage_failed', `${path}: ${problem}`);
     db.prepare('SELECT count(*) FROM metadata').get();
   });
