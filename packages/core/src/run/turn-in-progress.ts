@@ -47,6 +47,11 @@ export class TurnInProgress {
     this.#limit = new AnswerLimit(run.engine.settings.maxAnswerChars);
   }
 
+  /** The answer ends where the model may not write more. */
+  get isCut(): boolean {
+    return this.#finish === 'length' && !this.hasCalls;
+  }
+
   get finished(): boolean {
     return this.#finish !== undefined;
   }

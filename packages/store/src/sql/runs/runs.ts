@@ -70,8 +70,8 @@ const columns = [
   'state_checksum',
 ];
 
-/** `forked_from` is only read by other statements. */
-const insertedColumns = [...columns, 'forked_from'];
+/** These are only read by other statements. */
+const insertedColumns = [...columns, 'forked_from', 'reserved_tokens', 'reserved_usd'];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -104,6 +104,8 @@ export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCr
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
       sourceOf(creation),
+      creation.reserved?.tokens ?? 0,
+      creation.reserved?.costUsd ?? 0,
     ],
   };
 }
