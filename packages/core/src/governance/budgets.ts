@@ -131,7 +131,7 @@ export interface AdmittedRequest {
   /** The budgets have too little left for an answer of full length. */
   readonly isShortened: boolean;
   /** To be called once the usage of the call is part of the run's state. */
-  release(): void;
+  readonly release: () => void;
 }
 
 /** What a run that this node drives has reserved, and how much of it its model calls may still use. */
