@@ -41,6 +41,14 @@ export default defineConfig({
       {
         extends: true,
         test: {
+          name: 'behaviour-postgres',
+          include: ['test/conformance/runtime-001-*.test.ts'],
+          env: { TEST_STORE: 'postgres' },
+        },
+      },
+      {
+        extends: true,
+        test: {
           name: 'faults',
           include: [...faults, ...fuzz],
           env: { ...fuzzSizes, ...process.env },

@@ -1,4 +1,4 @@
-// Runs one of the two test projects: `node scripts/test.mjs behaviour` or `faults`.
+// Runs the test projects of a name, on every store: `node scripts/test.mjs behaviour` or `faults`.
 import { runNode, setUp } from './setup.mjs';
 import { describeSkipped, readReport, reportFile } from './summary.mjs';
 
@@ -7,7 +7,7 @@ setUp();
 runNode([
   'node_modules/vitest/vitest.mjs',
   'run',
-  `--project=${project}`,
+  `--project=${project}*`,
   '--reporter=default',
   '--reporter=json',
   `--outputFile.json=${reportFile(project)}`,

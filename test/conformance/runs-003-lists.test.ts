@@ -1,11 +1,11 @@
 /** 003 over HTTP: listing runs. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { allFrames } from '../support/frames.ts';
-import { TestServer } from '../support/server.ts';
+import { StoreServer } from './store-server.ts';
 import { otherOrg } from './runtime-client.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer();
+const server = new StoreServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 

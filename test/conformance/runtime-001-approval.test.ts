@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FrameReader } from '../support/frames.ts';
 import { until } from '../support/kernel.ts';
-import { TestServer } from '../support/server.ts';
 import {
   askFor,
   type Data,
@@ -17,9 +16,10 @@ import {
   statusOf,
   typesOf,
 } from './runtime-client.ts';
+import { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer();
+const server = new StoreServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 
@@ -177,25 +177,40 @@ describe('POST /api/chat/tool-approval', () => {
   });
 
   test('reloads what is pending from the output of the run', async () => {
-    verifies('001:approval-flow:context-from-output');
-    const { runId, asked } = await askFor(server, note('by its output'));
+    verifies('001:approval-flow:context-from-output', '001:approval-flow:missing-state');
+    const texts = ['first by its output', 'second by its output'];
+    const { runId } = await askFor(server, texts.map(note).join('\n'));
     const row = new RunRow(server, runId);
-    const output = JSON.parse(row.read().output ?? '') as { pendingApproval: object };
-    expect(output.pendingApproval).toMatchObject({
-      toolCallId: asked['toolCallId'],
+    const { output } = await row.read();
+    const stored = JSON.parse(output ?? '{}') as { pendingApprovals: object[] };
+    const pending = texts.map((text, index) => ({
+      toolCallId: `call_${index + 1}`,
       name: 'send_note',
-      args: { to: 'ann', text: 'by its output' },
-      approvalId: await approvalOf(runId),
+      args: { to: 'ann', text },
+      approvalId: expect.any(String),
+      kind: 'permission',
+    }));
+    expect(stored).toMatchObject({ pendingApprovals: pending, pendingApproval: pending[0] });
+    // What the output does not name is not pending, although its approval is stored.
+    const [first, second] = stored.pendingApprovals;
+    const approve = (toolCallId: string) =>
+      decide(server, { runId, toolCallId, action: 'approve' });
+    await row.change('output_json = ?', JSON.stringify({ ...stored, pendingApprovals: [first] }));
+    expect(await approve('call_2')).toMatchObject({
+      status: 500,
+      body: { code: 'approval_state_missing', error: expect.stringContaining('call_2') },
     });
-    // Only the output knows the call by this name.
-    const pendingApproval = { ...output.pendingApproval, toolCallId: 'call_renamed' };
-    row.change('output_json = ?', JSON.stringify({ ...output, pendingApproval }));
-    const decision = { runId, toolCallId: 'call_renamed', action: 'approve' };
-    expect(await decide(server, decision)).toMatchObject({
+    // And what it names is, under the name that it has there.
+    const renamed = { ...second, toolCallId: 'call_renamed' };
+    const pendingApprovals = [first, renamed];
+    await row.change('output_json = ?', JSON.stringify({ ...stored, pendingApprovals }));
+    expect(await approve('call_renamed')).toMatchObject({
       status: 200,
-      body: { status: 'succeeded' },
+      body: { status: 'waiting' },
     });
-    expect(sent('by its output')).toBe(1);
+    expect(texts.map(sent)).toEqual([0, 1]);
+    expect(await approve('call_1')).toMatchObject({ status: 200, body: { status: 'succeeded' } });
+    expect(texts.map(sent)).toEqual([1, 1]);
   });
 
   test('sent twice runs the tool once: at once, after the end, and after a restart', async () => {
@@ -294,7 +309,7 @@ describe('a decision after kill -9 and a restart', () => {
 });
 
 describe('an approved tool that kill -9 interrupted', () => {
-  const held = new TestServer({ TEST_ASK: 'yes' }, 'test/support/servers/blocking-tools.ts');
+  const held = new StoreServer({ TEST_ASK: 'yes' }, 'test/support/servers/blocking-tools.ts');
   afterAll(() => held.dispose());
 
   async function leftRunning(text: string) {

@@ -2,7 +2,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Frame, FrameReader } from '../support/frames.ts';
-import { TestServer } from '../support/server.ts';
 import {
   askFor,
   type Data,
@@ -14,9 +13,10 @@ import {
   typesOf,
 } from './runtime-client.ts';
 import { refuses, says, type Scripted, startScripted } from './scripted.ts';
+import { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer({ RELAY_CONFIG: 'test/support/configs/agents.config.ts' });
+const server = new StoreServer({ RELAY_CONFIG: 'test/support/configs/agents.config.ts' });
 let scripted: Scripted;
 beforeAll(async () => {
   await server.start();

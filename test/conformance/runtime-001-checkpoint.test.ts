@@ -1,21 +1,13 @@
 /** 001: what the columns of the table runs hold of a run, at each of its boundaries. */
-import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FrameReader } from '../support/frames.ts';
-import { TestServer } from '../support/server.ts';
+import { RunRow } from './runtime-client.ts';
+import { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer();
-let database: DatabaseSync;
-beforeAll(async () => {
-  await server.start();
-  database = new DatabaseSync(join(server.dataDir, 'relay.db'), { readOnly: true });
-});
-afterAll(async () => {
-  database.close();
-  await server.dispose();
-});
+const server = new StoreServer();
+beforeAll(() => server.start());
+afterAll(() => server.dispose());
 
 interface Envelope {
   readonly version: unknown;
@@ -28,14 +20,15 @@ interface Output {
   readonly approvals: readonly Readonly<Record<string, unknown>>[];
 }
 
-function column(runId: string, name: 'serialized_state' | 'output_json'): unknown {
-  const row = database.prepare(`SELECT ${name} AS value FROM runs WHERE id = ?`).get(runId);
-  return typeof row?.['value'] === 'string' ? JSON.parse(row['value']) : undefined;
+async function envelopeOf(runId: string): Promise<Envelope | undefined> {
+  const { state } = await new RunRow(server, runId).read();
+  return state === null ? undefined : (JSON.parse(state) as Envelope);
 }
 
-const envelopeOf = (runId: string) => column(runId, 'serialized_state') as Envelope | undefined;
-const outputOf = (runId: string) => column(runId, 'output_json') as Output | undefined;
-const kindOf = (runId: string) => envelopeOf(runId)?.checkpoint['kind'];
+async function outputOf(runId: string): Promise<Output | undefined> {
+  const { output } = await new RunRow(server, runId).read();
+  return output === null ? undefined : (JSON.parse(output) as Output);
+}
 
 const tools = ['calculator', 'send_note'].map((name) => ({ name, kind: 'builtin' }));
 const kinds = ['tool_completion', 'approval_pending', 'resume_request', 'final_result'];
@@ -80,10 +73,10 @@ describe('runs.serialized_state', () => {
     const began = Date.now();
     const { runId, reader } = await start(note('first'));
     const approval = await nextApproval(reader);
-    const pending = envelopeOf(runId);
+    const pending = await envelopeOf(runId);
     await approval.decide({ approved: true });
     await reader.rest();
-    for (const envelope of [pending, envelopeOf(runId)]) {
+    for (const envelope of [pending, await envelopeOf(runId)]) {
       expect(Object.keys(envelope ?? {}).toSorted()).toEqual([
         'checkpoint',
         'serializedRunState',
@@ -105,12 +98,12 @@ describe('runs.serialized_state', () => {
     verifies('001:checkpoint:kind-approval-pending', '001:checkpoint:tool-metadata');
     const { runId, reader } = await start(note('pending'));
     const approval = await nextApproval(reader);
-    expect(envelopeOf(runId)?.checkpoint).toMatchObject({
+    expect((await envelopeOf(runId))?.checkpoint).toMatchObject({
       kind: 'approval_pending',
       tool: { name: 'send_note', toolCallId: 'call_1' },
     });
     await expect.poll(() => statusOf(runId)).toBe('waiting');
-    expect(kindOf(runId)).toBe('approval_pending');
+    expect((await envelopeOf(runId))?.checkpoint['kind']).toBe('approval_pending');
     await approval.decide({ approved: false });
     await reader.rest();
   });
@@ -123,7 +116,7 @@ describe('runs.serialized_state', () => {
     const approval = await nextApproval(reader);
     // The run waits for a person after the calculator has answered, so its checkpoint stays.
     await expect.poll(() => statusOf(runId)).toBe('waiting');
-    expect(envelopeOf(runId)?.checkpoint).toMatchObject({
+    expect((await envelopeOf(runId))?.checkpoint).toMatchObject({
       kind: 'tool_completion',
       tool: { name: 'calculator', toolCallId: 'call_1' },
     });
@@ -138,8 +131,8 @@ describe('runs.serialized_state', () => {
       const { runId, reader } = await start(input);
       await reader.rest().catch(() => undefined);
       await expect.poll(() => statusOf(runId)).toMatch(/^(completed|failed)$/);
-      expect(envelopeOf(runId)?.checkpoint).toMatchObject({ kind: 'final_result' });
-      expect(envelopeOf(runId)?.checkpoint).not.toHaveProperty('tool');
+      expect((await envelopeOf(runId))?.checkpoint).toMatchObject({ kind: 'final_result' });
+      expect((await envelopeOf(runId))?.checkpoint).not.toHaveProperty('tool');
     },
   );
 });
@@ -151,14 +144,14 @@ describe('runs.output_json', () => {
     verifies('001:approval-flow:audit-approve');
     const { runId, reader } = await start(note('audited'));
     const approval = await nextApproval(reader);
-    await expect.poll(() => outputOf(runId)?.approvals).toEqual([]);
+    await expect.poll(async () => (await outputOf(runId))?.approvals).toEqual([]);
     const before = Date.now();
     await approval.decide({ approved: true });
     await reader.rest();
-    expect(outputOf(runId)?.approvals).toEqual([
+    expect((await outputOf(runId))?.approvals).toEqual([
       { ...entry, toolCallId: 'call_1', action: 'approve' },
     ]);
-    const [made] = outputOf(runId)?.approvals ?? [];
+    const [made] = (await outputOf(runId))?.approvals ?? [];
     expect(Date.parse(String(made?.['at']))).toBeGreaterThanOrEqual(before);
     expect(server.notes.map(({ text }) => text)).toContain('audited');
   });
@@ -169,7 +162,7 @@ describe('runs.output_json', () => {
     const approval = await nextApproval(reader);
     await approval.decide({ approved: false, reason: 'Not now' });
     await reader.rest();
-    expect(outputOf(runId)).toMatchObject({
+    expect(await outputOf(runId)).toMatchObject({
       output: 'The note was not sent: it was denied (Not now).',
       approvals: [{ ...entry, toolCallId: 'call_1', action: 'reject', reason: 'Not now' }],
     });
@@ -183,11 +176,11 @@ describe('runs.output_json', () => {
     const seen: unknown[][] = [];
     for (const [index, approval] of approvals.entries()) {
       await approval.decide({ approved: index !== 1 });
-      await expect.poll(() => outputOf(runId)?.approvals.length).toBe(index + 1);
-      seen.push([...(outputOf(runId)?.approvals ?? [])]);
+      await expect.poll(async () => (await outputOf(runId))?.approvals.length).toBe(index + 1);
+      seen.push([...((await outputOf(runId))?.approvals ?? [])]);
     }
     await reader.rest();
-    const last = outputOf(runId)?.approvals ?? [];
+    const last = (await outputOf(runId))?.approvals ?? [];
     expect(last.map(({ toolCallId, action }) => [toolCallId, action])).toEqual([
       ['call_1', 'approve'],
       ['call_2', 'reject'],

@@ -1,10 +1,10 @@
 /** 001: the events of a run in the words of /api/chat, from a started server. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { allFrames, type Frame, FrameReader } from '../support/frames.ts';
-import { TestServer } from '../support/server.ts';
+import { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer();
+const server = new StoreServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 

@@ -4,16 +4,17 @@ import {
   createRecordingTool,
   createScriptedModel,
   finish,
+  ManualClock,
   text,
   toolCall,
 } from '@relay/core/testing';
 import type { Script } from '@relay/models/testing';
-import { createMemoryStore } from '@relay/store';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { allFrames } from '../support/frames.ts';
 import { ask, bootKernel, journalOf, until, untilStatus } from '../support/kernel.ts';
 import { decide, post, resume, say, typesOf } from './runtime-client.ts';
 import { refuses, says, type Scripted, startScripted } from './scripted.ts';
+import { openTestStore } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
 let scripted: Scripted;
@@ -104,7 +105,7 @@ describe('a transient failure of the provider', () => {
 describe('a run', () => {
   test('is executed by one node only, however many resume it', async () => {
     verifies('001:failure:run-lease');
-    const store = createMemoryStore();
+    const store = await openTestStore();
     const gate = Promise.withResolvers<void>();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const scriptOf = createScriptedModel([
@@ -137,6 +138,50 @@ describe('a run', () => {
     expect(scriptOf.requests).toHaveLength(2);
     const types = (await journalOf(store, ref)).map(({ type }) => type);
     expect(types.filter((type) => type === 'run.started')).toHaveLength(1);
+  });
+
+  test('is taken over when its lease expires, and the first executor can do no more', async () => {
+    verifies('001:failure:run-lease');
+    const store = await openTestStore();
+    const pay = createRecordingTool({ name: 'pay', allowedByDefault: true });
+    const script = [
+      [toolCall('call_1', 'pay', { amount: 7 }), finish()],
+      [text('Paid.'), finish()],
+    ];
+    const gate = Promise.withResolvers<void>();
+    const slow = createScriptedModel(script);
+    const asleep: Model = {
+      async *stream(request, signal) {
+        await gate.promise;
+        yield* slow.stream(request, signal);
+      },
+    };
+    const other = createScriptedModel(script);
+    // The first one's time stands still: it renews no lease and does not know that it has lost it.
+    const clocks = [new ManualClock(), new ManualClock()] as const;
+    const settings = { leaseTtlMs: 10_000 };
+    const options = { store, tools: [pay], settings };
+    const first = await bootKernel({ ...options, model: asleep, clock: clocks[0] });
+    const second = await bootKernel({ ...options, model: other, clock: clocks[1] });
+    onTestFinished(async () => void (await Promise.all([first.stop(), second.stop()])));
+    const run = await ask(first, { tools: ['pay'] });
+    const ref = { tenantId: run.tenantId, runId: run.id };
+    // While the lease lasts the run cannot be taken.
+    second.control.supervisor.wake(ref);
+    await until(async () => second.control.supervisor.activeRuns === 0, 'the refusal');
+    expect(other.requests).toEqual([]);
+    await clocks[1].advance(settings.leaseTtlMs + 1);
+    second.control.supervisor.wake(ref);
+    await untilStatus(second, run.id, 'completed');
+    expect(pay.executions).toHaveLength(1);
+    // The first one gets its answer now: its call of the tool is not stored, and not executed.
+    gate.resolve();
+    await until(async () => first.control.supervisor.activeRuns === 0, 'the first executor');
+    expect(slow.requests).toHaveLength(1);
+    expect(pay.executions).toHaveLength(1);
+    const types = (await journalOf(store, ref)).map(({ type }) => type);
+    expect(types.filter((type) => type === 'tool.started')).toHaveLength(1);
+    expect(types.filter((type) => type === 'run.ended')).toHaveLength(1);
   });
 
   test('is persisted once, however often it is asked for, also after kill -9', async () => {

@@ -1,8 +1,7 @@
 /** 001: what has happened is stored and sent before the model says anything to it. */
-import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { FrameReader } from '../support/frames.ts';
+import { RunRow } from './runtime-client.ts';
 import { after, calls, says, type Scripted, startScripted } from './scripted.ts';
 import { verifies } from './verifies.ts';
 
@@ -35,22 +34,16 @@ async function thinking(input: object) {
 test('a checkpoint of kind tool_completion is written when a tool has completed', async () => {
   verifies('001:checkpoint:kind-tool-completion');
   const { runId, reader, goOn } = await thinking({ a: 23, b: 47, op: '*' });
-  const database = new DatabaseSync(join(scripted.server.dataDir, 'relay.db'), { readOnly: true });
-  try {
-    const sql = 'SELECT serialized_state AS state FROM runs WHERE id = ?';
-    const checkpoint = () => {
-      const { state } = database.prepare(sql).get(runId) as { state: string };
-      return (JSON.parse(state) as { checkpoint: unknown }).checkpoint;
-    };
-    await expect.poll(checkpoint).toMatchObject({
-      kind: 'tool_completion',
-      tool: { name: 'calculator', toolCallId: 'call_1' },
-    });
-  } finally {
-    database.close();
-    goOn();
-    await reader.rest();
-  }
+  const checkpoint = async () => {
+    const { state } = await new RunRow(scripted.server, runId).read();
+    return (JSON.parse(state ?? '{}') as { checkpoint: unknown }).checkpoint;
+  };
+  await expect.poll(checkpoint).toMatchObject({
+    kind: 'tool_completion',
+    tool: { name: 'calculator', toolCallId: 'call_1' },
+  });
+  goOn();
+  await reader.rest();
 });
 
 test.each([

@@ -1,11 +1,7 @@
 /** A program that talks to /api/chat as the document has it. */
-import { execFile } from 'node:child_process';
-import { join } from 'node:path';
-import { DatabaseSync, type DatabaseSyncOptions } from 'node:sqlite';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { type Frame, FrameReader } from '../support/frames.ts';
 import type { TestServer } from '../support/server.ts';
+import type { StoreServer } from './store-server.ts';
 
 export type Data = Frame['data'];
 
@@ -92,51 +88,32 @@ export async function statusOf(server: TestServer, runId: string): Promise<unkno
   return ((await (await server.request(`/v1/runs/${runId}`)).json()) as { status: unknown }).status;
 }
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-
 /** Another org on the same server, made while it runs. */
-export async function otherOrg(server: TestServer): Promise<string> {
-  const args = ['run', '-s', 'bootstrap', '--', '--tenant', 'another', '--json'];
-  const env = { ...process.env, RELAY_DATA_DIR: server.dataDir };
-  const { stdout } = await promisify(execFile)('npm', args, { cwd: root, env });
-  return (JSON.parse(stdout) as { apiKey: string }).apiKey;
+export async function otherOrg(server: StoreServer): Promise<string> {
+  return (await server.bootstrap('--tenant', 'another')).apiKey;
 }
 
 /** What the table runs holds of a run, read and changed past the server. */
 export class RunRow {
-  readonly #path: string;
+  readonly #server: StoreServer;
   readonly #id: string;
 
-  constructor(server: TestServer, id: string) {
-    this.#path = join(server.dataDir, 'relay.db');
+  constructor(server: StoreServer, id: string) {
+    this.#server = server;
     this.#id = id;
   }
 
-  read(): { readonly state: string | null; readonly output: string | null } {
+  async read(): Promise<{ readonly state: string | null; readonly output: string | null }> {
     const sql = 'SELECT serialized_state AS state, output_json AS output FROM runs WHERE id = ?';
-    return this.#open({ readOnly: true }, (database) => {
-      const row = database.prepare(sql).get(this.#id);
-      return { state: textOf(row?.['state']), output: textOf(row?.['output']) };
-    });
+    const [row] = await this.#server.sql(sql, [this.#id]);
+    return { state: textOf(row?.['state']), output: textOf(row?.['output']) };
   }
 
   /** Assignments of columns, such as `output_json = NULL`. */
-  change(assignments: string, ...values: readonly (string | number | null)[]): void {
-    const sql = `UPDATE runs SET ${assignments} WHERE id = ?`;
-    const changed = this.#open(
-      { timeout: 5_000 },
-      (database) => database.prepare(sql).run(...values, this.#id).changes,
-    );
-    if (changed !== 1) throw new Error('There is no such run');
-  }
-
-  #open<Value>(options: DatabaseSyncOptions, use: (database: DatabaseSync) => Value): Value {
-    const database = new DatabaseSync(this.#path, options);
-    try {
-      return use(database);
-    } finally {
-      database.close();
-    }
+  async change(assignments: string, ...values: readonly (string | number | null)[]): Promise<void> {
+    const sql = `UPDATE runs SET ${assignments} WHERE id = ? RETURNING id`;
+    const changed = await this.#server.sql(sql, [...values, this.#id]);
+    if (changed.length !== 1) throw new Error('There is no such run');
   }
 }
 

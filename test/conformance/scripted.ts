@@ -9,7 +9,7 @@ import {
   textFrame,
   usageFrame,
 } from '@relay/models/testing';
-import { TestServer } from '../support/server.ts';
+import { StoreServer } from './store-server.ts';
 
 const entry = fileURLToPath(new URL('./servers/scripted.ts', import.meta.url));
 
@@ -26,7 +26,7 @@ export interface ProviderRequest {
 }
 
 export interface Scripted {
-  readonly server: TestServer;
+  readonly server: StoreServer;
   /** The answers to the next requests, one each. */
   play(...turns: readonly Script[]): void;
   /** What the provider was asked since the last `play`. */
@@ -41,7 +41,7 @@ export async function startScripted(env: Readonly<Record<string, string>> = {}):
     const turn = turns.shift() ?? refuses(400);
     return turn(response, request);
   });
-  const server = new TestServer({ ...env, TEST_PROVIDER_URL: provider.baseUrl }, entry);
+  const server = new StoreServer({ ...env, TEST_PROVIDER_URL: provider.baseUrl }, entry);
   await server.start();
   return {
     server,

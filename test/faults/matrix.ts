@@ -7,15 +7,22 @@ import {
   cancelRun,
   type RunControl,
   type Ids,
+  type Model,
   postToolResult,
   type RunRecord,
   type SystemStore,
 } from '@relay/core';
-import { createCountingIds } from '@relay/core/testing';
-import { isEnded, type StoredEvent } from '@relay/protocol';
+import { createCountingIds, ManualClock } from '@relay/core/testing';
+import { isEnded, RelayError, type StoredEvent } from '@relay/protocol';
 import { createFaultyStore } from '../../packages/store/test/faulty-store.ts';
 import { afterAll, describe, expect, test } from 'vitest';
-import { allStores, dropDatabases } from '../loop/stores.ts';
+import {
+  allStores,
+  dropDatabases,
+  type StoreCall,
+  type StoreKind,
+  wrapStore,
+} from '../loop/stores.ts';
 import { expectSoundJournal } from '../support/invariants.ts';
 import {
   ask,
@@ -74,17 +81,20 @@ async function answerWhatIsAsked(
 
 /** Drives the one run of the store to its end, or until the process dies. */
 async function drive(kernel: Kernel, scenario: Scenario) {
+  return until(() => look(kernel, scenario), `the end of ${scenario.name}`);
+}
+
+/** The run, if it has ended; otherwise people and clients do their part. */
+async function look(kernel: Kernel, scenario: Scenario) {
   const ref = { tenantId: kernel.tenantId, runId };
-  return until(async () => {
-    const run = await kernel.store.tenant(ref.tenantId).readRun(runId);
-    const events = await journalOf(kernel.store, ref);
-    if (run !== undefined && isEnded(run.status)) return { events, row: run };
-    if (scenario.cancels !== true) await answerWhatIsAsked(kernel, scenario, events);
-    else if (run?.status === 'waiting') {
-      await cancelRun(kernel.control, ref, { reason: 'Enough', by: person });
-    }
-    return undefined;
-  }, `the end of ${scenario.name}`);
+  const run = await kernel.store.tenant(ref.tenantId).readRun(runId);
+  const events = await journalOf(kernel.store, ref);
+  if (run !== undefined && isEnded(run.status)) return { events, row: run };
+  if (scenario.cancels !== true) await answerWhatIsAsked(kernel, scenario, events);
+  else if (run?.status === 'waiting') {
+    await cancelRun(kernel.control, ref, { reason: 'Enough', by: person });
+  }
+  return undefined;
 }
 
 const conversationId = '01900000-0000-7000-9000-000000000001';
@@ -194,6 +204,133 @@ export function dieAlways(scenarios: Readonly<Record<string, () => Scenario>>): 
         expect(finished.events.at(-1)).toMatchObject(outcomeOf(expected.events));
         expect(finished.left).toEqual(expected.left);
         expectSaneExecutions(scenario, executionsOf(calm));
+      },
+      120_000,
+    );
+  });
+}
+
+interface StoreFault {
+  readonly at: number;
+  /** `after`: the call succeeds, and its reply is lost. */
+  readonly when: 'before' | 'after';
+}
+
+/** They come by the clock, so that they would not be the same ones in every play. */
+const byTheClock = new Set<StoreCall['method']>([
+  'dueRuns',
+  'pausedTenants',
+  'renewLeases',
+  'leasedRunsWithCommands',
+]);
+
+/** One process, whose store fails once. Its callers repeat what was not acknowledged. */
+async function playWithFault(store: SystemStore, scenario: Scenario, fault?: StoreFault) {
+  const { model, delegates = [], request = {} } = scenario;
+  const tools = [...scenario.tools, ...delegates];
+  const calls: string[] = [];
+  let isBooted = false;
+  const faulty = wrapStore(store, async (call) => {
+    if (!isBooted || byTheClock.has(call.method)) return call.go();
+    const fails = calls.push(call.method) === fault?.at;
+    const code = calls.length % 2 === 0 ? 'storage_full' : 'storage_failed';
+    if (fails && fault?.when === 'before') throw new RelayError(code, 'The store failed');
+    const value = await call.go();
+    if (fails) throw new RelayError(code, 'The reply was lost');
+    return value;
+  });
+  const clock = new ManualClock();
+  const { models } = scenario.options ?? {};
+  const kernel = await bootKernel({
+    ...scenario.options,
+    model: withCredential(model, faulty),
+    ...(models === undefined
+      ? {}
+      : {
+          models: Object.fromEntries(
+            Object.entries(models).map(([name, each]) => [name, withCredential(each, faulty)]),
+          ),
+        }),
+    tools,
+    store: faulty,
+    ids: createCountingIds(),
+    clock,
+  });
+  isBooted = true;
+  const idempotency = { key: 'play', fingerprint: 'play' };
+  const asked = { ...request, conversationId, runId, idempotency };
+  await untilStored(() => ask(kernel, asked));
+  const ended = await until(async () => {
+    await clock.advance(500);
+    const observer = { ...kernel, store };
+    return untilStored(() => look(observer, scenario));
+  }, `the end of ${scenario.name}`);
+  await kernel.stop();
+  return { ...ended, failed: calls[(fault?.at ?? 0) - 1] };
+}
+
+/** A provider's key is read from the store for each call of its model. */
+function withCredential(model: Model, store: SystemStore): Model {
+  return {
+    ...(model.contextTokens === undefined ? {} : { contextTokens: model.contextTokens }),
+    async *stream(request, signal) {
+      const tenantId = (await store.tenantOfRun(runId)) ?? '';
+      await store.tenant(tenantId).readCredential('provider');
+      yield* model.stream(request, signal);
+    },
+  };
+}
+
+async function untilStored<Value>(request: () => Promise<Value>): Promise<Value> {
+  try {
+    return await request();
+  } catch (error) {
+    if (error instanceof RelayError && error.status === 503) return request();
+    throw error;
+  }
+}
+
+/** Tests each scenario on the given stores: every read and every write fails once. */
+export function failEverywhere(
+  stores: readonly StoreKind[],
+  scenarios: Readonly<Record<string, () => Scenario>>,
+): void {
+  afterAll(dropDatabases);
+
+  describe.each(stores)('a store that fails at any call on $name', (kind) => {
+    test.each(Object.entries(scenarios))(
+      'delays a run and changes nothing: %s',
+      async (label, create) => {
+        const inStore = async (scenario: Scenario, fault?: StoreFault) => {
+          const opened = await kind.open();
+          await scenario.prepare?.(opened.store);
+          const played = await playWithFault(opened.store, scenario, fault);
+          const left = await scenario.leaves?.(opened.store);
+          await opened.dispose();
+          return { ...played, left };
+        };
+        const calm = create();
+        const expected = await inStore(calm);
+        let points = 0;
+        for (const when of ['before', 'after'] as const) {
+          for (let at = 1; ; at += 1) {
+            const scenario = create();
+            const finished = await inStore(scenario, { at, when });
+            if (finished.failed === undefined) break;
+            points += 1;
+            const place = `${when} call ${at}, ${finished.failed}`;
+            expect(finished.events.at(-1), place).toMatchObject(outcomeOf(expected.events));
+            expectSoundJournal(finished.events, finished.row);
+            expect(transcriptOf(finished.events), place).toEqual(transcriptOf(expected.events));
+            expect(subTranscriptsOf(finished.events), place).toEqual(
+              subTranscriptsOf(expected.events),
+            );
+            expect(finished.left, place).toEqual(expected.left);
+            expectSaneExecutions(scenario, executionsOf(calm));
+          }
+        }
+        console.info(`${kind.name}, ${label}: ${points} faults, 0 differences`);
+        expect(points).toBeGreaterThanOrEqual(2 * 6);
       },
       120_000,
     );

@@ -2,7 +2,7 @@
  * A store that fails for a while: nothing that was acknowledged is lost, and the runs go on by
  * themselves when it works again, without a restart.
  */
-import type { SystemStore } from '@relay/core';
+import { StatementRefused, type SystemStore } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -215,6 +215,148 @@ describe('a read that fails once', () => {
     const events = await finished(kernel, run.id);
     expect(failures).toBe(0);
     expect(endOf(events).status).toBe('canceled');
+  });
+});
+
+describe('a fault of the store', () => {
+  /** As models and tools may pass it on. */
+  const wrapped = () => new Error('No answer', { cause: new Error('No key', { cause: full() }) });
+
+  test('is not taken for a failure of the model, even if the model wraps it', async () => {
+    const { boot } = await openFixture();
+    let faults = 2;
+    const model = createStreamingModel(async function* () {
+      yield [text('Well. ')];
+      faults -= 1;
+      if (faults >= 0) throw wrapped();
+      yield [finish()];
+    });
+    const clock = new ManualClock();
+    const kernel = await boot({ model, clock });
+    const events = await endAfterwards(kernel, clock, (await ask(kernel)).id);
+    expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Well. ' });
+    expect(ofType(events, 'turn.discarded').map(({ reason }) => reason)).toEqual([
+      'crash',
+      'crash',
+    ]);
+  });
+
+  test('does not fail an idempotent tool: it runs again with the same key', async () => {
+    const { boot } = await openFixture();
+    const tool = createRecordingTool({
+      name: 'look',
+      allowedByDefault: true,
+      idempotent: true,
+      execute: async () => {
+        if (tool.executions.length < 3) throw wrapped();
+        return { result: 'seen' };
+      },
+    });
+    const model = createScriptedModel([[toolCall('call_1', 'look', {}), finish()], answer]);
+    const clock = new ManualClock();
+    const kernel = await boot({ model, tools: [tool], clock });
+    const events = await endAfterwards(kernel, clock, (await ask(kernel)).id);
+    expect(endOf(events).status).toBe('completed');
+    expect(ofType(events, 'tool.failed')).toEqual([]);
+    expect(tool.executions).toHaveLength(3);
+    expect(new Set(tool.executions.map((each) => each.idempotencyKey)).size).toBe(1);
+  });
+
+  test('does not reach a tool that uses the memories of its run: the tool waits', async () => {
+    const fixture = await openFixture();
+    let faults = 3;
+    const store = failing(fixture.store, ({ method }) => {
+      if (method !== 'addMemory' || faults === 0) return false;
+      faults -= 1;
+      return true;
+    });
+    const tool = createRecordingTool({
+      name: 'note',
+      allowedByDefault: true,
+      execute: async (_input, { memory }) => ({ result: (await memory?.remember('x'))?.text }),
+    });
+    const model = createScriptedModel([[toolCall('call_1', 'note', {}), finish()], answer]);
+    const clock = new ManualClock();
+    const kernel = await fixture.boot({ store, model, tools: [tool], clock });
+    const run = await ask(kernel, { memory: { namespace: 'notes' } });
+    const events = await endAfterwards(kernel, clock, run.id);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'x' }]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
+    expect(tool.executions).toHaveLength(1);
+    expect(faults).toBe(0);
+  });
+
+  test('that concerns only reading keeps the result of a tool that is running', async () => {
+    const fixture = await openFixture();
+    let fails = false;
+    const store = failing(fixture.store, ({ method }) => fails && method === 'readInbox');
+    const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
+    tool.hold();
+    const model = createScriptedModel([[toolCall('call_1', 'pay', {}), finish()], answer]);
+    const kernel = await fixture.boot({
+      store,
+      model,
+      tools: [tool],
+      settings: { graceMs: 5_000 },
+    });
+    const run = await ask(kernel);
+    await until(async () => tool.executions.length === 1, 'the tool');
+    fails = true;
+    kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+    await until(
+      async () => kernel.warnings.some((line) => line.includes('abandoned')),
+      'the fault',
+    );
+    fails = false;
+    tool.release();
+    const events = await finished(kernel, run.id);
+    expect(endOf(events).status).toBe('completed');
+    expect(ofType(events, 'approval.requested')).toEqual([]);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('that lasts makes each attempt wait longer than the one before, up to a limit', async () => {
+    const fixture = await openFixture();
+    const clock = new ManualClock();
+    const attempts: number[] = [];
+    let fails = true;
+    const store = failing(fixture.store, ({ method }) => {
+      if (method !== 'readGrants' || !fails) return false;
+      attempts.push(clock.now());
+      return true;
+    });
+    const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
+    const model = createScriptedModel([[toolCall('call_1', 'pay', {}), finish()], answer]);
+    const kernel = await fixture.boot({ store, model, tools: [tool], clock });
+    const run = await ask(kernel);
+    // Notifications of other nodes do not shorten the wait.
+    for (let second = 0; second < 120; second += 1) {
+      await clock.advance(1_000);
+      kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+    }
+    const waits = attempts.slice(1).map((at, index) => at - (attempts[index] ?? 0));
+    expect(attempts.length).toBeGreaterThan(6);
+    expect(attempts.length).toBeLessThan(30);
+    expect(waits[0]).toBeLessThanOrEqual(1_000);
+    expect(Math.max(...waits)).toBeLessThanOrEqual(17_000);
+    expect(Math.max(...waits.slice(-3))).toBeGreaterThan(5_000);
+    fails = false;
+    const events = await endAfterwards(kernel, clock, run.id);
+    expect(endOf(events).status).toBe('completed');
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('that repetition cannot cure ends the run with a clear error', async () => {
+    const fixture = await openFixture();
+    const store = wrapStore(fixture.store, async (call) => {
+      if (appendWith(call, 'turn.completed') === undefined) return call.go();
+      const cause = new StatementRefused('SQLite: string or blob too big (18)');
+      throw new RelayError('storage_failed', 'The database operation failed', { cause });
+    });
+    const model = createScriptedModel([answer]);
+    const kernel = await fixture.boot({ store, model });
+    const { error } = await untilStatus(kernel, (await ask(kernel)).id, 'failed');
+    expect(error).toMatchObject({ code: 'storage_failed' });
   });
 });
 

@@ -71,10 +71,13 @@ export async function dropDatabases(): Promise<void> {
 
 /** One call to a store on its way. */
 export interface StoreCall {
-  readonly method: keyof SystemStore | keyof TenantStore;
+  readonly method: keyof SystemStore | keyof TenantStore | `${Part}.${string}`;
   readonly args: readonly unknown[];
   go(): Promise<unknown>;
 }
+
+/** What a store consists of besides its own methods. */
+type Part = 'audit' | 'policies' | 'webhooks' | 'vectors' | 'deliveries';
 
 /** The same store, with `around` in the way of every call. */
 export function wrapStore(
@@ -83,7 +86,7 @@ export function wrapStore(
 ): SystemStore {
   return guarded(inner, (method, value) =>
     method === 'tenant'
-      ? (id: string) => guarded(inner.tenant(id), (name, call) => passing(name, call))
+      ? (id: string) => guarded(inner.tenant(id), passing)
       : passing(method, value),
   );
 
@@ -102,9 +105,10 @@ function guarded<Store extends object>(
   return new Proxy(store, {
     get(target, key) {
       const value: unknown = Reflect.get(target, key, target);
-      return typeof value === 'function' && typeof key === 'string'
-        ? replace(key, (value as Method).bind(target))
-        : value;
+      if (typeof key !== 'string') return value;
+      if (typeof value === 'function') return replace(key, (value as Method).bind(target));
+      if (typeof value !== 'object' || value === null) return value;
+      return guarded(value, (method, call) => replace(`${key}.${method}`, call));
     },
   });
 }

@@ -161,6 +161,7 @@ describe('checkRules', () => {
     const wrong = [
       [{ allowlist: [{ tool: 'bash', params: { command: '!x' } }] }, 'allowlist[0].params.command'],
       [{ denylist: [{ tool: 'a' }, { tool: '' }] }, 'denylist[1].tool'],
+      [{ denylist: [{ tool: '*' }] }, 'denylist[0].tool'],
       [{ deny: [{ reason: 'No id' }] }, 'deny[0].toolCallId'],
       [{ allowed: [] }, 'allowed'],
       [{ allowlist: [{ tool: 'a', params: { limit: 100 } }] }, 'allowlist[0].params.limit'],

@@ -27,6 +27,7 @@ export {
   type ToolCallLike,
   type ToolRule,
 } from './permission/match.ts';
+export { checkRuleTool, unknownToolNote } from './permission/tool-name.ts';
 export { suggestedPattern } from './permission/shell/allow.ts';
 export { previewPolicy } from './permission/policy.ts';
 export * from './ports/index.ts';

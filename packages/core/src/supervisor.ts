@@ -8,6 +8,8 @@
  *
  * - `wake` may be called at any time and any number of times. A wake-up of an active run is never lost:
  *   the loop reads the inbox, and a run that is just leaving is activated again.
+ * - A run that the store failed for is released, and nothing terminal is written. The scan finds it
+ *   again, on any node. If the store keeps failing, each attempt waits longer than the one before.
  * - Leases are renewed three times within their lifetime. A run whose lease could not be renewed is
  *   stopped at once; the epoch fences out writes that are still on their way (E3).
  * - A periodic scan finds abandoned, due and queued runs, and commands that other nodes accepted.
@@ -15,13 +17,14 @@
  */
 import { isEnded, RelayError } from '@relay/protocol';
 import { BackgroundLoop } from './runtime/background-loop.ts';
+import { exponentialBackoff } from './runtime/backoff.ts';
 import { FairQueue } from './runtime/fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
 import type { RunRef } from './ports/index.ts';
 import { publishStored } from './publisher.ts';
-import { fail, failCorruptRun } from './run/end.ts';
-import { runErrorOf } from './run/errors.ts';
+import { fail, failCorruptRun, yieldRun } from './run/end.ts';
+import { isStoreFault, runErrorOf } from './run/errors.ts';
 import type { LiveRun } from './run/live-run.ts';
 import { drive } from './run/loop.ts';
 import { load } from './run/recover.ts';
@@ -35,10 +38,18 @@ interface ActiveRun {
   done: Promise<void>;
 }
 
+/** Of the store, while it drove a run. */
+interface StoreFaults {
+  readonly count: number;
+  /** Until then this node does not try again. */
+  readonly until: number;
+}
+
 const tenantPaused = { kind: 'yield', reason: 'The tenant is paused' } as const;
 const shuttingDown = { kind: 'yield', reason: 'The server is shutting down' } as const;
 const scanIntervalMs = 1_000;
 const scanLimit = 1_000;
+const maxBackoffMs = 15_000;
 
 export class Supervisor {
   readonly #engine: Engine;
@@ -50,6 +61,7 @@ export class Supervisor {
   /** It continues while the server stops: tools that finish gracefully need their lease. */
   readonly #renewal: BackgroundLoop;
   readonly #paused = new Set<string>();
+  readonly #storeFaults = new Map<string, StoreFaults>();
   #reserved = 0;
 
   constructor(engine: Engine) {
@@ -106,6 +118,7 @@ export class Supervisor {
     }
     if (this.#stopped) return;
     if (priority === 'queued' && this.#paused.has(ref.tenantId)) return;
+    if (priority === 'queued' && this.#isBackingOff(ref.runId)) return;
     if (priority === 'queued' && !this.#hasFreeSlot) {
       this.#queue.add(ref.tenantId, ref.runId, ref);
       return;
@@ -198,6 +211,7 @@ export class Supervisor {
       // A wake-up during the suspension may not have been noticed.
       if (outcome !== 'suspended') active.hasPendingWakeUp = false;
       else if ((await live.store.readInbox(ref.runId)).length > 0) active.hasPendingWakeUp = true;
+      this.#storeFaults.delete(ref.runId);
     } catch (error) {
       await this.#recoverFrom(error, active, epoch);
     }
@@ -214,18 +228,23 @@ export class Supervisor {
   /** After a bug or a fault of the store, what is stored decides what happens to the run. */
   async #recoverFrom(error: unknown, active: ActiveRun, epoch: number | undefined): Promise<void> {
     const { ref, live } = active;
+    const fenced = error instanceof JournalBroken && error.fenced;
+    const isPassing = fenced || isStoreFault(error);
+    if (isPassing && !fenced) this.#backOff(ref.runId);
     live?.stopWith({ kind: 'yield', reason: 'The run is abandoned on this node' });
-    live?.stopTools();
     // The last events may be stored and not published: subscribers read the journal again.
     publishStored(this.#engine, ref, []);
-    const fenced = error instanceof JournalBroken && error.fenced;
     if (!fenced) this.#warn(ref, error);
     if (epoch === undefined) return;
     try {
+      // Where only reading failed, the results of running tools are kept.
+      if (isPassing && live !== undefined && (await hasYielded(live))) return;
+      live?.stopTools();
       await live?.journal.settled().catch(() => undefined);
-      if (isStoreFault(error)) await this.#engine.store.releaseRun(ref.runId, epoch);
+      if (isPassing) await this.#engine.store.releaseRun(ref.runId, epoch);
       else if (live === undefined || !(await failRun(live, error))) {
-        await failCorruptRun(this.#engine, ref, epoch, runErrorOf(error));
+        const cause = error instanceof JournalBroken ? error.cause : error;
+        await failCorruptRun(this.#engine, ref, epoch, runErrorOf(cause));
       }
     } catch (second) {
       // The lease expires, and the scan finds the run again.
@@ -233,9 +252,29 @@ export class Supervisor {
     }
   }
 
+  #backOff(runId: string): void {
+    const count = (this.#storeFaults.get(runId)?.count ?? 0) + 1;
+    // A single fault, such as a lost connection, costs no more than the time until the next scan.
+    const ms = count === 1 ? 0 : exponentialBackoff(count, maxBackoffMs);
+    this.#storeFaults.set(runId, { count, until: this.#engine.clock.now() + ms });
+  }
+
+  #isBackingOff(runId: string): boolean {
+    return (this.#storeFaults.get(runId)?.until ?? 0) > this.#engine.clock.now();
+  }
+
+  /** Other nodes may have driven these runs on. */
+  #forgetOldFaults(): void {
+    const oldest = this.#engine.clock.now() - 4 * maxBackoffMs;
+    for (const [runId, { until }] of this.#storeFaults) {
+      if (until < oldest) this.#storeFaults.delete(runId);
+    }
+  }
+
   async #scan(): Promise<void> {
     const { store, clock } = this.#engine;
     await this.refreshPausedTenants();
+    this.#forgetOldFaults();
     for (const ref of await store.dueRuns(clock.now(), scanLimit)) {
       if (this.#active.has(ref.runId)) continue;
       if (!this.isPaused(ref.tenantId)) this.wake(ref);
@@ -289,13 +328,15 @@ export class Supervisor {
   }
 }
 
-/** The store may work again later; the run’s journal is intact. */
-function isStoreFault(error: unknown): boolean {
-  if (error instanceof JournalBroken) return error.fenced || isStoreFault(error.cause);
-  return (
-    error instanceof RelayError &&
-    (error.code === 'storage_failed' || error.code === 'storage_full')
-  );
+/** Yields a run whose journal can still be written; otherwise it does nothing. */
+async function hasYielded(live: LiveRun): Promise<boolean> {
+  if (live.journal.broken || live.journal.closed) return false;
+  try {
+    await yieldRun(live);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function describe(error: unknown): string {

@@ -13,6 +13,6 @@ export * from './schemas/memories.ts';
 export * from './schemas/messages.ts';
 export * from './schemas/permissions.ts';
 export * from './schemas/runs.ts';
-export { idSchema, toolCallIdSchema } from './schemas/values.ts';
+export { idSchema, toolCallIdSchema, toolNameForm } from './schemas/values.ts';
 export * from './sse/sse.ts';
 export type { ResponseOf, BodyOf, ParamsOf, QueryOf } from './wire.ts';

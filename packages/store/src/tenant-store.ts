@@ -4,6 +4,7 @@ import type {
   AppendOutcome,
   AuditTrail,
   CallClaim,
+  CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
   CredentialRecord,
@@ -72,7 +73,7 @@ import * as memories from './sql/memories/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
 import * as approvals from './sql/runs/approvals.ts';
 import { decodeListing, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
-import { decodeRun, decodeRunHead, selectRunSql } from './sql/runs/runs.ts';
+import { decodeRun, decodeRunHead, replaceCheckpoint, selectRunSql } from './sql/runs/runs.ts';
 import { changesIn, readAll, readOne } from './sql/statements.ts';
 import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
 import { number, text } from './codec/values.ts';
@@ -261,6 +262,11 @@ export class SqlTenantStore implements TenantStore {
     audit?: readonly NewAuditEntry[],
   ): Promise<boolean> {
     return this.#change(grants.revokeGrant(this.tenantId, grantId, at), audit);
+  }
+
+  async replaceCheckpoint(runId: string, change: CheckpointChange): Promise<boolean> {
+    const statement = replaceCheckpoint({ tenantId: this.tenantId, runId }, change);
+    return (await this.#driver.transact([statement], { run: runId })).ok;
   }
 
   async postRunCommand(

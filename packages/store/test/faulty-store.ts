@@ -108,6 +108,8 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     readGrant: (id) => read(() => inner.readGrant(id)),
     listGrants: (filter, page) => read(() => inner.listGrants(filter, page)),
     revokeGrant: (id, at, audit) => write('revokeGrant', () => inner.revokeGrant(id, at, audit)),
+    replaceCheckpoint: (runId, change) =>
+      write('replaceCheckpoint', () => inner.replaceCheckpoint(runId, change)),
     postRunCommand: (runId, queued, audit) =>
       write('postRunCommand', () => inner.postRunCommand(runId, queued, audit)),
     readInbox: (runId) => read(() => inner.readInbox(runId)),

@@ -1,10 +1,9 @@
 import { handoffToolName, type Tool, type ToolRegistry } from '@relay/core';
-
-const toolName = /^[a-zA-Z0-9_-]{1,64}$/;
+import { toolNameForm } from '@relay/protocol';
 
 /** Throws unless all providers accept the name, and it is neither reserved nor inherited by objects. */
 export function checkToolName(name: string): void {
-  if (!toolName.test(name)) {
+  if (!toolNameForm.test(name)) {
     throw new TypeError(
       `Invalid tool name ${JSON.stringify(name)}: use 1 to 64 letters, digits, "_" or "-"`,
     );

@@ -2,11 +2,12 @@
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { json } from 'node:stream/consumers';
 import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler } from '@modelcontextprotocol/server';
 import { createToolServer, type ToolServerOptions } from './tool-server.ts';
 
-type Handle = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+type Handle = (request: IncomingMessage, response: ServerResponse, body?: unknown) => Promise<void>;
 
 export class Endpoint {
   readonly #server: Server;
@@ -17,6 +18,12 @@ export class Endpoint {
   /** The headers of every request. */
   readonly requests: IncomingMessage['headers'][] = [];
   readonly methods: string[] = [];
+  /** The methods of the protocol. */
+  readonly messages: string[] = [];
+  /** The status for an unknown session. The specification says 404; the reference servers send 400. */
+  unknownSession = 404;
+  /** Responds to tool calls instead of the tool server. */
+  onCall: ((response: ServerResponse) => void) | undefined;
 
   private constructor(options: ToolServerOptions) {
     this.#options = options;
@@ -54,17 +61,22 @@ export class Endpoint {
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (this.#options.asks === 'instead') return this.#modern(request, response);
+    const body = request.method === 'POST' ? await json(request) : undefined;
+    const { method = '' } = (body ?? {}) as { method?: string };
+    this.messages.push(method);
     const session = request.headers['mcp-session-id'];
     const known = typeof session === 'string' ? this.#handlers.get(session) : undefined;
-    if (known !== undefined) return known(request, response);
-    if (session !== undefined) return void response.writeHead(404).end();
+    if (session !== undefined && known === undefined)
+      return void response.writeHead(this.unknownSession).end();
+    if (method === 'tools/call' && this.onCall !== undefined) return this.onCall(response);
+    if (known !== undefined) return known(request, response, body);
     const transport = new NodeStreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,
       onsessioninitialized: (id) =>
         void this.#handlers.set(id, (...args) => transport.handleRequest(...args)),
     });
     await createToolServer(this.#options).connect(transport);
-    await transport.handleRequest(request, response);
+    await transport.handleRequest(request, response, body);
   }
 
   async #modern(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -20,7 +20,13 @@ const weird = [
   { name: 'deep', inputSchema: { type: 'object', properties: { deep } } },
   { name: 'ünïcode ☃', inputSchema: schema },
   { name: 'l'.repeat(200), inputSchema: schema },
-  { name: 'fine', description: 'd'.repeat(50_000), inputSchema: schema },
+  { name: 'task', inputSchema: schema, execution: { taskSupport: 'required' } },
+  {
+    name: 'fine',
+    description: 'd'.repeat(50_000),
+    inputSchema: schema,
+    execution: { taskSupport: 'optional' },
+  },
 ];
 
 function toolsOf(): object[] {

@@ -12,6 +12,10 @@ export interface ToolServerOptions {
   readonly askingMs?: number;
 }
 
+/** An image of one pixel. */
+export const dot =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
 const sizes = {
   type: 'object' as const,
   properties: { size: { type: 'string' as const, enum: ['S', 'M'] } },
@@ -47,7 +51,7 @@ export function createToolServer({ asks, trace, askingMs = 60_000 }: ToolServerO
   server.registerTool('show', { description: 'Shows a picture' }, () => ({
     content: [
       { type: 'text', text: 'a dot' },
-      { type: 'image', data: 'aGVsbG8=', mimeType: 'image/png' },
+      { type: 'image', data: dot, mimeType: 'image/png' },
       { type: 'resource', resource: { uri: 'file:///plan.txt', text: 'the plan' } },
     ],
   }));

@@ -1,7 +1,7 @@
-import { RelayError } from '@relay/protocol';
+import { isEnded, RelayError } from '@relay/protocol';
 import type { RunControl } from './start-run.ts';
 import type { RunRecord, RunRef } from '../ports/index.ts';
-import { parseCheckpoint } from '../run/state/checkpoint.ts';
+import { parseCheckpoint, resumeRequestOf } from '../run/state/checkpoint.ts';
 
 export interface ResumedRun {
   readonly run: RunRecord;
@@ -10,30 +10,42 @@ export interface ResumedRun {
 }
 
 /**
- * Resumes a run from its persisted state. A run that waits for a person or has ended stays as it is;
- * one that no node drives is driven again. Undefined if there is no such run.
+ * Resumes a run from its persisted state, and stores a checkpoint of the request. A run that waits for
+ * a person stays as it is; one that no node drives is driven again. An ended run keeps its final
+ * checkpoint: nothing follows it (E6). Undefined if there is no such run.
  */
 export async function resumeSerializedAgentRun(
-  control: RunControl,
+  { engine, supervisor }: RunControl,
   ref: RunRef,
 ): Promise<ResumedRun | undefined> {
-  const run = await control.engine.store.tenant(ref.tenantId).readRun(ref.runId);
+  const store = engine.store.tenant(ref.tenantId);
+  const run = await store.readRun(ref.runId);
   if (run === undefined) return undefined;
-  const after = checkpointSeq(run);
-  if (run.status === 'running' || run.status === 'queued') control.supervisor.wake(ref);
+  const serializedRunState = serializedStateOf(run);
+  const after = seqIn(run, serializedRunState);
+  if (isEnded(run.status)) return { run, after };
+  const at = engine.clock.now();
+  const checkpoint = resumeRequestOf(run, { serializedRunState, at });
+  // If it is not stored, the run has reached its next checkpoint, which is later.
+  await store.replaceCheckpoint(run.id, { expected: run.checkpoint, checkpoint });
+  if (run.status !== 'waiting') supervisor.wake(ref);
   return { run, after };
 }
 
 /** From the envelope; older rows have only a pending approval. */
-function checkpointSeq(run: RunRecord): number {
-  if (run.checkpoint !== null) return seqIn(run, parseCheckpoint(run.checkpoint));
-  // A queued run has no events to skip.
-  if (run.status === 'queued' || pendingApprovalOf(run) !== undefined) return 0;
-  throw new RelayError('checkpoint_missing', `The run ${run.id} has no checkpoint to resume from`);
+function serializedStateOf(run: RunRecord): string {
+  if (run.checkpoint !== null) return parseCheckpoint(run.checkpoint).serializedRunState;
+  if (pendingApprovalsOf(run).length === 0) {
+    throw new RelayError(
+      'checkpoint_missing',
+      `The run ${run.id} has no checkpoint to resume from`,
+    );
+  }
+  return JSON.stringify({ runId: run.id, seq: 0, agent: run.agent });
 }
 
 /** The `seq` must be one of this journal. */
-function seqIn(run: RunRecord, { serializedRunState }: { serializedRunState: string }): number {
+function seqIn(run: RunRecord, serializedRunState: string): number {
   const { runId, seq } = fieldsOf(serializedRunState);
   const isInJournal = Number.isInteger(seq) && Number(seq) >= 0 && Number(seq) <= run.lastSeq;
   if (runId === run.id && isInJournal) return Number(seq);
@@ -42,15 +54,28 @@ function seqIn(run: RunRecord, { serializedRunState }: { serializedRunState: str
 
 export interface PendingApproval {
   readonly toolCallId: string;
+  /** Unset in older rows, as is the `seq` of the request. */
   readonly approvalId?: string;
+  readonly seq?: number;
 }
 
-/** The pending approval in a run's output; undefined if the output cannot be read. */
-export function pendingApprovalOf({ outputJson }: RunRecord): PendingApproval | undefined {
-  const { pendingApproval } = fieldsOf(outputJson ?? '');
-  const { toolCallId, approvalId } = (pendingApproval ?? {}) as Readonly<Record<string, unknown>>;
-  if (typeof toolCallId !== 'string') return undefined;
-  return typeof approvalId === 'string' ? { toolCallId, approvalId } : { toolCallId };
+/** The pending approvals in a run's output; older rows have only one. None if it cannot be read. */
+export function pendingApprovalsOf({
+  outputJson,
+}: Pick<RunRecord, 'outputJson'>): readonly PendingApproval[] {
+  const { pendingApprovals, pendingApproval } = fieldsOf(outputJson ?? '');
+  const entries: unknown[] = Array.isArray(pendingApprovals) ? pendingApprovals : [pendingApproval];
+  return entries.flatMap((entry) => {
+    const { toolCallId, approvalId, seq } = (entry ?? {}) as Readonly<Record<string, unknown>>;
+    if (typeof toolCallId !== 'string') return [];
+    return [
+      {
+        toolCallId,
+        ...(typeof approvalId === 'string' ? { approvalId } : {}),
+        ...(Number.isInteger(seq) ? { seq: Number(seq) } : {}),
+      },
+    ];
+  });
 }
 
 /** The fields of a JSON object; none if it is something else. */

@@ -216,7 +216,7 @@ function initialEvents(identity: RunIdentity, spec: Created, agentId: string | u
   const events: RunEvent[] = [spec, ...(start?.ok === true ? start.events : [])];
   const stored: StoredEvent[] = events.map((event, index) => ({ ...event, seq: 1 + index, at }));
   const state = evolveAll(queued, stored.slice(1));
-  const { progress } = start === undefined ? { progress: {} } : project(stored, state, identity);
+  const { progress } = project(stored, state, identity);
   return { events, stored, state, progress };
 }
 

@@ -4,7 +4,8 @@ import type { Engine } from '../engine.ts';
 import { decideCall, declaredBy, type Grant, type Verdict } from './decide.ts';
 import type { ToolRule } from './match.ts';
 import { type Policy, policiesOf } from './policy.ts';
-import type { TenantStore } from '../ports/index.ts';
+import { isSimilar, unknownToolNote } from './tool-name.ts';
+import type { TenantStore, Tool } from '../ports/index.ts';
 import { parseArguments, resolvePaths } from '../run/arguments.ts';
 
 export interface CallToExplain {
@@ -37,7 +38,8 @@ export async function explainCall(
   const now = engine.clock.now();
   const grants = await store.readGrants({ runId, conversationId, now });
   const policies = policiesOf(await store.policies.inForce(call.agent));
-  const tool = engine.tools(store.tenantId).find(call.tool);
+  const registry = engine.tools(store.tenantId);
+  const tool = registry.find(call.tool);
   const parsed = tool === undefined ? undefined : parseArguments(tool, call.params);
   // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
   const input = parsed?.ok === true ? parsed.input : call.params;
@@ -57,8 +59,9 @@ export async function explainCall(
   const problem = parsed?.ok === false ? parsed.problem : undefined;
   const notes = [
     ...(tool === undefined
-      ? ['No tool of this name is registered; its parameters are treated as text.']
+      ? [`${unknownToolNote(registry.list(), call.tool)}. Its parameters are treated as text.`]
       : []),
+    ...misnamed(registry.list(), permissions, policies, call.tool),
     ...(problem === undefined ? [] : [`The arguments do not match the tool’s schema: ${problem}.`]),
     ...(location?.ok === false ? [`The tool would refuse the path: ${location.problem}.`] : []),
   ];
@@ -67,6 +70,32 @@ export async function explainCall(
   if (rule === undefined) return { decision, reason };
   const { params, exact } = ruleAt(rule, permissions, grants, policies) ?? {};
   return { decision, rule: { ...rule, tool: call.tool, ...defined({ params, exact }) }, reason };
+}
+
+const requestLists = ['allowlist', 'allowOnce', 'denylist'] as const;
+const policyLists = ['allow', 'deny', 'ask'] as const;
+
+/** Rules that seem to be about this tool, but name it differently, and so never match. */
+function misnamed(
+  tools: readonly Tool[],
+  permissions: Permissions,
+  policies: readonly Policy[],
+  tool: string,
+): string[] {
+  const all = [
+    ...requestLists.flatMap((list) => named(permissions[list] ?? [], list, 'the request')),
+    ...policies.flatMap((policy) =>
+      policyLists.flatMap((list) => named(policy[list], list, 'the policy')),
+    ),
+  ];
+  return all
+    .filter((rule) => rule.tool !== tool && isSimilar(tool, rule.tool))
+    .filter((rule) => !tools.some(({ name }) => name === rule.tool))
+    .map((rule) => `${rule.at} names \`${rule.tool}\`, so it does not apply to \`${tool}\`.`);
+}
+
+function named(rules: readonly ToolRule[], list: string, source: string) {
+  return rules.map((rule, index) => ({ tool: rule.tool, at: `${list}[${index}] of ${source}` }));
 }
 
 function ruleAt(

@@ -5,6 +5,7 @@ import { checkPattern, compileGlob, type Effect } from './glob/glob.ts';
 import { allowsPath, deniesPath, isReadablePath, relativeTo, samePath } from './path.ts';
 import { allowsCommand, isVisibleToDenyRules } from './shell/allow.ts';
 import { type CommandReading, deniesCommand, readCommands } from './shell/deny.ts';
+import { checkRuleTool } from './tool-name.ts';
 import { allowsUrl, deniesUrl, isReadableUrl } from './url.ts';
 
 /** What a tool declares a parameter to be. Default: `text`. */
@@ -53,11 +54,13 @@ function hasArguments(toolCall: ToolCallLike, exact: Readonly<Record<string, unk
   }
 }
 
-/** All refused patterns, with the path of their field. */
+/** All refused patterns and tool names, with the path of their field. */
 export function checkPermissions(permissions: Permissions): PatternFault[] {
   const faults: PatternFault[] = [];
   for (const list of ['allowlist', 'allowOnce', 'denylist'] as const) {
     for (const [index, rule] of (permissions[list] ?? []).entries()) {
+      const problem = checkRuleTool(rule.tool);
+      if (problem !== undefined) faults.push({ path: `${list}[${index}].tool`, message: problem });
       for (const [name, pattern] of Object.entries(rule.params ?? {})) {
         const message = checkPattern(pattern);
         const path = `${list}[${index}].params${fieldPath(name)}`;

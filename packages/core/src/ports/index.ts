@@ -7,5 +7,5 @@ export type * from './governance.ts';
 export * from './memories.ts';
 export * from './model.ts';
 export type * from './runs.ts';
-export type * from './store.ts';
+export * from './store.ts';
 export * from './tool.ts';

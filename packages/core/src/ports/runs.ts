@@ -52,6 +52,13 @@ export interface RunProgress {
   readonly wakeAt: number | null;
 }
 
+/** A checkpoint that no event of the journal has written: a request to resume the run. */
+export interface CheckpointChange {
+  /** The checkpoint that it replaces. */
+  readonly expected: string | null;
+  readonly checkpoint: string;
+}
+
 export interface RunRecord extends RunIdentity, RunProgress {
   readonly lastSeq: number;
   readonly epoch: number;

@@ -46,6 +46,7 @@ import type {
 } from './memories.ts';
 import type {
   CallClaim,
+  CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
   EndedRun,
@@ -71,6 +72,14 @@ import type {
   UsageTotal,
   WorkflowTotal,
 } from './runs.ts';
+
+/**
+ * The cause of a `storage_failed` that repetition cannot cure: the database refuses the values of a
+ * statement, whenever it is sent.
+ */
+export class StatementRefused extends Error {
+  override readonly name = 'StatementRefused';
+}
 
 /** One atomic step of a run: events, the state they imply and the lease check (E1, E3, E7). */
 export interface Append {
@@ -121,6 +130,8 @@ export interface TenantStore {
   ): Promise<{ runId: string; fingerprint: string } | undefined>;
   /** Throws `journal_corrupt` if the checkpoint or the snapshot is damaged. */
   readRun(runId: string): Promise<RunRecord | undefined>;
+  /** Compare-and-set: false if another checkpoint was stored in the meantime. */
+  replaceCheckpoint(runId: string, change: CheckpointChange): Promise<boolean>;
   /** Readable even if the checkpoint or the snapshot is damaged. */
   readRunHead(runId: string): Promise<RunHead | undefined>;
   /** By `createdAt`. */

@@ -16,7 +16,7 @@ import type { OnGrantExhausted } from '../journal.ts';
 import type { Question, Task, Tool, ToolContext, ToolOutput } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
 import { isNestedTooDeep, parseArguments } from './arguments.ts';
-import { errorText } from './errors.ts';
+import { errorText, isStoreFault } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { handoffToolName } from './agents/profile.ts';
 import { reachedLimit, spawnFor, type SpawnPlan, planSpawn } from './agents/spawn.ts';
@@ -132,12 +132,13 @@ function execute(run: LiveRun, agent: AgentState, tool: Tool, intent: Intent): v
     run.toolSettled(toolCallId, failed, activity);
     return;
   }
-  void settlementOf(run, agent, tool, intent, activity).then((event) =>
-    run.toolSettled(toolCallId, event, activity),
+  void settlementOf(run, agent, tool, intent, activity).then(
+    (event) => run.toolSettled(toolCallId, event, activity),
+    (error: unknown) => run.toolInterrupted(toolCallId, error, activity),
   );
 }
 
-/** Runs the tool. It never rejects. */
+/** Runs the tool. It rejects only if the tool failed by a fault of the store and may run again. */
 async function settlementOf(
   run: LiveRun,
   agent: AgentState,
@@ -154,6 +155,7 @@ async function settlementOf(
     const durationMs = clock.now() - startedAt;
     return toolCompleted(agent, intent, { ...asJson(output), durationMs });
   } catch (error) {
+    if (isStoreFault(error) && tool.idempotent && !activity.stopped) throw error;
     const durationMs = clock.now() - startedAt;
     return toolFailed(agent, intent, failureCode(run, activity), errorText(error), { durationMs });
   }
@@ -191,7 +193,7 @@ function contextFor(
       suppressUnhandledRejection(
         askFor(run, { intent, tool, activity, question, nth: (asked += 1) }),
       ),
-    ...defined({ resolvedPaths, memory: memoryFor(run, idempotencyKey) }),
+    ...defined({ resolvedPaths, memory: memoryFor(run, idempotencyKey, activity) }),
   };
 }
 

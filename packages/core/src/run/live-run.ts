@@ -70,6 +70,7 @@ export class LiveRun {
   #stop: Stop | undefined;
   readonly #toolResults: RunEvent[] = [];
   readonly #endedTurns: EndedTurn[] = [];
+  #fault: { readonly error: unknown } | undefined;
   #hasCommands: boolean;
   #isMarkedChanged = false;
   readonly #changed = new Signal();
@@ -167,7 +168,8 @@ export class LiveRun {
   }
 
   get #hasResults(): boolean {
-    return this.#toolResults.length > 0 || this.#endedTurns.length > 0 || this.#isMarkedChanged;
+    const hasEnded = this.#toolResults.length > 0 || this.#endedTurns.length > 0;
+    return hasEnded || this.#fault !== undefined || this.#isMarkedChanged;
   }
 
   get hasTools(): boolean {
@@ -189,12 +191,19 @@ export class LiveRun {
     this.#turns.set(agentId, activity);
     if (this.#stop !== undefined) activity.stop(this.#stop);
     void turn(activity)
-      .catch((error: unknown): TurnOutcome => ({ kind: 'broken', error }))
-      .then((outcome) => {
+      .then(
+        (outcome) => void this.#endedTurns.push({ agentId, outcome }),
+        (error: unknown) => void (this.#fault ??= { error }),
+      )
+      .finally(() => {
         this.#turns.delete(agentId);
-        this.#endedTurns.push({ agentId, outcome });
         this.wake();
       });
+  }
+
+  /** Throws what a turn or a tool could not continue after: this node abandons the run. */
+  throwFault(): void {
+    if (this.#fault !== undefined) throw this.#fault.error;
   }
 
   takeEndedTurns(): EndedTurn[] {
@@ -235,6 +244,14 @@ export class LiveRun {
     if (!this.isCurrent(toolCallId, attempt)) return;
     this.#tools.delete(toolCallId);
     this.#toolResults.push(event);
+    this.wake();
+  }
+
+  /** A tool could not finish because the store failed. It runs again when the run is resumed. */
+  toolInterrupted(toolCallId: string, error: unknown, attempt: Activity): void {
+    if (!this.isCurrent(toolCallId, attempt)) return;
+    this.#tools.delete(toolCallId);
+    this.#fault ??= { error };
     this.wake();
   }
 

@@ -37,6 +37,7 @@ export async function drive(run: LiveRun): Promise<Outcome> {
   await run.checkForCancel();
   await recover(run);
   for (;;) {
+    run.throwFault();
     if (run.stop === undefined) settleResults(run);
     const error = takeTurnErrors(run);
     // One time for the whole pass: a deadline that passes during a commit is not skipped.
@@ -136,7 +137,6 @@ function callModel(run: LiveRun, agent: AgentState): void {
 function takeTurnErrors(run: LiveRun): RunError | undefined {
   let error: RunError | undefined;
   for (const { agentId, outcome } of run.takeEndedTurns()) {
-    if (outcome.kind === 'broken') throw outcome.error;
     const agent = run.state.agents[agentId];
     if (agent === undefined || agent.ended !== null || run.stop !== undefined) continue;
     if (outcome.kind === 'stopped' && agent.turn?.finish === null) {

@@ -18,7 +18,7 @@ import {
 import { type Model, type ModelRequest, ProviderFailure } from '../ports/index.ts';
 import type { AdmittedRequest } from '../governance/budgets.ts';
 import type { Activity } from './activity.ts';
-import { errorText, textOfIssues } from './errors.ts';
+import { errorText, isStoreFault, textOfIssues } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
 import { checkInput, checkOutput, hasOutputGuardrails } from './agents/guardrails.ts';
@@ -27,18 +27,18 @@ import { answerFields, offeredTools, profileOf } from './agents/profile.ts';
 import { compactAfterRefusal, compactBeforeTurn } from './context/compaction.ts';
 import { recall } from './context/memory.ts';
 import { type Transcript, transcriptOf } from './context/transcript.ts';
+import { exponentialBackoff } from '../runtime/backoff.ts';
 import type { AgentState } from './state/agent.ts';
 
 export type TurnOutcome =
   | { readonly kind: 'completed' }
   | { readonly kind: 'stopped' }
-  | { readonly kind: 'failed'; readonly error: RunError }
-  /** The journal is broken, or Relay has a bug: this node abandons the run. */
-  | { readonly kind: 'broken'; readonly error: unknown };
+  | { readonly kind: 'failed'; readonly error: RunError };
 
 /** A model that streams faster than the store commits waits at this many events. */
 const maxBacklog = 4096;
 
+/** Rejects if the store failed, or Relay has a bug: this node abandons the run. */
 export async function takeTurn(
   run: LiveRun,
   agent: AgentState,
@@ -94,7 +94,8 @@ export async function takeTurn(
       turn.complete();
       return { kind: 'completed' };
     } catch (cause) {
-      if (run.journal.broken) throw cause;
+      // Not a failure of the model: the credential or the transcript could not be read.
+      if (run.journal.broken || isStoreFault(cause)) throw cause;
       if (activity.stopped) return stopped(run, agent, turn);
       if (cause instanceof RelayError) return failed(cause.code, cause.message);
       const failure = asProviderFailure(cause);
@@ -223,7 +224,6 @@ function asProviderFailure(cause: unknown): ProviderFailure {
   return new ProviderFailure(`The model failed: ${errorText(cause)}`, { retryable: false });
 }
 
-const backoffBaseMs = 250;
 const backoffMaxMs = 30_000;
 
 /** A provider that asks for a longer wait than this has failed. */
@@ -231,6 +231,5 @@ const maxRetryAfterMs = 60_000;
 
 /** Exponential with jitter, and never sooner than the provider asked for. */
 export function backoffMs(attempt: number, retryAfterMs = 0): number {
-  const ceiling = Math.min(backoffMaxMs, backoffBaseMs * 2 ** (attempt - 1));
-  return Math.max(retryAfterMs, ceiling * (0.5 + Math.random() / 2));
+  return Math.max(retryAfterMs, exponentialBackoff(attempt, backoffMaxMs));
 }

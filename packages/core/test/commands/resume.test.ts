@@ -1,8 +1,8 @@
 import { runStatuses, type RunStatus } from '@relay/protocol';
 import { describe, expect, it, vi } from 'vitest';
 import type { RunControl } from '../../src/commands/start-run.ts';
-import type { RunRecord, RunRef } from '../../src/ports/index.ts';
-import { pendingApprovalOf, resumeSerializedAgentRun } from '../../src/commands/resume.ts';
+import type { CheckpointChange, RunRecord, RunRef } from '../../src/ports/index.ts';
+import { pendingApprovalsOf, resumeSerializedAgentRun } from '../../src/commands/resume.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 const ref: RunRef = { tenantId: 'tenant-1', runId: id };
@@ -54,18 +54,24 @@ function runWith(change: Partial<RunRecord> = {}): RunRecord {
 /** A store of one run, and a supervisor that remembers whom it was told of. */
 function controlOf(stored: RunRecord | undefined) {
   const wake = vi.fn();
+  const replaced: CheckpointChange[] = [];
   const tenant = (tenantId: string) => ({
     readRun: async (runId: string) =>
       tenantId === stored?.tenantId && runId === stored.id ? stored : undefined,
+    replaceCheckpoint: async (_runId: string, change: CheckpointChange) => replaced.push(change),
   });
-  const control = { engine: { store: { tenant } }, supervisor: { wake } };
-  return { control: control as unknown as RunControl, wake };
+  const engine = { store: { tenant }, clock: { now: () => 42 } };
+  const control = { engine, supervisor: { wake } };
+  return { control: control as unknown as RunControl, wake, replaced };
 }
 
 const pending = JSON.stringify({
   output: null,
   approvals: [],
-  pendingApproval: { toolCallId: 'call_1', name: 'pay', args: {}, approvalId: 'relay-1' },
+  pendingApprovals: [
+    { toolCallId: 'call_1', name: 'pay', args: {}, approvalId: 'approval-1', seq: 4 },
+    { toolCallId: 'call_2', name: 'pay', args: {}, approvalId: 'approval-2', seq: 5 },
+  ],
 });
 
 describe('resuming a run', () => {
@@ -111,21 +117,47 @@ describe('resuming a run', () => {
     expect(await resumeSerializedAgentRun(control, ref)).toMatchObject({ after: 0 });
   });
 
-  it('begins at the beginning with one that has not begun', async () => {
-    const { control, wake } = controlOf(runWith({ status: 'queued', checkpoint: null }));
-    expect(await resumeSerializedAgentRun(control, ref)).toMatchObject({ after: 0 });
-    expect(wake).toHaveBeenCalledWith(ref);
+  it.each<[RunStatus, string | undefined]>([
+    ['queued', 'resume_request'],
+    ['running', 'resume_request'],
+    ['waiting', 'resume_request'],
+    ['completed', undefined],
+    ['failed', undefined],
+    ['canceled', undefined],
+  ])('of one that is %s stores the checkpoint %s, at the same position', async (status, kind) => {
+    const { control, replaced } = controlOf(runWith({ status }));
+    await resumeSerializedAgentRun(control, ref);
+    expect(replaced).toHaveLength(kind === undefined ? 0 : 1);
+    for (const { expected, checkpoint } of replaced) {
+      expect(expected).toBe(checkpointAt(5));
+      expect(JSON.parse(checkpoint)).toEqual({
+        version: 1,
+        serializedRunState: JSON.stringify({ runId: id, seq: 5, agent: 'assistant' }),
+        checkpoint: { kind, at: '1970-01-01T00:00:00.042Z', runId: id, correlationId: 'req-7' },
+      });
+    }
   });
 
-  it.each(runStatuses.filter((status) => status !== 'queued'))(
+  it('stores a checkpoint where only an approval is pending', async () => {
+    const stored = { status: 'waiting', checkpoint: null, outputJson: pending } as const;
+    const { control, replaced } = controlOf(runWith(stored));
+    await resumeSerializedAgentRun(control, ref);
+    expect(replaced).toMatchObject([{ expected: null }]);
+    const checkpoint = replaced[0]?.checkpoint ?? '';
+    const again = controlOf(runWith({ status: 'waiting', checkpoint }));
+    expect(await resumeSerializedAgentRun(again.control, ref)).toMatchObject({ after: 0 });
+  });
+
+  it.each(runStatuses)(
     'is refused without a checkpoint where the run is %s, and nothing is driven',
     async (status) => {
-      const { control, wake } = controlOf(runWith({ status, checkpoint: null }));
+      const { control, wake, replaced } = controlOf(runWith({ status, checkpoint: null }));
       await expect(resumeSerializedAgentRun(control, ref)).rejects.toMatchObject({
         code: 'checkpoint_missing',
         status: 409,
       });
       expect(wake).not.toHaveBeenCalled();
+      expect(replaced).toEqual([]);
     },
   );
 
@@ -155,12 +187,15 @@ describe('resuming a run', () => {
 
 describe('the pending approval of a run', () => {
   it('is what its output says', () => {
-    expect(pendingApprovalOf(runWith({ outputJson: pending }))).toEqual({
-      toolCallId: 'call_1',
-      approvalId: 'relay-1',
-    });
+    expect(pendingApprovalsOf({ outputJson: pending })).toEqual([
+      { toolCallId: 'call_1', approvalId: 'approval-1', seq: 4 },
+      { toolCallId: 'call_2', approvalId: 'approval-2', seq: 5 },
+    ]);
+  });
+
+  it('is the only one that an older row names', () => {
     const older = '{"pendingApproval":{"toolCallId":"call_2"}}';
-    expect(pendingApprovalOf(runWith({ outputJson: older }))).toEqual({ toolCallId: 'call_2' });
+    expect(pendingApprovalsOf({ outputJson: older })).toEqual([{ toolCallId: 'call_2' }]);
   });
 
   it.each([
@@ -174,8 +209,10 @@ describe('the pending approval of a run', () => {
     '{"pendingApproval":null}',
     '{"pendingApproval":7}',
     '{"pendingApproval":{}}',
-    '{"pendingApproval":{"toolCallId":7,"approvalId":"relay-1"}}',
+    '{"pendingApproval":{"toolCallId":7,"approvalId":"approval-1"}}',
+    '{"pendingApprovals":[],"pendingApproval":{"toolCallId":"call_1"}}',
+    '{"pendingApprovals":[null,7,{}]}',
   ])('is none where the output is %j', (outputJson) => {
-    expect(pendingApprovalOf(runWith({ outputJson }))).toBeUndefined();
+    expect(pendingApprovalsOf({ outputJson })).toEqual([]);
   });
 });

@@ -2,6 +2,7 @@ import { defined } from '../defined.ts';
 import type { EventOf } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type AgentEvent, failureOutput, agentPathOf, questionOf } from './dialect.ts';
+import type { AttachmentPart } from '../schemas/messages.ts';
 import type { ApprovalKind, EarlierDenial } from '../schemas/permissions.ts';
 import type { AgentEnd, Usage } from '../schemas/runs.ts';
 
@@ -44,6 +45,8 @@ export type ChatFrame =
 export interface ChatToolOutput {
   context?: string;
   result?: unknown;
+  /** Images and files that the model was shown. */
+  attachments?: readonly AttachmentPart[];
   status?: 'denied' | 'expired' | 'error';
   reason?: string;
   error?: string;
@@ -86,7 +89,11 @@ export const chat: Dialect = {
           content: event.content,
         });
       case 'tool.completed':
-        return toolResult(event, run, { context: event.context, result: event.result });
+        return toolResult(event, run, {
+          context: event.context,
+          result: event.result,
+          ...defined({ attachments: event.attachments }),
+        });
       case 'tool.failed':
       case 'tool.denied':
         return toolResult(event, run, failureOutput(event));

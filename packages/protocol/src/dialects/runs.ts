@@ -1,6 +1,7 @@
 import { defined } from '../defined.ts';
 import type { EventOf, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
+import type { AttachmentPart } from '../schemas/messages.ts';
 import type { Dialect } from './dialect.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { ApprovalKind, ApprovalStatus, EarlierDenial } from '../schemas/permissions.ts';
@@ -20,7 +21,13 @@ export type RunsFrame =
   | { type: 'reset'; after: number }
   | ToolCallFrame
   /** `output` is the tool's result, or `{status, …}` for a call without one. */
-  | (SubAgentId & { type: 'tool_result'; id: string; output: unknown })
+  | (SubAgentId & {
+      type: 'tool_result';
+      id: string;
+      output: unknown;
+      /** Images and files that the model was shown. */
+      attachments?: readonly AttachmentPart[];
+    })
   | {
       type: 'approval_requested';
       id: string;
@@ -110,6 +117,7 @@ export const runs: Dialect = {
           type: 'tool_result',
           id: event.toolCallId,
           output: event.result === undefined ? (event.context ?? null) : event.result,
+          ...defined({ attachments: event.attachments }),
         });
       case 'tool.failed':
       case 'tool.denied':

@@ -80,6 +80,8 @@ const previewSchema = z.object({
   /** Number of the tenant’s latest approvals that were checked, and of those that match. */
   looked: z.int(),
   matched: z.int(),
+  /** Set if no tool of this name is registered. Function tools need not be. */
+  warning: z.string().optional(),
   calls: z.array(
     z.object({
       approvalId: idSchema,

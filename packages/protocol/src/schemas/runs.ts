@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defined } from '../defined.ts';
 import { problemWith } from '../json-schema/check.ts';
-import { idSchema } from './values.ts';
+import { idSchema, toolNameForm } from './values.ts';
 
 export const runStatuses = [
   'queued',
@@ -163,7 +163,7 @@ export type Limits = z.infer<typeof limitsSchema>;
 
 /** A function tool: the caller's own function, which runs in the caller's process. */
 export const functionSchema = z.strictObject({
-  name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, 'Must be 1 to 64 letters, digits, "_" or "-"'),
+  name: z.string().regex(toolNameForm, 'Must be 1 to 64 letters, digits, "_" or "-"'),
   description: z.string().max(8192).optional(),
   inputSchema: z.record(z.string(), z.json()),
   /** How long to wait for the client's result. Default: set by the server. */

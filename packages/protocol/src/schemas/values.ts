@@ -9,6 +9,9 @@ export const idSchema = z.guid();
 /** A tool call keeps the provider's id, so any format is accepted. */
 export const toolCallIdSchema = z.string().min(1).max(256);
 
+/** Tool names in characters that every provider accepts. */
+export const toolNameForm = /^[a-zA-Z0-9_-]{1,64}$/;
+
 /** Lists are filtered by `name:value`, so a name cannot contain a colon. */
 export const labelsSchema = z.record(
   z

@@ -201,6 +201,23 @@ const permissions: readonly Row[] = [
     'invalid_request',
     'permissions.deny[0].toolCallId',
   ],
+  ...[
+    '*',
+    'send_*',
+    'send note',
+    ' send_note',
+    'send_note\n',
+    'a'.repeat(65),
+    '!bash',
+    'é',
+  ].flatMap((tool) =>
+    (['allowlist', 'allowOnce', 'denylist'] as const).map((list): Row => [
+      `${list} with the tool ${JSON.stringify(tool)}`,
+      rules(list, { tool }),
+      'invalid_pattern',
+      `permissions.${list}[0].tool: No tool is named ${JSON.stringify(tool)}`,
+    ]),
+  ),
   ['an empty pattern', pattern(''), 'invalid_pattern', 'permissions.denylist[0].params.text'],
   ['a negated pattern', pattern('!rm *'), 'invalid_pattern', 'permissions.denylist[0].params.text'],
   ['a negated group', pattern('!(a|b)'), 'invalid_pattern', 'permissions.denylist[0].params.text'],

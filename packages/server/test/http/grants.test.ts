@@ -142,6 +142,7 @@ describe('/v1/grants', () => {
     ['an empty pattern', { scope: 'tenant', params: { to: '' } }, 'invalid_pattern'],
     ['a time that has passed', { scope: 'tenant', expiresAt: '2001-01-01T00:00:00Z' }, undefined],
     ['half a use', { scope: 'tenant', uses: 0.5 }, 'invalid_request'],
+    ['a pattern as the tool', { scope: 'tenant', tool: 'send_*' }, 'invalid_pattern'],
     ['an empty tool', { scope: 'tenant', tool: '' }, 'invalid_request'],
   ])('refuses %s with 400', async (_what, body, code) => {
     const { status, made } = await grant(body);
@@ -189,6 +190,25 @@ describe('/v1/grants', () => {
     expect(approvals).toHaveLength(3);
     expect(grants).toEqual([]);
   });
+});
+
+it('refuses to preview a pattern as the tool, and warns about a tool that is not registered', async () => {
+  const server = await bootServer();
+  const preview = (tool: string) => server.request('/v1/grants/preview', { body: { tool } });
+  const refused = await preview('*');
+  const warned = await preview('Send-Note');
+  const known = await preview('send_note');
+  await server.stop();
+  expect(refused.status).toBe(400);
+  expect(await refused.json()).toMatchObject({
+    code: 'invalid_pattern',
+    details: [{ path: 'tool', message: expect.stringContaining('names are exact, not patterns') }],
+  });
+  expect(await warned.json()).toMatchObject({
+    matched: 0,
+    warning: 'No tool of this name is registered; did you mean `send_note`?',
+  });
+  expect(await known.json()).not.toHaveProperty('warning');
 });
 
 describe('/v1/permissions/explain', () => {
@@ -293,6 +313,26 @@ describe('/v1/permissions/explain', () => {
     });
   });
 
+  it.each([
+    ['Calculator', 'calculator'],
+    ['Send-Note', 'send_note'],
+    ['sendnote', 'send_note'],
+  ])('suggests a tool for the unregistered name %s', async (tool, suggestion) => {
+    expect(await explain({ tool, params: {} })).toMatchObject({
+      reason: expect.stringContaining(`did you mean \`${suggestion}\`?`),
+    });
+  });
+
+  it('names the rules that seem to be about the tool, but name it differently', async () => {
+    const permissions = { denylist: [{ tool: 'Send_Note' }, { tool: 'calculator' }] };
+    expect(await explain({ permissions })).toMatchObject({
+      decision: 'ask',
+      reason: expect.stringMatching(
+        /denylist\[0\] of the request names `Send_Note`, so it does not apply to `send_note`\.$/,
+      ),
+    });
+  });
+
   it('reports invalid arguments', async () => {
     expect(await explain({ params: { to: 7 } })).toMatchObject({
       decision: 'ask',
@@ -302,6 +342,8 @@ describe('/v1/permissions/explain', () => {
 
   it.each([
     ['a bad pattern', { permissions: { denylist: [{ tool: 'x', params: { a: '!b' } }] } }],
+    ['a bad pattern as the tool of a rule', { permissions: { denylist: [{ tool: 'send_*' }] } }],
+    ['a bad pattern as the tool', { tool: '*' }],
     ['no parameters', { params: null }],
     ['parameters that are a list', { params: [] }],
     ['an unknown field', { call: 1 }],
@@ -310,7 +352,7 @@ describe('/v1/permissions/explain', () => {
       body: { tool: 'send_note', params: {}, ...body },
     });
     expect(response.status).toBe(400);
-    const code = what === 'a bad pattern' ? 'invalid_pattern' : 'invalid_request';
+    const code = what.startsWith('a bad pattern') ? 'invalid_pattern' : 'invalid_request';
     expect(await response.json()).toMatchObject({ code });
   });
 

@@ -1,5 +1,6 @@
 /** Tools of MCP servers over HTTP: listed, decided, asked, canceled, killed. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { dot } from '../../../../test/support/mcp/tool-server.ts';
 import { McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
@@ -126,6 +127,27 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
       ...tools('shop_echo'),
     });
     expect(JSON.stringify(resultIn(frames))).toContain('text: ');
+  });
+
+  it('has its images in the journal, for the model, and in the frames of every surface', async () => {
+    const attachments = [{ type: 'image', mediaType: 'image/png', data: dot }];
+    const run = await startRun(server, {
+      input: 'use shop_show {}',
+      ...tools('shop_show'),
+      ...allowed('shop_show'),
+    });
+    const { data } = await run.reader.until('tool_result');
+    expect(data).toMatchObject({ attachments });
+    await run.reader.rest();
+    const { events } = await eventsOf(server, run.runId);
+    expect(events.find(({ type }) => type === 'tool.completed')).toMatchObject({ attachments });
+    const { reader, ...chat } = await startChat(server, 'use shop_show {}');
+    const relay = await reader.until('relay');
+    const answer = { approvalId: relay.data['id'], response: { approved: true } };
+    await answerApproval(server, chat, answer);
+    const shown = await reader.until('tool_result');
+    expect(shown.data['output']).toMatchObject({ attachments });
+    await reader.rest();
   });
 
   it('can be used from /chat', async () => {

@@ -92,6 +92,23 @@ describe('a policy', () => {
     }
   });
 
+  it('refuses a pattern as the tool of a rule, when it is written and when it is previewed', async () => {
+    for (const list of ['allow', 'deny', 'ask'] as const) {
+      const body = { [list]: [{ tool: 'send_note' }, { tool: '*' }], version: await current() };
+      const { version: _, ...draft } = body;
+      for (const response of [
+        await put(body),
+        await server.request('/v1/policy/preview', { body: draft }),
+      ]) {
+        expect(response.status).toBe(400);
+        expect(await response.json()).toMatchObject({
+          code: 'invalid_pattern',
+          details: [{ path: `${list}[1].tool`, message: expect.stringContaining('"*"') }],
+        });
+      }
+    }
+  });
+
   it('is named by explain', async () => {
     await set({ deny: [toEve], ask: [{ tool: 'calculator' }], allow: [note] });
     const version = await current();

@@ -52,10 +52,10 @@ describe('/api/chat/resume', () => {
     expect(Object.keys(body).toSorted()).toEqual(['events', 'ok', 'runId', 'status']);
     expect(body).toMatchObject({ ok: true, runId, status: 'waiting' });
     const { seq } = await placesOf(runId);
-    await reader.until('tool_approval_requested');
+    const { data: asked } = await reader.until('tool_approval_requested');
     const { data: progress, id } = await reader.until('agent_progress');
     expect(progress).toMatchObject({ status: 'waiting' });
-    expect(events).toEqual(Number(id) > seq ? [progress] : []);
+    expect(events).toEqual([asked, ...(Number(id) > seq ? [progress] : [])]);
     // It changed nothing, and can be repeated.
     expect(await resumeRun(server, runId)).toEqual({ code, body, events });
     expect(await statusOf(server, runId)).toBe('waiting');
@@ -240,9 +240,17 @@ describe('a run with a damaged checkpoint', () => {
       code: 409,
       body: { code: 'checkpoint_missing' },
     });
-    // The call can still be decided: the approval is stored.
     const decision = { runId, toolCallId: 'call_1', action: 'reject' };
-    expect(await decideCall(server, decision)).toMatchObject({ code: 200 });
+    expect(await decideCall(server, decision)).toMatchObject({
+      code: 500,
+      body: { code: 'approval_state_missing' },
+    });
+    // The approval is stored, and can be decided by its own id.
+    const { approvals } = (await server.json(`/v1/approvals?runId=${runId}`)) as {
+      approvals: { id: string }[];
+    };
+    const body = { approved: false };
+    await server.request(`/v1/approvals/${approvals[0]?.id}`, { body });
     await reader.rest();
   });
 
@@ -314,7 +322,7 @@ describe('a run with a damaged checkpoint', () => {
     let named: string | undefined;
     const { server, harm } = await harmed(({ outputJson }) => ({
       outputJson: (outputJson ?? '').replace(
-        /"approvalId":"[^"]+"/,
+        /"approvalId":"[^"]+"/g,
         `"approvalId":"${named ?? ''}"`,
       ),
     }));
@@ -331,13 +339,14 @@ describe('a run with a damaged checkpoint', () => {
     harm();
     const body = { runId: one.runId, toolCallId: 'call_1', action: 'approve' };
     expect(await decideCall(server, body)).toMatchObject({
-      code: 200,
-      body: { status: 'succeeded' },
+      code: 500,
+      body: { code: 'approval_state_missing' },
     });
-    expect(server.notes()).toHaveLength(1);
-    expect(server.notes()[0]).toContain('one');
-    expect(await statusOf(server, two.runId)).toBe('waiting');
-    await server.request(`/v1/runs/${two.runId}/cancel`, { method: 'POST' });
+    expect(server.notes()).toEqual([]);
+    for (const { runId } of [one, two]) {
+      expect(await statusOf(server, runId)).toBe('waiting');
+      await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    }
     await Promise.all([one.reader.rest(), two.reader.rest()]);
   });
 });

@@ -119,8 +119,13 @@ export class ConnectionSupervisor {
     let connection: McpConnection | undefined;
     try {
       connection = await this.#options.open(() => this.#refresh(), signal);
-      this.#options.listed(await connection.list(signal));
+      const tools = await connection.list(signal);
+      this.#options.listed(tools);
       this.#connection = connection;
+      const { log, name } = this.#options;
+      if (this.#failures > 0 && this.#problem !== '') {
+        log.warn(`The MCP server ${name} is connected`, { tools: tools.length });
+      }
       this.#problem = '';
       this.#tried.resolve();
       this.#connected.notify();

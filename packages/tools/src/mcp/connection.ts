@@ -22,9 +22,12 @@ import { ProgramTransport } from './program-transport.ts';
 
 const maxPages = 8;
 const probeTimeoutMs = 10_000;
+const pingTimeoutMs = 5_000;
 /** Error messages of a server may have any length. */
 const maxErrorChars = 4_000;
 const progressLimits = { everyMs: 250, maxChars: 20_000 };
+/** For the model, which may call the tool again. */
+const unknownEffect = 'The call may have taken effect: check that before you repeat it';
 /** The timeout of the SDK is for the whole call; ours restarts with every message. */
 const noTimeoutMs = 2 ** 31 - 1;
 
@@ -48,9 +51,9 @@ export type ConnectionEnd =
   | { readonly kind: 'replaced' }
   | { readonly kind: 'failed'; readonly problem: string };
 
-/** The server does not know the session, so it has not executed the call. */
-export class SessionLost extends Error {
-  override readonly name = 'SessionLost';
+/** The connection was lost before the server could execute the call, which can be repeated. */
+export class CallNotExecuted extends Error {
+  override readonly name = 'CallNotExecuted';
 }
 
 interface ActiveCall extends RequestOwner {
@@ -70,6 +73,7 @@ export class McpConnection {
   #transport: Transport;
   #hasExited = false;
   #isOver = false;
+  #checking: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
 
   private constructor(options: ConnectionOptions) {
@@ -103,7 +107,11 @@ export class McpConnection {
       this.#client = this.#newClient();
       await this.#attempt(signal, { prior: { kind: 'legacy' } });
     }
-    Object.assign(this.#client, { onclose: () => this.#end('The connection was closed') });
+    Object.assign(this.#client, {
+      onclose: () => this.#end('The connection was closed'),
+      // The server may have been restarted. Without a call, only the end of its stream shows that.
+      onerror: () => void this.#checkSession(),
+    });
   }
 
   async #attempt(signal: AbortSignal, options: { prior?: { kind: 'legacy' } }): Promise<void> {
@@ -166,24 +174,24 @@ export class McpConnection {
       try {
         return (await this.#client.listTools({}, options)).tools;
       } catch (error) {
-        throw this.#explained(error);
+        throw await this.#explained(error);
       }
     });
   }
 
   /** Its errors may be shown to the model: they contain nothing of the server's environment. */
   async call(request: ToolRequest, context: ToolContext): Promise<CallToolResult> {
+    await this.#checkBeforeCall(context.signal);
     const ended = new AbortController();
     const stop = new AbortController();
     const signal = AbortSignal.any([context.signal, stop.signal]);
     const { timeoutMs, name } = this.#options;
     const timeout = new SilenceTimeout(timeoutMs, () =>
-      stop.abort(new Error(`The MCP server ${name} sent nothing for ${timeoutMs} ms`)),
-    );
-    const onStreamEnd = () =>
       stop.abort(
-        new Error(`The MCP server ${name} closed the connection before it responded to the call`),
-      );
+        new Error(`The MCP server ${name} sent nothing for ${timeoutMs} ms. ${unknownEffect}`),
+      ),
+    );
+    const onStreamEnd = () => stop.abort(this.#lostDuringCall());
     const { runId } = context;
     const counts = { questions: 0, openQuestions: 0 };
     const call = { context, runId, timeout, signal, ended: ended.signal, onStreamEnd, ...counts };
@@ -193,7 +201,10 @@ export class McpConnection {
     } catch (error) {
       context.signal.throwIfAborted();
       if (stop.signal.aborted) throw stop.signal.reason;
-      throw this.#explained(error);
+      const explained = await this.#explained(error);
+      throw this.#isOver && !(explained instanceof CallNotExecuted)
+        ? this.#lostDuringCall()
+        : explained;
     } finally {
       timeout.end();
       progress.end();
@@ -201,6 +212,13 @@ export class McpConnection {
       setTimeout(() => ended.abort(), 100).unref();
       this.#replaceIfNeeded();
     }
+  }
+
+  #lostDuringCall(): Error {
+    const { name } = this.#options;
+    return new Error(
+      `The connection to the MCP server ${name} was lost during the call. ${unknownEffect}`,
+    );
   }
 
   #replaceIfNeeded(): void {
@@ -274,15 +292,58 @@ export class McpConnection {
     }
   }
 
-  #explained(error: unknown): Error {
-    const { name } = this.#options;
-    const status = error instanceof SdkHttpError ? error.status : undefined;
-    if (status === 404 && this.#transport.sessionId !== undefined) {
-      this.#end('The server does not know the session');
-      return new SessionLost(`The MCP server ${name} does not know the session`);
+  /**
+   * A server that was restarted does not know the session. If only the response to the call showed
+   * that, it could be unclear whether the call was executed, and a call is never executed twice. One
+   * round trip is short compared with a turn of the model.
+   */
+  async #checkBeforeCall(signal: AbortSignal): Promise<void> {
+    const aborted = new AbortController();
+    const wait = new Promise<void>((resolve) => {
+      const options = { once: true, signal: aborted.signal };
+      signal.addEventListener('abort', () => resolve(), options);
+    });
+    await Promise.race([this.#checkSession(), wait]);
+    aborted.abort();
+    signal.throwIfAborted();
+    if (this.#isOver) throw new CallNotExecuted(`${this.#options.name}: the connection was lost`);
+  }
+
+  /**
+   * Ends the connection if the server cannot be reached, or does not know the session. A server
+   * should respond with 404 then. Many respond with 400 (among them the reference servers), which can
+   * have other causes, so that the response to a ping decides.
+   */
+  #checkSession(): Promise<void> {
+    this.#checking ??= this.#calls
+      .outside(() => this.#ping())
+      .finally(() => (this.#checking = undefined));
+    return this.#checking;
+  }
+
+  async #ping(): Promise<void> {
+    if (this.#transport.sessionId === undefined || this.#isOver) return;
+    try {
+      await this.#client.ping({ timeout: pingTimeoutMs });
+    } catch (error) {
+      const status = statusOf(error);
+      if (status === 400 || status === 404) this.#end('The server does not know the session');
+      else if (isConnectionError(error)) this.#end(messageOf(error));
     }
-    if (isConnectionError(error)) this.#end(messageOf(error));
-    return new Error(`The MCP server ${name}: ${messageOf(error)}`, { cause: error });
+  }
+
+  async #explained(error: unknown): Promise<Error> {
+    const { name } = this.#options;
+    const status = statusOf(error);
+    const hasSession = this.#transport.sessionId !== undefined;
+    if (status === 404 && hasSession) this.#end('The server does not know the session');
+    else if (isConnectionError(error)) this.#end(messageOf(error));
+    else if (status === 400 && hasSession) await this.#checkSession();
+    const isNotExecuted = (status === 404 && hasSession) || isNotSent(error);
+    const message = `The MCP server ${name}: ${messageOf(error)}`;
+    return isNotExecuted
+      ? new CallNotExecuted(message, { cause: error })
+      : new Error(message, { cause: error });
   }
 
   #end(reason: string): void {
@@ -315,20 +376,33 @@ function acceptAny(data: unknown) {
   return { valid: true as const, data: data as never, errorMessage: undefined };
 }
 
+/** The request was never sent. */
+const notSentCodes = ['ECONNREFUSED', 'ENOTFOUND', 'UND_ERR_CONNECT_TIMEOUT'];
 const connectionErrorCodes = [
-  'ECONNREFUSED',
+  ...notSentCodes,
   'ECONNRESET',
   'EPIPE',
-  'ENOTFOUND',
   'ETIMEDOUT',
   'UND_ERR_SOCKET',
 ];
 
+function statusOf(error: unknown): number | undefined {
+  return error instanceof SdkHttpError ? error.status : undefined;
+}
+
 /** The server cannot be reached, as opposed to an error that it returned. */
 function isConnectionError(error: unknown): boolean {
+  return hasCode(error, connectionErrorCodes);
+}
+
+function isNotSent(error: unknown): boolean {
+  return hasCode(error, notSentCodes);
+}
+
+function hasCode(error: unknown, codes: readonly string[]): boolean {
   const { code, cause } = error as NodeJS.ErrnoException;
   const inner = (cause as NodeJS.ErrnoException | undefined)?.code;
-  return [code, inner].some((found) => connectionErrorCodes.includes(String(found)));
+  return [code, inner].some((found) => codes.includes(String(found)));
 }
 
 function reasonOf(transport: Transport, error: unknown): string {

@@ -178,9 +178,7 @@ export class McpServers {
   }
 
   #problemOf(name: string, listed: ListedTool): string | undefined {
-    if (this.#options.isTaken(name)) return 'another tool has this name';
-    const problem = problemOf(listed);
-    return problem === undefined ? undefined : `its schema cannot be used: ${problem}`;
+    return this.#options.isTaken(name) ? 'another tool has this name' : problemOf(listed);
   }
 }
 

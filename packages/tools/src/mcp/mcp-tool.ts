@@ -8,7 +8,7 @@ import {
   type Validation,
 } from '@relay/core';
 import { checkToolSchema, issuesOfValue } from '@relay/protocol';
-import { type McpConnection, SessionLost } from './connection.ts';
+import { CallNotExecuted, type McpConnection } from './connection.ts';
 import { outputOf, truncate } from './output.ts';
 import { SecretRedactor } from './secrets.ts';
 import type { McpServerConfig, ToolChoice } from './settings.ts';
@@ -23,10 +23,18 @@ export interface McpToolOptions {
   readonly ready: (signal: AbortSignal) => Promise<McpConnection>;
 }
 
-/** Why the schema of a tool cannot be used; undefined if it can. */
-export function problemOf({ inputSchema }: ListedTool): string | undefined {
-  if (isNestedTooDeep(JSON.stringify(inputSchema))) return 'The schema is nested too deep';
-  const [issue] = checkToolSchema(inputSchema);
+/** Why a tool cannot be used; undefined if it can. */
+export function problemOf({ inputSchema, execution }: ListedTool): string | undefined {
+  if (execution?.taskSupport === 'required') {
+    return 'it can be called only as an MCP task, which Relay does not support';
+  }
+  const problem = schemaProblem(inputSchema);
+  return problem === undefined ? undefined : `its schema cannot be used: ${problem}`;
+}
+
+function schemaProblem(schema: ListedTool['inputSchema']): string | undefined {
+  if (isNestedTooDeep(JSON.stringify(schema))) return 'The schema is nested too deep';
+  const [issue] = checkToolSchema(schema);
   return issue === undefined ? undefined : `${issue.path}: ${issue.message}`;
 }
 
@@ -121,8 +129,7 @@ async function execute(
   try {
     return outputOf(await connection.call(request, context));
   } catch (error) {
-    if (!(error instanceof SessionLost)) throw error;
-    // The server did not know the session, so it has not executed the call.
+    if (!(error instanceof CallNotExecuted)) throw error;
     const next = await ready(context.signal);
     return outputOf(await next.call(request, context));
   }

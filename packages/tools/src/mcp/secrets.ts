@@ -65,8 +65,9 @@ export class SecretRedactor {
     };
   }
 
-  output({ context, result }: ToolOutput): ToolOutput {
+  output({ context, result, attachments }: ToolOutput): ToolOutput {
     return defined({
+      attachments,
       context: context === undefined ? undefined : this.text(context),
       result: result === undefined ? undefined : this.value(result),
     });

@@ -63,6 +63,7 @@ describe('a hostile or broken server', () => {
       'odd_twice: 2 tools',
       'odd_remote: its schema',
       'odd_deep',
+      'odd_task: it can be called only as an MCP task',
     ]) {
       expect(logged.join('\n')).toContain(left);
     }

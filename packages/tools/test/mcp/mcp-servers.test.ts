@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, type Tool } from '@relay/core';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
+import { dot } from '../../../../test/support/mcp/tool-server.ts';
 import { createToolContext } from '../support/tool-context.ts';
 import { defaultTimings } from '../../src/mcp/connection-supervisor.ts';
 import { type McpOptions, McpServers } from '../../src/mcp/mcp-servers.ts';
@@ -106,13 +107,14 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     const servers = await start({ shop: fixture.program(asks) });
     const show = await find(servers, 'shop_show');
     expect(await show.execute({}, createToolContext())).toEqual({
-      context: 'a dot\n[image, image/png, 5 bytes]\n[resource file:///plan.txt]\nthe plan',
+      context: 'a dot\n[image, image/png, 70 bytes]\n[resource file:///plan.txt]\nthe plan',
       result: {
         content: [
-          { type: 'image', mediaType: 'image/png', data: 'aGVsbG8=' },
+          { type: 'image', mediaType: 'image/png' },
           { type: 'resource', uri: 'file:///plan.txt', text: 'the plan' },
         ],
       },
+      attachments: [{ type: 'image', mediaType: 'image/png', data: dot }],
     });
     const fail = await find(servers, 'shop_fail');
     await expect(fail.execute({}, createToolContext())).rejects.toThrow('the glue is out');
@@ -174,7 +176,9 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
   it('that dies during a call causes a tool error, and is restarted', async () => {
     const servers = await start({ shop: fixture.program(asks) });
     const die = await find(servers, 'shop_die');
-    await expect(die.execute({}, createToolContext())).rejects.toThrow(/MCP server shop/);
+    await expect(die.execute({}, createToolContext())).rejects.toThrow(
+      'The connection to the MCP server shop was lost during the call. The call may have taken effect',
+    );
     const echo = await find(servers, 'shop_echo');
     expect(await echo.execute({ text: 'again' }, createToolContext())).toEqual({
       context: 'again',
@@ -250,7 +254,7 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
     const servers = await start({ shop: { url: endpoint.url } });
     const work = await find(servers, 'shop_work');
     const working = work.execute({ ms: 60_000 }, createToolContext());
-    const failed = expect(working).rejects.toThrow(/The MCP server shop/);
+    const failed = expect(working).rejects.toThrow('lost during the call. The call may have');
     await poll(() => fixture.traces()).toEqual(['work']);
     await endpoint.close();
     await failed;
@@ -278,15 +282,104 @@ it('fails a call whose server requests input without limit', async () => {
   expect(fixture.traces()).toHaveLength(21);
 });
 
-it('repeats a call if the server does not know the session, and so has not executed it', async () => {
-  const endpoint = await Endpoint.listen({ asks: 'during', trace: fixture.trace });
-  try {
+describe.each([400, 404])('an endpoint that responds to an unknown session with %i', (status) => {
+  let endpoint: Endpoint;
+  const listen = async (port?: number) => {
+    endpoint = await Endpoint.listen({ asks: 'during', trace: fixture.trace }, port);
+    endpoint.unknownSession = status;
+  };
+  const restart = async () => {
+    const { port } = new URL(endpoint.url);
+    await endpoint.close();
+    await listen(Number(port));
+  };
+  beforeEach(() => listen());
+  afterEach(() => endpoint.close());
+
+  it('executes the next call once after it has lost its sessions', async () => {
     const servers = await start({ shop: { url: endpoint.url } });
     const echo = await find(servers, 'shop_echo');
     await echo.execute({ text: 'one' }, createToolContext());
     endpoint.forgetSessions();
     expect(await echo.execute({ text: 'two' }, createToolContext())).toEqual({ context: 'two' });
     expect(fixture.traces()).toEqual(['echo one', 'echo two']);
+    expect(logged.join('\n')).toContain('The server does not know the session');
+    expect(logged.at(-1)).toMatch(/^The MCP server shop is connected \{"tools":\d+\}$/);
+  });
+
+  it('executes the next call once after a restart on the same port', async () => {
+    const servers = await start({ shop: { url: endpoint.url } });
+    const echo = await find(servers, 'shop_echo');
+    await restart();
+    expect(await echo.execute({ text: 'two' }, createToolContext())).toEqual({ context: 'two' });
+    expect(fixture.traces()).toEqual(['echo two']);
+  });
+
+  it('has its tools listed after a restart, without a call', async () => {
+    await start({ shop: { url: endpoint.url } });
+    await restart();
+    await poll(() => endpoint.messages).toContain('tools/list');
+  });
+
+  it('that lost its sessions during a call causes a tool error, and no second execution', async () => {
+    const servers = await start({ shop: { url: endpoint.url } });
+    const work = await find(servers, 'shop_work');
+    const working = work.execute({ ms: 60_000 }, createToolContext());
+    const failed = expect(working).rejects.toThrow('lost during the call. The call may have');
+    await poll(() => fixture.traces()).toEqual(['work']);
+    await restart();
+    await failed;
+    const echo = await find(servers, 'shop_echo');
+    expect(await echo.execute({ text: 'on' }, createToolContext())).toEqual({ context: 'on' });
+    expect(fixture.traces()).toEqual(['work', 'echo on']);
+  });
+
+  it.each([400, 500])('keeps the session if a call is answered with %i', async (refusal) => {
+    const servers = await start({ shop: { url: endpoint.url } });
+    const echo = await find(servers, 'shop_echo');
+    endpoint.onCall = (response) => void response.writeHead(refusal).end('too long');
+    await expect(echo.execute({ text: 'x' }, createToolContext())).rejects.toThrow('too long');
+    endpoint.onCall = undefined;
+    expect(await echo.execute({ text: 'y' }, createToolContext())).toEqual({ context: 'y' });
+    expect(endpoint.messages.filter((method) => method === 'initialize')).toHaveLength(1);
+  });
+});
+
+it('never repeats a call that may have been executed before the session was lost', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: fixture.trace });
+  endpoint.unknownSession = 400;
+  try {
+    const servers = await start({ shop: { url: endpoint.url } });
+    const echo = await find(servers, 'shop_echo');
+    let executed = 0;
+    endpoint.onCall = (response) => {
+      executed += 1;
+      endpoint.forgetSessions();
+      response.writeHead(400).end('it broke');
+    };
+    await expect(echo.execute({ text: 'x' }, createToolContext())).rejects.toThrow(
+      'may have taken',
+    );
+    expect(executed).toBe(1);
+    endpoint.onCall = undefined;
+    expect(await echo.execute({ text: 'y' }, createToolContext())).toEqual({ context: 'y' });
+  } finally {
+    await endpoint.close();
+  }
+});
+
+it('waits for an endpoint that is down when a tool is called', async () => {
+  const before = await Endpoint.listen({ asks: 'instead', trace: fixture.trace });
+  const { url } = before;
+  const servers = await start({ shop: { url } });
+  const echo = await find(servers, 'shop_echo');
+  await before.close();
+  const calling = echo.execute({ text: 'late' }, createToolContext());
+  await poll(() => logged.join('\n')).toContain('is not connected');
+  const options = { asks: 'instead', trace: fixture.trace } as const;
+  const endpoint = await Endpoint.listen(options, Number(new URL(url).port));
+  try {
+    expect(await calling).toEqual({ context: 'late' });
   } finally {
     await endpoint.close();
   }

@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { dot as png } from '../../../../test/support/mcp/tool-server.ts';
 import { outputOf, truncate } from '../../src/mcp/output.ts';
+
+const wav = Buffer.from('RIFF\0\0\0\0WAVE', 'latin1').toString('base64');
+const pdf = Buffer.from('%PDF-1.7').toString('base64');
 
 const text = (content: string) => ({ type: 'text' as const, text: content });
 
@@ -31,7 +35,7 @@ describe('the output of an MCP tool', () => {
       structuredContent: { n: 1 },
     });
     expect(context).toBe(
-      '[audio, audio/wav, 2 bytes]\n[resource https://x.example/a: An a]\n[resource file:///b, binary, 5 bytes]',
+      '{"n":1}\n[audio, audio/wav, 2 bytes]\n[resource https://x.example/a: An a]\n[resource file:///b, binary, 5 bytes]',
     );
     expect(result).toEqual({
       structuredContent: { n: 1 },
@@ -41,6 +45,59 @@ describe('the output of an MCP tool', () => {
         { type: 'resource', uri: 'file:///b', data: 'aGVsbG8=' },
       ],
     });
+  });
+
+  it('attaches images, documents and audio for the model, and does not repeat their data', () => {
+    const output = outputOf({
+      content: [
+        { type: 'image', data: png, mimeType: 'image/png' },
+        { type: 'audio', data: wav, mimeType: 'audio/wav' },
+        { type: 'resource', resource: { uri: 'file:///b.pdf', blob: pdf } },
+      ],
+      structuredContent: { n: 1 },
+    });
+    expect(output).toEqual({
+      context:
+        '{"n":1}\n[image, image/png, 70 bytes]\n[audio, audio/wav, 12 bytes]\n' +
+        '[resource file:///b.pdf, binary, 8 bytes]',
+      result: {
+        structuredContent: { n: 1 },
+        content: [
+          { type: 'image', mediaType: 'image/png' },
+          { type: 'audio', mediaType: 'audio/wav' },
+          { type: 'resource', uri: 'file:///b.pdf' },
+        ],
+      },
+      attachments: [
+        { type: 'image', mediaType: 'image/png', data: png },
+        { type: 'file', mediaType: 'audio/wav', data: wav },
+        { type: 'file', mediaType: 'application/pdf', data: pdf },
+      ],
+    });
+  });
+
+  it('attaches an image with the type that its bytes have, and not what the server declares', () => {
+    const spread = png.replace(/.{20}/g, '$&\n').replaceAll('+', '-').replaceAll('/', '_');
+    const { attachments } = outputOf({
+      content: [
+        { type: 'image', data: spread, mimeType: 'image/jpeg' },
+        { type: 'image', data: 'aGVsbG8=', mimeType: 'image/png' },
+        { type: 'image', data: '', mimeType: 'image/png' },
+        { type: 'image', data: '<svg/>', mimeType: 'image/svg+xml' },
+      ],
+    });
+    expect(attachments).toEqual([{ type: 'image', mediaType: 'image/png', data: png }]);
+  });
+
+  it('attaches no more than 4 MB and 16 parts, and names the others', () => {
+    const large = Buffer.concat([Buffer.from(png, 'base64'), Buffer.alloc(2 * 1024 * 1024)]);
+    const data = large.toString('base64');
+    const image = { type: 'image' as const, data, mimeType: 'image/png' };
+    const output = outputOf({ content: [image, image] });
+    expect(output.attachments).toHaveLength(1);
+    expect(output.context?.match(/\[image, image\/png, \d+ bytes\]/g)).toHaveLength(2);
+    const many = Array.from({ length: 40 }, () => ({ ...image, data: png }));
+    expect(outputOf({ content: many }).attachments).toHaveLength(16);
   });
 
   it('omits a result that is too large, with a note', () => {

@@ -2,7 +2,7 @@ import { type Message, type RunError, textOf } from '@relay/protocol';
 import type { Guardrail, GuardrailVerdict } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import type { AgentState } from '../state/agent.ts';
-import { errorText } from '../errors.ts';
+import { errorText, isStoreFault } from '../errors.ts';
 import type { LiveRun } from '../live-run.ts';
 
 /** Checks the user messages that an agent works on. */
@@ -95,6 +95,7 @@ async function verdictOf(
     const verdict: unknown = await activity.unlessStopped(Promise.resolve(pending));
     return isVerdict(verdict) ? verdict : { ok: false, reason: 'no verdict was returned' };
   } catch (error) {
+    if (isStoreFault(error)) throw error;
     return { ok: false, reason: `the check failed: ${errorText(error)}` };
   }
 }

@@ -13,7 +13,7 @@ import { type Model, type ModelRequest, ProviderFailure } from '../../ports/inde
 import type { Activity } from '../activity.ts';
 import { AnswerLimit } from '../answer-limit.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import { errorText } from '../errors.ts';
+import { errorText, isStoreFault } from '../errors.ts';
 import type { LiveRun } from '../live-run.ts';
 import { priced } from '../agents/limits.ts';
 import { tokensIn, tokensOfRequest } from './tokens.ts';
@@ -76,7 +76,7 @@ async function compact(context: CompactionContext, window: number): Promise<bool
     run.journal.append([event]);
     return true;
   } catch (error) {
-    if (run.journal.broken) throw error;
+    if (run.journal.broken || isStoreFault(error)) throw error;
     const fields = { runId: run.identity.id, error: errorText(error) };
     if (!activity.stopped) run.engine.log.warn('A conversation could not be compacted', fields);
     return false;

@@ -5,6 +5,7 @@
  */
 import type { EventOf } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
+import { isStoreFault } from '../errors.ts';
 import {
   type Embedders,
   type FoundMemory,
@@ -72,7 +73,8 @@ async function searchByVector(
   const search = { ...embedded, namespace, model, limit: 2 * limit, now: clock.now() };
   try {
     return { memories: await vectors.nearest(search), meaning: { model } };
-  } catch {
+  } catch (error) {
+    if (isStoreFault(error)) throw error;
     return { memories: [], meaning: { model, failed: 'The vectors could not be compared' } };
   }
 }
@@ -80,7 +82,7 @@ async function searchByVector(
 /** Providers refuse long texts, and the beginning of a query says what it is about. */
 const maxChars = 8_000;
 
-/** Never rejects; undefined for a tenant without an embedder. */
+/** Rejects only if the store fails; undefined for a tenant without an embedder. */
 async function embedQuery(
   embedders: Embedders,
   tenantId: string,
@@ -95,6 +97,7 @@ async function embedQuery(
       ? { failed: 'The provider sent no vector' }
       : { vector, floor: embedder.floor };
   } catch (error) {
+    if (isStoreFault(error)) throw error;
     // Messages of other errors may hold secrets (E8).
     const isKnown = error instanceof ProviderFailure;
     return { failed: isKnown ? error.message : 'The query could not be embedded' };

@@ -15,6 +15,8 @@ import type { MemoryRecord, RunMemory } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import { checkRecalled } from '../agents/guardrails.ts';
+import { isStoreFault } from '../errors.ts';
+import { exponentialBackoff } from '../../runtime/backoff.ts';
 import type { LiveRun } from '../live-run.ts';
 import { transcriptOf } from './transcript.ts';
 
@@ -23,6 +25,7 @@ const maxRecalled = 5;
 const minWordScore = 0.15;
 /** Longer memories are truncated: the context window is for the conversation. */
 const maxRecalledChars = 2_000;
+const maxStoreBackoffMs = 5_000;
 /** Of the question, and of the answer. */
 const maxPartChars = maxMemoryChars / 2 - 100;
 
@@ -102,32 +105,48 @@ function truncated(text: string, chars: number): string {
   return text.length <= chars ? text : `${text.slice(0, chars - 4).toWellFormed()} […]`;
 }
 
-/** The memories of a run, for its tools. The namespace is the run's: the model cannot choose it. */
-export function memoryFor(run: LiveRun, idempotencyKey: string): RunMemory | undefined {
+/**
+ * The memories of a run, for its tools. The namespace is the run's: the model cannot choose it. A tool
+ * does not fail by a fault of the store, but waits until the store works again.
+ */
+export function memoryFor(
+  run: LiveRun,
+  idempotencyKey: string,
+  activity: Activity,
+): RunMemory | undefined {
   const { spec, store, engine } = run;
   if (spec.memory === undefined) return undefined;
   const { namespace } = spec.memory;
+  const whenStoreWorks = async <Value>(use: () => Promise<Value>): Promise<Value> => {
+    for (let failures = 1; ; failures += 1) {
+      try {
+        return await use();
+      } catch (error) {
+        if (!isStoreFault(error) || activity.stopped) throw error;
+        await engine.clock.sleep(exponentialBackoff(failures, maxStoreBackoffMs), activity.signal);
+      }
+    }
+  };
   return {
     async search(query, limit) {
       const question = { namespace, query, limit, wordFloor: 0 };
-      return (await findMemories(engine, run.identity.tenantId, question)).memories;
+      const search = () => findMemories(engine, run.identity.tenantId, question);
+      return (await whenStoreWorks(search)).memories;
     },
     async remember(text) {
-      const memory = await store.addMemory(
-        {
-          id: engine.ids.next(),
-          namespace,
-          text,
-          runId: run.identity.id,
-          source: 'tool',
-          createdAt: engine.clock.now(),
-          expiresAt: null,
-        },
-        idempotencyKey,
-      );
+      const record: MemoryRecord = {
+        id: engine.ids.next(),
+        namespace,
+        text,
+        runId: run.identity.id,
+        source: 'tool',
+        createdAt: engine.clock.now(),
+        expiresAt: null,
+      };
+      const memory = await whenStoreWorks(() => store.addMemory(record, idempotencyKey));
       engine.embedders?.memoryAdded(run.identity.tenantId);
       return memory;
     },
-    forget: (memoryId) => store.deleteMemory(memoryId, { namespace }),
+    forget: (memoryId) => whenStoreWorks(() => store.deleteMemory(memoryId, { namespace })),
   };
 }

@@ -11,7 +11,7 @@
  * - An approved call whose paths have changed needs another approval.
  * - `settled` is final (E6). The table is total: every other step is refused.
  */
-import { defined, type EventOf } from '@relay/protocol';
+import { defined, type EventOf, type Stored } from '@relay/protocol';
 import { agentFields, type AgentState } from './agent.ts';
 
 export const callPhases = ['called', 'asking', 'decided', 'started', 'settled'] as const;
@@ -61,6 +61,8 @@ export type CallEvent = EventOf<keyof typeof stepOf>;
 
 export interface OpenApproval {
   readonly id: string;
+  /** Of the event that requested it. */
+  readonly seq: number;
   readonly kind: EventOf<'approval.requested'>['kind'];
   readonly digest: string;
   readonly expiresAt: string;
@@ -102,8 +104,8 @@ export function openQuestionsOf(call: CallState): QuestionState[] {
 }
 
 /** The call after an event, or undefined if the table refuses it. */
-export function evolveCall(call: CallState, event: CallEvent): CallState | undefined {
-  if (isOfQuestion(call, event)) return evolveQuestion(call, event as ApprovalEvent);
+export function evolveCall(call: CallState, event: Stored<CallEvent>): CallState | undefined {
+  if (isOfQuestion(call, event)) return evolveQuestion(call, event as Stored<ApprovalEvent>);
   const phase = callTable[call.phase][stepOf[event.type]];
   if (phase === 'refused' || answersAnother(call, event)) return undefined;
   // No question stays open when its call ends (E6) or has an unknown outcome.
@@ -124,9 +126,13 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   }
   if (event.type === 'approval.expiring') return warned(next);
   if (event.type !== 'approval.requested') return next;
-  const { approvalId: id, kind, digest, expiresAt, warnsAt, params: input } = event;
-  const approval = { id, kind, digest, expiresAt, ...defined({ warnsAt }) };
-  return withResolvedPaths({ ...next, input, approval }, event.resolvedPaths);
+  const { params: input, resolvedPaths } = event;
+  return withResolvedPaths({ ...next, input, approval: openApproval(event) }, resolvedPaths);
+}
+
+function openApproval(event: Stored<EventOf<'approval.requested'>>): OpenApproval {
+  const { approvalId: id, seq, kind, digest, expiresAt, warnsAt } = event;
+  return { id, seq, kind, digest, expiresAt, ...defined({ warnsAt }) };
 }
 
 function withResolvedPaths(call: CallState, resolvedPaths: CallState['resolvedPaths']): CallState {
@@ -143,14 +149,12 @@ function isOfQuestion(call: CallState, event: CallEvent): boolean {
 }
 
 /** Questions do not change the phase of their call: it stays `started`. */
-function evolveQuestion(call: CallState, event: ApprovalEvent): CallState | undefined {
+function evolveQuestion(call: CallState, event: Stored<ApprovalEvent>): CallState | undefined {
   const { questions = [] } = call;
   if (call.phase !== 'started') return undefined;
   if (event.type === 'approval.requested') {
     if (event.question?.nth !== questions.length + 1) return undefined;
-    const { approvalId: id, kind, digest, expiresAt, warnsAt } = event;
-    const asked = { id, kind, digest, expiresAt, ...defined({ warnsAt }), state: 'open' } as const;
-    return { ...call, questions: [...questions, asked] };
+    return { ...call, questions: [...questions, { ...openApproval(event), state: 'open' }] };
   }
   const index = questions.findIndex(({ id }) => id === event.approvalId);
   const next = answered(questions[index], event);

@@ -17,6 +17,7 @@ import { rootAgent, type RunState } from './state.ts';
 /** The boundary that an event marks, if it marks one. */
 export function boundaryOf(event: StoredEvent): CheckpointKind | undefined {
   switch (event.type) {
+    case 'run.created':
     case 'run.started':
     case 'run.resumed':
       return 'resume_request';
@@ -53,6 +54,24 @@ export function checkpointOf(
       runId: run.id,
       correlationId: run.correlationId,
       ...defined({ tool, note: note === '' ? undefined : note }),
+    },
+  };
+  return JSON.stringify(envelope);
+}
+
+/** The envelope of a request to resume a run: it points at the state that the run is resumed from. */
+export function resumeRequestOf(
+  run: RunIdentity,
+  { serializedRunState, at }: { serializedRunState: string; at: number },
+): string {
+  const envelope: CheckpointEnvelope = {
+    version: 1,
+    serializedRunState,
+    checkpoint: {
+      kind: 'resume_request',
+      at: new Date(at).toISOString(),
+      runId: run.id,
+      correlationId: run.correlationId,
     },
   };
   return JSON.stringify(envelope);

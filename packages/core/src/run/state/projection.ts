@@ -14,10 +14,10 @@ import { expiryReason } from './call.ts';
 import { checkpointOf } from './checkpoint.ts';
 import { deadlineOf } from '../agents/limits.ts';
 import {
-  askingCalls,
   clientCalls,
   pendingApprovals,
   type RunState,
+  waitingCalls,
   writeSnapshot,
 } from './state.ts';
 import { nextCheckOf } from '../waiting/approvals.ts';
@@ -89,7 +89,6 @@ function progressChanges(
         break;
       case 'run.suspended':
         progress.wakeAt = wakeAtOf(state);
-        progress.outputJson = outputJson(state);
         break;
       case 'approval.expiring':
         if (state.status === 'waiting') progress.wakeAt = wakeAtOf(state);
@@ -97,14 +96,9 @@ function progressChanges(
       case 'run.resumed':
         progress.wakeAt = null;
         break;
-      case 'approval.decided':
-      case 'approval.expired':
-        progress.outputJson = outputJson(state);
-        break;
       case 'run.ended':
         progress.endedAt = Date.parse(event.at);
         progress.error = event.error ?? null;
-        progress.outputJson = outputJson(state, event.output);
         // An ended run is never recovered.
         progress.snapshot = null;
         progress.snapshotSeq = 0;
@@ -114,25 +108,40 @@ function progressChanges(
         break;
     }
   }
+  if (events.some(changesOutput)) progress.outputJson = outputJson(state, events.at(-1));
   return progress;
 }
 
+function changesOutput({ type }: StoredEvent): boolean {
+  return (
+    type === 'approval.requested' ||
+    type === 'approval.decided' ||
+    type === 'approval.expired' ||
+    type === 'approval.closed' ||
+    type === 'run.suspended' ||
+    type === 'run.ended'
+  );
+}
+
 /** `runs.output_json`: the answer, who approved what, and what is pending. */
-function outputJson(state: RunState, output?: string): string {
-  const pending = isEnded(state.status) ? undefined : askingCalls(state)[0]?.call;
+function outputJson(state: RunState, last: StoredEvent | undefined): string {
+  const pendingApprovals = isEnded(state.status)
+    ? []
+    : waitingCalls(state).map(({ call, approval }) => ({
+        toolCallId: call.toolCallId,
+        name: call.name,
+        args: call.input,
+        approvalId: approval.id,
+        kind: approval.kind,
+        seq: approval.seq,
+      }));
   return JSON.stringify({
-    output: output ?? null,
+    output: last?.type === 'run.ended' ? last.output : null,
     approvals: state.approvals,
-    ...(pending === undefined
+    ...(pendingApprovals.length === 0
       ? {}
-      : {
-          pendingApproval: {
-            toolCallId: pending.toolCallId,
-            name: pending.name,
-            args: pending.input,
-            approvalId: pending.approval?.id,
-          },
-        }),
+      : // Specification 001 knows one of them, by the second name.
+        { pendingApprovals, pendingApproval: pendingApprovals[0] }),
   });
 }
 

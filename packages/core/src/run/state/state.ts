@@ -239,10 +239,19 @@ export function clientCalls(state: RunState): OpenCall[] {
 
 /** Pending approvals of all agents, including questions. */
 export function pendingApprovals(state: RunState): OpenApproval[] {
-  return liveCalls(state).flatMap(({ call }) => [
-    ...(call.phase === 'asking' && call.approval !== undefined ? [call.approval] : []),
-    ...openQuestionsOf(call),
-  ]);
+  return waitingCalls(state).map(({ approval }) => approval);
+}
+
+/** Calls of all agents that wait for a person, once for each pending approval. */
+export function waitingCalls(
+  state: RunState,
+): { readonly call: CallState; readonly approval: OpenApproval }[] {
+  return liveCalls(state).flatMap(({ call }) =>
+    [
+      ...(call.phase === 'asking' && call.approval !== undefined ? [call.approval] : []),
+      ...openQuestionsOf(call),
+    ].map((approval) => ({ call, approval })),
+  );
 }
 
 export interface OpenQuestion extends OpenCall {
@@ -440,7 +449,7 @@ function contradiction(state: RunState, event: Stored): RelayError {
 }
 
 /** To be increased with every change of `RunState`. */
-const snapshotVersion = 4;
+const snapshotVersion = 5;
 
 export function writeSnapshot(state: RunState): string {
   return JSON.stringify({ version: snapshotVersion, state });

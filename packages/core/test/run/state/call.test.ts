@@ -1,4 +1,4 @@
-import type { EventOf } from '@relay/protocol';
+import type { EventOf, Stored } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
@@ -66,7 +66,17 @@ const everyEvent = [
 
 const called: CallState = { toolCallId: 'call_1', name: 'bash', input: { a: 1 }, phase: 'called' };
 
-const approval = { id: 'approval_1', kind: 'permission', digest: 'd', expiresAt: '2026' } as const;
+const approval = {
+  id: 'approval_1',
+  seq: 7,
+  kind: 'permission',
+  digest: 'd',
+  expiresAt: '2026',
+} as const;
+
+function stored(event: CallEvent): Stored<CallEvent> {
+  return { ...event, seq: 8, at: '2026-03-01T10:00:00Z' };
+}
 
 function inPhase(phase: CallPhase): CallState {
   return Object.freeze(phase === 'called' ? called : { ...called, phase, approval });
@@ -76,7 +86,7 @@ function inPhase(phase: CallPhase): CallState {
 function play(...events: CallEvent[]): CallState | string {
   let call: CallState = called;
   for (const event of events) {
-    const next = evolveCall(Object.freeze(call), event);
+    const next = evolveCall(Object.freeze(call), stored(event));
     if (next === undefined) return `refused ${event.type}`;
     call = next;
   }
@@ -124,7 +134,7 @@ describe('the table of a call', () => {
   it.each(
     callPhases.flatMap((phase) => everyEvent.map((event) => [phase, event.type, event] as const)),
   )('decides what a call that is %s makes of %s', (phase, _type, event) => {
-    const next = evolveCall(inPhase(phase), event);
+    const next = evolveCall(inPhase(phase), stored(event));
     const expected = callTable[phase][stepOf[event.type]];
     expect(next?.phase ?? 'refused').toBe(expected);
   });
@@ -135,7 +145,7 @@ describe('the table of a call', () => {
         let call: CallState = called;
         let ends = 0;
         for (const event of events) {
-          const next = evolveCall(Object.freeze(call), event);
+          const next = evolveCall(Object.freeze(call), stored(event));
           if (next === undefined) continue;
           expect(call.phase).not.toBe('settled');
           call = next;
@@ -169,6 +179,7 @@ describe('a call', () => {
       phase: 'asking',
       approval: {
         id: 'approval_1',
+        seq: 8,
         kind: 'permission',
         digest: 'digest of approval_1',
         expiresAt: '2026-03-02T10:00:00Z',

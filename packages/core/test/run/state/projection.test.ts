@@ -220,28 +220,44 @@ describe('a run that waits', () => {
 
   it('shows the call that is pending, with its arguments and its approval', () => {
     const shown = output(step(asked, requested('c1', 'r1', later), suspended));
+    const pendingApproval = {
+      toolCallId: 'c1',
+      name: 'bash',
+      args: { command: 'ls' },
+      approvalId: 'r1',
+      kind: 'permission',
+      seq: asked.seq + 1,
+    };
     expect(shown).toEqual({
       output: null,
       approvals: [],
-      pendingApproval: {
-        toolCallId: 'c1',
-        name: 'bash',
-        args: { command: 'ls' },
-        approvalId: 'r1',
-      },
+      pendingApprovals: [pendingApproval],
+      pendingApproval,
+    });
+  });
+
+  it('shows every call that is pending as soon as it is requested, and the first by itself', () => {
+    const shown = output(step(asked, requested('c1', 'r1', later), requested('c2', 'r2', later)));
+    expect(shown).toMatchObject({
+      pendingApprovals: [{ toolCallId: 'c1' }, { toolCallId: 'c2' }],
+      pendingApproval: { toolCallId: 'c1' },
     });
   });
 
   it('shows who answered what, and what is pending after that', () => {
+    const pending = {
+      toolCallId: 'c2',
+      name: 'bash',
+      args: { command: 'ls' },
+      approvalId: 'r2',
+      kind: 'permission',
+      seq: expect.any(Number),
+    };
     expect(output(step(waiting, resumed, decided('c1', 'r1')))).toEqual({
       output: null,
       approvals: [{ toolCallId: 'c1', name: 'bash', action: 'approve', by: 'ann', at }],
-      pendingApproval: {
-        toolCallId: 'c2',
-        name: 'bash',
-        args: { command: 'ls' },
-        approvalId: 'r2',
-      },
+      pendingApprovals: [pending],
+      pendingApproval: pending,
     });
   });
 

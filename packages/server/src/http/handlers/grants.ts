@@ -69,13 +69,18 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
     status: approval.status,
     requestedAt: iso(approval.requestedAt),
   }));
-  return { looked, matched: matched.length, calls };
+  const warning = core.unknownToolNote(engine.tools(call.caller.tenantId).list(), body.tool);
+  return { looked, matched: matched.length, calls, ...defined({ warning }) };
 };
 
 export const explainPermission: Handler<'explainPermission'> = async (call) => {
   const body = call.body;
   const { tool, params, permissions = {}, runId, conversationId, agent = 'assistant' } = body;
-  rejectInvalidPatterns(faultsIn(permissions));
+  const problem = core.checkRuleTool(tool);
+  rejectInvalidPatterns([
+    ...(problem === undefined ? [] : [{ path: 'tool', message: problem }]),
+    ...faultsIn(permissions),
+  ]);
   return core.explainCall(call.context.control.engine, storeOf(call), {
     tool,
     params,

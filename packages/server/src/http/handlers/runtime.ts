@@ -1,7 +1,7 @@
 /** `/api/chat`: a conversation, its approvals and its resumption. */
 import {
   recordDecision,
-  pendingApprovalOf,
+  pendingApprovalsOf,
   type ApprovalRecord,
   resumeSerializedAgentRun,
   type RunRecord,
@@ -12,6 +12,7 @@ import {
   isEnded,
   RelayError,
   type ApprovalKind,
+  type Frame,
   type RunStatus,
   runtimeStatus,
 } from '@relay/protocol';
@@ -21,7 +22,7 @@ import { statusNow } from './approvals.ts';
 import { type ApiRequest, findRun, type Handler, type ResultOf, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
 import { collectUntilIdle } from './collect-until-idle.ts';
-import { streamRun } from '../../streaming/stream-run.ts';
+import { runHeader, streamRun } from '../../streaming/stream-run.ts';
 
 export const startApiChat: Handler<'startApiChat'> = async (call) => {
   const { run, batches } = await startAndFollow(call, () =>
@@ -70,9 +71,25 @@ export const resumeChat: Handler<'resumeChat'> = async (call) => {
   const ref = { tenantId: call.caller.tenantId, runId };
   const resumed = await resumeSerializedAgentRun(call.context.control, ref);
   if (resumed === undefined) throw notFound('run');
-  const { status, frames } = await collectUntilIdle(call, resumed.run, { after: resumed.after });
-  return { ok: true, runId, status: statusOf(status), events: frames };
+  const { after } = resumed;
+  const { status, frames } = await collectUntilIdle(call, resumed.run, { after });
+  const pending = status === 'waiting' ? await requestsUpTo(call, runId, after) : [];
+  return { ok: true, runId, status: statusOf(status), events: [...pending, ...frames] };
 };
+
+/** The requests up to the checkpoint that the run still waits for, as its stream has shown them. */
+async function requestsUpTo(call: ApiRequest, runId: string, to: number): Promise<Frame[]> {
+  const run = await findRun(call, runId);
+  const frames: Frame[] = [];
+  for (const { seq } of pendingApprovalsOf(run)) {
+    if (seq === undefined || seq > to) continue;
+    const [event] = await storeOf(call).readEvents(runId, { after: seq - 1, limit: 1 });
+    if (event?.type !== 'approval.requested') continue;
+    const frame = dialects.runtime.project(event, runHeader(run));
+    if (frame !== undefined) frames.push(frame);
+  }
+  return frames;
+}
 
 interface ApprovalQuery {
   readonly toolCallId: string;
@@ -80,7 +97,10 @@ interface ApprovalQuery {
   readonly kind?: ApprovalKind | undefined;
 }
 
-/** The approval that the run's output names as pending, else the latest one of that call. */
+/**
+ * The approval that the run's output names as pending, else what was decided about the call before. An
+ * approval that the output does not name is missing.
+ */
 async function pendingApproval(
   call: ApiRequest,
   run: RunRecord,
@@ -88,7 +108,7 @@ async function pendingApproval(
 ): Promise<ApprovalRecord> {
   const { toolCallId, action, kind } = query;
   const inOutput = await approvalInOutput(call, run, query);
-  const found = inOutput ?? (await latestApproval(call, run, query));
+  const found = inOutput ?? (await latestApproval(call, run, query, isDecided));
   if (found === undefined) {
     throw new RelayError(
       'approval_state_missing',
@@ -97,30 +117,38 @@ async function pendingApproval(
   }
   if (found.kind === 'permission' || kind === found.kind || action === 'reject') return found;
   // A repeated approval after a crash must not approve running the tool a second time.
-  return (await latestApproval(call, run, { ...query, kind: 'permission' })) ?? found;
+  return (await latestApproval(call, run, { ...query, kind: 'permission' }, isDecided)) ?? found;
 }
 
 async function approvalInOutput(
   call: ApiRequest,
   run: RunRecord,
-  { toolCallId, kind }: ApprovalQuery,
+  query: ApprovalQuery,
 ): Promise<ApprovalRecord | undefined> {
-  const { toolCallId: pending, approvalId = '' } = pendingApprovalOf(run) ?? {};
-  if (pending !== toolCallId) return undefined;
-  const approval = await storeOf(call).readApproval(approvalId);
-  const matches = approval?.runId === run.id && (kind ?? approval.kind) === approval.kind;
-  return matches ? approval : undefined;
+  for (const { toolCallId, approvalId } of pendingApprovalsOf(run)) {
+    if (toolCallId !== query.toolCallId) continue;
+    const approval =
+      approvalId === undefined
+        ? await latestApproval(call, run, query)
+        : await storeOf(call).readApproval(approvalId);
+    const matches = approval?.runId === run.id && (query.kind ?? approval.kind) === approval.kind;
+    if (matches) return approval;
+  }
+  return undefined;
 }
+
+const isDecided = ({ status }: ApprovalRecord) => status !== 'pending';
 
 async function latestApproval(
   call: ApiRequest,
   run: RunRecord,
   { toolCallId, kind }: ApprovalQuery,
+  isWanted: (approval: ApprovalRecord) => boolean = () => true,
 ): Promise<ApprovalRecord | undefined> {
   const filter = defined({ runId: run.id, kind });
   const approvals = readAll((page) => storeOf(call).listApprovals(filter, page), byRequest);
   for await (const approval of approvals) {
-    if (approval.toolCallId === toolCallId) return approval;
+    if (approval.toolCallId === toolCallId && isWanted(approval)) return approval;
   }
   return undefined;
 }

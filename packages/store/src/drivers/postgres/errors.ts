@@ -1,3 +1,4 @@
+import { StatementRefused } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 
 /** The SQLSTATE of an error; none if the connection failed. */
@@ -9,9 +10,8 @@ function sqlState(error: unknown): string | undefined {
 export function toRelayError(error: unknown): RelayError {
   if (error instanceof RelayError) return error;
   const state = sqlState(error);
-  const cause = new Error(
-    `PostgreSQL: ${messageOf(error)}${state === undefined ? '' : ` (${state})`}`,
-  );
+  const text = `PostgreSQL: ${messageOf(error)}${state === undefined ? '' : ` (${state})`}`;
+  const cause = refusedValues.test(state ?? '') ? new StatementRefused(text) : new Error(text);
   if (state === '53100') {
     return new RelayError('storage_full', 'The disk that holds the journal is full', { cause });
   }
@@ -30,6 +30,12 @@ export function unknownOutcome(error: unknown): RelayError {
     { cause },
   );
 }
+
+/**
+ * Values, constraints, limits: refused whenever they are sent. Missing tables and rights (42) are not
+ * among them, because an operator can restore those.
+ */
+const refusedValues = /^(?:21|22|23|44|54)/;
 
 /** Syntax, missing tables, constraints, values, a wrong number of parameters. */
 const faultsOfStatements = /^(?:0A|21|22|23|42|44|54|P0)|^08P01$/;

@@ -1,5 +1,6 @@
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { StatementRefused } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { SqliteFault } from './units.ts';
 
@@ -7,10 +8,13 @@ const IO_ERROR = 10;
 const CORRUPT = 11;
 const FULL = 13;
 const NOT_A_DATABASE = 26;
+/** TOOBIG, CONSTRAINT, MISMATCH, RANGE: the values are refused whenever they are sent. */
+const refusals = new Set([18, 19, 20, 25]);
 
 export function toRelayError(fault: SqliteFault, path: string): RelayError {
-  const cause = new Error(`SQLite: ${fault.message} (${fault.code})`);
   const primary = fault.code & 0xff;
+  const text = `SQLite: ${fault.message} (${fault.code})`;
+  const cause = refusals.has(primary) ? new StatementRefused(text) : new Error(text);
   if (primary === FULL || (primary === IO_ERROR && isFull(path))) {
     return new RelayError('storage_full', 'The disk that holds the journal is full', { cause });
   }

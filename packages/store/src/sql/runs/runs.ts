@@ -1,4 +1,5 @@
 import type {
+  CheckpointChange,
   RunCreation,
   RunHead,
   RunIdentity,
@@ -141,6 +142,20 @@ export function changesOf(
   return changes;
 }
 
+/** Replaces the checkpoint, unless another one has been stored since `expected` was read. */
+export function replaceCheckpoint(
+  { tenantId, runId }: RunRef,
+  change: CheckpointChange,
+): Statement {
+  const { expected, checkpoint } = change;
+  return {
+    sql: `UPDATE runs SET serialized_state = ?, state_checksum = ?
+      WHERE tenant_id = ? AND id = ? AND serialized_state IS NOT DISTINCT FROM ?`,
+    params: [checkpoint, checksumOf(runId, checkpoint), tenantId, runId, expected],
+    expect: 1,
+  };
+}
+
 export const selectRunSql = `SELECT ${columns.map((column) => `r.${column}`).join(', ')},
     s.seq AS snapshot_seq, s.body AS snapshot, s.checksum AS snapshot_checksum
   FROM runs r LEFT JOIN snapshots s ON s.run_id = r.id AND s.tenant_id = r.tenant_id
@@ -149,7 +164,8 @@ export const selectRunSql = `SELECT ${columns.map((column) => `r.${column}`).joi
 export function decodeRun(row: Row): RunRecord {
   const id = text(row, 'id');
   const checkpoint = textOrNull(row, 'serialized_state');
-  if (checkpointChecksum(id, checkpoint) !== row['state_checksum']) {
+  // An absent checkpoint is missing, whatever its checksum was; a present one must be intact.
+  if (checkpoint !== null && checksumOf(id, checkpoint) !== row['state_checksum']) {
     throw corrupt(`The checkpoint of run ${id}`, 'it does not match its checksum');
   }
   return {

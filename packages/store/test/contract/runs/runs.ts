@@ -48,6 +48,31 @@ export function runTests(open: Open): void {
     expect(await tenant.readRun(run.id)).toMatchObject({ ...progress, epoch: 1, lastSeq: 1 });
   });
 
+  test('a checkpoint is replaced only while it is the one that was read', async () => {
+    const tenant = newTenant();
+    const checkpointOf = async (id: string) => (await tenant.readRun(id))?.checkpoint;
+    const run = await newRun(tenant, { progress: { status: 'waiting', checkpoint: 'c1' } });
+    const none = await newRun(tenant);
+    const replace = (id: string, expected: string | null, checkpoint: string) =>
+      tenant.replaceCheckpoint(id, { expected, checkpoint });
+    expect(await replace(run.id, 'c1', 'c2')).toBe(true);
+    expect(await checkpointOf(run.id)).toBe('c2');
+    for (const stale of ['c1', null]) {
+      expect(await replace(run.id, stale, 'c3')).toBe(false);
+    }
+    expect(await checkpointOf(run.id)).toBe('c2');
+    expect(await replace(none.id, 'c1', 'c2')).toBe(false);
+    expect(await replace(none.id, null, 'c2')).toBe(true);
+    expect(await checkpointOf(none.id)).toBe('c2');
+    expect(await newTenant().replaceCheckpoint(run.id, { expected: 'c2', checkpoint: 'x' })).toBe(
+      false,
+    );
+    expect(await replace(uuidv7(), null, 'c2')).toBe(false);
+    // The next append of the run is not fenced by it.
+    expect(await tenant.append(step(run, { progress: { checkpoint: 'c4' } }))).toBe('committed');
+    expect(await checkpointOf(run.id)).toBe('c4');
+  });
+
   test('what a provider says of tokens beyond their number is kept with the run', async () => {
     const tenant = newTenant();
     const usage = { inputTokens: 9, outputTokens: 8, cachedInputTokens: 7, reasoningTokens: 0 };

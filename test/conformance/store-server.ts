@@ -1,0 +1,78 @@
+/** A real server on SQLite, or on a PostgreSQL database of its own in the project `behaviour-postgres`. */
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { SystemStore } from '@relay/core';
+import { createMemoryStore, openPostgresStore } from '@relay/store';
+import { onTestFinished } from 'vitest';
+import { createDatabase, type TestDatabase } from '../support/postgres.ts';
+import { TestServer } from '../support/server.ts';
+
+const isPostgres = process.env['TEST_STORE'] === 'postgres';
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+type Values = readonly (string | number | null)[];
+
+export class StoreServer extends TestServer {
+  #database: TestDatabase | undefined;
+
+  override async start(env: Readonly<Record<string, string>> = {}): Promise<this> {
+    if (isPostgres) this.#database ??= await createDatabase();
+    return super.start({ ...this.#storeEnv(), ...env });
+  }
+
+  override async dispose(): Promise<void> {
+    await super.dispose();
+    await this.#database?.drop();
+  }
+
+  /** Past the server. Parameters are written as `?`. */
+  async sql(text: string, values: Values = []): Promise<readonly Record<string, unknown>[]> {
+    if (this.#database !== undefined) {
+      let n = 0;
+      return this.#database.sql(
+        text.replaceAll('?', () => `$${(n += 1)}`),
+        values,
+      );
+    }
+    const database = new DatabaseSync(join(this.dataDir, 'relay.db'), { timeout: 5_000 });
+    try {
+      return database.prepare(text).all(...values);
+    } finally {
+      database.close();
+    }
+  }
+
+  /** `npm run bootstrap`, beside the running server. */
+  async bootstrap(...args: readonly string[]): Promise<{ readonly apiKey: string }> {
+    const env = { ...process.env, RELAY_DATA_DIR: this.dataDir, ...this.#storeEnv() };
+    const command = ['run', '-s', 'bootstrap', '--', ...args, '--json'];
+    const { stdout } = await promisify(execFile)('npm', command, { cwd: root, env });
+    return JSON.parse(stdout) as { apiKey: string };
+  }
+
+  /** After kill -9 another node waits until the leases of the dead one have expired. */
+  #storeEnv(): Readonly<Record<string, string>> {
+    if (this.#database === undefined) return {};
+    return {
+      RELAY_DATABASE_URL: this.#database.url,
+      RELAY_MASTER_KEY: 'ab'.repeat(32),
+      RELAY_LEASE_TTL_MS: '1500',
+    };
+  }
+}
+
+/** A store without a server, for tests of the core. */
+export async function openTestStore(): Promise<SystemStore> {
+  if (!isPostgres) return createMemoryStore();
+  const database = await createDatabase();
+  const store = await openPostgresStore({ url: database.url });
+  await database.stopClock();
+  onTestFinished(async () => {
+    await store.close();
+    await database.drop();
+  });
+  return store;
+}

@@ -1,0 +1,17 @@
+/** Every read and every write of a run fails once: the run is released, resumed and completed. */
+import { allStores } from '../loop/stores.ts';
+import { failEverywhere } from './matrix.ts';
+import { memoryScenarios } from './memory-scenarios.ts';
+import { scenarios } from './scenarios.ts';
+import { treeScenarios } from './tree-scenarios.ts';
+
+failEverywhere(
+  allStores.filter(({ name }) => name === 'memory'),
+  { ...scenarios, ...memoryScenarios, ...treeScenarios },
+);
+
+const several = ['two turns with an approval each', 'client tool'];
+failEverywhere(
+  allStores.filter(({ name }) => name !== 'memory'),
+  Object.fromEntries(Object.entries(scenarios).filter(([name]) => several.includes(name))),
+);
