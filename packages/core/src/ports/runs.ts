@@ -71,6 +71,9 @@ export type RunHead = RunIdentity & Pick<RunRecord, 'status' | 'usage' | 'output
 export interface RunListing extends RunHead, Pick<RunRecord, 'startedAt' | 'endedAt' | 'error'> {
   /** Its first event; `null` if the first journal row is damaged or larger than 8 KiB. */
   readonly opening: EventOf<'run.created'> | null;
+  readonly isOpeningOmitted: boolean;
+  /** `outputJson` is `null`, because it is larger than 8 KiB. */
+  readonly isOutputOmitted: boolean;
 }
 
 export interface Lease {

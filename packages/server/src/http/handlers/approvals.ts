@@ -4,11 +4,11 @@ import { type BodyOf, defined, RelayError, type ApprovalStatus } from '@relay/pr
 import { notFound } from '../errors.ts';
 import { displayOf } from '../views/display.ts';
 import { type ApiRequest, type Handler, storeOf } from './handler.ts';
-import { byRequest, iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
+import { byRequest, iso, isoOrUndefined, readPageBySize, parseTime } from '../views/pagination.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
   const { status, runId, kind, ...page } = call.query;
-  const { items, nextCursor } = await readPage(
+  const { items, nextCursor } = await readPageBySize(
     page,
     (each) => storeOf(call).listApprovals(defined({ status, runId, kind }), each),
     byRequest,
