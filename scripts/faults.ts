@@ -100,6 +100,10 @@ async function play(row: Row, index: number): Promise<void> {
       tally.runs += outcome.runs;
       tally.succeeded += outcome.succeeded;
       tally.violations.push(...outcome.violations);
+      const unfinished = outcome.runs - outcome.succeeded;
+      if (row.allSucceed === true && unfinished > 0) {
+        tally.violations.push(`${unfinished} runs did not end as intended`);
+      }
     } catch (error) {
       tally.times += times;
       tally.violations.push(String(error));

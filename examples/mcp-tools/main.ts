@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createClient, type OnApproval } from '@relay/sdk';
+import { createClient, type OnApproval, type OnQuestion } from '@relay/sdk';
 import { embed } from '@relay/server';
 
 const dataDir = mkdtempSync(join(tmpdir(), 'relay-example-'));
@@ -15,12 +15,14 @@ const config = fileURLToPath(new URL('relay.config.ts', import.meta.url));
 const relay = await embed({ env: { RELAY_DATA_DIR: dataDir, RELAY_CONFIG: config } });
 const client = createClient(relay);
 
-/** First the approval of the call, then the question of the server. */
+/** First the approval of the call. */
 const onApproval: OnApproval = (approval) => {
-  if (approval.kind === 'permission') {
-    console.log(`May it? ${approval.tool} ${JSON.stringify(approval.params)}`);
-    return { approved: true };
-  }
+  console.log(`May it? ${approval.tool} ${JSON.stringify(approval.params)}`);
+  return { approved: true };
+};
+
+/** Then the question of the server. */
+const onQuestion: OnQuestion = (approval) => {
   console.log(`It asks: ${approval.prompt}`);
   return { approved: true, input: { size: 'M' } };
 };
@@ -31,7 +33,7 @@ const run = await client.runs.create(
     input: 'use wardrobe_order {"what": "coat"}',
     tools: [{ name: 'wardrobe_order', kind: 'builtin' }],
   },
-  { onApproval },
+  { onApproval, onQuestion },
 );
 for await (const event of run) {
   if (event.type === 'tool_result') {

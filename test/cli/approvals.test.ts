@@ -1,5 +1,7 @@
-import { expect, test } from 'vitest';
-import { values } from '../support/cli.ts';
+import { afterAll, expect, test } from 'vitest';
+import { relay, values } from '../support/cli.ts';
+import { until } from '../support/kernel.ts';
+import { TestServer } from '../support/server.ts';
 import { cliFixture, waitingNote } from './fixture.ts';
 
 const fixture = cliFixture();
@@ -133,3 +135,59 @@ test('explain says what the rules make of a call, and why', async () => {
   );
   expect(values(denied)[0]).toMatchObject({ decision: 'deny', rule: { list: 'denylist' } });
 });
+
+test('approvals approve refuses an unknown outcome and names the answers, which approvals answer takes', async () => {
+  const held = new TestServer({}, 'test/support/servers/blocking-tools.ts');
+  afterAll(() => held.dispose());
+  await held.start({ TEST_HOLD: 'yes' });
+  const texts = ['completed', 'failed', 'no reason', 'rerun'];
+  const payments = (text: string) => held.notes.filter((note) => note.text === text).length;
+  for (const text of texts) {
+    const body = { model: 'demo', input: `use pay {"text":"${text}"}` };
+    const tools = [{ name: 'pay', kind: 'builtin' }];
+    const response = await held.request('/v1/runs', { body: { ...body, tools } });
+    await response.body?.cancel();
+    await until(async () => payments(text) === 1, text);
+  }
+  await held.kill();
+  await held.start();
+  const cli = (...args: readonly string[]) =>
+    relay(args, { env: { RELAY_URL: held.url, RELAY_API_KEY: held.apiKey } });
+  type Asked = { id: string; runId: string; params: { text: string } };
+  const pending = await until(async () => {
+    const open = values(await cli('approvals', 'list', '--json')) as unknown as Asked[];
+    return open.length === texts.length ? open : undefined;
+  }, 'the questions');
+  const idOf = (text: string) => pending.find(({ params }) => params.text === text)?.id ?? '';
+  const shown = await cli('approvals', 'show', idOf('rerun'));
+  expect(shown.out).toContain('started before a crash and may have taken effect');
+  const tailed = cli('runs', 'tail', pending.find(({ id }) => id === idOf('rerun'))?.runId ?? '');
+
+  for (const args of [[], ['--reason', 'ok'], ['--always']]) {
+    const refused = await cli('approvals', 'approve', idOf('rerun'), ...args);
+    expect(refused).toMatchObject({ code: 2, out: '' });
+    for (const flag of ['--rerun', '--completed JSON', '--failed']) {
+      expect(refused.err).toContain(flag);
+    }
+  }
+  for (const args of [[], ['--rerun', '--failed'], ['--completed', '{not json']]) {
+    expect(await cli('approvals', 'answer', idOf('rerun'), ...args)).toMatchObject({ code: 2 });
+  }
+  expect(payments('rerun')).toBe(1);
+
+  const answers = [
+    ['completed', ['--completed', '{"paid": true}'], 'pay is recorded as completed.\n'],
+    ['failed', ['--failed', 'No trace'], 'pay is recorded as failed.\n'],
+    ['no reason', ['--failed'], 'pay is recorded as failed.\n'],
+    ['rerun', ['--rerun'], 'pay runs again.\n'],
+  ] as const;
+  for (const [text, args, out] of answers) {
+    expect(await cli('approvals', 'answer', idOf(text), ...args)).toMatchObject({ code: 0, out });
+  }
+  expect(values(await cli('approvals', 'show', idOf('failed'), '--json'))[0]).toMatchObject({
+    outcome: 'failed',
+    reason: 'No trace',
+  });
+  expect((await tailed).out).toContain('(--completed JSON | --failed [REASON] | --rerun)');
+  expect(texts.map(payments)).toEqual([1, 1, 1, 2]);
+}, 60_000);

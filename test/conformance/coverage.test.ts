@@ -36,6 +36,15 @@ describe('the requirements of the seeds', () => {
   });
 });
 
+test('what 002 says of the library is verified through the library', () => {
+  const library = /from '(@relay\/agents|\.\/library-002-drivers\.ts)'/;
+  const uses = (file: string) => library.test(readFileSync(join(root, file), 'utf8'));
+  const elsewhere = listed
+    .filter((id) => seedOf(id) === '002')
+    .filter((id) => ![...(cited.get(id) ?? [])].some(uses));
+  expect(elsewhere, message('No test of the library cites these', elsewhere)).toEqual([]);
+});
+
 describe('the open requirements', () => {
   test('are all in the lists, each once', () => {
     const wrong = [...open.filter((id) => !known.has(id)), ...repeated(open)];

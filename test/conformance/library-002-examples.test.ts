@@ -413,32 +413,21 @@ describe('deriving permissions from tool definitions', () => {
 });
 
 describe('dynamic permissions', () => {
-  test('always, once and no mean what they say', async () => {
-    verifies(
-      '002:dynamic:example',
-      '002:dynamic:get-permissions',
-      '002:dynamic:allowlist-spreadable',
-      '002:dynamic:update-permissions',
-      '002:dynamic:event-as-rule',
-      '002:dynamic:takes-effect',
-    );
-    registerModel(
-      'glm-4.7',
-      scripted(
-        bash('tc-1', 'git status'),
-        bash('tc-2', 'git status'),
-        bash('tc-3', 'git push'),
-        bash('tc-4', 'git push'),
-      ),
-    );
-    const askUser = scriptedAnswers(['always', 'once', 'no']);
+  /** The example, with an agent whose model makes these calls and a user with these answers. */
+  async function runExample(calls: readonly ScriptedEvent[], answers: readonly string[]) {
+    registerModel('glm-4.7', scripted(...calls));
+    const askUser = scriptedAnswers(answers);
+    const asked: string[] = [];
+    const denied: string[] = [];
     let rules: readonly ToolPermission[] = [];
     // oxfmt-ignore
     {
       const orchestrator = new AgentOrchestrator();
-      orchestrator.spawn({ model: 'glm-4.7', messages, tools: [bashTool] });
+      orchestrator.spawn({ model: 'glm-4.7', messages, tools: [bashTool, anyTool] });
 
       for await (const { agentId, event } of orchestrator.events()) {
+        if (event.type === 'relay') asked.push(event.toolCallId);
+        if (event.type === 'tool_result' && event.output.status === 'denied') denied.push(event.id);
         if (event.type === "relay" && event.kind === "permission") {
           const approved = await askUser(`Allow ${event.tool}? (always/once/no)`);
           
@@ -457,10 +446,110 @@ describe('dynamic permissions', () => {
         rules = orchestrator.getPermissions(agentId).allowlist;
       }
     }
-    // The second status is not asked about; the first push runs, the second does not.
-    expect(questions).toHaveLength(3);
-    expect(ran).toEqual(['git status', 'git status', 'git push']);
+    return { asked, denied, rules };
+  }
+
+  const anyTool: ToolDefinition = {
+    name: 'any',
+    description: 'Takes any arguments',
+    schema: z.looseObject({}),
+    execute: async (input) => {
+      ran.push(JSON.stringify(input));
+      return { context: '' };
+    },
+  };
+
+  test('always, once and no mean what they say', async () => {
+    verifies(
+      '002:dynamic:example',
+      '002:dynamic:get-permissions',
+      '002:dynamic:allowlist-spreadable',
+      '002:dynamic:update-permissions',
+      '002:dynamic:event-as-rule',
+      '002:dynamic:takes-effect',
+    );
+    const { asked, denied, rules } = await runExample(
+      [
+        bash('tc-1', 'git status'),
+        bash('tc-2', 'git status'),
+        bash('tc-3', 'git push'),
+        bash('tc-4', 'git push'),
+        bash('tc-5', 'git push'),
+        bash('tc-6', 'git status'),
+      ],
+      ['always', 'once', 'no', 'once'],
+    );
+    // "always" holds for the call that it was said to; "once" and "no" hold for one call.
+    expect(asked).toEqual(['tc-1', 'tc-3', 'tc-4', 'tc-5']);
+    expect(denied).toEqual(['tc-4']);
+    expect(ran).toEqual(['git status', 'git status', 'git push', 'git push', 'git status']);
     expect(rules).toEqual([{ tool: 'bash', params: { command: 'git status' } }]);
+  });
+
+  test.each([
+    ['a negated pattern', '!x'],
+    ['an unclosed class', 'grep ['],
+    ['an unclosed group', '@(a'],
+    ['a class that is empty', 'a[z-a]'],
+    ['a range', 'touch {1..100000}'],
+    ['no text', ''],
+    ['more than 1 KiB', 'x'.repeat(5_000)],
+    ['a NUL', 'a\u0000b'],
+    ['a lone surrogate', 'a\ud800'],
+    ['a line break', 'a\n[b'],
+    ['a valid pattern that is no plain text', 'file[0-9].txt'],
+  ])('always holds for a call with %s', async (_what, command) => {
+    verifies('002:dynamic:any-params', '002:dynamic:event-as-rule');
+    const other = `${command}other`;
+    const calls = [bash('tc-1', command), bash('tc-2', command), bash('tc-3', other)];
+    const { asked, denied } = await runExample(calls, ['always', 'no']);
+    expect(asked).toEqual(['tc-1', 'tc-3']);
+    expect(denied).toEqual(['tc-3']);
+    expect(ran).toEqual([command, command]);
+  });
+
+  test.each([
+    ['a number', { value: 100 }, { value: 101 }],
+    ['null', { value: null }, { value: 'null' }],
+    ['a list', { value: ['a'] }, { value: 'a' }],
+    ['an object', { value: { a: 1 }, text: '*' }, { value: { a: 1 }, text: 'b' }],
+    ['nothing', {}, undefined],
+  ])('always holds for a call whose argument is %s', async (_what, input, other) => {
+    verifies('002:dynamic:any-params');
+    const call = (id: string, params: Record<string, unknown>) =>
+      ({ type: 'tool_call', id, name: 'any', input: params }) as const;
+    const calls = [call('tc-1', input), call('tc-2', input)];
+    if (other !== undefined) calls.push(call('tc-3', other));
+    const { asked } = await runExample(calls, ['always', 'no']);
+    expect(asked).toEqual(other === undefined ? ['tc-1'] : ['tc-1', 'tc-3']);
+    expect(ran).toEqual([JSON.stringify(input), JSON.stringify(input)]);
+  });
+
+  test('the permission map can be changed in place while the agent runs', async () => {
+    verifies('002:dynamic:mutate-map', '002:dynamic:takes-effect');
+    registerModel(
+      'glm-4.7',
+      scripted(...['a', 'b', 'c', 'd'].map((command) => bash(`tc-${command}`, command))),
+    );
+    const orchestrator = new AgentOrchestrator();
+    const agentId = orchestrator.spawn({ model: 'glm-4.7', messages, tools: [bashTool] });
+    const rule = (command: string) => ({ tool: 'bash', params: { command } });
+    const asked: string[] = [];
+    const denied: unknown[] = [];
+    for await (const { event } of orchestrator.events()) {
+      if (event.type === 'tool_result' && event.output.status === 'denied') denied.push(event.id);
+      if (event.type !== 'relay') continue;
+      asked.push(event.toolCallId);
+      const permissions = orchestrator.getPermissions(agentId);
+      permissions.allowlist.push(rule('b'));
+      permissions.allowOnce.push(rule('c'));
+      permissions.deny.push({ toolCallId: 'tc-d' });
+      orchestrator.resolveRelay(event.id, { approved: true });
+    }
+    expect(asked).toEqual(['tc-a']);
+    expect(ran).toEqual(['a', 'b', 'c']);
+    expect(denied).toEqual(['tc-d']);
+    expect(orchestrator.getPermissions(agentId).allowOnce).toEqual([]);
   });
 });
 

@@ -1,6 +1,11 @@
 /** 002: which calls a rule speaks about, as text. */
-import { decideCall, matchesPermission, matchesPermissions } from '@relay/core';
-import type { Permissions, ToolPermission } from '@relay/protocol';
+import {
+  matchesPermission,
+  matchesPermissions,
+  type Permissions,
+  type ToolPermission,
+} from '@relay/agents';
+import { decideCall } from '@relay/core';
 import { describe, expect, test } from 'vitest';
 import { verifies } from './verifies.ts';
 

@@ -33,6 +33,7 @@ async function unasked(
   tool: 'bash' | 'read',
   pattern: string,
   values: readonly string[],
+  read: ToolDefinition = readTool,
 ): Promise<unknown[]> {
   ran.length = 0;
   const name = tool === 'bash' ? 'command' : 'filePath';
@@ -44,7 +45,7 @@ async function unasked(
   }));
   const agent = createAgentHarness({ harness: createDeterministicHarness(calls) });
   const permissions = { allowlist: [{ tool, params: { [name]: pattern } }] };
-  const tools = [bashTool, readTool];
+  const tools = [bashTool, read];
   for await (const event of agent.invoke({ messages, tools, permissions })) {
     if (event.type === 'relay') event.respond({ approved: false });
   }
@@ -87,6 +88,18 @@ describe('a path', () => {
       'src//../../x.ts',
     ];
     expect(await unasked('read', 'src/**/*.ts', [...good, ...bad])).toEqual(good);
+  });
+
+  test('is only text to a pattern: where a tool does not declare it, nothing stops it', async () => {
+    verifies('002:security:no-sandbox');
+    const rule = { tool: 'read', params: { filePath: 'src/**/*.ts' } };
+    const out = ['src/../secret.ts', 'src/a/../../secret.ts'];
+    for (const filePath of out) {
+      expect(matchesPermission({ name: 'read', arguments: { filePath } }, rule)).toBe(true);
+    }
+    const { kinds: _, ...undeclared } = readTool;
+    expect(await unasked('read', 'src/**/*.ts', out, undeclared)).toEqual(out);
+    expect(await unasked('read', 'src/**/*.ts', out)).toEqual([]);
   });
 });
 

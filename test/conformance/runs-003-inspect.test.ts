@@ -28,17 +28,6 @@ async function page(runId: string, query = ''): Promise<Page> {
   return (await response.json()) as Page;
 }
 
-/** The log as it is read: page after page, until there is no next. */
-async function wholeLog(runId: string): Promise<StoredEvent[]> {
-  const events: StoredEvent[] = [];
-  for (let query = ''; ;) {
-    const next = await page(runId, query);
-    events.push(...next.events);
-    if (next.nextCursor === null) return events;
-    query = `?after=${next.nextCursor}`;
-  }
-}
-
 function expectShown(
   runId: string,
   frames: readonly Frame[],
@@ -113,14 +102,29 @@ describe('GET /v1/runs/:id/events', () => {
     expect(await page(runId)).toEqual({ run, events, nextCursor });
   });
 
-  test('is full however long the run is', async () => {
-    verifies('003:runs-events:complete', '003:runs-events:ordered');
-    const { runId, response } = await start('say 2500');
+  test('is full in one response, however long the run is', async () => {
+    verifies('003:endpoint:runs-events', '003:runs-events:complete', '003:runs-events:ordered');
+    const { runId, response } = await start('say 6000');
     const frames = await allFrames(response);
-    const events = await wholeLog(runId);
-    expect(events.length).toBeGreaterThan(2500);
+    const { run, events, nextCursor } = await page(runId);
+    expect(nextCursor).toBeNull();
+    expect(events).toHaveLength((run as unknown as { lastSeq: number }).lastSeq);
+    expect(events.length).toBeGreaterThan(6000);
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
     expectShown(runId, frames, events);
+    expect(events.at(-1)?.type).toBe('run.ended');
+  });
+
+  test('is read in pages by those who want them', async () => {
+    verifies('003:runs-events:complete');
+    const { runId, response } = await start('say 30');
+    await allFrames(response);
+    const { events } = await page(runId);
+    const first = await page(runId, '?limit=10');
+    expect(first).toMatchObject({ events: events.slice(0, 10), nextCursor: '10' });
+    const rest = await page(runId, '?after=10');
+    expect(rest).toMatchObject({ events: events.slice(10), nextCursor: null });
+    expect((await server.request(`/v1/runs/${runId}/events?limit=5001`)).status).toBe(400);
   });
 
   test('can be read while the run continues', async () => {

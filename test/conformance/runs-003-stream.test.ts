@@ -159,6 +159,7 @@ describe('POST /v1/runs', () => {
       output: 'It is 1081.',
       usage: { input_tokens: 14, output_tokens: 6 },
       agent: 'assistant',
+      finishReason: 'stop',
     });
   });
 

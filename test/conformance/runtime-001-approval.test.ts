@@ -295,10 +295,11 @@ describe('a decision after kill -9 and a restart', () => {
     await until(async () => sent('cut short') === 1, 'the note');
     await restart();
     await Promise.all([cut, reader.close().catch(() => undefined)]);
-    expect((await decide(server, decision)).status).toBe(200);
     const { body } = await resume(server, runId);
     // Whether the tool came to its end was stored in time or not: then a person is asked about it.
-    if (body['status'] === 'waiting') {
+    const isAsked = body['status'] === 'waiting';
+    expect((await decide(server, decision)).status).toBe(isAsked ? 400 : 200);
+    if (isAsked) {
       const { events } = await decide(server, { ...decision, kind: 'outcome', action: 'reject' });
       expect(events.at(-1)).toMatchObject({ type: 'done' });
     } else {
@@ -330,12 +331,18 @@ describe('an approved tool that kill -9 interrupted', () => {
   test('is not run again because the approval is sent again', async () => {
     verifies('001:failure:approval-once');
     const { approve, paid } = await leftRunning('no second time');
-    for (let n = 0; n < 2; n += 1) {
-      expect(await decide(held, approve)).toMatchObject({
-        status: 200,
-        body: { ok: true, status: 'waiting', events: [] },
-      });
+    for (const kind of [undefined, 'outcome']) {
+      for (const output of [undefined, 'paid']) {
+        expect(await decide(held, { ...approve, kind, output })).toMatchObject({
+          status: 400,
+          body: { code: 'outcome_answer_required' },
+        });
+      }
     }
+    expect(await decide(held, { ...approve, kind: 'permission' })).toMatchObject({
+      status: 200,
+      body: { ok: true, status: 'waiting', events: [] },
+    });
     const { events } = await decide(held, { ...approve, action: 'reject', reason: 'Leave it' });
     expect(events.find(({ type }) => type === 'tool_end')).toMatchObject({
       status: 'failed',
@@ -348,13 +355,14 @@ describe('an approved tool that kill -9 interrupted', () => {
   test('is run again if an approver explicitly decides so', async () => {
     verifies('001:approval:action-approve');
     const { approve, paid } = await leftRunning('a second time');
-    const { events } = await decide(held, { ...approve, kind: 'outcome' });
+    const { action: _, ...call } = approve;
+    const { events } = await decide(held, { ...call, outcome: 'rerun' });
     expect(events.at(-1)).toMatchObject({ type: 'done', status: 'succeeded' });
     expect(paid()).toBe(2);
-    expect(await decide(held, { ...approve, kind: 'outcome' })).toMatchObject({
-      status: 200,
-      events: [],
-    });
+    for (const repeated of [{ ...call, outcome: 'rerun' }, approve]) {
+      expect(await decide(held, repeated)).toMatchObject({ status: 200, events: [] });
+    }
+    expect(await decide(held, { ...approve, action: 'reject' })).toMatchObject({ status: 409 });
     expect(paid()).toBe(2);
   });
 });

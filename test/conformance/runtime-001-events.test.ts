@@ -171,7 +171,42 @@ describe('agent_progress', () => {
         partialOutput: said,
         toolsInvoked: ['calculator'],
       },
+      {
+        ...common,
+        status: 'running',
+        runState: 'running',
+        partialOutput: said,
+        toolsInvoked: ['calculator', 'send_note'],
+      },
+      {
+        ...common,
+        status: 'succeeded',
+        runState: 'succeeded',
+        partialOutput: (await runOf(runId))['output'],
+        toolsInvoked: ['calculator', 'send_note'],
+      },
     ]);
+  });
+
+  test('has the last 2,000 characters of the answer when the run has ended', async () => {
+    verifies('001:events:agent-progress', '001:events:agent-progress-payload');
+    const { runId, frames } = await played('say 1000');
+    const { output } = await runOf(runId);
+    const progress = of(frames, 'agent_progress');
+    expect(progress.map(({ status }) => status)).toEqual(['running', 'succeeded']);
+    expect(String(output).length).toBeGreaterThan(2000);
+    expect(progress.at(-1)?.['partialOutput']).toBe(String(output).slice(-2000));
+  });
+
+  test.each([
+    ['fail 400', 'failed'],
+    ['calculate 1/0', 'succeeded'],
+  ])('reports how a run ended: %s', async (input, status) => {
+    verifies('001:events:agent-progress');
+    const { frames } = await played(input);
+    const types = frames.map(({ data }) => data.type);
+    expect(of(frames, 'agent_progress').at(-1)).toMatchObject({ status, runState: status });
+    expect(types.slice(-3)).toEqual(['agent_progress', 'agent_summary', 'done']);
   });
 });
 
@@ -207,7 +242,7 @@ describe('done', () => {
     const { conversationId, status } = await runOf(runId);
     expect(status).toBe('completed');
     expect(of(frames, 'done')).toEqual([
-      { type: 'done', runId, status: 'succeeded', conversationId },
+      { type: 'done', runId, status: 'succeeded', conversationId, finishReason: 'stop' },
     ]);
     expect(frames.at(-1)?.data.type).toBe('done');
   });

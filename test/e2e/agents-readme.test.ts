@@ -6,9 +6,9 @@ const readme = new ReadmeExamples('packages/agents/README.md');
 const { OPENAI_API_KEY: _, ...env } = process.env;
 
 describe('the README', () => {
-  test('has five short examples, each with its output', () => {
+  test('has six short examples, each with its output', () => {
     expect(readme.faults).toEqual([]);
-    expect(readme.all).toHaveLength(5);
+    expect(readme.all).toHaveLength(6);
     for (const { code } of readme.all) expect(code).toContain("from '@relay/agents'");
   });
 

@@ -112,7 +112,7 @@ describe('a tree of agents', () => {
         );
         for (const { approvalId } of asked) {
           await server.request(`/v1/approvals/${String(approvalId)}`, {
-            body: { approved: true, output: 'It was sent' },
+            body: { outcome: 'completed', output: 'It was sent' },
           });
         }
         return all.at(-1)?.type === 'run.ended' && all;

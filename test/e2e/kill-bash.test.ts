@@ -72,7 +72,9 @@ describe('kill -9 of the server while bash runs', requiresLinux(), () => {
       expect(log()).toBe('begun\n');
 
       const output = { exitCode: 1, note: 'it was ended' };
-      await server.request(`/v1/approvals/${approval!.id}`, { body: { approved: true, output } });
+      await server.request(`/v1/approvals/${approval!.id}`, {
+        body: { outcome: 'completed', output },
+      });
       await until(async () => {
         const run = (await (await server.request(`/v1/runs/${runId}`)).json()) as {
           status: string;

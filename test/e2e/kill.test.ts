@@ -226,7 +226,7 @@ describe('kill -9 of the server with a tool running', () => {
     const runId = await killedWhileRunning('pay');
     const approvalId = await outcomeApproval(runId);
     await server.request(`/v1/approvals/${approvalId}`, {
-      body: { approved: true, output: { wrote: 'once' } },
+      body: { outcome: 'completed', output: { wrote: 'once' } },
     });
     const frames = await doneOf(runId);
     expect(frames.find(({ data }) => data.type === 'tool_result')?.data['output']).toEqual({

@@ -128,7 +128,10 @@ describe('a node that is killed', () => {
     await reader.close().catch(() => undefined);
     const approval = await follower.until('approval_requested');
     expect(approval.data).toMatchObject({ kind: 'outcome', tool: 'pay' });
-    await nodes.approve(c, approval.data['id'], { output: { wrote: 'once' } });
+    await nodes.approve(c, approval.data['id'], {
+      outcome: 'completed',
+      output: { wrote: 'once' },
+    });
     const seen = await follower.rest();
     expect(seen.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
     expect(nodes.notes).toHaveLength(1);

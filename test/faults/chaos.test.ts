@@ -27,7 +27,7 @@ describe.each(setups)('faults with the setup: %s', (setup: Setup) => {
 
   test.each(chosen.filter((row) => row.setup === setup))(
     'nothing is lost, duplicated or reported incorrectly: $fault',
-    async ({ fault, ci, play }) => {
+    async ({ fault, ci, play, allSucceed }) => {
       const staged = await (opened ??= openEnvironment(setup));
       const name = `ci${rows.findIndex((row) => row.fault === fault)}`;
       const outcome = await play(staged, { name, times: ci, chance: createChance(seed) });
@@ -36,6 +36,7 @@ describe.each(setups)('faults with the setup: %s', (setup: Setup) => {
       );
       expect(outcome.violations).toEqual([]);
       expect(outcome.times).toBeGreaterThanOrEqual(ci);
+      if (allSucceed === true) expect(outcome.succeeded).toBe(outcome.runs);
       outcomes.push(outcome);
       if (setup === 'nodes')
         expect(await auditedWrites(staged.environment.postgres)).toBeGreaterThan(0);

@@ -52,15 +52,16 @@ async function play(n: number) {
     const events = await journalOf(store, ref);
     if (row !== undefined && isEnded(row.status)) return { row, events };
     for (const { approvalId, kind } of openApprovals(events)) {
-      const ran = kind === 'outcome' && pay.executions.length > 0;
-      const result = ran ? { output: { ran: 'pay' } } : {};
+      const known =
+        pay.executions.length > 0
+          ? ({ outcome: 'completed', output: { ran: 'pay' } } as const)
+          : ({ outcome: 'rerun' } as const);
       const answer = {
         approvalId,
-        approved: true,
+        ...(kind === 'outcome' ? known : { approved: true }),
         always: false,
         reason: null,
         by: person,
-        ...result,
       };
       await recordDecision(kernel.control, ref.tenantId, answer).catch(() => undefined);
     }

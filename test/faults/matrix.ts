@@ -62,14 +62,15 @@ async function answerWhatIsAsked(
   for (const approval of openApprovals(events)) {
     const tool = scenario.tools.find(({ name }) => name === approval.tool);
     const ran = tool?.executions.some(({ toolCallId }) => toolCallId === approval.toolCallId);
-    const happened = approval.kind === 'outcome' && ran === true;
+    const known =
+      ran === true
+        ? ({ outcome: 'completed', output: { ran: approval.tool } } as const)
+        : ({ outcome: 'rerun' } as const);
     await recordDecision(kernel.control, kernel.tenantId, {
       approvalId: approval.approvalId,
-      approved: true,
       always: false,
       reason: null,
-      ...(happened ? { output: { ran: approval.tool } } : {}),
-      ...(approval.kind === 'outcome' ? {} : scenario.answer),
+      ...(approval.kind === 'outcome' ? known : { approved: true, ...scenario.answer }),
       by: person,
     });
   }

@@ -28,8 +28,15 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'lease: only what is free can be claimed',
     file: 'packages/store/src/sql/runs/leases.ts',
-    from: 'AND (lease_owner IS NULL OR lease_until <= ${time})`',
-    to: 'AND (lease_owner IS NULL OR lease_until <= ${time} OR 1 = 1)`',
+    from: 'AND (lease_owner IS NULL OR lease_until <= ${time}) AND',
+    to: 'AND (lease_owner IS NULL OR lease_until <= ${time} OR 1 = 1) AND',
+    noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'crash loop: a claim counts the process that died',
+    file: 'packages/store/src/sql/runs/leases.ts',
+    from: 'UPDATE runs SET crashes = ${crashes},',
+    to: 'UPDATE runs SET crashes = 0,',
     noticedBy: sqliteStore,
   },
   {

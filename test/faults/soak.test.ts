@@ -50,10 +50,13 @@ class Crowd {
         this.#again.set(approval.approvalId, approval.toolCallId);
       await recordDecision(kernel.control, kernel.tenantId, {
         approvalId: approval.approvalId,
-        approved,
+        ...(asksOutcome && approved
+          ? knows
+            ? ({ outcome: 'completed', output: 'it happened' } as const)
+            : ({ outcome: 'rerun' } as const)
+          : { approved }),
         always: !asksOutcome && chance() < 0.2,
         reason: null,
-        ...(knows ? { output: 'it happened' } : {}),
         by: person,
       });
     }

@@ -18,7 +18,7 @@ function* answer({ messages, maxOutputTokens = Infinity }: ModelRequest): Genera
   const outputTokens = Math.min(900, maxOutputTokens);
   yield [text('a')];
   if (turn < 3 && outputTokens === 900) yield [toolCall(`look_${turn}`, 'look', {})];
-  const reason = outputTokens < 900 ? 'length' : turn < 3 ? 'tool-calls' : 'stop';
+  const reason = outputTokens < 900 ? 'length' : turn < 3 ? 'tool_calls' : 'stop';
   yield [{ type: 'finish', reason, usage: { inputTokens, outputTokens } }];
 }
 

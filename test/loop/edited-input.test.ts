@@ -230,8 +230,9 @@ describe('arguments that a person changed', () => {
     const second = await fixture.boot({ model: script(), tools: [tool], restarted: true });
     const [approval] = await untilAsked(second, run.id);
     expect(approval).toMatchObject({ kind: 'outcome', params: { amount: 7, currency: 'EUR' } });
-    const error = await refusal(decide(second, approval?.approvalId, { input: { amount: 1 } }));
-    expect(error).toMatchObject({ code: 'invalid_request', status: 400 });
+    const rerun = { outcome: 'rerun', input: { amount: 1 } } as const;
+    const error = await refusal(decide(second, approval?.approvalId, rerun));
+    expect(error).toMatchObject({ code: 'invalid_request', details: [{ path: 'input' }] });
     expect(ofType(await journal(second, run.id), 'approval.decided')).toHaveLength(1);
     expect(tool.executions).toHaveLength(1);
   });

@@ -104,7 +104,7 @@ export async function decide(
 ) {
   if (approvalId === undefined) throw new Error('There is no approval to decide');
   return recordDecision(kernel.control, kernel.tenantId, {
-    approved: true,
+    ...(answer.outcome === undefined ? { approved: true } : {}),
     always: false,
     reason: null,
     by: person,

@@ -70,7 +70,7 @@ describe('a graceful stop', () => {
     const next = await boot({ model, tools: [again] });
     const [approval] = await untilAsked(next, run.id);
     expect(approval?.kind).toBe('outcome');
-    await decide(next, approval?.approvalId, { output: 'paid' });
+    await decide(next, approval?.approvalId, { outcome: 'completed', output: 'paid' });
     await finished(next, run.id);
     expect(again.executions).toEqual([]);
   });

@@ -245,7 +245,7 @@ describe('a node whose run was taken over', () => {
     tools[0].release();
     await until(async () => a.control.supervisor.activeRuns === 0, 'the first to give up');
     expect(ofType(await journal(b, run.id), 'tool.completed')).toEqual([]);
-    await decide(b, approval?.approvalId, { output: 'paid' });
+    await decide(b, approval?.approvalId, { outcome: 'completed', output: 'paid' });
     const events = await finished(b, run.id);
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'paid' }]);
     expect(tools.map(({ executions }) => executions.length)).toEqual([1, 0]);

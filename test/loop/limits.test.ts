@@ -269,7 +269,7 @@ describe('a limit of tool calls', () => {
     const kernel = await boot({ ...made, restarted: true });
     const [approval] = await untilAsked(kernel, run.id);
     expect(approval).toMatchObject({ kind: 'outcome', toolCallId: 'c' });
-    await decide(kernel, approval?.approvalId, { output: 'paid' });
+    await decide(kernel, approval?.approvalId, { outcome: 'completed', output: 'paid' });
     const events = await finished(kernel, run.id);
     expect(resultOf(events, 'd')).toMatchObject({ type: 'tool.completed' });
     expect(limitsIn(events)).toEqual([]);

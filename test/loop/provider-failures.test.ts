@@ -1,4 +1,4 @@
-import { ProviderFailure, Supervisor } from '@relay/core';
+import { defaultSettings, ProviderFailure, Supervisor } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -114,6 +114,37 @@ describe('a provider that fails for now', () => {
       status: 'failed',
       error: { code: 'provider_failed', retryable: true },
     });
+  });
+
+  test('is called again for about a minute in all, and then fails the run', async () => {
+    const { boot } = await openFixture();
+    const clock = new ManualClock();
+    const model = createStreamingModel(() => fail(busy()));
+    const { providerAttempts } = defaultSettings;
+    const kernel = await boot({ model, clock, settings: { providerAttempts } });
+    const startedAt = clock.now();
+    const run = await ask(kernel);
+    const attempts = () => model.requests.length;
+    for (let attempt = 1; attempt < providerAttempts; attempt += 1) {
+      await until(async () => attempts() === attempt && clock.sleepers === 3, `pause ${attempt}`);
+      for (let ms = 0; attempts() === attempt && ms < 60_000; ms += 250) await clock.advance(250);
+    }
+    expect(endOf(await finished(kernel, run.id))).toMatchObject({ status: 'failed' });
+    expect(attempts()).toBe(9);
+    expect(clock.now() - startedAt).toBeGreaterThan(30_000);
+    expect(clock.now() - startedAt).toBeLessThan(65_000);
+  });
+
+  test('fails the run when the waiting time is used up', async () => {
+    const { boot } = await openFixture();
+    const clock = new ManualClock();
+    const model = createStreamingModel(() => fail(busy(600)));
+    const kernel = await boot({ model, clock, settings: { providerWaitMs: 1_000 } });
+    const run = await ask(kernel);
+    await until(async () => clock.sleepers === 3, 'the pause');
+    await clock.advance(600);
+    expect(endOf(await finished(kernel, run.id))).toMatchObject({ status: 'failed' });
+    expect(model.requests).toHaveLength(2);
   });
 
   test('fails the run after the allowed number of attempts', async () => {

@@ -253,12 +253,16 @@ describe('a question of a tool', () => {
     });
     const late = await decide(second, approvalId, { input: { size: 'S' } });
     expect(late).toMatchObject({ kind: 'conflict' });
-    const always = decide(second, outcome?.approvalId, { output: 'It was ordered', always: true });
+    const always = decide(second, outcome?.approvalId, {
+      outcome: 'completed',
+      output: 'It was ordered',
+      always: true,
+    });
     await expect(always).rejects.toMatchObject({
       code: 'invalid_request',
       details: [{ path: 'always' }],
     });
-    await decide(second, outcome?.approvalId, { output: 'It was ordered' });
+    await decide(second, outcome?.approvalId, { outcome: 'completed', output: 'It was ordered' });
     await finished(second, run.id);
     expect(tool.executions).toHaveLength(1);
   });

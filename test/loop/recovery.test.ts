@@ -190,12 +190,12 @@ describe('a tool that ran when its process died', () => {
     expect(ofType(events, 'approval.requested')).toEqual([]);
   });
 
-  test('requests an approval of its outcome if it is not, and runs again only if approved', async () => {
+  test('requests an approval of its outcome if it is not, and runs again only if a person says so', async () => {
     const { kernel, run, after } = await crashInTool({});
     const [approval] = await untilAsked(kernel, run.id);
     expect(approval).toMatchObject({ kind: 'outcome', tool: 'pay', params: { amount: 7 } });
     expect(after.executions).toEqual([]);
-    await decide(kernel, approval?.approvalId);
+    await decide(kernel, approval?.approvalId, { outcome: 'rerun' });
     const events = await finished(kernel, run.id);
     expect(after.executions).toMatchObject([{ idempotencyKey: `${run.id}:call_7` }]);
     expect(ofType(events, 'tool.started')).toMatchObject([
@@ -210,7 +210,7 @@ describe('a tool that ran when its process died', () => {
     async (output) => {
       const { kernel, run, after, model } = await crashInTool({});
       const [approval] = await untilAsked(kernel, run.id);
-      await decide(kernel, approval?.approvalId, { output });
+      await decide(kernel, approval?.approvalId, { outcome: 'completed', output });
       const events = await finished(kernel, run.id);
       expect(after.executions).toEqual([]);
       expect(ofType(events, 'tool.completed')).toMatchObject([{ result: output }]);

@@ -236,7 +236,7 @@ describe('a crash while another tool waits for its agents', () => {
     expect(endFor(parked, 'x')).toMatchObject({ reason: 'completed' });
     expect(endFor(parked, 'y')).toMatchObject({ reason: 'canceled' });
     expect(ofType(parked, 'approval.closed')).toHaveLength(1);
-    await decide(next, approval?.approvalId, { output: 'It is done' });
+    await decide(next, approval?.approvalId, { outcome: 'completed', output: 'It is done' });
     const events = await finished(next, run.id);
     expect(resultOf(events, 'call_1')).toMatchObject({ result: 'It is done' });
     expect(tool.executions).toHaveLength(1);
@@ -253,7 +253,7 @@ describe('a crash while another tool waits for its agents', () => {
 
   test('reuses the finished sub-agents after an approver chooses to run the call again', async () => {
     const { next, run, approval, tool, pay, model } = await interrupted(await openFixture());
-    await decide(next, approval?.approvalId);
+    await decide(next, approval?.approvalId, { outcome: 'rerun' });
     const [, , asked] = await untilStored(next, run.id, { type: 'approval.requested', count: 3 });
     expect(asked).toMatchObject({ kind: 'permission', tool: 'pay' });
     await decide(next, asked?.approvalId);

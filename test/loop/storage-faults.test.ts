@@ -56,8 +56,8 @@ async function endAfterwards(kernel: Kernel, clock: ManualClock, runId: string) 
     const run = await kernel.store.tenant(kernel.tenantId).readRun(runId);
     if (run !== undefined && isEnded(run.status)) return true;
     for (const { approvalId, kind } of openApprovals(await journal(kernel, runId))) {
-      const output = kind === 'outcome' ? { output: 'it ran' } : {};
-      await decide(kernel, approvalId, output);
+      const known = { outcome: 'completed', output: 'it ran' } as const;
+      await decide(kernel, approvalId, kind === 'outcome' ? known : {});
     }
     return undefined;
   }, 'the end');

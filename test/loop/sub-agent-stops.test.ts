@@ -257,7 +257,7 @@ describe('a stop of the server', () => {
       agentPath: ['assistant', 'agent', 'agent'],
     });
     await untilStatus(next, run.id, 'waiting');
-    await decide(next, approval?.approvalId, { output: { paid: true } });
+    await decide(next, approval?.approvalId, { outcome: 'completed', output: { paid: true } });
     const events = await finished(next, run.id);
     expect(resultOf(events, 'c')).toMatchObject({ result: { paid: true } });
     expect(resultOf(events, 'a')).toMatchObject({ context: 'X.' });

@@ -22,6 +22,7 @@ import {
   systemClock,
   type SystemStore,
   type Tool,
+  MemoryBudget,
   TranscriptCache,
 } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
@@ -37,6 +38,8 @@ export interface KernelOptions {
   readonly agents?: readonly AgentDefinition[];
   readonly clock?: Clock;
   readonly settings?: Partial<Settings>;
+  /** Default: unlimited. */
+  readonly memoryBytes?: number;
   readonly ids?: Ids;
   readonly rules?: NonNullable<Engine['rules']>;
   readonly audit?: NonNullable<Engine['audit']>;
@@ -65,6 +68,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
   const engine: Engine = {
     store,
     transcripts: new TranscriptCache(),
+    memory: new MemoryBudget(options.memoryBytes ?? Infinity),
     clock,
     ids: options.ids ?? { next: uuidv7 },
     digest: (text) => createHash('sha256').update(text).digest('hex'),
@@ -80,6 +84,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
       node: uuidv7(),
       graceMs: 200,
       lateAnswerMs: 0,
+      providerAttempts: 4,
       ...options.settings,
     },
     models: () => modelsOf(options),

@@ -101,7 +101,9 @@ export class Nodes {
 
   approve(node: TestServer, approvalId: unknown, body: object = {}): Promise<Response> {
     const path = `/v1/approvals/${String(approvalId)}`;
-    return this.request(node, path, { body: { approved: true, ...body } });
+    return this.request(node, path, {
+      body: 'outcome' in body ? body : { approved: true, ...body },
+    });
   }
 
   /** `npm run bootstrap` with the environment of a node. */

@@ -55,6 +55,7 @@ export class TestServer {
         ...process.env,
         RELAY_PORT: '0',
         RELAY_DATA_DIR: this.dataDir,
+        RELAY_PROVIDER_ATTEMPTS: '4',
         ...this.#env,
         ...env,
       },

@@ -1,7 +1,9 @@
 /** The events of an agent: those of `POST /chat`, as typed objects. */
 import type {
   EarlierDenial,
+  FinishReason,
   LimitName,
+  OutcomeAnswer,
   PermissionResponse,
   ToolPermission,
   Usage,
@@ -65,7 +67,10 @@ export interface ToolResultEvent extends AgentFields {
   readonly output: ToolResultOutput;
 }
 
-/** The answer to a relay. The second form accepts `approved: boolean`. */
+/**
+ * The answer to a relay. The second form accepts `approved: boolean`; the third answers a relay of kind
+ * `outcome`, which `approved: true` does not.
+ */
 export type RelayResponse =
   | PermissionResponse
   | {
@@ -74,6 +79,12 @@ export type RelayResponse =
       readonly reason?: string | undefined;
       /** The answer to a question. */
       readonly input?: unknown;
+    }
+  | {
+      readonly outcome: OutcomeAnswer;
+      /** With `completed`: the result of the call. */
+      readonly output?: unknown;
+      readonly reason?: string | undefined;
     };
 
 /** A call that no rule allows; it waits for an answer. */
@@ -126,6 +137,8 @@ export interface HarnessEndEvent extends AgentFields {
   readonly reason: 'completed' | 'failed' | 'canceled' | 'limit';
   readonly iterations: number;
   readonly totalUsage: Usage;
+  /** How the last answer ended; unset if there is none, or the provider did not say. */
+  readonly finishReason?: FinishReason;
 }
 
 export type AgentEvent =

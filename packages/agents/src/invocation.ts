@@ -10,6 +10,7 @@
  *   limit it has no timer, so that it does not keep the process alive.
  */
 import {
+  answerTo,
   AsyncQueue,
   cancelRun,
   recordDecision,
@@ -93,6 +94,8 @@ export class Invocation {
     // Expired, even if the run has not been woken yet.
     if (relay.expiresAt <= Date.now()) return false;
     if (relay.schema !== undefined) checkAnswer(relay.schema, decision);
+    // Here, so that the caller can answer again: an error of `recordDecision` ends the run.
+    answerTo(relay, decision);
     // Before the decision is stored, so that no approval is requested for a call that it allows.
     if (decision.always && relay.kind === 'permission') {
       this.rules.allowAlways(relay.tool, relay.params);

@@ -70,7 +70,10 @@ export class AgentOrchestrator {
     return isAnswered;
   }
 
-  /** The current rules of an agent, with all four lists. */
+  /**
+   * The current rules of an agent, with all four lists. The lists are not copies: a change in place
+   * applies from the next call on, to all agents that were spawned with the same list.
+   */
   getPermissions(agentId: string): CompletePermissions {
     return this.#rulesOf(agentId).complete();
   }

@@ -39,11 +39,16 @@ export type CompletePermissions = {
   [List in keyof Omit<Permissions, 'headless'>]-?: NonNullable<Permissions[List]>;
 };
 
-/** Throws `invalid_request` or `invalid_pattern`, with the path of the field. */
+/**
+ * Throws `invalid_request` or `invalid_pattern`, with the path of the field. An allow rule may come from
+ * the arguments of a call: a value that is no valid pattern matches as literal text. A deny rule
+ * must be valid, because its author expects it to deny more than that text.
+ */
 export function checkRules(permissions: Permissions): void {
   const parsed = permissionsSchema.safeParse(permissions, { error: issueMessage });
   if (!parsed.success) throw invalidRequest(issuesAt('permissions', parsed.error.issues));
-  const [fault] = checkPermissions(permissions);
+  const { allowlist: _allowlist, allowOnce: _allowOnce, ...narrowing } = permissions;
+  const [fault] = checkPermissions(narrowing);
   if (fault === undefined) return;
   const path = `permissions.${fault.path}`;
   throw new RelayError('invalid_pattern', `${path}: ${fault.message}`, {
@@ -65,19 +70,26 @@ export class AgentRules implements ProgramRules {
     this.#privateAlways = options.privateAlways === true;
   }
 
+  /** Checked again, because the program may have changed its object. */
   current(): Permissions {
+    const lists = this.#lists();
+    checkRules(lists);
+    return lists;
+  }
+
+  #lists(): Permissions {
     return { ...this.#shared, ...this.#own };
   }
 
   useOnce(index: number): void {
-    this.current().allowOnce?.splice(index, 1);
+    this.#lists().allowOnce?.splice(index, 1);
   }
 
   /** Allows exactly this call; its arguments are not patterns. */
   allowAlways(tool: string, params: Record<string, unknown>): void {
     const exact = structuredClone(params) as NonNullable<ToolPermission['exact']>;
     const rule = { tool, exact };
-    const { allowlist = [] } = this.current();
+    const { allowlist = [] } = this.#lists();
     if (includesRule(allowlist, rule)) return;
     const isPrivate = this.#privateAlways || this.#own.allowlist !== undefined;
     if (isPrivate) this.#own.allowlist = [...allowlist, rule];
@@ -90,13 +102,15 @@ export class AgentRules implements ProgramRules {
     Object.assign(this.#own, next);
   }
 
+  /** The lists themselves, not copies: a program may also change them in place. */
   complete(): CompletePermissions {
-    const { allowlist = [], allowOnce = [], deny = [], denylist = [] } = this.current();
+    const { allowlist, allowOnce, deny, denylist } = this.#lists();
+    const missing = Object.isExtensible(this.#shared) ? this.#shared : this.#own;
     return {
-      allowlist: [...allowlist],
-      allowOnce: [...allowOnce],
-      deny: [...deny],
-      denylist: [...denylist],
+      allowlist: allowlist ?? (missing.allowlist = []),
+      allowOnce: allowOnce ?? (missing.allowOnce = []),
+      deny: deny ?? (missing.deny = []),
+      denylist: denylist ?? (missing.denylist = []),
     };
   }
 }
@@ -106,13 +120,13 @@ function includesRule(rules: readonly ToolPermission[], rule: ToolPermission): b
   return rules.some((each) => canonicalJson(each) === text);
 }
 
-/** Converts the scalars of a call to text, because patterns are text; rejects other values. */
+/** Converts the scalars of a call to text, because patterns are text. */
 function normalized(update: PermissionsUpdate): Permissions {
   const next: Permissions = {};
   for (const list of lists) {
     const rules = update[list];
     if (rules !== undefined) {
-      next[list] = rules.map((rule, index) => ruleOf(rule, `permissions.${list}[${index}]`));
+      next[list] = rules.map(ruleOf);
     }
   }
   if (update.deny !== undefined) {
@@ -121,22 +135,18 @@ function normalized(update: PermissionsUpdate): Permissions {
   return next;
 }
 
-function ruleOf({ tool, params, exact }: RuleInput, path: string): ToolPermission {
+/** No pattern matches an object, a list or null: a rule with one allows exactly these arguments. */
+function ruleOf({ tool, params, exact }: RuleInput): ToolPermission {
+  const values = Object.entries(params ?? {});
+  const isText = values.every(([, value]) => isScalar(value));
+  const patterns = values.map(([name, value]) => [name, String(value)] as const);
   return defined({
     tool,
-    params: params === undefined ? undefined : patternsOf(params, `${path}.params`),
-    exact: exact as ToolPermission['exact'],
+    params: params === undefined || !isText ? undefined : Object.fromEntries(patterns),
+    exact: (isText ? exact : (exact ?? params)) as ToolPermission['exact'],
   });
 }
 
-function patternsOf(params: Readonly<Record<string, unknown>>, path: string) {
-  const patterns = Object.entries(params).map(([name, value]) => {
-    if (typeof value === 'string') return [name, value] as const;
-    if (typeof value === 'number' || typeof value === 'boolean') {
-      return [name, String(value)] as const;
-    }
-    const message = 'A pattern must be a string, a number or a boolean';
-    throw invalidRequest([{ path: `${path}.${name}`, message }]);
-  });
-  return Object.fromEntries(patterns);
+function isScalar(value: unknown): value is string | number | boolean {
+  return ['string', 'number', 'boolean'].includes(typeof value);
 }

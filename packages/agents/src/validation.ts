@@ -2,12 +2,15 @@
 import type { DecisionInput } from '@relay/core';
 import {
   type ApprovalKind,
+  defined,
   type FieldIssue,
   fieldIssues,
   issuesOfValue,
   type Message,
   issueMessage,
   messageSchema,
+  type OutcomeAnswer,
+  outcomeAnswers,
   RelayError,
 } from '@relay/protocol';
 import type { RelayResponse } from './events.ts';
@@ -40,31 +43,50 @@ export function readMessages(messages: readonly MessageInput[]): Message[] {
   });
 }
 
-export type Decision = Pick<DecisionInput, 'approved' | 'always' | 'reason' | 'input'>;
+export type Decision = Omit<DecisionInput, 'approvalId' | 'by' | 'terms'>;
 
 /**
  * Only `approved: true` approves. An unknown field is rejected rather than ignored: with other
  * arguments, the call would run as it was shown.
  */
 export function readResponse(response: RelayResponse, kind: ApprovalKind = 'permission'): Decision {
-  const { approved, always, reason, ...rest } = (response ?? {}) as Record<string, unknown>;
-  if (typeof approved !== 'boolean') throw invalidField('approved', 'Must be true or false');
+  const { approved, outcome, always, reason, ...rest } = (response ?? {}) as Record<
+    string,
+    unknown
+  >;
+  if (outcome === undefined && typeof approved !== 'boolean') {
+    throw invalidField('approved', 'Must be true or false');
+  }
+  if (outcome !== undefined && (approved !== undefined || !isOutcomeAnswer(outcome))) {
+    const message = `Must be one of ${outcomeAnswers.join(', ')}, without approved`;
+    throw invalidField('outcome', message);
+  }
   if (always !== undefined && typeof always !== 'boolean') {
     throw invalidField('always', 'Must be true or false');
   }
   if (reason !== undefined && typeof reason !== 'string') {
     throw invalidField('reason', 'Must be a string');
   }
-  if (!approved && always === true) {
+  if (approved !== true && always === true) {
     throw invalidField('always', '`always` requires `approved: true`');
   }
   if (kind === 'question' && always === true) {
     throw invalidField('always', '`always` is not allowed for a question');
   }
+  const more = kind === 'question' ? 'input' : kind === 'outcome' ? 'output' : undefined;
   for (const field of Object.keys(rest)) {
-    if (field !== 'input' || kind !== 'question') throw invalidField(field, 'Unknown field');
+    if (field !== more) throw invalidField(field, 'Unknown field');
   }
-  return { approved, always: always ?? false, reason: reason ?? null, ...rest };
+  return {
+    ...defined({ approved: approved as boolean | undefined, outcome }),
+    always: always ?? false,
+    reason: reason ?? null,
+    ...rest,
+  };
+}
+
+function isOutcomeAnswer(value: unknown): value is OutcomeAnswer {
+  return outcomeAnswers.some((answer) => answer === value);
 }
 
 /** Checks the answer to a question at once, so that the caller can answer again. */
@@ -72,7 +94,7 @@ export function checkAnswer(
   schema: Readonly<Record<string, unknown>>,
   { approved, input }: Decision,
 ): void {
-  if (!approved) return;
+  if (approved !== true) return;
   if (input === undefined) throw invalidField('input', 'The answer is required');
   const issues = issuesOfValue(schema, input);
   if (issues.length === 0) return;

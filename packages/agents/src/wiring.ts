@@ -7,6 +7,7 @@ import {
   defaultSettings,
   type Engine,
   type Log,
+  MemoryBudget,
   type Model,
   type ModelRegistry,
   type Publisher,
@@ -46,6 +47,8 @@ export function wireRun(wiring: Wiring): RunControl {
   const engine: Engine = {
     store: createMemoryStore(),
     transcripts: new TranscriptCache(),
+    // The engine drives this run alone.
+    memory: new MemoryBudget(Infinity),
     clock: systemClock,
     ids: { next: uuidv7 },
     digest: (text) => createHash('sha256').update(text).digest('hex'),

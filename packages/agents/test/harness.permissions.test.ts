@@ -202,6 +202,27 @@ describe('always', () => {
 });
 
 describe('permissions', () => {
+  test.each([
+    ['allowlist', 'bash', 'permissions.allowlist: Must be an array'],
+    ['denylist', [{ tool: 7 }], 'permissions.denylist[0].tool: Must be a string'],
+    ['denylist', [{ tool: 'bash', params: { command: '[' } }], 'permissions.denylist[0].params'],
+    ['deny', [null], 'permissions.deny[0]: Must be an object'],
+  ])(
+    'that become invalid while a run goes fail it, and say where: %s %j',
+    async (list, to, why) => {
+      const { tool, ran } = shell();
+      const permissions: Record<string, unknown> = {};
+      const agent = agentFor([bash('tc-1', 'ls')], [bash('tc-2', 'ls')], [says('Done')]);
+      const events = await readAll(agent.invoke({ messages, tools: [tool], permissions }), () => {
+        permissions[list] = to;
+        return { approved: true };
+      });
+      expect(only(events, 'error')[0]?.message).toContain(why);
+      expect(only(events, 'harness_end')[0]?.reason).toBe('failed');
+      expect(ran).toEqual(['ls']);
+    },
+  );
+
   test('are read again for each call, so that a rule added meanwhile applies', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = { allowlist: [] };

@@ -153,8 +153,8 @@ describe('an invalid option', () => {
     ['a limit below zero', { limits: { toolCalls: -1 } }, { code: 'invalid_request' }],
     ['a cost without a price', { limits: { costUsd: 1 } }, { code: 'invalid_request' }],
     [
-      'a pattern that is refused',
-      { permissions: { allowlist: [{ tool: 'bash', params: { command: '!x' } }] } },
+      'a deny rule with a pattern that is refused',
+      { permissions: { denylist: [{ tool: 'bash', params: { command: '!x' } }] } },
       { code: 'invalid_pattern' },
     ],
   ])('shows before anything runs: %s', (_what, options, error) => {

@@ -109,13 +109,13 @@ describe('updatePermissions', () => {
     const agentId = orchestrator.spawn({ messages, tools: [tool] });
     await askedAbout(orchestrator, (event) => {
       const rule = { tool: event.tool, params: event.params };
-      expect(() => orchestrator.updatePermissions(agentId, { allowlist: [rule] })).toThrow(
+      expect(() => orchestrator.updatePermissions(agentId, { denylist: [rule] })).toThrow(
         expect.objectContaining({ code: 'invalid_pattern' }),
       );
       return { approved: true };
     });
     expect(ran).toEqual(['ls [']);
-    expect(orchestrator.getPermissions(agentId).allowlist).toEqual([]);
+    expect(orchestrator.getPermissions(agentId).denylist).toEqual([]);
   });
 
   test('can deny a later call', async () => {

@@ -35,11 +35,24 @@ describe('AgentRules', () => {
     });
   });
 
-  test('complete() returns copies', () => {
+  test('complete() returns the lists themselves, also those that were missing', () => {
     const permissions: Permissions = { allowlist: [{ tool: 'bash' }] };
     const rules = new AgentRules(permissions);
     rules.complete().allowlist.push({ tool: 'read' });
-    expect(permissions.allowlist).toEqual([{ tool: 'bash' }]);
+    rules.complete().denylist.push({ tool: 'rm' });
+    expect(permissions.allowlist).toEqual([{ tool: 'bash' }, { tool: 'read' }]);
+    expect(rules.current().denylist).toEqual([{ tool: 'rm' }]);
+    // Replaced lists are the agent's own.
+    rules.replace({ allowlist: [] });
+    rules.complete().allowlist.push({ tool: 'write' });
+    expect(rules.current().allowlist).toEqual([{ tool: 'write' }]);
+    expect(permissions.allowlist).toEqual([{ tool: 'bash' }, { tool: 'read' }]);
+  });
+
+  test('complete() has lists of its own for an object that cannot be extended', () => {
+    const rules = new AgentRules(Object.freeze({}));
+    rules.complete().allowlist.push({ tool: 'read' });
+    expect(rules.complete().allowlist).toEqual([{ tool: 'read' }]);
   });
 
   test('useOnce removes the rule from the permissions object', () => {
@@ -98,6 +111,8 @@ describe('always', () => {
   });
 });
 
+const invalidPatterns = ['', '!ls', '!(ls)', 'ls [a', '{a,b', '{1..100000}', 'x'.repeat(2_000)];
+
 describe('an update', () => {
   test('replaces the given lists, and neither the others nor the object', () => {
     const permissions: Permissions = { allowlist: [{ tool: 'a' }], denylist: [{ tool: 'd' }] };
@@ -109,7 +124,7 @@ describe('an update', () => {
       deny: [{ toolCallId: 'tc-1' }],
       denylist: [{ tool: 'd' }],
     });
-    expect(permissions).toEqual({ allowlist: [{ tool: 'a' }], denylist: [{ tool: 'd' }] });
+    expect(permissions).toMatchObject({ allowlist: [{ tool: 'a' }], denylist: [{ tool: 'd' }] });
     rules.replace({ allowlist: undefined });
     expect(rules.complete().allowlist).toEqual([{ tool: 'b' }]);
   });
@@ -124,28 +139,34 @@ describe('an update', () => {
     ]);
   });
 
-  test.each([[null], [['a']], [{ a: 1 }], [undefined]])(
-    'does not take %j as a pattern, and then changes nothing',
-    (value) => {
-      const rules = new AgentRules({ allowlist: [{ tool: 'read' }] });
-      const update = { allowlist: [{ tool: 'bash' }, { tool: 'bash', params: { value } }] };
-      const error = errorOf(() => rules.replace(update));
-      expect(error.code).toBe('invalid_request');
-      expect(error.details?.[0]?.path).toBe('permissions.allowlist[1].params.value');
-      expect(rules.current().allowlist).toEqual([{ tool: 'read' }]);
-    },
-  );
-
-  test('rejects invalid patterns', () => {
+  test.each([[null], [['a']], [{ a: 1 }]])('takes a rule with the value %j literally', (value) => {
     const rules = new AgentRules({});
-    for (const command of ['', '!ls', '!(ls)', 'ls [a', '{a,b', 'x'.repeat(2_000)]) {
-      const error = errorOf(() =>
-        rules.replace({ allowOnce: [{ tool: 'bash', params: { command } }] }),
-      );
+    const params = { value, pattern: '*' };
+    rules.replace({ allowlist: [{ tool: 'bash', params }] });
+    expect(rules.current().allowlist).toEqual([{ tool: 'bash', exact: params }]);
+  });
+
+  test('changes nothing if a value is not JSON', () => {
+    const rules = new AgentRules({ allowlist: [{ tool: 'read' }] });
+    const params = { value: undefined };
+    const update = { allowlist: [{ tool: 'bash' }, { tool: 'bash', params }] };
+    expect(errorOf(() => rules.replace(update)).code).toBe('invalid_request');
+    expect(rules.current().allowlist).toEqual([{ tool: 'read' }]);
+  });
+
+  test('rejects invalid patterns of deny rules, and accepts them in allow rules', () => {
+    const rules = new AgentRules({});
+    for (const command of invalidPatterns) {
+      const rule = { tool: 'bash', params: { command } };
+      const error = errorOf(() => rules.replace({ denylist: [rule] }));
       expect(error.code).toBe('invalid_pattern');
-      expect(error.message).toContain('permissions.allowOnce[0].params.command');
+      expect(error.message).toContain('permissions.denylist[0].params.command');
+      for (const list of ['allowlist', 'allowOnce'] as const) {
+        rules.replace({ [list]: [rule] });
+        expect(rules.current()[list]).toEqual([rule]);
+      }
     }
-    expect(rules.complete().allowOnce).toEqual([]);
+    expect(rules.complete().denylist).toEqual([]);
   });
 
   test('keeps exact rules unchanged', () => {
@@ -159,7 +180,7 @@ describe('an update', () => {
 describe('checkRules', () => {
   test('reports the path of an invalid rule', () => {
     const wrong = [
-      [{ allowlist: [{ tool: 'bash', params: { command: '!x' } }] }, 'allowlist[0].params.command'],
+      [{ denylist: [{ tool: 'bash', params: { command: '!x' } }] }, 'denylist[0].params.command'],
       [{ denylist: [{ tool: 'a' }, { tool: '' }] }, 'denylist[1].tool'],
       [{ denylist: [{ tool: '*' }] }, 'denylist[0].tool'],
       [{ deny: [{ reason: 'No id' }] }, 'deny[0].toolCallId'],
@@ -171,7 +192,7 @@ describe('checkRules', () => {
       expect(['invalid_pattern', 'invalid_request']).toContain(error.code);
       expect(error.details?.[0]?.path).toBe(`permissions.${path}`);
     }
-    expect(() => new AgentRules({ allowlist: [{ tool: 'a', params: { x: '!' } }] })).toThrow(
+    expect(() => new AgentRules({ denylist: [{ tool: 'a', params: { x: '!' } }] })).toThrow(
       RelayError,
     );
   });

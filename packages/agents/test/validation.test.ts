@@ -82,6 +82,20 @@ describe('readMessages', () => {
 
 describe('readResponse', () => {
   test.each<[RelayResponse, object]>([
+    [{ outcome: 'rerun' }, { outcome: 'rerun', always: false, reason: null }],
+    [
+      { outcome: 'completed', output: { paid: true } },
+      { outcome: 'completed', output: { paid: true }, always: false, reason: null },
+    ],
+    [
+      { outcome: 'failed', reason: 'No' },
+      { outcome: 'failed', always: false, reason: 'No' },
+    ],
+  ])('accepts the answer %j to an unknown outcome', (response, read) => {
+    expect(readResponse(response, 'outcome')).toEqual(read);
+  });
+
+  test.each<[RelayResponse, object]>([
     [{ approved: true }, { approved: true, always: false, reason: null }],
     [
       { approved: true, always: true },
@@ -121,6 +135,10 @@ describe('readResponse', () => {
     [{ approved: false, always: true }, 'always'],
     [{ approved: false, reason: 7 }, 'reason'],
     [{ approved: true, input: { command: 'edited' } }, 'input'],
+    [{ approved: true, output: 'x' }, 'output'],
+    [{ outcome: 'maybe' }, 'outcome'],
+    [{ outcome: 'rerun', approved: true }, 'outcome'],
+    [{ outcome: 'rerun', always: true }, 'always'],
   ])('rejects %j', (response, path) => {
     const read = () => readResponse(response as unknown as RelayResponse);
     expect(read).toThrow(RelayError);

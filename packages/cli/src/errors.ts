@@ -119,6 +119,8 @@ const hints: Readonly<Record<string, string>> = {
   unknown_model:
     'choose another model; the model "demo" needs no provider, and "relay credentials list" shows ' +
     'the configured providers',
+  outcome_answer_required:
+    'use "relay approvals answer ID" with --completed JSON, --failed [REASON] or --rerun',
   approval_conflict: 'already decided by another approver; see "relay approvals show ID"',
   policy_conflict: 'the policy has changed since you read it; see "relay policy show"',
   run_ended: 'continue from it with "relay runs fork ID"',

@@ -15,6 +15,7 @@ import type {
   SystemStore,
   ToolRegistry,
 } from './ports/index.ts';
+import type { MemoryBudget } from './runtime/memory-budget.ts';
 import type { TranscriptCache } from './run/context/transcript-cache.ts';
 
 export interface Settings {
@@ -27,7 +28,10 @@ export interface Settings {
   readonly maxActiveRuns: number;
   /** How long tools may finish when the server shuts down or a run is canceled. */
   readonly graceMs: number;
+  /** How often a model is called for one turn, if it fails for now. */
   readonly providerAttempts: number;
+  /** How long a turn may wait between these attempts in all. */
+  readonly providerWaitMs: number;
   /** The most characters (UTF-16 code units) of text, reasoning and tool calls in one turn. */
   readonly maxAnswerChars: number;
   /**
@@ -63,7 +67,8 @@ export const defaultSettings: Omit<Settings, 'node'> = {
   toolResultTimeoutMs: 10 * 60 * 1000,
   maxActiveRuns: 256,
   graceMs: 5_000,
-  providerAttempts: 4,
+  providerAttempts: 9,
+  providerWaitMs: 60_000,
   maxAnswerChars: 4 * 1024 * 1024,
   lateAnswerMs: 250,
   compaction: { threshold: 0.8, keep: 0.3 },
@@ -73,6 +78,8 @@ export const defaultSettings: Omit<Settings, 'node'> = {
 export interface Engine {
   readonly store: SystemStore;
   readonly transcripts: TranscriptCache;
+  /** Of the runs that this node drives. */
+  readonly memory: MemoryBudget;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly digest: Digest;

@@ -43,6 +43,7 @@ export { emptyTranscript, foldTranscript, type Transcript } from './run/context/
 export { evolve, initialState, readSnapshot, type RunState } from './run/state/state.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';
 export { BackgroundLoop, type BackgroundLoopOptions } from './runtime/background-loop.ts';
+export { MemoryBudget } from './runtime/memory-budget.ts';
 export { Signal, type Timeout } from './runtime/signal.ts';
 export { Ticker } from './runtime/ticker.ts';
 export { Supervisor } from './supervisor.ts';

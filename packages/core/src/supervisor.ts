@@ -3,11 +3,15 @@
  *
  * For this node, a run is in one of these states; only `#activate` and `#deactivate` change it:
  *   inactive  suspended, ended, or on another node
- *   queued    waits for a free slot; tenants take turns
+ *   queued    waits for a free slot and for memory; tenants take turns
  *   active    driven here, under the lease, exactly once
  *
  * - `wake` may be called at any time and any number of times. A wake-up of an active run is never lost:
  *   the loop reads the inbox, and a run that is just leaving is activated again.
+ * - Runs that were driven before, by this node or another, are claimed and loaded in portions: a few at
+ *   a time, and only while there is memory for them.
+ * - A suspect, whose process died several times in a row while it drove the run, is driven while no
+ *   other suspect is. If the process still dies, the run fails. The store counts, so nodes agree.
  * - A run that the store failed for is released, and nothing terminal is written. The scan finds it
  *   again, on any node. If the store keeps failing, each attempt waits longer than the one before.
  * - Leases are renewed three times within their lifetime. A run whose lease could not be renewed is
@@ -15,17 +19,18 @@
  * - A periodic scan finds abandoned, due and queued runs, and commands that other nodes accepted.
  *   Wake-ups only reduce latency; correctness does not depend on them.
  */
-import { isEnded, RelayError } from '@relay/protocol';
+import { isEnded, RelayError, type RunError } from '@relay/protocol';
 import { BackgroundLoop } from './runtime/background-loop.ts';
 import { exponentialBackoff } from './runtime/backoff.ts';
 import { FairQueue } from './runtime/fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
-import type { RunRef } from './ports/index.ts';
+import { type ClaimedRun, maxCrashes, type RunRef } from './ports/index.ts';
 import { publishStored } from './publisher.ts';
 import { fail, failCorruptRun, yieldRun } from './run/end.ts';
 import { isStoreFault, runErrorOf } from './run/errors.ts';
-import type { LiveRun } from './run/live-run.ts';
+import { bytesPerChar, bytesPerRun, type LiveRun } from './run/live-run.ts';
+import type { MemoryAccount } from './runtime/memory-budget.ts';
 import { drive } from './run/loop.ts';
 import { load } from './run/recover.ts';
 
@@ -33,6 +38,8 @@ interface ActiveRun {
   readonly ref: RunRef;
   /** Undefined until it is loaded. */
   live: LiveRun | undefined;
+  /** This node holds its lease. */
+  isClaimed: boolean;
   /** A wake-up arrived that the loop may not have noticed. */
   hasPendingWakeUp: boolean;
   done: Promise<void>;
@@ -49,6 +56,8 @@ const tenantPaused = { kind: 'yield', reason: 'The tenant is paused' } as const;
 const shuttingDown = { kind: 'yield', reason: 'The server is shutting down' } as const;
 const scanIntervalMs = 1_000;
 const scanLimit = 1_000;
+/** How many runs are claimed and loaded at the same time. */
+const maxLoading = 16;
 const maxBackoffMs = 15_000;
 
 export class Supervisor {
@@ -63,6 +72,9 @@ export class Supervisor {
   readonly #paused = new Set<string>();
   readonly #storeFaults = new Map<string, StoreFaults>();
   #reserved = 0;
+  #loading = 0;
+  /** The suspect that is driven now. */
+  #suspect: string | undefined;
 
   constructor(engine: Engine) {
     const { clock, settings, log } = engine;
@@ -88,7 +100,7 @@ export class Supervisor {
 
   /** Reserves a slot for a run that is about to be created; `adopt` or `cancelReservation` releases it. */
   reserve(): boolean {
-    if (!this.#hasFreeSlot) return false;
+    if (!this.#hasFreeSlot || !this.#engine.memory.hasRoom) return false;
     this.#reserved += 1;
     return true;
   }
@@ -101,6 +113,11 @@ export class Supervisor {
   get #hasFreeSlot(): boolean {
     const used = this.#active.size + this.#reserved;
     return !this.#stopped && used < this.#engine.settings.maxActiveRuns;
+  }
+
+  /** Whether a run that has to be loaded can be activated. */
+  get #canLoad(): boolean {
+    return this.#hasFreeSlot && this.#loading < maxLoading && this.#engine.memory.hasRoom;
   }
 
   start(): void {
@@ -119,7 +136,7 @@ export class Supervisor {
     if (this.#stopped) return;
     if (priority === 'queued' && this.#paused.has(ref.tenantId)) return;
     if (priority === 'queued' && this.#isBackingOff(ref.runId)) return;
-    if (priority === 'queued' && !this.#hasFreeSlot) {
+    if (priority === 'queued' && !this.#canLoad) {
       this.#queue.add(ref.tenantId, ref.runId, ref);
       return;
     }
@@ -160,6 +177,7 @@ export class Supervisor {
     this.#stopped = true;
     const scanning = this.#scanning.stop();
     this.#queue.clear();
+    this.#engine.memory.close();
     for (const { live } of this.#active.values()) {
       live?.stopWith(shuttingDown);
     }
@@ -171,21 +189,27 @@ export class Supervisor {
     const active: ActiveRun = {
       ref,
       live: undefined,
+      isClaimed: adopted !== undefined,
       hasPendingWakeUp: false,
       done: Promise.resolve(),
     };
     this.#active.set(ref.runId, active);
+    if (adopted === undefined) this.#loading += 1;
     active.done = this.#drive(active, adopted).finally(() => this.#deactivate(active));
   }
 
   #deactivate(active: ActiveRun): void {
     this.#active.delete(active.ref.runId);
+    if (this.#suspect === active.ref.runId) {
+      this.#suspect = undefined;
+      if (active.isClaimed) this.#resumeNextSuspect();
+    }
     if (active.hasPendingWakeUp) this.wake(active.ref);
     this.#activateQueued();
   }
 
   #activateQueued(): void {
-    while (this.#hasFreeSlot) {
+    while (this.#canLoad) {
       const next = this.#queue.take();
       if (next === undefined) return;
       this.wake(next);
@@ -195,12 +219,20 @@ export class Supervisor {
   /** Drives a run once: until it is settled, suspended or yielded. It never rejects. */
   async #drive(active: ActiveRun, adopted: LiveRun | undefined): Promise<void> {
     const { ref } = active;
+    const memory = adopted?.memory ?? this.#engine.memory.open();
     let epoch = adopted?.epoch;
     try {
-      epoch ??= await this.#claim(ref);
-      active.hasPendingWakeUp = false;
-      if (epoch === undefined) return;
-      const live = adopted ?? (await load(this.#engine, ref, epoch));
+      let live = adopted;
+      if (live === undefined) {
+        try {
+          const claimed = await this.#claim(active);
+          epoch = claimed?.epoch;
+          if (claimed !== undefined) live = await this.#load(ref, claimed, memory);
+        } finally {
+          this.#loading -= 1;
+          this.#activateQueued();
+        }
+      }
       if (live === undefined) return;
       active.live = live;
       if (this.#stopped) live.stopWith(shuttingDown);
@@ -214,15 +246,54 @@ export class Supervisor {
       this.#storeFaults.delete(ref.runId);
     } catch (error) {
       await this.#recoverFrom(error, active, epoch);
+    } finally {
+      memory.close();
     }
   }
 
-  async #claim(ref: RunRef): Promise<number | undefined> {
+  async #claim(active: ActiveRun): Promise<ClaimedRun | undefined> {
     const { store, clock, settings } = this.#engine;
+    const { runId } = active.ref;
     const now = clock.now();
     const until = now + settings.leaseTtlMs;
-    const claim = await store.claimRun(ref.runId, { owner: settings.node, now, until });
-    return claim?.epoch;
+    const suspect = runId === this.#suspect;
+    const claim = { owner: settings.node, now, until };
+    const claimed = await store.claimRun(runId, claim, { suspect });
+    active.isClaimed = claimed !== undefined;
+    active.hasPendingWakeUp = false;
+    return claimed;
+  }
+
+  /** Loads a claimed run, as soon as there is memory for it. */
+  async #load(
+    ref: RunRef,
+    { epoch, crashes, journalSize }: ClaimedRun,
+    memory: MemoryAccount,
+  ): Promise<LiveRun | undefined> {
+    if (crashes >= maxCrashes) {
+      await failCorruptRun(this.#engine, ref, epoch, crashError(crashes));
+      return undefined;
+    }
+    memory.add(bytesPerRun + journalSize * bytesPerChar);
+    while (!memory.mayGrow) await memory.wait();
+    return load(this.#engine, ref, { epoch, memory });
+  }
+
+  /** Drives the suspect with the fewest crashes, unless one is driven already. */
+  #resumeNextSuspect(): void {
+    if (this.#suspect !== undefined || this.#stopped) return;
+    const { store, clock, log } = this.#engine;
+    store
+      .suspectRuns(clock.now(), 1)
+      .then(([ref]) => {
+        if (ref === undefined || this.#suspect !== undefined || !this.#canLoad) return;
+        if (this.#active.has(ref.runId)) return;
+        this.#suspect = ref.runId;
+        this.#activate(ref, undefined);
+      })
+      .catch((error: unknown) => {
+        log.warn('The search for suspect runs failed', { error: describe(error) });
+      });
   }
 
   /** After a bug or a fault of the store, what is stored decides what happens to the run. */
@@ -275,18 +346,14 @@ export class Supervisor {
     const { store, clock } = this.#engine;
     await this.refreshPausedTenants();
     this.#forgetOldFaults();
-    for (const ref of await store.dueRuns(clock.now(), scanLimit)) {
+    for (const { isCanceled, ...ref } of await store.dueRuns(clock.now(), scanLimit)) {
       if (this.#active.has(ref.runId)) continue;
       if (!this.isPaused(ref.tenantId)) this.wake(ref);
-      else if (await this.#hasCancel(ref)) this.wake(ref, 'immediate');
+      else if (isCanceled) this.wake(ref, 'immediate');
     }
+    this.#activateQueued();
+    this.#resumeNextSuspect();
     await this.#collectCommands();
-  }
-
-  /** Runs of a paused tenant are driven only to be canceled. */
-  async #hasCancel({ tenantId, runId }: RunRef): Promise<boolean> {
-    const queued = await this.#engine.store.tenant(tenantId).readInbox(runId);
-    return queued.some(({ command }) => command.kind === 'cancel');
   }
 
   /** Finds commands for active runs that other nodes accepted, or whose wake-up was lost. */
@@ -305,8 +372,8 @@ export class Supervisor {
 
   async #renew(): Promise<void> {
     const { store, clock, settings } = this.#engine;
-    const runIds = [...this.#active.values()].flatMap(({ live, ref }) =>
-      live === undefined ? [] : [ref.runId],
+    const runIds = [...this.#active.values()].flatMap(({ isClaimed, ref }) =>
+      isClaimed ? [ref.runId] : [],
     );
     if (runIds.length === 0) return;
     const now = clock.now();
@@ -337,6 +404,16 @@ async function hasYielded(live: LiveRun): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+function crashError(crashes: number): RunError {
+  return {
+    code: 'resume_crashed',
+    message:
+      `The server process died ${crashes} times while it drove this run, the last times without ` +
+      'other suspect runs. The run is not resumed again',
+    retryable: false,
+  };
 }
 
 function describe(error: unknown): string {

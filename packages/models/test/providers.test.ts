@@ -69,7 +69,7 @@ describe.each(mockedProviders)('$name', (provider) => {
     expect(events.filter(({ type }) => type === 'tool-call')).toEqual([
       { type: 'tool-call', id: 'call_1', name: 'look', arguments: '{"at":"x"}' },
     ]);
-    expect(finishOf(events).reason).toBe('tool-calls');
+    expect(finishOf(events).reason).toBe('tool_calls');
   });
 
   it('calls several tools at once, in order, after its text', async () => {

@@ -31,6 +31,7 @@ export type {
   ApprovalKind,
   ApprovalStatus,
   Decider,
+  OutcomeAnswer,
   PermissionResponse,
   Permissions,
   RelayResponse,
@@ -39,6 +40,7 @@ export type {
 export type {
   CheckpointEnvelope,
   EndedStatus,
+  FinishReason,
   LimitName,
   Limits,
   RunError,

@@ -24,7 +24,15 @@ export type { Disconnect, FeedOptions, FeedEvent } from './streaming/frames.ts';
 export type { CallOptions, Fetch } from './http.ts';
 export type { Listing, Page } from './listing.ts';
 export type { NewPolicy } from './resources.ts';
-export type { OnApproval } from './streaming/approval-watcher.ts';
+export type {
+  ApprovalHandlers,
+  OnApproval,
+  OnOutcome,
+  OnQuestion,
+  OutcomeDecision,
+  PermissionDecision,
+  QuestionDecision,
+} from './streaming/approval-watcher.ts';
 export type {
   ApiKey,
   ApiKeyBody,

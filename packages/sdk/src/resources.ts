@@ -16,8 +16,11 @@ export function approvals(http: Http) {
       listOf<wire.Approval>(http, '/v1/approvals', { name: 'approvals', query, ...options }),
     get: (id: string, options: CallOptions = {}): Promise<wire.Approval> =>
       http.json('GET', pathOf`/v1/approvals/${id}`, options),
-    approve: (id: string, decision: Omit<wire.DecisionBody, 'approved'> = {}) =>
-      decide(id, { ...decision, approved: true }),
+    /** Approves a call. An approval of kind `outcome` is answered with `decide(id, { outcome })`. */
+    approve: (
+      id: string,
+      decision: Omit<wire.DecisionBody, 'approved' | 'outcome' | 'output'> = {},
+    ) => decide(id, { ...decision, approved: true }),
     deny: (id: string, reason?: string) => decide(id, { approved: false, reason }),
     decide,
   };

@@ -11,7 +11,7 @@ import type {
 import { RelayApiError } from './errors.ts';
 import { type CallOptions, type Http, pathOf, uuid } from './http.ts';
 import { Listing, listOf, type Page } from './listing.ts';
-import { ApprovalWatcher, type OnApproval } from './streaming/approval-watcher.ts';
+import { type ApprovalHandlers, ApprovalWatcher } from './streaming/approval-watcher.ts';
 import type { FollowOptions } from './streaming/frames.ts';
 import { RunHandle, type Watcher } from './streaming/run-handle.ts';
 import { ToolWorker } from './tools/tool-worker.ts';
@@ -22,11 +22,9 @@ export interface NewRun extends Omit<RunBody, 'tools'> {
   readonly tools?: readonly (RunTool | ClientTool)[];
 }
 
-export interface FollowRunOptions extends FollowOptions {
+export interface FollowRunOptions extends FollowOptions, ApprovalHandlers {
   /** Stops reading and aborts the functions. It never cancels the run. */
   readonly signal?: AbortSignal | undefined;
-  /** Called for each open approval while the run is read. */
-  readonly onApproval?: OnApproval | undefined;
 }
 
 export interface CreateRunOptions extends FollowRunOptions {
@@ -45,6 +43,9 @@ export interface ForkOptions extends CallOptions {
   /** Default: random, so that a retry does not fork a second time. */
   readonly idempotencyKey?: string | undefined;
 }
+
+/** Events of a run per request, unless the query has a `limit`. */
+const eventsPerPage = 1000;
 
 export interface EventsPage extends Page<StoredEvent> {
   readonly run: Run;
@@ -109,7 +110,8 @@ export class Runs {
       const { run, events, nextCursor } = await this.#http.json<Body>('GET', path, {
         query: {
           after: cursor === undefined ? query.after : Number(cursor),
-          limit: query.limit,
+          // Without a limit the response is the whole log.
+          limit: query.limit ?? eventsPerPage,
         },
         ...options,
       });
@@ -160,16 +162,16 @@ export class Runs {
   }
 
   #handle(id: string, tools: readonly ClientTool[], options: HandleOptions): RunHandle {
-    const { onApproval, signal } = options;
+    const { onApproval, onQuestion, onOutcome, signal } = options;
     const http = this.#http;
     const activeCalls = this.#activeCalls;
     const watchers = (fail: (error: unknown) => void): Watcher[] => [
       ...(tools.length === 0
         ? []
         : [new ToolWorker({ http, runId: id, tools, signal, activeCalls })]),
-      ...(onApproval === undefined
+      ...([onApproval, onQuestion, onOutcome].every((handler) => handler === undefined)
         ? []
-        : [new ApprovalWatcher({ http, onApproval, signal, fail })]),
+        : [new ApprovalWatcher({ http, onApproval, onQuestion, onOutcome, signal, fail })]),
     ];
     return new RunHandle({ ...options, http, id, watchers });
   }

@@ -10,6 +10,7 @@ import {
   Supervisor,
   systemClock,
   type SystemStore,
+  MemoryBudget,
   TranscriptCache,
 } from '@relay/core';
 import { createGuardedFetch, createOutboundGuard } from '@relay/models';
@@ -131,6 +132,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     store,
     budgets: (tenantId, keyId) => budgets.of(tenantId, keyId),
     transcripts: new TranscriptCache(),
+    memory: new MemoryBudget(config.runMemoryBytes),
     clock,
     ids,
     digest: (text) => createHash('sha256').update(text).digest('hex'),
@@ -152,6 +154,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       approvalTtlMs: config.approvalTtlMs,
       toolResultTimeoutMs: config.toolResultTimeoutMs,
       maxActiveRuns: config.maxActiveRuns,
+      providerAttempts: config.providerAttempts,
+      providerWaitMs: config.providerWaitMs,
       maxAnswerChars: config.maxAnswerChars,
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },

@@ -2,7 +2,9 @@
 import type {
   StoreStats,
   Claim,
+  ClaimedRun,
   DeliveryQueue,
+  DueRun,
   Hint,
   KeyRecord,
   NewAuditEntry,
@@ -16,7 +18,7 @@ import type {
 import { RelayError } from '@relay/protocol';
 import { decodeHint } from './codec/hints.ts';
 import { number, text } from './codec/values.ts';
-import type { SqlDriver, Statement } from './drivers/driver.ts';
+import type { Row, SqlDriver, Statement } from './drivers/driver.ts';
 import { SignBitCache } from './search/sign-bit-cache.ts';
 import { deleteExpiredMemories } from './sql/memories/memories.ts';
 import { decodeStats, openApprovalsSql, openRunsSql } from './sql/runs/counts.ts';
@@ -40,6 +42,10 @@ const probeSql = `INSERT INTO probes (id, count) VALUES (1, 1)
   ON CONFLICT (id) DO UPDATE SET count = probes.count + 1`;
 
 const tenantOfRunSql = 'SELECT tenant_id FROM runs WHERE id = ?';
+
+function runRef(row: Row): RunRef {
+  return { tenantId: text(row, 'tenant_id'), runId: text(row, 'id') };
+}
 
 class SqlStore implements SystemStore {
   readonly #driver: SqlDriver;
@@ -132,11 +138,26 @@ class SqlStore implements SystemStore {
     return (await this.#driver.transact([system.writeMetadata(name, value, options)])).ok;
   }
 
-  async claimRun(runId: string, by: Claim): Promise<{ epoch: number } | undefined> {
-    const unit = [leases.claim(this.#driver.dialect, runId, by)];
+  async claimRun(
+    runId: string,
+    by: Claim,
+    { suspect = false }: { suspect?: boolean } = {},
+  ): Promise<ClaimedRun | undefined> {
+    const which = suspect ? 'suspects' : 'others';
+    const unit = [leases.claim(this.#driver.dialect, runId, by, which)];
     const result = await this.#driver.transact(unit, { run: runId });
     const row = result.ok ? result.results[0]?.rows[0] : undefined;
-    return row === undefined ? undefined : { epoch: number(row, 'epoch') };
+    if (row === undefined) return undefined;
+    return {
+      epoch: number(row, 'epoch'),
+      crashes: number(row, 'crashes'),
+      journalSize: number(row, 'journal_size'),
+    };
+  }
+
+  async suspectRuns(now: number, limit: number): Promise<RunRef[]> {
+    const sql = leases.suspectsSql[this.#driver.dialect];
+    return readAll(this.#driver, { sql, params: [now, limit] }, runRef);
   }
 
   async renewLeases(
@@ -164,14 +185,12 @@ class SqlStore implements SystemStore {
     await this.#driver.transact([leases.release(runId, epoch)], { run: runId });
   }
 
-  async dueRuns(now: number, limit: number): Promise<RunRef[]> {
-    const statement = {
-      sql: leases.dueSql[this.#driver.dialect],
-      params: leases.dueParams(now, limit),
-    };
+  async dueRuns(now: number, limit: number): Promise<DueRun[]> {
+    const statement = leases.selectDue(this.#driver.dialect, now, limit);
     return readAll(this.#driver, statement, (row) => ({
       tenantId: text(row, 'tenant_id'),
       runId: text(row, 'id'),
+      isCanceled: number(row, 'canceled') === 1,
     }));
   }
 

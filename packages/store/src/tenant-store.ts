@@ -294,6 +294,7 @@ export class SqlTenantStore implements TenantStore {
     return this.#all({ sql: counts.selectEndedSql, params }, (row) => ({
       runId: text(row, 'id'),
       position: number(row, 'position'),
+      journalSize: number(row, 'journal_size'),
     }));
   }
 

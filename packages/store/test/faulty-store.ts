@@ -59,7 +59,9 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     readMetadata: (name) => read(() => inner.readMetadata(name)),
     writeMetadata: (name, value, options) =>
       write('writeMetadata', () => inner.writeMetadata(name, value, options)),
-    claimRun: (runId, claim) => write('claimRun', () => inner.claimRun(runId, claim)),
+    claimRun: (runId, claim, options) =>
+      write('claimRun', () => inner.claimRun(runId, claim, options)),
+    suspectRuns: (now, limit) => read(() => inner.suspectRuns(now, limit)),
     renewLeases: (owner, renewal) => read(() => inner.renewLeases(owner, renewal)),
     leasedRunsWithCommands: (owner) => read(() => inner.leasedRunsWithCommands(owner)),
     releaseRun: (runId, epoch) => write('releaseRun', () => inner.releaseRun(runId, epoch)),

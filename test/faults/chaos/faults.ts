@@ -87,6 +87,22 @@ export async function restartPostgres(during: During, { times, chance, done }: I
   }
 }
 
+/** An administrator, or a failover, ends all connections while runs are going. */
+export async function endConnections(
+  during: During,
+  { times, chance, done }: Injection,
+): Promise<void> {
+  const { postgres } = during.environment;
+  for (let count = 1; count <= times; count += 1) {
+    await untilBusy(during);
+    await pause(chance() * 500);
+    await postgres.sql(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE datname = current_database() AND pid <> pg_backend_pid()`);
+    done?.(count);
+  }
+  await during.recovered();
+}
+
 /** A COMMIT arrives and takes effect, and its answer does not come back. */
 export async function loseCommits(
   during: During,

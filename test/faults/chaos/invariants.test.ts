@@ -62,6 +62,8 @@ const sound: Evidence = {
   places: [{ name: 'the log', text: 'nothing' }],
 };
 
+const failed = { message: 'The database operation failed', retryable: false };
+
 const withJournal = (events: readonly StoredEvent[]) => ({ journals: new Map([[run, events]]) });
 const without = (type: string) => withJournal(journal.filter((one) => one.type !== type));
 
@@ -91,6 +93,11 @@ const violations: Readonly<Record<string, Partial<Evidence>>> = {
   onlyTheHolderWrites: { strangeWrites: ['node-1 wrote'] },
   oneTerminalEvent: withJournal([...journal, event(7, 'run.ended', { status: 'failed' })]),
   everyWaitCanEnd: { forgotten: [run] },
+  noRunFailsByTheStore: withJournal(
+    journal.map((one) =>
+      one.type === 'run.ended' ? { ...one, error: { ...failed, code: 'storage_failed' } } : one,
+    ),
+  ),
   sqliteIsIntact: { integrity: ['row 3 missing from index'] },
   noSecretLeaks: { places: [{ name: 'the log', text: 'say hush' }] },
   noRequestWasRejected: { noted: [...noted, { at: time, kind: 'trouble', runId: run }] },

@@ -203,6 +203,16 @@ const oneTerminalEvent: Invariant = ({ journals }) =>
 const everyWaitCanEnd: Invariant = ({ forgotten }) =>
   forgotten.map((id) => `${id} waits, but nothing will wake it`);
 
+/** A store that fails delays a run; it never ends one. */
+const noRunFailsByTheStore: Invariant = (evidence) =>
+  eventsOf(evidence, 'run.ended').flatMap(({ runId, event: { error } }) =>
+    error !== undefined && storeErrors.has(error.code)
+      ? [`${runId} failed with ${error.code}: ${error.message}`]
+      : [],
+  );
+
+const storeErrors = new Set(['storage_failed', 'storage_full', 'internal']);
+
 const sqliteIsIntact: Invariant = ({ integrity }) => integrity.filter((word) => word !== 'ok');
 
 const noSecretLeaks: Invariant = ({ secrets, places }) =>
@@ -235,6 +245,7 @@ export const invariants: Readonly<Record<string, Invariant>> = {
   onlyTheHolderWrites,
   oneTerminalEvent,
   everyWaitCanEnd,
+  noRunFailsByTheStore,
   sqliteIsIntact,
   noSecretLeaks,
   noRequestWasRejected,

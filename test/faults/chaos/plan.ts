@@ -1,6 +1,13 @@
 /** The table of faults: where each happens, how often in CI and in the long run, and how it is played. */
 import { fillDisk, mountSmallDisk, type SmallDisk } from './disk.ts';
-import { type Chance, killNodes, loseCommits, restartPostgres, stopNodes } from './faults.ts';
+import {
+  type Chance,
+  endConnections,
+  killNodes,
+  loseCommits,
+  restartPostgres,
+  stopNodes,
+} from './faults.ts';
 import { flipBytes } from './flips.ts';
 import { raceDecisions } from './races.ts';
 import { type During, runRound } from './round.ts';
@@ -52,6 +59,8 @@ export interface Row {
   readonly setup: Setup;
   readonly ci: number;
   readonly long: number;
+  /** Only the store fails: every run must come to the end that it was meant to have. */
+  readonly allSucceed?: boolean;
   /** As many at a time in the long run: what is done so far outlives an interruption. */
   readonly piece: number;
   play(staged: OpenEnvironment, injection: Injection): Promise<Outcome>;
@@ -62,12 +71,13 @@ type Disturbance = (
   injection: { times: number; chance: Chance; done: (count: number) => void },
 ) => Promise<void>;
 
-/** A row whose fault hits twenty runs that are going. */
-function whileGoing(disturb: Disturbance): Row['play'] {
+/** A row whose fault hits runs that are going. */
+function whileGoing(disturb: Disturbance, atOnce = 20): Row['play'] {
   return async ({ environment }, { name, times, chance }) => {
     let happened = 0;
     const result = await runRound(environment, {
       name,
+      atOnce,
       disturb: (during) => disturb(during, { times, chance, done: (count) => (happened = count) }),
     });
     const { runs, succeeded, violations } = result;
@@ -98,6 +108,7 @@ export const rows: readonly Row[] = [
   {
     fault: 'disk full, then freed',
     setup: 'disk',
+    allSucceed: true,
     ci: 2,
     long: 20,
     piece: 5,
@@ -132,14 +143,25 @@ export const rows: readonly Row[] = [
   {
     fault: 'PostgreSQL restarted with `-m immediate`, connections cut',
     setup: 'nodes',
+    allSucceed: true,
     ci: 3,
     long: 50,
     piece: 5,
     play: whileGoing(restartPostgres),
   },
   {
+    fault: 'all connections ended with `pg_terminate_backend`, 100 runs going',
+    setup: 'nodes',
+    allSucceed: true,
+    ci: 8,
+    long: 100,
+    piece: 10,
+    play: whileGoing(endConnections, 100),
+  },
+  {
     fault: 'reply of a COMMIT lost',
     setup: 'nodes',
+    allSucceed: true,
     ci: 20,
     long: 500,
     piece: 50,

@@ -150,15 +150,15 @@ interface Asked {
 /** A person who knows what happened, lets first calls through, and denies what comes second. */
 async function decide(run: Run, { approvalId, kind, call }: Asked): Promise<void> {
   let approved = run.scenario !== 'once' && !call.endsWith('_2');
-  let more = {};
+  let answer: object = { approved };
   if (kind === 'outcome') {
     // What was on its way when its sender died arrives, or never does.
     await pause(200);
     const asked = await fetch(`${toolServer}/ran/${encodeURIComponent(call)}`);
     approved = ((await asked.json()) as { ran: boolean }).ran;
-    if (approved) more = { output: { done: call } };
+    answer = approved ? { outcome: 'completed', output: { done: call } } : { outcome: 'failed' };
   }
-  const response = await post(`/v1/approvals/${approvalId}`, { approved, ...more });
+  const response = await post(`/v1/approvals/${approvalId}`, answer);
   const { ok, status } = response;
   const text = ok ? undefined : await response.text();
   record({

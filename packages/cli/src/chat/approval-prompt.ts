@@ -38,7 +38,7 @@ export class ApprovalPrompt {
     }
     const title =
       kind === 'outcome'
-        ? `? ${escapeUnsafe(tool)} was interrupted by a crash, and its outcome is unknown${path}:`
+        ? `? Did ${escapeUnsafe(tool)} take effect${path}?`
         : `? ${escapeUnsafe(tool)} needs approval${path}:`;
     writeLine(paint('yellow', title));
     for (const line of text.split('\n')) writeLine(`    ${line}`);
@@ -62,15 +62,20 @@ export class ApprovalPrompt {
   }
 
   async #outcome(signal: AbortSignal): Promise<Decision | undefined> {
-    const prompt = '  [r]un again  [s]ucceeded  [f]ailed > ';
+    const { writeLine } = this.#options;
+    writeLine('  completed: it took effect; failed: it did not. Neither runs it again.');
+    writeLine('  rerun: run it again; if it did take effect, it takes effect twice.');
+    const prompt = '  [c]ompleted  [f]ailed  [r]erun > ';
     for (;;) {
       const choice = await this.#choose(prompt, signal);
       if (choice === undefined) return undefined;
-      if (choice === 'r') return { approved: true };
-      if (choice === 'f') return this.#denial(signal);
-      if (choice === 's') {
+      if (choice === 'r' || choice === 'rerun') return { outcome: 'rerun' };
+      if (choice === 'f' || choice === 'failed') {
+        return { outcome: 'failed', ...(await this.#reason(signal)) };
+      }
+      if (choice === 'c' || choice === 'completed') {
         const line = await this.#line('  Its result, as JSON or text > ', signal);
-        if (line !== undefined) return { approved: true, output: jsonOrText(line) as Input };
+        if (line !== undefined) return { outcome: 'completed', output: jsonOrText(line) as Input };
       } else this.#rejectChoice(choice, prompt);
     }
   }
@@ -96,9 +101,13 @@ export class ApprovalPrompt {
   }
 
   async #denial(signal: AbortSignal): Promise<Decision> {
+    return { approved: false, ...(await this.#reason(signal)) };
+  }
+
+  async #reason(signal: AbortSignal): Promise<Pick<Decision, 'reason'>> {
     const line = await this.#line('  Reason for the agent (optional) > ', signal);
     const reason = line?.trim() ?? '';
-    return { approved: false, ...(reason === '' ? {} : { reason }) };
+    return reason === '' ? {} : { reason };
   }
 
   async #edited(params: unknown, signal: AbortSignal): Promise<Input | undefined> {

@@ -63,9 +63,11 @@ export function requestFromEvent(
   event: Pick<ApprovalRequested, 'id' | 'kind' | 'tool' | 'params' | 'agentPath' | 'earlierDenial'>,
 ): ApprovalRequest {
   const { id, kind, tool, params, agentPath = [], earlierDenial: denial } = event;
+  const started = 'This call was started before a crash and may have taken effect:\n';
   const why = denial?.reason === undefined ? '' : `: ${JSON.stringify(denial.reason)}`;
   const denied = denial === undefined ? '' : `\nDenied before${why}`;
-  const call = `${tool} ${JSON.stringify(params, null, 2)}${denied}`;
+  const shown = `${tool} ${JSON.stringify(params, null, 2)}${denied}`;
+  const call = kind === 'outcome' ? `${started}${shown}` : shown;
   const text = escapeUnsafe(call);
   const flags = text === call ? [] : ['invisible characters'];
   return { id, kind, tool, params, text, flags, agents: agentPath, canEdit: false };

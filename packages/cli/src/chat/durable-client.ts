@@ -1,6 +1,7 @@
 /** A conversation of durable runs: it survives this process, its connection and the server. */
 import type { RelayClient, Run, RunHandle, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes } from '../errors.ts';
+import { answerCommand } from '../output/transcript.ts';
 import {
   type ApprovalRequest,
   type ChatClient,
@@ -115,8 +116,8 @@ class DurableTurn implements ChatTurn {
     }
   }
 
-  async onUndecided({ id }: ApprovalRequest): Promise<void> {
-    this.#note(`Waiting for approval: relay approvals approve ${id}`);
+  async onUndecided({ id, kind }: ApprovalRequest): Promise<void> {
+    this.#note(`Waiting for approval: ${answerCommand(kind, id)}`);
   }
 
   async cancel(): Promise<void> {

@@ -1,6 +1,6 @@
 /** A chat without a key, on the server's machine: it ends with its connection and is kept here only. */
 import { randomUUID } from 'node:crypto';
-import type { Chat, ChatEvent, Message, RelayClient, RunStreamEvent } from '@relay/sdk';
+import type { Chat, ChatEvent, Message, RelayClient, RunResult, RunStreamEvent } from '@relay/sdk';
 import {
   type ApprovalRequest,
   type ChatClient,
@@ -75,9 +75,11 @@ class EphemeralTurn implements ChatTurn {
   }
 
   async decide({ id }: ApprovalRequest, decision: Decision): Promise<string | undefined> {
-    const { approved, always, reason } = decision;
+    const { approved, outcome, output, always, reason } = decision;
     try {
-      await this.#chat.answer(id, approved ? { approved, always } : { approved, reason });
+      if (outcome !== undefined) await this.#chat.answer(id, { outcome, output, reason });
+      else if (approved === true) await this.#chat.answer(id, { approved, always });
+      else await this.#chat.answer(id, { approved: false, reason });
     } catch (error) {
       if ((error as { code?: string }).code !== 'relay_not_found') throw error;
     }
@@ -106,8 +108,9 @@ function doneEvent(
   status: 'completed' | 'failed' | 'canceled',
   output: string,
   usage: { readonly inputTokens: number; readonly outputTokens: number },
+  ended: Pick<RunResult, 'finishReason'> = {},
 ) {
-  return { type: 'done', status, output, usage } as const;
+  return { type: 'done', status, output, usage, ...ended } as const;
 }
 
 /** A frame of `/chat` as an event of a run; `answer` collects the text of the root agent. */
@@ -140,6 +143,7 @@ function eventOf(frame: ChatEvent, answer: Map<string, string>): Unnumbered | un
         frame.reason === 'limit' ? 'completed' : frame.reason,
         [...answer.values()].join('\n'),
         frame.totalUsage,
+        frame.finishReason === undefined ? {} : { finishReason: frame.finishReason },
       );
     case 'connected':
     case 'harness_start':

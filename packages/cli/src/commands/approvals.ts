@@ -50,7 +50,6 @@ export function registerApprovals(program: CliCommand): void {
     .option('--uses <n>', 'maximum number of calls for --always', count)
     .option('--expires <time>', 'expiry of --always: a date, or 12h, 30d', futureTime)
     .option('--input <json>', 'replace the arguments, or answer a question', json)
-    .option('--output <json>', 'do not run the call; use this as its result', json)
     .option('--reason <text>', 'reason for the decision')
     .examples([
       'relay approvals approve APPROVAL_ID',
@@ -58,6 +57,21 @@ export function registerApprovals(program: CliCommand): void {
       `relay approvals approve APPROVAL_ID --input '{"to": "ada", "text": "Better words"}'`,
     ])
     .handle(approveApproval);
+  approvals
+    .command('answer <approval>')
+    .description('say what became of a call that was started before a crash')
+    .option('--completed <json>', 'it took effect, with this result; it does not run again', json)
+    .option('--failed [reason]', 'it did not take effect; it does not run again')
+    .option('--rerun', 'run it again; if it did take effect, it takes effect twice')
+    .examples(
+      [
+        `relay approvals answer APPROVAL_ID --completed '{"refunded": true}'`,
+        'relay approvals answer APPROVAL_ID --failed "The payment provider has no such refund"',
+        'relay approvals answer APPROVAL_ID --rerun',
+      ],
+      'For approvals of kind outcome. Check first whether the call took effect.',
+    )
+    .handle(answerOutcome);
   approvals
     .command('deny <approval>')
     .description('deny the call; the agent receives the reason')
@@ -89,13 +103,15 @@ async function showApproval(context: Context, [id = '']: readonly string[]): Pro
   printApproval(context, await approvals.get(id));
 }
 
-type ApproveOptions = Omit<DecisionBody, 'approved' | 'expiresAt'> & { readonly expires?: string };
+type ApproveOptions = Omit<DecisionBody, 'approved' | 'outcome' | 'output' | 'expiresAt'> & {
+  readonly expires?: string;
+};
 
 async function approveApproval(
   context: Context<ApproveOptions>,
   [id = '']: readonly string[],
 ): Promise<void> {
-  const { always, scope, rule, uses, expires, input, output, reason } = context.options;
+  const { always, scope, rule, uses, expires, input, reason } = context.options;
   const alwaysOptions = [scope, rule, uses, expires];
   if (always !== true && alwaysOptions.some((option) => option !== undefined)) {
     throw usageError('--scope, --rule, --uses and --expires require --always');
@@ -108,10 +124,31 @@ async function approveApproval(
     uses,
     expiresAt: expires,
     input,
-    output,
     reason,
   });
   printDecision(context, decided);
+}
+
+interface AnswerOptions {
+  readonly completed?: DecisionBody['output'];
+  readonly failed?: string | true;
+  readonly rerun?: true;
+}
+
+async function answerOutcome(
+  context: Context<AnswerOptions>,
+  [id = '']: readonly string[],
+): Promise<void> {
+  const { approvals } = await context.client();
+  printDecision(context, await approvals.decide(id, outcomeOf(context.options)));
+}
+
+function outcomeOf({ completed, failed, rerun }: AnswerOptions): DecisionBody {
+  const answers = [completed, failed, rerun].filter((option) => option !== undefined);
+  if (answers.length !== 1) throw usageError('Use one of --completed JSON, --failed and --rerun');
+  if (completed !== undefined) return { outcome: 'completed', output: completed };
+  if (rerun === true) return { outcome: 'rerun' };
+  return { outcome: 'failed', reason: failed === true ? undefined : failed };
 }
 
 async function denyApproval(context: Context<{ reason?: string }>, [id = '']: readonly string[]) {
@@ -120,8 +157,18 @@ async function denyApproval(context: Context<{ reason?: string }>, [id = '']: re
 }
 
 function printDecision({ print }: Context, approval: Approval): void {
-  print.result(approval, `${approval.tool} is ${approval.status}.`);
+  const { outcome, status, tool } = approval;
+  print.result(
+    approval,
+    outcome === undefined ? `${tool} is ${status}.` : outcomeText[outcome](tool),
+  );
 }
+
+const outcomeText = {
+  rerun: (tool: string) => `${tool} runs again.`,
+  completed: (tool: string) => `${tool} is recorded as completed.`,
+  failed: (tool: string) => `${tool} is recorded as failed.`,
+} as const;
 
 function printApproval({ print }: Context, approval: Approval): void {
   const { decidedBy, display } = approval;
@@ -142,6 +189,8 @@ function printApproval({ print }: Context, approval: Approval): void {
         : JSON.stringify(approval.executedParams, null, 2),
     suggested:
       approval.suggestedRule === undefined ? undefined : JSON.stringify(approval.suggestedRule),
+    outcome: approval.outcome,
+    output: approval.output === undefined ? undefined : JSON.stringify(approval.output),
     decided: formatTime(approval.decidedAt),
     by: decidedBy === undefined ? undefined : `${decidedBy.name} (${decidedBy.type})`,
     reason: approval.reason,

@@ -156,6 +156,7 @@ function printRun({ print }: Context, run: Run): void {
   const fields: Fields = {
     run: run.id,
     status: run.status,
+    finish: run.finishReason,
     agent: run.agent,
     model: run.model,
     conversation: run.conversationId,

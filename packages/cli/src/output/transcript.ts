@@ -1,5 +1,5 @@
 /** Prints the events of a run as they arrive. */
-import type { RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
+import type { Approval, RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes } from '../errors.ts';
 import type { Print } from './print.ts';
 import { escapeUnsafe, escapeLine } from './escape.ts';
@@ -59,7 +59,7 @@ export class Transcript {
         this.line(paint('dim', `← ${shortJson(event.output)}`));
         break;
       case 'approval_requested':
-        this.line(paint('yellow', `? ${event.tool} waits for approval (id ${event.id})`));
+        this.line(paint('yellow', requestText(event)));
         break;
       case 'approval_expiring':
         this.line(paint('yellow', `! approval ${event.id} expires at ${event.expiresAt}`));
@@ -76,10 +76,46 @@ export class Transcript {
       case 'run':
       case 'handoff':
         break;
-      case 'done':
+      case 'done': {
         this.endText();
+        const cut = unfinishedNote(event.finishReason);
+        if (cut !== undefined) this.line(paint('yellow', cut));
         break;
+      }
     }
+  }
+}
+
+type FinishReason = NonNullable<RunResult['finishReason']>;
+
+const unfinished: Readonly<Record<FinishReason, string | undefined>> = {
+  stop: undefined,
+  length: '(cut at the token limit)',
+  refusal: '(the model refused)',
+  content_filter: '(blocked by the provider’s content filter)',
+  context_exceeded: '(cut: the context window is full)',
+};
+
+/** What to say of an answer that is not whole. */
+function unfinishedNote(reason: FinishReason | undefined): string | undefined {
+  return reason === undefined ? undefined : unfinished[reason];
+}
+
+function requestText({ kind, tool, id }: Extract<RunStreamEvent, { type: 'approval_requested' }>) {
+  const name = escapeLine(tool);
+  if (kind !== 'outcome') return `? ${name} waits for approval (id ${id})`;
+  return `? ${name} was started before a crash and may have taken effect: ${answerCommand(kind, id)}`;
+}
+
+/** The command that decides an approval. */
+export function answerCommand(kind: Approval['kind'], id: string): string {
+  switch (kind) {
+    case 'permission':
+      return `relay approvals approve ${id}`;
+    case 'question':
+      return `relay approvals approve ${id} --input JSON`;
+    case 'outcome':
+      return `relay approvals answer ${id} (--completed JSON | --failed [REASON] | --rerun)`;
   }
 }
 

@@ -103,10 +103,12 @@ describe('prompt for an unknown outcome', () => {
   const outcome: ApprovalRequest = { ...permission, kind: 'outcome' };
 
   test.each([
-    [['r'], { approved: true }],
-    [['s', '{"sent": true}'], { approved: true, output: { sent: true } }],
-    [['s', 'it went out'], { approved: true, output: 'it went out' }],
-    [['o', 'f', ''], { approved: false }],
+    [['r'], { outcome: 'rerun' }],
+    [['rerun'], { outcome: 'rerun' }],
+    [['c', '{"sent": true}'], { outcome: 'completed', output: { sent: true } }],
+    [['completed', 'it went out'], { outcome: 'completed', output: 'it went out' }],
+    [['o', 'f', ''], { outcome: 'failed' }],
+    [['failed', 'No trace of it'], { outcome: 'failed', reason: 'No trace of it' }],
   ])('accepts %j', async (lines, decision) => {
     expect(await user(...lines).ask(outcome)).toEqual(decision);
   });

@@ -34,6 +34,16 @@ describe('a transcript', () => {
     expect(text).toBe('I look it up.\n→ calculator {"a":1}\n← 2\nIt is 2.\n');
   });
 
+  test.each([
+    ['length', '(cut at the token limit)'],
+    ['refusal', '(the model refused)'],
+    ['content_filter', '(blocked by the provider’s content filter)'],
+    ['context_exceeded', '(cut: the context window is full)'],
+  ] as const)('says that an answer is not whole: %s', (finishReason, note) => {
+    expect(shown(say('Once'), { ...done, finishReason })).toBe(`Once\n${note}\n`);
+    expect(shown(say('Once'), { ...done, finishReason: 'stop' })).toBe('Once\n');
+  });
+
   test('does not mention an answer that was interrupted before its first word', () => {
     const call = { type: 'tool_call', id: 'c', name: 'calculator', input: {} } as const;
     const again = { type: 'reset', after: 1 } as const;

@@ -1,5 +1,11 @@
 /** Decides approvals. A decision is stored with its command, grant and notices before it is acknowledged. */
-import { canonicalJson, type Decider, defined, RelayError } from '@relay/protocol';
+import {
+  canonicalJson,
+  type Decider,
+  defined,
+  type OutcomeAnswer,
+  RelayError,
+} from '@relay/protocol';
 import { auditRecordsOf, auditOfDecision, auditOfGrant } from '../governance/audit.ts';
 import type { RunControl } from './start-run.ts';
 import { editedCall, isUnchanged, rejectIfDeniedByPolicy } from './edited-call.ts';
@@ -12,12 +18,14 @@ import { checkAnswer } from '../run/waiting/questions.ts';
 
 export interface DecisionInput {
   readonly approvalId: string;
-  readonly approved: boolean;
+  /** One of `approved` and `outcome`; which one depends on the kind of the approval. */
+  readonly approved?: boolean;
+  readonly outcome?: OutcomeAnswer;
   readonly always: boolean;
   readonly reason: string | null;
   /** Changed arguments for the call, or the answer to a question. */
   readonly input?: unknown;
-  /** For an approval of kind `outcome`: the result of the call. */
+  /** With the outcome `completed`: the result of the call. */
   readonly output?: unknown;
   /** With `always`: the scope, duration and rule of the grant. */
   readonly terms?: GrantTerms;
@@ -40,11 +48,11 @@ export async function recordDecision(
   if (approval === undefined) return { kind: 'missing' };
   const run = await store.readRunHead(approval.runId);
   if (run === undefined) return { kind: 'missing' };
-  checkKind(approval, decision);
-  const serialized = serializeDecision(approval, decision);
+  const answer = answerTo(approval, decision);
+  const serialized = serializeDecision(approval, decision, answer);
   if (
     approval.status === 'pending' &&
-    (await storeDecision(engine, store, approval, run, decision, serialized))
+    (await storeDecision(engine, store, approval, run, { ...decision, ...answer }, serialized))
   ) {
     supervisor.wake({ tenantId, runId: approval.runId });
     return { kind: 'decided', approval };
@@ -53,9 +61,21 @@ export async function recordDecision(
   return { kind: now.answer === serialized ? 'duplicate' : 'conflict', approval: now };
 }
 
-/** The fields that a decision may have depend on the kind of the approval. */
-function checkKind({ kind }: ApprovalRecord, decision: DecisionInput): void {
-  const { approved, always, input, output, terms = {} } = decision;
+/** What a decision says; `outcome` is set for an approval of that kind only. */
+interface Answer {
+  readonly approved: boolean;
+  readonly outcome?: OutcomeAnswer;
+}
+
+type Decision = DecisionInput & Answer;
+
+/** The fields that a decision may have depend on the kind of the approval; others are refused. */
+export function answerTo(
+  { kind, tool }: Pick<ApprovalRecord, 'kind' | 'tool'>,
+  decision: Omit<DecisionInput, 'approvalId' | 'by'>,
+): Answer {
+  const { always, input, output, terms = {} } = decision;
+  const answer = kind === 'outcome' ? outcomeOf(tool, decision) : approvedOf(decision);
   const [term] = Object.keys(terms);
   if (term !== undefined && kind !== 'permission') {
     throw invalidField(term, 'Allowed only for an approval of kind permission');
@@ -69,12 +89,43 @@ function checkKind({ kind }: ApprovalRecord, decision: DecisionInput): void {
   if (kind === 'permission' && input !== undefined && !isObject(input)) {
     throw invalidField('input', 'Must be an object');
   }
-  if (kind === 'question' && approved && input === undefined) {
+  if (kind === 'question' && answer.approved && input === undefined) {
     throw invalidField('input', 'Required: the answer to the question');
   }
   if (kind !== 'permission' && always) {
     throw invalidField('always', `Not allowed for an approval of kind ${kind}`);
   }
+  return answer;
+}
+
+function approvedOf({ approved, outcome }: Pick<DecisionInput, 'approved' | 'outcome'>): Answer {
+  if (outcome !== undefined) {
+    throw invalidField('outcome', 'Allowed only for an approval of kind outcome');
+  }
+  if (approved === undefined) throw invalidField('approved', 'Required');
+  return { approved };
+}
+
+/** `approved: true` is no answer: a handler that approves everything must not run a tool twice. */
+function outcomeOf(
+  tool: string,
+  { approved, outcome, output }: Pick<DecisionInput, 'approved' | 'outcome' | 'output'>,
+): Answer {
+  const answer = outcome ?? (approved === false ? 'failed' : undefined);
+  if (answer === undefined || approved === true) {
+    throw new RelayError(
+      'outcome_answer_required',
+      `${tool} was started before a crash and may have taken effect. Answer with outcome: "rerun" (run it again), "completed" with its output (it took effect), or "failed" (it did not)`,
+      { details: [{ path: 'outcome', message: 'Required: rerun, completed or failed' }] },
+    );
+  }
+  if (answer === 'completed' && output === undefined) {
+    throw invalidField('output', 'Required: the result of the completed call');
+  }
+  if (answer !== 'completed' && output !== undefined) {
+    throw invalidField('output', 'Allowed only with outcome: completed');
+  }
+  return { approved: answer !== 'failed', outcome: answer };
 }
 
 function invalidField(path: string, message: string): RelayError {
@@ -83,8 +134,13 @@ function invalidField(path: string, message: string): RelayError {
 }
 
 /** The decision in canonical form, without its reason: equal texts are repetitions of one decision. */
-function serializeDecision(approval: ApprovalRecord, decision: DecisionInput): string {
-  const { approved, always, input, output, terms = {} } = decision;
+function serializeDecision(
+  approval: ApprovalRecord,
+  decision: DecisionInput,
+  { approved, outcome }: Answer,
+): string {
+  const { always, input, output, terms = {} } = decision;
+  if (outcome !== undefined) return canonicalJson(defined({ outcome, output }));
   const { scope = 'conversation', rule = 'exact', ...bounds } = terms;
   const ownTerms = defined({
     scope: scope === 'conversation' ? undefined : scope,
@@ -98,7 +154,6 @@ function serializeDecision(approval: ApprovalRecord, decision: DecisionInput): s
     approved,
     always,
     ...(Object.keys(ownTerms).length === 0 ? {} : { terms: ownTerms }),
-    ...(output === undefined ? {} : { output }),
     ...(isEdited ? { input } : {}),
   });
 }
@@ -109,12 +164,13 @@ async function storeDecision(
   store: TenantStore,
   approval: ApprovalRecord,
   run: RunHead,
-  decision: DecisionInput,
+  decision: Decision,
   serialized: string,
 ): Promise<boolean> {
-  const { approvalId, approved, always, reason, output, terms = {}, by } = decision;
+  const { approvalId, approved, outcome, always, reason, output, terms = {}, by } = decision;
   const edited = await editedCall(engine, store, approval, decision.input);
-  if (edited === undefined && approved && approval.kind === 'permission') {
+  const runs = outcome === 'rerun' || (approved && approval.kind === 'permission');
+  if (edited === undefined && runs) {
     await rejectIfDeniedByPolicy(engine, store, approval);
   }
   const changed = defined({ edited });
@@ -122,7 +178,7 @@ async function storeDecision(
   const { question } = approval;
   if (question !== undefined && approved) checkAnswer(question.schema, decision.input);
   const replies = {
-    ...(output === undefined ? {} : { output }),
+    ...defined({ outcome, output }),
     ...(question === undefined || !approved ? {} : { answer: decision.input }),
   };
   const grants = approved && always && approval.kind === 'permission' && engine.rules === undefined;
@@ -130,7 +186,14 @@ async function storeDecision(
   const at = engine.clock.now();
   const grant = grants ? grantFor(engine, { approval, run, params, terms, by }) : undefined;
   const status = approved ? 'approved' : 'denied';
-  const entry = auditOfDecision(approval, { at, by, approved, reason, edited: edited?.digest });
+  const entry = auditOfDecision(approval, {
+    at,
+    by,
+    approved,
+    outcome,
+    reason,
+    edited: edited?.digest,
+  });
   return store.decideApproval({
     approvalId,
     runId: approval.runId,
@@ -154,7 +217,7 @@ async function storeDecision(
       },
     },
     ...defined({ grant }),
-    notices: [noticeOfDecision(run, approval, { status, at, by })],
+    notices: [noticeOfDecision(run, approval, { status, at, by, outcome, edited })],
     audit: auditRecordsOf(engine, store.tenantId, [
       entry,
       ...(grant === undefined ? [] : [auditOfGrant(grant, approval.runId)]),

@@ -2,7 +2,13 @@
  * The audit entries of runs: who did what, and why. A call is named by its tool and its digest; the
  * arguments stay in the journal.
  */
-import { type Decider, defined, type RuleRef, type StoredEvent } from '@relay/protocol';
+import {
+  type Decider,
+  defined,
+  type OutcomeAnswer,
+  type RuleRef,
+  type StoredEvent,
+} from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type {
   AuditEntry,
@@ -99,15 +105,16 @@ export function auditOfDecision(
     readonly at: number;
     readonly by: Decider;
     readonly approved: boolean;
+    readonly outcome: OutcomeAnswer | undefined;
     readonly reason: string | null;
     /** The digest of the changed arguments. */
     readonly edited?: string | undefined;
   },
 ): AuditEntry {
-  const { at, by, approved, reason, edited } = decision;
+  const { at, by, approved, outcome, reason, edited } = decision;
   const { id: approvalId, runId, toolCallId, tool, kind, digest } = approval;
   const call = { runId, approvalId, toolCallId, tool, kind, digest, approved };
-  const what = { ...call, ...defined({ executedDigest: edited }) };
+  const what = { ...call, ...defined({ outcome, executedDigest: edited }) };
   return { at, who: by, action: 'approval.decided', what, why: reason };
 }
 

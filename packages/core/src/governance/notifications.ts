@@ -1,6 +1,12 @@
 /** The notices of webhooks: that something happened and where to read more, never a call's content. */
-import type { StoredEvent, WebhookEvent } from '@relay/protocol';
-import type { ApprovalDecision, ApprovalRecord, Notice, RunIdentity } from '../ports/index.ts';
+import { defined, type OutcomeAnswer, type StoredEvent, type WebhookEvent } from '@relay/protocol';
+import type {
+  ApprovalDecision,
+  ApprovalRecord,
+  EditedCall,
+  Notice,
+  RunIdentity,
+} from '../ports/index.ts';
 
 export function noticesOfEvents(run: RunIdentity, events: readonly StoredEvent[]): Notice[] {
   return events.flatMap((event) => noticeOf(run, event) ?? []);
@@ -36,11 +42,17 @@ function noticeOf(run: RunIdentity, event: StoredEvent): Notice | undefined {
 export function noticeOfDecision(
   run: RunIdentity,
   approval: ApprovalRecord,
-  { status, at, by }: Pick<ApprovalDecision, 'status' | 'at' | 'by'>,
+  decision: Pick<ApprovalDecision, 'status' | 'at' | 'by'> & {
+    readonly outcome: OutcomeAnswer | undefined;
+    readonly edited: EditedCall | undefined;
+  },
 ): Notice {
   const { id, kind, tool, toolCallId, agentId, digest } = approval;
+  const { status, at, by, outcome, edited } = decision;
   const decided = { id, kind, tool, toolCallId, agentId, digest, status, decidedBy: by };
-  return noticeOfApproval('approval.decided', at, run, decided);
+  // What was approved, if the approver changed the arguments.
+  const executed = defined({ outcome, executedDigest: edited?.digest });
+  return noticeOfApproval('approval.decided', at, run, { ...decided, ...executed });
 }
 
 function noticeOfApproval(

@@ -1,10 +1,11 @@
 /** Approvals, grants and the commands in a run's inbox. */
 import type {
+  ApprovalKind,
+  ApprovalStatus,
   Decider,
   EarlierDenial,
   GrantScope,
-  ApprovalKind,
-  ApprovalStatus,
+  OutcomeAnswer,
 } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
@@ -73,7 +74,8 @@ export type RunCommand =
       readonly approved: boolean;
       readonly always: boolean;
       readonly reason: string | null;
-      /** For an approval of kind `outcome`: the call's result. */
+      /** For an approval of kind `outcome`; with the call's result if it is `completed`. */
+      readonly outcome?: OutcomeAnswer;
       readonly output?: unknown;
       readonly edited?: EditedCall;
       /** For an approval of kind `question`. */

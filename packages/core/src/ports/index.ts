@@ -6,6 +6,6 @@ export type * from './environment.ts';
 export type * from './governance.ts';
 export * from './memories.ts';
 export * from './model.ts';
-export type * from './runs.ts';
+export * from './runs.ts';
 export * from './store.ts';
 export * from './tool.ts';

@@ -28,7 +28,7 @@ export interface ModelRequest {
   readonly maxAnswerChars?: number;
 }
 
-export type FinishReason = EventOf<'turn.completed'>['finishReason'];
+export type TurnFinish = EventOf<'turn.completed'>['finishReason'];
 
 export type ModelEvent =
   | { readonly type: 'text'; readonly text: string }
@@ -42,7 +42,9 @@ export type ModelEvent =
     }
   | {
       readonly type: 'finish';
-      readonly reason: FinishReason;
+      readonly reason: TurnFinish;
+      /** The provider's own word for the reason, if it says more. */
+      readonly detail?: string;
       readonly usage: Usage;
       /** Opaque data that the provider expects back together with this answer. */
       readonly providerData?: ProviderData;

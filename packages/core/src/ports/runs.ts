@@ -2,6 +2,7 @@
 import type {
   Budget,
   EventOf,
+  FinishReason,
   RunError,
   RunEvent,
   RunStatus,
@@ -15,6 +16,12 @@ import type { NewAuditEntry } from './governance.ts';
 export interface RunRef {
   readonly tenantId: string;
   readonly runId: string;
+}
+
+/** A run without a lease that has work. */
+export interface DueRun extends RunRef {
+  /** Of a paused tenant only canceled runs are due. */
+  readonly isCanceled: boolean;
 }
 
 /** The fields of a run that never change. */
@@ -41,6 +48,8 @@ export interface RunProgress {
   readonly endedAt: number | null;
   readonly usage: Usage;
   readonly error: RunError | null;
+  /** How the root agent's last answer ended. */
+  readonly finishReason: FinishReason | null;
   /** The checkpoint envelope of `runs.serialized_state`, as JSON. */
   readonly checkpoint: string | null;
   /** `runs.output_json`: the answer, the approvals and the pending approval. */
@@ -68,12 +77,26 @@ export interface RunRecord extends RunIdentity, RunProgress {
 export type RunHead = RunIdentity & Pick<RunRecord, 'status' | 'usage' | 'outputJson' | 'lastSeq'>;
 
 /** A run in a list. */
-export interface RunListing extends RunHead, Pick<RunRecord, 'startedAt' | 'endedAt' | 'error'> {
+export interface RunListing
+  extends RunHead, Pick<RunRecord, 'startedAt' | 'endedAt' | 'error' | 'finishReason'> {
   /** Its first event; `null` if the first journal row is damaged or larger than 8 KiB. */
   readonly opening: EventOf<'run.created'> | null;
   readonly isOpeningOmitted: boolean;
   /** `outputJson` is `null`, because it is larger than 8 KiB. */
   readonly isOutputOmitted: boolean;
+}
+
+/** A run that its processes died of this many times, without progress in between, is tried alone. */
+export const suspectAfterCrashes = 3;
+/** A run that its processes died of this many times fails. */
+export const maxCrashes = 6;
+
+export interface ClaimedRun {
+  readonly epoch: number;
+  /** How often a process died that held the lease, since the run last made progress. */
+  readonly crashes: number;
+  /** Of its stored events, in characters. */
+  readonly journalSize: number;
 }
 
 export interface Lease {
@@ -216,6 +239,8 @@ export interface JournalPage {
 export interface EndedRun {
   readonly runId: string;
   readonly position: number;
+  /** In characters. */
+  readonly journalSize: number;
 }
 
 export interface NewClientCall {

@@ -49,6 +49,8 @@ import type {
   CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
+  DueRun,
+  ClaimedRun,
   EndedRun,
   EventRange,
   JournalPage,
@@ -105,6 +107,8 @@ export interface Append {
   readonly consumeCommands?: readonly string[];
   /** Releases the lease in the same commit. */
   readonly release?: boolean;
+  /** The run has come further: its crashes so far no longer count, as when its lease is released. */
+  readonly madeProgress?: boolean;
   /** Memories that the run stores. */
   readonly memories?: readonly MemoryRecord[];
   readonly audit?: readonly NewAuditEntry[];
@@ -258,8 +262,17 @@ export interface SystemStore {
   /** True if it was written; with `ifAbsent`, an earlier value stays. */
   writeMetadata(name: string, value: string, options?: { ifAbsent?: boolean }): Promise<boolean>;
 
-  /** Takes the lease if it is free or has expired at `now`. Every claim increments the epoch. */
-  claimRun(runId: string, claim: Claim): Promise<{ epoch: number } | undefined>;
+  /**
+   * Takes the lease if it is free or has expired at `now`. Every claim increments the epoch. A suspect,
+   * whose process has crashed `suspectAfterCrashes` times in a row, is claimed only on request.
+   */
+  claimRun(
+    runId: string,
+    claim: Claim,
+    options?: { suspect?: boolean },
+  ): Promise<ClaimedRun | undefined>;
+  /** Suspects without a lease, those with the fewest crashes first. None is in `dueRuns`. */
+  suspectRuns(now: number, limit: number): Promise<RunRef[]>;
   /** Renews the leases that this owner still holds, and returns their run ids. */
   renewLeases(
     owner: string,
@@ -270,12 +283,11 @@ export interface SystemStore {
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**
    * Runs without a lease that have work: queued or abandoned, due to wake, or with a command. At most
-   * `limit` for each of these reasons, oldest first. Tenants take turns among queued and abandoned runs,
-   * so that a long queue does not delay other tenants. Of a paused tenant only runs with commands are
-   * due, because a command may cancel them.
+   * `limit` for each of these reasons, oldest first. Tenants take turns, so that the backlog of one does
+   * not delay the others. Of a paused tenant only canceled runs are due.
    */
-  dueRuns(now: number, limit: number): Promise<RunRef[]>;
-  /** For a store with a single server, whose earlier process may have held leases. */
+  dueRuns(now: number, limit: number): Promise<DueRun[]>;
+  /** For a store with a single server: leases that its earlier process holds are those of a crash. */
   releaseAllLeases(): Promise<void>;
   /** Deletes at most `limit` expired memories of all tenants, and returns their number. */
   deleteExpiredMemories(now: number, limit: number): Promise<number>;

@@ -16,12 +16,14 @@ import type {
   RunRef,
   TenantStore,
 } from '../ports/index.ts';
+import type { MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
 import { Activity } from './activity.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
 import { decide } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
 import { foldTranscripts, type Transcripts } from './context/transcript.ts';
+import { charsIn } from './context/transcript-cache.ts';
 import type { TurnOutcome } from './turn.ts';
 
 /** Why a live run stops: it is canceled, or this node no longer drives it. */
@@ -35,11 +37,22 @@ export interface LiveRunOptions {
   readonly spec: EventOf<'run.created'>;
   readonly epoch: number;
   readonly state: RunState;
+  /** What was charged before it was loaded; default: nothing. */
+  readonly memory?: MemoryAccount;
   /** It was created by this call: its inbox is empty. */
   readonly isNew?: boolean;
   /** What it has reserved of its budgets. */
   readonly reserved?: Reserved | undefined;
 }
+
+function isDelta(event: RunEvent): event is EventOf<'text.appended' | 'reasoning.appended'> {
+  return event.type === 'text.appended' || event.type === 'reasoning.appended';
+}
+
+/** A text is held by the state and by the transcript of its agent. */
+export const bytesPerChar = 2;
+/** What a run holds besides its journal, such as its connection to a model. */
+export const bytesPerRun = 64 * 1024;
 
 export interface EndedTurn {
   readonly agentId: string;
@@ -54,6 +67,7 @@ export class LiveRun {
   readonly journal: RunJournal;
   readonly epoch: number;
   readonly reservation: Reservation;
+  readonly memory: MemoryAccount;
   /** Running tools, by call. */
   readonly #tools = new Map<string, Activity>();
   /** Running model calls, by agent. */
@@ -80,6 +94,7 @@ export class LiveRun {
     this.identity = options.identity;
     this.spec = options.spec;
     this.epoch = options.epoch;
+    this.memory = options.memory ?? options.engine.memory.open();
     this.store = options.engine.store.tenant(options.identity.tenantId);
     this.journal = new RunJournal({
       run: options.identity,
@@ -124,7 +139,11 @@ export class LiveRun {
 
   async #loadTranscripts(): Promise<void> {
     const run = { id: this.identity.id, spec: this.spec };
-    const stored = await this.engine.transcripts.ofRun(this.store, run, this.#loadedSeq);
+    const reserve = async (chars: number) => {
+      this.memory.add(chars * bytesPerChar);
+      if (!this.memory.mayGrow) await this.memory.wait();
+    };
+    const stored = await this.engine.transcripts.ofRun(this.store, run, this.#loadedSeq, reserve);
     this.#transcripts = foldTranscripts(stored, this.#unfolded);
     this.#unfolded = [];
   }
@@ -197,6 +216,7 @@ export class LiveRun {
       )
       .finally(() => {
         this.#turns.delete(agentId);
+        this.#settleMemory();
         this.wake();
       });
   }
@@ -340,7 +360,17 @@ export class LiveRun {
     this.#changed.notify();
   }
 
+  /** After a turn only its transcript stays in memory, not its reasoning or what was discarded. */
+  #settleMemory(): void {
+    if (this.#transcripts === undefined) return;
+    const chars = this.engine.transcripts.sizeOf(this.#transcripts);
+    this.memory.settle(bytesPerRun + chars * bytesPerChar);
+  }
+
   #observe(events: readonly RunEvent[]): void {
+    let chars = 0;
+    for (const event of events) chars += isDelta(event) ? event.text.length : charsIn(event);
+    this.memory.add(chars * bytesPerChar);
     if (this.#transcripts !== undefined) {
       this.#transcripts = foldTranscripts(this.#transcripts, events);
     } else {

@@ -11,6 +11,7 @@ import { RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { RunRecord, RunRef, TenantStore } from '../ports/index.ts';
+import type { MemoryAccount } from '../runtime/memory-budget.ts';
 import { type CallStart, startCalls } from './dispatch.ts';
 import { LiveRun } from './live-run.ts';
 import { isTimeLimitReached } from './agents/limits.ts';
@@ -26,7 +27,7 @@ import { approvalRequested } from './waiting/approvals.ts';
 export async function load(
   engine: Engine,
   ref: RunRef,
-  epoch: number,
+  { epoch, memory }: { readonly epoch: number; readonly memory: MemoryAccount },
 ): Promise<LiveRun | undefined> {
   const store = engine.store.tenant(ref.tenantId);
   const record = await store.readRun(ref.runId);
@@ -39,7 +40,7 @@ export async function load(
     );
   }
   const state = await loadState(store, record);
-  return new LiveRun({ engine, identity: record, spec, epoch, state });
+  return new LiveRun({ engine, identity: record, spec, epoch, state, memory });
 }
 
 /** The stored state of a run. */

@@ -8,8 +8,9 @@ import {
   type RunEvent,
   type Usage,
 } from '@relay/protocol';
-import type { FinishReason, ModelEvent } from '../ports/index.ts';
+import type { ModelEvent, TurnFinish } from '../ports/index.ts';
 import { agentFields, type AgentState } from './state/agent.ts';
+import { progressOf } from './state/machine.ts';
 import { isNestedTooDeep, isObject } from './arguments.ts';
 import { AnswerLimit } from './answer-limit.ts';
 import type { LiveRun } from './live-run.ts';
@@ -33,7 +34,8 @@ export class TurnInProgress {
   readonly #calls: ModelToolCall[] = [];
   #startedSeq: number | undefined;
   #text = '';
-  #finish: FinishReason | undefined;
+  #finish: TurnFinish | undefined;
+  #detail: string | undefined;
   #usage: Usage = noUsage;
   #providerData: ProviderData | undefined;
 
@@ -60,9 +62,20 @@ export class TurnInProgress {
     return this.#text;
   }
 
-  /** The final turn offers no tools: calls in it are ignored. */
+  /** How the model ended the turn, and the provider's own word for it. */
+  get end(): { readonly finish: TurnFinish | undefined; readonly detail: string | undefined } {
+    return { finish: this.#finish, detail: this.#detail };
+  }
+
+  /**
+   * The final turn offers no tools: calls in it are ignored. So are those of an answer that was refused,
+   * filtered or cut by a full window: the model did not mean to go on with them.
+   */
   get hasCalls(): boolean {
-    return this.#calls.length > 0 && this.#agent.limit === null;
+    const finish = this.#finish;
+    const isVoid =
+      finish === 'refusal' || finish === 'content_filter' || finish === 'context_exceeded';
+    return this.#calls.length > 0 && this.#agent.limit === null && !isVoid;
   }
 
   /** Throws `AnswerTooLarge` without adding the batch. */
@@ -93,6 +106,7 @@ export class TurnInProgress {
           break;
         case 'finish':
           this.#finish = event.reason;
+          this.#detail = event.detail;
           this.#usage = addUsage(this.#usage, event.usage);
           this.#providerData = event.providerData;
           break;
@@ -111,11 +125,17 @@ export class TurnInProgress {
         type: 'turn.completed',
         ...this.#agentFields,
         turn: this.#turn,
-        finishReason: calls.length > 0 ? 'tool-calls' : (this.#finish ?? 'other'),
+        finishReason: calls.length > 0 ? 'tool_calls' : this.#finishWithoutCalls(),
         usage: priced(this.#run, this.#agent.model, this.#usage),
         ...defined({ providerData: this.#providerData }),
       },
     ]);
+  }
+
+  #finishWithoutCalls(): TurnFinish {
+    // A limit of the run cut the answer.
+    if (this.#finish === undefined) return 'length';
+    return this.#finish === 'tool_calls' ? 'other' : this.#finish;
   }
 
   discard(reason: DiscardReason): void {
@@ -149,6 +169,13 @@ export class TurnInProgress {
         turn: this.#turn,
         textId: this.#textId,
         reasoningId: this.#reasoningId,
+        // The first turn follows `run.started`, which has it too.
+        ...defined({
+          progress:
+            this.#agent.parentId === null && this.#turn > 1
+              ? progressOf(this.#run.state)
+              : undefined,
+        }),
       },
     ];
   }

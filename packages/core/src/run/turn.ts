@@ -59,6 +59,7 @@ export async function takeTurn(
   }
   await compactBeforeTurn({ run, agent, activity, model }, await requestFor(run, agent));
   let wasTooLong = false;
+  let waitedMs = 0;
   /** Asks the model once to correct an answer; this is not part of the conversation. */
   let correction: readonly Message[] = [];
   for (let attempt = 1; ; attempt += 1) {
@@ -70,16 +71,37 @@ export async function takeTurn(
       const isFinished = await consumeStream(run, activity, model, request, turn);
       if (!isFinished) return stopped(run, agent, turn);
       if (admitted.isShortened && turn.isCut) {
-        turn.complete();
+        if (hasOutputGuardrails(run, agent)) turn.discard('guardrail');
+        else turn.complete();
         const { maxOutputTokens } = request;
         const message = `The budget allowed ${maxOutputTokens} tokens for the answer, which needed more`;
         return failed('budget_exceeded', message);
       }
+      if (turn.end.finish === 'context_exceeded') {
+        const isShorter =
+          !wasTooLong && (await compactAfterRefusal({ run, agent, activity, model }));
+        wasTooLong = true;
+        if (activity.stopped) return stopped(run, agent, turn);
+        if (isShorter) {
+          turn.discard('retry');
+          continue;
+        }
+      }
       const issues = turn.hasCalls ? [] : outputIssues(request.outputSchema, turn.text);
+      // No guardrail has checked the text of a turn that is no answer: then it is not shown.
+      const shown = hasOutputGuardrails(run, agent) ? '' : turn.text.trim();
+      const unanswered = errorOfEnd(turn, shown, issues.length > 0);
+      if (unanswered !== undefined) {
+        // The turn stays in the journal: it was paid for, and its end says why there is no answer.
+        if (shown === '' && turn.text !== '') turn.discard('guardrail');
+        else turn.complete();
+        return { kind: 'failed', error: unanswered };
+      }
       if (issues.length > 0) {
         turn.discard('schema');
         if (correction.length > 0) {
-          const message = `The answer does not match the output schema: ${textOfIssues(issues)}`;
+          const cut = turn.end.finish === 'length' ? ' (it was cut at the token limit)' : '';
+          const message = `The answer does not match the output schema${cut}: ${textOfIssues(issues)}`;
           return failed('output_invalid', message);
         }
         correction = correctionMessages(turn.text, issues);
@@ -108,12 +130,17 @@ export async function takeTurn(
         if (activity.stopped) return stopped(run, agent);
         return { kind: 'failed', error: failure.toRunError() };
       }
-      const tooLate = (failure.retryAfterMs ?? 0) > maxRetryAfterMs;
-      if (!failure.retryable || tooLate || attempt >= engine.settings.providerAttempts) {
+      const { providerAttempts, providerWaitMs } = engine.settings;
+      const leftMs = providerWaitMs - waitedMs;
+      // A provider that asks for a longer wait than is left has failed.
+      const tooLate = leftMs <= 0 || (failure.retryAfterMs ?? 0) > leftMs;
+      if (!failure.retryable || tooLate || attempt >= providerAttempts) {
         return { kind: 'failed', error: failure.toRunError() };
       }
       turn.discard('retry');
-      await engine.clock.sleep(backoffMs(attempt, failure.retryAfterMs), activity.signal);
+      const waitMs = Math.min(leftMs, backoffMs(attempt, failure.retryAfterMs));
+      waitedMs += waitMs;
+      await engine.clock.sleep(waitMs, activity.signal);
       if (activity.stopped) return stopped(run, agent);
     } finally {
       admitted?.release();
@@ -165,6 +192,7 @@ async function consumeStream(
       if (next.done === true) isOver = true;
       else turn.add(next.value);
       if (run.journal.backlog > maxBacklog) await run.journal.settled();
+      if (!run.memory.mayGrow) await activity.unlessStopped(run.memory.wait());
     }
   } finally {
     // Aborts the request.
@@ -172,6 +200,41 @@ async function consumeStream(
   }
   if (turn.finished) return true;
   throw new ProviderFailure('The model’s response was cut off', { retryable: true });
+}
+
+/**
+ * Why a finished turn is no answer: the model refused, the provider's filter blocked it, or the window
+ * was full. A refusal in words is an answer, unless it had to match a schema.
+ */
+function errorOfEnd(turn: TurnInProgress, shown: string, isInvalid: boolean): RunError | undefined {
+  const { finish, detail } = turn.end;
+  const word = detail === undefined || detail === finish ? '' : ` (${detail})`;
+  const isAnswer = turn.text.trim() !== '' && !isInvalid;
+  const said = shown === '' ? '' : `: ${shown.slice(0, 500).toWellFormed()}`;
+  switch (finish) {
+    case 'refusal':
+      if (isAnswer) return undefined;
+      return runError('model_refused', `The model refused to answer${word}${said}`);
+    case 'content_filter':
+      if (isAnswer) return undefined;
+      return runError(
+        'content_filtered',
+        `The provider’s content filter blocked the answer${word}${said}`,
+      );
+    case 'context_exceeded':
+      return runError(
+        'context_exceeded',
+        'The model’s context window was full before its answer was finished, and the conversation ' +
+          'could not be shortened',
+      );
+    case 'other':
+      if (turn.hasCalls || turn.text !== '') return undefined;
+      throw new ProviderFailure(`The provider ended its answer without any output${word}`, {
+        retryable: true,
+      });
+    default:
+      return undefined;
+  }
 }
 
 function outputIssues(schema: JsonSchema | undefined, answer: string): readonly FieldIssue[] {
@@ -216,7 +279,11 @@ async function requestFor(
 }
 
 function failed(code: string, message: string): TurnOutcome {
-  return { kind: 'failed', error: { code, message, retryable: false } };
+  return { kind: 'failed', error: runError(code, message) };
+}
+
+function runError(code: string, message: string): RunError {
+  return { code, message, retryable: false };
 }
 
 function asProviderFailure(cause: unknown): ProviderFailure {
@@ -225,9 +292,6 @@ function asProviderFailure(cause: unknown): ProviderFailure {
 }
 
 const backoffMaxMs = 30_000;
-
-/** A provider that asks for a longer wait than this has failed. */
-const maxRetryAfterMs = 60_000;
 
 /** Exponential with jitter, and never sooner than the provider asked for. */
 export function backoffMs(attempt: number, retryAfterMs = 0): number {

@@ -40,6 +40,7 @@ function runWith(change: Partial<RunRecord> = {}): RunRecord {
     endedAt: null,
     usage: { inputTokens: 0, outputTokens: 0 },
     error: null,
+    finishReason: null,
     checkpoint: checkpointAt(5),
     outputJson: null,
     snapshot: null,

@@ -9,15 +9,16 @@ import type {
 } from '@ai-sdk/provider';
 import {
   AnswerTooLarge,
-  type FinishReason,
   maxCallsInAnswer,
   type ModelEvent,
   ProviderFailure,
+  type TurnFinish,
 } from '@relay/core';
 import { defined, type ProviderData, type Usage } from '@relay/protocol';
 import type { SafeNames } from '../provider-request.ts';
 import {
   callAborted,
+  endedEarly,
   failureInStream,
   failureOfResponse,
   redact,
@@ -155,16 +156,15 @@ export class SdkAnswer {
   }
 
   #finish({ finishReason, usage }: Finish): ModelEvent {
-    const { unified } = finishReason;
-    if (unified === 'interrupted' || unified === 'error') {
-      throw new ProviderFailure('The provider’s answer ended before it was finished', {
-        retryable: true,
-      });
-    }
+    const { unified, raw } = finishReason;
+    if (unified === 'interrupted' || unified === 'error') throw endedEarly();
     this.#finished = true;
-    const reason: FinishReason = this.#calls > 0 ? 'tool-calls' : unified;
+    const ended = reasonOf(finishReason);
+    const isWhole = ended === 'stop' || ended === 'other';
+    const reason: TurnFinish = this.#calls > 0 && isWhole ? 'tool_calls' : ended;
+    const detail = isWhole && ended !== 'other' ? undefined : raw?.slice(0, 64);
     const providerData = this.#providerData();
-    return { type: 'finish', reason, usage: usageOf(usage), ...defined({ providerData }) };
+    return { type: 'finish', reason, usage: usageOf(usage), ...defined({ detail, providerData }) };
   }
 
   /** Without metadata the transcript holds everything. */
@@ -175,6 +175,23 @@ export class SdkAnswer {
       (part) => part.type !== 'reasoning' || part.metadata !== undefined,
     );
     return { provider, model, parts };
+  }
+}
+
+/** The packages use one word for several reasons; `raw` is the provider's own. */
+function reasonOf({ unified, raw }: Finish['finishReason']): TurnFinish {
+  if (raw === 'model_context_window_exceeded') return 'context_exceeded';
+  switch (unified) {
+    case 'content-filter':
+      // OpenAI has no word for the refusal of a model: it sends its text instead.
+      return raw === 'refusal' || raw === undefined ? 'refusal' : 'content_filter';
+    case 'tool-calls':
+      return 'tool_calls';
+    case 'stop':
+    case 'length':
+      return unified;
+    default:
+      return 'other';
   }
 }
 
@@ -216,9 +233,9 @@ function failureOfPart(error: unknown, apiKey: string): ProviderFailure {
   const own = ownFailureIn(error);
   if (own !== undefined) return own;
   if (typeof error !== 'object' || error === null) return failureInStream(error, apiKey);
-  const { name, statusCode, message, type, code } = error as Record<string, unknown>;
+  const { name, statusCode, message, type, code, details } = error as Record<string, unknown>;
   if (isUnreadable(name)) return unreadable();
-  return failureInStream({ message, type, code, status: statusCode }, apiKey);
+  return failureInStream({ message, type, code, details, status: statusCode }, apiKey);
 }
 
 /** The `ProviderFailure` of our own connection, which the packages may have wrapped. */

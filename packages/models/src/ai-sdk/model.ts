@@ -7,16 +7,10 @@ import type {
   LanguageModelV4CallOptions,
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
-import {
-  defaultSettings,
-  type Model,
-  type ModelEvent,
-  type ModelRequest,
-  ProviderFailure,
-} from '@relay/core';
+import { defaultSettings, type Model, type ModelEvent, type ModelRequest } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { PartBatches } from './part-batches.ts';
-import { checkApiKey, ProviderRefusal } from '../http/provider-failure.ts';
+import { checkApiKey, endedEarly, ProviderRefusal } from '../http/provider-failure.ts';
 import { type ProviderOptions, SafeNames } from '../provider-request.ts';
 import { type AnswerOptions, SdkAnswer, failureOfSdk } from './answer.ts';
 import { promptOf } from './prompt.ts';
@@ -91,11 +85,7 @@ async function* attempt(
   } catch (cause) {
     throw failureOfSdk(cause, apiKey, signal);
   }
-  if (!answer.finished) {
-    throw new ProviderFailure('The provider’s answer ended before it was finished', {
-      retryable: true,
-    });
-  }
+  if (!answer.finished) throw endedEarly();
 }
 
 function callOptions(

@@ -1,5 +1,5 @@
 /** The providers of the AI SDK: their packages, defaults, options and metadata. */
-import type { Model } from '@relay/core';
+import { type Model, ProviderFailure } from '@relay/core';
 import { createProviderFetch } from '../http/provider-fetch.ts';
 import { createSdkModel } from './model.ts';
 import { isStrictSchema, type ProviderOptions } from '../provider-request.ts';
@@ -47,6 +47,9 @@ export function createGoogleModel(options: ProviderOptions): Model {
   );
 }
 
+/** Models of OpenAI that do not reason. */
+const withoutReasoning = /^(?:gpt-[34](?![0-9])|chatgpt-|gpt-5.*-chat-latest$)/;
+
 /** OpenAI's Responses API. Nothing is stored there: the state is in the journal. */
 export function createResponsesModel(options: ProviderOptions): Model {
   const { apiKey, baseUrl: baseURL = 'https://api.openai.com/v1' } = options;
@@ -64,13 +67,20 @@ export function createResponsesModel(options: ProviderOptions): Model {
       keep({ itemId, reasoningEncryptedContent, phase }, part) {
         return part === 'reasoning' ? { itemId, reasoningEncryptedContent } : { phase };
       },
-      settings: ({ outputSchema }) => ({
-        openai: {
-          store: false,
-          passThroughUnsupportedFiles: true,
-          strictJsonSchema: outputSchema !== undefined && isStrictSchema(outputSchema),
-        },
-      }),
+      settings({ outputSchema, model, reasoning = 'none' }) {
+        // The package would leave out the level without a word. Others are mapped to the nearest level.
+        if (reasoning !== 'none' && withoutReasoning.test(model)) {
+          const message = `The model ${model} does not take reasoning "${reasoning}": leave it out`;
+          throw new ProviderFailure(message, { retryable: false });
+        }
+        return {
+          openai: {
+            store: false,
+            passThroughUnsupportedFiles: true,
+            strictJsonSchema: outputSchema !== undefined && isStrictSchema(outputSchema),
+          },
+        };
+      },
     },
     options,
   );

@@ -7,12 +7,12 @@
 import {
   AnswerTooLarge,
   defaultSettings,
-  type FinishReason,
   type ModelEvent,
   ProviderFailure,
+  type TurnFinish,
 } from '@relay/core';
-import { noUsage, SseParser, type Usage } from '@relay/protocol';
-import { failureInStream } from '../http/provider-failure.ts';
+import { defined, noUsage, SseParser, type Usage } from '@relay/protocol';
+import { endedEarly, failureInStream } from '../http/provider-failure.ts';
 import { reasoningData } from './request.ts';
 import { SafeNames } from '../provider-request.ts';
 import { TextFrame } from './text-frame.ts';
@@ -52,13 +52,27 @@ interface Delta {
   readonly tool_calls?: unknown;
 }
 
-const finishReasons = new Map<string, FinishReason>([
+/** OpenAI's reasons, and those of servers that have their own. */
+const finishReasons = new Map<string, TurnFinish>([
   ['stop', 'stop'],
-  ['tool_calls', 'tool-calls'],
-  ['function_call', 'tool-calls'],
+  ['end_turn', 'stop'],
+  ['eos', 'stop'],
+  ['eos_token', 'stop'],
+  ['stop_sequence', 'stop'],
+  ['tool_calls', 'tool_calls'],
+  ['function_call', 'tool_calls'],
+  ['tool_use', 'tool_calls'],
   ['length', 'length'],
-  ['content_filter', 'content-filter'],
+  ['max_tokens', 'length'],
+  ['content_filter', 'content_filter'],
+  ['safety', 'content_filter'],
+  ['refusal', 'refusal'],
+  // Mistral.
+  ['model_length', 'context_exceeded'],
+  ['model_context_window_exceeded', 'context_exceeded'],
 ]);
+/** The server failed in the middle of its answer: OpenRouter and Mistral, DeepSeek, vLLM. */
+const failedReasons = new Set(['error', 'insufficient_system_resource', 'abort']);
 
 export class ChatDecoder {
   readonly #secret: string | undefined;
@@ -69,7 +83,9 @@ export class ChatDecoder {
   readonly #calls: ToolCallFragments;
   readonly #maxChars: number;
   #events: ModelEvent[] = [];
-  #reason: FinishReason | undefined;
+  #reason: TurnFinish | undefined;
+  #detail: string | undefined;
+  #hasRefusal = false;
   #usage: Usage = noUsage;
   /** The `reasoning_content`: servers that send it require it in the next request. */
   #reasoningContent = '';
@@ -148,7 +164,10 @@ export class ChatDecoder {
     if (typeof delta === 'object' && delta !== null) this.#delta(delta);
     // Some servers send "" instead of null.
     if (typeof reason === 'string' && reason !== '') {
-      this.#reason = finishReasons.get(reason) ?? 'other';
+      const name = reason.toLowerCase();
+      if (failedReasons.has(name)) throw endedEarly();
+      this.#reason = finishReasons.get(name) ?? 'other';
+      if (this.#reason !== 'stop' && this.#reason !== name) this.#detail = reason.slice(0, 64);
     }
   }
 
@@ -157,15 +176,16 @@ export class ChatDecoder {
     if (isText(reasoning)) this.#events.push({ type: 'reasoning', text: reasoning });
     if (isText(delta.reasoning_content)) this.#reasoningContent += delta.reasoning_content;
     if (isText(delta.content)) this.#events.push({ type: 'text', text: delta.content });
-    if (isText(delta.refusal)) this.#events.push({ type: 'text', text: delta.refusal });
+    if (isText(delta.refusal)) {
+      this.#hasRefusal = true;
+      this.#events.push({ type: 'text', text: delta.refusal });
+    }
     if (Array.isArray(delta.tool_calls)) this.#calls.add(delta.tool_calls);
   }
 
   #complete(): void {
     if (this.#reason === undefined) {
-      throw new ProviderFailure('The provider’s answer ended before it was finished', {
-        retryable: true,
-      });
+      throw endedEarly();
     }
     this.#done = true;
     const calls = this.#calls.complete();
@@ -175,7 +195,8 @@ export class ChatDecoder {
       ...calls.map((call) => ({ ...call, name: this.#names.original(call.name) })),
       {
         type: 'finish',
-        reason: this.#reason,
+        reason: this.#hasRefusal && this.#reason === 'stop' ? 'refusal' : this.#reason,
+        ...defined({ detail: this.#detail }),
         usage: this.#usage,
         ...(keepsReasoning ? { providerData: reasoningData(model, this.#reasoningContent) } : {}),
       },

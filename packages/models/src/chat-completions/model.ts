@@ -2,10 +2,10 @@
  * A server with the Chat Completions API as a `Model`. This is the hottest path, so it uses `node:http`
  * and Relay's own parser directly, with one batch of events per network chunk.
  */
-import type { Model, ModelEvent, ModelRequest } from '@relay/core';
+import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { ChatDecoder } from './decoder.ts';
-import { chatRequestBody, type RequestOptions } from './request.ts';
+import { chatRequestBody, checkFiles, type RequestOptions } from './request.ts';
 import { openStream } from '../http/response.ts';
 import { defaultTimeouts, HttpExchange, type Target } from '../http/exchange.ts';
 import { checkApiKey, failureToConnect, ProviderRefusal } from '../http/provider-failure.ts';
@@ -57,6 +57,7 @@ const optionalFields: readonly (readonly [field: RegExp, omit: Omit<RequestOptio
 
 /** Retries without a field that the server refuses. */
 async function* streamWithFallback(call: Call, signal: AbortSignal): Answer {
+  checkFiles(call.request);
   try {
     yield* streamAnswer(call, signal);
   } catch (cause) {
@@ -65,6 +66,11 @@ async function* streamWithFallback(call: Call, signal: AbortSignal): Answer {
       ? optionalFields.find(([field]) => field.test(cause.detail))?.[1]
       : undefined;
     const reduced = { ...call, omit: { ...call.omit, ...refused } };
+    const { reasoning } = call.request;
+    if (isRefusal && reasoning !== undefined && /reasoning_effort/i.test(cause.detail)) {
+      const message = `The model does not take reasoning "${reasoning}": ${cause.detail}`;
+      throw new ProviderFailure(message, { retryable: false });
+    }
     if (refused === undefined || bodyOf(call) === bodyOf(reduced)) throw cause;
     yield* streamWithFallback(reduced, signal);
   }

@@ -1,10 +1,12 @@
 import type { ModelRequest, ToolSpec } from '@relay/core';
 import {
+  attachmentOf,
   type ContentPart,
   type JsonSchema,
   type Message,
   type MessageContent,
   type ProviderData,
+  RelayError,
 } from '@relay/protocol';
 import {
   attachmentContent,
@@ -128,10 +130,21 @@ function apiPart(part: ContentPart) {
   const { source, mediaType, filename } = attachment;
   const url = source.kind === 'url' ? source.url : `data:${mediaType};base64,${source.base64}`;
   if (part.type === 'image') return { type: 'image_url', image_url: { url } };
-  const name = filename ?? 'file';
-  return source.kind === 'url'
-    ? { type: 'file', file: { filename: name, file_url: url } }
-    : { type: 'file', file: { filename: name, file_data: url } };
+  return { type: 'file', file: { filename: filename ?? 'file', file_data: url } };
+}
+
+/** The API takes the URL of an image, but of a file only its data. */
+export function checkFiles({ messages }: ModelRequest): void {
+  for (const { role, content } of messages) {
+    if (role !== 'user' || typeof content === 'string') continue;
+    const byUrl = content.find((part) => part.type === 'file' && attachmentOf(part).kind === 'url');
+    if (byUrl === undefined) continue;
+    throw new RelayError(
+      'invalid_request',
+      'The model’s provider uses Chat Completions, which takes files only as data: set `data` and ' +
+        '`mediaType` of the file instead of its `url`',
+    );
+  }
 }
 
 const provider = 'chat-completions';

@@ -4,9 +4,9 @@
  */
 import {
   type Clock,
-  type FinishReason,
   type Model,
   type ModelEvent,
+  type TurnFinish,
   type ModelRequest,
   ProviderFailure,
   systemClock,
@@ -62,7 +62,7 @@ async function* answer(
   if (signal.aborted) throw callAborted();
   const plan = nextStep(request);
   const inputTokens = tokensIn(request);
-  const finish = (reason: FinishReason, outputTokens: number): ModelEvent => ({
+  const finish = (reason: TurnFinish, outputTokens: number): ModelEvent => ({
     type: 'finish',
     reason,
     usage: { inputTokens, outputTokens },
@@ -99,7 +99,7 @@ async function* answer(
         ...call,
       }));
       const written = plan.calls.reduce((sum, call) => sum + tokensOf(call.arguments), 0);
-      yield [...calls, finish('tool-calls', words.length + calls.length + written)];
+      yield [...calls, finish('tool_calls', words.length + calls.length + written)];
     }
   }
 }

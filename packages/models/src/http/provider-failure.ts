@@ -71,11 +71,56 @@ export function failureOfResponse(
   { status, headers, body }: HttpFailure,
   secret: string | undefined,
 ): ProviderRefusal {
+  const error = errorIn(body);
+  const mayBeTooLong = status === 400 || status === 413 || status === 422;
   return new ProviderRefusal(status, detailOf(messageIn(body), secret), {
-    retryable: isRetryableStatus(status),
-    contextExceeded: (status === 400 || status === 413 || status === 422) && tooLong.test(body),
-    ...defined({ retryAfterMs: retryAfter(headers, Date.now()) }),
+    retryable: isRetryableStatus(status) && !isOutOfQuota(error),
+    contextExceeded: mayBeTooLong && (error.code === overflowCode || tooLong.test(body)),
+    ...defined({ retryAfterMs: retryAfter(headers, Date.now()) ?? retryDelay(error) }),
   });
+}
+
+interface ProviderError {
+  readonly code?: unknown;
+  readonly type?: unknown;
+  readonly details?: unknown;
+}
+
+/** The error object of a body; Google sends a list of one. */
+function errorIn(body: string): ProviderError {
+  try {
+    const value: unknown = JSON.parse(body);
+    const [first] = Array.isArray(value) ? (value as unknown[]) : [value];
+    const { error = first } = (first ?? {}) as { error?: unknown };
+    return typeof error === 'object' && error !== null ? error : {};
+  } catch {
+    return {};
+  }
+}
+
+const overflowCode = 'context_length_exceeded';
+/** OpenAI answers 429 for them too, but only a payment helps. */
+const quotaCodes = new Set([
+  'insufficient_quota',
+  'billing_hard_limit_reached',
+  'billing_not_active',
+  'billing_error',
+]);
+
+function isOutOfQuota({ code, type }: ProviderError): boolean {
+  return [code, type].some((value) => typeof value === 'string' && quotaCodes.has(value));
+}
+
+/** Google's `RetryInfo`: `retryDelay` is a duration such as `34.07s`. */
+function retryDelay({ details }: ProviderError): number | undefined {
+  if (!Array.isArray(details)) return undefined;
+  for (const detail of details as unknown[]) {
+    const { '@type': type, retryDelay: delay } = (detail ?? {}) as Record<string, unknown>;
+    if (typeof type !== 'string' || !type.endsWith('google.rpc.RetryInfo')) continue;
+    const [, seconds] = /^([0-9]+(?:\.[0-9]+)?)s$/.exec(String(delay)) ?? [];
+    if (seconds !== undefined) return Math.ceil(Number(seconds) * 1000);
+  }
+  return undefined;
 }
 
 /** The server answered a streaming request with JSON. */
@@ -111,6 +156,7 @@ function messageIn(body: string): string {
 
 function messageOf(value: unknown): string | undefined {
   if (typeof value === 'string') return value;
+  if (Array.isArray(value)) return messageOf(value[0]);
   if (typeof value !== 'object' || value === null) return undefined;
   const { error, message, detail } = value as Record<string, unknown>;
   return messageOf(error) ?? messageOf(message) ?? messageOf(detail);
@@ -124,15 +170,17 @@ export function failureInStream(error: unknown, secret: string | undefined): Pro
   const detail = detailOf(messageOf(error) ?? '', secret);
   const message = `The provider aborted its answer${detail === '' ? '' : `: ${detail}`}`;
   const contextExceeded = tooLong.test(JSON.stringify(error) ?? '');
+  const fields = typeof error === 'object' && error !== null ? error : {};
   return new ProviderFailure(message, {
     retryable: !contextExceeded && isRetryable(error),
     contextExceeded,
+    ...defined({ retryAfterMs: retryDelay(fields) }),
   });
 }
 
-/** There is no common error code; these are the messages of the providers. */
+/** Google and Anthropic have no code for it, and servers differ: these are their messages. */
 const tooLong =
-  /context_length_exceeded|context[ _](?:length|window|size)|prompt is too long|too many (?:input )?tokens(?! per)|input is too long|reduce the length/i;
+  /context_length_exceeded|context[ _](?:length|window|size)|prompt is too long|too many (?:input )?tokens(?! per)|input is too long|reduce the length|input token count.{0,40}exceeds the maximum/i;
 
 function isRetryable(error: unknown): boolean {
   if (typeof error !== 'object' || error === null) return true;
@@ -154,6 +202,12 @@ export function failureToConnect(
   const { code, message } = cause as NodeJS.ErrnoException;
   const why = detailOf(code ?? message, secret);
   return new ProviderFailure(`No connection to the provider at ${host}: ${why}`, {
+    retryable: true,
+  });
+}
+
+export function endedEarly(): ProviderFailure {
+  return new ProviderFailure('The provider’s answer ended before it was finished', {
     retryable: true,
   });
 }

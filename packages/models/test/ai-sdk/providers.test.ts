@@ -20,6 +20,7 @@ import {
   anthropicText,
   googleFrame,
   responsesFrames,
+  responsesRefusal,
   responsesText,
   streaming,
 } from '../support/sdk-frames.ts';
@@ -113,11 +114,50 @@ describe('an answer that ended early', () => {
       }),
     ],
     ['anthropic', 'length', anthropicFrames([anthropicText('Once')], { reason: 'max_tokens' })],
-    ['anthropic', 'content-filter', anthropicFrames([anthropicText('No')], { reason: 'refusal' })],
+    ['openai', 'refusal', responsesFrames(responsesRefusal('I cannot help with that'))],
+    [
+      'openai',
+      'content_filter',
+      responsesFrames(responsesText('x'), {
+        type: 'response.incomplete',
+        response: { incomplete_details: { reason: 'content_filter' } },
+      }),
+    ],
+    ['anthropic', 'refusal', anthropicFrames([anthropicText('No')], { reason: 'refusal' })],
+    [
+      'anthropic',
+      'context_exceeded',
+      anthropicFrames([anthropicText('Once')], { reason: 'model_context_window_exceeded' }),
+    ],
     ['google', 'length', [googleFrame([{ text: 'Once' }], { finishReason: 'MAX_TOKENS' })]],
-    ['google', 'content-filter', [googleFrame([{ text: 'x' }], { finishReason: 'SAFETY' })]],
+    ['google', 'content_filter', [googleFrame([{ text: 'x' }], { finishReason: 'SAFETY' })]],
+    ['google', 'content_filter', [{ promptFeedback: { blockReason: 'PROHIBITED_CONTENT' } }]],
+    ['google', 'other', [googleFrame([], { finishReason: 'OTHER' })]],
   ] as const)('of %s says so: %s', async (name, reason, frames) => {
     expect(finishOf(await askedAfter(name, frames)).reason).toBe(reason);
+  });
+
+  it('shows the words of OpenAI’s refusal', async () => {
+    const events = await askedAfter('openai', responsesFrames(responsesRefusal('I cannot')));
+    expect(textIn(events)).toBe('I cannot');
+  });
+
+  it('is not whole because it called a tool first', async () => {
+    const call = [
+      { type: 'tool_use', id: 'call_1', name: 'look', input: {} },
+      { type: 'input_json_delta', partial_json: '{"a":' },
+    ];
+    const cut = anthropicFrames([call], { reason: 'max_tokens' });
+    expect(finishOf(await askedAfter('anthropic', cut)).reason).toBe('length');
+    const whole = anthropicFrames([call], { reason: 'tool_use' });
+    expect(finishOf(await askedAfter('anthropic', whole)).reason).toBe('tool_calls');
+  });
+
+  it('has the provider’s own word for the reason', async () => {
+    const blocked = [{ promptFeedback: { blockReason: 'PROHIBITED_CONTENT' } }];
+    expect(finishOf(await askedAfter('google', blocked)).detail).toBe('PROHIBITED_CONTENT');
+    const whole = anthropicFrames([anthropicText('Yes')]);
+    expect(finishOf(await askedAfter('anthropic', whole))).not.toHaveProperty('detail');
   });
 
   it.each([
@@ -385,6 +425,33 @@ describe('output schema and reasoning', () => {
       thinking: { type: 'enabled' },
     });
     expect(sent()).toMatchObject({ cache_control: { type: 'ephemeral' } });
+  });
+
+  it.each([
+    ['openai', 'gpt-5.4', 'minimal', { reasoning: { effort: 'low' } }],
+    ['openai', 'gpt-5.4', 'max', { reasoning: { effort: 'xhigh' } }],
+    ['anthropic', 'claude-opus-4-6', 'minimal', { output_config: { effort: 'low' } }],
+    ['anthropic', 'claude-opus-4-6', 'none', { thinking: { type: 'disabled' } }],
+    [
+      'google',
+      'gemini-3-pro-preview',
+      'max',
+      { generationConfig: { thinkingConfig: { thinkingLevel: 'high' } } },
+    ],
+  ] as const)(
+    'map a level that %s’s %s does not have: %s',
+    async (name, model, reasoning, body) => {
+      await ask(name, { model, reasoning }).catch(() => undefined);
+      expect(sent()).toMatchObject(body);
+    },
+  );
+
+  it('are refused for a model that does not reason', async () => {
+    provider.script(streaming(responsesFrames(responsesText('Yes'))));
+    await expect(ask('openai', { model: 'gpt-4o', reasoning: 'low' })).rejects.toThrow(
+      'The model gpt-4o does not take reasoning "low"',
+    );
+    expect(textIn(await ask('openai', { model: 'gpt-4o', reasoning: 'none' }))).toBe('Yes');
   });
 
   it('are sent to Google as a schema and a thinking budget', async () => {

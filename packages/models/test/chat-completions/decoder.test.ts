@@ -162,20 +162,37 @@ describe('a Chat Completions stream', () => {
     expect(decoder.feed(finishFrame('tool_calls'))).toEqual([]);
     expect(decoder.feed(usageFrame(3, 4) + doneFrame)).toEqual([
       { type: 'tool-call', id: 'call_1', name: 'add', arguments: '{"a":1}' },
-      finish('tool-calls', 3, 4),
+      finish('tool_calls', 3, 4),
     ]);
   });
 
   it.each([
     ['stop', 'stop'],
-    ['tool_calls', 'tool-calls'],
-    ['function_call', 'tool-calls'],
+    ['tool_calls', 'tool_calls'],
+    ['function_call', 'tool_calls'],
     ['length', 'length'],
-    ['content_filter', 'content-filter'],
-    ['eos_token', 'other'],
+    ['content_filter', 'content_filter'],
+    ['eos_token', 'stop'],
+    ['MAX_TOKENS', 'length'],
+    ['model_length', 'context_exceeded'],
     ['constructor', 'other'],
   ])('maps the finish reason %s to %s', (given, reason) => {
-    expect(decode(finishFrame(given), doneFrame)).toEqual([finish(reason)]);
+    expect(decode(finishFrame(given), doneFrame)).toMatchObject([finish(reason)]);
+  });
+
+  it.each(['error', 'insufficient_system_resource'])(
+    'takes the finish reason %s for a failure of the server',
+    (given) => {
+      expect(() => decode(textFrame('x'), finishFrame(given), doneFrame)).toThrow(ended);
+    },
+  );
+
+  it('maps an answer with a refusal to refusal, with its words as text', () => {
+    const refused = deltaFrame({ refusal: 'I cannot' });
+    expect(decode(refused, finishFrame(), doneFrame)).toEqual([
+      text('I cannot'),
+      finish('refusal'),
+    ]);
   });
 
   it('ignores an empty finish reason', () => {

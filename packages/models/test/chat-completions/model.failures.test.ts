@@ -61,6 +61,26 @@ function answering(status: number, body: string, headers: Record<string, string>
 const begin = (response: ServerResponse) =>
   response.writeHead(200, { 'content-type': 'text/event-stream' });
 
+describe('a request that the API cannot carry', () => {
+  it('because of a file by URL is refused before it is sent', async () => {
+    const content = [{ type: 'file', url: 'https://example.com/a.pdf' } as const];
+    const asked = eventsOf(createModel(), asking('', { messages: [{ role: 'user', content }] }));
+    await expect(asked).rejects.toMatchObject({
+      code: 'invalid_request',
+      message: expect.stringContaining('set `data` and `mediaType`'),
+    });
+    expect(provider.requests).toEqual([]);
+  });
+
+  it('because of its reasoning names the level and the provider’s words', async () => {
+    const message = "Unsupported value: 'reasoning_effort' does not support 'max'. Use 'low'.";
+    provider.script(answering(400, JSON.stringify({ error: { message } })));
+    await expect(eventsOf(createModel(), asking('Hi', { reasoning: 'max' }))).rejects.toThrow(
+      `The model does not take reasoning "max": ${message}`,
+    );
+  });
+});
+
 describe('a provider that refuses a request', () => {
   it('is quoted, and the request is not retried', async () => {
     const body = JSON.stringify({ error: { message: 'The model x does not exist' } });

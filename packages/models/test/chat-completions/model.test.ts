@@ -164,7 +164,7 @@ describe('a model behind the Chat Completions API', () => {
     expect(await eventsOf(createModel(), asking('1+2'))).toEqual([
       text('Sure.'),
       { type: 'tool-call', id: 'call_1', name: 'add', arguments: '{"a":1,"b":2}' },
-      finish('tool-calls', 9, 5),
+      finish('tool_calls', 9, 5),
     ]);
   });
 

@@ -68,7 +68,7 @@ describe('demo: calculate', () => {
   ])('%s', async (message, input) => {
     const events = await eventsOf(model, requestFor(message, ['calculator']));
     expect(calls(events)).toEqual([['calculator', input]]);
-    expect(events.at(-1)).toMatchObject({ type: 'finish', reason: 'tool-calls' });
+    expect(events.at(-1)).toMatchObject({ type: 'finish', reason: 'tool_calls' });
   });
 
   it.each(['What is my dog called?', 'what is 1+2+3', 'what', `what is ${'9'.repeat(1_000_000)}`])(

@@ -174,3 +174,57 @@ describe('the API key', () => {
     );
   });
 });
+
+describe('what a provider says in its own error object', () => {
+  const refusal = (status: number, body: unknown) =>
+    failureOfResponse({ status, headers: {}, body: JSON.stringify(body) }, undefined);
+
+  it.each([
+    { error: { code: 'insufficient_quota', type: 'insufficient_quota', message: 'Pay' } },
+    { error: { type: 'billing_error', message: 'Pay' } },
+    { error: { code: 'billing_hard_limit_reached', message: 'Pay' } },
+  ])('is not retried if only a payment helps: %j', (body) => {
+    expect(refusal(429, body)).toMatchObject({ retryable: false, contextExceeded: false });
+  });
+
+  it('is retried if it limits the rate', () => {
+    const body = { error: { code: 'rate_limit_exceeded', type: 'tokens', message: 'Slower' } };
+    expect(refusal(429, body)).toMatchObject({ retryable: true });
+  });
+
+  it.each([[1], ['list']])('includes when Google wants to be asked again', (form) => {
+    const error = {
+      code: 429,
+      status: 'RESOURCE_EXHAUSTED',
+      message: 'Quota exceeded',
+      details: [
+        { '@type': 'type.googleapis.com/google.rpc.QuotaFailure', violations: [] },
+        { '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '34.074824224s' },
+      ],
+    };
+    const failure = refusal(429, form === 'list' ? [{ error }] : { error });
+    expect(failure).toMatchObject({
+      retryable: true,
+      retryAfterMs: 34_075,
+      detail: 'Quota exceeded',
+    });
+    expect(failureInStream(error, undefined)).toMatchObject({ retryAfterMs: 34_075 });
+  });
+
+  it.each([
+    { error: { code: 'context_length_exceeded', message: 'No' } },
+    {
+      error: {
+        code: 400,
+        status: 'INVALID_ARGUMENT',
+        message:
+          'The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).',
+      },
+    },
+    {
+      error: { type: 'invalid_request_error', message: 'prompt is too long: 9 tokens > 8 maximum' },
+    },
+  ])('says that the window is exceeded: %j', (body) => {
+    expect(refusal(400, body)).toMatchObject({ contextExceeded: true, retryable: false });
+  });
+});

@@ -72,6 +72,18 @@ export function responsesText(text: string): object[] {
   ];
 }
 
+export function responsesRefusal(refusal: string): object[] {
+  const item = { type: 'message', id: 'msg_1', role: 'assistant', content: [] };
+  const done = { ...item, content: [{ type: 'refusal', refusal }] };
+  const position = { output_index: 0, item_id: 'msg_1', content_index: 0 };
+  return [
+    { type: 'response.output_item.added', output_index: 0, item },
+    { type: 'response.refusal.delta', ...position, delta: refusal },
+    { type: 'response.refusal.done', ...position, refusal },
+    { type: 'response.output_item.done', output_index: 0, item: done },
+  ];
+}
+
 export function googleFrame(parts: readonly object[], more: object = {}): object {
   return {
     candidates: [{ content: { role: 'model', parts }, finishReason: 'STOP', ...more }],

@@ -4,7 +4,7 @@ import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type AgentEvent, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
 import type { ApprovalKind, EarlierDenial } from '../schemas/permissions.ts';
-import type { AgentEnd, Usage } from '../schemas/runs.ts';
+import type { AgentEnd, FinishReason, Usage } from '../schemas/runs.ts';
 
 /** The agent of a frame; a sub-agent also has its parent. */
 interface AgentIds {
@@ -37,7 +37,14 @@ export type ChatFrame =
             earlierDenial?: EarlierDenial;
           }
         | ({ type: 'usage' } & Usage)
-        | { type: 'harness_end'; reason: AgentEnd; iterations: number; totalUsage: Usage }
+        | {
+            type: 'harness_end';
+            reason: AgentEnd;
+            iterations: number;
+            totalUsage: Usage;
+            /** How the last answer ended; unset if there is none, or the provider did not say. */
+            finishReason?: FinishReason;
+          }
       ))
   | { type: 'error'; runId: string; agentId?: string; message: string; code: string };
 
@@ -123,6 +130,7 @@ export const chat: Dialect = {
           reason: event.reason,
           iterations: event.iterations,
           totalUsage: event.usage,
+          ...defined({ finishReason: event.finishReason }),
         });
       case 'run.created':
       case 'run.started':

@@ -6,7 +6,7 @@ import type { Dialect } from './dialect.ts';
 import { truncate } from './truncate.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { ApprovalKind, ApprovalStatus, EarlierDenial } from '../schemas/permissions.ts';
-import type { EndedStatus, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
+import type { EndedStatus, FinishReason, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
 
 /** Set on frames of sub-agents only. */
 type SubAgentId = { agentId?: string };
@@ -84,6 +84,8 @@ export type DoneFrame = {
   /** The agent that answered; unset if the run never started. */
   agent?: string;
   limit?: LimitName;
+  /** How the last answer ended; unset if there is none, or the provider did not say. */
+  finishReason?: FinishReason;
 };
 
 /** The dialect of `/v1/runs`. It shows the text of the root agent only. */
@@ -170,7 +172,7 @@ export const runs: Dialect = {
           status: event.status,
           ...boundedOutput(event.output),
           usage: wireUsage(event.usage),
-          ...defined({ agent: event.agent, limit: event.limit }),
+          ...defined({ agent: event.agent, limit: event.limit, finishReason: event.finishReason }),
         };
       case 'run.started':
       case 'run.suspended':

@@ -1,5 +1,6 @@
 import { defined } from '../defined.ts';
 import type { EventOf, Progress } from '../events/catalogue.ts';
+import type { AgentEnd } from '../schemas/runs.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type AgentEvent, withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 
@@ -60,8 +61,12 @@ export const runtime: Dialect = {
       case 'run.started':
       case 'run.resumed':
         return progressFrame(event.progress, run, 'running');
+      case 'turn.started':
+        return progressFrame(event.progress, run, 'running');
       case 'run.suspended':
         return progressFrame(event.progress, run, 'waiting');
+      case 'agent.ended':
+        return progressFrame(event.progress, run, statusOfEnd[event.reason]);
       case 'run.errored':
         return {
           type: 'error',
@@ -78,15 +83,14 @@ export const runtime: Dialect = {
           runId: run.runId,
           status: runtimeStatus[event.status],
           conversationId: run.conversationId,
+          ...defined({ finishReason: event.finishReason }),
         };
       case 'run.created':
       case 'agent.started':
-      case 'agent.ended':
       case 'limit.reached':
       case 'context.compacted':
       case 'memory.recalled':
       case 'memory.stored':
-      case 'turn.started':
       case 'turn.completed':
       case 'reasoning.appended':
       case 'tool.called':
@@ -112,7 +116,22 @@ function toolEnd(event: SettledEvent, result: unknown, status: string): Frame {
   });
 }
 
-function progressFrame(progress: Progress, run: RunHeader, status: 'running' | 'waiting'): Frame {
+type ProgressStatus = 'running' | 'waiting' | (typeof runtimeStatus)[keyof typeof runtimeStatus];
+
+const statusOfEnd = {
+  completed: 'succeeded',
+  limit: 'succeeded',
+  failed: 'failed',
+  canceled: 'canceled',
+} as const satisfies Record<AgentEnd, ProgressStatus>;
+
+/** The events of sub-agents have no progress. */
+function progressFrame(
+  progress: Progress | undefined,
+  run: RunHeader,
+  status: ProgressStatus,
+): Frame | undefined {
+  if (progress === undefined) return undefined;
   return {
     type: 'agent_progress',
     runId: run.runId,

@@ -12,11 +12,13 @@ import {
   approvalKinds,
   deciderSchema,
   earlierDenialSchema,
+  outcomeAnswers,
   permissionsSchema,
 } from '../schemas/permissions.ts';
 import {
   agentEnds,
   endedStatuses,
+  finishReasons,
   functionSchema,
   limitNames,
   limitsSchema,
@@ -140,6 +142,8 @@ export const catalogue = {
     agent: z.string().optional(),
     /** The limit that the root agent had reached when it gave its last answer. */
     limit: z.enum(limitNames).optional(),
+    /** How the root agent's last answer ended; unset if there is none, or the provider did not say. */
+    finishReason: z.enum(finishReasons).optional(),
   }),
 
   /** `spawned` holds the profile of a sub-agent; the root agent's is in `run.created`. */
@@ -165,6 +169,10 @@ export const catalogue = {
     reason: z.enum(agentEnds),
     iterations: z.int(),
     usage: usageSchema,
+    /** Set for the root agent. */
+    progress: progressSchema.optional(),
+    /** How its last answer ended. */
+    finishReason: z.enum(finishReasons).optional(),
     /** The result of a sub-agent for its parent. */
     output: z.string().optional(),
     error: runErrorSchema.optional(),
@@ -205,11 +213,18 @@ export const catalogue = {
   /** Stored together with the end of a completed run. */
   'memory.stored': event(1, { ...agent, namespace: z.string(), memoryId: idSchema }),
 
-  'turn.started': event(1, { ...agent, turn: z.int(), textId: idSchema, reasoningId: idSchema }),
+  'turn.started': event(1, {
+    ...agent,
+    turn: z.int(),
+    textId: idSchema,
+    reasoningId: idSchema,
+    /** Set for the turns of the root agent after its first. */
+    progress: progressSchema.optional(),
+  }),
   'turn.completed': event(1, {
     ...agent,
     turn: z.int(),
-    finishReason: z.enum(['stop', 'tool-calls', 'length', 'content-filter', 'other']),
+    finishReason: z.enum([...finishReasons, 'tool_calls', 'other']),
     usage: usageSchema,
     providerData: providerDataSchema.optional(),
   }),
@@ -306,6 +321,8 @@ export const catalogue = {
     input: json.optional(),
     resolvedPaths: resolvedPaths.optional(),
     digest: z.string().optional(),
+    /** The answer to an approval of kind `outcome`; `output` comes with `completed`. */
+    outcome: z.enum(outcomeAnswers).optional(),
     output: json.optional(),
     /** The answer to a question. */
     answer: json.optional(),

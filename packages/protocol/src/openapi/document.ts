@@ -251,8 +251,8 @@ for (const [id, schema] of Object.entries(named)) {
 
 /** Converts schemas, and collects the named schemas that they refer to. */
 class OpenApiSchemas {
-  /** `z.json()` is recursive, so it needs a name. */
-  readonly #found = new Map<string, Schema>([['Json', withLocalRefs(z.toJSONSchema(z.json()))]]);
+  /** `z.json()` is recursive, and clients generated from a recursive type do not compile. */
+  readonly #found = new Map<string, Schema>([['Json', { description: 'Any JSON value' }]]);
 
   of(schema: z.ZodType, io: 'input' | 'output'): Schema {
     const { $defs = {}, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' });

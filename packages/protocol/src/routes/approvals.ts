@@ -5,6 +5,7 @@ import {
   approvalStatuses,
   deciderSchema,
   earlierDenialSchema,
+  outcomeAnswers,
   toolPermissionSchema,
 } from '../schemas/permissions.ts';
 import { grantTerms } from './grants.ts';
@@ -20,12 +21,14 @@ import {
 } from './route.ts';
 
 /**
- * `input` replaces the call's arguments, or answers a question. `output` answers an approval of kind
- * `outcome`: the call did happen, with this result.
+ * `approved` decides a permission or a question; `input` replaces the call's arguments, or answers the
+ * question. An approval of kind `outcome` is answered by `outcome`, with `output` if it is `completed`:
+ * `approved: true` never answers it, `approved: false` means `failed`.
  */
 export const approvalBodySchema = z
   .strictObject({
-    approved: z.boolean(),
+    approved: z.boolean().optional(),
+    outcome: z.enum(outcomeAnswers).optional(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
     input: z.json().optional(),
@@ -34,7 +37,11 @@ export const approvalBodySchema = z
     /** With `always`: grant the exact call, or the `suggestedRule`. */
     rule: z.enum(['exact', 'suggested']).optional(),
   })
-  .refine((body) => body.approved || body.always !== true, {
+  .refine((body) => body.approved === undefined || body.outcome === undefined, {
+    path: ['outcome'],
+    message: 'Not allowed together with approved',
+  })
+  .refine((body) => body.approved === true || body.always !== true, {
     path: ['always'],
     message: 'Requires approved: true',
   })
@@ -45,7 +52,7 @@ export const approvalBodySchema = z
       context.addIssue({ code: 'custom', path: [path], message: 'Requires always: true' });
     }
   })
-  .refine((body) => body.approved || body.input === undefined, {
+  .refine((body) => body.approved === true || body.input === undefined, {
     path: ['input'],
     message: 'Requires approved: true',
   });
@@ -76,7 +83,13 @@ export const approvalSchema = z.object({
   prompt: z.string().optional(),
   schema: z.record(z.string(), z.json()).optional(),
   input: z.json().optional(),
-  /** The call as text for people, with misleading characters made visible. */
+  /** Set for a decided approval of kind `outcome`: the answer, and the output of a completed call. */
+  outcome: z.enum(outcomeAnswers).optional(),
+  output: z.json().optional(),
+  /**
+   * The call as text for people, with misleading characters made visible. For an `outcome`, the text
+   * says first that the call was started before a crash and may have taken effect.
+   */
   display: z.object({ text: z.string(), flags: z.array(z.string()) }),
   digest: z.string(),
   suggestedRule: toolPermissionSchema.optional(),
@@ -117,11 +130,15 @@ export const approvalRoutes = {
     scopes: ['approve'],
     params: idParam,
     body: approvalBodySchema,
-    requiredFields: { fields: ['approved'], message: 'approved is required' },
+    requiredFields: {
+      fields: [['approved', 'outcome']],
+      message: 'approved is required, or outcome for an approval of kind outcome',
+    },
     output: approvalSchema,
     errors: [
       ...itemErrors,
       ...bodyErrors,
+      'outcome_answer_required',
       'tool_input_invalid',
       'denied_by_rule',
       'tool_unavailable',

@@ -56,6 +56,7 @@ export const chatRoutes = {
       'rate_limited',
       'session_not_found',
       'relay_not_found',
+      'outcome_answer_required',
       'tool_input_invalid',
       'denied_by_rule',
       'tool_unavailable',

@@ -24,10 +24,15 @@ export interface Route {
   readonly params?: z.ZodType;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;
-  /** Fields that are checked first, and the error message if one is missing. */
-  readonly requiredFields?: { readonly fields: readonly string[]; readonly message: string };
+  /** Fields (or lists of alternatives) that are checked first, and the error if one is missing. */
+  readonly requiredFields?: {
+    readonly fields: readonly (string | readonly string[])[];
+    readonly message: string;
+  };
   /** The maximum body size in bytes. Default: 1 MB. */
   readonly bodyLimit?: number;
+  /** The JSON response is written as it is read. */
+  readonly streamed?: true;
   /** `sse`: a stream of frames. `none`: no body. Default: JSON, with the schema `output`. */
   readonly responseType?: 'sse' | 'html' | 'text' | 'none';
   /** The success status. Default: 200, or 204 without a body. */

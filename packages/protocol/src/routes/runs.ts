@@ -5,6 +5,7 @@ import { messageSchema } from '../schemas/messages.ts';
 import { permissionsSchema } from '../schemas/permissions.ts';
 import {
   checkpointEnvelopeSchema,
+  finishReasons,
   functionSchema,
   limitsSchema,
   outputSchemaSchema,
@@ -60,7 +61,8 @@ export const streamQuerySchema = z.strictObject({
 
 export const eventsQuerySchema = z.strictObject({
   after: seqSchema.default(0),
-  limit: seqSchema.pipe(z.int().min(1).max(5000)).default(1000),
+  /** Default: all events. */
+  limit: seqSchema.pipe(z.int().min(1).max(5000)).optional(),
 });
 
 /** `label` is `name:value`; the value may contain colons. */
@@ -98,6 +100,10 @@ export const runSchema = z.object({
     .literal(true)
     .optional()
     .describe('Lists leave an output of more than 8 KiB out; GET /v1/runs/:id has all of it'),
+  finishReason: z
+    .enum(finishReasons)
+    .optional()
+    .describe('How the last answer ended; anything but `stop` means that it is not whole'),
   usage: wireUsageSchema,
   costUsd: z.number().optional(),
   error: runErrorSchema.optional(),
@@ -179,7 +185,8 @@ export const runRoutes = {
   listRunEvents: {
     method: 'GET',
     path: '/v1/runs/:id/events',
-    summary: 'List the journal events of a run',
+    summary: 'List the journal events of a run: all of them, or a page with `limit`',
+    streamed: true,
     scopes: ['runs'],
     params: idParam,
     query: eventsQuerySchema,

@@ -1,7 +1,7 @@
 /** `/api/chat`: a conversation, its approvals and its resumption. */
 import { z } from 'zod';
 import { limitsSchema } from '../schemas/runs.ts';
-import { approvalKinds, permissionsSchema } from '../schemas/permissions.ts';
+import { approvalKinds, outcomeAnswers, permissionsSchema } from '../schemas/permissions.ts';
 import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { keyErrors, bodyErrors, type Route, startErrors } from './route.ts';
 
@@ -15,19 +15,26 @@ export const apiChatBodySchema = z.strictObject({
 });
 
 /**
- * A call can have two approvals: one to run, and after a crash one for its outcome. `kind` selects one;
- * without it, `approve` never reruns a call.
+ * A call can have two approvals: one to run, and after a crash one for its outcome. `kind` selects one.
+ * The latter is answered by `outcome` instead of `action`; `reject` means `failed`.
  */
 export const toolApprovalBodySchema = z
   .strictObject({
     runId: idSchema,
     toolCallId: toolCallIdSchema,
-    action: z.enum(['approve', 'reject']),
+    action: z.enum(['approve', 'reject']).optional(),
+    outcome: z.enum(outcomeAnswers).optional(),
+    /** The result of a call whose outcome is `completed`. */
+    output: z.json().optional(),
     kind: z.enum(approvalKinds).optional(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
     /** Replaces the call's arguments, or answers a question. */
     input: z.json().optional(),
+  })
+  .refine((body) => body.action === undefined || body.outcome === undefined, {
+    path: ['outcome'],
+    message: 'Not allowed together with action',
   })
   .refine((body) => body.action === 'approve' || body.always !== true, {
     path: ['always'],
@@ -75,7 +82,7 @@ export const runtimeRoutes = {
     scopes: ['approve'],
     body: toolApprovalBodySchema,
     requiredFields: {
-      fields: ['runId', 'toolCallId', 'action'],
+      fields: ['runId', 'toolCallId', ['action', 'outcome']],
       message: 'runId, toolCallId and action are required',
     },
     output: z.object(outcome),
@@ -85,6 +92,7 @@ export const runtimeRoutes = {
       'not_found',
       'approval_conflict',
       'approval_state_missing',
+      'outcome_answer_required',
       'tool_input_invalid',
       'denied_by_rule',
       'tool_unavailable',

@@ -115,6 +115,7 @@ export const webhookRoutes = {
       'host_not_allowed',
       'origin_not_allowed',
       'invalid_request',
+      'outcome_answer_required',
       'denied_by_rule',
       'unsupported_media_type',
     ],

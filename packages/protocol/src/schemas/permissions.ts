@@ -66,10 +66,30 @@ const deniedResponse = z.strictObject({
 /** An approver's answer to an approval of kind `permission`. */
 export type PermissionResponse = z.infer<typeof approvedResponse> | z.infer<typeof deniedResponse>;
 
+/**
+ * The answers to an approval of kind `outcome`, whose tool was started before a crash: run it again,
+ * it took effect (with this output), or it did not.
+ */
+export const outcomeAnswers = ['rerun', 'completed', 'failed'] as const;
+export type OutcomeAnswer = (typeof outcomeAnswers)[number];
+
+const outcomeResponse = z.strictObject({
+  outcome: z.enum(outcomeAnswers),
+  output: z.json().optional(),
+  reason: z.string().optional(),
+});
+
 /** An approver's answer. `input` replaces the call's arguments, or answers a question. */
-export const relayResponseSchema = z.discriminatedUnion('approved', [
-  approvedResponse.extend({ input: z.json().optional() }),
-  deniedResponse,
+export const relayResponseSchema = z.union([
+  z.discriminatedUnion('approved', [
+    approvedResponse.extend({
+      input: z.json().optional(),
+      /** Never accepted with `approved`: an approval of kind `outcome` is answered by `outcome`. */
+      output: z.json().optional(),
+    }),
+    deniedResponse,
+  ]),
+  outcomeResponse,
 ]);
 export type RelayResponse = z.infer<typeof relayResponseSchema>;
 

@@ -89,6 +89,19 @@ function isNothing(usage: Usage): boolean {
   return usage.inputTokens === 0 && usage.outputTokens === 0 && usage.costUsd === undefined;
 }
 
+/**
+ * How the root agent's last answer ended: whole (`stop`), cut at the token limit (`length`), refused by
+ * the model, blocked by the provider's filter, or cut because the context window was full.
+ */
+export const finishReasons = [
+  'stop',
+  'length',
+  'refusal',
+  'content_filter',
+  'context_exceeded',
+] as const;
+export type FinishReason = (typeof finishReasons)[number];
+
 export const reasoningEfforts = [
   'none',
   'minimal',

@@ -25,6 +25,8 @@ export const labelsSchema = z.record(
 export const seqSchema = z
   .string()
   .regex(/^\d{1,15}$/, 'Must be an integer')
-  .transform(Number);
+  .transform(Number)
+  // For a client it is a number; in a query, every value is text.
+  .meta({ type: 'integer', pattern: undefined, minimum: 0 });
 
 export const timeSchema = z.iso.datetime({ offset: true });

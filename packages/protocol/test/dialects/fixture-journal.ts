@@ -101,7 +101,7 @@ const script: readonly RunEvent[] = [
     type: 'turn.completed',
     ...root,
     turn: 1,
-    finishReason: 'tool-calls',
+    finishReason: 'tool_calls',
     usage: { inputTokens: 234, outputTokens: 12 },
   },
   {
@@ -230,7 +230,7 @@ const script: readonly RunEvent[] = [
     type: 'turn.completed',
     ...sub,
     turn: 1,
-    finishReason: 'tool-calls',
+    finishReason: 'tool_calls',
     usage: { inputTokens: 5, outputTokens: 6 },
   },
   { type: 'limit.reached', ...sub, limit: 'tokens' },
@@ -292,6 +292,7 @@ const script: readonly RunEvent[] = [
     usage: { inputTokens: 239, outputTokens: 18 },
     agent: 'researcher',
     error: failure,
+    finishReason: 'length',
   },
 ];
 

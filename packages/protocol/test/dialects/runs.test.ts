@@ -200,6 +200,7 @@ describe('runs dialect', () => {
           output: '23 *',
           usage: { input_tokens: 239, output_tokens: 18 },
           agent: 'researcher',
+          finishReason: 'length',
         },
       ],
     ]);

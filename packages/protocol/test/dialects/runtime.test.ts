@@ -21,6 +21,33 @@ describe('runtime dialect', () => {
     expect(runtime.namesEvents).toBe(false);
   });
 
+  it.each([
+    ['completed', 'succeeded'],
+    ['limit', 'succeeded'],
+    ['failed', 'failed'],
+    ['canceled', 'canceled'],
+  ] as const)('reports the last progress of a root agent whose end is %s', (reason, status) => {
+    const progress = { partialOutput: 'Done.', toolsInvoked: ['bash'] };
+    const ended = { ...first('agent.ended'), agentId: rootId, reason };
+    const { parentId: _, ...root } = ended;
+    expect(frame({ ...root, progress })).toEqual({
+      type: 'agent_progress',
+      runId,
+      status,
+      runState: status,
+      ...progress,
+      correlationId: 'req-7',
+    });
+    expect(frame(root)).toBeUndefined();
+  });
+
+  it('reports progress when the root agent begins another turn', () => {
+    const progress = { partialOutput: 'Let me look.', toolsInvoked: ['bash'] };
+    const turn = first('turn.started');
+    expect(frame({ ...turn, progress })).toMatchObject({ status: 'running', ...progress });
+    expect(frame(turn)).toBeUndefined();
+  });
+
   it('projects the whole fixture journal', () => {
     const progress = { type: 'agent_progress', runId, correlationId: 'req-7' };
     expect(framesOf(runtime)).toEqual([
@@ -203,7 +230,7 @@ describe('runtime dialect', () => {
           },
         },
       ],
-      [54, { type: 'done', runId, status: 'failed', conversationId }],
+      [54, { type: 'done', runId, status: 'failed', conversationId, finishReason: 'length' }],
     ]);
   });
 

@@ -6,6 +6,7 @@ import {
   defined,
   type DoneFrame,
   type EndedStatus,
+  type FinishReason,
   type LimitName,
   type Run,
   type RunsFrame,
@@ -34,6 +35,11 @@ export interface RunResult {
   readonly agent?: string;
   /** The limit that the run had reached when it answered. */
   readonly limit?: LimitName;
+  /**
+   * How the last answer ended. Anything but `stop` means that `output` is not a whole answer: it was
+   * cut, refused or filtered. Unset if the provider did not say.
+   */
+  readonly finishReason?: FinishReason;
   /** Why it failed. */
   readonly error?: { readonly message: string; readonly code: string; readonly retryable: boolean };
 }
@@ -230,6 +236,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
           usage: event.usage,
           agent: event.agent,
           limit: event.limit,
+          finishReason: event.finishReason,
           error: this.#error,
         });
         break;
@@ -252,13 +259,14 @@ function usageOf(usage: WireUsage): Usage {
   });
 }
 
-function resultOf({ id, status, output = '', usage, agent, error }: Run): RunResult {
+function resultOf({ id, status, output = '', usage, agent, finishReason, error }: Run): RunResult {
   return defined({
     id,
     status: status as EndedStatus,
     output,
     usage: usageOf(usage),
     agent,
+    finishReason,
     error,
   });
 }

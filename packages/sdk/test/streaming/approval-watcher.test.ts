@@ -30,6 +30,37 @@ function followRun(onApproval: OnApproval, decide: () => Response = () => json(2
   return { stream, server, result, is: (now: string) => (status = now) };
 }
 
+describe('open approval of another kind', () => {
+  const asked = (kind: string) => ({ ...approval, kind });
+
+  test.each(['question', 'outcome'])('is not passed to onApproval: %s', async (kind) => {
+    const onApproval = vi.fn<OnApproval>(() => ({ approved: true }));
+    const { stream, server } = followRun(onApproval);
+    stream.frame(3, asked(kind));
+    await later(1000);
+    expect(onApproval).not.toHaveBeenCalled();
+    expect(server.lines.slice(1)).toEqual([]);
+  });
+
+  test.each([
+    ['question', 'onQuestion', { approved: true, input: { size: 'M' } }],
+    ['outcome', 'onOutcome', { outcome: 'completed', output: null }],
+  ] as const)('has its own handler: %s', async (kind, name, decision) => {
+    const stream = new FakeStream();
+    const server = new FakeServer(({ method, path }) => {
+      if (path.endsWith('/stream')) return stream.response;
+      return json(200, method === 'GET' ? { id: 'relay-1', status: 'pending', kind } : {});
+    });
+    const { runs } = createClient({ ...options, fetch: server.fetch });
+    const onApproval = vi.fn<OnApproval>(() => ({ approved: true }));
+    void runs.stream('run-1', { onApproval, [name]: () => decision }).result();
+    stream.frame(3, asked(kind));
+    await later(1);
+    expect(onApproval).not.toHaveBeenCalled();
+    expect(server.requests.at(-1)).toMatchObject({ method: 'POST', body: decision });
+  });
+});
+
 describe('open approval', () => {
   test('is passed to onApproval, and its decision is sent', async () => {
     const onApproval = vi.fn<OnApproval>(() => ({ approved: true, reason: 'fine' }));

@@ -1,6 +1,8 @@
 /** The server's configuration, read once from the environment. A mistake stops the start. */
 import { isIP } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
+import { getHeapStatistics } from 'node:v8';
+import { defaultSettings } from '@relay/core';
 import { parseNetwork } from '@relay/models';
 import { type LogLevel, logLevels } from '../observability/log.ts';
 
@@ -21,6 +23,10 @@ export interface Config {
   readonly approvalTtlMs: number;
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
+  readonly providerAttempts: number;
+  readonly providerWaitMs: number;
+  /** Memory for the runs that this node drives, as an estimate. */
+  readonly runMemoryBytes: number;
   /** The most characters of an answer. */
   readonly maxAnswerChars: number;
   readonly disconnect: 'cancel' | 'detach';
@@ -81,6 +87,23 @@ export function readConfig(env: Environment, cwd: string): Config {
       max: 24 * 60 * 60 * 1000,
     }),
     maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
+    providerAttempts: integer(env, 'RELAY_PROVIDER_ATTEMPTS', {
+      fallback: defaultSettings.providerAttempts,
+      min: 1,
+      max: 100,
+    }),
+    providerWaitMs: integer(env, 'RELAY_PROVIDER_WAIT_MS', {
+      fallback: defaultSettings.providerWaitMs,
+      min: 0,
+      max: 3_600_000,
+    }),
+    runMemoryBytes:
+      megabyte *
+      integer(env, 'RELAY_RUN_MEMORY_MB', {
+        fallback: defaultRunMemoryMb,
+        min: 16,
+        max: 1_000_000,
+      }),
     maxAnswerChars: integer(env, 'RELAY_MAX_ANSWER_CHARS', {
       fallback: 4 * megabyte,
       min: 1_000,
@@ -128,6 +151,11 @@ export function isLoopback(host: string): boolean {
 }
 
 const megabyte = 1024 * 1024;
+/** The rest of the heap is for requests, streams, garbage, and what the estimate leaves out. */
+const defaultRunMemoryMb = Math.max(
+  16,
+  Math.floor((0.4 * getHeapStatistics().heap_size_limit) / megabyte),
+);
 const dayMs = 24 * 60 * 60 * 1000;
 
 function retentionOf(env: Environment): number | undefined {

@@ -32,12 +32,14 @@ function paramsOf(route: Route, schema: z.ZodType, given: unknown): unknown {
 
 function requireFields(required: NonNullable<Route['requiredFields']>, body: unknown): void {
   const given = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>;
-  const missing = required.fields.filter(
-    (field) => !Object.hasOwn(given, field) || given[field] === null || given[field] === '',
-  );
+  const isMissing = (field: string) =>
+    !Object.hasOwn(given, field) || given[field] === null || given[field] === '';
+  const missing = required.fields
+    .map((field) => (typeof field === 'string' ? [field] : field))
+    .filter((alternatives) => alternatives.every(isMissing));
   if (missing.length === 0) return;
   throw new RelayError('invalid_request', required.message, {
-    details: missing.map((path) => ({ path, message: 'Required' })),
+    details: missing.map(([path = '']) => ({ path, message: 'Required' })),
   });
 }
 

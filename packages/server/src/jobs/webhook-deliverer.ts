@@ -156,6 +156,7 @@ export class WebhookDeliverer {
   async #post(webhook: WebhookRecord, delivery: DeliveryRecord): Promise<Outcome> {
     const { signer, fetch, clock } = this.#options;
     const body = this.#bodyOf(webhook, delivery);
+    const at = clock.now();
     try {
       const response = await fetch(webhook.url, {
         method: 'POST',
@@ -166,7 +167,8 @@ export class WebhookDeliverer {
           'user-agent': 'relay',
           'relay-event': delivery.event,
           'relay-delivery': delivery.id,
-          'relay-signature': signer.sign(webhook, body, clock.now()),
+          'relay-signature': signer.sign(webhook, body, at),
+          ...signer.standardHeaders(webhook, { id: delivery.id, body, at }),
         },
       });
       // Only the status counts; redirects are not followed.
@@ -186,7 +188,8 @@ export class WebhookDeliverer {
       approval: { id: string; kind: string; digest: string; expiresAt: string };
     };
     const { id, kind, digest, expiresAt } = message.approval;
-    if (kind !== 'permission') return payload;
+    // The answer to a question has a schema of its own, which the page has no form for.
+    if (kind === 'question') return payload;
     const token = signer.tokenFor(webhook, { id, digest, expiresAt: Date.parse(expiresAt) });
     return JSON.stringify({ ...message, decisionUrl: `${publicUrl}/decide/${token}` });
   }

@@ -294,11 +294,25 @@ function outcomeOf(event: ApprovalEnd): string {
   return event.approved ? 'approved' : 'denied';
 }
 
-function modelAttributes(model: string | undefined): Attributes {
-  if (model === undefined) return {};
+/** Providers whose name in OpenTelemetry's conventions differs from ours. */
+const providerNames: ReadonlyMap<string, string> = new Map([
+  ['google', 'gcp.gemini'],
+  ['gemini', 'gcp.gemini'],
+  ['vertex', 'gcp.vertex_ai'],
+  ['azure', 'azure.ai.openai'],
+  ['bedrock', 'aws.bedrock'],
+  ['mistral', 'mistral_ai'],
+  ['xai', 'x_ai'],
+]);
+
+function modelAttributes(name: string | undefined): Attributes {
+  if (name === undefined) return {};
+  const unknown = { provider: name === 'demo' ? name : undefined, model: name };
+  const { provider, model } = parseModelName(name) ?? unknown;
   return {
     'gen_ai.request.model': safeName(model),
-    'gen_ai.provider.name': safeName(parseModelName(model)?.provider ?? model),
+    // A model without a prefix that we know comes from the configuration: its provider is unknown.
+    'gen_ai.provider.name': safeName(providerNames.get(provider ?? '') ?? provider),
   };
 }
 
@@ -306,6 +320,9 @@ function usageAttributes(usage: Usage | undefined): Attributes {
   return {
     'gen_ai.usage.input_tokens': usage?.inputTokens,
     'gen_ai.usage.output_tokens': usage?.outputTokens,
+    'gen_ai.usage.cache_read.input_tokens': usage?.cachedInputTokens,
+    'gen_ai.usage.cache_creation.input_tokens': usage?.cacheWriteTokens,
+    'gen_ai.usage.reasoning.output_tokens': usage?.reasoningTokens,
   };
 }
 

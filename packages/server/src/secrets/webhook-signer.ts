@@ -16,9 +16,13 @@ export class WebhookSigner {
     this.#linkKey = derive(rootKey, 'links');
   }
 
-  secretOf({ tenantId, id }: Pick<WebhookRecord, 'tenantId' | 'id'>): string {
-    const key = derive(this.#rootKey, JSON.stringify(['webhook', tenantId, id]));
-    return `whsec_${key.toString('base64url')}`;
+  /** In the form of Standard Webhooks: a prefix, and the key in base64. */
+  secretOf(webhook: WebhookRef): string {
+    return `whsec_${this.#keyOf(webhook).toString('base64')}`;
+  }
+
+  #keyOf({ tenantId, id }: WebhookRef): Buffer {
+    return derive(this.#rootKey, JSON.stringify(['webhook', tenantId, id]));
   }
 
   /** `relay-signature`: an HMAC over the time and the exact body, which the receiver can verify. */
@@ -26,6 +30,22 @@ export class WebhookSigner {
     const seconds = Math.floor(at / 1000);
     const mac = createHmac('sha256', this.secretOf(webhook)).update(`${seconds}.${body}`);
     return `t=${seconds},v1=${mac.digest('hex')}`;
+  }
+
+  /**
+   * The headers of Standard Webhooks. The id is the same on every attempt. It has no dots, because a
+   * dot separates what is signed.
+   */
+  standardHeaders(webhook: WebhookRef, message: SignedMessage): Record<string, string> {
+    const id = message.id.replaceAll('.', '_');
+    const seconds = Math.floor(message.at / 1000);
+    const mac = createHmac('sha256', this.#keyOf(webhook));
+    mac.update(`${id}.${seconds}.${message.body}`);
+    return {
+      'webhook-id': id,
+      'webhook-timestamp': String(seconds),
+      'webhook-signature': `v1,${mac.digest('base64')}`,
+    };
   }
 
   /** Valid for one approval, exactly as it was requested. */
@@ -43,6 +63,14 @@ export class WebhookSigner {
     const parts = [tenantId, id, approval.id, approval.digest, approval.expiresAt];
     return createHmac('sha256', this.#linkKey).update(JSON.stringify(parts)).digest();
   }
+}
+
+type WebhookRef = Pick<WebhookRecord, 'tenantId' | 'id'>;
+
+interface SignedMessage {
+  readonly id: string;
+  readonly body: string;
+  readonly at: number;
 }
 
 export type LinkedApproval = Pick<ApprovalRecord, 'id' | 'digest' | 'expiresAt'>;

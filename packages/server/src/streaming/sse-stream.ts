@@ -17,7 +17,7 @@ import {
 } from '@relay/protocol';
 import { acknowledgedBytes, DeadPeerDetector, type Peer } from './dead-peers.ts';
 
-const stalledAfterMs = 30_000;
+export const stalledAfterMs = 30_000;
 const firstMeasureMs = 1_000;
 const keepAliveDelayMs = 10_000;
 /** Small enough to see that a slow client reads, large enough to be cheap. */

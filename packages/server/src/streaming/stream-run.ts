@@ -137,7 +137,11 @@ function providerFailure(events: readonly StoredEvent[]): RelayError | undefined
   const errored = events.find((event) => event.type === 'run.errored');
   if (errored === undefined) return undefined;
   const { code, message } = errored.error;
-  return code === 'provider_failed' || code === 'provider_rejected' || code === 'context_exceeded'
+  return code === 'provider_failed' ||
+    code === 'provider_rejected' ||
+    code === 'context_exceeded' ||
+    // The provider's API cannot carry this request.
+    code === 'invalid_request'
     ? new RelayError(code satisfies ErrorCode, message)
     : undefined;
 }

@@ -29,7 +29,9 @@ it.each(['during', 'instead'] as const)(
       const asked = await next.json(`/v1/approvals/${String(question.data['id'])}`);
       expect(asked).toMatchObject({ kind: 'question', status: 'closed' });
       expect(fixture.traces()).toEqual(['fit coat']);
-      await next.request(`/v1/approvals/${open.id}`, { body: { approved: true, output: 'M' } });
+      await next.request(`/v1/approvals/${open.id}`, {
+        body: { outcome: 'completed', output: 'M' },
+      });
       await until(async () => {
         const { status } = await next.json(`/v1/runs/${runId}`);
         return status === 'completed';

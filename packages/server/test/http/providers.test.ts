@@ -75,6 +75,27 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     expect(JSON.stringify(events)).not.toContain(apiKey);
   });
 
+  // The mock of the Responses API does not write why a response is incomplete.
+  it.skipIf(speaks === '/v1/responses')(
+    'says on every surface that its answer was cut',
+    async () => {
+      mock.onMessage('Tell', { content: 'Once upon', finishReason: 'length' });
+      await start();
+      const { runId, frames } = await finishedRun(server, { model, input: 'Tell' });
+      const cut = { finishReason: 'length' };
+      expect(frames.at(-1)?.data).toMatchObject({ type: 'done', output: 'Once upon', ...cut });
+      expect(await (await server.request(`/v1/runs/${runId}`)).json()).toMatchObject(cut);
+      for (const [dialect, type] of [
+        ['chat', 'harness_end'],
+        ['runtime', 'done'],
+      ]) {
+        const stream = await server.request(`/v1/runs/${runId}/stream?dialect=${dialect}`);
+        const [last] = (await stream.text()).match(/^data: .*$/gm)?.slice(-1) ?? [];
+        expect(JSON.parse(last?.slice(6) ?? '{}')).toMatchObject({ type, ...cut });
+      }
+    },
+  );
+
   it('is answered with a 502 without the key if it refuses the key', async () => {
     const message = `Incorrect API key provided: ${apiKey}`;
     mock.onMessage('Hi', { error: { message, type: 'authentication_error' }, status: 401 });

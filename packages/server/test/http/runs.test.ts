@@ -190,6 +190,7 @@ describe('/v1/runs', () => {
         conversationId: expect.stringMatching(uuid),
         input: 'calculate 2*3',
         output: '2 * 3 is 6.',
+        finishReason: 'stop',
         usage: { input_tokens: expect.any(Number), output_tokens: expect.any(Number) },
         checkpoint: expect.objectContaining({ version: 1 }),
         labels: {},

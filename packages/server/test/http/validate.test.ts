@@ -22,10 +22,10 @@ function refusal(route: Route, parts: Partial<ReturnType<typeof validate>>): Rel
 
 describe('a valid request', () => {
   it('is parsed with defaults and numbers', () => {
-    const request = requestOf({ params: { id }, query: { after: '7' } });
+    const request = requestOf({ params: { id }, query: { limit: '7' } });
     expect(validate(routes.listRunEvents, request)).toEqual({
       params: { id },
-      query: { after: 7, limit: 1000 },
+      query: { after: 0, limit: 7 },
       body: undefined,
     });
   });

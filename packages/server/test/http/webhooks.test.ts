@@ -110,6 +110,17 @@ describe('webhooks', () => {
     ) as unknown as [string, string, string];
     expect(createHmac('sha256', secret).update(`${time}.${raised.body}`).digest('hex')).toBe(mac);
     expect(Math.abs(Number(time) - Date.now() / 1000)).toBeLessThan(600);
+    // As the libraries of Standard Webhooks verify it, with the same secret.
+    const standard = {
+      id: String(raised.headers['webhook-id']),
+      at: String(raised.headers['webhook-timestamp']),
+    };
+    const key = Buffer.from(secret.replace('whsec_', ''), 'base64');
+    expect(`whsec_${key.toString('base64')}`).toBe(secret);
+    expect(key).toHaveLength(32);
+    const signed = createHmac('sha256', key).update(`${standard.id}.${standard.at}.${raised.body}`);
+    expect(raised.headers['webhook-signature']).toBe(`v1,${signed.digest('base64')}`);
+    expect(standard).toEqual({ id: `approval_requested:${approvalId}`, at: time });
     await server.request(`/v1/approvals/${approvalId}`, {
       body: { approved: false, reason: 'no' },
     });

@@ -158,8 +158,10 @@ describe('a webhook that', () => {
     const clock = new ManualClock();
     let status = 500;
     let calls = 0;
+    const ids = new Set<unknown>();
     const url = await listen((request, response) => {
       calls += 1;
+      ids.add(request.headers['webhook-id']);
       request.resume();
       response.writeHead(status).end();
     });
@@ -179,6 +181,8 @@ describe('a webhook that', () => {
     await round();
     expect((await shown(id)).every((each) => each.status === 'delivered')).toBe(true);
     expect(calls).toBe(first + 50);
+    // An attempt that follows has the id of the first.
+    expect(ids.size).toBe(50);
     await deliverer.stop();
   });
 

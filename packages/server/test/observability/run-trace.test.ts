@@ -64,6 +64,43 @@ describe('a model call', () => {
     });
   });
 
+  it.each([
+    ['gpt-4o', 'openai', 'gpt-4o'],
+    ['claude-opus-4-5', 'anthropic', 'claude-opus-4-5'],
+    ['gemini-2.5-pro', 'gcp.gemini', 'gemini-2.5-pro'],
+    ['google:gemini-x', 'gcp.gemini', 'gemini-x'],
+    ['mistral:large', 'mistral_ai', 'large'],
+    ['groq:llama', 'groq', 'llama'],
+    ['my-own:model/a', 'my-own', 'model/a'],
+    ['demo', 'demo', 'demo'],
+    ['something-else', undefined, 'something-else'],
+  ])('of %s has the provider %s of the conventions, and the model %s', (name, provider, model) => {
+    const agent: RunEvent = { ...started, model: name } as RunEvent;
+    const [chat] = spansOf(journal([0, agent], [5, turn(1)], [9, completed(1)]));
+    expect(chat?.attributes['gen_ai.provider.name']).toBe(provider);
+    expect(chat?.attributes['gen_ai.request.model']).toBe(model);
+  });
+
+  it('counts cached and reasoning tokens, where the provider does', () => {
+    const detailed: RunEvent = {
+      type: 'turn.completed',
+      ...root,
+      turn: 1,
+      finishReason: 'stop',
+      usage: { ...usage, cachedInputTokens: 2, cacheWriteTokens: 1, reasoningTokens: 3 },
+    };
+    const [chat] = spansOf(journal([0, started], [5, turn(1)], [9, detailed]));
+    expect(chat?.attributes).toMatchObject({
+      'gen_ai.usage.input_tokens': 3,
+      'gen_ai.usage.cache_read.input_tokens': 2,
+      'gen_ai.usage.cache_creation.input_tokens': 1,
+      'gen_ai.usage.output_tokens': 4,
+      'gen_ai.usage.reasoning.output_tokens': 3,
+    });
+    const [plain] = spansOf(journal([0, started], [5, turn(1)], [9, completed(1)]));
+    expect(plain?.attributes['gen_ai.usage.cache_read.input_tokens']).toBeUndefined();
+  });
+
   it('starts again after its tools, after a decision and after a failed attempt', () => {
     const spans = spansOf(
       journal(

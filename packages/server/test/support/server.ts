@@ -66,6 +66,8 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
     RELAY_DATA_DIR: dataDir,
     // Fixed, because a later server may open the same store.
     RELAY_MASTER_KEY: '5e'.repeat(32),
+    // A provider that fails for good shall not be waited for.
+    RELAY_PROVIDER_ATTEMPTS: '4',
     ...options.env,
   };
   const config = readConfig(env, dataDir);

@@ -11,7 +11,7 @@ import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
 import { selectEndedSql, selectOpenRuns, selectUsage } from '../../src/sql/runs/counts.ts';
 import { selectEventsSql } from '../../src/sql/runs/events.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
-import { claim, dueSql } from '../../src/sql/runs/leases.ts';
+import { claim, selectDue } from '../../src/sql/runs/leases.ts';
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories/memories.ts';
 import { storeDecision, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
@@ -144,8 +144,8 @@ describe('query plans of PostgreSQL', () => {
   };
 
   const ofSystem: Record<string, string> = {
-    'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
-    'what is due': dueSql.postgres,
+    'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }, 'others').sql,
+    'what is due': selectDue('postgres', 0, 1).sql,
     'the inboxes of the runs that a node holds': runsWithCommandsSql,
   };
   const explained = (sql: string) => `EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`;

@@ -40,7 +40,10 @@ export type { Effect } from './parse.ts';
 
 export interface Glob {
   readonly pattern: string;
-  /** Why the pattern is refused. An allow rule with it matches nothing, a deny rule everything. */
+  /**
+   * Why the pattern is refused when it is written. Where nobody checks (in a program's allow rule), an
+   * allow rule with it matches its own text and nothing else; a deny rule matches everything.
+   */
   readonly fault: string | undefined;
   matches(value: string): boolean;
 }
@@ -94,7 +97,7 @@ function compile(pattern: string, effect: Effect): Glob {
 }
 
 function refused(pattern: string, effect: Effect, fault: string): Glob {
-  return { pattern, fault, matches: () => effect === 'deny' };
+  return { pattern, fault, matches: (value) => effect === 'deny' || value === pattern };
 }
 
 function checkSize(pattern: string): string | undefined {

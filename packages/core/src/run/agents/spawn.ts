@@ -17,7 +17,7 @@ import {
 } from '@relay/protocol';
 import type { AgentReport, Task } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
-import { agentFields, type AgentState } from '../state/agent.ts';
+import { agentFields, type AgentState, finishReasonOf } from '../state/agent.ts';
 import { depthLimit, limitText, subAgentLimit, exhaustedLimit } from './limits.ts';
 import type { LiveRun } from '../live-run.ts';
 import { toolCompleted, toolFailed } from '../state/call.ts';
@@ -167,7 +167,7 @@ export function endSubAgent(run: LiveRun, agent: AgentState, end: AgentState['en
       iterations: agent.iterations,
       usage: agent.usage,
       output: end.output,
-      ...defined({ error: end.error }),
+      ...defined({ error: end.error, finishReason: finishReasonOf(agent) }),
     },
   ]);
   const report = reportOf({ ...agent, ended: end });

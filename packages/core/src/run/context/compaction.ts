@@ -143,6 +143,7 @@ async function summarize(
   });
   let text = '';
   let usage: Usage | undefined;
+  let isWhole = false;
   const batches = model.stream(request, activity.signal)[Symbol.asyncIterator]();
   let isOver = false;
   try {
@@ -154,7 +155,10 @@ async function summarize(
       limit.add(batch);
       for (const event of batch) {
         if (event.type === 'text') text += event.text;
-        if (event.type === 'finish') usage = event.usage;
+        if (event.type === 'finish') {
+          usage = event.usage;
+          isWhole = event.reason === 'stop' || event.reason === 'other';
+        }
       }
     }
   } finally {
@@ -163,8 +167,8 @@ async function summarize(
     if (!isOver) void batches.return?.().catch(() => undefined);
   }
   // A partial summary would lose the rest of the conversation.
-  if (usage === undefined && !activity.stopped) {
-    throw new ProviderFailure('The summary was cut off', { retryable: true });
+  if (!isWhole && !activity.stopped) {
+    throw new ProviderFailure('The summary was cut off or refused', { retryable: true });
   }
   return { text, usage: usage ?? noUsage };
 }

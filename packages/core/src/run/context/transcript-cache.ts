@@ -25,6 +25,11 @@ function runKey(tenantId: string, runId: string): string {
   return `${tenantId}/run/${runId}`;
 }
 
+/** Called before journals of this size, in characters, are read. */
+export type Reserve = (chars: number) => Promise<void>;
+
+const noReserve: Reserve = () => Promise.resolve();
+
 export interface CacheBounds {
   readonly entries: number;
   /** Of text, images and files in all entries together. */
@@ -42,12 +47,21 @@ export class TranscriptCache {
   }
 
   /** The transcripts of a run up to `seq`, including the conversation before it. */
-  async ofRun(store: TenantStore, run: RunToTranscribe, seq: number): Promise<Transcripts> {
+  async ofRun(
+    store: TenantStore,
+    run: RunToTranscribe,
+    seq: number,
+    reserve: Reserve = noReserve,
+  ): Promise<Transcripts> {
     const known = this.#entries.get(runKey(store.tenantId, run.id));
     if (known !== undefined && known.upTo <= seq) {
       return foldRun(store, run.id, { ...known, to: seq });
     }
-    const before = await this.#withSource(store, run.spec, await this.#before(store, run.spec));
+    const before = await this.#withSource(
+      store,
+      run.spec,
+      await this.#before(store, run.spec, reserve),
+    );
     const transcripts = foldTranscripts(before, [run.spec]);
     return foldRun(store, run.id, { transcripts, upTo: 1, to: seq });
   }
@@ -61,13 +75,19 @@ export class TranscriptCache {
     this.#drop(runKey(ref.tenantId, ref.runId));
   }
 
-  async #before(store: TenantStore, spec: EventOf<'run.created'>): Promise<Transcripts> {
+  async #before(
+    store: TenantStore,
+    spec: EventOf<'run.created'>,
+    reserve: Reserve,
+  ): Promise<Transcripts> {
     const { conversationId, history: count } = spec;
     if (count === null || count === 0) return noTranscripts;
     const key = `${store.tenantId}/conversation/${conversationId}`;
     let entry = await this.#kept(store, { key, conversationId, count });
     const span = { after: entry.upTo, upTo: count };
-    for (const { runId, position } of await store.endedRuns(conversationId, span)) {
+    const ended = await store.endedRuns(conversationId, span);
+    await reserve(ended.reduce((sum, { journalSize }) => sum + journalSize, 0));
+    for (const { runId, position } of ended) {
       const { root } = await this.#foldEnded(store, runId, entry.transcripts);
       const transcripts = { ...noTranscripts, root };
       entry = { transcripts, upTo: position, lastRunId: runId };
@@ -127,7 +147,7 @@ export class TranscriptCache {
 
   #keep(key: string, entry: Entry): void {
     this.#drop(key);
-    const size = this.#sizeOf(entry.transcripts);
+    const size = this.sizeOf(entry.transcripts);
     this.#entries.set(key, { ...entry, size });
     this.#size += size;
     for (const oldest of this.#entries.keys()) {
@@ -141,9 +161,11 @@ export class TranscriptCache {
     this.#entries.delete(key);
   }
 
-  #sizeOf({ root, subs }: Transcripts): number {
+  /** In characters. */
+  sizeOf({ root, subs }: Transcripts): number {
     let size = 0;
-    for (const { messages } of [root, ...Object.values(subs)]) {
+    for (const { messages, open } of [root, ...Object.values(subs)]) {
+      size += charsIn(open);
       for (const message of messages) {
         let known = this.#sizes.get(message);
         if (known === undefined) this.#sizes.set(message, (known = charsIn(message)));

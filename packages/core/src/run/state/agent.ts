@@ -6,6 +6,7 @@ import {
   type AgentEnd,
   defined,
   type EventOf,
+  type FinishReason,
   type JsonSchema,
   type LimitName,
   noUsage,
@@ -103,6 +104,12 @@ function profileFields({ system, tools, handoffs, outputSchema, reasoning }: Pro
 /** Calls of the open turn that are not settled. */
 export function openCalls(agent: AgentState): readonly CallState[] {
   return agent.turn?.calls.filter((call) => call.phase !== 'settled') ?? [];
+}
+
+/** How the agent's last answer ended; undefined if there is none, or the provider did not say. */
+export function finishReasonOf({ turn }: Pick<AgentState, 'turn'>): FinishReason | undefined {
+  const finish = turn?.finish ?? null;
+  return finish === null || finish === 'tool_calls' || finish === 'other' ? undefined : finish;
 }
 
 /** The fields by which an event names its agent. */

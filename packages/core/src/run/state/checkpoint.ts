@@ -12,7 +12,7 @@ import {
   type StoredEvent,
 } from '@relay/protocol';
 import type { RunIdentity } from '../../ports/index.ts';
-import { rootAgent, type RunState } from './state.ts';
+import { lastChars, rootAgent, type RunState } from './state.ts';
 
 /** The boundary that an event marks, if it marks one. */
 export function boundaryOf(event: StoredEvent): CheckpointKind | undefined {
@@ -93,10 +93,9 @@ export function parseCheckpoint(text: string): CheckpointEnvelope {
 
 const noteChars = 200;
 
-/** The end of the root agent's text in this turn, without half a surrogate pair. */
+/** The end of the root agent's text in this turn. */
 function noteOf(state: RunState): string {
-  const text = rootAgent(state)?.turn?.text ?? '';
-  return text.slice(-noteChars).replace(/^[\udc00-\udfff]/, '');
+  return lastChars(rootAgent(state)?.turn?.text ?? '', noteChars);
 }
 
 function toolOf(event: StoredEvent): { name: string; toolCallId: string } | undefined {

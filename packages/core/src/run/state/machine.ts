@@ -17,9 +17,9 @@ import {
   type Trust,
   type Usage,
 } from '@relay/protocol';
-import { agentFields, type AgentState, openCalls } from './agent.ts';
+import { agentFields, type AgentState, finishReasonOf, openCalls } from './agent.ts';
 import { type CallState, openQuestionsOf, toolFailed } from './call.ts';
-import { liveAgents, pendingApprovals, rootAgent, type RunState } from './state.ts';
+import { lastChars, liveAgents, pendingApprovals, rootAgent, type RunState } from './state.ts';
 import { runTable } from './status.ts';
 
 export { type CommandName, commands, runTable } from './status.ts';
@@ -93,7 +93,7 @@ const partialOutputChars = 2000;
 export function progressOf(state: RunState): Progress {
   const text = rootAgent(state)?.turn?.text ?? '';
   return {
-    partialOutput: text.slice(-partialOutputChars),
+    partialOutput: lastChars(text, partialOutputChars),
     toolsInvoked: [...state.toolsInvoked],
   };
 }
@@ -126,7 +126,10 @@ function ending(state: RunState, end: Ending): RunEvent[] {
   return [
     ...liveAgents(state)
       .toReversed()
-      .flatMap((agent) => endOfAgent({ ...agent, usage: usageOf(state, agent) }, end)),
+      .flatMap((agent) => {
+        const progress = agent.id === root?.id ? progressOf(state) : undefined;
+        return endOfAgent({ ...agent, usage: usageOf(state, agent) }, end, progress);
+      }),
     { type: 'run.summarized', trust: end.trust },
     {
       type: 'run.ended',
@@ -137,6 +140,7 @@ function ending(state: RunState, end: Ending): RunEvent[] {
         agent: root?.name,
         error: end.error,
         limit: end.status === 'completed' ? (limit ?? undefined) : undefined,
+        finishReason: root === undefined ? undefined : finishReasonOf(root),
       }),
     },
   ];
@@ -150,7 +154,7 @@ function usageOf(state: RunState, agent: AgentState): Usage {
 }
 
 /** Ends an agent that is stopped before it has finished. */
-export function endOfAgent(agent: AgentState, end: AgentEnding): RunEvent[] {
+export function endOfAgent(agent: AgentState, end: AgentEnding, progress?: Progress): RunEvent[] {
   return [
     ...openCalls(agent).flatMap((call) => endOfCall(agent, call, end.why)),
     {
@@ -159,6 +163,7 @@ export function endOfAgent(agent: AgentState, end: AgentEnding): RunEvent[] {
       reason: end.reason,
       iterations: agent.iterations,
       usage: agent.usage,
+      ...defined({ progress, finishReason: finishReasonOf(agent) }),
     },
   ];
 }

@@ -2,7 +2,7 @@
  * Table rows other than the journal are a pure function of it. Each batch of events is projected in
  * the commit that stores it, so that rows and journal cannot disagree.
  */
-import { defined, isEnded, type StoredEvent } from '@relay/protocol';
+import { defined, type EventType, isEnded, type StoredEvent } from '@relay/protocol';
 import type {
   NewClientCall,
   NewApproval,
@@ -29,6 +29,7 @@ export interface Projection {
   readonly clientCalls: readonly NewClientCall[];
   readonly abandonedCalls: readonly string[];
   readonly useGrants: readonly string[];
+  readonly madeProgress: boolean;
 }
 
 const nothing: Projection = {
@@ -38,6 +39,7 @@ const nothing: Projection = {
   clientCalls: [],
   abandonedCalls: [],
   useGrants: [],
+  madeProgress: false,
 };
 
 /** `state` is the state after `events`. */
@@ -57,8 +59,18 @@ export function project(
       event.type === 'tool.failed' && event.via === 'client' ? [event.toolCallId] : [],
     ),
     useGrants: relevant.flatMap(usedGrant),
+    madeProgress: relevant.some(({ type }) => !repeated.includes(type)),
   };
 }
+
+/** What each process writes again that resumes the run where the one before it died. */
+const repeated: readonly EventType[] = [
+  'run.started',
+  'run.resumed',
+  'turn.started',
+  'turn.discarded',
+  'tool.started',
+];
 
 function isDelta(event: StoredEvent): boolean {
   return (
@@ -99,6 +111,7 @@ function progressChanges(
       case 'run.ended':
         progress.endedAt = Date.parse(event.at);
         progress.error = event.error ?? null;
+        progress.finishReason = event.finishReason ?? null;
         // An ended run is never recovered.
         progress.snapshot = null;
         progress.snapshotSeq = 0;

@@ -12,6 +12,7 @@ import {
   isEnded,
   type Limits,
   noUsage,
+  type OutcomeAnswer,
   RelayError,
   type RunStatus,
   type Stored,
@@ -40,6 +41,8 @@ export interface ApprovalEntry {
   readonly toolCallId: string;
   readonly name: string;
   readonly action: 'approve' | 'reject';
+  /** The answer to an approval of kind `outcome`. */
+  readonly outcome?: OutcomeAnswer;
   readonly by: string;
   readonly at: string;
   readonly reason?: string;
@@ -209,6 +212,11 @@ function endOfPieces(events: readonly Stored[], from: number): number {
   return end;
 }
 
+/** The end of a text, without half a surrogate pair. */
+export function lastChars(text: string, count: number): string {
+  return text.slice(-count).replace(/^[\udc00-\udfff]/, '');
+}
+
 export function rootAgent(state: RunState): AgentState | undefined {
   return state.rootId === null ? undefined : state.agents[state.rootId];
 }
@@ -354,7 +362,7 @@ function approvalOf(state: RunState, event: Stored<EventOf<'approval.decided'>>)
     action: event.approved ? 'approve' : 'reject',
     by: event.by.name,
     at: event.at,
-    ...defined({ reason: event.reason }),
+    ...defined({ outcome: event.outcome, reason: event.reason }),
   };
 }
 

@@ -49,8 +49,9 @@ function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decisio
   const decided = decidedEvent(agent, call, decision);
   run.journal.stage([decided], { consumeCommands });
   if (!approved) run.journal.stage([notApproved(agent, call, reason ?? undefined)]);
-  else if (call.approval?.kind === 'outcome' && decided.output !== undefined) {
-    run.journal.stage([toolCompleted(agent, call, { approvalId, result: decided.output })]);
+  else if (decided.outcome === 'completed') {
+    const result = decided.output ?? null;
+    run.journal.stage([toolCompleted(agent, call, { approvalId, result })]);
   }
 }
 
@@ -69,6 +70,7 @@ function decidedEvent(agent: AgentState, call: CallState, decision: Decision): D
       input: edited?.params as Decided['input'],
       resolvedPaths: edited?.resolvedPaths,
       digest: edited?.digest,
+      outcome: decision.outcome,
       output: decision.output as Decided['output'],
     }),
   };

@@ -181,10 +181,13 @@ describe('any text as a pattern', () => {
     },
   );
 
-  it('matches itself exactly when it is not refused', () => {
+  it('matches itself, and nothing else if it is refused', () => {
     fc.assert(
-      fc.property(noise, (pattern) => {
-        expect(compileGlob(pattern).matches(pattern)).toBe(checkPattern(pattern) === undefined);
+      fc.property(noise, noise, (pattern, other) => {
+        expect(compileGlob(pattern).matches(pattern)).toBe(true);
+        if (checkPattern(pattern) === undefined) return;
+        const { fault, matches } = compileGlob(pattern);
+        if (fault !== undefined) expect(matches(other)).toBe(other === pattern);
       }),
     );
   });

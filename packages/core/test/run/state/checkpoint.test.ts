@@ -44,7 +44,7 @@ const finished: EventOf<'turn.completed'> = {
   type: 'turn.completed',
   ...root,
   turn: 1,
-  finishReason: 'tool-calls',
+  finishReason: 'tool_calls',
   usage,
 };
 const toolStarted: EventOf<'tool.started'> = {

@@ -166,7 +166,7 @@ function nextOfAgent(agent: AgentState, state: RunState): RunEvent[][] {
       type: 'turn.completed',
       ...of,
       turn: 1,
-      finishReason: 'tool-calls',
+      finishReason: 'tool_calls',
       usage,
     };
     const gone = { turn: 1, textId: turn.textId, after: turn.startedSeq, reason: 'retry' } as const;

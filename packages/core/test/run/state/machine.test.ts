@@ -78,7 +78,7 @@ const finished: RunEvent = {
   type: 'turn.completed',
   ...root,
   turn: 1,
-  finishReason: 'tool-calls',
+  finishReason: 'tool_calls',
   usage,
 };
 const started: RunEvent = {
@@ -225,10 +225,26 @@ describe('completing', () => {
   it.each(['completed', 'limit'] as const)(
     'ends agent, summary and run, in that order: %s',
     (reason) => {
+      const progress = { partialOutput: 'Let me look.', toolsInvoked: [] };
       expect(accepted(answered, { type: 'complete', reason, trust })).toEqual([
-        { type: 'agent.ended', agentId: 'root', reason, iterations: 1, usage },
+        {
+          type: 'agent.ended',
+          agentId: 'root',
+          reason,
+          iterations: 1,
+          usage,
+          finishReason: 'stop',
+          progress,
+        },
         { type: 'run.summarized', trust },
-        { type: 'run.ended', status: 'completed', output: 'Let me look.', usage, agent },
+        {
+          type: 'run.ended',
+          status: 'completed',
+          output: 'Let me look.',
+          usage,
+          agent,
+          finishReason: 'stop',
+        },
       ]);
     },
   );
@@ -274,7 +290,14 @@ describe('canceling', () => {
       { ...failed, ...of(root, 'c_asking'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_answered'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_started'), code: 'outcome_unknown' },
-      { type: 'agent.ended', ...root, reason: 'canceled', iterations: 1, usage: ofBoth },
+      {
+        type: 'agent.ended',
+        ...root,
+        reason: 'canceled',
+        iterations: 1,
+        usage: ofBoth,
+        progress: { partialOutput: 'Let me look.', toolsInvoked: ['bash'] },
+      },
       { type: 'run.summarized', trust },
       { type: 'run.ended', status: 'canceled', output: 'Let me look.', usage: ofBoth, agent },
     ]);
@@ -323,6 +346,7 @@ describe('failing', () => {
     expect(events[0]).toEqual({ type: 'run.errored', agentId: 'root', error });
     expect(events.at(-1)).toEqual({
       type: 'run.ended',
+      finishReason: 'stop',
       status: 'failed',
       output: 'Let me look.',
       usage,

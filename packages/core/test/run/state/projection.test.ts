@@ -37,7 +37,7 @@ const finished: RunEvent = {
   type: 'turn.completed',
   ...root,
   turn: 1,
-  finishReason: 'tool-calls',
+  finishReason: 'tool_calls',
   usage,
 };
 
@@ -146,7 +146,14 @@ describe('the rows beside the journal', () => {
       clientCalls: [],
       abandonedCalls: [],
       useGrants: [],
+      madeProgress: false,
     });
+  });
+
+  it('say whether the run made progress, or only what every recovery repeats', () => {
+    expect(step(begun, turn, text).madeProgress).toBe(false);
+    expect(step(begun, turn, text, finished).madeProgress).toBe(true);
+    expect(step(asked, failed('c1')).madeProgress).toBe(true);
   });
 
   it('say what the run is and what it has used, after every other batch', () => {

@@ -1,8 +1,14 @@
 /** `/v1/approvals`: list, read and decide approvals of all surfaces. */
 import { recordDecision, type GrantTerms, proposedRule, type ApprovalRecord } from '@relay/core';
-import { type BodyOf, defined, RelayError, type ApprovalStatus } from '@relay/protocol';
+import {
+  type ApprovalStatus,
+  type BodyOf,
+  defined,
+  type OutcomeAnswer,
+  RelayError,
+} from '@relay/protocol';
 import { notFound } from '../errors.ts';
-import { displayOf } from '../views/display.ts';
+import { displayOfApproval } from '../views/display.ts';
 import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { byRequest, iso, isoOrUndefined, readPageBySize, parseTime } from '../views/pagination.ts';
 
@@ -27,14 +33,13 @@ export const getApproval: Handler<'getApproval'> = async (call) =>
 
 export const decideApproval: Handler<'decideApproval'> = async (call) => {
   const body = call.body;
-  const { approved, always, reason, input, output } = body;
+  const { approved, outcome: answer, always, reason, input, output } = body;
   const approval = await findApproval(call, call.params.id);
   const outcome = await recordDecision(call.context.control, call.caller.tenantId, {
     approvalId: approval.id,
-    approved,
+    ...defined({ approved, outcome: answer, input, output }),
     always: always ?? false,
     reason: reason ?? null,
-    ...defined({ input, output }),
     terms: termsOf(body),
     by: call.caller.actor,
   });
@@ -85,8 +90,8 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
     executedParams: edited?.params,
     executedDigest: edited?.digest,
     ...question,
-    input: question === undefined ? undefined : inputOf(answer),
-    display: displayOf(approval.tool, question ?? approval.params, approval.earlierDenial),
+    ...answerFields(approval, answer),
+    display: displayOfApproval(approval),
     suggestedRule: rule,
     requestedAt: iso(requestedAt),
     expiresAt: iso(expiresAt),
@@ -96,7 +101,15 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
   };
 }
 
-/** The stored answer to a question. */
-function inputOf(answer: string | null): unknown {
-  return (JSON.parse(answer ?? '{}') as { input?: unknown }).input;
+/** The stored answer to a question, or to an approval of kind `outcome`. */
+function answerFields({ kind }: ApprovalRecord, answer: string | null) {
+  if (kind === 'permission' || answer === null) return {};
+  const { input, outcome, output } = JSON.parse(answer) as StoredAnswer;
+  return { input, outcome, output };
+}
+
+interface StoredAnswer {
+  readonly input?: unknown;
+  readonly outcome?: OutcomeAnswer;
+  readonly output?: unknown;
 }

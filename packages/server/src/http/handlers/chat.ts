@@ -1,6 +1,6 @@
 /** `/chat`: a run that ends with its connection, and whose relays are answered while it is open. */
-import { recordDecision } from '@relay/core';
-import { defined, dialects, RelayError } from '@relay/protocol';
+import { type DecisionInput, recordDecision } from '@relay/core';
+import { defined, dialects, RelayError, type RelayResponse } from '@relay/protocol';
 import { endChatSession } from '../../streaming/chat-sessions.ts';
 import { streamRun } from '../../streaming/stream-run.ts';
 import { type ApiRequest, type Handler, storeOf } from './handler.ts';
@@ -44,15 +44,24 @@ export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {
   }
   const outcome = await recordDecision(call.context.control, call.caller.tenantId, {
     approvalId: relayId,
-    ...defined({ input: response.approved ? response.input : undefined }),
-    approved: response.approved,
-    always: response.approved && response.always === true,
-    reason: response.approved ? null : (response.reason ?? null),
+    ...answerOf(response),
     by: call.caller.actor,
   });
   if (outcome.kind !== 'decided') throw new RelayError('relay_not_found', 'Relay not found');
   return { success: true };
 };
+
+function answerOf(response: RelayResponse): Omit<DecisionInput, 'approvalId' | 'by'> {
+  if ('outcome' in response) {
+    const { outcome, output, reason = null } = response;
+    return { outcome, always: false, reason, ...defined({ output }) };
+  }
+  if (!response.approved) {
+    return { approved: false, always: false, reason: response.reason ?? null };
+  }
+  const { approved, always = false, input, output } = response;
+  return { approved, always, reason: null, ...defined({ input, output }) };
+}
 
 /** A caller without a key answers only in chats that were started without a key. */
 async function mayAnswer(call: ApiRequest, runId: string): Promise<boolean> {

@@ -5,12 +5,17 @@
  * It is valid until the approval is decided or expires, and as long as the key that created the webhook
  * is. A GET shows the approval; only a POST that does not come from another site decides it.
  */
-import { recordDecision, type ApprovalRecord, type WebhookRecord } from '@relay/core';
-import { RelayError } from '@relay/protocol';
+import {
+  type ApprovalRecord,
+  type DecisionInput,
+  recordDecision,
+  type WebhookRecord,
+} from '@relay/core';
+import { outcomeAnswers, RelayError } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { isValidKey, rejectForeignHost } from '../auth.ts';
 import { invalidField, notFound } from '../errors.ts';
-import { decidedPage, maxReasonChars, pageHeaders, pendingPage } from '../views/decision-page.ts';
+import { decidedPage, maxTextChars, pageHeaders, pendingPage } from '../views/decision-page.ts';
 import { readToken } from '../../secrets/webhook-signer.ts';
 import { statusNow } from './approvals.ts';
 import type { LinkRequest, LinkHandler, ServerContext } from './handler.ts';
@@ -25,17 +30,17 @@ export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
   const { context, request, reply } = call;
   rejectOtherSites(request);
   const { approval, webhook } = await openLink(call);
-  const approved = approvedIn(request.body);
-  const reason = approved ? null : reasonIn(request.body);
+  const answer = answerIn(request.body);
   const { id, name } = webhook.createdBy;
   const outcome = await recordDecision(context.control, webhook.tenantId, {
     approvalId: approval.id,
-    approved,
+    ...answer,
     always: false,
-    reason,
     by: { type: 'key', id, name: `${name} (link)` },
   });
-  if (outcome.kind === 'decided') return decidedPage(approved ? 'approved' : 'denied');
+  if (outcome.kind === 'decided') {
+    return decidedPage(answer.approved === true ? 'approved' : 'denied', answer.outcome);
+  }
   if (outcome.kind === 'missing') throw notFound();
   if (outcome.kind === 'conflict') reply.code(409);
   return decidedPage(statusNow(outcome.approval));
@@ -65,7 +70,7 @@ async function findLink(context: ServerContext, text: string): Promise<Link | un
   if (webhook === undefined || !webhook.mayDecide) return undefined;
   const store = context.store.tenant(webhook.tenantId);
   const approval = await store.readApproval(token.approvalId);
-  if (approval === undefined || approval.kind !== 'permission') return undefined;
+  if (approval === undefined || approval.kind === 'question') return undefined;
   if (!context.signer.isProof(token.proof, webhook, approval)) return undefined;
   const key = await store.readKey(webhook.createdBy.id);
   return isValidKey(key) ? { approval, webhook } : undefined;
@@ -81,15 +86,50 @@ function rejectOtherSites({ headers }: FastifyRequest): void {
   );
 }
 
-function approvedIn(body: unknown): boolean {
-  const values = body instanceof URLSearchParams ? body.getAll('approved') : [];
-  const [value] = values;
-  if (values.length === 1 && (value === 'true' || value === 'false')) return value === 'true';
-  throw invalidField('approved', 'Must be true or false');
+type Answer = Pick<DecisionInput, 'approved' | 'outcome' | 'output' | 'reason'>;
+
+/** The fields of a submitted form: `outcome`, or `approved`. */
+function answerIn(body: unknown): Answer {
+  const form = body instanceof URLSearchParams ? body : new URLSearchParams();
+  const [approved, ...otherApproved] = form.getAll('approved');
+  const [given, ...otherGiven] = form.getAll('outcome');
+  const isOne = (approved === undefined) !== (given === undefined);
+  if (!isOne || otherApproved.length > 0 || otherGiven.length > 0) {
+    throw invalidField('approved', 'Must be true or false, unless there is one outcome');
+  }
+  if (given === undefined) {
+    if (approved !== 'true' && approved !== 'false') {
+      throw invalidField('approved', 'Must be true or false');
+    }
+    const isApproved = approved === 'true';
+    return { approved: isApproved, reason: isApproved ? null : reasonIn(form) };
+  }
+  const outcome = outcomeAnswers.find((answer) => answer === given);
+  if (outcome === undefined) {
+    throw invalidField('outcome', `Must be one of ${outcomeAnswers.join(', ')}`);
+  }
+  if (outcome === 'completed') return { outcome, output: outputIn(form), reason: null };
+  return { outcome, reason: outcome === 'failed' ? reasonIn(form) : null };
 }
 
-function reasonIn(body: unknown): string | null {
-  const reason = body instanceof URLSearchParams ? (body.get('reason') ?? '').trim() : '';
-  if (reason.length <= maxReasonChars) return reason === '' ? null : reason;
-  throw invalidField('reason', `Must have at most ${maxReasonChars} characters`);
+function reasonIn(form: URLSearchParams): string | null {
+  const reason = textIn(form, 'reason');
+  return reason === '' ? null : reason;
+}
+
+/** A person may type JSON or plain text. */
+function outputIn(form: URLSearchParams): unknown {
+  const text = textIn(form, 'output');
+  if (text === '') return null;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
+  }
+}
+
+function textIn(form: URLSearchParams, field: string): string {
+  const text = (form.get(field) ?? '').trim();
+  if (text.length <= maxTextChars) return text;
+  throw invalidField(field, `Must have at most ${maxTextChars} characters`);
 }

@@ -86,15 +86,17 @@ type Sent<T> = [z.core.util.JSONType] extends [T]
 
 type RouteOf<Name extends RouteName> = (typeof routes)[Name];
 
-/** A route's result: a JSON value, a text, or nothing for an empty response or a stream. */
+/** A route's result: a JSON value, a text, or nothing for an empty or a streamed response. */
 export type ResultOf<Name extends RouteName> =
-  RouteOf<Name> extends { responseType: infer Type }
-    ? Type extends 'text' | 'html'
-      ? string
-      : void
-    :
-        | Sent<ResponseOf<Name>>
-        | (RouteOf<Name> extends { noContentWhen: string } ? undefined : never);
+  RouteOf<Name> extends { streamed: true }
+    ? void
+    : RouteOf<Name> extends { responseType: infer Type }
+      ? Type extends 'text' | 'html'
+        ? string
+        : void
+      :
+          | Sent<ResponseOf<Name>>
+          | (RouteOf<Name> extends { noContentWhen: string } ? undefined : never);
 
 type NamesWith<Auth extends string> = {
   [Name in RouteName]: RouteOf<Name> extends { auth: Auth } ? Name : never;

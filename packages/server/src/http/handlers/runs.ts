@@ -12,6 +12,7 @@ import {
   type StoredEvent,
 } from '@relay/protocol';
 import { closedSignal, SseStream } from '../../streaming/sse-stream.ts';
+import { streamJson } from '../../streaming/stream-json.ts';
 import { runHeader, streamRun, waitForFirstOutput } from '../../streaming/stream-run.ts';
 import * as subscribe from '../../streaming/subscribe.ts';
 import { invalidField } from '../errors.ts';
@@ -85,18 +86,35 @@ export async function presentNow(call: ApiRequest, runId: string) {
   return presentRun(run, await firstEvent(call, run));
 }
 
+/** The whole log, or a page of it, is written as it is read. */
 export const listRunEvents: Handler<'listRunEvents'> = async (call) => {
-  const { after, limit } = call.query;
+  const { after, limit = Infinity } = call.query;
   const run = await findRun(call, call.params.id);
   rejectPastEnd(after, run);
-  const events = await storeOf(call).readEvents(run.id, { after, limit });
-  const last = events.at(-1)?.seq ?? after;
-  return {
-    run: presentRun(run, await firstEvent(call, run)),
-    events,
-    nextCursor: last < run.lastSeq ? String(last) : null,
-  };
+  const to = Math.min(run.lastSeq, after + limit);
+  if (after === to) await rejectPruned(call, run);
+  const pages = core.readJournal(storeOf(call), run.id, { after, to });
+  // Before the response starts: a damaged or pruned journal is an error response.
+  const first = await pages.next();
+  const presented = presentRun(run, await firstEvent(call, run));
+  const nextCursor = to < run.lastSeq ? String(to) : null;
+  await streamJson(call, eventLog(presented, nextCursor, first, pages));
 };
+
+async function* eventLog(
+  run: object,
+  nextCursor: string | null,
+  first: IteratorResult<StoredEvent[], void>,
+  pages: AsyncGenerator<StoredEvent[], void>,
+): AsyncGenerator<string, void> {
+  yield `{"run":${JSON.stringify(run)},"events":[`;
+  let separator = '';
+  for (let page = first; page.done !== true; page = await pages.next()) {
+    yield separator + page.value.map((event) => JSON.stringify(event)).join(',');
+    separator = ',';
+  }
+  yield `],"nextCursor":${JSON.stringify(nextCursor)}}`;
+}
 
 export const followRun: Handler<'followRun'> = async (call) => {
   const { query } = call;

@@ -13,6 +13,7 @@ import {
   RelayError,
   type ApprovalKind,
   type Frame,
+  type OutcomeAnswer,
   type RunStatus,
   runtimeStatus,
 } from '@relay/protocol';
@@ -42,13 +43,13 @@ export const approveTool: Handler<'approveTool'> = async (call) => {
   const body = call.body;
   const run = await findRun(call, body.runId);
   const approval = await pendingApproval(call, run, body);
-  const approved = body.action === 'approve';
+  const { action, outcome: answer, input, output } = body;
+  const approved = action === undefined ? undefined : action === 'approve';
   const outcome = await recordDecision(call.context.control, call.caller.tenantId, {
     approvalId: approval.id,
-    approved,
-    always: approved && body.always === true,
+    ...defined({ approved, outcome: answer, input, output }),
+    always: body.always === true,
     reason: body.reason ?? null,
-    ...defined({ input: body.input }),
     by: call.caller.actor,
   });
   if (outcome.kind === 'conflict' || outcome.kind === 'missing') {
@@ -93,7 +94,8 @@ async function requestsUpTo(call: ApiRequest, runId: string, to: number): Promis
 
 interface ApprovalQuery {
   readonly toolCallId: string;
-  readonly action: 'approve' | 'reject';
+  readonly action?: 'approve' | 'reject' | undefined;
+  readonly outcome?: OutcomeAnswer | undefined;
   readonly kind?: ApprovalKind | undefined;
 }
 
@@ -115,8 +117,10 @@ async function pendingApproval(
       `The run ${run.id} has no approval for the tool call ${toolCallId}`,
     );
   }
-  if (found.kind === 'permission' || kind === found.kind || action === 'reject') return found;
-  // A repeated approval after a crash must not approve running the tool a second time.
+  if (found.kind === 'permission' || kind === found.kind || action !== 'approve') return found;
+  // Approving is no answer to an open question about the outcome, and is refused as such.
+  if (found.kind === 'outcome' && statusNow(found) === 'pending') return found;
+  // Later it repeats the approval of the call.
   return (await latestApproval(call, run, { ...query, kind: 'permission' }, isDecided)) ?? found;
 }
 

@@ -1,8 +1,8 @@
-/** The page behind a decision link: the requested call and two buttons. No scripts, no frames. */
+/** The page behind a decision link: the call and a button per answer. No scripts, no frames. */
 import { createHash } from 'node:crypto';
 import type { ApprovalRecord } from '@relay/core';
-import type { RelayError } from '@relay/protocol';
-import { displayOf } from './display.ts';
+import type { OutcomeAnswer, RelayError } from '@relay/protocol';
+import { displayOf, outcomeWarning } from './display.ts';
 import { escapeHtml } from './docs-page.ts';
 
 const style = `:root{color-scheme:light dark}
@@ -32,7 +32,8 @@ export const pageHeaders: Readonly<Record<string, string>> = {
   'x-robots-tag': 'noindex',
 };
 
-export const maxReasonChars = 500;
+/** Of a reason, or of the result of a call. */
+export const maxTextChars = 500;
 
 /** Deciding is a POST: opening the link, as mail scanners and previews do, decides nothing. */
 export function pendingPage(approval: ApprovalRecord): string {
@@ -41,19 +42,45 @@ export function pendingPage(approval: ApprovalRecord): string {
     flags.length === 0
       ? ''
       : `<p class="warning">Warning: the call contains invisible or misleading characters (${escapeHtml(flags.join(', '))}). They are shown as escapes.</p>`;
+  const asksOutcome = approval.kind === 'outcome';
+  const agent = `The agent <b>${escapeHtml(approval.agentPath.join(' › '))}</b>`;
+  const tool = `<b>${escapeHtml(approval.tool)}</b>`;
   return page(
-    'Approve this tool call?',
-    `<p>The agent <b>${escapeHtml(approval.agentPath.join(' › '))}</b> wants to use <b>${escapeHtml(approval.tool)}</b>:</p>
+    asksOutcome ? 'Did this tool call take effect?' : 'Approve this tool call?',
+    `<p>${agent} ${asksOutcome ? 'used' : 'wants to use'} ${tool}:</p>
 ${warning}<pre>${escapeHtml(text)}</pre>
-<p>Run ${escapeHtml(approval.runId)}. The request expires on ${escapeHtml(minuteInUtc(approval.expiresAt))}.</p>
-<form method="post"><input type="hidden" name="approved" value="true"><button class="yes">Approve</button></form>
-<form method="post"><input type="hidden" name="approved" value="false"><button class="no">Deny</button>
-<input name="reason" maxlength="${maxReasonChars}" autocomplete="off" aria-label="Reason for denying (shown to the agent)" placeholder="Reason for denying (shown to the agent)"></form>`,
+${asksOutcome ? `<p class="warning">${outcomeWarning}. Check whether it did, then choose one answer.</p>\n` : ''}<p>Run ${escapeHtml(approval.runId)}. The request expires on ${escapeHtml(minuteInUtc(approval.expiresAt))}.</p>
+${asksOutcome ? outcomeForms : permissionForms}`,
   );
 }
 
-export function decidedPage(status: string): string {
-  return page(`This request is ${status}`, '<p>It cannot be decided again.</p>');
+const permissionForms = `<form method="post"><input type="hidden" name="approved" value="true"><button class="yes">Approve</button></form>
+<form method="post"><input type="hidden" name="approved" value="false"><button class="no">Deny</button>
+${textInput('reason', 'Reason for denying (shown to the agent)')}</form>`;
+
+/** None of the answers is a plain "approve": running the call again must be a choice of its own. */
+const outcomeForms = `<p>It took effect. It does not run again, and the agent receives its result:</p>
+<form method="post"><input type="hidden" name="outcome" value="completed"><button class="yes">It completed</button>
+${textInput('output', 'Its result, as JSON or text (optional)')}</form>
+<p>It did not take effect. It does not run again, and the agent receives an error:</p>
+<form method="post"><input type="hidden" name="outcome" value="failed"><button class="no">It failed</button>
+${textInput('reason', 'Reason (shown to the agent)')}</form>
+<p>Run it again, with the same arguments. If it did take effect, it then takes effect twice:</p>
+<form method="post"><input type="hidden" name="outcome" value="rerun"><button class="no">Run it again</button></form>`;
+
+function textInput(name: string, label: string): string {
+  return `<input name="${name}" maxlength="${maxTextChars}" autocomplete="off" aria-label="${label}" placeholder="${label}">`;
+}
+
+const outcomeTitles: Readonly<Record<OutcomeAnswer, string>> = {
+  rerun: 'The call runs again',
+  completed: 'The call is recorded as completed',
+  failed: 'The call is recorded as failed',
+};
+
+export function decidedPage(status: string, outcome?: OutcomeAnswer): string {
+  const title = outcome === undefined ? `This request is ${status}` : outcomeTitles[outcome];
+  return page(title, '<p>It cannot be decided again.</p>');
 }
 
 export function failedPage({ code, message }: RelayError): string {

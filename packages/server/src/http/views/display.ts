@@ -2,6 +2,7 @@
  * A tool call as an approver sees it: complete, and without misleading characters. Invisible, bidi and
  * control characters are escaped and reported as flags.
  */
+import type { ApprovalRecord } from '@relay/core';
 import type { EarlierDenial } from '@relay/protocol';
 
 export interface Display {
@@ -49,6 +50,16 @@ export function displayOf(tool: string, params: unknown, earlierDenial?: Earlier
   }
   return { text, flags: [...flags].toSorted() };
 }
+
+/** An outcome is asked about because the call may have run: an approver must read that first. */
+export function displayOfApproval(approval: ApprovalRecord): Display {
+  const { kind, tool, params, question, earlierDenial } = approval;
+  const display = displayOf(tool, question ?? params, earlierDenial);
+  if (kind !== 'outcome') return display;
+  return { ...display, text: `${outcomeWarning}:\n${display.text}` };
+}
+
+export const outcomeWarning = 'This call was started before a crash and may have taken effect';
 
 function denialLine(denial: EarlierDenial | undefined): string {
   if (denial === undefined) return '';

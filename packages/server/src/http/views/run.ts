@@ -48,6 +48,7 @@ function present(run: Presented, opening: EventOf<'run.created'> | null) {
     forkedFrom: opening?.forkedFrom,
     input: opening === null ? null : inputOf(opening.messages),
     output: outputOf(run),
+    finishReason: run.finishReason ?? undefined,
     usage: wireUsage(run.usage),
     costUsd: run.usage.costUsd,
     labels: run.labels,

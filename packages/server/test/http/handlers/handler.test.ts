@@ -23,7 +23,7 @@ describe('a handler', () => {
     expectTypeOf<RouteRequest<'getRun'>['body']>().toEqualTypeOf<undefined>();
     expectTypeOf<RouteRequest<'listRunEvents'>['query']>().toEqualTypeOf<{
       after: number;
-      limit: number;
+      limit?: number | undefined;
     }>();
     expectTypeOf<RouteRequest<'resumeChat'>['body']>().toEqualTypeOf<{ runId: string }>();
   });

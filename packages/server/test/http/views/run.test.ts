@@ -23,6 +23,7 @@ const run: RunRecord = {
   endedAt: null,
   usage: { inputTokens: 3, outputTokens: 2 },
   error: null,
+  finishReason: null,
   checkpoint: null,
   outputJson: null,
   snapshot: '{"secret":"state"}',

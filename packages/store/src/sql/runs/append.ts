@@ -21,8 +21,8 @@ import { insertNotices } from '../tenants/webhooks.ts';
 export function appendUnit(tenantId: string, append: Append): readonly Statement[] {
   const { runId, afterSeq, at, events, progress = {} } = append;
   const run = { tenantId, runId };
-  const unit: Statement[] = [fence(tenantId, append)];
-  unit.push(...insertEvents({ tenantId, runId, afterSeq, at, events }));
+  const journal = insertEvents({ tenantId, runId, afterSeq, at, events });
+  const unit: Statement[] = [fence(tenantId, append, journal.size), ...journal.statements];
   unit.push(...putSnapshot(run, progress));
   for (const approval of append.approvals ?? [])
     unit.push(insertApproval(tenantId, { ...approval, runId }));
@@ -54,25 +54,36 @@ export function appendOutcome(unit: readonly Statement[], result: UnitResult): A
 
 const fenceSqls = new Map<string, string>();
 
-function fence(tenantId: string, append: Append): Statement {
+function fence(tenantId: string, append: Append, size: number): Statement {
   const { runId, afterSeq, epoch, events, progress = {} } = append;
   const changes = changesOf(runId, progress);
   const columns = changes.map(([column]) => column);
   const values = changes.map(([, value]) => value);
   return {
-    sql: fenceSql(columns, append.release === true || endsRun(append)),
-    params: [afterSeq + events.length, ...values, tenantId, runId, afterSeq, epoch],
+    sql: fenceSql(columns, {
+      releases: append.release === true || endsRun(append),
+      clearsCrashes: append.madeProgress === true,
+    }),
+    params: [afterSeq + events.length, size, ...values, tenantId, runId, afterSeq, epoch],
     expect: 1,
   };
 }
 
 /** Only what changes is written; there are few such sets, and each text is made once. */
-function fenceSql(changed: readonly string[], releases: boolean): string {
-  const key = `${changed.join()} ${releases}`;
+function fenceSql(
+  changed: readonly string[],
+  { releases, clearsCrashes }: { releases: boolean; clearsCrashes: boolean },
+): string {
+  const key = `${changed.join()} ${releases} ${clearsCrashes}`;
   let sql = fenceSqls.get(key);
   if (sql === undefined) {
-    const assignments = ['last_seq', ...changed].map((column) => `${column} = ?`);
+    const assignments = [
+      'last_seq = ?',
+      'journal_size = journal_size + ?',
+      ...changed.map((column) => `${column} = ?`),
+    ];
     if (releases) assignments.push('lease_owner = NULL', 'lease_until = 0');
+    if (releases || clearsCrashes) assignments.push('crashes = 0');
     sql = `UPDATE runs SET ${assignments.join(', ')}
       WHERE tenant_id = ? AND id = ? AND last_seq = ? AND epoch = ? AND lease_owner IS NOT NULL`;
     fenceSqls.set(key, sql);

@@ -33,7 +33,7 @@ export function countEnding({ tenantId, runId }: RunRef): Statement[] {
 
 export const countEndedSql = 'SELECT ended_runs FROM conversations WHERE tenant_id = ? AND id = ?';
 
-export const selectEndedSql = `SELECT id, position FROM runs
+export const selectEndedSql = `SELECT id, position, journal_size FROM runs
   WHERE tenant_id = ? AND conversation_id = ? AND position > ? AND position <= ?
   ORDER BY position`;
 

@@ -26,8 +26,9 @@ export function creationUnit(
   if (idempotency !== undefined) {
     unit.push(sweepKeys(tenantId, at), takeKey(run, idempotency, at));
   }
-  unit.push(insertRun(dialect, tenantId, creation), ...insertLabels(identity));
-  unit.push(...insertEvents({ tenantId, runId, afterSeq: 0, at, events }));
+  const journal = insertEvents({ tenantId, runId, afterSeq: 0, at, events });
+  unit.push(insertRun(dialect, tenantId, creation, journal.size), ...insertLabels(identity));
+  unit.push(...journal.statements);
   unit.push(...putSnapshot(run, progress));
   if (connection !== undefined) unit.push(insertConnection(run, connection));
   if (isEnded(progress.status ?? 'queued')) {

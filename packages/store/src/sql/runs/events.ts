@@ -20,14 +20,16 @@ export interface JournalRow {
 const columns = ['tenant_id', 'run_id', 'last_seq', 'first_seq', 'at', 'payload', 'checksum'];
 const insertSql = insertInto('events', columns);
 
-export function insertEvents(row: JournalRow): Statement[] {
+/** The row of an append, and its size in characters. */
+export function insertEvents(row: JournalRow): { statements: Statement[]; size: number } {
   const { tenantId, runId, afterSeq, at, events } = row;
-  if (events.length === 0) return [];
+  if (events.length === 0) return { statements: [], size: 0 };
   const first = afterSeq + 1;
   const last = afterSeq + events.length;
   const payload = encodeEvents(events);
   const checksum = checksumOf(tenantId, runId, first, last, at, payload);
-  return [{ sql: insertSql, params: [tenantId, runId, last, first, at, payload, checksum] }];
+  const params = [tenantId, runId, last, first, at, payload, checksum];
+  return { statements: [{ sql: insertSql, params }], size: payload.length };
 }
 
 /**

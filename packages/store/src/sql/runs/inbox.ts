@@ -8,13 +8,14 @@ import { checkIntact, checksumOf, encode, json, text } from '../../codec/values.
  * locks the run's row, so that the run cannot end meanwhile.
  */
 const insertSql = byDialect(
-  (dialect) => `INSERT INTO run_inbox (id, command, checksum, tenant_id, run_id, position)
-  SELECT ?, ?, ?, r.tenant_id, r.id,
+  (dialect) => `INSERT INTO run_inbox (id, kind, command, checksum, tenant_id, run_id, position)
+  SELECT ?, ?, ?, ?, r.tenant_id, r.id,
     (SELECT COALESCE(MAX(m.position), 0) + 1 FROM run_inbox m WHERE m.run_id = r.id)
   FROM runs r
   WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting')
     ${dialect === 'sqlite' ? '' : 'FOR NO KEY UPDATE OF r'}
-  ON CONFLICT (run_id, id) DO UPDATE SET command = excluded.command, checksum = excluded.checksum`,
+  ON CONFLICT (run_id, id) DO UPDATE
+    SET kind = excluded.kind, command = excluded.command, checksum = excluded.checksum`,
 );
 
 export function insertCommand(
@@ -24,7 +25,7 @@ export function insertCommand(
 ): Statement {
   const command = encode(queued.command);
   const checksum = checksumOf(tenantId, runId, queued.id, command);
-  const params = [queued.id, command, checksum, tenantId, runId];
+  const params = [queued.id, queued.command.kind, command, checksum, tenantId, runId];
   return { sql: insertSql[dialect], params, expect: 1 };
 }
 

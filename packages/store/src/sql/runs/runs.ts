@@ -54,10 +54,13 @@ export const headColumns = [
   'usage_details',
 ];
 
-export const endCodec = new RecordCodec<Pick<RunProgress, 'startedAt' | 'endedAt' | 'error'>>({
+export const endCodec = new RecordCodec<
+  Pick<RunProgress, 'startedAt' | 'endedAt' | 'error' | 'finishReason'>
+>({
   startedAt: column.nullable(column.number),
   endedAt: column.nullable(column.number),
   error: column.nullable(column.json()),
+  finishReason: column.nullable(column.text()),
 });
 
 const columns = [
@@ -72,7 +75,13 @@ const columns = [
 ];
 
 /** These are only read by other statements. */
-const insertedColumns = [...columns, 'forked_from', 'reserved_tokens', 'reserved_usd'];
+const insertedColumns = [
+  ...columns,
+  'forked_from',
+  'reserved_tokens',
+  'reserved_usd',
+  'journal_size',
+];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -83,10 +92,16 @@ const insertHeldSql = byDialect((dialect) => {
     VALUES (${insertedColumns.map(value).join(', ')})`;
 });
 
-export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCreation): Statement {
+export function insertRun(
+  dialect: SqlDialect,
+  tenantId: string,
+  creation: RunCreation,
+  journalSize: number,
+): Statement {
   const { identity, progress = {} } = creation;
   const { usage = noUsage, checkpoint = null, status = 'queued', outputJson = null } = progress;
   const { startedAt = null, endedAt = null, error = null, wakeAt = null } = progress;
+  const { finishReason = null } = progress;
   const lease = isEnded(status) ? null : creation.lease;
   return {
     sql: lease === null ? insertFreeSql : insertHeldSql[dialect],
@@ -97,7 +112,7 @@ export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCr
       usage.outputTokens,
       usage.costUsd ?? null,
       encodeUsageDetails(usage),
-      ...endCodec.encode({ startedAt, endedAt, error }),
+      ...endCodec.encode({ startedAt, endedAt, error, finishReason }),
       creation.lease === null ? 0 : 1,
       lease?.owner ?? null,
       ...(lease === null ? [0] : [identity.createdAt, lease.until - identity.createdAt]),
@@ -107,6 +122,7 @@ export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCr
       sourceOf(creation),
       creation.reserved?.tokens ?? 0,
       creation.reserved?.costUsd ?? 0,
+      journalSize,
     ],
   };
 }
@@ -133,6 +149,9 @@ export function changesOf(
     if (details !== null) changes.push(['usage_details', details]);
   }
   if (progress.error !== undefined) changes.push(['error', encodeOrNull(progress.error)]);
+  if (progress.finishReason !== undefined) {
+    changes.push(['finish_reason', progress.finishReason]);
+  }
   if (progress.checkpoint !== undefined) {
     changes.push(['serialized_state', progress.checkpoint]);
     changes.push(['state_checksum', checkpointChecksum(runId, progress.checkpoint)]);

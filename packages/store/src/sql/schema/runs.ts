@@ -16,9 +16,11 @@ export const runTables: readonly string[] = [
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
     last_seq BIGINT NOT NULL,
+    journal_size BIGINT NOT NULL DEFAULT 0,
     epoch BIGINT NOT NULL,
     lease_owner TEXT,
     lease_until BIGINT NOT NULL,
+    crashes BIGINT NOT NULL DEFAULT 0,
     status TEXT NOT NULL,
     wake_at BIGINT,
     position BIGINT,
@@ -40,6 +42,7 @@ export const runTables: readonly string[] = [
     workflow_id TEXT,
     key_id TEXT,
     error TEXT,
+    finish_reason TEXT,
     serialized_state TEXT,
     state_checksum BIGINT,
     output_json TEXT,
@@ -47,9 +50,12 @@ export const runTables: readonly string[] = [
     pruning BIGINT,
     forked_from TEXT
   )`,
-  `CREATE INDEX runs_open ON runs (created_at, id) WHERE status IN ('queued', 'running')`,
-  `CREATE INDEX runs_to_wake ON runs (wake_at) WHERE status = 'waiting' AND wake_at IS NOT NULL`,
+  `CREATE INDEX runs_open ON runs (tenant_id, created_at, id) WHERE status IN ('queued', 'running')`,
+  `CREATE INDEX runs_to_wake ON runs (tenant_id, wake_at, id)
+    WHERE status = 'waiting' AND wake_at IS NOT NULL`,
   `CREATE INDEX runs_leased ON runs (lease_owner) WHERE lease_owner IS NOT NULL`,
+  `CREATE INDEX runs_crashed ON runs (crashes, created_at, id)
+    WHERE crashes > 0 AND status IN ('queued', 'running', 'waiting')`,
   `CREATE INDEX runs_ended ON runs (tenant_id, conversation_id, position)
     WHERE position IS NOT NULL`,
   // Includes the key, so that its open runs are counted without reading their rows.
@@ -143,10 +149,13 @@ export const runTables: readonly string[] = [
     id TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
     position BIGINT NOT NULL,
+    kind TEXT NOT NULL,
     command TEXT NOT NULL,
     checksum BIGINT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,
+  `CREATE INDEX inboxes_of_tenant ON run_inbox (tenant_id, run_id)`,
+  `CREATE INDEX cancels_of_tenant ON run_inbox (tenant_id, run_id) WHERE kind = 'cancel'`,
   `CREATE TABLE connections (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,

@@ -29,7 +29,7 @@ export function conversationTests(open: Open): void {
       await tenant.append(ending(run, { progress: { status: statuses[i] ?? 'failed' } }));
     }
     expect(await tenant.countEndedRuns(conversationId)).toBe(3);
-    expect(await tenant.endedRuns(conversationId, all)).toEqual(
+    expect(await tenant.endedRuns(conversationId, all)).toMatchObject(
       order.map(({ id }, i) => ({ runId: id, position: i + 1 })),
     );
   });
@@ -76,7 +76,7 @@ export function conversationTests(open: Open): void {
   test('a run that is over from the beginning has its position too', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant, { progress: { status: 'failed' } });
-    expect(await tenant.endedRuns(run.conversationId, all)).toEqual([
+    expect(await tenant.endedRuns(run.conversationId, all)).toMatchObject([
       { runId: run.id, position: 1 },
     ]);
     expect(await tenant.append(ending(run))).toBe('fenced');

@@ -109,7 +109,9 @@ export function dueTests(open: Open): void {
       });
       await tenant.postRunCommand(run.id, cancelCommand('1'));
       await tenant.postRunCommand(run.id, cancelCommand('2'));
-      expect(await store.dueRuns(noon, 10)).toEqual([{ tenantId: tenant.tenantId, runId: run.id }]);
+      expect(await store.dueRuns(noon, 10)).toEqual([
+        { tenantId: tenant.tenantId, runId: run.id, isCanceled: false },
+      ]);
     }));
 
   test('the oldest come first, whatever their reason and tenant, up to the limit for each', () =>
@@ -142,6 +144,31 @@ export function dueTests(open: Open): void {
       const due = (await store.dueRuns(noon, 4)).map(({ runId }) => runId);
       expect(due).toEqual([...first.slice(0, 2), ...late.map(({ id }) => id)]);
       expect(await store.dueRuns(noon, 100)).toHaveLength(14);
+    }));
+
+  test('tenants take turns among expired runs and among runs with commands, too', () =>
+    withStore(open, async ({ store }) => {
+      const [busy, quiet] = [store.tenant(uuidv7()), store.tenant(uuidv7())];
+      const waiting = { lease: null, progress: { status: 'waiting' } } as const;
+      for (let n = 0; n < 12; n += 1) {
+        const older = { identity: { createdAt: noon - 100 } };
+        const wakeAt = noon - 100;
+        await newRun(busy, { ...waiting, ...older, progress: { status: 'waiting', wakeAt } });
+        const { id } = await newRun(busy, { ...waiting, ...older });
+        await busy.postRunCommand(id, cancelCommand('stop'));
+        await busy.postRunCommand(id, cancelCommand('once more'));
+      }
+      const overdue = await newRun(quiet, {
+        ...waiting,
+        progress: { status: 'waiting', wakeAt: noon },
+      });
+      const commanded = await newRun(quiet, waiting);
+      await quiet.postRunCommand(commanded.id, cancelCommand('stop'));
+      const due = await store.dueRuns(noon, 4);
+      expect(due.filter(({ tenantId }) => tenantId === busy.tenantId)).toHaveLength(4);
+      expect(due.map(({ runId }) => runId)).toEqual(
+        expect.arrayContaining([overdue.id, commanded.id]),
+      );
     }));
 
   test('a long queue hides neither expired runs nor runs with commands', () =>

@@ -121,7 +121,7 @@ export function fenceTests(open: Open): void {
     const run = await newRun(tenant);
     await system().releaseRun(run.id, 1);
     const claim = { owner: 'node-2', now: noon, until: noon + 15_000 };
-    expect(await system().claimRun(run.id, claim)).toEqual({ epoch: 2 });
+    expect(await system().claimRun(run.id, claim)).toMatchObject({ epoch: 2 });
     expect(await tenant.append(step(run, { epoch: 2 }))).toBe('committed');
     expect(await tenant.append(step(run, { epoch: 1, afterSeq: 2 }))).toBe('fenced');
     expect(await tenant.append(step(run, { epoch: 2, afterSeq: 2 }))).toBe('committed');

@@ -1,6 +1,6 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { ending, newRun, noon, step, useStore } from '../fixtures.ts';
+import { delta, ending, newRun, noon, step, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
 const ttl = 15_000;
@@ -11,7 +11,7 @@ export function leaseTests(open: Open): void {
 
   test('a run without a lease can be claimed, once', async () => {
     const run = await newRun(newTenant(), { lease: null });
-    expect(await system().claimRun(run.id, claimBy('node-1'))).toEqual({ epoch: 1 });
+    expect(await system().claimRun(run.id, claimBy('node-1'))).toMatchObject({ epoch: 1 });
     expect(await system().claimRun(run.id, claimBy('node-2'))).toBeUndefined();
     expect(await system().claimRun(run.id, claimBy('node-1'))).toBeUndefined();
     expect(await run.tenant.readRun(run.id)).toMatchObject({ epoch: 1 });
@@ -21,7 +21,7 @@ export function leaseTests(open: Open): void {
     const tenant = newTenant();
     for (const status of ['queued', 'running', 'waiting'] as const) {
       const run = await newRun(tenant, { lease: null, progress: { status } });
-      expect(await system().claimRun(run.id, claimBy('node-1'))).toEqual({ epoch: 1 });
+      expect(await system().claimRun(run.id, claimBy('node-1'))).toMatchObject({ epoch: 1 });
     }
     const over = await newRun(tenant);
     await tenant.append(ending(over));
@@ -32,7 +32,9 @@ export function leaseTests(open: Open): void {
   test('a lease can be taken from the moment at which it runs out', async () => {
     const run = await newRun(newTenant());
     expect(await system().claimRun(run.id, claimBy('node-2', noon + ttl - 1))).toBeUndefined();
-    expect(await system().claimRun(run.id, claimBy('node-2', noon + ttl))).toEqual({ epoch: 2 });
+    expect(await system().claimRun(run.id, claimBy('node-2', noon + ttl))).toMatchObject({
+      epoch: 2,
+    });
   });
 
   test('of 50 racing claims one succeeds', async () => {
@@ -40,7 +42,7 @@ export function leaseTests(open: Open): void {
     const claims = await Promise.all(
       Array.from({ length: 50 }, (_, i) => system().claimRun(run.id, claimBy(`node-${i}`))),
     );
-    expect(claims.filter((claim) => claim !== undefined)).toEqual([{ epoch: 1 }]);
+    expect(claims.filter((claim) => claim !== undefined)).toMatchObject([{ epoch: 1 }]);
   });
 
   test('the epoch rises with every claim and with nothing else', async () => {
@@ -75,7 +77,9 @@ export function leaseTests(open: Open): void {
     const until = noon + 10 * ttl;
     expect(await system().renewLeases('node-1', { runIds, now: noon, until })).toEqual([mine.id]);
     expect(await system().claimRun(mine.id, claimBy('node-3', until - 1))).toBeUndefined();
-    expect(await system().claimRun(theirs.id, claimBy('node-3', until - 1))).toEqual({ epoch: 2 });
+    expect(await system().claimRun(theirs.id, claimBy('node-3', until - 1))).toMatchObject({
+      epoch: 2,
+    });
     expect(await system().renewLeases('node-1', { runIds: [], now: noon, until })).toEqual([]);
   });
 
@@ -85,13 +89,97 @@ export function leaseTests(open: Open): void {
     await system().releaseRun(run.id, 1);
     expect(await system().claimRun(run.id, claimBy('node-3', noon + ttl))).toBeUndefined();
     await system().releaseRun(run.id, 2);
-    expect(await system().claimRun(run.id, claimBy('node-3', noon + ttl))).toEqual({ epoch: 3 });
+    expect(await system().claimRun(run.id, claimBy('node-3', noon + ttl))).toMatchObject({
+      epoch: 3,
+    });
   });
 
   test('a step that releases frees the run in its commit', async () => {
     const run = await newRun(newTenant());
     await run.tenant.append(step(run, { release: true, progress: { status: 'waiting' } }));
-    expect(await system().claimRun(run.id, claimBy('node-2'))).toEqual({ epoch: 2 });
+    expect(await system().claimRun(run.id, claimBy('node-2'))).toMatchObject({ epoch: 2 });
+  });
+
+  /** Claims the run at a time at which its holder has died, and returns how many have. */
+  const claimAfterCrash = async (runId: string, after: number, suspect = false) => {
+    const claim = claimBy(`node-${after}`, noon + after * ttl);
+    return (await system().claimRun(runId, claim, { suspect }))?.crashes;
+  };
+  const isSuspect = async (runId: string, after: number) => {
+    const suspects = await system().suspectRuns(noon + after * ttl, 1_000);
+    return suspects.some((ref) => ref.runId === runId);
+  };
+  const isDue = async (runId: string, after: number) => {
+    const due = await system().dueRuns(noon + after * ttl, 1_000);
+    return due.some((ref) => ref.runId === runId);
+  };
+
+  test('a claim counts the holders that died, and a suspect is claimed only on request', async () => {
+    const run = await newRun(newTenant());
+    expect(await claimAfterCrash(run.id, 1)).toBe(1);
+    expect(await claimAfterCrash(run.id, 2)).toBe(2);
+    expect(await isSuspect(run.id, 3)).toBe(true);
+    expect(await isDue(run.id, 3)).toBe(false);
+    expect(await claimAfterCrash(run.id, 3)).toBeUndefined();
+    expect(await claimAfterCrash(run.id, 3, true)).toBe(3);
+    expect(await isSuspect(run.id, 3)).toBe(false);
+    expect(await claimAfterCrash(run.id, 4, true)).toBe(4);
+  });
+
+  test('a run that is not a suspect is not claimed as one', async () => {
+    const run = await newRun(newTenant());
+    expect(await claimAfterCrash(run.id, 1, true)).toBeUndefined();
+    expect(await isSuspect(run.id, 1)).toBe(false);
+  });
+
+  test('a suspect of a paused tenant stays', async () => {
+    const tenant = newTenant();
+    await system().ensureTenant({ id: tenant.tenantId, name: tenant.tenantId, at: noon });
+    const run = await newRun(tenant);
+    for (const after of [1, 2]) await claimAfterCrash(run.id, after);
+    await tenant.updateTenant({ pausedAt: noon });
+    expect(await isSuspect(run.id, 3)).toBe(false);
+    await tenant.updateTenant({ pausedAt: null });
+    expect(await isSuspect(run.id, 3)).toBe(true);
+  });
+
+  test('leases that a single server finds at its start are those of a crash', async () => {
+    const run = await newRun(newTenant());
+    await system().releaseAllLeases();
+    await system().releaseAllLeases();
+    expect(await claimAfterCrash(run.id, 0)).toBe(1);
+  });
+
+  test.each([
+    ['progress', { madeProgress: true }],
+    ['a release in a step', { release: true }],
+  ])('%s ends the count of crashes', async (_, change) => {
+    const run = await newRun(newTenant());
+    for (const after of [1, 2]) await claimAfterCrash(run.id, after);
+    await run.tenant.append(step(run, { epoch: 3, ...change }));
+    expect(await claimAfterCrash(run.id, 3)).toBe('release' in change ? 0 : 1);
+  });
+
+  test('a step without progress and a plain release leave the count of crashes', async () => {
+    const run = await newRun(newTenant());
+    for (const after of [1, 2]) await claimAfterCrash(run.id, after);
+    await run.tenant.append(step(run, { epoch: 3 }));
+    await system().releaseRun(run.id, 3);
+    expect(await claimAfterCrash(run.id, 2)).toBe(2);
+  });
+
+  test('a claim says how large the journal is', async () => {
+    const run = await newRun(newTenant());
+    const sizes: number[] = [];
+    for (const release of [false, true]) {
+      const { epoch = 1, lastSeq = 1 } = (await run.tenant.readRun(run.id)) ?? {};
+      const events = [delta('x'.repeat(1_000))];
+      await run.tenant.append(step(run, { epoch, afterSeq: lastSeq, events, release }));
+      if (!release) await system().releaseRun(run.id, epoch);
+      sizes.push((await system().claimRun(run.id, claimBy('node-2')))?.journalSize ?? 0);
+    }
+    expect(sizes[1] ?? 0).toBeGreaterThan((sizes[0] ?? 0) + 1_000);
+    expect(sizes[1] ?? 0).toBeLessThan((sizes[0] ?? 0) + 1_500);
   });
 
   test('reclaiming releases every run at once', async () => {
@@ -103,7 +191,7 @@ export function leaseTests(open: Open): void {
     );
     await system().releaseAllLeases();
     for (const run of runs) {
-      expect(await system().claimRun(run.id, claimBy('node-9'))).toEqual({ epoch: 2 });
+      expect(await system().claimRun(run.id, claimBy('node-9'))).toMatchObject({ epoch: 2 });
     }
   });
 }

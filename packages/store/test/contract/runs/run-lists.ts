@@ -49,7 +49,9 @@ export function runListTests(open: Open): void {
       });
       const usage = { inputTokens: 3, outputTokens: 4, costUsd: 0.25 };
       const error = { code: 'internal', message: 'm', retryable: false };
-      const progress = { status: 'failed', endedAt: noon + 5, usage, error } as const;
+      const finishReason = 'refusal';
+      const ended = { endedAt: noon + 5, usage, error, finishReason } as const;
+      const progress = { status: 'failed', ...ended } as const;
       await tenant.append(step(run, { afterSeq: 2, progress: { ...progress, outputJson: '{}' } }));
       const record = await tenant.readRun(run.id);
       if (record === undefined) throw new Error('The run is not there');
@@ -62,7 +64,7 @@ export function runListTests(open: Open): void {
         isOutputOmitted: false,
       };
       expect(await tenant.listRuns({}, all)).toEqual([listing]);
-      expect(listing).toMatchObject({ startedAt: noon, endedAt: noon + 5, error, usage });
+      expect(listing).toMatchObject({ startedAt: noon, ...ended });
     });
 
     test('a run that is neither started nor over says so', async () => {

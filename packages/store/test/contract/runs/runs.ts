@@ -22,6 +22,7 @@ export function runTests(open: Open): void {
       endedAt: null,
       usage: { inputTokens: 0, outputTokens: 0 },
       error: null,
+      finishReason: null,
       checkpoint: null,
       outputJson: null,
       snapshot: null,

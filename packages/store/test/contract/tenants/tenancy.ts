@@ -202,7 +202,7 @@ export function tenancyTests(open: Open): void {
     const run = await newRun(two, { identity: { conversationId } });
     expect(await two.countEndedRuns(conversationId)).toBe(0);
     await two.append(ending(run));
-    expect(await two.endedRuns(conversationId, { after: 0, upTo: 100 })).toEqual([
+    expect(await two.endedRuns(conversationId, { after: 0, upTo: 100 })).toMatchObject([
       { runId: run.id, position: 1 },
     ]);
     expect(await one.countEndedRuns(conversationId)).toBe(1);

@@ -191,7 +191,30 @@ export function tenantTests(open: Open): void {
         await paused.updateTenant({ pausedAt: noon });
         expect(await dueIds(store)).toEqual([]);
         await paused.postRunCommand(run.id, cancelCommand('stop'));
-        expect(await dueIds(store)).toEqual([run.id]);
+        expect(await store.dueRuns(noon, 10)).toEqual([
+          { tenantId: paused.tenantId, runId: run.id, isCanceled: true },
+        ]);
+        const abandoned = await newRun(paused, { lease: null, progress: { status: 'running' } });
+        await paused.postRunCommand(abandoned.id, cancelCommand('stop'));
+        expect(new Set(await dueIds(store))).toEqual(new Set([run.id, abandoned.id]));
+      }));
+
+    test('leaves decided runs for later, and those of other tenants are found all the same', () =>
+      withStore(open, async ({ store }) => {
+        const [paused, going] = [await makeTenant(store), await makeTenant(store)];
+        const decided = async (tenant: TenantStore) => {
+          const run = await newRun(tenant, { lease: null, progress: { status: 'waiting' } });
+          const command = { kind: 'result', toolCallId: 'call_1' } as const;
+          await tenant.postRunCommand(run.id, { id: uuidv7(), command });
+          return run.id;
+        };
+        const held: string[] = [];
+        for (let n = 0; n < 5; n += 1) held.push(await decided(paused));
+        const free = await decided(going);
+        await paused.updateTenant({ pausedAt: noon });
+        expect(await dueIds(store, 2)).toEqual([free]);
+        await paused.updateTenant({ pausedAt: null });
+        expect(new Set(await dueIds(store))).toEqual(new Set([...held, free]));
       }));
 
     test('takes no place among those that are due', () =>
