@@ -75,6 +75,14 @@ describe('an answer', () => {
     expect(model.requests).toHaveLength(2);
   });
 
+  test('without the reasoning of earlier turns says so in the journal', async () => {
+    const { events } = await runOf([
+      text('Once'),
+      { type: 'finish', reason: 'stop', usage, reasoningDropped: true },
+    ]);
+    expect(ofType(events, 'turn.completed')).toMatchObject([{ reasoningDropped: true }]);
+  });
+
   test('of a sub-agent does not count for the run', async () => {
     const { boot } = await openFixture();
     const model = createStreamingModel(

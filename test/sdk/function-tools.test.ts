@@ -67,6 +67,73 @@ describe('function tool', () => {
     expect(keys).toEqual([call?.idempotencyKey]);
   });
 
+  test('with needsApproval runs only after a person approved the call, with what was approved', async () => {
+    const inputs: unknown[] = [];
+    const approved: boolean[] = [];
+    const deleteUser = tool({
+      name: 'delete_user',
+      schema: z.object({ id: z.string() }),
+      needsApproval: true,
+      run(input) {
+        inputs.push(input);
+        return { deleted: input.id, afterApproval: approved.length > 0 };
+      },
+    });
+    const run = await server.client.runs.create({
+      model: 'demo',
+      input: 'use delete_user {"id": "u_1"}',
+      tools: [deleteUser],
+      permissions: { allowlist: [{ tool: 'delete_user' }] },
+    });
+    const seen: unknown[] = [];
+    for await (const event of run) {
+      if (event.type === 'tool_call') seen.push(['tool_call', event.input]);
+      if (event.type !== 'approval_requested') continue;
+      seen.push('approval_requested');
+      expect(event).toMatchObject({ kind: 'permission', rule: { list: 'needsApproval' } });
+      // Nobody can claim or answer the call before the decision.
+      const path = `/v1/runs/${run.id}/tool-results/${event.toolCallId}`;
+      for (const [step, body] of [
+        ['/claim', { claimId: '3f6c1c2e-8d2f-4c61-9a54-6d7fb2c1e001' }],
+        ['', { output: 'too early' }],
+      ] as const) {
+        const response = await server.fetch(`http://127.0.0.1:4000${path}${step}`, {
+          method: 'POST',
+          headers: {
+            authorization: `Bearer ${server.apiKey}`,
+            'content-type': 'application/json',
+          },
+          body: JSON.stringify(body),
+        });
+        expect(response.status).toBe(404);
+      }
+      expect(inputs).toEqual([]);
+      approved.push(true);
+      await server.client.approvals.approve(event.id, { input: { id: 'u_2' } });
+    }
+    expect(seen).toEqual(['approval_requested', ['tool_call', { id: 'u_2' }]]);
+    expect(inputs).toEqual([{ id: 'u_2' }]);
+    expect(await run.text()).toContain('"deleted":"u_2","afterApproval":true');
+  });
+
+  test('with needsApproval never runs if the call is denied or nobody can be asked', async () => {
+    const inputs: unknown[] = [];
+    const deleteUser = tool({
+      name: 'delete_user',
+      schema: z.object({ id: z.string() }),
+      needsApproval: true,
+      run: (input) => void inputs.push(input),
+    });
+    const body = { model: 'demo', input: 'use delete_user {"id": "u_1"}', tools: [deleteUser] };
+    const denied = await server.client.runs.create(body, {
+      onApproval: () => ({ approved: false, reason: 'Not this one' }),
+    });
+    expect(await denied.text()).toContain('Not this one');
+    const headless = await server.client.runs.create({ ...body, permissions: { headless: true } });
+    expect(await headless.text()).toContain('denied');
+    expect(inputs).toEqual([]);
+  });
+
   test('is called several times in parallel', async () => {
     let running = 0;
     let together = 0;

@@ -5,6 +5,7 @@ import type {
   LimitName,
   OutcomeAnswer,
   PermissionResponse,
+  RuleRef,
   ToolPermission,
   Usage,
 } from '@relay/protocol';
@@ -102,6 +103,8 @@ export interface RelayEvent extends AgentFields {
   readonly agentPath: readonly string[];
   /** A person has denied the same call before in this run: when, who, and why. */
   readonly earlierDenial?: EarlierDenial;
+  /** What demands a person for each such call: `always` has no effect while it stands. */
+  readonly rule?: RuleRef;
   /** The rule that the tool suggests for calls like this one. */
   readonly suggestedRule?: ToolPermission;
   /** Only the first answer counts. */

@@ -41,7 +41,10 @@ function relayEvent(event: EventOf<'approval.requested'>, options: PresentOption
       prompt: event.question?.prompt,
       schema: event.question?.schema,
       earlierDenial: event.earlierDenial,
-      suggestedRule: suggestedRule(options.findTool(event.tool), params),
+      rule: event.rule,
+      // Where each call needs a person, "always" is not offered.
+      suggestedRule:
+        event.rule === undefined ? suggestedRule(options.findTool(event.tool), params) : undefined,
     }),
     respond: (response) => options.respond(event.approvalId, response),
   };

@@ -27,17 +27,17 @@ export interface Denial {
   readonly reason?: string | undefined;
 }
 
-const lists = ['allowlist', 'allowOnce', 'denylist'] as const;
+const lists = ['allowlist', 'allowOnce', 'denylist', 'ask'] as const;
 
 /** Lists to replace; missing ones stay. */
 export type PermissionsUpdate = {
   readonly [List in (typeof lists)[number]]?: readonly RuleInput[] | undefined;
 } & { readonly deny?: readonly Denial[] | undefined };
 
-/** All four lists, also if they are empty. */
+/** All four lists of rules that decide a call, also if they are empty; `ask` if there is one. */
 export type CompletePermissions = {
-  [List in keyof Omit<Permissions, 'headless'>]-?: NonNullable<Permissions[List]>;
-};
+  [List in keyof Omit<Permissions, 'headless' | 'ask'>]-?: NonNullable<Permissions[List]>;
+} & Pick<Permissions, 'ask'>;
 
 /**
  * Throws `invalid_request` or `invalid_pattern`, with the path of the field. An allow rule may come from
@@ -104,13 +104,14 @@ export class AgentRules implements ProgramRules {
 
   /** The lists themselves, not copies: a program may also change them in place. */
   complete(): CompletePermissions {
-    const { allowlist, allowOnce, deny, denylist } = this.#lists();
+    const { allowlist, allowOnce, deny, denylist, ask } = this.#lists();
     const missing = Object.isExtensible(this.#shared) ? this.#shared : this.#own;
     return {
       allowlist: allowlist ?? (missing.allowlist = []),
       allowOnce: allowOnce ?? (missing.allowOnce = []),
       deny: deny ?? (missing.deny = []),
       denylist: denylist ?? (missing.denylist = []),
+      ...defined({ ask }),
     };
   }
 }

@@ -29,6 +29,8 @@ interface BaseDefinition<Schema extends z.ZodType> {
   readonly schema: Schema;
   /** Runs without an approval unless a rule denies it. Default: false. */
   readonly allowedByDefault?: boolean;
+  /** A person must approve each call, whatever allows it. Default: false. */
+  readonly needsApproval?: boolean;
   /** The kinds of parameters, which decide how rules match them. Default: text. */
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
   /** Parameters that a rule with any parameters must name if the call has them. */
@@ -87,10 +89,13 @@ export function defineDelegatingTool<Schema extends z.ZodType>(
 }
 
 function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) {
-  const { name, description, schema, kinds, sensitive, inWorkspace } = definition;
+  const { name, description, schema, needsApproval, kinds, sensitive, inWorkspace } = definition;
   const derive = definition.derivePermission?.bind(definition);
   const resolvePaths = definition.resolvePaths?.bind(definition);
   checkToolName(name);
+  if (needsApproval === true && definition.allowedByDefault === true) {
+    throw new TypeError(`The tool ${name} has needsApproval and allowedByDefault: use one of them`);
+  }
   return {
     name,
     description,
@@ -98,6 +103,7 @@ function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) 
     allowedByDefault: definition.allowedByDefault ?? false,
     validate: (input: unknown) => validate(schema, input),
     ...defined({
+      needsApproval,
       kinds,
       sensitive,
       inWorkspace,

@@ -37,6 +37,16 @@ describe('a defined tool', () => {
     expect(define(options)).toMatchObject(options);
   });
 
+  it('can demand a person for each call, but not be allowed by default too', () => {
+    expect(define({ needsApproval: true })).toMatchObject({
+      needsApproval: true,
+      allowedByDefault: false,
+    });
+    expect(() => define({ needsApproval: true, allowedByDefault: true })).toThrow(
+      'The tool order has needsApproval and allowedByDefault: use one of them',
+    );
+  });
+
   it('describes the input of its schema to models, not the output', () => {
     expect(define().inputSchema).toEqual({
       type: 'object',

@@ -46,15 +46,19 @@ export class ApprovalPrompt {
   }
 
   async #permission(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
-    const edit = request.canEdit ? '[e]dit  ' : '';
-    const prompt = `  [o]nce  [a]lways  ${edit}[d]eny > `;
+    const { canEdit, canAllowAlways } = request;
+    const choices = `[o]nce  ${canAllowAlways ? '[a]lways  ' : ''}${canEdit ? '[e]dit  ' : ''}`;
+    if (!canAllowAlways) this.#options.writeLine('  A rule demands an approval of each such call.');
+    const prompt = `  ${choices}[d]eny > `;
     for (;;) {
       const choice = await this.#choose(prompt, signal);
       if (choice === undefined) return undefined;
       if (choice === 'o' || choice === 'once') return { approved: true };
-      if (choice === 'a' || choice === 'always') return { approved: true, always: true };
+      if (canAllowAlways && (choice === 'a' || choice === 'always')) {
+        return { approved: true, always: true };
+      }
       if (choice === 'd' || choice === 'deny') return this.#denial(signal);
-      if (request.canEdit && (choice === 'e' || choice === 'edit')) {
+      if (canEdit && (choice === 'e' || choice === 'edit')) {
         const input = await this.#edited(request.params, signal);
         if (input !== undefined) return { approved: true, input };
       } else this.#rejectChoice(choice, prompt);

@@ -37,6 +37,8 @@ export interface ApprovalRequest {
   readonly agents: readonly string[];
   /** Whether a decision can carry other arguments, or the answer to a question. */
   readonly canEdit: boolean;
+  /** Whether "always" would have an effect: no rule demands a person for each such call. */
+  readonly canAllowAlways: boolean;
   readonly prompt?: string | undefined;
   readonly schema?: Approval['schema'];
 }
@@ -53,6 +55,7 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
     flags: display.flags,
     agents: agentPath,
     canEdit: true,
+    canAllowAlways: approval.rule === undefined,
     prompt,
     schema,
   };
@@ -60,7 +63,10 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
 
 /** Without a key the approval cannot be loaded: the event is all there is. */
 export function requestFromEvent(
-  event: Pick<ApprovalRequested, 'id' | 'kind' | 'tool' | 'params' | 'agentPath' | 'earlierDenial'>,
+  event: Pick<
+    ApprovalRequested,
+    'id' | 'kind' | 'tool' | 'params' | 'agentPath' | 'earlierDenial' | 'rule'
+  >,
 ): ApprovalRequest {
   const { id, kind, tool, params, agentPath = [], earlierDenial: denial } = event;
   const started = 'This call was started before a crash and may have taken effect:\n';
@@ -70,5 +76,7 @@ export function requestFromEvent(
   const call = kind === 'outcome' ? `${started}${shown}` : shown;
   const text = escapeUnsafe(call);
   const flags = text === call ? [] : ['invisible characters'];
-  return { id, kind, tool, params, text, flags, agents: agentPath, canEdit: false };
+  const canAllowAlways = event.rule === undefined;
+  const shared = { id, kind, tool, params, text, flags, agents: agentPath };
+  return { ...shared, canEdit: false, canAllowAlways };
 }

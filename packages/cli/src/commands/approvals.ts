@@ -127,6 +127,9 @@ async function approveApproval(
     reason,
   });
   printDecision(context, decided);
+  if (always === true && decided.rule !== undefined) {
+    context.print.note('A rule demands an approval of each such call: --always has no effect.');
+  }
 }
 
 interface AnswerOptions {
@@ -187,6 +190,7 @@ function printApproval({ print }: Context, approval: Approval): void {
       approval.executedParams === undefined
         ? undefined
         : JSON.stringify(approval.executedParams, null, 2),
+    'asked by': approval.rule === undefined ? undefined : ruleName(approval.rule),
     suggested:
       approval.suggestedRule === undefined ? undefined : JSON.stringify(approval.suggestedRule),
     outcome: approval.outcome,
@@ -195,4 +199,10 @@ function printApproval({ print }: Context, approval: Approval): void {
     by: decidedBy === undefined ? undefined : `${decidedBy.name} (${decidedBy.type})`,
     reason: approval.reason,
   });
+}
+
+function ruleName({ list, index, source }: NonNullable<Approval['rule']>): string {
+  return list === 'needsApproval'
+    ? 'needsApproval of the tool'
+    : `${list}[${index}] of the ${source}`;
 }

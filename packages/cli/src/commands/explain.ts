@@ -1,5 +1,6 @@
 import type { ExplainBody } from '@relay/sdk';
 import type { CliCommand, Context } from '../command.ts';
+import { usageError } from '../errors.ts';
 import { jsonObject } from '../options.ts';
 import { paintStatus } from '../output/paint.ts';
 import { escapeUnsafe } from '../output/escape.ts';
@@ -7,6 +8,8 @@ import { escapeUnsafe } from '../output/escape.ts';
 interface Options extends Pick<ExplainBody, 'params' | 'permissions' | 'agent'> {
   readonly run?: string;
   readonly conversation?: string;
+  readonly function?: true;
+  readonly needsApproval?: true;
 }
 
 export function registerExplain(program: CliCommand): void {
@@ -15,12 +18,15 @@ export function registerExplain(program: CliCommand): void {
     .description('show whether a call is allowed, and by which rule')
     .option('--params <json>', 'arguments of the call', jsonObject, {})
     .option('--permissions <json>', 'permissions of the request', jsonObject)
-    .option('--run <id>', 'include the grants of this run')
+    .option('--function', 'it is a function tool of the request, which the caller runs')
+    .option('--needs-approval', 'with --function: it declares needsApproval')
+    .option('--run <id>', 'include the grants and function tools of this run')
     .option('--conversation <id>', 'include the grants of this conversation')
     .option('--agent <name>', 'agent whose policy applies (default: assistant)')
     .examples([
       `relay explain send_note --params '{"to": "operator", "text": "hi"}'`,
       `relay explain bash --params '{"command": "ls"}' --permissions '{"denylist": [{"tool": "bash"}]}'`,
+      `relay explain delete_user --function --permissions '{"ask": [{"tool": "delete_user"}]}'`,
     ])
     .handle(explainCall);
 }
@@ -30,12 +36,18 @@ async function explainCall(
   [tool = '']: readonly string[],
 ): Promise<void> {
   const { params, permissions, run, conversation, agent } = context.options;
+  const { function: isFunction, needsApproval } = context.options;
+  if (needsApproval === true && isFunction !== true) {
+    throw usageError('--needs-approval requires --function');
+  }
+  const declared = { name: tool, kind: 'function', inputSchema: {}, needsApproval } as const;
   const client = await context.client();
   const ids = { runId: run, conversationId: conversation };
   const explanation = await client.permissions.explain({
     tool,
     params,
     permissions,
+    tools: isFunction === true ? [declared] : undefined,
     agent,
     ...ids,
   });

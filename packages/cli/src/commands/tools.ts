@@ -12,9 +12,14 @@ export function registerTools(program: CliCommand): void {
 
 const columns: readonly Column<ToolList['tools'][number]>[] = [
   { title: 'tool', value: ({ name }) => name },
-  { title: 'approval', value: ({ allowedByDefault }) => (allowedByDefault ? 'no' : 'yes') },
+  { title: 'approval', value: approvalOf },
   { title: 'description', value: ({ description }) => description },
 ];
+
+function approvalOf({ allowedByDefault, needsApproval }: ToolList['tools'][number]): string {
+  if (needsApproval) return 'always';
+  return allowedByDefault ? 'no' : 'yes';
+}
 
 async function listTools(context: Context): Promise<void> {
   const client = await context.client();

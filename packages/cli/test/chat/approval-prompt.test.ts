@@ -32,6 +32,7 @@ const permission: ApprovalRequest = {
   flags: [],
   agents: ['assistant'],
   canEdit: true,
+  canAllowAlways: true,
 };
 
 describe('permission prompt', () => {
@@ -96,6 +97,15 @@ describe('permission prompt', () => {
       flags: ['invisible characters'],
       canEdit: false,
     });
+  });
+});
+
+describe('prompt for a call that a rule demands an approval of', () => {
+  test('does not offer "always"', async () => {
+    const { ask, prompts, written } = user('a', 'always', 'o');
+    expect(await ask({ ...permission, canAllowAlways: false })).toEqual({ approved: true });
+    expect(prompts[0]?.prompt).toBe('  [o]nce  [e]dit  [d]eny > ');
+    expect(written).toContain('  A rule demands an approval of each such call.');
   });
 });
 

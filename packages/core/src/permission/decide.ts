@@ -27,6 +27,8 @@ export interface RuleSet {
   builtinAllow: boolean;
   /** The tenant's policies: for all agents, and for the calling one. */
   policies?: readonly Policy[];
+  /** The tool demands a person for each call. */
+  needsApproval?: boolean;
   /** What the tool declares its parameters to be. Default: text. */
   kinds?: Readonly<Record<string, ParameterKind>>;
   /** Parameters that a rule with any parameters must name if the call has them. */
@@ -35,12 +37,13 @@ export interface RuleSet {
   resolvedPaths?: ResolvedPaths | undefined;
 }
 
-/** What a tool declares about its parameters. */
+/** What a tool declares about its calls and their parameters. */
 export function declaredBy(
-  tool: Pick<Tool, 'kinds' | 'sensitive'> | undefined,
+  tool: Pick<Tool, 'needsApproval' | 'kinds' | 'sensitive'> | undefined,
   resolvedPaths?: ResolvedPaths,
-): Pick<RuleSet, 'kinds' | 'sensitive' | 'resolvedPaths'> {
-  return defined({ kinds: tool?.kinds, sensitive: tool?.sensitive, resolvedPaths });
+): Pick<RuleSet, 'needsApproval' | 'kinds' | 'sensitive' | 'resolvedPaths'> {
+  const { needsApproval, kinds, sensitive } = tool ?? {};
+  return defined({ needsApproval, kinds, sensitive, resolvedPaths });
 }
 
 export type Verdict =
@@ -50,8 +53,8 @@ export type Verdict =
   | { decision: 'ask'; rule?: RuleRef };
 
 /**
- * Decides a call by the first rule that matches: deny rules, then `ask` rules of the policy, then
- * allow rules. Allow rules that are used up come last, so that they are kept while a standing rule
+ * Decides a call by the first rule that matches: deny rules, then what demands a person (`ask` rules,
+ * and `needsApproval` of the tool), then allow rules. Allow rules that are used up come last, so that they are kept while a standing rule
  * allows the call too. Parameter kinds can only narrow an allow rule. In a headless run, a call that
  * would need approval is denied. Pure: the caller stores the use of a rule (E7).
  */
@@ -74,15 +77,28 @@ function evaluate(call: CallToDecide, rules: RuleSet): Verdict {
   // An ask rule narrows like a deny rule: nothing is allowed that it cannot read.
   const denylist = [
     ...(permissions.denylist ?? []),
+    ...(permissions.ask ?? []),
     ...policies.flatMap(({ deny, ask }) => [...deny, ...ask]),
   ];
   const matcher = new CallMatcher(call, { standing, denylist, kinds, sensitive, resolvedPaths });
   const denies = (rule: ToolRule) => matcher.denies(rule);
   const denial = findDenial(call, permissions, denies) ?? policyRule(policies, 'deny', denies);
   if (denial !== undefined) return { decision: 'deny', ...denial };
-  const ask = policyRule(policies, 'ask', denies);
+  const ask = findDemand(rules, denies);
   if (ask !== undefined) return { decision: 'ask', ...ask };
   return findAllowance(call, rules, matcher) ?? { decision: 'ask' };
+}
+
+/** What demands a person for the call, whatever allows it. */
+function findDemand(
+  { permissions, policies = [], needsApproval }: RuleSet,
+  matches: (rule: ToolRule) => boolean,
+): { rule: RuleRef } | undefined {
+  const asked = permissions.ask?.findIndex(matches) ?? -1;
+  if (asked >= 0) return { rule: { list: 'ask', index: asked, source: 'request' } };
+  const rule = policyRule(policies, 'ask', matches);
+  if (rule !== undefined || needsApproval !== true) return rule;
+  return { rule: { list: 'needsApproval', index: 0, source: 'builtin' } };
 }
 
 /** The first rule of the policies' lists that matches. */

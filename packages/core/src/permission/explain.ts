@@ -1,5 +1,5 @@
 /** How the rules would decide a call, and by which rule. No rule is used up. */
-import { defined, type Permissions, type RuleRef } from '@relay/protocol';
+import { defined, type FunctionTool, type Permissions, type RuleRef } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { decideCall, declaredBy, type Grant, type Verdict } from './decide.ts';
 import type { ToolRule } from './match.ts';
@@ -7,11 +7,14 @@ import { type Policy, policiesOf } from './policy.ts';
 import { isSimilar, unknownToolNote } from './tool-name.ts';
 import type { TenantStore, Tool } from '../ports/index.ts';
 import { parseArguments, resolvePaths } from '../run/arguments.ts';
+import { clientTool } from '../run/waiting/client-calls.ts';
 
 export interface CallToExplain {
   readonly tool: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly permissions: Permissions;
+  /** The function tools of the request. */
+  readonly functions: readonly FunctionTool[];
   /** Their grants count besides those of the tenant. */
   readonly runId?: string;
   readonly conversationId?: string;
@@ -39,7 +42,9 @@ export async function explainCall(
   const grants = await store.readGrants({ runId, conversationId, now });
   const policies = policiesOf(await store.policies.inForce(call.agent));
   const registry = engine.tools(store.tenantId);
-  const tool = registry.find(call.tool);
+  const functions = [...call.functions, ...(await functionsOf(store, call.runId))];
+  const own = functions.find(({ name }) => name === call.tool);
+  const tool = own === undefined ? registry.find(call.tool) : clientTool(own);
   const parsed = tool === undefined ? undefined : parseArguments(tool, call.params);
   // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
   const input = parsed?.ok === true ? parsed.input : call.params;
@@ -59,20 +64,37 @@ export async function explainCall(
   const problem = parsed?.ok === false ? parsed.problem : undefined;
   const notes = [
     ...(tool === undefined
-      ? [`${unknownToolNote(registry.list(), call.tool)}. Its parameters are treated as text.`]
+      ? [
+          `${unknownToolNote(registry.list(), call.tool)}. Its parameters are treated as text.`,
+          ifFunction,
+        ]
       : []),
     ...misnamed(registry.list(), permissions, policies, call.tool),
     ...(problem === undefined ? [] : [`The arguments do not match the tool’s schema: ${problem}.`]),
     ...(location?.ok === false ? [`The tool would refuse the path: ${location.problem}.`] : []),
   ];
-  const reason = [describe(verdict), ...notes].join(' ');
+  const reason = [describe(verdict, own !== undefined), ...notes].join(' ');
   const { decision, rule } = verdict;
   if (rule === undefined) return { decision, reason };
   const { params, exact } = ruleAt(rule, permissions, grants, policies) ?? {};
   return { decision, rule: { ...rule, tool: call.tool, ...defined({ params, exact }) }, reason };
 }
 
-const requestLists = ['allowlist', 'allowOnce', 'denylist'] as const;
+const ifFunction =
+  'As a function tool of the request (`tools`) it would run without an approval, unless it declares ' +
+  '`needsApproval` or a rule demands one; otherwise a call of it fails.';
+
+/** The function tools of a run that is named. */
+async function functionsOf(
+  store: TenantStore,
+  runId: string | undefined,
+): Promise<readonly FunctionTool[]> {
+  if (runId === undefined) return [];
+  const [spec] = await store.readEvents(runId, { after: 0, limit: 1 });
+  return spec?.type === 'run.created' ? (spec.functions ?? []) : [];
+}
+
+const requestLists = ['allowlist', 'allowOnce', 'denylist', 'ask'] as const;
 const policyLists = ['allow', 'deny', 'ask'] as const;
 
 /** Rules that seem to be about this tool, but name it differently, and so never match. */
@@ -107,8 +129,9 @@ function ruleAt(
   const policy = source === 'policy' ? policies.find((each) => each.id === id) : undefined;
   switch (list) {
     case 'allow':
+      return policy?.allow[index];
     case 'ask':
-      return policy?.[list][index];
+      return source === 'policy' ? policy?.ask[index] : permissions.ask?.[index];
     case 'allowlist':
     case 'allowOnce':
     case 'denylist':
@@ -118,6 +141,7 @@ function ruleAt(
     case 'deny':
       return policy?.deny[index];
     case 'builtin':
+    case 'needsApproval':
     case 'headless':
       return undefined;
   }
@@ -125,15 +149,24 @@ function ruleAt(
 
 const effects = { allow: 'allows it', deny: 'denies it', ask: 'requires an approval' } as const;
 
-function describe(verdict: Verdict): string {
+function describe(verdict: Verdict, isFunction: boolean): string {
   const { rule } = verdict;
   if (rule === undefined) return 'No rule allows this call, so it requires an approval.';
   const { list, index, source } = rule;
   if (list === 'headless') {
-    return 'No rule allows this call, and a headless run has no approver.';
+    return 'This call requires an approval, and a headless run has no approver.';
+  }
+  if (list === 'needsApproval') {
+    return 'The tool declares `needsApproval`: each call requires an approval, whatever allows it.';
   }
   if (source === 'policy') return `${list}[${index}] of the policy ${effects[verdict.decision]}.`;
   if (verdict.decision === 'deny') return `${list}[${index}] of the request denies it.`;
+  if (verdict.decision === 'ask') {
+    return `${list}[${index}] of the request requires an approval, whatever allows it.`;
+  }
+  if (source === 'builtin' && isFunction) {
+    return 'A function tool is the caller’s own code: it runs without an approval, unless a rule denies or asks, or it declares `needsApproval`.';
+  }
   if (source === 'builtin') return 'The tool is allowed unless a rule denies it.';
   if (source === 'grant') return 'A grant allows it.';
   return `${list}[${index}] of the request allows it.`;

@@ -57,7 +57,7 @@ function hasArguments(toolCall: ToolCallLike, exact: Readonly<Record<string, unk
 /** All refused patterns and tool names, with the path of their field. */
 export function checkPermissions(permissions: Permissions): PatternFault[] {
   const faults: PatternFault[] = [];
-  for (const list of ['allowlist', 'allowOnce', 'denylist'] as const) {
+  for (const list of ['allowlist', 'allowOnce', 'denylist', 'ask'] as const) {
     for (const [index, rule] of (permissions[list] ?? []).entries()) {
       const problem = checkRuleTool(rule.tool);
       if (problem !== undefined) faults.push({ path: `${list}[${index}].tool`, message: problem });

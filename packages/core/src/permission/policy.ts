@@ -11,7 +11,8 @@ import {
 import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
-import { decideCall, type Grant } from './decide.ts';
+import { clientTool } from '../run/waiting/client-calls.ts';
+import { decideCall, declaredBy, type Grant } from './decide.ts';
 
 /** A tenant's standing rules, for all of its agents or for one. */
 export interface Policy extends PolicyRules {
@@ -209,20 +210,17 @@ function decideWithDraft(tool: Tool | undefined, call: DecidedCall, policies: re
       permissions: call.spec.permissions,
       usedOnce: [],
       grants: grantsOf(call, args as Record<string, unknown>),
-      builtinAllow: isFunctionTool(call) || (tool?.allowedByDefault ?? false),
+      builtinAllow: tool?.allowedByDefault ?? false,
       policies,
-      ...defined({ kinds: tool?.kinds }),
+      ...declaredBy(tool),
     },
   );
   return { now: verdict.decision, ...defined({ rule: verdict.rule }) };
 }
 
-function isFunctionTool({ spec, tool }: DecidedCall): boolean {
-  return spec.functions?.some(({ name }) => name === tool) ?? false;
-}
-
-function toolOf(engine: Engine, tenantId: string, call: DecidedCall): Tool | undefined {
-  return isFunctionTool(call) ? undefined : engine.tools(tenantId).find(call.tool);
+function toolOf(engine: Engine, tenantId: string, { spec, tool }: DecidedCall): Tool | undefined {
+  const own = spec.functions?.find(({ name }) => name === tool);
+  return own === undefined ? engine.tools(tenantId).find(tool) : clientTool(own);
 }
 
 /** A grant that allowed the call then still counts, even if it was revoked since. */

@@ -6,6 +6,7 @@ import type {
   EarlierDenial,
   GrantScope,
   OutcomeAnswer,
+  RuleRef,
 } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
@@ -25,6 +26,8 @@ export interface ApprovalRecord {
   readonly digest: string;
   /** A person has denied the same call before in this run. */
   readonly earlierDenial?: EarlierDenial;
+  /** What demands a person for each such call. */
+  readonly rule?: RuleRef;
   /** For approvals of kind `question`. */
   readonly question?: Question;
   readonly requestedAt: number;

@@ -45,6 +45,8 @@ export type ModelEvent =
       readonly reason: TurnFinish;
       /** The provider's own word for the reason, if it says more. */
       readonly detail?: string;
+      /** Reasoning of earlier answers was not used: something before it had changed. */
+      readonly reasoningDropped?: true;
       readonly usage: Usage;
       /** Opaque data that the provider expects back together with this answer. */
       readonly providerData?: ProviderData;

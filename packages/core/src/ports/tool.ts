@@ -85,6 +85,8 @@ export type PathResolution =
 export interface Tool extends ToolSpec {
   /** Runs without an approval unless a rule denies it. */
   readonly allowedByDefault: boolean;
+  /** A person must approve each call, whatever allows it. Default: false. */
+  readonly needsApproval?: boolean;
   /** Safe to run again after a crash, with the same idempotency key. */
   readonly idempotent: boolean;
   /** What to do when a crash left the outcome unknown and the tool is not idempotent. */

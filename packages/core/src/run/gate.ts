@@ -45,7 +45,7 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
       run.journal.stage([...reachedLimit(run, agent, limit), failed]);
     } else if (verdict.decision === 'ask') {
       left -= 1;
-      run.journal.stage([approvalRequested(run, agent, call, 'permission')]);
+      run.journal.stage([approvalRequested(run, agent, call, 'permission', verdict.rule)]);
     } else {
       left -= 1;
       rules.use(verdict.rule);
@@ -93,7 +93,13 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
       run.journal.stage([
         verdict.decision === 'deny'
           ? deniedByRule(agent, call, verdict)
-          : approvalRequested(run, agent, { ...call, ...pathsOf(resolvedPaths) }, kind),
+          : approvalRequested(
+              run,
+              agent,
+              { ...call, ...pathsOf(resolvedPaths) },
+              kind,
+              verdict.decision === 'ask' ? verdict.rule : undefined,
+            ),
       ]);
     }
   }
@@ -192,7 +198,7 @@ function redecideExhausted(
       const decided =
         verdict.decision === 'deny'
           ? deniedByRule(agent, call, verdict)
-          : approvalRequested(run, agent, call, 'permission');
+          : approvalRequested(run, agent, call, 'permission', verdict.rule);
       const next = events[index + 1];
       const isDelegated =
         next?.type === 'agent.started' && next.spawned?.toolCallId === call.toolCallId;

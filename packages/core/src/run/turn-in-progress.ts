@@ -36,6 +36,7 @@ export class TurnInProgress {
   #text = '';
   #finish: TurnFinish | undefined;
   #detail: string | undefined;
+  #reasoningDropped: true | undefined;
   #usage: Usage = noUsage;
   #providerData: ProviderData | undefined;
 
@@ -107,6 +108,7 @@ export class TurnInProgress {
         case 'finish':
           this.#finish = event.reason;
           this.#detail = event.detail;
+          this.#reasoningDropped = event.reasoningDropped;
           this.#usage = addUsage(this.#usage, event.usage);
           this.#providerData = event.providerData;
           break;
@@ -127,7 +129,10 @@ export class TurnInProgress {
         turn: this.#turn,
         finishReason: calls.length > 0 ? 'tool_calls' : this.#finishWithoutCalls(),
         usage: priced(this.#run, this.#agent.model, this.#usage),
-        ...defined({ providerData: this.#providerData }),
+        ...defined({
+          providerData: this.#providerData,
+          reasoningDropped: this.#reasoningDropped,
+        }),
       },
     ]);
   }

@@ -21,6 +21,7 @@ export interface RecordingTool extends Tool {
 export interface RecordingToolOptions {
   readonly name: string;
   readonly allowedByDefault?: boolean;
+  readonly needsApproval?: boolean;
   readonly idempotent?: boolean;
   readonly onUnknown?: 'ask' | 'fail';
   readonly validate?: Tool['validate'];
@@ -40,6 +41,7 @@ export function createRecordingTool(options: RecordingToolOptions): RecordingToo
     description: `Records ${name}`,
     inputSchema: { type: 'object' },
     allowedByDefault: options.allowedByDefault ?? false,
+    needsApproval: options.needsApproval ?? false,
     idempotent: options.idempotent ?? false,
     onUnknown: options.onUnknown ?? 'ask',
     executions,

@@ -33,6 +33,8 @@ export interface AnswerOptions {
   readonly model: string;
   readonly names: SafeNames;
   readonly apiKey: string;
+  /** The reasoning of earlier answers was left out of the request. */
+  readonly withoutMetadata: boolean;
   readonly maxChars: number;
   /** The metadata of a part that the next request needs. */
   keep(metadata: Readonly<Record<string, unknown>>, part: Part['type']): Record<string, unknown>;
@@ -155,7 +157,7 @@ export class SdkAnswer {
     return { type: 'tool-call', id, name, arguments: input };
   }
 
-  #finish({ finishReason, usage }: Finish): ModelEvent {
+  #finish({ finishReason, usage, providerMetadata }: Finish): ModelEvent {
     const { unified, raw } = finishReason;
     if (unified === 'interrupted' || unified === 'error') throw endedEarly();
     this.#finished = true;
@@ -164,7 +166,10 @@ export class SdkAnswer {
     const reason: TurnFinish = this.#calls > 0 && isWhole ? 'tool_calls' : ended;
     const detail = isWhole && ended !== 'other' ? undefined : raw?.slice(0, 64);
     const providerData = this.#providerData();
-    return { type: 'finish', reason, usage: usageOf(usage), ...defined({ detail, providerData }) };
+    const reasoningDropped =
+      this.#options.withoutMetadata || hasDropped(providerMetadata) ? (true as const) : undefined;
+    const more = defined({ detail, providerData, reasoningDropped });
+    return { type: 'finish', reason, usage: usageOf(usage), ...more };
   }
 
   /** Without metadata the transcript holds everything. */
@@ -176,6 +181,12 @@ export class SdkAnswer {
     );
     return { provider, model, parts };
   }
+}
+
+/** Anthropic names the thinking blocks that it dropped. */
+function hasDropped(metadata: SharedV4ProviderMetadata | undefined): boolean {
+  const transformed = metadata?.['anthropic']?.['inputTransformations'];
+  return Array.isArray(transformed) && transformed.length > 0;
 }
 
 /** The packages use one word for several reasons; `raw` is the provider's own. */

@@ -75,7 +75,15 @@ async function* attempt(
   const { model } = request;
   const names = new SafeNames(request.tools.map(({ name }) => name));
   const maxChars = request.maxAnswerChars ?? defaultSettings.maxAnswerChars;
-  const answer = new SdkAnswer({ provider, model, names, apiKey, maxChars, keep });
+  const answer = new SdkAnswer({
+    provider,
+    model,
+    names,
+    apiKey,
+    withoutMetadata,
+    maxChars,
+    keep,
+  });
   try {
     const language = (await load())(model);
     const { stream } = await language.doStream(

@@ -1,10 +1,29 @@
 /** The providers of the AI SDK: their packages, defaults, options and metadata. */
-import { type Model, ProviderFailure } from '@relay/core';
+import { type Model, type ModelRequest, ProviderFailure } from '@relay/core';
 import { createProviderFetch } from '../http/provider-fetch.ts';
 import { createSdkModel } from './model.ts';
 import { isStrictSchema, type ProviderOptions } from '../provider-request.ts';
 
 const imagesAndPdf = /^(?:image\/(?:png|jpeg|gif|webp)|application\/pdf)$/i;
+
+/** The Claude models that check what stands before each thinking block which they get back. */
+const preservesThinking =
+  /^claude-(?:(?:fable|mythos)-5-[1-9]|(?:opus|sonnet|haiku)-5-[5-9]|[a-z]+-(?:[6-9]|[1-9]\d)(?!\d))/;
+
+/**
+ * A handoff, a compaction, new tools or the final turn change what stands before earlier thinking. Such
+ * a model would refuse the request; with this setting it drops the thinking and names what it dropped.
+ */
+function thinkingSettings({ model, messages, reasoning }: ModelRequest) {
+  const hasThinking = messages.some(
+    (message) => message.role === 'assistant' && message.providerData !== undefined,
+  );
+  if (!hasThinking || reasoning === 'none' || !preservesThinking.test(model)) return {};
+  const blockBinding = { prefixMismatchBehavior: 'drop_block' };
+  // The package sets the type and the display itself only if there are no other settings.
+  const shown = reasoning === undefined ? {} : { display: 'summarized' };
+  return { thinking: { type: 'adaptive', ...shown, blockBinding } };
+}
 
 /** Anthropic's Messages API, with prompt caching. */
 export function createAnthropicModel(options: ProviderOptions): Model {
@@ -20,7 +39,9 @@ export function createAnthropicModel(options: ProviderOptions): Model {
         return (model) => anthropic(model);
       },
       keep: ({ signature, redactedData }) => ({ signature, redactedData }),
-      settings: () => ({ anthropic: { cacheControl: { type: 'ephemeral' } } }),
+      settings: (request) => ({
+        anthropic: { cacheControl: { type: 'ephemeral' }, ...thinkingSettings(request) },
+      }),
     },
     options,
   );

@@ -13,6 +13,7 @@ const textPart = (delta: string): LanguageModelV4StreamPart => ({
 });
 const answer = () =>
   new SdkAnswer({
+    withoutMetadata: false,
     provider: 'acme',
     model: 'm',
     names: new SafeNames([]),
@@ -110,6 +111,7 @@ describe('an answer that is held until it is finished', () => {
     const maxChars = 10_000;
     const keep = (metadata: Readonly<Record<string, unknown>>) => metadata;
     return new SdkAnswer({
+      withoutMetadata: false,
       provider: 'acme',
       model: 'm',
       names: new SafeNames([]),

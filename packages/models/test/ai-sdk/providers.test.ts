@@ -312,6 +312,28 @@ describe('provider metadata in the next request', () => {
     ]);
   });
 
+  it('may be dropped by a Claude model that checks what stands before its thinking', async () => {
+    const { thinking: sentThinking } = await again('anthropic', thinking, 'claude-opus-5-5');
+    // Another model’s thinking is not sent, but the setting is: the next turns may have some.
+    expect(sentThinking).toEqual({
+      type: 'adaptive',
+      block_binding: { prefix_mismatch_behavior: 'drop_block' },
+    });
+    const { headers } = provider.requests.at(-1) ?? {};
+    expect(headers?.['anthropic-beta']).toContain('thinking-binding-controls-2026-08-01');
+    expect(await again('anthropic', thinking, 'claude-opus-5')).not.toHaveProperty('thinking');
+  });
+
+  it('that Claude dropped is reported', async () => {
+    const [start, ...rest] = anthropicFrames([anthropicText('Well')]) as [object, ...object[]];
+    const dropped = [{ type: 'thinking_dropped', path: 'messages.1.content.0', reason: 'prefix' }];
+    const { message } = start as { message: object };
+    const told = { ...start, message: { ...message, input_transformations: dropped } };
+    expect(finishOf(await askedAfter('anthropic', [told, ...rest])).reasoningDropped).toBe(true);
+    const whole = finishOf(await askedAfter('anthropic', [start, ...rest]));
+    expect(whole).not.toHaveProperty('reasoningDropped');
+  });
+
   it('is sent to the same model only', async () => {
     const body = await again('anthropic', thinking, 'claude-haiku-4-5');
     expect(JSON.stringify(body)).not.toContain('sig-1');
@@ -392,7 +414,9 @@ describe('provider metadata in the next request', () => {
         JSON.stringify({ error: { message, code: 'invalid_encrypted_content' } }),
       );
     });
-    expect(textIn(await ask('openai', { messages }))).toBe('Well');
+    const retried = await ask('openai', { messages });
+    expect(textIn(retried)).toBe('Well');
+    expect(finishOf(retried).reasoningDropped).toBe(true);
     expect(provider.requests).toHaveLength(3);
   });
 });

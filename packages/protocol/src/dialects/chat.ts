@@ -1,5 +1,5 @@
 import { defined } from '../defined.ts';
-import type { EventOf } from '../events/catalogue.ts';
+import type { EventOf, RuleRef } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type AgentEvent, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
@@ -35,6 +35,7 @@ export type ChatFrame =
             params: unknown;
             agentPath?: readonly string[];
             earlierDenial?: EarlierDenial;
+            rule?: RuleRef;
           }
         | ({ type: 'usage' } & Usage)
         | {
@@ -114,7 +115,7 @@ export const chat: Dialect = {
           params: event.params,
           ...questionOf(event),
           ...agentPathOf(event),
-          ...defined({ earlierDenial: event.earlierDenial }),
+          ...defined({ earlierDenial: event.earlierDenial, rule: event.rule }),
         });
       case 'run.errored':
         return {

@@ -1,5 +1,5 @@
 import { defined } from '../defined.ts';
-import type { EventOf, Stored } from '../events/catalogue.ts';
+import type { EventOf, RuleRef, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
 import type { Dialect } from './dialect.ts';
@@ -45,6 +45,8 @@ export type RunsFrame =
       schema?: Readonly<Record<string, unknown>> | undefined;
       /** A person has denied the same call before in this run. */
       earlierDenial?: EarlierDenial | undefined;
+      /** The rule that demands a person for each such call: `always` has no effect while it stands. */
+      rule?: RuleRef | undefined;
     }
   | { type: 'approval_expiring'; id: string; expiresAt: string }
   | {
@@ -141,7 +143,11 @@ export const runs: Dialect = {
           tool: event.tool,
           params: event.params,
           agentId: event.agentId,
-          ...defined({ parentId: event.parentId, earlierDenial: event.earlierDenial }),
+          ...defined({
+            parentId: event.parentId,
+            earlierDenial: event.earlierDenial,
+            rule: event.rule,
+          }),
           ...questionOf(event),
           ...agentPathOf(event),
         };

@@ -43,7 +43,7 @@ export const runtime: Dialect = {
           kind: event.kind,
           ...questionOf(event),
           ...agentPathOf(event),
-          ...defined({ earlierDenial: event.earlierDenial }),
+          ...defined({ earlierDenial: event.earlierDenial, rule: event.rule }),
         });
       case 'tool.started':
         return withAgentId(event, {

@@ -84,6 +84,7 @@ export const ruleRefSchema = z.object({
     'builtin',
     'allow',
     'ask',
+    'needsApproval',
     'headless',
   ]),
   index: z.int(),
@@ -226,6 +227,11 @@ export const catalogue = {
     turn: z.int(),
     finishReason: z.enum([...finishReasons, 'tool_calls', 'other']),
     usage: usageSchema,
+    /**
+     * The model answered without the reasoning of some earlier turns: something before it had changed,
+     * such as the instructions, the tools or the key.
+     */
+    reasoningDropped: z.literal(true).optional(),
     providerData: providerDataSchema.optional(),
   }),
   /** A partial answer is superseded: everything of it after the seq `after` is void. */
@@ -306,6 +312,8 @@ export const catalogue = {
       .optional(),
     agentPath: z.array(z.string()),
     earlierDenial: earlierDenialSchema.optional(),
+    /** The rule that demands a person, whatever allows the call: "always" does not change that. */
+    rule: ruleRefSchema.optional(),
     expiresAt: z.iso.datetime(),
     /** When `approval.expiring` is due. */
     warnsAt: z.iso.datetime().optional(),

@@ -8,6 +8,7 @@ import {
   outcomeAnswers,
   toolPermissionSchema,
 } from '../schemas/permissions.ts';
+import { ruleRefSchema } from '../events/catalogue.ts';
 import { grantTerms } from './grants.ts';
 import { idSchema, timeSchema } from '../schemas/values.ts';
 import {
@@ -95,6 +96,11 @@ export const approvalSchema = z.object({
   suggestedRule: toolPermissionSchema.optional(),
   /** A person has denied the same call before in this run. */
   earlierDenial: earlierDenialSchema.optional(),
+  /**
+   * The rule that demands a person for each such call: an `ask` rule, or `needsApproval` of the tool.
+   * While it stands, a grant by `always` has no effect.
+   */
+  rule: ruleRefSchema.optional(),
   requestedAt: timeSchema,
   expiresAt: timeSchema,
   decidedAt: timeSchema.optional(),

@@ -8,6 +8,7 @@ import {
   permissionsSchema,
   toolPermissionSchema,
 } from '../schemas/permissions.ts';
+import { functionSchema } from '../schemas/runs.ts';
 import { idSchema, timeSchema } from '../schemas/values.ts';
 import {
   listErrors,
@@ -99,7 +100,12 @@ export const explainBodySchema = z.strictObject({
   tool: z.string().min(1),
   params: z.record(z.string(), z.json()),
   permissions: permissionsSchema.optional(),
-  /** Also apply the grants of this run and this conversation. */
+  /** The function tools of the request, as in `POST /v1/runs`. */
+  tools: z
+    .array(functionSchema.extend({ kind: z.literal('function') }))
+    .max(128)
+    .optional(),
+  /** Also apply the grants of this run, its function tools, and the grants of this conversation. */
   runId: idSchema.optional(),
   conversationId: idSchema.optional(),
   /** Also apply the policy of this agent. Default: assistant. */

@@ -17,6 +17,8 @@ const listedToolSchema = z.object({
   inputSchema: z.record(z.string(), z.unknown()),
   /** Needs no approval unless a rule denies it. */
   allowedByDefault: z.boolean(),
+  /** A person must approve each call, whatever allows it. */
+  needsApproval: z.boolean(),
   /** Safe to run again after a crash. */
   idempotent: z.boolean(),
 });

@@ -39,6 +39,8 @@ export const permissionsSchema = z.strictObject({
   allowOnce: z.array(toolPermissionSchema).optional(),
   deny: z.array(denialSchema).optional(),
   denylist: z.array(toolPermissionSchema).optional(),
+  /** A person must approve each matching call, whatever allows it. */
+  ask: z.array(toolPermissionSchema).optional(),
   /** No approver is available: a call that needs an approval is denied. */
   headless: z.boolean().optional(),
 });

@@ -185,6 +185,8 @@ export const functionSchema = z.strictObject({
     .min(1)
     .max(24 * 60 * 60 * 1000)
     .optional(),
+  /** A person must approve each call, whatever allows it. Default: the caller's code runs unasked. */
+  needsApproval: z.boolean().optional(),
 });
 export type FunctionTool = z.infer<typeof functionSchema>;
 

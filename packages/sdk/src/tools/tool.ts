@@ -41,6 +41,8 @@ interface ToolBase {
   readonly description?: string;
   /** How long the run waits for the result. Default: set by the server. */
   readonly timeoutMs?: number;
+  /** A person must approve each call before the function runs. Default: it runs unasked. */
+  readonly needsApproval?: boolean;
 }
 
 export interface ToolOptions<Schema extends StandardSchema> extends ToolBase {
@@ -71,7 +73,7 @@ export function tool<Input = Record<string, unknown>>(
   options: JsonSchemaToolOptions<Input>,
 ): ClientTool;
 export function tool(options: AnyOptions): ClientTool {
-  const { name, description, timeoutMs, schema, run } = options;
+  const { name, description, timeoutMs, needsApproval, schema, run } = options;
   const inputSchema = (options.inputSchema ??
     jsonSchemaOf(name, schema)) as FunctionDeclaration['inputSchema'];
   return {
@@ -79,7 +81,7 @@ export function tool(options: AnyOptions): ClientTool {
       name,
       kind: 'function',
       inputSchema,
-      ...defined({ description, timeoutMs }),
+      ...defined({ description, timeoutMs, needsApproval }),
     },
     async call(input, context) {
       return run((isStandard(schema) ? await parse(schema, input) : input) as never, context);

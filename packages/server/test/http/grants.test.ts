@@ -265,6 +265,63 @@ describe('/v1/permissions/explain', () => {
     });
   });
 
+  it('says of an ask rule that it demands a person, whatever allows the call', async () => {
+    expect(await explain({ permissions: { allowlist: [toAda], ask: [toAda] } })).toEqual({
+      decision: 'ask',
+      rule: { list: 'ask', index: 0, source: 'request', ...toAda },
+      reason: 'ask[0] of the request requires an approval, whatever allows it.',
+    });
+    const bad = await server.request('/v1/permissions/explain', {
+      body: { tool: 'x', params: {}, permissions: { ask: [{ tool: 'x', params: { a: '!b' } }] } },
+    });
+    expect(bad.status).toBe(400);
+    expect(await bad.json()).toMatchObject({
+      details: [{ path: 'permissions.ask[0].params.a' }],
+    });
+  });
+
+  it('says whether a function tool runs unasked', async () => {
+    const declared = { name: 'delete_user', kind: 'function', inputSchema: { type: 'object' } };
+    const call = { tool: 'delete_user', params: { id: 'u_1' } };
+    const unknown = await explain(call);
+    expect(unknown).toMatchObject({ decision: 'ask' });
+    expect(unknown['reason']).toContain('No tool of this name is registered');
+    expect(unknown['reason']).toContain('As a function tool of the request');
+    const allowed = await explain({ ...call, tools: [declared] });
+    expect(allowed).toMatchObject({ decision: 'allow', rule: { list: 'builtin' } });
+    expect(allowed['reason']).toMatch(/^A function tool is the caller’s own code/);
+    const asked = await explain({ ...call, tools: [{ ...declared, needsApproval: true }] });
+    expect(asked).toMatchObject({ decision: 'ask', rule: { list: 'needsApproval' } });
+    expect(asked['reason']).toContain('declares `needsApproval`');
+    const byRule = { ask: [{ tool: 'delete_user' }] };
+    expect(await explain({ ...call, tools: [declared], permissions: byRule })).toMatchObject({
+      decision: 'ask',
+      rule: { list: 'ask', source: 'request' },
+    });
+    const headless = { headless: true };
+    const denied = await explain({
+      ...call,
+      tools: [{ ...declared, needsApproval: true }],
+      permissions: headless,
+    });
+    expect(denied).toMatchObject({ decision: 'deny', rule: { list: 'headless' } });
+  });
+
+  it('knows the function tools of a run', async () => {
+    const response = await server.request('/v1/runs', {
+      body: {
+        model: 'demo',
+        input: 'say 1',
+        tools: [{ name: 'delete_user', kind: 'function', inputSchema: { type: 'object' } }],
+      },
+    });
+    const runId = response.headers.get('x-run-id');
+    await response.text();
+    const call = { tool: 'delete_user', params: {} };
+    expect(await explain({ ...call, runId })).toMatchObject({ decision: 'allow' });
+    expect(await explain(call)).toMatchObject({ decision: 'ask' });
+  });
+
   it('names the tool’s own rule', async () => {
     const params = { a: 1, b: 2, op: '+' };
     expect(await explain({ tool: 'calculator', params })).toMatchObject({

@@ -183,6 +183,7 @@ function requestedApproval(event: StoredEvent, runId: string): NewApproval[] {
       ...defined({
         resolvedPaths: event.resolvedPaths,
         earlierDenial: event.earlierDenial,
+        rule: event.rule,
         question:
           event.question === undefined
             ? undefined

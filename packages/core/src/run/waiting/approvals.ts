@@ -3,7 +3,7 @@
  *
  * The time of the warning is part of the request. A suspended run is woken for it, as for the expiry.
  */
-import { defined, type EventOf } from '@relay/protocol';
+import { defined, type EventOf, type RuleRef } from '@relay/protocol';
 import { digestOfCall } from '../arguments.ts';
 import type { LiveRun } from '../live-run.ts';
 import { pathOf } from '../agents/profile.ts';
@@ -25,12 +25,14 @@ export function approvalRequested(
   agent: AgentState,
   call: CallState,
   kind: 'permission' | 'outcome',
+  /** What demands a person, whatever allows the call. */
+  rule?: RuleRef,
 ): ApprovalRequested {
   const digest = digestOfCall(run.engine, call);
   const earlierDenial = kind === 'permission' ? run.state.denials[digest] : undefined;
   return {
     ...requestOf(run, agent, call, kind, digest),
-    ...defined({ resolvedPaths: call.resolvedPaths, earlierDenial }),
+    ...defined({ resolvedPaths: call.resolvedPaths, earlierDenial, rule }),
   };
 }
 

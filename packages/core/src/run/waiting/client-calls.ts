@@ -9,14 +9,15 @@ import type { LiveRun } from '../live-run.ts';
 import { type CallState, toolCompleted, toolFailed } from '../state/call.ts';
 import { clientCalls } from '../state/state.ts';
 
-/** A function of the caller as a tool. The caller runs it, so that it needs no approval. */
+/** A function of the caller as a tool. It is the caller's own code: it runs unasked by default. */
 export function clientTool(declared: FunctionTool): Tool {
-  const { name, description = '', inputSchema, timeoutMs } = declared;
+  const { name, description = '', inputSchema, timeoutMs, needsApproval = false } = declared;
   return {
     name,
     description,
     inputSchema,
-    allowedByDefault: true,
+    allowedByDefault: !needsApproval,
+    needsApproval,
     idempotent: false,
     onUnknown: 'fail',
     client: timeoutMs === undefined ? {} : { timeoutMs },

@@ -82,8 +82,11 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
   } = approval;
   const tools = call.context.control.engine.tools(call.caller.tenantId);
   const requested = { name: approval.tool, params: edited?.params ?? approval.params };
-  const rule =
-    approval.kind === 'permission' ? proposedRule(tools.find(approval.tool), requested) : undefined;
+  // Where each call needs a person, "always" is not offered.
+  const suggestedRule =
+    approval.kind === 'permission' && approval.rule === undefined
+      ? proposedRule(tools.find(approval.tool), requested)
+      : undefined;
   return {
     ...rest,
     status: statusNow(approval),
@@ -92,7 +95,7 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
     ...question,
     ...answerFields(approval, answer),
     display: displayOfApproval(approval),
-    suggestedRule: rule,
+    suggestedRule,
     requestedAt: iso(requestedAt),
     expiresAt: iso(expiresAt),
     decidedAt: isoOrUndefined(decidedAt),

@@ -75,7 +75,8 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
 
 export const explainPermission: Handler<'explainPermission'> = async (call) => {
   const body = call.body;
-  const { tool, params, permissions = {}, runId, conversationId, agent = 'assistant' } = body;
+  const { tool, params, permissions = {}, tools = [], agent = 'assistant' } = body;
+  const { runId, conversationId } = body;
   const problem = core.checkRuleTool(tool);
   rejectInvalidPatterns([
     ...(problem === undefined ? [] : [{ path: 'tool', message: problem }]),
@@ -85,6 +86,7 @@ export const explainPermission: Handler<'explainPermission'> = async (call) => {
     tool,
     params,
     permissions,
+    functions: tools,
     agent,
     ...defined({ runId, conversationId }),
   });

@@ -55,11 +55,12 @@ export const listTools: Handler<'listTools'> = async ({ caller, context }) => ({
   tools: context.control.engine
     .tools(caller.tenantId)
     .list()
-    .map(({ name, description, inputSchema, allowedByDefault, idempotent }) => ({
+    .map(({ name, description, inputSchema, allowedByDefault, needsApproval, idempotent }) => ({
       name,
       description,
       inputSchema,
       allowedByDefault,
+      needsApproval: needsApproval === true,
       idempotent,
     })),
 });

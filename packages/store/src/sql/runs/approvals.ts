@@ -37,6 +37,7 @@ const requestCodec = new RecordCodec<NewApproval>({
   question: column.optional(column.json()),
   resolvedPaths: column.optional(column.json()),
   earlierDenial: column.optional(column.json()),
+  rule: column.optional(column.json()),
 });
 
 const decisionCodec = new RecordCodec<Omit<ApprovalRecord, keyof NewApproval | 'edited'>>({

@@ -138,7 +138,8 @@ export const runTables: readonly string[] = [
     executed_digest TEXT,
     question TEXT,
     resolved_paths TEXT,
-    earlier_denial TEXT
+    earlier_denial TEXT,
+    rule TEXT
   )`,
   `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
   `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
