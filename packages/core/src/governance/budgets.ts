@@ -30,7 +30,7 @@ const attempts = 20;
 
 const nothing: Reserved = { tokens: 0, costUsd: 0 };
 
-export function isMetered({ tokens, costUsd }: Pick<RunBudget, 'tokens' | 'costUsd'>): boolean {
+function isMetered({ tokens, costUsd }: Pick<RunBudget, 'tokens' | 'costUsd'>): boolean {
   return tokens !== undefined || costUsd !== undefined;
 }
 
