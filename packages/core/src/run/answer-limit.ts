@@ -10,7 +10,8 @@ export class AnswerLimit {
     this.#maxChars = maxChars;
   }
 
-  add(batch: readonly ModelEvent[]): void {
+  /** Returns the characters of the answer so far. */
+  add(batch: readonly ModelEvent[]): number {
     for (const event of batch) {
       if (event.type === 'finish') continue;
       if (event.type === 'tool-call') {
@@ -23,5 +24,6 @@ export class AnswerLimit {
     if (this.#chars > this.#maxChars || this.#calls > maxCallsInAnswer) {
       throw new AnswerTooLarge(this.#maxChars);
     }
+    return this.#chars;
   }
 }

@@ -32,8 +32,10 @@ export class TurnInProgress {
   readonly #reasoningId: string;
   readonly #limit: AnswerLimit;
   readonly #calls: ModelToolCall[] = [];
+  #chars = 0;
   #startedSeq: number | undefined;
-  #text = '';
+  /** Of a discarded turn, which is no longer in the state. */
+  #discardedText: string | undefined;
   #finish: TurnFinish | undefined;
   #detail: string | undefined;
   #reasoningDropped: true | undefined;
@@ -55,12 +57,19 @@ export class TurnInProgress {
     return this.#finish === 'length' && !this.hasCalls;
   }
 
+  /** The characters of the answer so far. */
+  get chars(): number {
+    return this.#chars;
+  }
+
   get finished(): boolean {
     return this.#finish !== undefined;
   }
 
+  /** The state holds it already: another copy would cost as much again. */
   get text(): string {
-    return this.#text;
+    if (this.#startedSeq === undefined) return '';
+    return this.#discardedText ?? this.#run.state.agents[this.#agent.id]?.turn?.text ?? '';
   }
 
   /** How the model ended the turn, and the provider's own word for it. */
@@ -81,12 +90,11 @@ export class TurnInProgress {
 
   /** Throws `AnswerTooLarge` without adding the batch. */
   add(batch: readonly ModelEvent[]): void {
-    this.#limit.add(batch);
+    this.#chars = this.#limit.add(batch);
     const output: RunEvent[] = [];
     for (const event of batch) {
       switch (event.type) {
         case 'text':
-          this.#text += event.text;
           output.push({
             type: 'text.appended',
             ...this.#agentFields,
@@ -145,6 +153,7 @@ export class TurnInProgress {
 
   discard(reason: DiscardReason): void {
     const opening = this.#opening();
+    this.#discardedText = this.text;
     this.#run.journal.append([
       ...opening,
       {

@@ -35,8 +35,9 @@ export type TurnOutcome =
   | { readonly kind: 'stopped' }
   | { readonly kind: 'failed'; readonly error: RunError };
 
-/** A model that streams faster than the store commits waits at this many events. */
+/** A model that streams faster than the store commits waits at this many events or characters. */
 const maxBacklog = 4096;
+const maxBacklogChars = 512 * 1024;
 
 /** Rejects if the store failed, or Relay has a bug: this node abandons the run. */
 export async function takeTurn(
@@ -185,13 +186,17 @@ async function consumeStream(
   if (activity.stopped) return false;
   const batches = model.stream(request, activity.signal)[Symbol.asyncIterator]();
   let isOver = false;
+  let settledChars = 0;
   try {
     while (!isOver) {
       const next = await activity.unlessStopped(batches.next());
       if (next === undefined || activity.stopped || run.journal.broken) return false;
       if (next.done === true) isOver = true;
       else turn.add(next.value);
-      if (run.journal.backlog > maxBacklog) await run.journal.settled();
+      if (run.journal.backlog > maxBacklog || turn.chars - settledChars > maxBacklogChars) {
+        await run.journal.settled();
+        settledChars = turn.chars;
+      }
       if (!run.memory.mayGrow) await activity.unlessStopped(run.memory.wait());
     }
   } finally {

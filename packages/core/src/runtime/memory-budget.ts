@@ -3,14 +3,16 @@
  * its account.
  *
  *   free       no run waits, and others are admitted
- *   exhausted  no run is admitted, and one that wants to grow waits, except for `maxOverdrafts` of them:
- *              they finish, and release what they hold
+ *   exhausted  no run is admitted, and one that wants to grow beyond its share waits, except for
+ *              `maxOverdrafts` of them: they finish, and release what they hold
  *
  * - An account that may grow keeps its overdraft until its `settle` or `close`. Waiting accounts get it
  *   in the order in which they began to wait, so every run finishes sooner or later.
- * - The memory in use is at most the limit and what the overdrafts add to it.
+ * - The memory in use is at most the limit, the shares, and what the overdrafts add.
  */
 const maxOverdrafts = 4;
+/** Of the limit. A run with a short answer never waits for those with long ones. */
+const share = 1 / 2048;
 
 export class MemoryBudget {
   readonly #limit: number;
@@ -52,6 +54,7 @@ export class MemoryBudget {
   /** Takes an overdraft if one is needed and left. */
   mayGrow(account: MemoryAccount): boolean {
     if (this.hasRoom || this.#isClosed || this.#overdrafts.has(account)) return true;
+    if (account.bytes <= this.#limit * share) return true;
     if (this.#overdrafts.size >= maxOverdrafts) return false;
     this.#overdrafts.add(account);
     return true;
@@ -87,6 +90,10 @@ export class MemoryAccount {
 
   constructor(budget: MemoryBudget) {
     this.#budget = budget;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
   }
 
   add(bytes: number): void {

@@ -38,6 +38,14 @@ describe('a memory budget', () => {
     expect(blocked.mayGrow).toBe(false);
   });
 
+  it('lets an account with little in it grow at any time', () => {
+    const budget = new MemoryBudget(1024 * 1024);
+    for (let n = 0; n < 5; n += 1) budget.open().add(1024 * 1024);
+    const small = budget.open();
+    small.add(512);
+    expect(small.mayGrow).toBe(true);
+  });
+
   it('wakes those that wait when memory is released', async () => {
     const { budget, first, blocked } = exhausted();
     const seen = watch(blocked);

@@ -19,6 +19,7 @@ import {
   type ProviderData,
   type RunEvent,
 } from '@relay/protocol';
+import { appendText } from '../../runtime/append-text.ts';
 
 type CallResult = Pick<Extract<Message, { role: 'tool' }>, 'content' | 'isError'>;
 
@@ -80,7 +81,10 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
     case 'turn.discarded':
       return { ...transcript, open: null };
     case 'text.appended':
-      return inTurn(transcript, (turn) => ({ ...turn, text: turn.text + event.text }));
+      return inTurn(transcript, (turn) => ({
+        ...turn,
+        text: appendText(turn.text, event.text),
+      }));
     case 'tool.called':
       return inTurn(transcript, (turn) => ({ ...turn, calls: [...turn.calls, callOf(event)] }));
     case 'turn.completed':
@@ -118,7 +122,7 @@ export function foldEvents(transcript: Transcript, events: readonly RunEvent[]):
   const flush = () => {
     const text = pieces.join('');
     pieces = [];
-    next = inTurn(next, (turn) => ({ ...turn, text: turn.text + text }));
+    next = inTurn(next, (turn) => ({ ...turn, text: appendText(turn.text, text) }));
   };
   for (const event of events) {
     if (event.type === 'text.appended') {

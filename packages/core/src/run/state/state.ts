@@ -35,6 +35,7 @@ import {
   type QuestionState,
 } from './call.ts';
 import { type CommandName, runTable } from './status.ts';
+import { appendText } from '../../runtime/append-text.ts';
 
 /** One decided approval, as `runs.output_json` keeps it. */
 export interface ApprovalEntry {
@@ -141,7 +142,10 @@ export function evolve(state: RunState, event: Stored): RunState {
     case 'turn.completed':
       return completeTurn(next, event);
     case 'text.appended':
-      return withTurn(next, event, (turn) => ({ ...turn, text: turn.text + event.text }));
+      return withTurn(next, event, (turn) => ({
+        ...turn,
+        text: appendText(turn.text, event.text),
+      }));
     case 'reasoning.appended':
     case 'tool.progressed':
       return next;
