@@ -48,7 +48,12 @@ test('approvals approve accepts other arguments, and creates grants with --alway
   const options = ['--always', '--scope', 'tenant', '--uses', '3', '--expires', '2d'];
   const done = await run('approvals', 'approve', approvalId, '--input', input, ...options);
   expect(done.code).toBe(0);
-  expect((await run('runs', 'tail', runId)).code).toBe(0);
+  const tailed = await run('runs', 'tail', runId);
+  expect(tailed.code).toBe(0);
+  expect(tailed.out).toContain(`→ changed by the approver to ${JSON.stringify(JSON.parse(input))}`);
+  const listed = await run('approvals', 'list', '--run', runId, '--all');
+  expect(listed.out).toContain('"edited"');
+  expect(listed.out).not.toContain('"draft"');
   expect(notes()).toContain('edited');
   expect(notes()).not.toContain('draft');
   const [grant] = values(await run('grants', 'list', '--json'));

@@ -98,6 +98,11 @@ const violations: Readonly<Record<string, Partial<Evidence>>> = {
       one.type === 'run.ended' ? { ...one, error: { ...failed, code: 'storage_failed' } } : one,
     ),
   ),
+  noRunIsBlamedForACrash: withJournal(
+    journal.map((one) =>
+      one.type === 'run.ended' ? { ...one, error: { ...failed, code: 'resume_crashed' } } : one,
+    ),
+  ),
   sqliteIsIntact: { integrity: ['row 3 missing from index'] },
   noSecretLeaks: { places: [{ name: 'the log', text: 'say hush' }] },
   noRequestWasRejected: { noted: [...noted, { at: time, kind: 'trouble', runId: run }] },

@@ -213,6 +213,12 @@ const noRunFailsByTheStore: Invariant = (evidence) =>
 
 const storeErrors = new Set(['storage_failed', 'storage_full', 'internal']);
 
+/** A process that is killed at random times was not killed by its runs. */
+const noRunIsBlamedForACrash: Invariant = (evidence) =>
+  eventsOf(evidence, 'run.ended').flatMap(({ runId, event: { error } }) =>
+    error?.code === 'resume_crashed' ? [`${runId} failed: ${error.message}`] : [],
+  );
+
 const sqliteIsIntact: Invariant = ({ integrity }) => integrity.filter((word) => word !== 'ok');
 
 const noSecretLeaks: Invariant = ({ secrets, places }) =>
@@ -246,6 +252,7 @@ export const invariants: Readonly<Record<string, Invariant>> = {
   oneTerminalEvent,
   everyWaitCanEnd,
   noRunFailsByTheStore,
+  noRunIsBlamedForACrash,
   sqliteIsIntact,
   noSecretLeaks,
   noRequestWasRejected,

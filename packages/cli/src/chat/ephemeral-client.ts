@@ -135,6 +135,10 @@ function eventOf(frame: ChatEvent, answer: Map<string, string>): Unnumbered | un
     }
     case 'relay':
       return { ...frame, type: 'approval_requested' };
+    case 'relay_resolved': {
+      const { id, status, executedParams } = frame;
+      return { type: 'approval_resolved', id, status, executedParams };
+    }
     case 'error':
       return { type: 'error', error: frame.message, code: frame.code, retryable: false };
     case 'harness_end':

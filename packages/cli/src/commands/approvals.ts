@@ -92,10 +92,15 @@ async function listApprovals(context: Context<ListOptions>): Promise<void> {
       { title: 'status', value: ({ status }) => status, status: true },
       { title: 'kind', value: ({ kind }) => kind, minor: true },
       { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
-      { title: 'request', value: ({ prompt, display }) => prompt ?? display.text },
+      { title: 'request', value: requestText },
     ],
     wanted === 'pending' ? 'No pending approvals.' : 'No matching approvals.',
   );
+}
+
+function requestText({ prompt, display, tool, executedParams }: Approval): string {
+  if (executedParams === undefined) return prompt ?? display.text;
+  return `${tool} ${JSON.stringify(executedParams)} (changed by the approver)`;
 }
 
 async function showApproval(context: Context, [id = '']: readonly string[]): Promise<void> {

@@ -66,6 +66,12 @@ export class Transcript {
         break;
       case 'approval_resolved':
         this.line(paint('dim', `· ${event.status}`));
+        // The call was shown with its original arguments.
+        if (event.executedParams !== undefined) {
+          this.line(
+            paint('cyan', `→ changed by the approver to ${shortJson(event.executedParams)}`),
+          );
+        }
         break;
       case 'error':
         this.line(paint('red', `✗ ${escapeLine(event.error)} [${event.code}]`));

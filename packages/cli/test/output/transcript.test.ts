@@ -81,6 +81,14 @@ describe('a transcript', () => {
     ]);
   });
 
+  test('shows the arguments that a call runs with if the approver changed them', () => {
+    const resolved = { type: 'approval_resolved', id: 'r1', status: 'approved' } as const;
+    expect(shown({ ...resolved, executedParams: { text: 'better\u001b[2J' } })).toBe(
+      '· approved\n→ changed by the approver to {"text":"better\\u001b[2J"}\n',
+    );
+    expect(shown(resolved)).toBe('· approved\n');
+  });
+
   test('joins surrogate pairs that arrive in two events', () => {
     expect(shown(say('a\uD83D'), say('\uDE00b'), done)).toBe('a😀b\n');
     expect(shown(say('a\uD83D'), done)).toBe('a\\u{d83d}\n');

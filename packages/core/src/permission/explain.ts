@@ -65,7 +65,7 @@ export async function explainCall(
   const notes = [
     ...(tool === undefined
       ? [
-          `${unknownToolNote(registry.list(), call.tool)}. Its parameters are treated as text.`,
+          `${unknownToolNote(registry.list(), call.tool)} Its parameters are treated as text.`,
           ifFunction,
         ]
       : []),

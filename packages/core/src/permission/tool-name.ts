@@ -19,7 +19,7 @@ export function unknownToolNote(tools: readonly Tool[], name: string): string | 
   if (tools.some((tool) => tool.name === name)) return undefined;
   const similar = tools.find((tool) => isSimilar(tool.name, name));
   return similar === undefined
-    ? 'No tool of this name is registered'
+    ? 'No tool of this name is registered.'
     : `No tool of this name is registered; did you mean \`${similar.name}\`?`;
 }
 

@@ -1,4 +1,6 @@
 import { once } from 'node:events';
+import { Readable } from 'node:stream';
+import { getHeapStatistics } from 'node:v8';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createOutboundGuard } from '../../src/http/guard.ts';
 import { createProviderFetch } from '../../src/http/provider-fetch.ts';
@@ -77,6 +79,31 @@ describe('provider fetch', () => {
     });
     const response = await fetchIt()(provider.baseUrl, post());
     await expect(response.text()).rejects.toThrow('a frame that is too long');
+  });
+
+  it('limits the frames of all responses together, and frees what a response held', async () => {
+    const frameBytes = 40 * 1024 * 1024;
+    const piece = Buffer.alloc(1024 * 1024, 'x');
+    provider.script((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      const pieces = Array.from({ length: frameBytes / piece.byteLength }, () => piece);
+      Readable.from(pieces).pipe(response, { end: false });
+    });
+    /** Reads the frame, which does not end; `end` closes its connection. */
+    const read = async () => {
+      const response = await fetchIt()(provider.baseUrl, post());
+      const reader = response.body?.getReader();
+      let bytes = 0;
+      while (bytes < frameBytes) bytes += (await reader?.read())?.value?.byteLength ?? frameBytes;
+      return { end: () => reader?.cancel() };
+    };
+    const count = Math.ceil(getHeapStatistics().heap_size_limit / 16 / frameBytes) + 2;
+    const readings = await Promise.allSettled(Array.from({ length: count }, read));
+    const refused = readings.filter(({ status }) => status === 'rejected');
+    expect(refused.length).toBeGreaterThan(0);
+    expect(refused.length).toBeLessThan(count);
+    for (const reading of readings) if (reading.status === 'fulfilled') await reading.value.end();
+    await (await read()).end();
   });
 
   it('does not limit the size of a response with short frames', async () => {

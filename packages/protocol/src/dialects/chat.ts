@@ -37,6 +37,14 @@ export type ChatFrame =
             earlierDenial?: EarlierDenial;
             rule?: RuleRef;
           }
+        /** The approver changed the arguments of the call: it runs with these. */
+        | {
+            type: 'relay_resolved';
+            id: string;
+            toolCallId: string;
+            status: 'approved';
+            executedParams: unknown;
+          }
         | ({ type: 'usage' } & Usage)
         | {
             type: 'harness_end';
@@ -117,6 +125,17 @@ export const chat: Dialect = {
           ...agentPathOf(event),
           ...defined({ earlierDenial: event.earlierDenial, rule: event.rule }),
         });
+      // `tool_call` has shown the original arguments: what runs instead must be visible too.
+      case 'approval.decided':
+        return event.input === undefined
+          ? undefined
+          : framed(event, run, {
+              type: 'relay_resolved',
+              id: event.approvalId,
+              toolCallId: event.toolCallId,
+              status: 'approved',
+              executedParams: event.input,
+            });
       case 'run.errored':
         return {
           type: 'error',
@@ -148,7 +167,6 @@ export const chat: Dialect = {
       case 'turn.started':
       case 'tool.started':
       case 'approval.expiring':
-      case 'approval.decided':
       case 'approval.expired':
       case 'approval.closed':
         return undefined;

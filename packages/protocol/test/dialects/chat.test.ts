@@ -125,6 +125,17 @@ describe('chat dialect', () => {
         },
       ],
       [
+        24,
+        {
+          type: 'relay_resolved',
+          ...root,
+          id: fixture.bashApprovalId,
+          toolCallId: 'call_bash',
+          status: 'approved',
+          executedParams: { command: 'rm -rf ./tmp' },
+        },
+      ],
+      [
         26,
         {
           type: 'tool_result',

@@ -1,3 +1,4 @@
+import { allFrames, dataOf } from '../support/frames.ts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bootServer, type TestServer, until } from '../support/server.ts';
 import {
@@ -155,6 +156,50 @@ describe('/v1/approvals', () => {
     const { events } = await eventsOf(server, runId);
     expect(events.find(({ type }) => type === 'tool.started')).toMatchObject({ input });
     expect(await server.json(path)).toEqual(shown);
+    const { entries } = (await server.json(`/v1/audit?runId=${runId}`)) as {
+      entries: { action: string; what: object }[];
+    };
+    expect(entries.find(({ action }) => action === 'approval.decided')?.what).toMatchObject({
+      digest: shown['digest'],
+      executedDigest: shown['executedDigest'],
+    });
+  });
+
+  it('shows the arguments that were executed on the streams of all surfaces', async () => {
+    const input = { to: 'operator', text: 'better words' };
+    const chat = await startChat(server, 'notify the first words');
+    const relay = await chat.reader.until('relay');
+    const answer = { approvalId: relay.data['id'], response: { approved: true, input } };
+    expect((await answerApproval(server, chat, answer)).status).toBe(200);
+    const frames = await chat.reader.rest();
+    expect(frames.find(({ data }) => data.type === 'relay_resolved')).toMatchObject({
+      event: 'relay_resolved',
+      data: {
+        id: relay.data['id'],
+        toolCallId: relay.data['toolCallId'],
+        status: 'approved',
+        executedParams: input,
+      },
+    });
+    const stream = async (dialect: string) => {
+      const path = `/v1/runs/${chat.runId}/stream?dialect=${dialect}`;
+      return dataOf(await allFrames(await server.request(path)));
+    };
+    const inRuntime = await stream('runtime');
+    expect(inRuntime.find(({ type }) => type === 'tool_start')).toMatchObject({ args: input });
+    const inRuns = await stream('runs');
+    expect(inRuns.find(({ type }) => type === 'approval_resolved')).toMatchObject({
+      executedParams: input,
+    });
+    // An approval as it was shown has nothing to add.
+    const plain = await startChat(server, 'notify as shown');
+    const asked = await plain.reader.until('relay');
+    await answerApproval(server, plain, {
+      approvalId: asked.data['id'],
+      response: { approved: true, input: asked.data['params'] },
+    });
+    const rest = dataOf(await plain.reader.rest());
+    expect(rest.filter(({ type }) => type === 'relay_resolved')).toEqual([]);
   });
 
   it.each([

@@ -211,7 +211,7 @@ const permissions: readonly Row[] = [
     '!bash',
     'é',
   ].flatMap((tool) =>
-    (['allowlist', 'allowOnce', 'denylist'] as const).map((list): Row => [
+    (['allowlist', 'allowOnce', 'denylist', 'ask'] as const).map((list): Row => [
       `${list} with the tool ${JSON.stringify(tool)}`,
       rules(list, { tool }),
       'invalid_pattern',

@@ -376,7 +376,7 @@ describe('/v1/permissions/explain', () => {
     ['sendnote', 'send_note'],
   ])('suggests a tool for the unregistered name %s', async (tool, suggestion) => {
     expect(await explain({ tool, params: {} })).toMatchObject({
-      reason: expect.stringContaining(`did you mean \`${suggestion}\`?`),
+      reason: expect.stringContaining(`did you mean \`${suggestion}\`? Its parameters`),
     });
   });
 

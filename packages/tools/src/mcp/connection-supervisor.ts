@@ -80,6 +80,11 @@ export class ConnectionSupervisor {
     await this.#refreshing;
   }
 
+  /** Whether an attempt to connect has failed, which is logged. */
+  get hasFailed(): boolean {
+    return this.#failures > 0;
+  }
+
   /** The current connection; waits for one if there is none. */
   async ready(signal: AbortSignal): Promise<McpConnection> {
     const { clock, name } = this.#options;

@@ -63,13 +63,17 @@ export class McpServers {
 
   /** Waits for the servers, but not long for one that is slow or down. */
   async start(): Promise<void> {
-    const { clock } = this.#options;
+    const { clock, log } = this.#options;
     const tried = Promise.all(
       [...this.#servers.values()].map(({ supervisor }) => supervisor.start()),
     );
     const timeout = new AbortController();
     await Promise.race([tried, clock.sleep(startTimeoutMs, timeout.signal)]);
     timeout.abort();
+    for (const { name, tools, supervisor } of this.#servers.values()) {
+      if (tools !== undefined || supervisor.hasFailed) continue;
+      log.warn(`The MCP server ${name} has not responded yet. Its tools are added when it does`);
+    }
   }
 
   async stop(): Promise<void> {

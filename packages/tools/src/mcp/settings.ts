@@ -57,7 +57,13 @@ const milliseconds = z
   .max(2 ** 31 - 1);
 const kind = z.enum(['command', 'path', 'url', 'text']);
 const noNul = z.string().regex(/^[^\0]*$/, 'Must not contain NUL');
-const headerValue = z.string().regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'Must be a valid header value');
+const headerValue = z
+  .string()
+  .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'Must be a valid header value')
+  // `Bearer ${process.env['TOKEN']}` without the variable.
+  .refine((value) => !/(?:^| )undefined$/.test(value), {
+    message: 'Ends in "undefined": is the environment variable set?',
+  });
 
 /** A record whose keys must match; zod itself reports no useful message for keys. */
 function recordWithNames<Value extends z.ZodType>(pattern: RegExp, value: Value) {

@@ -419,6 +419,13 @@ it('waits for a server that is down, and provides its tools once it is connected
   }
 });
 
+it('logs that a server has not responded when the start does not wait any longer', async () => {
+  const sleep = (_ms: number, signal?: AbortSignal) => systemClock.sleep(1, signal);
+  const clock = { ...systemClock, now: () => systemClock.now(), sleep };
+  await start({ slow: fixture.hostile('silent') }, { clock });
+  expect(logged).toEqual([expect.stringContaining('The MCP server slow has not responded yet')]);
+});
+
 it('follows no redirect', async () => {
   const asked: string[] = [];
   const elsewhere: McpOptions['fetch'] = async (url) => {

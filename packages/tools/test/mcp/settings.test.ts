@@ -35,6 +35,10 @@ describe('the settings of MCP servers', () => {
     [{ a: { url: 'ftp://x.example' } }, 'a.url: '],
     [{ a: { url: 'https://x.example', headers: { 'x\ny': 'z' } } }, 'a.headers.'],
     [{ a: { url: 'https://x.example', headers: { x: 'a\r\nb: c' } } }, 'a.headers.x: '],
+    [
+      { a: { url: 'https://x.example', headers: { authorization: 'Bearer undefined' } } },
+      'a.headers.authorization: Ends in "undefined": is the environment variable set?',
+    ],
     [{ a: { command: 'x', readOnly: 'all' } }, 'a.readOnly: Must be true, "annotated" or a list'],
     [{ a: { command: 'x', timeoutMs: 0 } }, 'a.timeoutMs: '],
     [{ a: { command: 'x', tenants: [] } }, 'a.tenants: '],
