@@ -124,6 +124,21 @@ describe('Session not found', () => {
     await expect.poll(() => post({ path: `/chat/relay/${id}`, body })).toEqual(noSession);
   });
 
+  test('for a session that expired with its server, and the late answer resolves nothing', async () => {
+    verifies('000:error:session-expired', '000:notes:late-answer-refused');
+    const chat = await Chat.open(server, 'notify expired');
+    const { id } = await chat.relay();
+    const body = { sessionId: chat.sessionId, response };
+    await server.kill();
+    await chat.hangUp().catch(() => undefined);
+    await server.start();
+    expect(await post({ path: `/chat/relay/${id}`, body })).toEqual(noSession);
+    const run = async () => (await server.request(`/v1/runs/${chat.runId}`)).json();
+    await expect.poll(run).toMatchObject({ status: 'canceled' });
+    expect(await post({ path: `/chat/relay/${id}`, body })).toEqual(noSession);
+    expect(server.notes.map(({ text }) => text)).not.toContain('expired');
+  });
+
   test('for a session whose stream was closed, and the late answer resolves nothing', async () => {
     verifies('000:error:stream-closed', '000:notes:late-answer-refused');
     const chat = await Chat.open(server, 'notify too late');

@@ -1,6 +1,7 @@
 /** The credentials of `003`, as its curl lines use them, against a started server. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import { type Route, routes } from '@relay/protocol';
 import { startScriptedProvider, type ScriptedProvider, textStream } from '@relay/models/testing';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { allFrames } from '../support/frames.ts';
@@ -45,7 +46,6 @@ describe('credentials', () => {
     verifies('003:credentials:base-url-used');
     verifies('003:credentials:label-listed');
     verifies('003:credentials:api-key-never-listed');
-    verifies('003:credentials:no-secret-returned');
     const uploaded = await upload();
     expect(uploaded.status).toBe(200);
     expect(await uploaded.text()).not.toContain(apiKey);
@@ -58,6 +58,35 @@ describe('credentials', () => {
     expect(provider.requests.map(({ path, headers }) => [path, headers.authorization])).toEqual([
       ['/v1/chat/completions', `Bearer ${apiKey}`],
     ]);
+  });
+
+  test('are in no response of the API, whatever is read', async () => {
+    verifies('003:credentials:no-secret-returned');
+    await upload();
+    const started = await start();
+    const runId = started.headers.get('x-run-id') ?? '';
+    await allFrames(started);
+    const refused = await upload({ apiKey, baseUrl: 'http://10.0.0.1/' });
+    const readable = Object.values<Route>(routes).filter(
+      ({ method, auth, path }) => method === 'GET' && auth !== 'internal' && path !== '/v1/feed',
+    );
+    const texts = new Map([['PUT', await refused.text()]]);
+    for (const { path } of readable) {
+      const id = path.startsWith('/v1/runs/') ? runId : 'openai';
+      const response = await server.request(path.replaceAll(/:\w+/g, id));
+      texts.set(path, await response.text());
+    }
+    // They were really read.
+    expect(texts.get('/v1/credentials')).toContain('prod');
+    expect(texts.get('/v1/runs/:id/events')).toContain('run.ended');
+    expect(texts.get('/v1/audit')).toContain('credential');
+    const encoded = Buffer.from(apiKey).toString('base64').replace(/=+$/, '');
+    for (const [path, text] of texts) {
+      for (const secret of [apiKey, encoded, Buffer.from(apiKey).toString('hex')]) {
+        expect(text.includes(secret), path).toBe(false);
+      }
+    }
+    expect(server.output).not.toContain(apiKey);
   });
 
   test('are rotated by the same call', async () => {

@@ -39,6 +39,8 @@ const listed = [
   'agent_summary',
   'done',
   'error',
+  // Ours: a text that a crash, a retry or a guardrail superseded. See docs/reference/differences.md.
+  'text_reset',
 ];
 
 function dataOf(frames: readonly Frame[]): Data[] {
@@ -158,6 +160,7 @@ describe('the events of POST /api/chat', () => {
       ['fail 400', {}],
       ['hand off to billing', { agent: 'triage' }],
       ['My password is hunter2', { agent: 'guarded' }],
+      ['say 13', { agent: 'guarded' }],
       ['use agent {"prompt":"calculate 1+1"}', {}],
     ];
     const seen = new Set<string>();

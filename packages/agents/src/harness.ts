@@ -152,5 +152,7 @@ function checkLimits(limits: Limits): void {
 /** The loop checks it too, but only after the invocation was returned. */
 function checkPrice({ costUsd }: Limits, harness: Harness, model: string): void {
   if (costUsd === undefined || harness.price?.(model) !== undefined) return;
-  throw invalidRequest([{ path: 'limits.costUsd', message: `The model ${model} has no price` }]);
+  throw invalidRequest([
+    { path: 'limits.costUsd', message: `The model ${model} has no price: give its harness one` },
+  ]);
 }

@@ -143,7 +143,7 @@ describe('createModelHarness', () => {
     const events = await readAll(agent.invoke({ model: 'large', messages, limits }));
     expect(only(events, 'harness_end')[0]?.totalUsage.costUsd).toBeGreaterThan(0);
     expect(() => agent.invoke({ model: 'free', messages, limits })).toThrow(
-      'limits.costUsd: The model free has no price',
+      'limits.costUsd: The model free has no price: give its harness one',
     );
   });
 });

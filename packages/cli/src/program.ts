@@ -13,6 +13,7 @@ import { registerGrants } from './commands/grants.ts';
 import { registerKeys } from './commands/keys.ts';
 import { registerMasterKey } from './commands/master-key.ts';
 import { registerMemories } from './commands/memories.ts';
+import { registerModels } from './commands/models.ts';
 import { registerPolicy } from './commands/policy.ts';
 import { registerRuns } from './commands/runs.ts';
 import { registerServe } from './commands/serve.ts';
@@ -52,6 +53,7 @@ export function createProgram(environment: CliEnvironment): CliCommand {
   registerBootstrap(program);
   registerKeys(program);
   registerCredentials(program);
+  registerModels(program);
   registerPolicy(program);
   registerAudit(program);
   registerWebhooks(program);

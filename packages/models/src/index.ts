@@ -10,7 +10,13 @@ export {
 export { createGoogleEmbedder, createOpenAiEmbedder, type EmbedderOptions } from './embedder.ts';
 export { createDemoModel, type DemoModelOptions } from './demo/demo.ts';
 export { type Timeouts } from './http/exchange.ts';
-export { type KnownModel, knownModel, knownModelsOf } from './known-models.ts';
+export {
+  type KnownModel,
+  knownModel,
+  knownModelsDate,
+  knownModelsOf,
+  type ModelTable,
+} from './known-models.ts';
 export { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from './http/guard.ts';
 export { createGuardedFetch, type GuardedFetch } from './http/guarded-fetch.ts';
 export {

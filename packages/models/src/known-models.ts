@@ -1,53 +1,96 @@
 /**
- * Default prices and context sizes of well-known models. Prices in `relay.config.ts` override them.
+ * Default context windows and prices of well-known models. Those in `relay.config.ts` and in the
+ * operator's own table (`relay models update`) override them.
  *
- * US dollars per million tokens: the providers' list prices as of January 2026, for ordinary requests
- * (no batches, no priority, no surcharge for long prompts).
+ * US dollars per million tokens: list prices for ordinary requests (no batches, no priority, no
+ * surcharge for long prompts). A window is what a prompt may fill. A model whose price could not be
+ * verified has none.
  */
 import type { Price } from '@relay/core';
+import { defined } from '@relay/protocol';
 import { parseModelName } from './registry.ts';
 
 export interface KnownModel {
-  readonly price: Price;
-  readonly contextTokens: number;
+  readonly contextTokens?: number | undefined;
+  readonly price?: Price | undefined;
 }
 
-type Row = readonly [input: number, output: number, cached: number, contextTokens: number];
+/** Models by name, such as `gpt-6-sol`, `openai:gpt-6-sol` or `ollama:qwen3`. */
+export type ModelTable = Readonly<Record<string, KnownModel>>;
 
+/** When the table was last compared with the providers' price lists, or copies of them. */
+export const knownModelsDate = '2026-11-15';
+
+type Prices = readonly [input: number, output: number, cached?: number, cacheWrite?: number];
+type Row = readonly [contextTokens: number, prices?: Prices];
+
+const million = 1_000_000;
 const openai: Readonly<Record<string, Row>> = {
-  'gpt-4o': [2.5, 10, 1.25, 128_000],
-  'gpt-4o-mini': [0.15, 0.6, 0.075, 128_000],
-  'gpt-4.1': [2, 8, 0.5, 1_047_576],
-  'gpt-4.1-mini': [0.4, 1.6, 0.1, 1_047_576],
-  'gpt-4.1-nano': [0.1, 0.4, 0.025, 1_047_576],
-  o3: [2, 8, 0.5, 200_000],
-  'o3-mini': [1.1, 4.4, 0.55, 200_000],
-  'o4-mini': [1.1, 4.4, 0.275, 200_000],
-  'gpt-5': [1.25, 10, 0.125, 400_000],
-  'gpt-5-mini': [0.25, 2, 0.025, 400_000],
-  'gpt-5-nano': [0.05, 0.4, 0.005, 400_000],
-  'gpt-5.1': [1.25, 10, 0.125, 400_000],
-  'gpt-5.2': [1.75, 14, 0.175, 400_000],
+  'gpt-4o': [128_000, [2.5, 10, 1.25]],
+  'gpt-4o-mini': [128_000, [0.15, 0.6, 0.075]],
+  'gpt-4.1': [1_047_576, [2, 8, 0.5]],
+  'gpt-4.1-mini': [1_047_576, [0.4, 1.6, 0.1]],
+  'gpt-4.1-nano': [1_047_576, [0.1, 0.4, 0.025]],
+  o3: [200_000, [2, 8, 0.5]],
+  'o3-mini': [200_000, [1.1, 4.4, 0.55]],
+  'o4-mini': [200_000, [1.1, 4.4, 0.275]],
+  'gpt-5': [272_000, [1.25, 10, 0.125]],
+  'gpt-5-mini': [272_000, [0.25, 2, 0.025]],
+  'gpt-5-nano': [272_000, [0.05, 0.4, 0.005]],
+  'gpt-5.1': [272_000, [1.25, 10, 0.125]],
+  'gpt-5.2': [272_000, [1.75, 14, 0.175]],
+  'gpt-5.4': [1_050_000, [2.5, 15, 0.25]],
+  'gpt-5.4-mini': [272_000, [0.75, 4.5, 0.075]],
+  'gpt-5.4-nano': [272_000, [0.2, 1.25, 0.02]],
+  'gpt-5.5': [1_050_000, [5, 30, 0.5]],
+  // Its price was lowered after the last list that could be read.
+  'gpt-5.6': [1_050_000],
+  'gpt-5.6-sol': [1_050_000],
+  'gpt-5.6-terra': [1_050_000],
+  'gpt-5.6-luna': [1_050_000],
+  'gpt-6-astra': [1_050_000, [10, 50, 1, 12.5]],
+  'gpt-6-sol': [1_050_000, [2, 10, 0.2, 2.5]],
+  'gpt-6-luna': [1_050_000, [0.1, 0.5, 0.01, 0.125]],
+  'gpt-6.1-sol': [1_050_000, [2, 10, 0.1]],
 };
 const anthropic: Readonly<Record<string, Row>> = {
-  'claude-3-5-haiku': [0.8, 4, 0.08, 200_000],
-  'claude-3-7-sonnet': [3, 15, 0.3, 200_000],
-  'claude-sonnet-4': [3, 15, 0.3, 200_000],
-  'claude-sonnet-4-0': [3, 15, 0.3, 200_000],
-  'claude-sonnet-4-5': [3, 15, 0.3, 200_000],
-  'claude-haiku-4-5': [1, 5, 0.1, 200_000],
-  'claude-opus-4': [15, 75, 1.5, 200_000],
-  'claude-opus-4-0': [15, 75, 1.5, 200_000],
-  'claude-opus-4-1': [15, 75, 1.5, 200_000],
-  'claude-opus-4-5': [5, 25, 0.5, 200_000],
+  'claude-3-7-sonnet': [200_000, [3, 15, 0.3, 3.75]],
+  'claude-sonnet-4': [200_000, [3, 15, 0.3, 3.75]],
+  'claude-sonnet-4-0': [200_000, [3, 15, 0.3, 3.75]],
+  'claude-sonnet-4-5': [200_000, [3, 15, 0.3, 3.75]],
+  'claude-sonnet-4-6': [million, [3, 15, 0.3, 3.75]],
+  'claude-sonnet-5': [million, [2, 10, 0.2, 2.5]],
+  'claude-sonnet-5-5': [million, [2, 10, 0.2, 2.5]],
+  'claude-haiku-4-5': [200_000, [1, 5, 0.1, 1.25]],
+  // "From $0.10 / $0.50": there is no single price.
+  'claude-haiku-5-5': [million],
+  'claude-opus-4': [200_000, [15, 75, 1.5, 18.75]],
+  'claude-opus-4-0': [200_000, [15, 75, 1.5, 18.75]],
+  'claude-opus-4-1': [200_000, [15, 75, 1.5, 18.75]],
+  'claude-opus-4-5': [200_000, [5, 25, 0.5, 6.25]],
+  'claude-opus-4-6': [million, [5, 25, 0.5, 6.25]],
+  'claude-opus-4-7': [million, [5, 25, 0.5, 6.25]],
+  'claude-opus-4-8': [million, [5, 25, 0.5, 6.25]],
+  'claude-opus-5': [million, [5, 25, 0.5, 6.25]],
+  'claude-opus-5-5': [million, [4, 20, 0.2, 5]],
+  'claude-fable-5': [million, [10, 50, 1, 12.5]],
+  'claude-fable-5-1': [million, [10, 50]],
+  'claude-fable-5-2': [million],
 };
 const google: Readonly<Record<string, Row>> = {
-  'gemini-2.0-flash': [0.1, 0.4, 0.025, 1_048_576],
-  'gemini-2.5-pro': [1.25, 10, 0.125, 1_048_576],
-  'gemini-2.5-flash': [0.3, 2.5, 0.03, 1_048_576],
-  'gemini-2.5-flash-lite': [0.1, 0.4, 0.01, 1_048_576],
-  'gemini-3-pro-preview': [2, 12, 0.2, 1_048_576],
-  'gemini-3-flash-preview': [0.5, 3, 0.05, 1_048_576],
+  'gemini-2.5-pro': [1_048_576, [1.25, 10, 0.125]],
+  'gemini-2.5-flash': [1_048_576, [0.3, 2.5, 0.03]],
+  'gemini-2.5-flash-lite': [1_048_576, [0.1, 0.4, 0.01]],
+  'gemini-3-pro-preview': [1_048_576, [2, 12, 0.2]],
+  'gemini-3-flash-preview': [1_048_576, [0.5, 3, 0.05]],
+  'gemini-3.1-pro-preview': [1_048_576, [2, 12, 0.2]],
+  'gemini-3.1-flash-lite': [1_048_576, [0.25, 1.5, 0.025]],
+  'gemini-3.5-flash': [1_048_576, [1.5, 9, 0.15]],
+  'gemini-3.5-flash-lite': [1_048_576, [0.3, 2.5, 0.03]],
+  // A promotion until the end of 2026 halves their input price; the other prices could not be verified.
+  'gemini-3.6-flash': [1_048_576],
+  'gemini-3.7-flash': [1_048_576],
+  'gemini-3.8-flash': [1_048_576],
 };
 const providers = new Map([
   ['openai', openai],
@@ -55,34 +98,58 @@ const providers = new Map([
   ['google', google],
 ]);
 
+/** The windows of models that are newer than the table, by family. Their prices are unknown. */
+const families: readonly (readonly [provider: string, names: RegExp, contextTokens: number])[] = [
+  ['openai', /^gpt-5(?:\.[0-3])?(?![.\d])/, 272_000],
+  ['openai', /^gpt-5\.\d+-(?:mini|nano)/, 272_000],
+  ['openai', /^gpt-(?:5\.\d+|[6-9]|[1-9]\d)(?![.\d]*o)/, 1_050_000],
+  ['openai', /^gpt-4\.1/, 1_047_576],
+  ['openai', /^(?:gpt-4o|chatgpt-4o)/, 128_000],
+  ['openai', /^o[134](?!\d)/, 200_000],
+  ['anthropic', /^claude-[a-z]+-(?:[5-9]|[1-9]\d)(?!\d)/, million],
+  ['anthropic', /^claude-/, 200_000],
+  ['google', /^gemini-(?:[3-9]|[1-9]\d|2\.5)(?!\d)/, 1_048_576],
+  ['google', /^gemini-(?:pro|flash|flash-lite)-latest$/, 1_048_576],
+];
+
 export function knownModelsOf(provider: string): string[] {
   return Object.keys(providers.get(provider) ?? {});
 }
 
 /** A version of a model has the price of the model. */
 const version = /-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$/;
-/** Anthropic's price of cache writes, relative to the price of input. */
-const anthropicCacheWrite = 1.25;
 
 /** By any of its names, for example `gpt-4o`, `openai:gpt-4o` or `gpt-4o-2024-08-06`. */
-export function knownModel(name: string): KnownModel | undefined {
+export function knownModel(name: string, own: ModelTable = {}): KnownModel | undefined {
   const named = parseModelName(name);
-  const rows = providers.get(named?.provider ?? '');
-  if (named === undefined || rows === undefined) return undefined;
-  const model = [named.model, named.model.replace(version, '')].find((id) =>
-    Object.hasOwn(rows, id),
-  );
-  const row = model === undefined ? undefined : rows[model];
-  if (row === undefined) return undefined;
-  const [inputPerMillion, outputPerMillion, cachedInputPerMillion, contextTokens] = row;
-  const writes = named.provider === 'anthropic';
-  return {
-    contextTokens,
-    price: {
-      inputPerMillion,
-      outputPerMillion,
-      cachedInputPerMillion,
-      ...(writes ? { cacheWritePerMillion: inputPerMillion * anthropicCacheWrite } : {}),
-    },
-  };
+  if (named === undefined) return undefined;
+  const { provider, model } = named;
+  const ids = [model, model.replace(version, '')];
+  const isShort = parseModelName(model)?.provider === provider;
+  const configured = ids
+    .flatMap((id) => [`${provider}:${id}`, ...(isShort ? [id] : [])])
+    .find((id) => Object.hasOwn(own, id));
+  const found = { ...builtIn(provider, ids), ...(configured === undefined ? {} : own[configured]) };
+  return Object.keys(found).length === 0 ? undefined : found;
+}
+
+function builtIn(provider: string, ids: readonly string[]): KnownModel | undefined {
+  const rows = providers.get(provider) ?? {};
+  const listed = ids.find((id) => Object.hasOwn(rows, id));
+  const row = listed === undefined ? undefined : rows[listed];
+  if (row !== undefined) {
+    const [contextTokens, prices] = row;
+    return defined({ contextTokens, price: prices === undefined ? undefined : priceOf(prices) });
+  }
+  const family = families.find(([of, names]) => of === provider && names.test(ids[0] ?? ''));
+  return family === undefined ? undefined : { contextTokens: family[2] };
+}
+
+function priceOf([inputPerMillion, outputPerMillion, cachedInputPerMillion, write]: Prices): Price {
+  return defined({
+    inputPerMillion,
+    outputPerMillion,
+    cachedInputPerMillion,
+    cacheWritePerMillion: write,
+  });
 }

@@ -40,6 +40,7 @@ import { subscribeToNodes } from './jobs/node-notifications.ts';
 import { endOrphanedChatSessions } from './streaming/chat-sessions.ts';
 import { OpenStreams } from './streaming/open-streams.ts';
 import { NodeHeartbeat } from './jobs/node-heartbeat.ts';
+import { readModelTable } from './config/model-table.ts';
 import { isOffered, Providers } from './outbound/providers.ts';
 import { RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
@@ -96,7 +97,15 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const auditSigner = new AuditSigner(derive(rootKey, 'audit'));
   const guard = createOutboundGuard(config.privateNetworks);
   const fetch = createGuardedFetch(guard);
-  const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
+  const table = readModelTable(config.dataDir);
+  const providers = new Providers({
+    builtIn: models,
+    store,
+    vault,
+    guard,
+    table,
+    ...file.providers,
+  });
   const clock = systemClock;
   const embeddings = openEmbeddings({ config, file, providers, store, vault, clock, log });
   const { defaultModel } = config;
@@ -243,18 +252,34 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
         () => control.supervisor.stop(),
+        // What the runs have done until here is on its way to their readers.
+        () => streams.stop(),
         () => mcp?.stop(),
         () => deliverer.stop(),
         () => audit.stop(),
         () => heartbeat?.stop(),
         () => tracing.stop(),
-        () => streams.stop(),
         () => metrics.stop(),
         () => guard.close(),
-        () => app.close(),
+        () => closeApp(app),
       ]);
     },
   };
+}
+
+const closeTimeoutMs = 5_000;
+const closeIdleMs = 20;
+
+/** Responses in progress are completed; a client that does not read its response is disconnected. */
+async function closeApp(app: FastifyInstance): Promise<void> {
+  const idle = setInterval(() => app.server.closeIdleConnections(), closeIdleMs);
+  const late = setTimeout(() => app.server.closeAllConnections(), closeTimeoutMs);
+  try {
+    await app.close();
+  } finally {
+    clearInterval(idle);
+    clearTimeout(late);
+  }
 }
 
 function registerSecrets(log: ServerLog, config: Config): void {

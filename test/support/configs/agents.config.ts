@@ -37,6 +37,13 @@ const guarded = defineAgent({
           text.includes('hunter2') ? { ok: false, reason: 'It holds a password' } : { ok: true },
       },
     ],
+    output: [
+      {
+        name: 'no-thirteen',
+        check: (text) =>
+          text.includes('13') ? { ok: false, reason: 'It says thirteen' } : { ok: true },
+      },
+    ],
   },
 });
 

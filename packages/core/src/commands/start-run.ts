@@ -27,6 +27,7 @@ import type {
 import { publishStored } from '../publisher.ts';
 import { LiveRun } from '../run/live-run.ts';
 import { decide } from '../run/state/machine.ts';
+import { missingPrice } from '../run/agents/limits.ts';
 import { answerFields } from '../run/agents/profile.ts';
 import { project } from '../run/state/projection.ts';
 import { evolve, evolveAll, initialState } from '../run/state/state.ts';
@@ -197,13 +198,9 @@ function checkCostLimit(
   const isBounded = [limits ?? {}, ...budgets].some(({ costUsd }) => costUsd !== undefined);
   if (!isBounded) return;
   if (engine.models(tenantId).price?.(model) !== undefined) return;
-  throw new RelayError(
-    'invalid_request',
-    `The run has a cost limit, but the model ${model} has no price`,
-    {
-      details: [{ path: 'limits.costUsd', message: `The model ${model} has no price` }],
-    },
-  );
+  throw new RelayError('invalid_request', missingPrice(model), {
+    details: [{ path: 'limits.costUsd', message: `The model ${model} has no price` }],
+  });
 }
 
 /** The first events of a run. With a root agent it starts at once, in the commit of its creation. */

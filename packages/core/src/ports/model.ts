@@ -112,8 +112,8 @@ export interface Price {
   readonly inputPerMillion: number;
   readonly outputPerMillion: number;
   /** Input tokens that the provider read from or wrote to its cache. Default: `inputPerMillion`. */
-  readonly cachedInputPerMillion?: number;
-  readonly cacheWritePerMillion?: number;
+  readonly cachedInputPerMillion?: number | undefined;
+  readonly cacheWritePerMillion?: number | undefined;
 }
 
 export interface ModelRegistry {

@@ -92,7 +92,7 @@ async function importFile(path: string): Promise<{ default?: unknown }> {
   }
 }
 
-const price = z.strictObject({
+export const priceSchema = z.strictObject({
   inputPerMillion: z.number().nonnegative(),
   outputPerMillion: z.number().nonnegative(),
   cachedInputPerMillion: z.number().nonnegative().optional(),
@@ -132,7 +132,7 @@ const schema = z.strictObject({
         .optional(),
     })
     .optional(),
-  prices: z.record(z.string().min(1), price).optional(),
+  prices: z.record(z.string().min(1), priceSchema).optional(),
   limits: limitsSchema.optional(),
   rateLimit: z
     .strictObject({

@@ -64,7 +64,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   const app = fastify({
     bodyLimit,
     exposeHeadRoutes: false,
-    forceCloseConnections: true,
+    forceCloseConnections: 'idle',
     requestTimeout: requestTimeoutMs,
     http: { connectionsCheckingInterval: 5_000 },
     clientErrorHandler: (error, socket) => {

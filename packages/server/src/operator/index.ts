@@ -9,5 +9,11 @@ export {
 } from './backup.ts';
 export { type Inspection, inspectStore } from './inspect.ts';
 export type { Installation } from '../config/config.ts';
+export {
+  type ListedModel,
+  listKnownModels,
+  type ModelChange,
+  updateModelTable,
+} from '../config/model-table.ts';
 export { type Rotation, rotateMasterKey } from './rotate.ts';
 export { makeTenantKey } from './tenant-key.ts';

@@ -9,6 +9,7 @@ import {
   createGoogleModel,
   createResponsesModel,
   knownModel,
+  type ModelTable,
   type OutboundGuard,
   parseModelName,
   type ProviderOptions as ModelOptions,
@@ -31,6 +32,8 @@ export interface ProviderOptions {
   readonly store: SystemStore;
   readonly vault: Vault;
   readonly guard: OutboundGuard;
+  /** The operator's own windows and prices. */
+  readonly table?: ModelTable;
   readonly endpoints?: Readonly<Partial<Record<KnownProvider, string>>>;
   readonly timeouts?: Partial<Timeouts>;
 }
@@ -41,7 +44,7 @@ export function isOffered(builtIn: ModelRegistry, name: string): boolean {
 }
 
 /** A model has one price under all its names. The operator's price overrides the built-in one. */
-function priceOf(builtIn: ModelRegistry, name: string): Price | undefined {
+function priceOf(builtIn: ModelRegistry, name: string, table: ModelTable): Price | undefined {
   const configured = builtIn.price?.(name);
   if (configured !== undefined || builtIn.resolve(name) !== undefined) return configured;
   const named = parseModelName(name);
@@ -49,7 +52,7 @@ function priceOf(builtIn: ModelRegistry, name: string): Price | undefined {
   const { provider, model } = named;
   const qualified = builtIn.price?.(`${provider}:${model}`);
   const short = parseModelName(model)?.provider === provider ? builtIn.price?.(model) : undefined;
-  return qualified ?? short ?? knownModel(name)?.price;
+  return qualified ?? short ?? knownModel(name, table)?.price;
 }
 
 type Connection = ModelOptions & { readonly baseUrl: string };
@@ -68,11 +71,11 @@ export class Providers {
   }
 
   of(tenantId: string): ModelRegistry {
-    const { builtIn } = this.#options;
+    const { builtIn, table = {} } = this.#options;
     return {
       resolve: (name) => builtIn.resolve(name) ?? this.#remote(tenantId, name),
       list: () => builtIn.list(),
-      price: (name) => priceOf(builtIn, name),
+      price: (name) => priceOf(builtIn, name, table),
       missing: async (name) => {
         const named = builtIn.resolve(name) === undefined ? parseModelName(name) : undefined;
         if (named === undefined) return undefined;
@@ -89,7 +92,7 @@ export class Providers {
     if (named === undefined) return undefined;
     const models = this.#models;
     return {
-      ...defined({ contextTokens: knownModel(name)?.contextTokens }),
+      ...defined({ contextTokens: knownModel(name, this.#options.table)?.contextTokens }),
       async *stream(request, signal) {
         const model = await models.get(tenantId, named.provider);
         if (model === undefined) throw noCredential(named.provider);

@@ -1,18 +1,27 @@
-/** The open streams by key. A revoked or expired key closes the streams that it opened. */
+/**
+ * The open streams, and responses that wait for a run. A revoked or expired key closes those that it
+ * opened; a server that stops ends all of them.
+ */
 import { type SystemStore, Ticker } from '@relay/core';
 import { type Caller, isValidKey } from '../http/auth.ts';
 
 const checkKeysMs = 500;
 
+/** Why a stream is closed before its run has ended. */
+export type CloseReason = 'revoked' | 'stopping';
+type Close = (reason: CloseReason) => void;
+
 interface KeyStreams {
   readonly tenantId: string;
-  readonly close: Set<() => void>;
+  readonly close: Set<Close>;
 }
 
 /** Other nodes notice a revocation at their next check. */
 export class OpenStreams {
   readonly #store: SystemStore;
+  readonly #all = new Set<Close>();
   readonly #byKey = new Map<string, KeyStreams>();
+  #stopping = false;
   readonly #keys = new Ticker<string>(checkKeysMs, () => void this.checkKeys());
   #checking = false;
 
@@ -21,11 +30,21 @@ export class OpenStreams {
   }
 
   get size(): number {
-    return [...this.#byKey.values()].reduce((sum, { close }) => sum + close.size, 0);
+    return this.#all.size;
   }
 
-  /** Returns the function that removes the stream. A caller without a key is not tracked. */
-  add({ actor, tenantId }: Pick<Caller, 'actor' | 'tenantId'>, close: () => void): () => void {
+  /** Returns the function that removes the stream. */
+  add(caller: Pick<Caller, 'actor' | 'tenantId'>, close: Close): () => void {
+    this.#all.add(close);
+    const removeFromKey = this.#addToKey(caller, close);
+    if (this.#stopping) close('stopping');
+    return () => {
+      this.#all.delete(close);
+      removeFromKey();
+    };
+  }
+
+  #addToKey({ actor, tenantId }: Pick<Caller, 'actor' | 'tenantId'>, close: Close): () => void {
     if (actor.type !== 'key') return () => undefined;
     const streams = this.#byKey.get(actor.id) ?? { tenantId, close: new Set() };
     this.#byKey.set(actor.id, streams);
@@ -40,11 +59,17 @@ export class OpenStreams {
   closeByKey(keyId: string): void {
     const streams = this.#byKey.get(keyId);
     this.#remove(keyId);
-    for (const close of streams?.close ?? []) close();
+    for (const close of streams?.close ?? []) {
+      this.#all.delete(close);
+      close('revoked');
+    }
   }
 
+  /** Ends all streams, and those that are opened from now on. Their clients can continue elsewhere. */
   stop(): void {
+    this.#stopping = true;
     this.#keys.clear();
+    for (const close of this.#all) close('stopping');
   }
 
   /** Closes the streams of invalid keys. Never rejects; skipped while a check is running. */

@@ -14,7 +14,10 @@ export async function streamJson(call: ApiRequest, pieces: AsyncIterable<string>
   reply.hijack();
   response.writeHead(200, { 'content-type': 'application/json; charset=utf-8' });
   response.setTimeout(stalledAfterMs, () => response.destroy());
-  const remove = context.streams.add(caller, () => response.destroy());
+  // A server that stops completes the response.
+  const remove = context.streams.add(caller, (reason) => {
+    if (reason === 'revoked') response.destroy();
+  });
   try {
     await pipeline(Readable.from(pieces), response);
   } catch (error) {

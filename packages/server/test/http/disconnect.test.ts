@@ -175,7 +175,9 @@ describe('a crash while a chat session is being closed', () => {
     const runId = await leaveChat(server);
     await dying.crashed;
     expect(dying.writes[first]).toBe(rehearsed.writes[first]);
-    await server.relay.app.close();
+    const closed = server.relay.app.close();
+    server.relay.app.server.closeAllConnections();
+    await closed;
 
     const next = await boot({ store });
     await untilStatus(next, runId, 'canceled');

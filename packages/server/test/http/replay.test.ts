@@ -91,7 +91,9 @@ describe('the rest of a budget', () => {
     const free = await start({ model: 'demo', input: 'say 1' });
     expect(free.status).toBe(400);
     expect(await free.json()).toMatchObject({
-      error: 'The run has a cost limit, but the model demo has no price',
+      error: expect.stringMatching(
+        /^The run has a cost limit, but the model demo has no price: set one/,
+      ),
     });
     const models = server.relay.control.engine.models(server.tenantId);
     const price = { inputPerMillion: 1, outputPerMillion: 1 };

@@ -98,7 +98,19 @@ describe('open streams', () => {
     expect(close).toHaveBeenCalledTimes(1);
   });
 
-  it('are not tracked for callers without a key', async () => {
+  it('are all ended when the server stops, and those that are opened after it', () => {
+    const streams = new OpenStreams(storeOf(async () => keyWith()));
+    const [byKey, keyless, removed, late] = [vi.fn(), vi.fn(), vi.fn(), vi.fn()];
+    streams.add(callerBy('key-1'), byKey);
+    streams.add(callerBy('local', 'system'), keyless);
+    streams.add(callerBy('key-1'), removed)();
+    streams.stop();
+    streams.add(callerBy('key-1'), late);
+    for (const close of [byKey, keyless, late]) expect(close.mock.calls).toEqual([['stopping']]);
+    expect(removed).not.toHaveBeenCalled();
+  });
+
+  it('are not checked for callers without a key', async () => {
     const look = vi.fn<Look>(async () => undefined);
     const streams = new OpenStreams(storeOf(look));
     const close = vi.fn();
@@ -108,7 +120,7 @@ describe('open streams', () => {
     streams.closeByKey('local');
     expect(close).not.toHaveBeenCalled();
     expect(look).not.toHaveBeenCalled();
-    expect(streams.size).toBe(0);
+    expect(streams.size).toBe(1);
   });
 
   it('cost one read per key and check, and none when all are closed', async () => {

@@ -7,6 +7,7 @@ import { defined, type RunEvent } from '@relay/protocol';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import { type CallState, toolCompleted, toolFailed } from '../state/call.ts';
 import type { LiveRun } from '../live-run.ts';
+import { missingPrice } from './limits.ts';
 import { answerFields, profileOf } from './profile.ts';
 
 export function applyHandoff(run: LiveRun, agent: AgentState): void {
@@ -34,7 +35,7 @@ function accept(run: LiveRun, agent: AgentState, call: CallState): RunEvent[] {
     return [refused(agent, call, `No provider offers the model ${model} of ${to}`)];
   }
   if (run.state.limits.costUsd !== undefined && models.price?.(model) === undefined) {
-    return [refused(agent, call, `The run has a cost limit, but the model ${model} has no price`)];
+    return [refused(agent, call, missingPrice(model))];
   }
   const fields = agentFields(agent);
   return [

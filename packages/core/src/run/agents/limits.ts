@@ -41,6 +41,14 @@ function costOf({ inputTokens, outputTokens, costUsd }: Usage): number {
   return costUsd ?? (inputTokens + outputTokens === 0 ? 0 : Infinity);
 }
 
+/** Why a run with a cost limit cannot use a model, and what helps. */
+export function missingPrice(model: string): string {
+  return (
+    `The run has a cost limit, but the model ${model} has no price: set one under \`prices\` in ` +
+    'relay.config.ts or with `relay models update`, or leave out the limit'
+  );
+}
+
 /** The usage with its cost, if the model has a price. */
 export function priced(run: LiveRun, model: string, usage: Usage): Usage {
   if (usage.costUsd !== undefined) return usage;

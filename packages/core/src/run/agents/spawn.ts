@@ -18,7 +18,7 @@ import {
 import type { AgentReport, Task } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import { agentFields, type AgentState, finishReasonOf } from '../state/agent.ts';
-import { depthLimit, limitText, subAgentLimit, exhaustedLimit } from './limits.ts';
+import { depthLimit, exhaustedLimit, limitText, missingPrice, subAgentLimit } from './limits.ts';
 import type { LiveRun } from '../live-run.ts';
 import { toolCompleted, toolFailed } from '../state/call.ts';
 import { closeQuestions, endOfAgent, type StopReason } from '../state/machine.ts';
@@ -58,10 +58,7 @@ export function planSpawn(run: LiveRun, parent: AgentState, request: SpawnReques
     return refused('unknown_model', `No provider offers the model ${model}`);
   }
   if (limits.costUsd !== undefined && models.price?.(model) === undefined) {
-    return refused(
-      'invalid_request',
-      `The run has a cost limit, but the model ${model} has no price`,
-    );
+    return refused('invalid_request', missingPrice(model));
   }
   const inherited = profileOf(run, parent);
   const system = task.instructions ?? named?.instructions;

@@ -32,9 +32,9 @@ export async function collectUntilIdle(
     }
   };
   const timeout = AbortSignal.timeout(timeoutMs);
-  const revoked = new AbortController();
-  const remove = streams.add(call.caller, () => revoked.abort('revoked'));
-  const signal = AbortSignal.any([closedSignal(call.reply.raw), timeout, revoked.signal]);
+  const closing = new AbortController();
+  const remove = streams.add(call.caller, (reason) => closing.abort(reason));
+  const signal = AbortSignal.any([closedSignal(call.reply.raw), timeout, closing.signal]);
   const source = { store: tenant, hub, runId: run.id };
   const idleSeq = () => idleSeqOf(call, run.id);
   const isActive =
@@ -60,7 +60,7 @@ export async function collectUntilIdle(
   } finally {
     remove();
   }
-  if (revoked.signal.aborted) throw unauthorized();
+  if (closing.signal.reason === 'revoked') throw unauthorized();
   const status = (await tenant.readRun(run.id))?.status ?? run.status;
   const isIdle = status === 'running' && (await idleSeq()) !== undefined;
   return { status: isIdle ? 'waiting' : status, frames };

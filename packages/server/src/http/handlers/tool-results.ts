@@ -42,7 +42,7 @@ export const claimToolCall: Handler<'claimToolCall'> = async (call) => {
 
 const pollMs = 1_000;
 
-/** A long poll. It ends with the result, the run, the connection, or after `waitMs`. */
+/** A long poll. It ends with the result, the run, the connection or the server, or after `waitMs`. */
 export const awaitToolResult: Handler<'awaitToolResult'> = async (call) => {
   const { id: runId, toolUseId } = call.params;
   const { waitMs } = call.query;
@@ -51,7 +51,9 @@ export const awaitToolResult: Handler<'awaitToolResult'> = async (call) => {
   if (tenantId === undefined) throw notFound('call');
   const tenant = store.tenant(tenantId);
   const deadline = performance.now() + waitMs;
-  const signal = closedSignal(call.reply.raw);
+  const closing = new AbortController();
+  const remove = call.context.streams.add(call.caller, (reason) => closing.abort(reason));
+  const signal = AbortSignal.any([closedSignal(call.reply.raw), closing.signal]);
   const changed = new core.Signal();
   const stopListening = hub.listen(runId, () => changed.notify());
   try {
@@ -71,6 +73,7 @@ export const awaitToolResult: Handler<'awaitToolResult'> = async (call) => {
       await changed.waitFor({ clock: control.engine.clock, ms: Math.min(left, pollMs), signal });
     }
   } finally {
+    remove();
     stopListening();
   }
 };
