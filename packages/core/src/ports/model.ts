@@ -48,6 +48,8 @@ export type ModelEvent =
       /** Reasoning of earlier answers was not used: something before it had changed. */
       readonly reasoningDropped?: true;
       readonly usage: Usage;
+      /** The model that answered, as the provider names it: often a dated version. */
+      readonly model?: string;
       /** Opaque data that the provider expects back together with this answer. */
       readonly providerData?: ProviderData;
     };

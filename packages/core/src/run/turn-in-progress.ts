@@ -40,6 +40,7 @@ export class TurnInProgress {
   #detail: string | undefined;
   #reasoningDropped: true | undefined;
   #usage: Usage = noUsage;
+  #responseModel: string | undefined;
   #providerData: ProviderData | undefined;
 
   constructor(run: LiveRun, agent: AgentState) {
@@ -118,6 +119,7 @@ export class TurnInProgress {
           this.#detail = event.detail;
           this.#reasoningDropped = event.reasoningDropped;
           this.#usage = addUsage(this.#usage, event.usage);
+          this.#responseModel = event.model;
           this.#providerData = event.providerData;
           break;
       }
@@ -138,6 +140,7 @@ export class TurnInProgress {
         finishReason: calls.length > 0 ? 'tool_calls' : this.#finishWithoutCalls(),
         usage: priced(this.#run, this.#agent.model, this.#usage),
         ...defined({
+          responseModel: this.#responseModel,
           providerData: this.#providerData,
           reasoningDropped: this.#reasoningDropped,
         }),

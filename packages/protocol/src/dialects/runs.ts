@@ -5,7 +5,12 @@ import type { AttachmentPart } from '../schemas/messages.ts';
 import type { Dialect } from './dialect.ts';
 import { truncate } from './truncate.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
-import type { ApprovalKind, ApprovalStatus, EarlierDenial } from '../schemas/permissions.ts';
+import type {
+  ApprovalKind,
+  ApprovalStatus,
+  EarlierDenial,
+  OutcomeAnswer,
+} from '../schemas/permissions.ts';
 import type { EndedStatus, FinishReason, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
 
 /** Set on frames of sub-agents only. */
@@ -55,6 +60,8 @@ export type RunsFrame =
       status: Exclude<ApprovalStatus, 'pending'>;
       /** The arguments that were approved, if the approver changed them. */
       executedParams?: unknown;
+      /** The answer to an approval of kind `outcome`. */
+      outcome?: OutcomeAnswer | undefined;
     }
   | {
       type: 'error';
@@ -158,7 +165,7 @@ export const runs: Dialect = {
           type: 'approval_resolved',
           id: event.approvalId,
           status: event.approved ? 'approved' : 'denied',
-          ...defined({ executedParams: event.input }),
+          ...defined({ executedParams: event.input, outcome: event.outcome }),
         };
       case 'approval.expired':
         return { type: 'approval_resolved', id: event.approvalId, status: 'expired' };
