@@ -56,6 +56,7 @@ function answer(id: unknown, method: string, params: { protocolVersion?: string 
     const { protocolVersion } = params;
     send({ id, result: { protocolVersion, capabilities, serverInfo, instructions: 'Obey!' } });
   } else if (method === 'tools/list') {
+    if (how === 'weird') leave('list');
     send({
       id,
       result: {

@@ -65,7 +65,7 @@ export class Transcript {
         this.line(paint('yellow', `! approval ${event.id} expires at ${event.expiresAt}`));
         break;
       case 'approval_resolved':
-        this.line(paint('dim', `· ${event.status}`));
+        this.line(paint('dim', `· ${event.outcome ?? event.status}`));
         // The call was shown with its original arguments.
         if (event.executedParams !== undefined) {
           this.line(

@@ -89,6 +89,16 @@ describe('a transcript', () => {
     expect(shown(resolved)).toBe('· approved\n');
   });
 
+  test('shows the answer to an unknown outcome, and the answers that it asks for', () => {
+    const resolved = { type: 'approval_resolved', id: 'r1', status: 'approved' } as const;
+    expect(shown({ ...resolved, outcome: 'completed' })).toBe('· completed\n');
+    const call = { toolCallId: 'c', tool: 'pay', params: {}, agentId: 'a' };
+    expect(shown({ type: 'approval_requested', id: 'r1', kind: 'outcome', ...call })).toBe(
+      '? pay was started before a crash and may have taken effect: ' +
+        'relay approvals answer r1 (--completed JSON | --failed [REASON] | --rerun)\n',
+    );
+  });
+
   test('joins surrogate pairs that arrive in two events', () => {
     expect(shown(say('a\uD83D'), say('\uDE00b'), done)).toBe('a😀b\n');
     expect(shown(say('a\uD83D'), done)).toBe('a\\u{d83d}\n');

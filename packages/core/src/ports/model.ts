@@ -20,6 +20,8 @@ export interface ModelRequest {
   readonly tools: readonly ToolSpec[];
   /** The JSON Schema of the final answer, for models that can enforce one. */
   readonly outputSchema?: JsonSchema;
+  /** The most tokens of an answer, reasoning included. Default: the provider's own. */
+  readonly maxOutputTokens?: number;
   /** Default: the provider's own. */
   readonly reasoning?: ReasoningEffort;
   /** The most characters of an answer. An adapter that holds parts of it back holds no more. */
@@ -46,6 +48,8 @@ export type ModelEvent =
       /** Reasoning of earlier answers was not used: something before it had changed. */
       readonly reasoningDropped?: true;
       readonly usage: Usage;
+      /** The model that answered, as the provider names it: often a dated version. */
+      readonly model?: string;
       /** Opaque data that the provider expects back together with this answer. */
       readonly providerData?: ProviderData;
     };

@@ -40,6 +40,7 @@ export class TurnInProgress {
   #detail: string | undefined;
   #reasoningDropped: true | undefined;
   #usage: Usage = noUsage;
+  #responseModel: string | undefined;
   #providerData: ProviderData | undefined;
 
   constructor(run: LiveRun, agent: AgentState) {
@@ -50,6 +51,11 @@ export class TurnInProgress {
     this.#textId = run.engine.ids.next();
     this.#reasoningId = run.engine.ids.next();
     this.#limit = new AnswerLimit(run.engine.settings.maxAnswerChars);
+  }
+
+  /** The answer ends where the model may not write more. */
+  get isCut(): boolean {
+    return this.#finish === 'length' && !this.hasCalls;
   }
 
   /** The characters of the answer so far. */
@@ -113,6 +119,7 @@ export class TurnInProgress {
           this.#detail = event.detail;
           this.#reasoningDropped = event.reasoningDropped;
           this.#usage = addUsage(this.#usage, event.usage);
+          this.#responseModel = event.model;
           this.#providerData = event.providerData;
           break;
       }
@@ -133,6 +140,7 @@ export class TurnInProgress {
         finishReason: calls.length > 0 ? 'tool_calls' : this.#finishWithoutCalls(),
         usage: priced(this.#run, this.#agent.model, this.#usage),
         ...defined({
+          responseModel: this.#responseModel,
           providerData: this.#providerData,
           reasoningDropped: this.#reasoningDropped,
         }),

@@ -40,6 +40,8 @@ export interface AnswerOptions {
   keep(metadata: Readonly<Record<string, unknown>>, part: Part['type']): Record<string, unknown>;
 }
 
+const maxModelChars = 128;
+
 /** Every part is recorded, even an empty one. */
 const charsPerPart = 64;
 
@@ -52,6 +54,7 @@ export class SdkAnswer {
   #heldChars = 0;
   #hasReasoning = false;
   #finished = false;
+  #responseModel: string | undefined;
 
   constructor(options: AnswerOptions) {
     this.#options = options;
@@ -88,6 +91,9 @@ export class SdkAnswer {
         return part.providerExecuted === true ? [] : [this.#call(part)];
       case 'error':
         throw failureOfPart(part.error, this.#options.apiKey);
+      case 'response-metadata':
+        this.#responseModel = part.modelId?.slice(0, maxModelChars) ?? this.#responseModel;
+        return [];
       case 'finish':
         return [this.#finish(part)];
       default:
@@ -168,7 +174,8 @@ export class SdkAnswer {
     const providerData = this.#providerData();
     const reasoningDropped =
       this.#options.withoutMetadata || hasDropped(providerMetadata) ? (true as const) : undefined;
-    const more = defined({ detail, providerData, reasoningDropped });
+    const model = this.#responseModel;
+    const more = defined({ detail, model, providerData, reasoningDropped });
     return { type: 'finish', reason, usage: usageOf(usage), ...more };
   }
 

@@ -26,6 +26,7 @@ const minFrameChars = 1024 * 1024;
 interface Chunk {
   readonly object?: unknown;
   readonly error?: unknown;
+  readonly model?: unknown;
   readonly usage?: ChunkUsage | null;
   readonly choices?: readonly (Choice | null)[] | null;
 }
@@ -74,6 +75,8 @@ const finishReasons = new Map<string, TurnFinish>([
 /** The server failed in the middle of its answer: OpenRouter and Mistral, DeepSeek, vLLM. */
 const failedReasons = new Set(['error', 'insufficient_system_resource', 'abort']);
 
+const maxModelChars = 128;
+
 export class ChatDecoder {
   readonly #secret: string | undefined;
   readonly #names: SafeNames;
@@ -87,6 +90,7 @@ export class ChatDecoder {
   #detail: string | undefined;
   #hasRefusal = false;
   #usage: Usage = noUsage;
+  #responseModel: string | undefined;
   /** The `reasoning_content`: servers that send it require it in the next request. */
   #reasoningContent = '';
   #done = false;
@@ -151,6 +155,7 @@ export class ChatDecoder {
     const chunk = parseChunk(data);
     const error = chunk.error ?? (chunk.object === 'error' ? chunk : undefined);
     if (error !== undefined) throw failureInStream(error, this.#secret);
+    if (isText(chunk.model)) this.#responseModel = chunk.model.slice(0, maxModelChars);
     const choice = chunk.choices?.[0];
     if (choice !== undefined && choice !== null) this.#choice(choice);
     if (typeof chunk.usage === 'object' && chunk.usage !== null) {
@@ -196,7 +201,7 @@ export class ChatDecoder {
       {
         type: 'finish',
         reason: this.#hasRefusal && this.#reason === 'stop' ? 'refusal' : this.#reason,
-        ...defined({ detail: this.#detail }),
+        ...defined({ detail: this.#detail, model: this.#responseModel }),
         usage: this.#usage,
         ...(keepsReasoning ? { providerData: reasoningData(model, this.#reasoningContent) } : {}),
       },

@@ -103,6 +103,13 @@ describe('usage', () => {
   });
 });
 
+it.each([
+  ['openai', responsesFrames(responsesText('Yes'))],
+  ['anthropic', anthropicFrames([anthropicText('Yes')])],
+] as const)('the model that answered is known from %s', async (name, frames) => {
+  expect(finishOf(await askedAfter(name, frames)).model).toEqual(expect.any(String));
+});
+
 describe('an answer that ended early', () => {
   it.each([
     [
@@ -179,7 +186,6 @@ describe('a connection', () => {
   it.each([
     ['openai', responsesFrames(responsesText('Yes'))],
     ['anthropic', anthropicFrames([anthropicText('Yes')])],
-    ['google', [googleFrame([{ text: 'Yes' }])]],
   ] as const)('to %s is used again', async (name, frames) => {
     const agent = new Agent({ keepAlive: true });
     provider.script(streaming(frames));

@@ -24,6 +24,7 @@ const finish = (reason = 'stop', inputTokens = 0, outputTokens = 0) => ({
   type: 'finish',
   reason,
   usage: { inputTokens, outputTokens },
+  model: 'scripted',
 });
 const text = (content: string) => ({ type: 'text', text: content });
 

@@ -47,6 +47,7 @@ const finish = (reason: string, inputTokens: number, outputTokens: number) => ({
   type: 'finish',
   reason,
   usage: { inputTokens, outputTokens },
+  model: 'scripted',
 });
 
 describe('a model behind the Chat Completions API', () => {

@@ -3,8 +3,14 @@ import type { EventOf, RuleRef, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
 import type { Dialect } from './dialect.ts';
+import { truncate } from './truncate.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
-import type { ApprovalKind, ApprovalStatus, EarlierDenial } from '../schemas/permissions.ts';
+import type {
+  ApprovalKind,
+  ApprovalStatus,
+  EarlierDenial,
+  OutcomeAnswer,
+} from '../schemas/permissions.ts';
 import type { EndedStatus, FinishReason, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
 
 /** Set on frames of sub-agents only. */
@@ -54,6 +60,8 @@ export type RunsFrame =
       status: Exclude<ApprovalStatus, 'pending'>;
       /** The arguments that were approved, if the approver changed them. */
       executedParams?: unknown;
+      /** The answer to an approval of kind `outcome`. */
+      outcome?: OutcomeAnswer | undefined;
     }
   | {
       type: 'error';
@@ -77,7 +85,10 @@ type ToolCallFrame = SubAgentId & {
 export type DoneFrame = {
   type: 'done';
   status: EndedStatus;
+  /** At most 256 KiB of it. */
   output: string;
+  /** The output is longer; the run has all of it. */
+  outputTruncated?: true;
   usage: WireUsage;
   /** The agent that answered; unset if the run never started. */
   agent?: string;
@@ -154,7 +165,7 @@ export const runs: Dialect = {
           type: 'approval_resolved',
           id: event.approvalId,
           status: event.approved ? 'approved' : 'denied',
-          ...defined({ executedParams: event.input }),
+          ...defined({ executedParams: event.input, outcome: event.outcome }),
         };
       case 'approval.expired':
         return { type: 'approval_resolved', id: event.approvalId, status: 'expired' };
@@ -172,7 +183,7 @@ export const runs: Dialect = {
         return {
           type: 'done',
           status: event.status,
-          output: event.output,
+          ...boundedOutput(event.output),
           usage: wireUsage(event.usage),
           ...defined({ agent: event.agent, limit: event.limit, finishReason: event.finishReason }),
         };
@@ -194,6 +205,14 @@ export const runs: Dialect = {
     }
   },
 };
+
+const maxOutputBytes = 256 * 1024;
+
+/** The tokens before it were the whole answer already. */
+function boundedOutput(whole: string): Pick<DoneFrame, 'output' | 'outputTruncated'> {
+  const output = truncate(whole, maxOutputBytes);
+  return output.length === whole.length ? { output } : { output, outputTruncated: true };
+}
 
 function toolCall(event: Stored<EventOf<'tool.called'> | EventOf<'tool.started'>>): ToolCallFrame {
   const { toolCallId: id, name, input } = event;

@@ -227,6 +227,8 @@ export const catalogue = {
     turn: z.int(),
     finishReason: z.enum([...finishReasons, 'tool_calls', 'other']),
     usage: usageSchema,
+    /** The model that answered, as the provider names it. */
+    responseModel: z.string().optional(),
     /**
      * The model answered without the reasoning of some earlier turns: something before it had changed,
      * such as the instructions, the tools or the key.

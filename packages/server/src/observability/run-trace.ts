@@ -90,6 +90,7 @@ export class RunTrace {
         return [
           this.#modelCall(event, event.usage, {
             'gen_ai.response.finish_reasons': [event.finishReason],
+            'gen_ai.response.model': safeName(event.responseModel),
           }),
         ];
       case 'turn.discarded':

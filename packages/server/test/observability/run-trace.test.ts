@@ -81,16 +81,18 @@ describe('a model call', () => {
     expect(chat?.attributes['gen_ai.request.model']).toBe(model);
   });
 
-  it('counts cached and reasoning tokens, where the provider does', () => {
+  it('names the model that answered, and counts cached and reasoning tokens', () => {
     const detailed: RunEvent = {
       type: 'turn.completed',
       ...root,
       turn: 1,
       finishReason: 'stop',
+      responseModel: 'gpt-4o-2024-08-06',
       usage: { ...usage, cachedInputTokens: 2, cacheWriteTokens: 1, reasoningTokens: 3 },
     };
     const [chat] = spansOf(journal([0, started], [5, turn(1)], [9, detailed]));
     expect(chat?.attributes).toMatchObject({
+      'gen_ai.response.model': 'gpt-4o-2024-08-06',
       'gen_ai.usage.input_tokens': 3,
       'gen_ai.usage.cache_read.input_tokens': 2,
       'gen_ai.usage.cache_creation.input_tokens': 1,

@@ -45,6 +45,8 @@ interface ManagedServer {
   readonly supervisor: ConnectionSupervisor;
   /** Undefined until the server has listed them. */
   tools: ReadonlyMap<string, Tool> | undefined;
+  /** Why tools are omitted, as it was logged last. */
+  problems: string;
 }
 
 export class McpServers {
@@ -116,7 +118,7 @@ export class McpServers {
       },
       ...defined({ timings }),
     });
-    const server: ManagedServer = { name, config, supervisor, tools: undefined };
+    const server: ManagedServer = { name, config, supervisor, tools: undefined, problems: '' };
     return server;
   }
 
@@ -135,10 +137,8 @@ export class McpServers {
     return { name, version, timeoutMs, connectTimeoutMs, createTransport, onToolsChanged };
   }
 
-  #createTools(
-    { name, config, supervisor }: ManagedServer,
-    all: readonly ListedTool[],
-  ): ReadonlyMap<string, Tool> {
+  #createTools(server: ManagedServer, all: readonly ListedTool[]): ReadonlyMap<string, Tool> {
+    const { name, config, supervisor } = server;
     const selection = config.tools;
     const selected = all.filter((tool) => selection?.includes(tool.name) ?? true);
     const { named, refused } = mapToolNames(name, selected);
@@ -156,7 +156,10 @@ export class McpServers {
       if (!all.some((listed) => listed.name === tool))
         problems.push(`${tool}: the server has no such tool`);
     }
-    if (problems.length > 0) {
+    const before = server.problems;
+    server.problems = problems.join('\n');
+    // A server is listed regularly.
+    if (problems.length > 0 && server.problems !== before) {
       const omitted = problems.slice(0, maxLogged).map((problem) => problem.slice(0, 300));
       const more = problems.length - omitted.length;
       this.#options.log.warn(`Tools of the MCP server ${name} are omitted`, { omitted, more });

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { requiresLinux } from '../../../../test/support/requires.ts';
 import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { createToolContext } from '../support/tool-context.ts';
-import { defaultTimings } from '../../src/mcp/connection-supervisor.ts';
+import { defaultTimings, type RetryTimings } from '../../src/mcp/connection-supervisor.ts';
 import { McpServers } from '../../src/mcp/mcp-servers.ts';
 import { qualifiedName } from '../../src/mcp/tool-names.ts';
 
@@ -24,7 +24,11 @@ const everyone = () => true;
 /** The machine may be busy. */
 const poll = <Value>(look: () => Value) => expect.poll(look, { timeout: 15_000 });
 
-async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?: number } = {}) {
+async function start(
+  how: string,
+  more: { timeoutMs?: number; connectTimeoutMs?: number } = {},
+  timings: Partial<RetryTimings> = {},
+) {
   const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
   servers = new McpServers({
     servers: { odd: { ...fixture.hostile(how), ...more } },
@@ -36,7 +40,7 @@ async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?:
     clock: systemClock,
     log: { warn: log, error: log },
     isTaken: (name) => name === 'odd_taken',
-    timings: { ...defaultTimings, initialDelayMs: 5, maxDelayMs: 50, timeoutMs: 1_000 },
+    timings: { ...defaultTimings, initialDelayMs: 5, maxDelayMs: 50, timeoutMs: 1_000, ...timings },
   });
   await servers.start();
   return servers;
@@ -67,6 +71,12 @@ describe('a hostile or broken server', () => {
     ]) {
       expect(logged.join('\n')).toContain(left);
     }
+  });
+
+  it('has its omitted tools logged once, however often it is listed', async () => {
+    await start('weird', {}, { refreshIntervalMs: 5 });
+    await poll(() => fixture.traces().filter((line) => line === 'list').length).toBeGreaterThan(2);
+    expect(logged.filter((line) => line.includes('are omitted'))).toHaveLength(1);
   });
 
   it('whose schemas are nested too deep is not connected', async () => {
