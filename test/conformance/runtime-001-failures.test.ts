@@ -96,7 +96,7 @@ describe('a transient failure of the provider', () => {
       scripted.play(...Array.from({ length: 9 }, () => refuses(status)));
       const { reader } = await say(scripted.server, 'Hello', { body });
       const types = typesOf((await reader.rest()).map(({ data }) => data));
-      expect(types.slice(-3)).toEqual(['error', 'agent_summary', 'done']);
+      expect(types.slice(-4)).toEqual(['error', 'agent_progress', 'agent_summary', 'done']);
       expect(scripted.asked()).toHaveLength(attempts);
     }
   });

@@ -43,6 +43,7 @@ export interface KernelOptions {
   readonly ids?: Ids;
   readonly rules?: NonNullable<Engine['rules']>;
   readonly audit?: NonNullable<Engine['audit']>;
+  readonly budgets?: NonNullable<Engine['budgets']>;
   /** Also receives what is published, batch by batch. */
   readonly observe?: Publisher['publish'];
   /** What an earlier process held is free, as after a restart. */
@@ -91,6 +92,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     tools: () => ({ find: (name) => tools.find((tool) => tool.name === name), list: () => tools }),
     ...(options.rules === undefined ? {} : { rules: options.rules }),
     ...(options.audit === undefined ? {} : { audit: options.audit }),
+    ...(options.budgets === undefined ? {} : { budgets: options.budgets }),
   };
   const supervisor = new Supervisor(engine);
   const tenant = await store.ensureTenant({ id: uuidv7(), name: 'test', at: clock.now() });

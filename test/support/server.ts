@@ -35,6 +35,12 @@ export class TestServer {
     return readFileSync(join(this.dataDir, 'first-key'), 'utf8').trim();
   }
 
+  /** The most memory that the process has had, on Linux. */
+  get peakMemoryBytes(): number {
+    const status = readFileSync(`/proc/${this.#process?.pid}/status`, 'utf8');
+    return Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) * 1024;
+  }
+
   /** The lines that `send_note` wrote: what really happened. */
   get notes(): Note[] {
     try {

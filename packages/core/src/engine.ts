@@ -10,6 +10,7 @@ import type {
   ModelRegistry,
   NewAuditEntry,
   Publisher,
+  RunBudget,
   RunRef,
   SystemStore,
   ToolRegistry,
@@ -90,6 +91,8 @@ export interface Engine {
   agents(tenantId: string): AgentRegistry;
   /** Makes the record of an audit entry; default: there is no audit trail. */
   readonly audit?: (tenantId: string, entry: AuditEntry) => NewAuditEntry;
+  /** The budgets that a run of this key counts for; default: none. */
+  readonly budgets?: (tenantId: string, keyId: string | null) => Promise<readonly RunBudget[]>;
   /** Default: memories are searched by words only. */
   readonly embedders?: Embedders;
   /** Default: a run keeps the rules that it was started with. */

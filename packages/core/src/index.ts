@@ -1,6 +1,7 @@
 export * from './run/agents/registry.ts';
 export * from './commands/record-decision.ts';
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
+export { startOf } from './governance/budgets.ts';
 export * from './commands/start-run.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';

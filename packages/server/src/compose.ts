@@ -23,7 +23,7 @@ import { AuditSealer } from './audit/sealer.ts';
 import { AuditSigner } from './audit/signer.ts';
 import { auditRotation, auditWriter } from './audit/operator-entries.ts';
 import { bashSettings, type RelayConfig } from './config/config-file.ts';
-import { BudgetChecker } from './http/budgets.ts';
+import { TenantBudgets } from './http/budgets.ts';
 import { type Config, ConfigError } from './config/config.ts';
 import type { ServerContext } from './http/handlers/handler.ts';
 import { assembleDefinitions, type Replacements } from './config/definitions.ts';
@@ -136,8 +136,10 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   });
   const node = ids.next();
   const tracing = await openTracing({ settings: config.traces, store, log, node, version });
+  const budgets = new TenantBudgets(store);
   const engine: Engine = {
     store,
+    budgets: (tenantId, keyId) => budgets.of(tenantId, keyId),
     transcripts: new TranscriptCache(),
     memory: new MemoryBudget(config.runMemoryBytes),
     clock,
@@ -180,7 +182,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   let unsubscribe = () => {};
   const heartbeat =
     config.databaseUrl === undefined ? undefined : new NodeHeartbeat(control, config);
-  const budgets = new BudgetChecker(store);
   const audit = new AuditSealer({ store, signer: auditSigner, clock, log });
   const signer = new WebhookSigner(rootKey);
   const { publicUrl } = config;

@@ -30,7 +30,7 @@ export interface OpenedServer {
   readonly store: SystemStore;
   readonly relay: Relay;
   readonly log: ServerLog;
-  /** Creates and shows the first key, if there is none. Called last, because it is shown only once. */
+  /** Creates and shows the first key, if there is none. It is shown only once. */
   readonly showFirstKey: () => Promise<void>;
   readonly stop: () => Promise<void>;
 }
@@ -80,8 +80,9 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   const opened = await openServer(options);
   const { config, relay, log, stop } = opened;
   try {
-    await relay.app.listen({ host: config.host, port: config.port });
+    // First: a client that waits for `/health` reads the key next.
     await opened.showFirstKey();
+    await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
     options.print(`Relay is listening on ${url}`);
     return { url, log, stop };

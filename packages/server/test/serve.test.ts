@@ -71,6 +71,29 @@ describe('the first start', () => {
     expect(existsSync(join(dataDir, 'first-key'))).toBe(false);
   });
 
+  it.each(['/health', '/ready'])('answers %s only after the key is written', async (path) => {
+    const { port, server } = await takenPort();
+    server.close();
+    await once(server, 'close');
+    let early: Promise<string> | undefined;
+    const { env } = process;
+    const running = await serve({
+      env: { PATH: env['PATH'], RELAY_DATA_DIR: dataDir, RELAY_PORT: String(port) },
+      cwd: dataDir,
+      terminal: false,
+      print() {
+        early ??= fetch(`http://127.0.0.1:${port}${path}`).then(
+          () => 'answered',
+          () => 'refused',
+        );
+      },
+    });
+    serving.push(running);
+    expect(await early).toBe('refused');
+    expect((await fetch(`${running.url}${path}`)).status).toBe(200);
+    expect(existsSync(join(dataDir, 'first-key'))).toBe(true);
+  });
+
   it('is the only one that shows a key', async () => {
     await start({ terminal: true });
     await serving.pop()?.stop();

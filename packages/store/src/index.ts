@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 import type { SystemStore } from '@relay/core';
+import { RelayError } from '@relay/protocol';
 import { createOwnerOnlyFile, makeFolder } from './drivers/sqlite/folder-lock.ts';
-import type { SqlDriver } from './drivers/driver.ts';
-import { openPostgresDriver } from './drivers/postgres/driver.ts';
+import { nameOf, openPostgresDriver } from './drivers/postgres/driver.ts';
 import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
 import { buildImage, openMemoryDriver } from './drivers/sqlite/memory-driver.ts';
 import { readOne } from './sql/statements.ts';
 import { countNodes, decodeMetadata, selectMetadata } from './sql/system.ts';
-import { migrate, schemaStatements } from './sql/schema/migrations.ts';
+import { findSchemaProblem, migrate, schemaStatements } from './sql/schema/migrations.ts';
 import { adviceOnRows } from './sql/schema/row-security.ts';
 import { createSqlStore } from './store.ts';
 
@@ -20,7 +20,17 @@ export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemS
   makeFolder(dir);
   const path = join(dir, 'relay.db');
   createOwnerOnlyFile(path);
-  return migrated(await openSqliteDriver({ path }));
+  const name = `The database ${path}`;
+  const driver = await openSqliteDriver({ path }).catch((error: unknown) => {
+    throw unusable(name, error, sqliteAdvice);
+  });
+  try {
+    await migrate(driver);
+  } catch (error) {
+    await driver.close();
+    throw unusable(name, error, sqliteAdvice);
+  }
+  return createSqlStore(driver);
 }
 
 let memoryImage: Uint8Array | undefined;
@@ -45,7 +55,9 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   const { url, advise } = options;
   const migrator = await openPostgresDriver({ url, ...migrationOptions });
   try {
-    await migrate(migrator);
+    await migrate(migrator).catch((error: unknown) => {
+      throw unusable(nameOf(url), error, postgresAdvice);
+    });
     const advice = advise === undefined ? undefined : await adviceOnRows(migrator);
     if (advice !== undefined) advise?.(advice);
   } finally {
@@ -58,6 +70,8 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
 export async function readPostgresMetadata(url: string, name: string): Promise<string | undefined> {
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
+    const problem = await findSchemaProblem(driver);
+    if (problem !== undefined) throw new RelayError('storage_failed', problem);
     const there = await driver.read(`SELECT to_regclass('metadata') IS NOT NULL AS there`, []);
     if (String(there[0]?.['there']) !== 'true') return undefined;
     return await readOne(driver, selectMetadata(name), decodeMetadata);
@@ -77,12 +91,15 @@ export async function countPostgresNodes(url: string): Promise<number> {
   }
 }
 
-async function migrated(driver: SqlDriver): Promise<SystemStore> {
-  try {
-    await migrate(driver);
-  } catch (error) {
-    await driver.close();
-    throw error;
-  }
-  return createSqlStore(driver);
+const sqliteAdvice =
+  'Check that this user may write the folder and its files; if the file is damaged, restore a backup';
+const postgresAdvice =
+  'Check the rights of the role: it must own the schema, or have CREATE and USAGE on it and own its tables';
+
+/** One line that names the database, what was found and what to do. */
+function unusable(name: string, error: unknown, advice: string): RelayError {
+  const { code, cause } = error instanceof RelayError ? error : new RelayError('internal', '');
+  const message = error instanceof Error ? error.message : String(error);
+  const why = cause instanceof Error ? `${cause.message}. ${advice}` : message;
+  return new RelayError(code, `${name} cannot be used: ${why}`, { cause: error });
 }

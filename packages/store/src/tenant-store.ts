@@ -24,10 +24,14 @@ import type {
   NewAuditEntry,
   NewGrant,
   OpenRuns,
+  OverBudget,
   Page,
   PageRange,
   PolicyStore,
   PostedResult,
+  Reserved,
+  RunBudget,
+  RunReservation,
   ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
@@ -51,6 +55,8 @@ import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
 import { appendScope, appendOutcome, appendUnit } from './sql/runs/append.ts';
 import { insertAudit, SqlAuditTrail } from './sql/tenants/audit.ts';
 import * as clientCalls from './sql/runs/client-calls.ts';
+import * as budgets from './sql/runs/budgets.ts';
+import { BudgetChecks } from './sql/runs/budgets.ts';
 import * as counts from './sql/runs/counts.ts';
 import {
   creationScope,
@@ -100,15 +106,17 @@ export class SqlTenantStore implements TenantStore {
     if (identity.tenantId !== tenantId) {
       throw new RelayError('internal', 'A run can only be made in its own tenant');
     }
-    const result = await this.#driver.transact(
-      creationUnit(this.#driver.dialect, tenantId, creation),
-      creationScope(creation),
-    );
+    const { dialect } = this.#driver;
+    const checks = new BudgetChecks(dialect, tenantId, creation.budgets ?? []);
+    const unit = [...creationUnit(dialect, tenantId, creation), ...checks.statements];
+    const result = await this.#driver.transact(unit, creationScope(creation));
     if (result.ok) {
       this.#notifyRun('run', identity.id);
       if (creation.lease === null) this.#notifyRun('wake', identity.id);
       return { kind: 'created' };
     }
+    const overBudget = checks.outcomeOf(unit[result.failedAt]);
+    if (overBudget !== undefined) return overBudget;
     const key = idempotency?.key;
     const holder =
       key === undefined
@@ -168,6 +176,20 @@ export class SqlTenantStore implements TenantStore {
 
   async countOpenRuns(scope: UsageScope): Promise<OpenRuns> {
     return counts.decodeOpenRuns(await this.#select(counts.selectOpenRuns(this.tenantId, scope)));
+  }
+
+  async readBudgetUse(budget: RunBudget, exceptRunId: string): Promise<Reserved> {
+    const [row] = await this.#select(budgets.selectUse(this.tenantId, budget, exceptRunId));
+    return budgets.decodeUse(row ?? {});
+  }
+
+  async reserve(reservation: RunReservation): Promise<'reserved' | 'fenced' | OverBudget> {
+    const { tenantId } = this;
+    const checks = new BudgetChecks(this.#driver.dialect, tenantId, reservation.budgets);
+    const unit = [budgets.updateReserved(tenantId, reservation), ...checks.statements];
+    const scope = { run: reservation.runId, exclusive: true };
+    const result = await this.#driver.transact(unit, scope);
+    return result.ok ? 'reserved' : (checks.outcomeOf(unit[result.failedAt]) ?? 'fenced');
   }
 
   async readApproval(approvalId: string): Promise<ApprovalRecord | undefined> {

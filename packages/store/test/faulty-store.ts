@@ -93,6 +93,8 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     listRuns: (filter, page) => read(() => inner.listRuns(filter, page)),
     append: (append) => write(labelOf(append), () => inner.append(append)),
     readEvents: (runId, range) => read(() => inner.readEvents(runId, range)),
+    readBudgetUse: (...args) => read(() => inner.readBudgetUse(...args)),
+    reserve: (reservation) => write('reserve', () => inner.reserve(reservation)),
     readPage: (runId, range) => read(() => inner.readPage(runId, range)),
     readWorkflow: (id) => read(() => inner.readWorkflow(id)),
     readUsage: (scope) => read(() => inner.readUsage(scope)),

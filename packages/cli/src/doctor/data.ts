@@ -87,8 +87,8 @@ function storeFinding({ kind, store }: Inspection): Finding {
     return warning('store', 'No store exists yet', 'the first start creates it');
   const fix =
     kind === 'sqlite'
-      ? 'check the disk; "relay restore" creates a data folder from a backup'
-      : 'check RELAY_DATABASE_URL, its role and password, and whether the database is running';
+      ? 'check the disk and the version of Relay; "relay restore" creates a data folder from a backup'
+      : 'check RELAY_DATABASE_URL, its role and password, the version of Relay, and whether the database is running';
   return wrong('store', store.problem, fix);
 }
 

@@ -14,7 +14,16 @@ import {
 } from '@relay/protocol';
 import { auditRecordsOf, auditOfStart } from '../governance/audit.ts';
 import type { Engine } from '../engine.ts';
-import type { CreationOutcome, RunIdentity, RunRef, TenantStore } from '../ports/index.ts';
+import { createWithinBudgets } from '../governance/budgets.ts';
+import type {
+  CreationOutcome,
+  OverBudget,
+  Reserved,
+  RunBudget,
+  RunIdentity,
+  RunRef,
+  TenantStore,
+} from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
 import { LiveRun } from '../run/live-run.ts';
 import { decide } from '../run/state/machine.ts';
@@ -98,7 +107,8 @@ export async function startRun(
   if (supervisor.isPaused(tenantId)) {
     throw new RelayError('tenant_paused', 'The tenant is paused: no run can be started');
   }
-  checkCostLimit(engine, tenantId, spec);
+  const budgets = (await engine.budgets?.(tenantId, caller.keyId ?? null)) ?? [];
+  checkCostLimit(engine, tenantId, spec, budgets);
   const store = engine.store.tenant(tenantId);
   const created = createdEvent(spec, caller, await positionInConversation(engine, store, spec));
   const id = caller.runId ?? ids.next();
@@ -107,9 +117,10 @@ export async function startRun(
   const agentId = caller.agentId ?? ids.next();
   const opening = initialEvents(identity, created, hasSlot ? agentId : undefined);
   const until = identity.createdAt + settings.leaseTtlMs;
-  let outcome: CreationOutcome | undefined;
-  try {
-    outcome = await store.createRun({
+  let outcome: Exclude<CreationOutcome, OverBudget> | undefined;
+  let reserved: Reserved | undefined;
+  const create = (amount?: Reserved) =>
+    store.createRun({
       identity,
       lease: hasSlot ? { owner: settings.node, until } : null,
       events: opening.events,
@@ -122,8 +133,17 @@ export async function startRun(
           idempotency === undefined
             ? undefined
             : { ...idempotency, expiresAt: identity.createdAt + idempotencyMs },
+        budgets: budgets.length === 0 ? undefined : budgets,
+        reserved: amount,
       }),
     });
+  try {
+    const { limits = {}, messages } = spec;
+    const price = engine.models(tenantId).price?.(spec.model);
+    const bounds = { tenant: store, budgets, runId: id, limits, messages, price };
+    const created = await createWithinBudgets({ ...bounds, now: clock.now() }, create);
+    outcome = created.stored;
+    reserved = created.reserved;
   } finally {
     if (hasSlot && outcome?.kind !== 'created') supervisor.cancelReservation();
   }
@@ -132,7 +152,7 @@ export async function startRun(
   if (hasSlot) {
     const { state } = opening;
     supervisor.adopt(
-      new LiveRun({ engine, identity, spec: created, epoch: 1, state, isNew: true }),
+      new LiveRun({ engine, identity, spec: created, epoch: 1, state, isNew: true, reserved }),
     );
   } else {
     supervisor.wake({ tenantId, runId: id });
@@ -169,8 +189,14 @@ async function replayed(
 }
 
 /** A cost limit requires a model with a price. */
-function checkCostLimit(engine: Engine, tenantId: string, { model, limits }: RunSpec): void {
-  if (limits?.costUsd === undefined) return;
+function checkCostLimit(
+  engine: Engine,
+  tenantId: string,
+  { model, limits }: RunSpec,
+  budgets: readonly RunBudget[],
+): void {
+  const isBounded = [limits ?? {}, ...budgets].some(({ costUsd }) => costUsd !== undefined);
+  if (!isBounded) return;
   if (engine.models(tenantId).price?.(model) !== undefined) return;
   throw new RelayError('invalid_request', missingPrice(model), {
     details: [{ path: 'limits.costUsd', message: `The model ${model} has no price` }],

@@ -20,6 +20,8 @@ export interface ModelRequest {
   readonly tools: readonly ToolSpec[];
   /** The JSON Schema of the final answer, for models that can enforce one. */
   readonly outputSchema?: JsonSchema;
+  /** The most tokens of an answer, reasoning included. Default: the provider's own. */
+  readonly maxOutputTokens?: number;
   /** Default: the provider's own. */
   readonly reasoning?: ReasoningEffort;
   /** The most characters of an answer. An adapter that holds parts of it back holds no more. */

@@ -1,5 +1,6 @@
 /** Runs, their client calls, conversations, workflows and usage. */
 import type {
+  Budget,
   EventOf,
   FinishReason,
   RunError,
@@ -80,6 +81,9 @@ export interface RunListing
   extends RunHead, Pick<RunRecord, 'startedAt' | 'endedAt' | 'error' | 'finishReason'> {
   /** Its first event; `null` if the first journal row is damaged or larger than 8 KiB. */
   readonly opening: EventOf<'run.created'> | null;
+  readonly isOpeningOmitted: boolean;
+  /** `outputJson` is `null`, because it is larger than 8 KiB. */
+  readonly isOutputOmitted: boolean;
 }
 
 /** A run that its processes died of this many times, without progress in between, is tried alone. */
@@ -110,6 +114,43 @@ export interface RunCreation {
   readonly connection?: { readonly id: string; readonly node: string };
   readonly idempotency?: IdempotencyKey;
   readonly audit?: readonly NewAuditEntry[];
+  /** The run is stored only if it fits into these budgets with what it reserves. */
+  readonly budgets?: readonly RunBudget[];
+  readonly reserved?: Reserved;
+}
+
+/** A budget that a run counts for: its tenant's, or its key's. */
+export interface RunBudget {
+  /** The budget of one key. */
+  readonly keyId?: string;
+  readonly tokens?: number;
+  readonly costUsd?: number;
+  /** Queued and running runs; waiting runs do not count. */
+  readonly concurrentRuns?: number;
+  readonly period: Budget['period'];
+  /** The start of the period. */
+  readonly since: number;
+}
+
+/** What a run may use, including what it has used. */
+export interface Reserved {
+  readonly tokens: number;
+  readonly costUsd: number;
+}
+
+/** Nothing was stored, because this budget would be exceeded. */
+export interface OverBudget {
+  readonly kind: 'over-budget';
+  readonly budget: RunBudget;
+  readonly exceeded: 'concurrentRuns' | 'tokens' | 'costUsd';
+}
+
+/** Replaces what a run has reserved. */
+export interface RunReservation {
+  readonly runId: string;
+  readonly epoch: number;
+  readonly reserved: Reserved;
+  readonly budgets: readonly RunBudget[];
 }
 
 /** Of all creations with one key, one makes a run, until the key expires. */
@@ -124,7 +165,8 @@ export interface IdempotencyKey {
 /** `exists`: another run holds the idempotency key, and nothing was stored. */
 export type CreationOutcome =
   | { readonly kind: 'created' }
-  | { readonly kind: 'exists'; readonly runId: string; readonly fingerprint: string };
+  | { readonly kind: 'exists'; readonly runId: string; readonly fingerprint: string }
+  | OverBudget;
 
 /** A list continues with the item after this one. */
 export interface Position {

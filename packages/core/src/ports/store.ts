@@ -56,9 +56,12 @@ import type {
   JournalPage,
   NewClientCall,
   OpenRuns,
+  OverBudget,
   Page,
   PageRange,
   PostedResult,
+  Reserved,
+  RunBudget,
   RunCreation,
   RunFilter,
   RunHead,
@@ -66,6 +69,7 @@ import type {
   RunProgress,
   RunRecord,
   RunRef,
+  RunReservation,
   UsageScope,
   UsageTotal,
   WorkflowTotal,
@@ -154,6 +158,10 @@ export interface TenantStore {
   /** The usage of runs that ended on the UTC day of `since` or later. */
   readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal>;
   countOpenRuns(scope: UsageScope): Promise<OpenRuns>;
+  /** What runs other than this one have used in the period of a budget, or have reserved. */
+  readBudgetUse(budget: RunBudget, exceptRunId: string): Promise<Reserved>;
+  /** `fenced`: another node holds the run. */
+  reserve(reservation: RunReservation): Promise<'reserved' | 'fenced' | OverBudget>;
 
   readApproval(approvalId: string): Promise<ApprovalRecord | undefined>;
   /** By `requestedAt`. */

@@ -5,11 +5,13 @@
  */
 import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protocol';
 import { auditOfEvents } from '../governance/audit.ts';
+import { Reservation } from '../governance/budgets.ts';
 import type { Engine } from '../engine.ts';
 import { RunJournal } from '../journal.ts';
 import type {
   AgentReport,
   QueuedRunCommand,
+  Reserved,
   RunIdentity,
   RunRef,
   TenantStore,
@@ -39,6 +41,8 @@ export interface LiveRunOptions {
   readonly memory?: MemoryAccount;
   /** It was created by this call: its inbox is empty. */
   readonly isNew?: boolean;
+  /** What it has reserved of its budgets. */
+  readonly reserved?: Reserved | undefined;
 }
 
 function isDelta(event: RunEvent): event is EventOf<'text.appended' | 'reasoning.appended'> {
@@ -62,6 +66,7 @@ export class LiveRun {
   readonly store: TenantStore;
   readonly journal: RunJournal;
   readonly epoch: number;
+  readonly reservation: Reservation;
   readonly memory: MemoryAccount;
   /** Running tools, by call. */
   readonly #tools = new Map<string, Activity>();
@@ -102,6 +107,7 @@ export class LiveRun {
       observe: (events) => this.#observe(events),
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });
+    this.reservation = new Reservation(this, options.reserved);
     this.#loadedSeq = options.state.seq;
     this.#hasCommands = options.isNew !== true;
   }

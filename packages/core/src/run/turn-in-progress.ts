@@ -53,6 +53,11 @@ export class TurnInProgress {
     this.#limit = new AnswerLimit(run.engine.settings.maxAnswerChars);
   }
 
+  /** The answer ends where the model may not write more. */
+  get isCut(): boolean {
+    return this.#finish === 'length' && !this.hasCalls;
+  }
+
   /** The characters of the answer so far. */
   get chars(): number {
     return this.#chars;

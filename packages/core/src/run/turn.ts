@@ -16,6 +16,7 @@ import {
   type RunError,
 } from '@relay/protocol';
 import { type Model, type ModelRequest, ProviderFailure } from '../ports/index.ts';
+import type { AdmittedRequest } from '../governance/budgets.ts';
 import type { Activity } from './activity.ts';
 import { errorText, isStoreFault, textOfIssues } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
@@ -64,10 +65,19 @@ export async function takeTurn(
   let correction: readonly Message[] = [];
   for (let attempt = 1; ; attempt += 1) {
     const turn = new TurnInProgress(run, agent);
+    let admitted: AdmittedRequest | undefined;
     try {
-      const request = await requestFor(run, agent, correction);
+      admitted = await run.reservation.admit(await requestFor(run, agent, correction));
+      const { request } = admitted;
       const isFinished = await consumeStream(run, activity, model, request, turn);
       if (!isFinished) return stopped(run, agent, turn);
+      if (admitted.isShortened && turn.isCut) {
+        if (hasOutputGuardrails(run, agent)) turn.discard('guardrail');
+        else turn.complete();
+        const { maxOutputTokens } = request;
+        const message = `The budget allowed ${maxOutputTokens} tokens for the answer, which needed more`;
+        return failed('budget_exceeded', message);
+      }
       if (turn.end.finish === 'context_exceeded') {
         const isShorter =
           !wasTooLong && (await compactAfterRefusal({ run, agent, activity, model }));
@@ -133,6 +143,8 @@ export async function takeTurn(
       waitedMs += waitMs;
       await engine.clock.sleep(waitMs, activity.signal);
       if (activity.stopped) return stopped(run, agent);
+    } finally {
+      admitted?.release();
     }
   }
 }

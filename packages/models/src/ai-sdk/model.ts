@@ -101,7 +101,7 @@ function callOptions(
   request: ModelRequest,
   options: { names: SafeNames; signal: AbortSignal; withoutMetadata: boolean },
 ): LanguageModelV4CallOptions {
-  const { messages, tools, model, outputSchema, reasoning } = request;
+  const { messages, tools, model, outputSchema, reasoning, maxOutputTokens } = request;
   const { names, signal, withoutMetadata } = options;
   const { provider, systemAnywhere, resultMedia } = sdk;
   const ids = new SafeNames([]);
@@ -118,7 +118,7 @@ function callOptions(
     abortSignal: signal,
     providerOptions: sdk.settings(request),
     ...(tools.length === 0 ? {} : { tools: tools.map((tool) => functionTool(tool, names)) }),
-    ...defined({ reasoning }),
+    ...defined({ reasoning, maxOutputTokens }),
     ...(outputSchema === undefined
       ? {}
       : { responseFormat: { type: 'json' as const, schema: outputSchema, name: 'answer' } }),

@@ -52,6 +52,7 @@ type Answer = AsyncGenerator<readonly ModelEvent[], void, undefined>;
 const optionalFields: readonly (readonly [field: RegExp, omit: Omit<RequestOptions, 'names'>])[] = [
   [/response_format/i, { omitResponseFormat: true }],
   [/reasoning_content/i, { omitReasoning: true }],
+  [/max_completion_tokens/i, { limitCompletion: true }],
 ];
 
 /** Retries without a field that the server refuses. */

@@ -21,6 +21,8 @@ export interface RequestOptions {
   readonly omitResponseFormat?: boolean | undefined;
   /** Earlier reasoning is not sent back. */
   readonly omitReasoning?: boolean | undefined;
+  /** `max_completion_tokens` instead of `max_tokens`, for models that reason. */
+  readonly limitCompletion?: boolean | undefined;
 }
 
 export function chatRequestBody(
@@ -29,7 +31,8 @@ export function chatRequestBody(
   options: RequestOptions = {},
 ): string {
   const { names = new SafeNames([]), omitResponseFormat, omitReasoning } = options;
-  const { messages, tools, outputSchema, reasoning } = request;
+  const { messages, tools, outputSchema, reasoning, maxOutputTokens } = request;
+  const maxTokens = options.limitCompletion === true ? 'max_completion_tokens' : 'max_tokens';
   const reasoningAt = reasoningIn(omitReasoning === true ? [] : messages, model);
   return JSON.stringify({
     model,
@@ -45,6 +48,7 @@ export function chatRequestBody(
       ? {}
       : { response_format: responseFormat(outputSchema) }),
     ...(reasoning === undefined ? {} : { reasoning_effort: reasoning }),
+    ...(maxOutputTokens === undefined ? {} : { [maxTokens]: maxOutputTokens }),
   });
 }
 

@@ -28,7 +28,25 @@ const batchesPerTurn = 16;
 export function createDemoModel({ clock = systemClock }: DemoModelOptions = {}): Model {
   return {
     async *stream(request, signal) {
+      const { maxOutputTokens = Infinity } = request;
+      let written = 0;
       for await (const batch of answer(request, clock, signal)) {
+        const finish = batch.find(({ type }) => type === 'finish');
+        const texts = batch.filter(({ type }) => type === 'text');
+        const total =
+          finish?.type === 'finish' ? finish.usage.outputTokens : written + texts.length;
+        if (total > maxOutputTokens) {
+          yield [
+            ...texts.slice(0, maxOutputTokens - written),
+            {
+              type: 'finish',
+              reason: 'length',
+              usage: { inputTokens: tokensIn(request), outputTokens: maxOutputTokens },
+            },
+          ];
+          return;
+        }
+        written += texts.length;
         yield batch;
         if (signal.aborted) throw callAborted();
       }

@@ -3,6 +3,7 @@ import type { EventOf, RuleRef, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
 import type { Dialect } from './dialect.ts';
+import { truncate } from './truncate.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type {
   ApprovalKind,
@@ -84,7 +85,10 @@ type ToolCallFrame = SubAgentId & {
 export type DoneFrame = {
   type: 'done';
   status: EndedStatus;
+  /** At most 256 KiB of it. */
   output: string;
+  /** The output is longer; the run has all of it. */
+  outputTruncated?: true;
   usage: WireUsage;
   /** The agent that answered; unset if the run never started. */
   agent?: string;
@@ -179,7 +183,7 @@ export const runs: Dialect = {
         return {
           type: 'done',
           status: event.status,
-          output: event.output,
+          ...boundedOutput(event.output),
           usage: wireUsage(event.usage),
           ...defined({ agent: event.agent, limit: event.limit, finishReason: event.finishReason }),
         };
@@ -201,6 +205,14 @@ export const runs: Dialect = {
     }
   },
 };
+
+const maxOutputBytes = 256 * 1024;
+
+/** The tokens before it were the whole answer already. */
+function boundedOutput(whole: string): Pick<DoneFrame, 'output' | 'outputTruncated'> {
+  const output = truncate(whole, maxOutputBytes);
+  return output.length === whole.length ? { output } : { output, outputTruncated: true };
+}
 
 function toolCall(event: Stored<EventOf<'tool.called'> | EventOf<'tool.started'>>): ToolCallFrame {
   const { toolCallId: id, name, input } = event;

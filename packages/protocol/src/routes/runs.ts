@@ -94,7 +94,12 @@ export const runSchema = z.object({
     .union([z.string(), z.array(messageSchema)])
     .nullable()
     .describe('null in a list if it is longer than 8 KiB, or if it is damaged'),
+  inputTruncated: z.literal(true).optional().describe('The input is left out, because it is long'),
   output: z.string().optional(),
+  outputTruncated: z
+    .literal(true)
+    .optional()
+    .describe('Lists leave an output of more than 8 KiB out; GET /v1/runs/:id has all of it'),
   finishReason: z
     .enum(finishReasons)
     .optional()

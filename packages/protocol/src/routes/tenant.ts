@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { idSchema, labelsSchema } from '../schemas/values.ts';
 import { keyErrors, bodyErrors, type Route } from './route.ts';
 
-/** Counted per UTC day or month, when runs end. */
+/** Per UTC day or month. A run counts from its creation, with what it has reserved. */
 export const budgetSchema = z.strictObject({
   period: z.enum(['day', 'month']).default('day'),
   /** Input and output tokens. */

@@ -14,6 +14,22 @@ describe('runs dialect', () => {
     expect(runs.namesEvents).toBe(false);
   });
 
+  it('repeats an output of up to 256 KiB in done, and marks a longer one', () => {
+    const usage = { inputTokens: 1, outputTokens: 2 };
+    const done = (output: string) =>
+      frame({ type: 'run.ended', status: 'completed', output, usage }) as {
+        output: string;
+        outputTruncated?: true;
+      };
+    const limit = 256 * 1024;
+    expect(done('x'.repeat(limit))).toMatchObject({ output: 'x'.repeat(limit) });
+    expect(done('x'.repeat(limit))).not.toHaveProperty('outputTruncated');
+    const long = done('x'.repeat(limit + 1));
+    expect(long).toMatchObject({ output: 'x'.repeat(limit), outputTruncated: true });
+    // Neither half of a character is left, and bytes count.
+    expect(done(`x${'😀'.repeat(100_000)}`).output).toBe(`x${'😀'.repeat((limit - 4) / 4)}`);
+  });
+
   it('projects the whole fixture journal', () => {
     const permission = { type: 'approval_requested', kind: 'permission', agentId: rootId };
     expect(framesOf(runs)).toEqual([

@@ -78,6 +78,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
   #tokens: { readonly seq: number; readonly end: number }[] = [];
   #error: RunResult['error'];
   #result: RunResult | undefined;
+  #isOutputTruncated = false;
   /** The run has ended, and all of its events were read here or have a `seq` up to `after`. */
   #isOver = false;
   #reading: Promise<void> | undefined;
@@ -124,10 +125,13 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
       if (this.#reading !== undefined) await this.#reading;
       else for await (const _ of this);
     }
-    // The last event was before `after`, so the result comes from the run itself.
-    this.#result ??= resultOf(
-      await this.#options.http.json<Run>('GET', pathOf`/v1/runs/${this.id}`),
-    );
+    const { http } = this.#options;
+    if (this.#result === undefined || this.#isOutputTruncated) {
+      // The last event was before `after`, or has only the beginning of a long output.
+      const whole = resultOf(await http.json<Run>('GET', pathOf`/v1/runs/${this.id}`));
+      this.#result = { ...whole, ...this.#result, output: whole.output };
+      this.#isOutputTruncated = false;
+    }
     return this.#result;
   }
 
@@ -224,6 +228,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
         break;
       case 'done':
         this.#isOver = true;
+        this.#isOutputTruncated = event.outputTruncated === true;
         this.#result = defined({
           id: this.id,
           status: event.status,

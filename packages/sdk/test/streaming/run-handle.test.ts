@@ -53,6 +53,18 @@ describe('RunHandle of a run that ended before `after`', () => {
     expect(server.lines).toEqual(['GET /v1/runs/run-1/stream', 'GET /v1/runs/run-1']);
   });
 
+  test('reads a long output from the run if `done` has only its beginning', async () => {
+    const beginning = { ...done(), output: 'Hel', outputTruncated: true };
+    const { server, runs } = clientOf(
+      () => streamOf([1, token('Hello')], [2, beginning]),
+      () => json(200, ended),
+    );
+    const run = runs.stream('run-1');
+    expect((await run.result()).output).toBe('Hello');
+    expect(await run.text()).toBe('Hello');
+    expect(server.lines).toEqual(['GET /v1/runs/run-1/stream', 'GET /v1/runs/run-1']);
+  });
+
   test('reads the result also if its watchers received the last event', async () => {
     const { runs } = clientOf(
       () => streamOf([9, done()]),

@@ -6,6 +6,7 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   auditRecordsOf,
   type Engine,
@@ -85,12 +86,14 @@ export async function showFirstKey(
   store: SystemStore,
   options: { dataDir: string; terminal: boolean; audit: Engine['audit'] },
 ): Promise<string[]> {
-  const tenant = await store.findTenant('default');
-  const keys = tenant === undefined ? [] : await store.tenant(tenant.id).listKeys({ limit: 1 });
-  if (keys.length > 0) return [];
-  // If several nodes start at once on a new store, only one shows the key.
+  if (await hasKey(store)) return [];
+  // If several nodes start at once on a new store, one shows the key and the others wait for it.
   const ids = { next: uuidv7 };
-  if (!(await store.writeMetadata('first-key', ids.next(), { ifAbsent: true }))) return [];
+  if (!(await store.writeMetadata('first-key', ids.next(), { ifAbsent: true }))) {
+    const deadline = Date.now() + otherNodeMs;
+    while (!(await hasKey(store)) && Date.now() < deadline) await sleep(pollMs);
+    return [];
+  }
   const { apiKey } = await issueBootstrapKey(store, ids, {
     tenant: 'default',
     by: 'first start',
@@ -102,6 +105,16 @@ export async function showFirstKey(
   const file = join(options.dataDir, 'first-key');
   writeFileSync(file, `${apiKey}\n`, { mode: 0o600 });
   return [`The first API key is in ${file}`];
+}
+
+/** How long a node waits for the key of another, which may have died. */
+const otherNodeMs = 10_000;
+const pollMs = 50;
+
+async function hasKey(store: SystemStore): Promise<boolean> {
+  const tenant = await store.findTenant('default');
+  if (tenant === undefined) return false;
+  return (await store.tenant(tenant.id).listKeys({ limit: 1 })).length > 0;
 }
 
 /** Whether an `Authorization` header carries the internal secret. Compares in constant time. */

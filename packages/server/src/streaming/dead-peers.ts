@@ -63,13 +63,40 @@ export class DeadPeerDetector {
       const found = key === undefined ? undefined : unanswered.get(key);
       if (socket === null || found === undefined || found.queued === 0 || found.tries === 0)
         continue;
-      const acknowledged = socket.bytesWritten - socket.writableLength - found.queued;
+      const acknowledged = acknowledgedBy(socket, found);
       const seen = before.get(peer);
       const since = seen?.acknowledged === acknowledged ? seen.since : now;
       if (now - since >= deadAfterMs - toleranceMs && found.tries >= minTries) peer.destroy();
       else this.#silent.set(peer, { since, acknowledged });
     }
   }
+}
+
+function acknowledgedBy(
+  socket: NonNullable<Peer['socket']>,
+  found: Unanswered | undefined,
+): number {
+  return socket.bytesWritten - socket.writableLength - (found?.queued ?? 0);
+}
+
+const tableMaxAgeMs = 1_000;
+let table: { readonly at: number; readonly read: ReturnType<ReadTcpTable> } | undefined;
+
+/**
+ * How many bytes a slow client has received; undefined if that cannot be known. Node reports progress
+ * only when the kernel accepts more, for which a slow client may need minutes.
+ */
+export async function acknowledgedBytes(peer: Peer): Promise<number | undefined> {
+  const now = Date.now();
+  // Many clients may be slow at the same time.
+  if (table === undefined || Math.abs(now - table.at) > tableMaxAgeMs) {
+    table = { at: now, read: readTcpTable() };
+  }
+  const unanswered = await table.read;
+  const { socket } = peer;
+  const key = socket === null ? undefined : connectionOf(socket);
+  if (unanswered === undefined || socket === null || key === undefined) return undefined;
+  return acknowledgedBy(socket, unanswered.get(key));
 }
 
 export interface Unanswered {

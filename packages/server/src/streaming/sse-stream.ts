@@ -1,8 +1,8 @@
 /**
  * An open SSE response: the only place where SSE frames are written to a socket. A batch of frames is
  * one write, unless it is large. Nothing more is written until the client has read it, so a slow client
- * holds little memory. A stalled client is disconnected, and reconnects with `Last-Event-ID` without
- * loss.
+ * holds little memory. A client that receives nothing for half a minute is disconnected, and reconnects
+ * with `Last-Event-ID` without loss.
  */
 import type { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
@@ -15,9 +15,10 @@ import {
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import { DeadPeerDetector, type Peer } from './dead-peers.ts';
+import { acknowledgedBytes, DeadPeerDetector, type Peer } from './dead-peers.ts';
 
 export const stalledAfterMs = 30_000;
+const firstMeasureMs = 1_000;
 const keepAliveDelayMs = 10_000;
 /** Small enough to see that a slow client reads, large enough to be cheap. */
 const maxWriteChars = 64 * 1024;
@@ -25,6 +26,7 @@ const maxWriteChars = 64 * 1024;
 export class SseStream implements Peer {
   readonly #response: ServerResponse;
   readonly closed: AbortSignal;
+  #isEnding = false;
 
   constructor(response: ServerResponse) {
     this.#response = response;
@@ -72,29 +74,52 @@ export class SseStream implements Peer {
     if (this.#response.writableLength === 0) this.#response.write(encodeComment('heartbeat'));
   }
 
-  end(text = ''): void {
+  /** Sends the rest as all before it, and ends the response. Resolves when all but little is sent. */
+  async end(text = ''): Promise<void> {
     heartbeats.delete(this);
+    if (this.isOver || this.#isEnding) return;
+    this.#isEnding = true;
+    const last = text.length <= maxWriteChars ? 0 : text.length - maxWriteChars;
+    const cut = last === 0 ? 0 : pieceEnd(text, last - maxWriteChars);
+    if (cut > 0) await this.send(text.slice(0, cut));
     if (this.isOver) return;
-    this.#response.end(text);
-    if (this.#response.writableLength === 0) return;
-    const stalled = setTimeout(() => this.#response.destroy(), stalledAfterMs).unref();
-    this.closed.addEventListener('abort', () => clearTimeout(stalled));
+    this.#response.end(text.slice(cut));
+    if (this.#response.writableLength > 0) void this.#sent('finish');
   }
 
   async #drained(): Promise<void> {
     if (!this.#response.writableNeedDrain || this.closed.aborted) return;
+    await this.#sent('drain');
+  }
+
+  /** Resolves at the event, or when the stream is over. Disconnects a client that receives nothing. */
+  async #sent(event: 'drain' | 'finish'): Promise<void> {
+    let received: Promise<number | undefined> | undefined;
+    let isDone = false;
     await new Promise<void>((resolve) => {
       const done = () => {
-        clearTimeout(stalled);
-        this.#response.off('drain', done);
+        isDone = true;
+        clearTimeout(first);
+        clearInterval(stalled);
+        this.#response.off(event, done);
         this.closed.removeEventListener('abort', done);
         resolve();
       };
-      const stalled = setTimeout(() => {
+      const measure = () => {
+        received = acknowledgedBytes(this);
+      };
+      const check = async () => {
+        const before = await received;
+        measure();
+        const now = await received;
+        const isReading = now !== undefined && before !== undefined && now !== before;
+        if (isDone || isReading) return;
         this.#response.destroy();
         done();
-      }, stalledAfterMs);
-      this.#response.once('drain', done);
+      };
+      const first = setTimeout(measure, firstMeasureMs);
+      const stalled = setInterval(() => void check(), stalledAfterMs);
+      this.#response.once(event, done);
       this.closed.addEventListener('abort', done);
     });
   }

@@ -32,7 +32,7 @@ export async function streamRun(call: ApiRequest, options: RunStreamOptions): Pr
   reply.hijack();
   releaseBody(call);
   const stream = new SseStream(reply.raw);
-  const remove = call.context.streams.add(call.caller, () => stream.end());
+  const remove = call.context.streams.add(call.caller, () => void stream.end());
   try {
     if (firstFrame !== undefined) await stream.send(encodeFirstFrame(firstFrame, dialect));
     for await (const batch of batches) {
@@ -45,7 +45,7 @@ export async function streamRun(call: ApiRequest, options: RunStreamOptions): Pr
       const last = piece.value;
       // The last frames are sent with the end of the response: one write less for every run.
       if (batch.at(-1)?.type === 'run.ended') {
-        stream.end(last);
+        await stream.end(last);
         return;
       }
       await stream.send(last);
@@ -58,7 +58,7 @@ export async function streamRun(call: ApiRequest, options: RunStreamOptions): Pr
     reply.raw.destroy();
   } finally {
     remove();
-    stream.end();
+    await stream.end();
   }
 }
 

@@ -10,6 +10,7 @@ import {
   until,
   type RequestOptions,
 } from '../support/server.ts';
+import { byRequest, readPageBySize } from '../../src/http/views/pagination.ts';
 import { eventsOf, finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
 type Item = Readonly<Record<string, unknown>> & { readonly id: string };
@@ -437,5 +438,54 @@ describe('GET /v1/approvals', () => {
       });
     }
     await cancel(mine);
+  });
+});
+
+describe('long values', () => {
+  it('are left out of a list of runs and marked; the run itself has them', async () => {
+    const server = await bootServer();
+    onTestFinished(() => server.stop());
+    const input = `say 4000 ${'x'.repeat(10_000)}`;
+    const long = await finishedRun(server, { input });
+    const short = await finishedRun(server, { input: 'say 2' });
+    const { items } = await pageOf(server, 'runs');
+    const listed = Object.fromEntries(items.map((item) => [item.id, item]));
+    expect(listed[long.runId]).toMatchObject({
+      input: null,
+      inputTruncated: true,
+      outputTruncated: true,
+    });
+    expect(listed[long.runId]).not.toHaveProperty('output');
+    expect(listed[short.runId]).toMatchObject({ input: 'say 2', output: '1 2' });
+    expect(listed[short.runId]).not.toHaveProperty('outputTruncated');
+    const whole = await server.json(`/v1/runs/${long.runId}`);
+    expect(whole).toMatchObject({ input, output: expect.stringContaining('4000') });
+    expect(whole).not.toHaveProperty('outputTruncated');
+  });
+
+  it('end a page of a list whose items are complete, such as approvals', async () => {
+    const all = Array.from({ length: 30 }, (_, n) => ({
+      id: uuidv7(),
+      requestedAt: 1_000 - n,
+      params: 'x'.repeat(n < 4 ? 400_000 : 10),
+    }));
+    const read: number[] = [];
+    const list = async ({ limit, before }: { limit: number; before?: { id: string } }) => {
+      read.push(limit);
+      const from = before === undefined ? 0 : all.findIndex(({ id }) => id === before.id) + 1;
+      return all.slice(from, from + limit);
+    };
+    const sizes: number[] = [];
+    const found: string[] = [];
+    for (let cursor: string | undefined; ;) {
+      const page = await readPageBySize({ limit: 25, cursor }, list, byRequest);
+      sizes.push(page.items.length);
+      found.push(...page.items.map(({ id }) => id));
+      if (page.nextCursor === null) break;
+      cursor = page.nextCursor;
+    }
+    expect(sizes).toEqual([3, 25, 2]);
+    expect(found).toEqual(all.map(({ id }) => id));
+    expect(Math.max(...read)).toBe(10);
   });
 });

@@ -20,7 +20,7 @@ describe('a repeated request', () => {
 
   it('is answered although the budget is used up, or the tenant paused', async () => {
     server = await bootServer();
-    await set({ budgets: { tenant: { tokens: 5 } } });
+    await set({ budgets: { tenant: { tokens: 28 } } });
     const first = await start(body);
     const frames = await first.text();
     expect((await start(body, 'another')).status).toBe(429);
@@ -78,7 +78,9 @@ describe('the rest of a budget', () => {
       input: calls,
       tools: [{ name: 'agent', kind: 'builtin' }],
     });
-    expect(await response.text()).toContain('"limit":"tokens"');
+    const frames = await response.text();
+    expect(frames).toContain('"code":"budget_exceeded"');
+    expect(frames).toContain('"status":"failed"');
   });
 
   it('in dollars requires a price of the model', async () => {

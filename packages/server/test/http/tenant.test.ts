@@ -42,12 +42,12 @@ describe('a tenant', () => {
 
   it('cannot start runs when its token budget is used up', async () => {
     server = await bootServer();
-    await set({ budgets: { tenant: { tokens: 5 } } });
-    await finishedRun(server, { input: 'say 20' });
+    await set({ budgets: { tenant: { tokens: 27 } } });
+    await finishedRun(server, { input: 'say 20', tools: [] });
     expect(await refusal()).toEqual({
       status: 429,
       body: {
-        error: 'The tenant has used its 5 tokens for this day',
+        error: 'The tenant has too little left of its 27 tokens for this day',
         code: 'budget_exceeded',
       },
     });
@@ -70,7 +70,7 @@ describe('a tenant', () => {
   it('can limit one key', async () => {
     server = await bootServer();
     const bounded = await addKey(server.store, { scopes: ['runs'] });
-    await set({ budgets: { keys: { [bounded.keyId]: { tokens: 1, period: 'month' } } } });
+    await set({ budgets: { keys: { [bounded.keyId]: { tokens: 11, period: 'month' } } } });
     const first = await server.request('/v1/runs', {
       key: bounded.apiKey,
       body: { model: 'demo', input: 'say 3' },
@@ -78,7 +78,7 @@ describe('a tenant', () => {
     await first.text();
     expect(await refusal({}, bounded.apiKey)).toMatchObject({
       status: 429,
-      body: { error: 'This key has used its 1 tokens for this month' },
+      body: { error: 'This key has too little left of its 11 tokens for this month' },
     });
     await finishedRun(server, { input: 'say 1' });
   });

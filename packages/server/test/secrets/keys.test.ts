@@ -1,13 +1,46 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { KeyRecord } from '@relay/core';
 import { createCountingIds } from '@relay/core/testing';
 import { createMemoryStore } from '@relay/store';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { hashApiKey, isWellFormed, issueBootstrapKey, makeApiKey } from '../../src/secrets/keys.ts';
+import {
+  hashApiKey,
+  isWellFormed,
+  issueBootstrapKey,
+  makeApiKey,
+  showFirstKey,
+} from '../../src/secrets/keys.ts';
 
 const someKey = makeApiKey();
+
+describe('the first key', () => {
+  it('is awaited by nodes that start while another one creates it', async () => {
+    const store = createMemoryStore();
+    const dataDir = mkdtempSync(join(tmpdir(), 'relay-first-key-'));
+    const options = { dataDir, terminal: true, audit: undefined };
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const addKey = store.addKey.bind(store);
+    store.addKey = async (...key) => {
+      await promise;
+      return addKey(...key);
+    };
+    const first = showFirstKey(store, options);
+    await expect.poll(() => store.readMetadata('first-key')).toBeDefined();
+    let isOver = false;
+    const second = showFirstKey(store, options).finally(() => (isOver = true));
+    await new Promise((later) => setImmediate(later));
+    expect(isOver).toBe(false);
+    resolve();
+    expect(await first).toContain('Your API key, shown only once:');
+    expect(await second).toEqual([]);
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+});
 const places = fc.integer({ min: 0, max: someKey.length - 1 });
 
 describe('an API key', () => {

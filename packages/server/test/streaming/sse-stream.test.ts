@@ -99,7 +99,7 @@ describe('SseStream', () => {
   it('sends the SSE headers and forbids caching', async () => {
     const { stream, answer } = await readStream({ 'x-run-id': 'run-1' });
     const { statusCode, headers } = await answer;
-    stream.end();
+    void stream.end();
     expect(statusCode).toBe(200);
     expect(headers).toMatchObject({
       'content-type': 'text/event-stream; charset=utf-8',
@@ -112,7 +112,7 @@ describe('SseStream', () => {
   it('sends its headers before the first frame', async () => {
     const { stream, answer } = await readStream();
     expect((await answer).statusCode).toBe(200);
-    stream.end();
+    void stream.end();
   });
 
   it('sends texts in order and then ends', async () => {
@@ -120,14 +120,14 @@ describe('SseStream', () => {
     await stream.send(line('one'));
     await stream.send('');
     await stream.send(line('two'));
-    stream.end(line('three'));
+    void stream.end(line('three'));
     expect(await textOf(await answer)).toBe(line('one') + line('two') + line('three'));
   });
 
   it('may be ended twice', async () => {
     const { stream, answer } = await readStream();
-    stream.end(line('last'));
-    stream.end();
+    void stream.end(line('last'));
+    void stream.end();
     expect(await textOf(await answer)).toBe(line('last'));
   });
 
@@ -137,7 +137,7 @@ describe('SseStream', () => {
     response.on('error', faults);
     await stream.send(line('one'));
     expect(stream.isOver).toBe(false);
-    stream.end();
+    void stream.end();
     expect(stream.isOver).toBe(true);
     await stream.send(line('two'));
     expect(await textOf(await answer)).toBe(line('one'));
@@ -152,7 +152,7 @@ describe('SseStream', () => {
       const { stream, answer } = await readStream();
       const reading = textOf(await answer);
       await stream.send(text);
-      stream.end();
+      void stream.end();
       expect((await reading) === text, `${before}`).toBe(true);
       asked.length = 0;
     }
@@ -163,7 +163,7 @@ describe('SseStream', () => {
     const writes = vi.spyOn(response, 'write');
     await stream.send(line('one') + line('two'));
     expect(writes).toHaveBeenCalledTimes(1);
-    stream.end();
+    void stream.end();
   });
 });
 
@@ -174,7 +174,7 @@ describe('the closed signal', () => {
     socket.destroy();
     await eventually(() => stream.closed.aborted, 'the close');
     await stream.send(line('not read'));
-    stream.end();
+    void stream.end();
   });
 
   it('is aborted from the start if the client has disconnected already', async () => {
@@ -217,7 +217,7 @@ describe('a client that does not read', () => {
     expect(response.destroyed).toBe(false);
     expect(sent).toBe(false);
     vi.advanceTimersByTime(1);
-    expect(response.destroyed).toBe(true);
+    await eventually(() => response.destroyed, 'the disconnection');
     await sending;
     await eventually(() => stream.closed.aborted, 'the close');
     expect(vi.getTimerCount()).toBe(0);
@@ -225,13 +225,42 @@ describe('a client that does not read', () => {
 
   it('is disconnected if it stops at the last text', async () => {
     const { stream, response } = await stallStream();
-    stream.end(huge);
+    void stream.end(huge);
     await eventually(() => response.writableLength > 0, 'a full socket');
     for (let second = 0; second < 60 && !response.destroyed; second += 1) {
       vi.advanceTimersByTime(1_000);
       await settled();
     }
     expect(response.destroyed).toBe(true);
+  });
+
+  it('receives the last text completely, however slowly it reads', async () => {
+    const { stream, response, socket } = await stallStream();
+    let taken = 0;
+    socket.on('data', (chunk) => {
+      taken += chunk.length;
+      socket.pause();
+    });
+    const ending = stream.end(huge);
+    await untilFull(response);
+    let elapsedMs = 0;
+    while (!response.writableFinished && !response.destroyed) {
+      vi.advanceTimersByTime(20_000);
+      elapsedMs += 20_000;
+      const sent = response.socket?.bytesWritten ?? 0;
+      await eventually(() => {
+        socket.resume();
+        const sentNow = response.socket?.bytesWritten ?? Infinity;
+        return sentNow > sent || response.writableFinished || response.destroyed;
+      }, 'the reader to read on');
+    }
+    await ending;
+    expect(response.writableFinished).toBe(true);
+    expect(elapsedMs).toBeGreaterThan(60_000);
+    await eventually(() => {
+      socket.resume();
+      return taken > huge.length;
+    }, 'all of the text');
   });
 
   it('gets no heartbeat while data is buffered', async () => {
@@ -260,7 +289,7 @@ describe('a client that does not read', () => {
     expect(vi.getTimerCount()).toBe(1);
     vi.advanceTimersByTime(60_000);
     expect(response.destroyed).toBe(false);
-    stream.end(line('the end'));
+    void stream.end(line('the end'));
     await eventually(() => got > huge.length, 'all of the text');
   });
 
@@ -294,7 +323,7 @@ describe('a client that does not read', () => {
     for (let n = 0; n < 20; n += 1) await stream.send(huge.slice(0, 1024 * 1024));
     expect(response.listenerCount('drain')).toBe(before);
     expect(getEventListeners(stream.closed, 'abort')).toHaveLength(closers);
-    stream.end();
+    void stream.end();
   });
 });
 
@@ -316,7 +345,7 @@ describe('heartbeats', () => {
     await eventually(() => comments.length === 1, 'a heartbeat');
     vi.advanceTimersByTime(15_000);
     await eventually(() => comments.length === 2, 'another one');
-    stream.end(line('done'));
+    void stream.end(line('done'));
     await reading;
     expect(frames).toEqual(['done']);
     expect(new Set(comments)).toEqual(new Set(['heartbeat']));
@@ -333,7 +362,7 @@ describe('heartbeats', () => {
     await eventually(() => asked.length === 5, 'five requests');
     const streams = asked.map(({ response }) => new SseStream(response));
     expect(vi.getTimerCount()).toBe(1);
-    for (const stream of streams.slice(0, 4)) stream.end();
+    for (const stream of streams.slice(0, 4)) void stream.end();
     expect(vi.getTimerCount()).toBe(1);
     sockets.at(-1)?.destroy();
     sockets.forEach((socket) => socket.destroy());
@@ -358,14 +387,14 @@ describe('heartbeats', () => {
       return sent;
     }, 'the frame to be sent');
     await sending;
-    stream.end();
+    void stream.end();
     await reading;
     expect(frames.map((data) => data.length)).toEqual([16 * 1024 * 1024]);
   });
 
   it('stop when the stream ends', async () => {
     const { stream, answer } = await readStream();
-    stream.end(line('done'));
+    void stream.end(line('done'));
     vi.advanceTimersByTime(60_000);
     expect(await textOf(await answer)).toBe(line('done'));
   });

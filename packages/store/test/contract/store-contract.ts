@@ -27,6 +27,7 @@ import { runTests } from './runs/runs.ts';
 import { tenancyTests } from './tenants/tenancy.ts';
 import { tenantTests } from './tenants/tenants.ts';
 import { textTests } from './text.ts';
+import { budgetTests } from './runs/budgets.ts';
 import { usageTests } from './runs/usage.ts';
 import { vectorTests } from './memories/vectors.ts';
 import { webhookTests } from './tenants/webhooks.ts';
@@ -53,6 +54,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('lists of approvals', () => approvalListTests(open));
     describe('workflows', () => workflowTests(open));
     describe('usage', () => usageTests(open));
+    describe('budgets', () => budgetTests(open));
     describe('tenants', () => tenantTests(open));
     describe('keys', () => keyTests(open));
     describe('credentials', () => credentialTests(open));

@@ -132,7 +132,7 @@ async function summarize(
   const model = run.engine.models(run.identity.tenantId).resolve(name) ?? own;
   const { maxAnswerChars } = run.engine.settings;
   const limit = new AnswerLimit(maxAnswerChars);
-  const request: ModelRequest = {
+  const { request, release } = await run.reservation.admit({
     model: name,
     tools: [],
     maxAnswerChars,
@@ -140,7 +140,7 @@ async function summarize(
       { role: 'system', content: instructions },
       { role: 'user', content: `<conversation>\n${conversation}\n</conversation>` },
     ],
-  };
+  });
   let text = '';
   let usage: Usage | undefined;
   let isWhole = false;
@@ -162,6 +162,7 @@ async function summarize(
       }
     }
   } finally {
+    release();
     // Aborts the request.
     if (!isOver) void batches.return?.().catch(() => undefined);
   }

@@ -186,6 +186,9 @@ function scene(of: Scene = {}) {
     state,
     transcripts: async () => transcripts,
     journal: { broken: false, append: (events: RunEvent[]) => appended.push(...events) },
+    reservation: {
+      admit: async (request: ModelRequest) => ({ request, isShortened: false, release: () => {} }),
+    },
     engine: {
       settings: { ...defaultSettings, compaction: { threshold: 0.8, keep: 0.3, ...of.settings } },
       models: () => ({

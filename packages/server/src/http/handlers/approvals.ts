@@ -10,11 +10,11 @@ import {
 import { notFound } from '../errors.ts';
 import { displayOfApproval } from '../views/display.ts';
 import { type ApiRequest, type Handler, storeOf } from './handler.ts';
-import { byRequest, iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
+import { byRequest, iso, isoOrUndefined, readPageBySize, parseTime } from '../views/pagination.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
   const { status, runId, kind, ...page } = call.query;
-  const { items, nextCursor } = await readPage(
+  const { items, nextCursor } = await readPageBySize(
     page,
     (each) => storeOf(call).listApprovals(defined({ status, runId, kind }), each),
     byRequest,

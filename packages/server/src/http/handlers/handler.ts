@@ -21,7 +21,7 @@ import type {
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import type { AuditSealer } from '../../audit/sealer.ts';
-import type { BudgetChecker } from '../budgets.ts';
+import type { TenantBudgets } from '../budgets.ts';
 import type { ServerLog } from '../../observability/log.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { Vault } from '../../secrets/vault.ts';
@@ -46,7 +46,7 @@ export interface ServerContext extends AuthContext {
     /** Failed authentications per address. */
     readonly failures: RateLimiter;
   };
-  readonly budgets: BudgetChecker;
+  readonly budgets: TenantBudgets;
   readonly streams: OpenStreams;
   readonly vault: Vault;
   readonly guard: OutboundGuard;

@@ -160,7 +160,7 @@ async function rejectPruned(call: ApiRequest, { id, lastSeq }: RunRecord): Promi
 export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller }) => {
   reply.hijack();
   const stream = new SseStream(reply.raw);
-  const remove = context.streams.add(caller, () => stream.end());
+  const remove = context.streams.add(caller, () => void stream.end());
   try {
     const hints = context.feed.read(caller.tenantId, stream.closed);
     await stream.send(encodeFrame({ data: JSON.stringify({ kind: 'connected' }) }));
@@ -170,7 +170,7 @@ export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller
     }
   } finally {
     remove();
-    stream.end();
+    await stream.end();
   }
 };
 

@@ -43,7 +43,7 @@ export interface StartRequest extends ApiRequest {
 }
 
 /**
- * Starts the run of this request within the budgets that are left. A repeated idempotent request
+ * Starts the run of this request. A repeated idempotent request
  * returns its first run; that is checked before anything else, because models and budgets may have
  * changed since.
  */
@@ -71,15 +71,13 @@ async function startNew(
   spec: RunSpec,
   options: Pick<RunCaller, 'runId' | 'idempotency' | 'connectionId'>,
 ): Promise<StartedRun> {
-  const { control, budgets, config } = call.context;
+  const { control, config } = call.context;
   const { tenantId, actor: by } = call.caller;
   const keyId = by.type === 'key' ? by.id : undefined;
-  const left = await budgets.check(tenantId, keyId);
   return startCoreRun(
     control,
     {
       ...spec,
-      limits: minLimits(spec.limits ?? {}, left),
       workspace: mayUseWorkspace(call.caller, config) ? undefined : false,
     },
     {

@@ -2,7 +2,6 @@
 import * as core from '@relay/core';
 import type { AuditFact, RunFilter } from '@relay/core';
 import { type Budgets, defined, type RunStatus } from '@relay/protocol';
-import { startOf } from '../budgets.ts';
 import { changeSettings, type TenantSettings } from '../../config/tenant-settings.ts';
 import { byCreation, readAll } from '../views/pagination.ts';
 import { auditEntry, type ApiRequest, type Handler, storeOf } from './handler.ts';
@@ -14,8 +13,8 @@ async function presentTenant(call: ApiRequest) {
   const tenant = await store.readTenant();
   const now = new Date();
   const [day, month, openRuns] = await Promise.all([
-    store.readUsage({ since: startOf('day', now) }),
-    store.readUsage({ since: startOf('month', now) }),
+    store.readUsage({ since: core.startOf('day', now) }),
+    store.readUsage({ since: core.startOf('month', now) }),
     store.countOpenRuns({}),
   ]);
   return {

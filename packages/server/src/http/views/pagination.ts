@@ -1,5 +1,5 @@
 /** Pagination cursors and ISO times. Lists are sorted newest first; a cursor is the end of the last page. */
-import type { Page, Position } from '@relay/core';
+import { charsIn, type Page, type Position } from '@relay/core';
 import { defined, idSchema } from '@relay/protocol';
 import { invalidRequest } from '../errors.ts';
 
@@ -8,18 +8,53 @@ interface PageQuery {
   readonly cursor?: string | undefined;
 }
 
+interface PageOf<Item> {
+  readonly items: Item[];
+  readonly nextCursor: string | null;
+}
+
 /** Reads one page of a list. It reads one item more to know whether another page follows. */
 export async function readPage<Item>(
   { limit, cursor }: PageQuery,
   list: (page: Page) => Promise<readonly Item[]>,
   positionOf: (item: Item) => Position,
-): Promise<{ items: Item[]; nextCursor: string | null }> {
+): Promise<PageOf<Item>> {
   const before = cursor === undefined ? undefined : decodeCursor(cursor);
   const found = await list({ limit: limit + 1, ...defined({ before }) });
   const items = found.slice(0, limit);
   const last = items.at(-1);
   const hasNext = found.length > limit && last !== undefined;
   return { items, nextCursor: hasNext ? encodeCursor(positionOf(last)) : null };
+}
+
+const itemsAtOnce = 10;
+const maxPageChars = 1024 * 1024;
+
+/**
+ * The same for items of any size: a few are read at once, and the page ends with the item that makes it
+ * large.
+ */
+export async function readPageBySize<Item>(
+  { limit, cursor }: PageQuery,
+  list: (page: Page) => Promise<readonly Item[]>,
+  positionOf: (item: Item) => Position,
+): Promise<PageOf<Item>> {
+  let before = cursor === undefined ? undefined : decodeCursor(cursor);
+  const items: Item[] = [];
+  let chars = 0;
+  for (;;) {
+    const count = Math.min(itemsAtOnce, limit + 1 - items.length);
+    const found = await list({ limit: count, ...defined({ before }) });
+    for (const item of found) {
+      if (items.length === limit || chars >= maxPageChars) {
+        return { items, nextCursor: before === undefined ? null : encodeCursor(before) };
+      }
+      items.push(item);
+      chars += charsIn(item);
+      before = positionOf(item);
+    }
+    if (found.length < count) return { items, nextCursor: null };
+  }
 }
 
 /** All items of a list, read page by page. */

@@ -19,10 +19,24 @@ export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
 
 /** The same in a list, without the checkpoint. */
 export function presentListed(run: RunListing) {
-  return present(run, run.opening);
+  const { error } = run;
+  return {
+    ...present(run, run.opening),
+    inputTruncated: run.isOpeningOmitted ? (true as const) : undefined,
+    outputTruncated: run.isOutputOmitted ? (true as const) : undefined,
+    error: error === null ? undefined : { ...error, message: shortened(error.message) },
+  };
 }
 
-function present(run: Omit<RunListing, 'opening'>, opening: EventOf<'run.created'> | null) {
+const maxErrorChars = 2_000;
+
+function shortened(message: string): string {
+  return message.length <= maxErrorChars ? message : `${message.slice(0, maxErrorChars)}…`;
+}
+
+type Presented = Omit<RunListing, 'opening' | 'isOpeningOmitted' | 'isOutputOmitted'>;
+
+function present(run: Presented, opening: EventOf<'run.created'> | null) {
   return {
     id: run.id,
     status: run.status,

@@ -159,7 +159,7 @@ class Postgres implements PostgresDriver {
 }
 
 /** Host and database, without credentials. */
-function nameOf(url: string): string {
+export function nameOf(url: string): string {
   const address = URL.canParse(url) ? new URL(url) : undefined;
   return address === undefined ? 'The database' : `The database ${address.host}${address.pathname}`;
 }

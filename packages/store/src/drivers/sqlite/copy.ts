@@ -2,6 +2,7 @@
 import { chmodSync, closeSync, fsyncSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { RelayError } from '@relay/protocol';
+import { findSqliteProblem } from '../../sql/schema/migrations.ts';
 import { decodeMetadata, selectMetadata } from '../../sql/system.ts';
 import type { Row } from '../driver.ts';
 
@@ -31,6 +32,8 @@ export function checkSqlite(path: string): void {
     if (found?.quick_check !== 'ok') {
       throw new RelayError('journal_corrupt', `${path} is damaged: ${found?.quick_check}`);
     }
+    const problem = findSqliteProblem((sql) => db.prepare(sql).all());
+    if (problem !== undefined) throw new RelayError('storage_failed', `${path}: ${problem}`);
     db.prepare('SELECT count(*) FROM metadata').get();
   });
 }

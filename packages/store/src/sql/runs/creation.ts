@@ -38,9 +38,11 @@ export function creationUnit(
   return unit;
 }
 
-/** The rows of idempotency keys and counts are shared with other runs. */
-export function creationScope({ identity, idempotency, progress = {} }: RunCreation): UnitScope {
-  const exclusive = idempotency !== undefined || isEnded(progress.status ?? 'queued');
+/** The rows of idempotency keys, counts and tenants are shared with other runs. */
+export function creationScope(creation: RunCreation): UnitScope {
+  const { identity, idempotency, budgets = [], progress = {} } = creation;
+  const exclusive =
+    idempotency !== undefined || budgets.length > 0 || isEnded(progress.status ?? 'queued');
   return { run: identity.id, exclusive };
 }
 

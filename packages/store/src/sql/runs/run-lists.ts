@@ -10,7 +10,7 @@ import { allOf, residualFilter, columnFilters, indexFilter, rowsOn, selectPage }
 import type { ColumnFilter, Condition, List } from '../lists.ts';
 import { insertInto } from '../statements.ts';
 import { decodeRunHead, endCodec, headColumns } from './runs.ts';
-import { encode } from '../../codec/values.ts';
+import { encode, numberOrNull } from '../../codec/values.ts';
 
 const labelColumns = ['tenant_id', 'name', 'value', 'created_at', 'run_id'];
 const insertLabelSql = insertInto('run_labels', labelColumns);
@@ -23,8 +23,12 @@ export function insertLabels(identity: RunIdentity): Statement[] {
   }));
 }
 
-const columns = [...headColumns, ...endCodec.columns];
-const joined = { columns: openingColumns, join: joinOpening };
+/** In bytes. A list does not even read what is larger. */
+const largestOutput = 8 * 1024;
+const outputColumns = `octet_length(r.output_json) AS output_bytes,
+  CASE WHEN octet_length(r.output_json) <= ${largestOutput} THEN r.output_json END AS output_json`;
+const columns = [...headColumns, ...endCodec.columns].filter((column) => column !== 'output_json');
+const joined = { columns: `${outputColumns}, ${openingColumns}`, join: joinOpening };
 
 /** A run whose journal cannot be read is listed like any other. */
 export function selectRuns(tenantId: string, filter: RunFilter, page: Page): Statement {
@@ -110,5 +114,7 @@ export function decodeListing(row: Row): RunListing {
     ...head,
     ...endCodec.decode(row),
     opening: decodeOpening({ tenantId: head.tenantId, runId: head.id }, row),
+    isOpeningOmitted: row['opening_first'] !== null && row['opening_payload'] === null,
+    isOutputOmitted: (numberOrNull(row, 'output_bytes') ?? 0) > largestOutput,
   };
 }

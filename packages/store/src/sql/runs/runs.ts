@@ -75,7 +75,13 @@ const columns = [
 ];
 
 /** These are only read by other statements. */
-const insertedColumns = [...columns, 'forked_from', 'journal_size'];
+const insertedColumns = [
+  ...columns,
+  'forked_from',
+  'reserved_tokens',
+  'reserved_usd',
+  'journal_size',
+];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -114,6 +120,8 @@ export function insertRun(
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
       sourceOf(creation),
+      creation.reserved?.tokens ?? 0,
+      creation.reserved?.costUsd ?? 0,
       journalSize,
     ],
   };

@@ -6,9 +6,10 @@
  * and optional columns, or drops an index, and an older Relay keeps working. A step that removes more has
  * a `floor`.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { RelayError } from '@relay/protocol';
-import { numberOrNull } from '../../codec/values.ts';
-import type { SqlDialect, SqlDriver, Statement } from '../../drivers/driver.ts';
+import { numberOrNull, text } from '../../codec/values.ts';
+import type { Row, SqlDialect, SqlDriver, Statement } from '../../drivers/driver.ts';
 import { createClock, plain } from '../statements.ts';
 import { memoryTables } from './memories.ts';
 import { migrationLock, protectRows } from './row-security.ts';
@@ -62,20 +63,139 @@ export async function migrate(
   steps: readonly Migration[] = migrations,
 ): Promise<void> {
   const { dialect } = driver;
+  const problem = await lastingProblem(driver, steps);
+  if (problem !== undefined) throw new RelayError('storage_failed', problem);
   await driver.transact([...oneAtATime[dialect], ...createTables].map(plain));
-  const present = await highest(driver, 'SELECT MAX(id) AS highest FROM migrations');
-  const floor = await highest(driver, 'SELECT MAX(floor) AS highest FROM migration_floors');
-  const known = steps.at(-1)?.id ?? 0;
-  if (floor > known) {
-    throw new RelayError(
-      'storage_failed',
-      `The database has schema version ${present}; this Relay supports up to version ${known}. Upgrade Relay`,
-    );
-  }
+  const present = await highest(driver, highestSql);
   for (const step of steps) {
     if (step.id > present) await driver.transact(unitOf(step, dialect));
   }
   if (dialect === 'postgres') await protectRows(driver);
+}
+
+/** The schema that a database has. */
+export interface FoundSchema {
+  /** Each column with its table. `required`: an insert without it fails. */
+  readonly columns: readonly Row[];
+  readonly version: number;
+  readonly floor: number;
+}
+
+const highestSql = 'SELECT MAX(id) AS highest FROM migrations';
+const highestFloorSql = 'SELECT MAX(floor) AS highest FROM migration_floors';
+
+const columnsSql: Readonly<Record<SqlDialect, string>> = {
+  sqlite: `SELECT m.name AS table_name, c.name AS column_name,
+      (c."notnull" AND c.dflt_value IS NULL) AS required
+    FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'`,
+  postgres: `SELECT c.relname::text AS table_name, a.attname::text AS column_name,
+      (a.attnotnull AND NOT a.atthasdef)::int AS required
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+    WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+      AND pg_table_is_visible(c.oid)
+      AND c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)`,
+};
+
+/** The queries that describe a schema, in order; `undefined` ends them. */
+function* schemaQueries(dialect: SqlDialect): Generator<string, FoundSchema, readonly Row[]> {
+  const columns = yield columnsSql[dialect];
+  const tables = new Set(columns.map((row) => text(row, 'table_name')));
+  const [version] = tables.has('migrations') ? yield highestSql : [];
+  const [floor] = tables.has('migration_floors') ? yield highestFloorSql : [];
+  const number = (row: Row | undefined) =>
+    row === undefined ? 0 : (numberOrNull(row, 'highest') ?? 0);
+  return { columns, version: number(version), floor: number(floor) };
+}
+
+async function readSchema(driver: Pick<SqlDriver, 'dialect' | 'read'>): Promise<FoundSchema> {
+  const queries = schemaQueries(driver.dialect);
+  for (let next = queries.next(); ;) {
+    if (next.done === true) return next.value;
+    next = queries.next(await driver.read(next.value, []));
+  }
+}
+
+/** What keeps this Relay from using the database, without changing it. */
+export function findSchemaProblem(
+  driver: Pick<SqlDriver, 'dialect' | 'read'>,
+): Promise<string | undefined> {
+  return lastingProblem(driver, migrations);
+}
+
+const rereadMs = 250;
+
+/** While another process applies a step, the schema that is read may be neither the old nor the new. */
+async function lastingProblem(
+  driver: Pick<SqlDriver, 'dialect' | 'read'>,
+  steps: readonly Migration[],
+): Promise<string | undefined> {
+  const find = async () => schemaProblem(driver.dialect, await readSchema(driver), steps);
+  if ((await find()) === undefined) return undefined;
+  await sleep(rereadMs);
+  return find();
+}
+
+/** The same for a SQLite database that is read synchronously. */
+export function findSqliteProblem(read: (sql: string) => readonly Row[]): string | undefined {
+  const queries = schemaQueries('sqlite');
+  for (let next = queries.next(); ; next = queries.next(read(next.value))) {
+    if (next.done === true) return schemaProblem('sqlite', next.value, migrations);
+  }
+}
+
+const otherVersion =
+  'It was created by another version of Relay, or it is damaged. Start that version, restore a ' +
+  'backup, or let Relay begin with an empty database (another RELAY_DATA_DIR or RELAY_DATABASE_URL)';
+
+function schemaProblem(
+  dialect: SqlDialect,
+  { columns, version, floor }: FoundSchema,
+  steps: readonly Migration[],
+): string | undefined {
+  const known = steps.at(-1)?.id ?? 0;
+  if (floor > known) {
+    return `The database has schema version ${version}; this Relay supports up to version ${known}. Upgrade Relay`;
+  }
+  const found = new Map<string, Map<string, boolean>>();
+  for (const row of columns) {
+    const table = found.get(text(row, 'table_name')) ?? new Map<string, boolean>();
+    found.set(text(row, 'table_name'), table);
+    table.set(text(row, 'column_name'), Number(row['required']) === 1);
+  }
+  const present = steps.filter(({ id }) => id <= version);
+  for (const [table, expected] of tablesOf(present, dialect)) {
+    const there = found.get(table);
+    if (there === undefined) {
+      return `The database has schema version ${version}, but no table ${table}. ${otherVersion}`;
+    }
+    const missing = [...expected].find((column) => !there.has(column));
+    if (missing !== undefined) {
+      return `The database has schema version ${version}, but its table ${table} has no column ${missing}. ${otherVersion}`;
+    }
+    const unknown = [...there].find(([column, isRequired]) => isRequired && !expected.has(column));
+    if (unknown !== undefined && version <= known) {
+      return `The database has schema version ${version}, but its table ${table} requires the column ${unknown[0]}, which this Relay does not know. ${otherVersion}`;
+    }
+  }
+  const later = steps.filter(({ id }) => id > version);
+  const taken = [...tablesOf(later, dialect).keys()].find((table) => found.has(table));
+  if (taken === undefined) return undefined;
+  return `The database has a table ${taken} that this Relay did not create. Give Relay a database or a schema of its own`;
+}
+
+/** The columns that steps create, by table. */
+function tablesOf(steps: readonly Migration[], dialect: SqlDialect): Map<string, Set<string>> {
+  const tables = new Map<string, Set<string>>();
+  for (const sql of steps.flatMap((step) => statementsOf(step, dialect))) {
+    const [, verb, table = ''] = /^\s*(CREATE|ALTER|DROP) TABLE (\w+)/.exec(sql) ?? [];
+    if (verb === 'DROP') tables.delete(table);
+    if (verb !== 'CREATE' && verb !== 'ALTER') continue;
+    // A name in lower case, followed by its type in upper case.
+    const columns = [...sql.matchAll(/(?:[(,]|ADD COLUMN)\s*([a-z]\w*) [A-Z]/g)];
+    const known = tables.get(table) ?? [];
+    tables.set(table, new Set([...known, ...columns.map(([, name = '']) => name)]));
+  }
+  return tables;
 }
 
 /** What `migrate` executes on an empty database, except for recording the steps. */

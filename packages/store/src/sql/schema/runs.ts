@@ -30,6 +30,8 @@ export const runTables: readonly string[] = [
     input_tokens BIGINT NOT NULL,
     output_tokens BIGINT NOT NULL,
     cost_usd DOUBLE PRECISION,
+    reserved_tokens BIGINT NOT NULL DEFAULT 0,
+    reserved_usd DOUBLE PRECISION NOT NULL DEFAULT 0,
     conversation_id TEXT NOT NULL,
     correlation_id TEXT NOT NULL,
     surface TEXT NOT NULL,

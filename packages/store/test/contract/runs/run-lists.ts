@@ -57,7 +57,12 @@ export function runListTests(open: Open): void {
       if (record === undefined) throw new Error('The run is not there');
       const { checkpoint: _c, snapshot: _s, snapshotSeq: _q, wakeAt: _w, ...head } = record;
       const { epoch: _epoch, ...shown } = head;
-      const listing: RunListing = { ...shown, opening };
+      const listing: RunListing = {
+        ...shown,
+        opening,
+        isOpeningOmitted: false,
+        isOutputOmitted: false,
+      };
       expect(await tenant.listRuns({}, all)).toEqual([listing]);
       expect(listing).toMatchObject({ startedAt: noon, ...ended });
     });
@@ -83,6 +88,25 @@ export function runListTests(open: Open): void {
         const run = await newRun(tenant, { events: [opening] });
         const listed = await tenant.listRuns({ conversationId: run.conversationId }, all);
         expect(listed.map((listing) => listing.opening)).toEqual([isShown ? opening : null]);
+        expect(listed.map((listing) => listing.isOpeningOmitted)).toEqual([!isShown]);
+      }
+    });
+
+    test('the output is there up to 8 KiB, and what is longer is left out and marked', async () => {
+      const tenant = newTenant();
+      for (const [bytes, isOmitted] of [
+        [8192, false],
+        [8193, true],
+      ] as const) {
+        const outputJson = JSON.stringify({ output: '' }).replace(
+          '""',
+          `"${'x'.repeat(bytes - 13)}"`,
+        );
+        const run = await newRun(tenant, { progress: { outputJson } });
+        expect(outputJson).toHaveLength(bytes);
+        const [listing] = await tenant.listRuns({ conversationId: run.conversationId }, all);
+        expect(listing?.isOutputOmitted).toBe(isOmitted);
+        expect(listing?.outputJson).toBe(isOmitted ? null : outputJson);
       }
     });
 

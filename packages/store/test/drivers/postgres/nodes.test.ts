@@ -7,9 +7,11 @@ import {
   decisionOn,
   cancelCommand,
   ending,
+  identityIn,
   newApproval,
   newRun,
   noon,
+  started,
   step,
 } from '../../contract/fixtures.ts';
 import { newMemory } from '../../contract/memories/memories.ts';
@@ -282,5 +284,37 @@ describe('two nodes at once', () => {
         .countEndedRuns(conversationId);
     }
     expect(ended).toBe(120);
+  });
+});
+
+describe('budgets', () => {
+  const budget = { period: 'day', since: noon, concurrentRuns: 5, tokens: 1_000 } as const;
+
+  test('hold for the runs of all nodes together', async () => {
+    const nodes = await Promise.all(Array.from({ length: 3 }, openStore));
+    const tenantId = uuidv7();
+    await nodes[0]?.ensureTenant({ id: tenantId, name: tenantId, at: noon });
+    const create = (node: SystemStore, reserved: { tokens: number; costUsd: number }) => {
+      const tenant = node.tenant(tenantId);
+      return tenant.createRun({
+        identity: identityIn(tenant),
+        lease: { owner: 'node-1', until: noon + 15_000 },
+        events: [started],
+        progress: { status: 'running' },
+        budgets: [budget],
+        reserved,
+      });
+    };
+    const outcomes = await Promise.all(
+      Array.from({ length: 40 }, () =>
+        nodes.map((node) => create(node, { tokens: 300, costUsd: 0 })),
+      ).flat(),
+    );
+    expect(outcomes.filter(({ kind }) => kind === 'created')).toHaveLength(3);
+    const free = { tokens: 0, costUsd: 0 };
+    const more = await Promise.all(
+      Array.from({ length: 40 }, () => nodes.map((node) => create(node, free))).flat(),
+    );
+    expect(more.filter(({ kind }) => kind === 'created')).toHaveLength(2);
   });
 });

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { checkSqlite } from '../../../src/drivers/sqlite/copy.ts';
 import { openSqliteDriver } from '../../../src/drivers/sqlite/file-driver.ts';
 import { migrate, migrations } from '../../../src/sql/schema/migrations.ts';
 import type { Migration } from '../../../src/sql/schema/migrations.ts';
@@ -83,6 +84,46 @@ describe('migrations', () => {
       code: 'storage_failed',
       message:
         'The database has schema version 4; this Relay supports up to version 2. Upgrade Relay',
+    });
+  });
+
+  describe('a database that this Relay cannot use', () => {
+    const change = async (...statements: string[]) => {
+      await withDriver((driver) => migrate(driver));
+      await withDriver((driver) => driver.transact(statements.map((sql) => ({ sql, params: [] }))));
+    };
+    const refusal = () => withDriver((driver) => migrate(driver));
+
+    test.each([
+      ['DROP TABLE metadata', 'schema version 1, but no table metadata'],
+      ['ALTER TABLE runs DROP COLUMN surface', 'its table runs has no column surface'],
+      [
+        'CREATE TABLE again AS SELECT * FROM nodes; DROP TABLE nodes; ALTER TABLE again RENAME TO nodes; ALTER TABLE nodes DROP COLUMN alive_until',
+        'its table nodes has no column alive_until',
+      ],
+    ])('is refused with what it lacks, and left as it is: %s', async (statements, what) => {
+      await change(...statements.split('; '));
+      await expect(refusal()).rejects.toMatchObject({
+        code: 'storage_failed',
+        message: expect.stringContaining(what),
+      });
+      await expect(refusal()).rejects.toThrow(/created by another version of Relay/);
+      expect(() => checkSqlite(path)).toThrow(what);
+    });
+
+    test('is refused if one of its tables requires what this Relay does not know', async () => {
+      await change(
+        'DROP TABLE probes',
+        'CREATE TABLE probes (id BIGINT NOT NULL PRIMARY KEY, count BIGINT NOT NULL, node TEXT NOT NULL)',
+      );
+      await expect(refusal()).rejects.toThrow(/table probes requires the column node/);
+    });
+
+    test('is refused if it belongs to another program', async () => {
+      const sql = 'CREATE TABLE runs (id TEXT)';
+      await withDriver((driver) => driver.transact([{ sql, params: [] }]));
+      await expect(refusal()).rejects.toThrow(/has a table runs that this Relay did not create/);
+      expect(await withDriver((driver) => driver.read('SELECT * FROM runs', []))).toEqual([]);
     });
   });
 
