@@ -299,7 +299,14 @@ describe('an approval of a call that was started before a crash', () => {
         200,
         expect.stringContaining(text),
       ]);
-      expect((await submit(path, fields)).status).toBe(200);
+      const repeated = await submit(path, fields);
+      expect([repeated.status, await repeated.text()]).toEqual([
+        200,
+        expect.stringContaining(text),
+      ]);
+      // "Approved" would not say whether the call runs again.
+      const opened = await server.request(path, { key: null });
+      expect(await opened.text()).toContain(text);
       await untilStatus(server, of(order).runId, 'completed');
       expect(executions(order)).toBe(times);
       const output = order === 'link-completed' ? { output: { n: 1 } } : {};
@@ -336,9 +343,9 @@ it('is not answered twice by a repeated request: tool-approval needs the id to r
     name: 'refund',
     description: 'Refunds an order',
     schema: z.strictObject({}),
-    async execute() {
+    async execute(_, { signal }) {
       started += 1;
-      if (holds) await new Promise(() => undefined);
+      if (holds) await new Promise((_, reject) => signal.addEventListener('abort', reject));
       return { result: 'refunded' };
     },
   });
