@@ -203,6 +203,12 @@ class SqlStore implements SystemStore {
 
   async heartbeatNode(node: Claim): Promise<void> {
     await this.#driver.transact(system.heartbeat(this.#driver.dialect, node));
+    const { sql, params } = leases.selectBlamed(node.owner);
+    // In order of their ids, so that nodes that touch the same runs do not deadlock.
+    const unit = (await this.#texts('id', sql, params)).map((runId) =>
+      leases.withdrawCrash(runId, node.owner),
+    );
+    if (unit.length > 0) await this.#driver.transact(unit);
   }
 
   async removeNode(node: string): Promise<void> {
