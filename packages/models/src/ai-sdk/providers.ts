@@ -1,6 +1,6 @@
 /** The providers of the AI SDK: their packages, defaults, options and metadata. */
 import { type Model, type ModelRequest, ProviderFailure } from '@relay/core';
-import { defined, type ReasoningEffort } from '@relay/protocol';
+import { defined, type ReasoningEffort, reasoningEfforts } from '@relay/protocol';
 import { createProviderFetch } from '../http/provider-fetch.ts';
 import { createSdkModel } from './model.ts';
 import { isStrictSchema, type ProviderOptions } from '../provider-request.ts';
@@ -116,21 +116,12 @@ const openaiLevels: readonly (readonly [models: RegExp, levels: readonly Reasoni
   [/^o\d/, ['low', 'medium', 'high']],
   [/^gpt-5-pro/, ['high']],
 ];
-const allLevels: readonly ReasoningEffort[] = [
-  'none',
-  'minimal',
-  'low',
-  'medium',
-  'high',
-  'xhigh',
-  'max',
-];
 
 /** The nearest lower level that the model has, or else its lowest. */
 function openaiLevel(model: string, wanted: ReasoningEffort): ReasoningEffort | undefined {
   const levels = openaiLevels.find(([models]) => models.test(model))?.[1];
-  const rank = allLevels.indexOf(wanted);
-  return levels?.findLast((level) => allLevels.indexOf(level) <= rank) ?? levels?.[0];
+  const rank = reasoningEfforts.indexOf(wanted);
+  return levels?.findLast((level) => reasoningEfforts.indexOf(level) <= rank) ?? levels?.[0];
 }
 
 /** The API refuses less. */

@@ -82,9 +82,9 @@ describe('a request that the API cannot carry', () => {
 
   it('because it does not know the field of reasoning is sent again without the level none', async () => {
     const message = 'Unrecognized request argument supplied: reasoning_effort';
-    provider.script((response, { body }) =>
-      'reasoning_effort' in body
-        ? answering(400, JSON.stringify({ error: { message } }))(response)
+    provider.script((response, request) =>
+      'reasoning_effort' in request.body
+        ? answering(400, JSON.stringify({ error: { message } }))(response, request)
         : begin(response).end(textStream(['Hi'])),
     );
     const events = await eventsOf(createModel(), asking('Hi', { reasoning: 'none' }));
@@ -119,9 +119,9 @@ describe('the limit of an answer', () => {
     ],
     ['gpt-5.2', 'max_completion_tokens', 'Extra inputs are not permitted: max_completion_tokens'],
   ])('of %s goes in the other field if %s is refused', async (model, refused, message) => {
-    provider.script((response, { body }) =>
-      refused in body
-        ? answering(400, JSON.stringify({ error: { message } }))(response)
+    provider.script((response, request) =>
+      refused in request.body
+        ? answering(400, JSON.stringify({ error: { message } }))(response, request)
         : begin(response).end(textStream(['Hi'])),
     );
     expect(textIn(await eventsOf(createModel(), limited(model)))).toBe('Hi');
