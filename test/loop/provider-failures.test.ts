@@ -1,4 +1,4 @@
-import { defaultSettings, ProviderFailure, Supervisor } from '@relay/core';
+import { defaultSettings, firstOutputTimeoutMs, ProviderFailure, Supervisor } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -13,6 +13,7 @@ import {
   createStreamingModel,
   endOf,
   finished,
+  journal,
   lastOf,
   ofType,
   openFixture,
@@ -123,7 +124,7 @@ describe('a provider that fails for now', () => {
     const { providerAttempts } = defaultSettings;
     const kernel = await boot({ model, clock, settings: { providerAttempts } });
     const startedAt = clock.now();
-    const run = await ask(kernel);
+    const run = await ask(kernel, { surface: 'runtime' });
     const attempts = () => model.requests.length;
     for (let attempt = 1; attempt < providerAttempts; attempt += 1) {
       await until(async () => attempts() === attempt && clock.sleepers === 3, `pause ${attempt}`);
@@ -133,6 +134,36 @@ describe('a provider that fails for now', () => {
     expect(attempts()).toBe(9);
     expect(clock.now() - startedAt).toBeGreaterThan(30_000);
     expect(clock.now() - startedAt).toBeLessThan(65_000);
+  });
+
+  test('fails the run while POST /v1/runs still waits for the first output', async () => {
+    const { boot } = await openFixture();
+    const clock = new ManualClock();
+    const model = createStreamingModel(() => fail(busy()));
+    const { providerAttempts } = defaultSettings;
+    const kernel = await boot({ model, clock, settings: { providerAttempts } });
+    const startedAt = clock.now();
+    const run = await ask(kernel, { surface: 'runs' });
+    const hasEnded = async () => ofType(await journal(kernel, run.id), 'run.ended').length > 0;
+    for (;;) {
+      await until(async () => clock.sleepers === 3 || (await hasEnded()), 'a pause or the end');
+      if (await hasEnded()) break;
+      await clock.advance(100);
+    }
+    expect(endOf(await finished(kernel, run.id))).toMatchObject({ status: 'failed' });
+    expect(model.requests.length).toBeGreaterThan(3);
+    expect(clock.now() - startedAt).toBeLessThan(firstOutputTimeoutMs);
+  });
+
+  test('is waited for if it asks for it, although POST /v1/runs begins its response', async () => {
+    const { boot } = await openFixture();
+    const clock = new ManualClock();
+    const model = createStreamingModel(() => fail(busy(20_000)), well);
+    const kernel = await boot({ model, clock });
+    const run = await ask(kernel, { surface: 'runs' });
+    await until(async () => clock.sleepers === 3, 'the pause');
+    await clock.advance(20_000);
+    expect(endOf(await finished(kernel, run.id))).toMatchObject({ status: 'completed' });
   });
 
   test('fails the run when the waiting time is used up', async () => {

@@ -37,6 +37,7 @@ export { parseCheckpoint } from './run/state/checkpoint.ts';
 export { isWaitingForAnswer } from './run/waiting/questions.ts';
 export { isNestedTooDeep } from './run/arguments.ts';
 export { loadState } from './run/recover.ts';
+export { firstOutputTimeoutMs } from './run/turn.ts';
 export { handoffToolName } from './run/agents/profile.ts';
 export { charsIn, TranscriptCache } from './run/context/transcript-cache.ts';
 export { emptyTranscript, foldTranscript, type Transcript } from './run/context/transcript.ts';

@@ -138,11 +138,13 @@ export async function takeTurn(
       const leftMs = providerWaitMs - waitedMs;
       // A provider that asks for a longer wait than is left has failed.
       const tooLate = leftMs <= 0 || (failure.retryAfterMs ?? 0) > leftMs;
-      if (!failure.retryable || tooLate || attempt >= providerAttempts) {
+      const waitMs = Math.min(leftMs, backoffMs(attempt, failure.retryAfterMs));
+      const isOver =
+        tooLate || attempt >= providerAttempts || isReportedNow(run, agent, failure, waitMs);
+      if (!failure.retryable || isOver) {
         return { kind: 'failed', error: failure.toRunError() };
       }
       turn.discard('retry');
-      const waitMs = Math.min(leftMs, backoffMs(attempt, failure.retryAfterMs));
       waitedMs += waitMs;
       await engine.clock.sleep(waitMs, activity.signal);
       if (activity.stopped) return stopped(run, agent);
@@ -307,6 +309,30 @@ function runError(code: string, message: string): RunError {
 function asProviderFailure(cause: unknown): ProviderFailure {
   if (cause instanceof ProviderFailure) return cause;
   return new ProviderFailure(`The model failed: ${errorText(cause)}`, { retryable: false });
+}
+
+/**
+ * How long `POST /v1/runs` waits for the first output before it begins its response. A provider that
+ * fails until then is reported with a 502.
+ */
+export const firstOutputTimeoutMs = 5_000;
+/** Until the failure is stored. */
+const reportingMs = 500;
+
+/**
+ * The caller still waits for the response, and would no longer do so at the next attempt: a failure is
+ * reported now, as a status that the caller can act on. A provider that asks for a wait is waited for.
+ */
+function isReportedNow(
+  { engine, identity }: LiveRun,
+  agent: AgentState,
+  { retryAfterMs }: ProviderFailure,
+  waitMs: number,
+): boolean {
+  const isFirst = agent.parentId === null && agent.iterations === 0;
+  if (identity.surface !== 'runs' || !isFirst || retryAfterMs !== undefined) return false;
+  const leftMs = identity.createdAt + firstOutputTimeoutMs - reportingMs - engine.clock.now();
+  return leftMs > 0 && waitMs > leftMs;
 }
 
 const backoffMaxMs = 30_000;

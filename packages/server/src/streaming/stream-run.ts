@@ -1,5 +1,5 @@
 /** The SSE response of a run: its journal in a dialect. */
-import type { RunIdentity } from '@relay/core';
+import { firstOutputTimeoutMs, type RunIdentity } from '@relay/core';
 import {
   type Dialect,
   type ErrorCode,
@@ -73,8 +73,6 @@ interface Opening {
   /** All batches, including those that were read here. */
   readonly batches: AsyncIterable<readonly StoredEvent[]>;
 }
-
-const firstOutputTimeoutMs = 5_000;
 
 /**
  * Waits for the first output of a run, before the headers of its stream are sent: a provider that fails
