@@ -103,6 +103,19 @@ class SqlStore implements SystemStore {
     ]);
   }
 
+  async addFirstKey(
+    key: KeyRecord,
+    hash: string,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<boolean> {
+    const result = await this.#driver.transact([
+      system.writeMetadata('first-key', key.id, { ifAbsent: true }),
+      tenants.insertKey(key, hash),
+      ...insertAudit(key.tenantId, audit),
+    ]);
+    return result.ok;
+  }
+
   async findKey(hash: string): Promise<KeyRecord | undefined> {
     return readOne(
       this.#driver,

@@ -249,6 +249,8 @@ export interface SystemStore {
   stats(): Promise<StoreStats>;
   pausedTenants(): Promise<string[]>;
   addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void>;
+  /** The same, unless the store has ever had a first key; then false. */
+  addFirstKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
 
   /** Credentials of all tenants, ordered by id, after the id `after`. */
