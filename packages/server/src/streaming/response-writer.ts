@@ -1,13 +1,17 @@
 /**
  * Writes a response as fast as its client reads: a text is written in pieces, and nothing more until the
  * client has taken them, so that a slow client holds little memory. A client that receives nothing for
- * half a minute is disconnected; one that receives anything is not.
+ * minutes is disconnected; one that receives anything is not.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { acknowledgedBytes, type Peer } from './dead-peers.ts';
 
-const stalledAfterMs = 30_000;
+/**
+ * A client that reads steadily, but slowly, is not seen for long: its kernel acknowledges nothing until
+ * a sixteenth of its receive buffer is free, which can be several hundred kilobytes.
+ */
+const stalledAfterMs = 5 * 60_000;
 /** Most clients need less: only those that need more are measured. */
 const firstMeasureMs = 1_000;
 /** Small enough to see that a slow client reads, large enough to be cheap. */

@@ -141,7 +141,7 @@ describe('a client that takes long', () => {
     for (const response of responses) response.destroy();
   });
 
-  it('is disconnected if it receives nothing for half a minute', async () => {
+  it('is disconnected if it receives nothing for five minutes', async () => {
     const seen = endless();
     const { socket } = await pausedClient();
     // The kernel still moves data between its own buffers, in its own time.
@@ -169,7 +169,7 @@ describe('a client that takes long', () => {
         await settled();
       }
       expect(taken.bytes).toBeGreaterThanOrEqual(enough);
-      vi.advanceTimersByTime(29_000);
+      vi.advanceTimersByTime(290_000);
       for (let turn = 0; turn < 20; turn += 1) await settled();
       expect(response.destroyed).toBe(false);
     }
