@@ -162,7 +162,9 @@ describe('a guardrail', () => {
     const run = await ask(kernel, { maxIterations: 1 });
     const events = await finished(kernel, run.id);
     expect(endOf(events)).toMatchObject({ status: 'failed', output: '' });
-    expect(ofType(events, 'turn.discarded')).toMatchObject([{ reason: 'guardrail' }]);
+    expect(ofType(events, 'turn.discarded')).toMatchObject([
+      { reason: 'guardrail', code: expect.any(String) },
+    ]);
   });
 
   test('that refuses a sub-agent’s answer is an error of the tool, and the parent continues', async () => {

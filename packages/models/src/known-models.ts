@@ -3,7 +3,8 @@
  * operator's own table (`relay models update`) override them.
  *
  * US dollars per million tokens: list prices for ordinary requests (no batches, no priority, no
- * surcharge for long prompts). A window is what a prompt may fill. A model whose price could not be
+ * surcharge for long prompts). A window is what a prompt may fill: without the tokens that OpenAI reserves
+ * for the answer (128,000 of 1,050,000 since GPT-5.4). A model whose price could not be
  * verified has none.
  */
 import type { Price } from '@relay/core';
@@ -39,19 +40,19 @@ const openai: Readonly<Record<string, Row>> = {
   'gpt-5-nano': [272_000, [0.05, 0.4, 0.005]],
   'gpt-5.1': [272_000, [1.25, 10, 0.125]],
   'gpt-5.2': [272_000, [1.75, 14, 0.175]],
-  'gpt-5.4': [1_050_000, [2.5, 15, 0.25]],
+  'gpt-5.4': [922_000, [2.5, 15, 0.25]],
   'gpt-5.4-mini': [272_000, [0.75, 4.5, 0.075]],
   'gpt-5.4-nano': [272_000, [0.2, 1.25, 0.02]],
-  'gpt-5.5': [1_050_000, [5, 30, 0.5]],
+  'gpt-5.5': [922_000, [5, 30, 0.5]],
   // Its price was lowered after the last list that could be read.
-  'gpt-5.6': [1_050_000],
-  'gpt-5.6-sol': [1_050_000],
-  'gpt-5.6-terra': [1_050_000],
-  'gpt-5.6-luna': [1_050_000],
-  'gpt-6-astra': [1_050_000, [10, 50, 1, 12.5]],
-  'gpt-6-sol': [1_050_000, [2, 10, 0.2, 2.5]],
-  'gpt-6-luna': [1_050_000, [0.1, 0.5, 0.01, 0.125]],
-  'gpt-6.1-sol': [1_050_000, [2, 10, 0.1]],
+  'gpt-5.6': [922_000],
+  'gpt-5.6-sol': [922_000],
+  'gpt-5.6-terra': [922_000],
+  'gpt-5.6-luna': [922_000],
+  'gpt-6-astra': [922_000, [10, 50, 1, 12.5]],
+  'gpt-6-sol': [922_000, [2, 10, 0.2, 2.5]],
+  'gpt-6-luna': [922_000, [0.1, 0.5, 0.01, 0.125]],
+  'gpt-6.1-sol': [922_000, [2, 10, 0.1]],
 };
 const anthropic: Readonly<Record<string, Row>> = {
   'claude-3-7-sonnet': [200_000, [3, 15, 0.3, 3.75]],
@@ -102,7 +103,7 @@ const providers = new Map([
 const families: readonly (readonly [provider: string, names: RegExp, contextTokens: number])[] = [
   ['openai', /^gpt-5(?:\.[0-3])?(?![.\d])/, 272_000],
   ['openai', /^gpt-5\.\d+-(?:mini|nano)/, 272_000],
-  ['openai', /^gpt-(?:5\.\d+|[6-9]|[1-9]\d)(?![.\d]*o)/, 1_050_000],
+  ['openai', /^gpt-(?:5\.\d+|[6-9]|[1-9]\d)(?![.\d]*o)/, 922_000],
   ['openai', /^gpt-4\.1/, 1_047_576],
   ['openai', /^(?:gpt-4o|chatgpt-4o)/, 128_000],
   ['openai', /^o[134](?!\d)/, 200_000],

@@ -110,8 +110,8 @@ describe('a well-known model', () => {
   it.each([
     ['claude-opus-6', 1_000_000],
     ['claude-sonnet-5-9-20270101', 1_000_000],
-    ['gpt-7-sol', 1_050_000],
-    ['gpt-6.2', 1_050_000],
+    ['gpt-7-sol', 922_000],
+    ['gpt-6.2', 922_000],
     ['gpt-5.7-mini', 272_000],
     ['gpt-5-codex', 272_000],
     ['gemini-4-flash', 1_048_576],
@@ -124,7 +124,7 @@ describe('a well-known model', () => {
   it('has the window and the price of the operator’s own table first', () => {
     const price = { inputPerMillion: 7, outputPerMillion: 9 };
     const own = { 'gpt-6-sol': { price }, 'ollama:qwen3': { contextTokens: 32_000 } };
-    expect(knownModel('gpt-6-sol', own)).toEqual({ contextTokens: 1_050_000, price });
+    expect(knownModel('gpt-6-sol', own)).toEqual({ contextTokens: 922_000, price });
     expect(knownModel('openai:gpt-6-sol-2026-09-22', own)).toMatchObject({ price });
     expect(knownModel('ollama:qwen3', own)).toEqual({ contextTokens: 32_000 });
     expect(knownModel('acme:gpt-6-sol', own)).toBeUndefined();

@@ -13,7 +13,7 @@ export function registerModels(program: CliCommand): void {
     .description('merge windows and prices from a JSON file into the table of the data folder')
     .examples(
       ['relay models update ./models.json'],
-      'The file: {"date": "2026-11-15", "models": {"gpt-6-sol": {"contextTokens": 1050000, ' +
+      'The file: {"date": "2026-11-15", "models": {"gpt-6-sol": {"contextTokens": 922000, ' +
         '"price": {"inputPerMillion": 2, "outputPerMillion": 10}}}}. Restart the server afterwards.',
     )
     .handle(updateModels);

@@ -97,8 +97,9 @@ export async function takeTurn(
       const unanswered = errorOfEnd(turn, { answer, isShown, isInvalid: issues.length > 0 });
       if (unanswered !== undefined) {
         // The turn stays in the journal: it was paid for, and its end says why there is no answer.
-        if (answer !== '' && (!isShown || answer.trim() === '')) turn.discard('guardrail');
-        else turn.complete();
+        if (answer !== '' && (!isShown || answer.trim() === '')) {
+          turn.discard('guardrail', unanswered.code);
+        } else turn.complete();
         return { kind: 'failed', error: unanswered };
       }
       if (issues.length > 0) {

@@ -43,7 +43,7 @@ describe('the operator’s table of models', () => {
     update({ date: '2026-12-01', source: 'our contract', models: { 'gpt-6-sol': { price } } });
     const listed = listKnownModels(installation());
     expect(listed.find(({ model }) => model === 'gpt-6-sol')).toMatchObject({
-      contextTokens: 1_050_000,
+      contextTokens: 922_000,
       price,
       date: '2026-12-01',
       source: 'our contract',
