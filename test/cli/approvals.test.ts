@@ -145,7 +145,7 @@ test('approvals approve refuses an unknown outcome and names the answers, which 
   const held = new TestServer({}, 'test/support/servers/blocking-tools.ts');
   onTestFinished(() => held.dispose());
   await held.start({ TEST_HOLD: 'yes' });
-  const texts = ['completed', 'failed', 'no reason', 'rerun'];
+  const texts = ['completed', 'null', 'failed', 'no reason', 'rerun'];
   const payments = (text: string) => held.notes.filter((note) => note.text === text).length;
   for (const text of texts) {
     const body = { model: 'demo', input: `use pay {"text":"${text}"}` };
@@ -182,6 +182,7 @@ test('approvals approve refuses an unknown outcome and names the answers, which 
 
   const answers = [
     ['completed', ['--completed', '{"paid": true}'], 'pay is recorded as completed.\n'],
+    ['null', ['--completed', 'null'], 'pay is recorded as completed.\n'],
     ['failed', ['--failed', 'No trace'], 'pay is recorded as failed.\n'],
     ['no reason', ['--failed'], 'pay is recorded as failed.\n'],
     ['rerun', ['--rerun'], 'pay runs again.\n'],
@@ -189,10 +190,13 @@ test('approvals approve refuses an unknown outcome and names the answers, which 
   for (const [text, args, out] of answers) {
     expect(await cli('approvals', 'answer', idOf(text), ...args)).toMatchObject({ code: 0, out });
   }
+  expect(values(await cli('approvals', 'show', idOf('null'), '--json'))[0]).toMatchObject({
+    output: null,
+  });
   expect(values(await cli('approvals', 'show', idOf('failed'), '--json'))[0]).toMatchObject({
     outcome: 'failed',
     reason: 'No trace',
   });
   expect((await tailed).out).toContain('(--completed JSON | --failed [REASON] | --rerun)');
-  expect(texts.map(payments)).toEqual([1, 1, 1, 2]);
+  expect(texts.map(payments)).toEqual([1, 1, 1, 1, 2]);
 }, 60_000);

@@ -35,8 +35,8 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'crash loop: a claim counts the process that died',
     file: 'packages/store/src/sql/runs/leases.ts',
-    from: 'UPDATE runs SET crashes = ${crashes},',
-    to: 'UPDATE runs SET crashes = 0,',
+    from: 'CASE WHEN ${countsHolder} THEN 1 ELSE 0 END,',
+    to: 'CASE WHEN ${countsHolder} THEN 0 ELSE 0 END,',
     noticedBy: sqliteStore,
   },
   {

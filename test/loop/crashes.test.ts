@@ -1,11 +1,11 @@
 /** Runs that the process dies of, and those that only happened to be driven when it died. */
 import type { SystemStore } from '@relay/core';
 import { finish, ManualClock, text } from '@relay/core/testing';
-import { textOf } from '@relay/protocol';
+import { RelayError, textOf } from '@relay/protocol';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
 import { createStreamingModel, endOf, finished, type LoopFixture, openFixture } from './fixture.ts';
-import { allStores, dropDatabases, mortal } from './stores.ts';
+import { allStores, dropDatabases, mortal, wrapStore } from './stores.ts';
 
 afterAll(dropDatabases);
 
@@ -135,4 +135,63 @@ describe('a run that the process dies of', () => {
     current = await live(fixture, { answers: false, dies: true });
     expect(endOf(await finished(current.kernel, poisoned.id)).status).toBe('canceled');
   });
+});
+
+describe('an outage of the store that is longer than the lease', () => {
+  const leaseTtlMs = 15_000;
+  const outages = 8;
+
+  test.each(allStores.flatMap((kind) => [1, 2].map((count) => ({ ...kind, count }))))(
+    'is no crash of the process, however often it happens without progress ($name, $count nodes)',
+    async ({ count, ...kind }) => {
+      const { store: inner, boot } = await openFixture(kind);
+      let isDown = false;
+      const store = wrapStore(inner, async (call) => {
+        if (isDown) throw new RelayError('storage_failed', 'The database is down');
+        return call.go();
+      });
+      const clock = new ManualClock();
+      const model = createStreamingModel(async function* (_, signal) {
+        if (model.requests.length > outages) {
+          yield [text('Fine.'), finish()];
+          return;
+        }
+        isDown = true;
+        while (!signal.aborted) {
+          yield [text('Lost.')];
+          await new Promise(setImmediate);
+        }
+      });
+      const kernels: Kernel[] = [];
+      const settings = { leaseTtlMs };
+      while (kernels.length < count) kernels.push(await boot({ store, model, clock, settings }));
+      const [kernel] = kernels as [Kernel];
+      const run = await ask(kernel);
+      const beat = () =>
+        Promise.all(
+          kernels.map(({ control }) => {
+            const [owner, now] = [control.engine.settings.node, clock.now()];
+            return inner.heartbeatNode({ owner, now, until: now + leaseTtlMs });
+          }),
+        );
+      for (let n = 1; n <= outages; n += 1) {
+        await until(async () => model.requests.length === n && isDown, `outage ${n}`);
+        await until(async () => {
+          await clock.advance(1_000);
+          return kernels.every(({ control }) => control.supervisor.activeRuns === 0);
+        }, 'the nodes to give the run up');
+        await clock.advance(2 * leaseTtlMs);
+        isDown = false;
+        await until(async () => {
+          await clock.advance(1_000);
+          return model.requests.length > n;
+        }, 'a node to take the run over');
+        if (count > 1) await beat();
+      }
+      expect(endOf(await finished(kernel, run.id))).toMatchObject({
+        status: 'completed',
+        output: 'Fine.',
+      });
+    },
+  );
 });

@@ -14,16 +14,17 @@ export function collect(value: string, before: readonly string[] = []): readonly
   return [...before, value];
 }
 
-export function json(text: string): unknown {
+/** In an object, because commander replaces a parsed `null` by an empty text. */
+export function json(text: string): { readonly value: unknown } {
   try {
-    return JSON.parse(text) as unknown;
+    return { value: JSON.parse(text) as unknown };
   } catch {
     throw new InvalidArgumentError('Must be JSON.');
   }
 }
 
 export function jsonObject(text: string): Record<string, unknown> {
-  const value = json(text);
+  const { value } = json(text);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new InvalidArgumentError('Must be a JSON object, such as {"to": "ada"}.');
   }

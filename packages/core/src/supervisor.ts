@@ -11,7 +11,8 @@
  * - Runs that were driven before, by this node or another, are claimed and loaded in portions: a few at
  *   a time, and only while there is memory for them.
  * - A suspect, whose process died several times in a row while it drove the run, is driven while no
- *   other suspect is. If the process still dies, the run fails. The store counts, so nodes agree.
+ *   other suspect is. If the process still dies, the run fails. The store counts, so nodes agree. A
+ *   lease that expired while its process lives does not count.
  * - A run that the store failed for is released, and nothing terminal is written. The scan finds it
  *   again, on any node. If the store keeps failing, each attempt waits longer than the one before.
  * - Leases are renewed three times within their lifetime. A run whose lease could not be renewed is

@@ -103,6 +103,19 @@ class SqlStore implements SystemStore {
     ]);
   }
 
+  async addFirstKey(
+    key: KeyRecord,
+    hash: string,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<boolean> {
+    const result = await this.#driver.transact([
+      system.writeMetadata('first-key', key.id, { ifAbsent: true }),
+      tenants.insertKey(key, hash),
+      ...insertAudit(key.tenantId, audit),
+    ]);
+    return result.ok;
+  }
+
   async findKey(hash: string): Promise<KeyRecord | undefined> {
     return readOne(
       this.#driver,
@@ -203,6 +216,12 @@ class SqlStore implements SystemStore {
 
   async heartbeatNode(node: Claim): Promise<void> {
     await this.#driver.transact(system.heartbeat(this.#driver.dialect, node));
+    const { sql, params } = leases.selectBlamed(node.owner);
+    // In order of their ids, so that nodes that touch the same runs do not deadlock.
+    const unit = (await this.#texts('id', sql, params)).map((runId) =>
+      leases.withdrawCrash(runId, node.owner),
+    );
+    if (unit.length > 0) await this.#driver.transact(unit);
   }
 
   async removeNode(node: string): Promise<void> {

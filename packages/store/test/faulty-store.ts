@@ -52,6 +52,8 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     stats: () => read(() => inner.stats()),
     pausedTenants: () => read(() => inner.pausedTenants()),
     addKey: (key, hash, audit) => write('addKey', () => inner.addKey(key, hash, audit)),
+    addFirstKey: (key, hash, audit) =>
+      write('addFirstKey', () => inner.addFirstKey(key, hash, audit)),
     findKey: (hash) => read(() => inner.findKey(hash)),
     sealedCredentials: (page) => read(() => inner.sealedCredentials(page)),
     resealCredential: (row) => write('resealCredential', () => inner.resealCredential(row)),

@@ -108,8 +108,12 @@ async function showApproval(context: Context, [id = '']: readonly string[]): Pro
   printApproval(context, await approvals.get(id));
 }
 
-type ApproveOptions = Omit<DecisionBody, 'approved' | 'outcome' | 'output' | 'expiresAt'> & {
+type ApproveOptions = Omit<
+  DecisionBody,
+  'approved' | 'outcome' | 'output' | 'input' | 'expiresAt'
+> & {
   readonly expires?: string;
+  readonly input?: { readonly value: DecisionBody['input'] };
 };
 
 async function approveApproval(
@@ -128,7 +132,7 @@ async function approveApproval(
     rule,
     uses,
     expiresAt: expires,
-    input,
+    input: input?.value,
     reason,
   });
   printDecision(context, decided);
@@ -138,7 +142,7 @@ async function approveApproval(
 }
 
 interface AnswerOptions {
-  readonly completed?: DecisionBody['output'];
+  readonly completed?: { readonly value: DecisionBody['output'] };
   readonly failed?: string | true;
   readonly rerun?: true;
 }
@@ -154,7 +158,7 @@ async function answerOutcome(
 function outcomeOf({ completed, failed, rerun }: AnswerOptions): DecisionBody {
   const answers = [completed, failed, rerun].filter((option) => option !== undefined);
   if (answers.length !== 1) throw usageError('Use one of --completed JSON, --failed and --rerun');
-  if (completed !== undefined) return { outcome: 'completed', output: completed };
+  if (completed !== undefined) return { outcome: 'completed', output: completed.value };
   if (rerun === true) return { outcome: 'rerun' };
   return { outcome: 'failed', reason: failed === true ? undefined : failed };
 }

@@ -20,9 +20,15 @@ export function registerExplain(program: CliCommand): void {
     .option('--permissions <json>', 'permissions of the request', jsonObject)
     .option('--function', 'it is a function tool of the request, which the caller runs')
     .option('--needs-approval', 'with --function: it declares needsApproval')
-    .option('--run <id>', 'include the grants and function tools of this run')
+    .option(
+      '--run <id>',
+      'a call of this run: with its permissions, function tools, agent and grants',
+    )
     .option('--conversation <id>', 'include the grants of this conversation')
-    .option('--agent <name>', 'agent whose policy applies (default: assistant)')
+    .option(
+      '--agent <name>',
+      'agent whose policy applies (default: that of the run, else assistant)',
+    )
     .examples([
       `relay explain send_note --params '{"to": "operator", "text": "hi"}'`,
       `relay explain bash --params '{"command": "ls"}' --permissions '{"denylist": [{"tool": "bash"}]}'`,

@@ -7,19 +7,21 @@ import { type Policy, policiesOf } from './policy.ts';
 import { isSimilar, unknownToolNote } from './tool-name.ts';
 import type { TenantStore, Tool } from '../ports/index.ts';
 import { parseArguments, resolvePaths } from '../run/arguments.ts';
+import { loadState } from '../run/recover.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
 
 export interface CallToExplain {
   readonly tool: string;
   readonly params: Readonly<Record<string, unknown>>;
-  readonly permissions: Permissions;
+  /** Default: those of the run, as far as they are not used up. */
+  readonly permissions?: Permissions;
   /** The function tools of the request. */
   readonly functions: readonly FunctionTool[];
-  /** Their grants count besides those of the tenant. */
+  /** Its function tools and grants count, and those of its conversation. */
   readonly runId?: string;
   readonly conversationId?: string;
-  /** Its policy counts besides the one for all agents. */
-  readonly agent: string;
+  /** Its policy counts besides the one for all agents. Default: the agent of the run. */
+  readonly agent?: string;
 }
 
 export interface Explanation {
@@ -37,12 +39,16 @@ export async function explainCall(
   store: TenantStore,
   call: CallToExplain,
 ): Promise<Explanation> {
-  const { permissions, runId = '', conversationId = '' } = call;
+  const { runId = '' } = call;
+  const run = await runOf(store, call.runId);
+  const { conversationId = run?.conversationId ?? '', agent = run?.agent ?? 'assistant' } = call;
+  const permissions = call.permissions ?? run?.permissions ?? {};
+  const usedOnce = call.permissions === undefined ? (run?.usedOnce ?? []) : [];
   const now = engine.clock.now();
   const grants = await store.readGrants({ runId, conversationId, now });
-  const policies = policiesOf(await store.policies.inForce(call.agent));
+  const policies = policiesOf(await store.policies.inForce(agent));
   const registry = engine.tools(store.tenantId);
-  const functions = [...call.functions, ...(await functionsOf(store, call.runId))];
+  const functions = [...call.functions, ...(run?.functions ?? [])];
   const own = functions.find(({ name }) => name === call.tool);
   const tool = own === undefined ? registry.find(call.tool) : clientTool(own);
   const parsed = tool === undefined ? undefined : parseArguments(tool, call.params);
@@ -54,7 +60,7 @@ export async function explainCall(
     { toolCallId: '', name: call.tool, arguments: { ...input } },
     {
       permissions,
-      usedOnce: [],
+      usedOnce,
       grants,
       policies,
       builtinAllow: tool?.allowedByDefault ?? false,
@@ -84,14 +90,16 @@ const ifFunction =
   'As a function tool of the request (`tools`) it would run without an approval, unless it declares ' +
   '`needsApproval` or a rule demands one; otherwise a call of it fails.';
 
-/** The function tools of a run that is named. */
-async function functionsOf(
-  store: TenantStore,
-  runId: string | undefined,
-): Promise<readonly FunctionTool[]> {
-  if (runId === undefined) return [];
-  const [spec] = await store.readEvents(runId, { after: 0, limit: 1 });
-  return spec?.type === 'run.created' ? (spec.functions ?? []) : [];
+/** What counts for the calls of a run. */
+async function runOf(store: TenantStore, runId: string | undefined) {
+  const record = runId === undefined ? undefined : await store.readRun(runId);
+  if (record === undefined) return undefined;
+  const [spec] = await store.readEvents(record.id, { after: 0, limit: 1 });
+  if (spec?.type !== 'run.created') return undefined;
+  const { permissions, functions } = spec;
+  const { agent, conversationId } = record;
+  const { usedOnce } = await loadState(store, record);
+  return { agent, conversationId, permissions, functions, usedOnce };
 }
 
 const requestLists = ['allowlist', 'allowOnce', 'denylist', 'ask'] as const;

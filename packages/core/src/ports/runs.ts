@@ -93,7 +93,7 @@ export const maxCrashes = 6;
 
 export interface ClaimedRun {
   readonly epoch: number;
-  /** How often a process died that held the lease, since the run last made progress. */
+  /** How many processes died that held the lease, since the run last made progress. */
   readonly crashes: number;
   /** Of its stored events, in characters. */
   readonly journalSize: number;

@@ -249,6 +249,8 @@ export interface SystemStore {
   stats(): Promise<StoreStats>;
   pausedTenants(): Promise<string[]>;
   addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void>;
+  /** The same, unless the store has ever had a first key; then false. */
+  addFirstKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
 
   /** Credentials of all tenants, ordered by id, after the id `after`. */
@@ -263,8 +265,9 @@ export interface SystemStore {
   writeMetadata(name: string, value: string, options?: { ifAbsent?: boolean }): Promise<boolean>;
 
   /**
-   * Takes the lease if it is free or has expired at `now`. Every claim increments the epoch. A suspect,
-   * whose process has crashed `suspectAfterCrashes` times in a row, is claimed only on request.
+   * Takes the lease if it is free or has expired at `now`. Every claim increments the epoch. The owner
+   * of an expired lease is counted as crashed, until it sends a heartbeat. A suspect, whose processes
+   * crashed `suspectAfterCrashes` times in a row, is claimed only on request.
    */
   claimRun(
     runId: string,
@@ -298,7 +301,10 @@ export interface SystemStore {
    * forked from.
    */
   pruneRuns(before: number, limit: number): Promise<number>;
-  /** Marks a node as alive until `until`. */
+  /**
+   * Marks a node as alive until `until`. If other nodes took over its expired leases, these no longer
+   * count as crashes.
+   */
   heartbeatNode(by: Claim): Promise<void>;
   /** For a node that stops gracefully. */
   removeNode(node: string): Promise<void>;

@@ -9,7 +9,7 @@ import {
   type Usage,
 } from '@relay/protocol';
 import type { ModelEvent, TurnFinish } from '../ports/index.ts';
-import { agentFields, type AgentState } from './state/agent.ts';
+import { agentFields, type AgentState, answerOf } from './state/agent.ts';
 import { progressOf } from './state/machine.ts';
 import { isNestedTooDeep, isObject } from './arguments.ts';
 import { AnswerLimit } from './answer-limit.ts';
@@ -70,7 +70,7 @@ export class TurnInProgress {
   /** The state holds it already: another copy would cost as much again. */
   get text(): string {
     if (this.#startedSeq === undefined) return '';
-    return this.#discardedText ?? this.#run.state.agents[this.#agent.id]?.turn?.text ?? '';
+    return this.#discardedText ?? answerOf(this.#run.state.agents[this.#agent.id]);
   }
 
   /** How the model ended the turn, and the provider's own word for it. */

@@ -99,16 +99,18 @@ const previewSchema = z.object({
 export const explainBodySchema = z.strictObject({
   tool: z.string().min(1),
   params: z.record(z.string(), z.json()),
+  /** Default: those of the run that is named. */
   permissions: permissionsSchema.optional(),
   /** The function tools of the request, as in `POST /v1/runs`. */
   tools: z
     .array(functionSchema.extend({ kind: z.literal('function') }))
     .max(128)
     .optional(),
-  /** Also apply the grants of this run, its function tools, and the grants of this conversation. */
+  /** Explain a call of this run: with its permissions, function tools, agent, and grants. */
   runId: idSchema.optional(),
+  /** Also apply the grants of this conversation. Default: that of the run. */
   conversationId: idSchema.optional(),
-  /** Also apply the policy of this agent. Default: assistant. */
+  /** Also apply the policy of this agent. Default: that of the run, else assistant. */
   agent: z.string().min(1).max(128).optional(),
 });
 

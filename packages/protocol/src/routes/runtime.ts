@@ -15,8 +15,10 @@ export const apiChatBodySchema = z.strictObject({
 });
 
 /**
- * A call can have two approvals: one to run, and after a crash one for its outcome. `kind` selects one.
- * The latter is answered by `outcome` instead of `action`; `reject` means `failed`.
+ * A call can have several approvals: one to run, and one for its outcome after each crash. `kind` or
+ * `approvalId` selects one. The latter kind is answered by `outcome` instead of `action`; `reject` means
+ * `failed`. What would run the call once more after an earlier such answer needs `approvalId`: without
+ * it, a request that a client repeats after a crash would run the call again.
  */
 export const toolApprovalBodySchema = z
   .strictObject({
@@ -27,6 +29,7 @@ export const toolApprovalBodySchema = z
     /** The result of a call whose outcome is `completed`. */
     output: z.json().optional(),
     kind: z.enum(approvalKinds).optional(),
+    approvalId: idSchema.optional(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
     /** Replaces the call's arguments, or answers a question. */

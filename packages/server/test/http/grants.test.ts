@@ -322,6 +322,44 @@ describe('/v1/permissions/explain', () => {
     expect(await explain(call)).toMatchObject({ decision: 'ask' });
   });
 
+  it('applies the permissions, the used allow-once rules and the agent of a run', async () => {
+    const call = { tool: 'delete_user', params: { id: 'u1' } };
+    const functions = [{ name: 'delete_user', kind: 'function', inputSchema: { type: 'object' } }];
+    const started = async (body: Record<string, unknown>) =>
+      (await finishedRun(server, { input: 'say 1', ...body })).runId;
+    const asking = await started({
+      tools: functions,
+      permissions: { ask: [{ tool: 'delete_user' }] },
+    });
+    expect(await explain({ ...call, runId: asking })).toMatchObject({
+      decision: 'ask',
+      rule: { list: 'ask', source: 'request' },
+    });
+    // What the caller names replaces the permissions of the run.
+    expect(await explain({ ...call, runId: asking, permissions: {} })).toMatchObject({
+      decision: 'allow',
+    });
+    const params = { to: 'ann', text: 'once' };
+    const once = await started({
+      input: `use send_note ${JSON.stringify(params)}`,
+      permissions: { allowOnce: [{ tool: 'send_note' }] },
+    });
+    expect(await explain({ tool: 'send_note', params, runId: once })).toMatchObject({
+      decision: 'ask',
+    });
+  });
+
+  it('refuses function tools that a run could not have', async () => {
+    const body = {
+      tool: 'send_note',
+      params: {},
+      tools: [{ name: 'send_note', kind: 'function', inputSchema: {} }],
+    };
+    const response = await server.request('/v1/permissions/explain', { body });
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({ details: [{ path: 'tools[0].name' }] });
+  });
+
   it('names the tool’s own rule', async () => {
     const params = { a: 1, b: 2, op: '+' };
     expect(await explain({ tool: 'calculator', params })).toMatchObject({

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createMemoryStore } from '@relay/store';
 import { defineTool } from '@relay/tools';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
 import {
   answerApproval,
@@ -299,7 +299,14 @@ describe('an approval of a call that was started before a crash', () => {
         200,
         expect.stringContaining(text),
       ]);
-      expect((await submit(path, fields)).status).toBe(200);
+      const repeated = await submit(path, fields);
+      expect([repeated.status, await repeated.text()]).toEqual([
+        200,
+        expect.stringContaining(text),
+      ]);
+      // "Approved" would not say whether the call runs again.
+      const opened = await server.request(path, { key: null });
+      expect(await opened.text()).toContain(text);
       await untilStatus(server, of(order).runId, 'completed');
       expect(executions(order)).toBe(times);
       const output = order === 'link-completed' ? { output: { n: 1 } } : {};
@@ -327,4 +334,57 @@ describe('an approval of a call that was started before a crash', () => {
     expect((await answerApproval(server, chat, answer)).status).toBe(200);
     await chat.reader.rest();
   });
+});
+
+it('is not answered twice by a repeated request: tool-approval needs the id to rerun a call once more', async () => {
+  let started = 0;
+  let holds = true;
+  const refund = defineTool({
+    name: 'refund',
+    description: 'Refunds an order',
+    schema: z.strictObject({}),
+    async execute(_, { signal }) {
+      started += 1;
+      if (holds) await new Promise((_, reject) => signal.addEventListener('abort', reject));
+      return { result: 'refunded' };
+    },
+  });
+  const store = createMemoryStore();
+  const boot = () => bootServer({ store, file: { tools: [refund] } });
+  const nextQuestion = (server: TestServer, before = '') =>
+    until(async () => {
+      const { approvals } = await server.json('/v1/approvals?kind=outcome&status=pending');
+      return (approvals as Asked[]).find(({ id }) => id !== before);
+    }, 'the question about the outcome');
+  const first = await boot();
+  await startRun(first, {
+    input: 'use refund {}',
+    tools: [{ name: 'refund', kind: 'builtin' }],
+    permissions: { allowlist: [{ tool: 'refund' }] },
+  });
+  await until(() => started === 1, 'the call');
+  await first.stop();
+  const second = await boot();
+  const { id, runId, toolCallId } = await nextQuestion(second);
+  const rerun = { runId, toolCallId, outcome: 'rerun' };
+  // The server dies before the response: the client does not know whether its answer was stored.
+  const lost = decideCall(second, rerun).catch(() => undefined);
+  await until(() => started === 2, 'the second execution');
+  await second.stop();
+  await lost;
+  holds = false;
+  const third = await boot();
+  onTestFinished(() => third.stop());
+  const asked = await nextQuestion(third, id);
+  const repeated = await decideCall(third, rerun);
+  expect([repeated.code, repeated.body['code']]).toEqual([409, 'approval_conflict']);
+  expect(repeated.body['error']).toContain(asked.id);
+  expect(started).toBe(2);
+  // The answer to the first question is repeated by its id, without an effect.
+  const known = await decideCall(third, { ...rerun, approvalId: id });
+  expect([known.code, known.events, started]).toEqual([200, [], 2]);
+  const other = { ...rerun, toolCallId: 'call_9', approvalId: asked.id };
+  expect((await decideCall(third, other)).code).toBe(500);
+  const meant = await decideCall(third, { ...rerun, approvalId: asked.id });
+  expect([meant.code, started]).toEqual([200, 3]);
 });

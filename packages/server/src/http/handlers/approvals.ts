@@ -77,7 +77,7 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
     reason,
     edited,
     question,
-    answer,
+    answer: _,
     ...rest
   } = approval;
   const tools = call.context.control.engine.tools(call.caller.tenantId);
@@ -93,7 +93,7 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
     executedParams: edited?.params,
     executedDigest: edited?.digest,
     ...question,
-    ...answerFields(approval, answer),
+    ...storedAnswerOf(approval),
     display: displayOfApproval(approval),
     suggestedRule,
     requestedAt: iso(requestedAt),
@@ -105,10 +105,10 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
 }
 
 /** The stored answer to a question, or to an approval of kind `outcome`. */
-function answerFields({ kind }: ApprovalRecord, answer: string | null) {
+export function storedAnswerOf({ kind, answer }: ApprovalRecord): StoredAnswer {
   if (kind === 'permission' || answer === null) return {};
   const { input, outcome, output } = JSON.parse(answer) as StoredAnswer;
-  return { input, outcome, output };
+  return defined({ input, outcome, output });
 }
 
 interface StoredAnswer {

@@ -17,13 +17,12 @@ import { isValidKey, rejectForeignHost } from '../auth.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { decidedPage, maxTextChars, pageHeaders, pendingPage } from '../views/decision-page.ts';
 import { readToken } from '../../secrets/webhook-signer.ts';
-import { statusNow } from './approvals.ts';
+import { statusNow, storedAnswerOf } from './approvals.ts';
 import type { LinkRequest, LinkHandler, ServerContext } from './handler.ts';
 
 export const showDecisionLink: LinkHandler<'showDecisionLink'> = async (call) => {
   const { approval } = await openLink(call);
-  const status = statusNow(approval);
-  return status === 'pending' ? pendingPage(approval) : decidedPage(status);
+  return statusNow(approval) === 'pending' ? pendingPage(approval) : pageOfDecided(approval);
 };
 
 export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
@@ -43,8 +42,12 @@ export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
   }
   if (outcome.kind === 'missing') throw notFound();
   if (outcome.kind === 'conflict') reply.code(409);
-  return decidedPage(statusNow(outcome.approval));
+  return pageOfDecided(outcome.approval);
 };
+
+function pageOfDecided(approval: ApprovalRecord): string {
+  return decidedPage(statusNow(approval), storedAnswerOf(approval).outcome);
+}
 
 interface Link {
   readonly approval: ApprovalRecord;

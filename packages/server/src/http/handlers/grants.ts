@@ -5,7 +5,7 @@ import { type BodyOf, defined, type ToolPermission } from '@relay/protocol';
 import { invalidField, notFound, rejectInvalidPatterns } from '../errors.ts';
 import { auditEntry, type ApiRequest, type Handler, type ResultOf, storeOf } from './handler.ts';
 import { byCreation, iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
-import { faultsIn } from './start.ts';
+import { chooseToolsAndFunctions, faultsIn } from './start.ts';
 
 export const listGrants: Handler<'listGrants'> = async (call) => {
   const { scope, scopeId, tool, status } = call.query;
@@ -75,20 +75,18 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
 
 export const explainPermission: Handler<'explainPermission'> = async (call) => {
   const body = call.body;
-  const { tool, params, permissions = {}, tools = [], agent = 'assistant' } = body;
-  const { runId, conversationId } = body;
+  const { tool, params, permissions, tools = [], agent, runId, conversationId } = body;
+  const { functions = [] } = chooseToolsAndFunctions(call, tools);
   const problem = core.checkRuleTool(tool);
   rejectInvalidPatterns([
     ...(problem === undefined ? [] : [{ path: 'tool', message: problem }]),
-    ...faultsIn(permissions),
+    ...faultsIn(permissions ?? {}),
   ]);
   return core.explainCall(call.context.control.engine, storeOf(call), {
     tool,
     params,
-    permissions,
-    functions: tools,
-    agent,
-    ...defined({ runId, conversationId }),
+    functions,
+    ...defined({ permissions, agent, runId, conversationId }),
   });
 };
 

@@ -97,6 +97,7 @@ interface ApprovalQuery {
   readonly action?: 'approve' | 'reject' | undefined;
   readonly outcome?: OutcomeAnswer | undefined;
   readonly kind?: ApprovalKind | undefined;
+  readonly approvalId?: string | undefined;
 }
 
 /**
@@ -108,20 +109,47 @@ async function pendingApproval(
   run: RunRecord,
   query: ApprovalQuery,
 ): Promise<ApprovalRecord> {
-  const { toolCallId, action, kind } = query;
+  const { toolCallId, action, kind, approvalId } = query;
+  if (approvalId !== undefined) {
+    const named = await storeOf(call).readApproval(approvalId);
+    if (named?.runId === run.id && named.toolCallId === toolCallId) return named;
+    throw approvalMissing(run, toolCallId);
+  }
   const inOutput = await approvalInOutput(call, run, query);
   const found = inOutput ?? (await latestApproval(call, run, query, isDecided));
-  if (found === undefined) {
-    throw new RelayError(
-      'approval_state_missing',
-      `The run ${run.id} has no approval for the tool call ${toolCallId}`,
-    );
-  }
+  if (found === undefined) throw approvalMissing(run, toolCallId);
+  if (statusNow(found) === 'pending') await rejectRepeatedStart(call, run, query, found);
   if (found.kind === 'permission' || kind === found.kind || action !== 'approve') return found;
   // Approving is no answer to an open question about the outcome, and is refused as such.
   if (found.kind === 'outcome' && statusNow(found) === 'pending') return found;
   // Later it repeats the approval of the call.
   return (await latestApproval(call, run, { ...query, kind: 'permission' }, isDecided)) ?? found;
+}
+
+function approvalMissing({ id }: RunRecord, toolCallId: string): RelayError {
+  return new RelayError(
+    'approval_state_missing',
+    `The run ${id} has no approval for the tool call ${toolCallId}`,
+  );
+}
+
+/** A client that got no response because of a crash repeats its request: that must not start the call again. */
+async function rejectRepeatedStart(
+  call: ApiRequest,
+  run: RunRecord,
+  query: ApprovalQuery,
+  { id, kind }: ApprovalRecord,
+): Promise<void> {
+  const { toolCallId, action, outcome } = query;
+  const starts = kind === 'outcome' ? outcome === 'rerun' : action === 'approve';
+  if (!starts || kind === 'question') return;
+  const earlier = await latestApproval(call, run, { toolCallId, kind }, isDecided);
+  if (earlier?.status !== 'approved') return;
+  throw new RelayError(
+    'approval_conflict',
+    `This answer was given before, and the tool call ${toolCallId} is asked about again. To give it again, set approvalId: ${id}`,
+    { details: [{ path: 'approvalId', message: 'Required: this answer was given before' }] },
+  );
 }
 
 async function approvalInOutput(

@@ -83,7 +83,7 @@ function fenceSql(
       ...changed.map((column) => `${column} = ?`),
     ];
     if (releases) assignments.push('lease_owner = NULL', 'lease_until = 0');
-    if (releases || clearsCrashes) assignments.push('crashes = 0');
+    if (releases || clearsCrashes) assignments.push('crashes = 0', `crashed_nodes = ''`);
     sql = `UPDATE runs SET ${assignments.join(', ')}
       WHERE tenant_id = ? AND id = ? AND last_seq = ? AND epoch = ? AND lease_owner IS NOT NULL`;
     fenceSqls.set(key, sql);

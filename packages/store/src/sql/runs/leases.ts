@@ -8,8 +8,11 @@ import { byDialect, nowSql } from '../statements.ts';
 
 const isNotPaused = 'r.tenant_id NOT IN (SELECT t.id FROM tenants t WHERE t.paused_at IS NOT NULL)';
 
-/** Including the crash of a node that still has its expired lease. */
+/** With the holder of an expired lease, which may have crashed. */
 const crashes = '(crashes + CASE WHEN lease_owner IS NULL THEN 0 ELSE 1 END)';
+
+/** The claimer itself has not crashed. A process crashes once; if it is alive, its heartbeat says so. */
+const countsHolder = `lease_owner <> ? AND crashed_nodes NOT LIKE '% ' || lease_owner || ' %'`;
 
 /** On PostgreSQL a node that finds the row locked gives up instead of waiting. */
 const claimSqls = byDialect((dialect) => {
@@ -21,8 +24,10 @@ const claimSqls = byDialect((dialect) => {
       dialect === 'sqlite'
         ? isClaimable
         : `id = (SELECT id FROM runs WHERE ${isClaimable} FOR NO KEY UPDATE SKIP LOCKED)`;
-    return `UPDATE runs SET crashes = ${crashes}, lease_owner = ?, lease_until = ${time} + ?,
-      epoch = epoch + 1 WHERE ${where} RETURNING epoch, crashes, journal_size`;
+    return `UPDATE runs SET crashes = crashes + CASE WHEN ${countsHolder} THEN 1 ELSE 0 END,
+      crashed_nodes = CASE WHEN ${countsHolder}
+        THEN crashed_nodes || ' ' || lease_owner || ' ' ELSE crashed_nodes END,
+      lease_owner = ?, lease_until = ${time} + ?, epoch = epoch + 1 WHERE ${where} RETURNING epoch, crashes, journal_size`;
   };
   return {
     others: claimSql(`< ${suspectAfterCrashes}`),
@@ -36,7 +41,7 @@ export function claim(
   { owner, now, until }: Claim,
   which: 'others' | 'suspects',
 ): Statement {
-  const params = [owner, now, until - now, runId, now];
+  const params = [owner, owner, owner, now, until - now, runId, now];
   return { sql: claimSqls[dialect][which], params, expect: 1 };
 }
 
@@ -67,6 +72,23 @@ export function release(runId: string, epoch: number): Statement {
 
 export const releaseAllSql = `UPDATE runs
   SET crashes = crashes + 1, lease_owner = NULL, lease_until = 0 WHERE lease_owner IS NOT NULL`;
+
+const blamedSql = `SELECT id FROM runs WHERE crashes > 0 AND status IN ('queued', 'running', 'waiting')
+  AND crashed_nodes LIKE ? ORDER BY id`;
+
+/** The runs that a node is thought to have crashed with. */
+export function selectBlamed(node: string): Statement {
+  return { sql: blamedSql, params: [`% ${node} %`] };
+}
+
+const withdrawSql = `UPDATE runs SET crashes = crashes - 1,
+    crashed_nodes = REPLACE(crashed_nodes, ?, '')
+  WHERE id = ? AND crashed_nodes LIKE ?`;
+
+/** The node is alive: that its lease expired was no crash. */
+export function withdrawCrash(runId: string, node: string): Statement {
+  return { sql: withdrawSql, params: [` ${node} `, runId, `% ${node} %`] };
+}
 
 /** A reason why runs without a lease have work. */
 interface Reason {

@@ -21,6 +21,7 @@ export const runTables: readonly string[] = [
     lease_owner TEXT,
     lease_until BIGINT NOT NULL,
     crashes BIGINT NOT NULL DEFAULT 0,
+    crashed_nodes TEXT NOT NULL DEFAULT '',
     status TEXT NOT NULL,
     wake_at BIGINT,
     position BIGINT,

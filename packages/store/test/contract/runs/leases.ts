@@ -102,7 +102,7 @@ export function leaseTests(open: Open): void {
 
   /** Claims the run at a time at which its holder has died, and returns how many have. */
   const claimAfterCrash = async (runId: string, after: number, suspect = false) => {
-    const claim = claimBy(`node-${after}`, noon + after * ttl);
+    const claim = claimBy(`successor-${after}`, noon + after * ttl);
     return (await system().claimRun(runId, claim, { suspect }))?.crashes;
   };
   const isSuspect = async (runId: string, after: number) => {
@@ -124,6 +124,44 @@ export function leaseTests(open: Open): void {
     expect(await claimAfterCrash(run.id, 3, true)).toBe(3);
     expect(await isSuspect(run.id, 3)).toBe(false);
     expect(await claimAfterCrash(run.id, 4, true)).toBe(4);
+  });
+
+  test('a holder that sends a heartbeat has not crashed, however often its lease expires', async () => {
+    const { tenant, id } = await newRun(newTenant(), { lease: null });
+    const alive = ['outage-1', 'outage-11', 'outage-2'];
+    for (let after = 0; after < 9; after += 1) {
+      const now = noon + after * ttl;
+      const owner = alive[after % 3] ?? '';
+      const claim = await system().claimRun(id, claimBy(owner, now));
+      expect(claim?.crashes).toBe(after === 0 ? 0 : 1);
+      expect(await isSuspect(id, after + 1)).toBe(false);
+      for (const each of alive) await system().heartbeatNode(claimBy(each, now));
+    }
+    for (const each of alive) await system().removeNode(each);
+    expect(await tenant.readRun(id)).toMatchObject({ epoch: 9 });
+    // A process that did crash still counts, and so do others after it.
+    expect(await claimAfterCrash(id, 9)).toBe(1);
+    expect(await claimAfterCrash(id, 10)).toBe(2);
+    await system().heartbeatNode(claimBy('successor-9', noon + 10 * ttl));
+    expect(await claimAfterCrash(id, 11)).toBe(2);
+    await system().removeNode('successor-9');
+  });
+
+  test('a holder that claims again after its lease expired has not crashed', async () => {
+    const run = await newRun(newTenant());
+    for (let after = 1; after <= 8; after += 1) {
+      const claim = await system().claimRun(run.id, claimBy('node-1', noon + after * ttl));
+      expect(claim?.crashes).toBe(0);
+    }
+  });
+
+  test('a process counts once, although its leases expired several times', async () => {
+    const run = await newRun(newTenant());
+    for (const [after, owner] of ['node-2', 'node-1', 'node-2', 'node-1'].entries()) {
+      const claim = claimBy(owner, noon + (after + 1) * ttl);
+      await system().claimRun(run.id, claim, { suspect: after >= 2 });
+    }
+    expect(await claimAfterCrash(run.id, 5, true)).toBe(2);
   });
 
   test('a run that is not a suspect is not claimed as one', async () => {
