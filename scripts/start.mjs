@@ -1,15 +1,24 @@
 import { spawn } from 'node:child_process';
 import { projectNode, root, setUp } from './setup.mjs';
 
+const parent = process.ppid;
 setUp();
 const server = spawn(projectNode, ['packages/server/src/main.ts'], {
   cwd: root,
-  stdio: 'inherit',
+  // The server stops when the channel closes: also if this process is killed.
+  stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
   // Speeds up the next start: types are already stripped and the code is compiled.
   env: { NODE_COMPILE_CACHE: `${root}/node_modules/.cache/relay`, ...process.env },
 });
 // Forward signals; the server shuts down gracefully on its own.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => server.kill(signal));
+// npm is its parent, because its script begins with `exec`, and may be killed too. Other parents may end.
+if (process.env.npm_lifecycle_event === 'start') {
+  const watching = setInterval(() => {
+    if (process.ppid !== parent) server.kill('SIGTERM');
+  }, 500);
+  watching.unref();
+}
 server.on('exit', (code, signal) => {
   process.exitCode = code ?? (signal === null ? 1 : 130);
 });

@@ -3,6 +3,7 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { relay, values } from '../support/cli.ts';
 import { createDatabase } from '../support/postgres.ts';
@@ -159,6 +160,30 @@ test('reports a readable data folder, a missing or wrong master key, and a damag
   const damaged = await diagnose(env);
   expect(damaged.of('store')).toMatchObject({ state: 'wrong' });
   expect(damaged.code).toBe(1);
+});
+
+test('reports a store that the server cannot use, and the server gives the same reason', async () => {
+  for (const [damage, problem] of [
+    ['DROP TABLE metadata', /no table metadata/],
+    ['DROP TABLE approvals', /no table approvals/],
+    ['ALTER TABLE runs DROP COLUMN crashed_nodes', /no column crashed_nodes/],
+  ] as const) {
+    const own = new TestServer();
+    onTestFinished(() => own.dispose());
+    await own.start();
+    await own.stop();
+    const database = new DatabaseSync(join(own.dataDir, 'relay.db'));
+    database.exec(damage);
+    database.close();
+    const { code, of } = await diagnose({ RELAY_DATA_DIR: own.dataDir });
+    expect(code, damage).toBe(1);
+    expect(of('store'), damage).toMatchObject({
+      state: 'wrong',
+      message: expect.stringMatching(problem),
+      fix: expect.stringContaining('version of Relay'),
+    });
+    await expect(own.start(), damage).rejects.toThrow(problem);
+  }
 });
 
 test('reports invalid settings', async () => {

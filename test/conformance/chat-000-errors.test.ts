@@ -140,7 +140,11 @@ describe('Session not found', () => {
   });
 
   test('for a session whose stream was closed, and the late answer resolves nothing', async () => {
-    verifies('000:error:stream-closed', '000:notes:late-answer-refused');
+    verifies(
+      '000:error:stream-closed',
+      '000:notes:late-answer-refused',
+      '000:notes:session-needs-connection',
+    );
     const chat = await Chat.open(server, 'notify too late');
     const { id } = await chat.relay();
     await chat.hangUp();

@@ -5,6 +5,7 @@ import {
   matchesPermission,
   type ToolDefinition,
 } from '@relay/agents';
+import picomatch from 'picomatch';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { verifies } from './verifies.ts';
@@ -97,6 +98,10 @@ describe('a path', () => {
     for (const filePath of out) {
       expect(matchesPermission({ name: 'read', arguments: { filePath } }, rule)).toBe(true);
     }
+    // The path that the document names is one that picomatch does not match either.
+    const named = 'src/../../../../etc/passwd.ts';
+    expect(picomatch.isMatch(named, 'src/**/*.ts', { bash: true })).toBe(false);
+    expect(matchesPermission({ name: 'read', arguments: { filePath: named } }, rule)).toBe(false);
     const { kinds: _, ...undeclared } = readTool;
     expect(await unasked('read', 'src/**/*.ts', out, undeclared)).toEqual(out);
     expect(await unasked('read', 'src/**/*.ts', out)).toEqual([]);

@@ -17,14 +17,7 @@ afterAll(() => server.dispose());
 
 const tools = [{ name: 'send_note', kind: 'builtin' }];
 const guarded = Object.values<Route>(routes).filter(({ path }) => path.startsWith('/v1/'));
-const ofOneTenant: readonly Route[] = [
-  routes.getRun,
-  routes.listRunEvents,
-  routes.followRun,
-  routes.cancelRun,
-  routes.getApproval,
-  routes.decideApproval,
-];
+const ofOneTenant = guarded.filter(({ path }) => /^\/v1\/(runs|approvals)\/:id/.test(path));
 
 /** A run of the first tenant that waits for a person, and the approval that it waits for. */
 async function waitingRun(): Promise<{ runId: string; approvalId: string }> {
@@ -51,15 +44,25 @@ async function knock(
   headers: Record<string, string>,
 ): Promise<Response> {
   const id = route.path.startsWith('/v1/approvals') ? ids.approvalId : ids.runId;
-  const isStart = route === routes.startRun;
   return server.request(route.path.replace(/:\w+/g, id), {
     method: route.method,
     keyless: true,
     headers,
-    ...(route.body === undefined
-      ? {}
-      : { body: isStart ? { model: 'demo', input: 'say 1' } : { approved: true } }),
+    ...(route.body === undefined ? {} : { body: bodyOf(route) }),
   });
+}
+
+function bodyOf(route: Route): object {
+  switch (route) {
+    case routes.startRun:
+      return { model: 'demo', input: 'say 1' };
+    case routes.postToolResult:
+      return { output: 1 };
+    case routes.decideApproval:
+      return { approved: true };
+    default:
+      return {};
+  }
 }
 
 async function bootstrap(tenant: string): Promise<{ tenantId: string; apiKey: string }> {
@@ -183,6 +186,7 @@ describe('a tenant’s key', () => {
     const ids = await waitingRun();
     const { apiKey } = await bootstrap('globex');
     const unknown = { runId: '01963a5c-7893-7abc-8ef0-123456789abc', approvalId: ids.runId };
+    expect(ofOneTenant.map(({ path }) => path)).toContain('/v1/runs/:id/fork');
     for (const route of ofOneTenant) {
       const response = await knock(route, ids, bearer(apiKey));
       expect([route.path, response.status]).toEqual([route.path, 404]);

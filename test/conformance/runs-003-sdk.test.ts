@@ -151,6 +151,7 @@ describe('the SDK', () => {
     const created = await counted(() => client.runs.create(body));
     expect(created.asked).toEqual(['POST /v1/runs']);
     const run = created.value;
+    const memory = { namespace: 'sdk', text: 'Thin' };
     // The stream is that of the answer: reading it asks for nothing more.
     expect((await counted(() => run.result())).asked).toEqual([]);
     const calls: [string, () => Promise<unknown>][] = [
@@ -164,6 +165,10 @@ describe('the SDK', () => {
       ['PUT /v1/credentials/openai', () => client.credentials.put('openai', { apiKey: 'sk-1' })],
       ['GET /v1/credentials', () => client.credentials.list().page()],
       ['DELETE /v1/credentials/openai', () => client.credentials.delete('openai')],
+      ['POST /v1/memories', () => client.memories.add(memory)],
+      ['GET /v1/memories', () => client.memories.list({ namespace: 'sdk' }).page()],
+      [`DELETE /v1/memories/${run.id}`, () => client.memories.delete(run.id)],
+      ['DELETE /v1/memories', () => client.memories.clear('sdk')],
       ['GET /v1/approvals', () => client.approvals.list().page()],
       ['GET /v1/keys', () => client.keys.list().page()],
       ['GET /v1/tenant', () => client.tenant.get()],

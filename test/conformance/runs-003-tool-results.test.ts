@@ -76,6 +76,25 @@ describe('POST /v1/runs/:id/tool-results/:toolUseId', () => {
     expect(String(message?.['content'])).toContain('"user":{"id":"u_001"}');
   });
 
+  test.each<[unknown]>([
+    [null],
+    [false],
+    [0],
+    [-1.5e300],
+    [''],
+    ['text with \u0000, \ud800 and é'],
+    [[]],
+    [[1, { two: [2] }]],
+    [{}],
+  ])('takes any JSON value as the output: %j', async (output) => {
+    verifies('003:tool-results:body-output');
+    const fired = await fire();
+    expect((await server.request(resultPath(fired), { body: { output } })).status).toBe(200);
+    const result = await fired.reader.until('tool_result');
+    expect(result.data).toEqual({ type: 'tool_result', id: fired.callId, output });
+    expect((await fired.reader.until('done')).data).toMatchObject({ status: 'completed' });
+  });
+
   test('needs the key of the tenant that owns the run', async () => {
     verifies('003:tool-results:auth');
     const fired = await fire();

@@ -228,6 +228,14 @@ describe('the events of POST /api/chat', () => {
     expect(data.at(-1)).toMatchObject({ runId, status: 'failed' });
     expect(typesOf(data)).not.toContain('text_delta');
     expect(await statusOf(server, runId)).toBe('failed');
+    const output = await allOf('say 13', { agent: 'guarded' });
+    expect(output.data.find(({ type }) => type === 'error')).toMatchObject({
+      code: 'guardrail_tripped',
+      name: 'no-thirteen',
+      side: 'output',
+      reason: 'It says thirteen',
+    });
+    expect(output.data.at(-1)).toMatchObject({ type: 'done', status: 'failed' });
     const harmless = await allOf('say 1', { agent: 'guarded' });
     expect(harmless.data.at(-1)).toMatchObject({ type: 'done', status: 'succeeded' });
   });

@@ -1,7 +1,7 @@
 /** 001: what the columns of the table runs hold of a run, at each of its boundaries. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { FrameReader } from '../support/frames.ts';
-import { RunRow } from './runtime-client.ts';
+import type { FrameReader } from '../support/frames.ts';
+import { decide, note, RunRow, say, statusOf } from './runtime-client.ts';
 import { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
@@ -30,34 +30,17 @@ async function outputOf(runId: string): Promise<Output | undefined> {
   return output === null ? undefined : (JSON.parse(output) as Output);
 }
 
-const tools = ['calculator', 'send_note'].map((name) => ({ name, kind: 'builtin' }));
 const kinds = ['tool_completion', 'approval_pending', 'resume_request', 'final_result'];
 
-async function start(input: string) {
-  const response = await server.request('/v1/runs', {
-    body: { model: 'demo', input, tools },
-    headers: { 'x-request-id': 'req-7' },
-  });
-  const reader = new FrameReader(response);
-  return { runId: response.headers.get('x-run-id') ?? '', reader };
-}
+const start = (message: string) => say(server, message, { headers: { 'x-request-id': 'req-7' } });
 
-async function statusOf(runId: string): Promise<unknown> {
-  const run = (await (await server.request(`/v1/runs/${runId}`)).json()) as { status: unknown };
-  return run.status;
-}
-
-/** The next relay of a run, and a way to decide it. */
+/** The next approval that a run requests, and a way to decide it. */
 async function nextApproval(reader: FrameReader) {
-  const { data } = await reader.until('approval_requested');
+  const { runId, toolCallId } = (await reader.until('tool_approval_requested')).data;
   return {
-    decide: (decision: object) =>
-      server.request(`/v1/approvals/${String(data['id'])}`, { body: decision }),
+    decide: (action: 'approve' | 'reject', reason?: string) =>
+      decide(server, { runId, toolCallId, action, reason }),
   };
-}
-
-function note(text: string): string {
-  return `use send_note {"to":"ann","text":"${text}"}`;
 }
 
 describe('runs.serialized_state', () => {
@@ -74,7 +57,7 @@ describe('runs.serialized_state', () => {
     const { runId, reader } = await start(note('first'));
     const approval = await nextApproval(reader);
     const pending = await envelopeOf(runId);
-    await approval.decide({ approved: true });
+    await approval.decide('approve');
     await reader.rest();
     for (const envelope of [pending, await envelopeOf(runId)]) {
       expect(Object.keys(envelope ?? {}).toSorted()).toEqual([
@@ -102,9 +85,9 @@ describe('runs.serialized_state', () => {
       kind: 'approval_pending',
       tool: { name: 'send_note', toolCallId: 'call_1' },
     });
-    await expect.poll(() => statusOf(runId)).toBe('waiting');
+    await expect.poll(() => statusOf(server, runId)).toBe('waiting');
     expect((await envelopeOf(runId))?.checkpoint['kind']).toBe('approval_pending');
-    await approval.decide({ approved: false });
+    await approval.decide('reject');
     await reader.rest();
   });
 
@@ -115,12 +98,12 @@ describe('runs.serialized_state', () => {
     );
     const approval = await nextApproval(reader);
     // The run waits for a person after the calculator has answered, so its checkpoint stays.
-    await expect.poll(() => statusOf(runId)).toBe('waiting');
+    await expect.poll(() => statusOf(server, runId)).toBe('waiting');
     expect((await envelopeOf(runId))?.checkpoint).toMatchObject({
       kind: 'tool_completion',
       tool: { name: 'calculator', toolCallId: 'call_1' },
     });
-    await approval.decide({ approved: false });
+    await approval.decide('reject');
     await reader.rest();
   });
 
@@ -129,8 +112,8 @@ describe('runs.serialized_state', () => {
     async (input) => {
       verifies('001:checkpoint:kind-final-result', '001:checkpoint:tool-metadata');
       const { runId, reader } = await start(input);
-      await reader.rest().catch(() => undefined);
-      await expect.poll(() => statusOf(runId)).toMatch(/^(completed|failed)$/);
+      await reader.rest();
+      expect(await statusOf(server, runId)).toMatch(/^(completed|failed)$/);
       expect((await envelopeOf(runId))?.checkpoint).toMatchObject({ kind: 'final_result' });
       expect((await envelopeOf(runId))?.checkpoint).not.toHaveProperty('tool');
     },
@@ -146,7 +129,7 @@ describe('runs.output_json', () => {
     const approval = await nextApproval(reader);
     await expect.poll(async () => (await outputOf(runId))?.approvals).toEqual([]);
     const before = Date.now();
-    await approval.decide({ approved: true });
+    await approval.decide('approve');
     await reader.rest();
     expect((await outputOf(runId))?.approvals).toEqual([
       { ...entry, toolCallId: 'call_1', action: 'approve' },
@@ -160,7 +143,7 @@ describe('runs.output_json', () => {
     verifies('001:approval-flow:audit-reject');
     const { runId, reader } = await start(note('never sent'));
     const approval = await nextApproval(reader);
-    await approval.decide({ approved: false, reason: 'Not now' });
+    await approval.decide('reject', 'Not now');
     await reader.rest();
     expect(await outputOf(runId)).toMatchObject({
       output: 'The note was not sent: it was denied (Not now).',
@@ -175,7 +158,7 @@ describe('runs.output_json', () => {
     for (let n = 0; n < 3; n += 1) approvals.push(await nextApproval(reader));
     const seen: unknown[][] = [];
     for (const [index, approval] of approvals.entries()) {
-      await approval.decide({ approved: index !== 1 });
+      await approval.decide(index === 1 ? 'reject' : 'approve');
       await expect.poll(async () => (await outputOf(runId))?.approvals.length).toBe(index + 1);
       seen.push([...((await outputOf(runId))?.approvals ?? [])]);
     }

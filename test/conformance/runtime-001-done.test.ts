@@ -1,9 +1,10 @@
 /** 001: the stream of POST /api/chat ends with one done, wherever its run fails. */
 import type { Model, SystemStore, TenantStore } from '@relay/core';
+import { finish, text, toolCall } from '@relay/core/testing';
 import { createDemoModel, createModelRegistry } from '@relay/models';
 import { RelayError } from '@relay/protocol';
 import { defineAgent } from '@relay/tools';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test, type TestContext } from 'vitest';
 import {
   type BootOptions,
   bootServer,
@@ -39,14 +40,35 @@ const failing: Model = {
   },
 };
 
-async function boot(store: SystemStore, options: BootOptions = {}): Promise<TestServer> {
-  const server = await bootServer({ file: { agents }, ...options, store });
-  onTestFinished(() => server.stop());
+/** Has its calls executed one after the other; each is stored before it is executed. */
+const calculating: Model = {
+  async *stream({ messages }) {
+    const made = messages.filter(({ role }) => role === 'tool').length;
+    const call = toolCall(`call_${made + 1}`, 'calculator', { a: 1, b: made, op: '+' });
+    yield [made < 4 ? call : text('Calculated.'), finish()];
+  },
+};
+
+async function boot(
+  context: TestContext,
+  { store }: Pick<BootOptions, 'store'> = {},
+): Promise<TestServer> {
+  const models = createModelRegistry([
+    { id: 'demo', provider: 'demo', model: createDemoModel() },
+    { id: 'failing', provider: 'failing', model: failing },
+    { id: 'calculating', provider: 'calculating', model: calculating },
+  ]);
+  const server = await bootServer({
+    file: { agents },
+    models,
+    store: store ?? (await openTestStore(context)),
+  });
+  context.onTestFinished(() => server.stop());
   return server;
 }
 
 /** The append with this number fails once, before or after it has been stored. */
-function failingOnce(store: SystemStore, nth: number, when: 'before' | 'after'): SystemStore {
+function failingOnce(store: SystemStore, nth: number, when: 'before' | 'after') {
   let appends = 0;
   const failingTenant = (tenant: TenantStore): TenantStore =>
     new Proxy(tenant, {
@@ -63,10 +85,11 @@ function failingOnce(store: SystemStore, nth: number, when: 'before' | 'after'):
         };
       },
     });
-  return new Proxy(store, {
+  const failing = new Proxy(store, {
     get: (target, name) =>
       name === 'tenant' ? (id: string) => failingTenant(target.tenant(id)) : bound(target, name),
   });
+  return { store: failing, hasFailed: () => appends >= nth };
 }
 
 function bound(target: object, name: PropertyKey): unknown {
@@ -83,8 +106,9 @@ function expectDone(frames: readonly Seen[], runId: string, status: string): voi
   expect(frames.at(-1)?.data).toMatchObject({ type: 'done', runId, status });
 }
 
-describe('the stream of POST /api/chat ends with one done', () => {
-  test.each<[string, string, Record<string, unknown>, string]>([
+// Most of them wait: for a retry, or until a run that a fault released is taken up again.
+describe.concurrent('the stream of POST /api/chat ends with one done', () => {
+  test.for<[string, string, Record<string, unknown>, string]>([
     ['the provider refuses', 'fail 400', {}, 'failed'],
     ['the provider is unavailable', 'fail 503', {}, 'failed'],
     ['the model throws', 'Hello', { model: 'failing' }, 'failed'],
@@ -94,50 +118,50 @@ describe('the stream of POST /api/chat ends with one done', () => {
     ['a tool fails', 'calculate 1/0', {}, 'succeeded'],
     ['a tool is unknown', 'use nothing {}', {}, 'succeeded'],
     ['a limit is reached', 'calculate 1+1', { limits: { tokens: 1 } }, 'succeeded'],
-  ])('if %s', async (_what, message, body, status) => {
+  ])('if %s', async ([_what, message, body, status], context) => {
     verifies('001:failure:done-always');
-    const models = createModelRegistry([
-      { id: 'demo', provider: 'demo', model: createDemoModel() },
-      { id: 'failing', provider: 'failing', model: failing },
-    ]);
-    const server = await boot(await openTestStore(), { models });
+    const server = await boot(context);
     const { runId, reader } = await startApiChat(server, message, { body });
     expectDone(await reader.rest(), runId, status);
   });
 
-  test.each(['slow 600000', 'notify nobody'])('if it is canceled: %s', async (message) => {
+  test.for(['slow 600000', 'notify nobody'])('if it is canceled: %s', async (message, context) => {
     verifies('001:failure:done-always');
-    const server = await boot(await openTestStore());
+    const server = await boot(context);
     const { runId, reader } = await startApiChat(server, message);
     await reader.until(message.startsWith('slow') ? 'text_delta' : 'tool_approval_requested');
     await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
     expectDone(await reader.rest(), runId, 'canceled');
   });
 
-  test.each([1, 2, 3, 4, 5].flatMap((nth) => [[nth, 'before'] as const, [nth, 'after'] as const]))(
+  test.for([1, 2, 3, 4, 5].flatMap((nth) => [[nth, 'before'] as const, [nth, 'after'] as const]))(
     'if the store fails at write %i, %s it is stored',
-    async (nth, when) => {
+    async ([nth, when], context) => {
       verifies('001:failure:done-always');
-      const server = await boot(failingOnce(await openTestStore(), nth, when));
-      const { runId, reader } = await startApiChat(server, 'calculate 23*47');
+      const { store, hasFailed } = failingOnce(await openTestStore(context), nth, when);
+      const server = await boot(context, { store });
+      const { runId, reader } = await startApiChat(server, 'Calculate', {
+        body: { model: 'calculating' },
+      });
       const frames = await reader.rest();
       expectDone(frames, runId, 'succeeded');
+      expect(hasFailed()).toBe(true);
       expect(frames.map(({ id }) => id)).toEqual(
         frames.map(({ id }) => id).toSorted((a, b) => Number(a) - Number(b)),
       );
     },
   );
 
-  test('if the server stops: the response is complete, and done follows where it is continued', async () => {
+  test('if the server stops: the response is complete, and done follows where it is continued', async (context) => {
     verifies('001:failure:done-always');
-    const store = await openTestStore();
+    const store = await openTestStore(context);
     const first = await bootServer({ store });
     const { runId, reader } = await startApiChat(first, 'slow 1500');
     await reader.until('text_delta');
     await first.relay.stop();
     // A response that is cut off would reject here.
     const before = await reader.rest();
-    const second = await boot(store);
+    const second = await boot(context, { store });
     const response = await second.request(`/v1/runs/${runId}/stream?dialect=runtime`, {
       headers: { 'last-event-id': String(before.at(-1)?.id) },
     });

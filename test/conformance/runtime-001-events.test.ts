@@ -1,6 +1,7 @@
-/** 001: the events of a run in the words of /api/chat, from a started server. */
+/** 001: the events of POST /api/chat, from a started server. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { allFrames, type Frame, FrameReader } from '../support/frames.ts';
+import type { Frame } from '../support/frames.ts';
+import { say } from './runtime-client.ts';
 import { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
@@ -8,22 +9,9 @@ const server = new StoreServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 
-const tools = ['calculator', 'send_note'].map((name) => ({ name, kind: 'builtin' }));
-
-/** Starts a run and follows it from its beginning in the runtime's words. */
-async function follow(input: string, headers: Readonly<Record<string, string>> = {}) {
-  const body = { model: 'demo', input, tools };
-  const started = await server.request('/v1/runs', { body, headers });
-  const runId = started.headers.get('x-run-id') ?? '';
-  await started.body?.cancel();
-  const response = await server.request(`/v1/runs/${runId}/stream?dialect=runtime`);
-  expect(response.headers.get('content-type')).toMatch(/^text\/event-stream/);
-  return { runId, response };
-}
-
-async function played(input: string): Promise<{ runId: string; frames: Frame[] }> {
-  const { runId, response } = await follow(input);
-  return { runId, frames: await allFrames(response) };
+async function played(message: string): Promise<{ runId: string; frames: Frame[] }> {
+  const { runId, reader } = await say(server, message);
+  return { runId, frames: await reader.rest() };
 }
 
 function of(frames: readonly Frame[], type: string): Frame['data'][] {
@@ -65,8 +53,7 @@ describe('tool_approval_requested', () => {
       '001:events:approval-requested-payload',
       '001:approval-flow:requested',
     );
-    const { runId, response } = await follow('notify wait for me');
-    const reader = new FrameReader(response);
+    const { runId, reader } = await say(server, 'notify wait for me');
     const { data } = await reader.until('tool_approval_requested');
     expect(data).toMatchObject({
       name: 'send_note',
@@ -144,8 +131,7 @@ describe('agent_progress', () => {
     );
     const input =
       'use nothing {}\nuse calculator {"a":1,"b":2,"op":"+"}\nuse send_note {"to":"a","text":"b"}';
-    const { runId, response } = await follow(input, { 'x-request-id': 'req-42' });
-    const reader = new FrameReader(response);
+    const { runId, reader } = await say(server, input, { headers: { 'x-request-id': 'req-42' } });
     const waiting = async () => {
       const frame = await reader.until('agent_progress');
       return frame.data['status'] === 'waiting' ? frame : undefined;
@@ -272,9 +258,13 @@ describe('done', () => {
     ['in the middle of its answer', 'slow 600000', 'text_delta'],
     ['while it waits for a person', 'notify nobody', 'tool_approval_requested'],
   ])('is canceled for a run that was canceled %s', async (_, input, type) => {
-    verifies('001:events:done-canceled', '001:failure:done-after-cancel');
-    const { runId, response } = await follow(input);
-    const reader = new FrameReader(response);
+    verifies(
+      '001:events:done-canceled',
+      '001:failure:done-after-cancel',
+      // It comes while the model has not finished.
+      '001:events:text-delta',
+    );
+    const { runId, reader } = await say(server, input);
     await reader.until(type);
     await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
     const frames = await reader.rest();

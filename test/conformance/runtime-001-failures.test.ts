@@ -105,7 +105,7 @@ describe('a transient failure of the provider', () => {
 describe('a run', () => {
   test('is executed by one node only, however many resume it', async () => {
     verifies('001:failure:run-lease');
-    const store = await openTestStore();
+    const store = await openTestStore({ onTestFinished });
     const gate = Promise.withResolvers<void>();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const scriptOf = createScriptedModel([
@@ -142,7 +142,7 @@ describe('a run', () => {
 
   test('is taken over when its lease expires, and the first executor can do no more', async () => {
     verifies('001:failure:run-lease');
-    const store = await openTestStore();
+    const store = await openTestStore({ onTestFinished });
     const pay = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const script = [
       [toolCall('call_1', 'pay', { amount: 7 }), finish()],

@@ -150,7 +150,7 @@ describe('POST /api/chat/resume', () => {
 
   test('drives runs by resumeSerializedAgentRun, a function for programs too', async () => {
     verifies('001:resume-flow:function');
-    const store = await openTestStore();
+    const store = await openTestStore({ onTestFinished });
     const pay = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const hangs = Promise.withResolvers<never>();
     const paying = [toolCall('call_1', 'pay', { amount: 7 }), finish()];

@@ -1,7 +1,6 @@
 /** 001: what has happened is stored and sent before the model says anything to it. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { FrameReader } from '../support/frames.ts';
-import { RunRow } from './runtime-client.ts';
+import { RunRow, say } from './runtime-client.ts';
 import { after, calls, says, type Scripted, startScripted } from './scripted.ts';
 import { verifies } from './verifies.ts';
 
@@ -18,17 +17,9 @@ async function thinking(input: object) {
     calls({ id: 'call_1', name: 'calculator', input }),
     after(thought.promise, says('Done.')),
   );
-  const started = scripted.server.request('/v1/runs', {
-    body: {
-      model: 'gpt-4o-mini',
-      input: 'Begin',
-      tools: [{ name: 'calculator', kind: 'builtin' }],
-    },
-  });
+  const { runId, reader } = await say(scripted.server, 'Begin', { body: { model: 'gpt-4o-mini' } });
   await expect.poll(() => scripted.asked().length).toBe(2);
-  const runId = (await started).headers.get('x-run-id') ?? '';
-  const stream = await scripted.server.request(`/v1/runs/${runId}/stream?dialect=runtime`);
-  return { runId, reader: new FrameReader(stream), goOn: thought.resolve };
+  return { runId, reader, goOn: thought.resolve };
 }
 
 test('a checkpoint of kind tool_completion is written when a tool has completed', async () => {
@@ -64,4 +55,22 @@ test.each([
   expect(end.data).toMatchObject({ name: 'calculator', toolCallId: 'call_1', status });
   const frames = await reader.rest();
   expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'succeeded' });
+});
+
+test('tool_start is sent when a tool invocation starts, while it is running', async () => {
+  verifies('001:events:tool-start');
+  const permissions = { allowlist: [{ tool: 'meet' }] };
+  const body = { model: 'gpt-4o-mini', permissions };
+  const meet = (id: string) => calls({ id, name: 'meet', input: { party: 2 } });
+  scripted.play(meet('call_1'), meet('call_2'), says('Met.'), says('Met.'));
+  // Neither of the two calls returns before the other one has started.
+  const first = await say(scripted.server, 'Begin', { body });
+  const started = await first.reader.until('tool_start');
+  expect(started.data).toMatchObject({ name: 'meet', args: { party: 2 }, toolCallId: 'call_1' });
+  const second = await say(scripted.server, 'Begin', { body });
+  for (const { reader } of [first, second]) {
+    const frames = await reader.rest();
+    expect(frames.filter(({ data }) => data.type === 'tool_end')).toHaveLength(1);
+    expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'succeeded' });
+  }
 });

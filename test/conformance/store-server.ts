@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { SystemStore } from '@relay/core';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
-import { onTestFinished } from 'vitest';
+import type { TestContext } from 'vitest';
 import { createDatabase, type TestDatabase } from '../support/postgres.ts';
 import { TestServer } from '../support/server.ts';
 
@@ -64,8 +64,10 @@ export class StoreServer extends TestServer {
   }
 }
 
-/** A store without a server, for tests of the core. */
-export async function openTestStore(): Promise<SystemStore> {
+/** A store without a server. Tests that run at the same time get one each. */
+export async function openTestStore({
+  onTestFinished,
+}: Pick<TestContext, 'onTestFinished'>): Promise<SystemStore> {
   if (!isPostgres) return createMemoryStore();
   const database = await createDatabase();
   const store = await openPostgresStore({ url: database.url });

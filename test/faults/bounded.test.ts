@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { allFrames } from '../support/frames.ts';
 import { TestServer } from '../support/server.ts';
@@ -60,19 +61,42 @@ afterAll(async () => {
   provider.close();
 });
 
-/** A run, followed to its end; every other time by a second reader too. */
+/** Reads a stream with a pause after every piece, and returns the last frame. */
+async function lastFrameReadSlowly(response: Response): Promise<string> {
+  let end = '';
+  const decoder = new TextDecoder();
+  for await (const bytes of response.body ?? []) {
+    end = (end + decoder.decode(bytes, { stream: true })).slice(-2 * 256 * 1024);
+    await pause(20);
+  }
+  return end.trimEnd().split('\n\n').at(-1) ?? '';
+}
+
+/** Streams that nobody reads, of runs that are long enough to fill every buffer on the way. */
+const stalled: Response[] = [];
+
+/**
+ * A run, followed to its end; every other time by a second reader too. The longest runs also have a slow
+ * reader, and one that does not read.
+ */
 async function runOf(n: number): Promise<void> {
   const size = sizeOf(n);
   const body = { model: 'gpt-4o', input: String(size) };
   const response = await server.request('/v1/runs', { body });
   const runId = response.headers.get('x-run-id') ?? '';
   const second = n % 2 === 0 ? server.request(`/v1/runs/${runId}/stream`) : undefined;
+  let slow: Promise<string> | undefined;
+  if (size > 1024 * 1024) {
+    stalled.push(await server.request(`/v1/runs/${runId}/stream`));
+    slow = lastFrameReadSlowly(await server.request(`/v1/runs/${runId}/stream`));
+  }
   const frames = await allFrames(response);
   const done = frames.at(-1)?.data as { type: string; status: string; output: string };
   expect(done).toMatchObject({ type: 'done', status: 'completed' });
   expect(done.output.length).toBe(Math.min(size, 256 * 1024));
   expect('outputTruncated' in done).toBe(size > 256 * 1024);
   if (second !== undefined) expect((await allFrames(await second)).length).toBe(frames.length);
+  if (slow !== undefined) expect(await slow).toContain('"type":"done"');
 }
 
 test(
@@ -89,7 +113,7 @@ test(
         slowestHealthMs = Math.max(slowestHealthMs, performance.now() - before);
         const list = await (await server.request('/v1/runs?limit=200')).text();
         largestList = Math.max(largestList, list.length);
-        await new Promise((resolve) => setTimeout(resolve, 100));
+        await pause(100);
       }
     })();
     let next = 0;
@@ -100,6 +124,7 @@ test(
     );
     over.abort();
     await watch;
+    for (const response of stalled) await response.body?.cancel();
     const peak = server.peakMemoryBytes;
     const megabytes = (bytes: number) => `${Math.round(bytes / 1024 / 1024)} MB`;
     console.log(

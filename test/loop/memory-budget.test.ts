@@ -38,6 +38,36 @@ function longAnswers(count: number) {
   return { seen, model: createStreamingModel(...Array.from({ length: count }, () => answer)) };
 }
 
+describe('long answers', () => {
+  test('leave turns of the event loop to others', async () => {
+    const { boot } = await openFixture();
+    const batch = kilobyte.repeat(64);
+    let added = 0;
+    let mostInOneTurn = 0;
+    const answer = async function* () {
+      for (let n = 0; n < 8; n += 1) {
+        yield [text(batch)];
+        added += batch.length;
+      }
+      yield [finish()];
+    };
+    const model = createStreamingModel(...Array.from({ length: 20 }, () => answer));
+    const kernel = await boot({ model });
+    let isOver = false;
+    const count = () => {
+      mostInOneTurn = Math.max(mostInOneTurn, added);
+      added = 0;
+      if (!isOver) setImmediate(count);
+    };
+    count();
+    const runs = await Promise.all(Array.from({ length: 20 }, () => ask(kernel)));
+    for (const { id } of runs) await finished(kernel, id);
+    isOver = true;
+    expect(mostInOneTurn).toBeGreaterThan(0);
+    expect(mostInOneTurn).toBeLessThanOrEqual(4 * batch.length);
+  });
+});
+
 describe('the memory of all runs', () => {
   test('is bounded: answers are read more slowly, and every run completes', async () => {
     const { boot } = await openFixture();

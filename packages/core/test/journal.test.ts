@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { JournalBroken, RunJournal } from '../src/journal.ts';
 import type { Append, AppendOutcome, RunIdentity, TenantStore } from '../src/ports/index.ts';
+import { answerOf } from '../src/run/state/agent.ts';
 import { evolve, initialState, type RunState } from '../src/run/state/state.ts';
 import { readSnapshot } from '../src/run/state/state.ts';
 
@@ -208,7 +209,7 @@ describe('the state of a journal', () => {
     journal.append([say('a')]);
     journal.stage([say('b')]);
     expect(journal.state.seq).toBe(5);
-    expect(journal.state.agents['root']?.turn?.text).toBe('ab');
+    expect(answerOf(journal.state.agents['root'])).toBe('ab');
     expect(published).toEqual([]);
   });
 
@@ -322,7 +323,7 @@ describe('a commit that is refused because a grant is exhausted', () => {
       ['d', 'e'],
     ]);
     expect(journal.state.seq).toBe(8);
-    expect(journal.state.agents[root.agentId]?.turn?.text).toBe('aBcde');
+    expect(answerOf(journal.state.agents[root.agentId])).toBe('aBcde');
     expect(texts(observed)).toEqual(['a', 'b', 'c', 'd', 'B', 'e']);
   });
 
@@ -351,7 +352,7 @@ describe('a commit that is refused because a grant is exhausted', () => {
       [['b'], ['c', 'd']],
       [['b', 'C', 'D', 'e'], ['f']],
     ]);
-    expect(journal.state.agents[root.agentId]?.turn?.text).toBe('abCDeF');
+    expect(answerOf(journal.state.agents[root.agentId])).toBe('abCDeF');
   });
 
   it('is retried as often as it is refused', async () => {

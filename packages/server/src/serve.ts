@@ -112,14 +112,16 @@ export async function serveProcess({ env, cwd }: Installation): Promise<void> {
   });
   let running: RunningServer | undefined;
   let stopping = false;
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    process.on(signal, () => {
+  // `npm start` holds the other end of a channel. That it closes means that `npm start` was killed.
+  for (const event of ['SIGINT', 'SIGTERM', 'SIGHUP', 'disconnect'] as const) {
+    process.on(event, () => {
       // A terminal and npm both forward a signal.
       if (stopping) return;
       stopping = true;
       void stopProcess(starting, running === undefined ? abortStartTimeoutMs : stopTimeoutMs);
     });
   }
+  process.channel?.unref();
   const { log } = (running = await starting);
   // Node would print the error without redaction. The next start recovers from the journal.
   process.on('uncaughtException', (error) => {

@@ -103,6 +103,19 @@ class SqlStore implements SystemStore {
     ]);
   }
 
+  async addFirstKey(
+    key: KeyRecord,
+    hash: string,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<boolean> {
+    const result = await this.#driver.transact([
+      system.writeMetadata('first-key', key.id, { ifAbsent: true }),
+      tenants.insertKey(key, hash),
+      ...insertAudit(key.tenantId, audit),
+    ]);
+    return result.ok;
+  }
+
   async findKey(hash: string): Promise<KeyRecord | undefined> {
     return readOne(
       this.#driver,
@@ -122,8 +135,8 @@ class SqlStore implements SystemStore {
     return statement !== undefined && (await this.#driver.transact([statement])).ok;
   }
 
-  async tenantsToSeal(limit: number): Promise<string[]> {
-    return this.#texts('id', tenantsToSealSql, [limit]);
+  async tenantsToSeal({ after = '', limit }: { after?: string; limit: number }): Promise<string[]> {
+    return this.#texts('id', tenantsToSealSql, [after, limit]);
   }
 
   async readMetadata(name: string): Promise<string | undefined> {
@@ -226,10 +239,11 @@ class SqlStore implements SystemStore {
   async orphanedConnections(
     node: string,
     now: number,
+    after = '',
   ): Promise<{ tenantId: string; id: string; runId: string }[]> {
     return readAll(
       this.#driver,
-      system.selectOrphans(this.#driver.dialect, node, now),
+      system.selectOrphans(this.#driver.dialect, { node, now, after }),
       system.decodeOrphan,
     );
   }

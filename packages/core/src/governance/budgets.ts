@@ -109,8 +109,10 @@ export async function createWithinBudgets<Created>(
     tokens: Math.min(piece.tokens, run.limits.tokens ?? Infinity),
     costUsd: Math.min(piece.costUsd, run.limits.costUsd ?? Infinity),
   };
-  const first = { inputTokens: tokensIn(run.messages), outputTokens: 1 };
-  return reserve({ ...run, wanted, least: amountOf(first, run.price) }, create);
+  const least = run.budgets.some(isMetered)
+    ? amountOf({ inputTokens: tokensIn(run.messages), outputTokens: 1 }, run.price)
+    : nothing;
+  return reserve({ ...run, wanted, least }, create);
 }
 
 /** What a reservation needs to know of its run. */

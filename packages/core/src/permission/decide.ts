@@ -54,9 +54,10 @@ export type Verdict =
 
 /**
  * Decides a call by the first rule that matches: deny rules, then what demands a person (`ask` rules,
- * and `needsApproval` of the tool), then allow rules. Allow rules that are used up come last, so that they are kept while a standing rule
- * allows the call too. Parameter kinds can only narrow an allow rule. In a headless run, a call that
- * would need approval is denied. Pure: the caller stores the use of a rule (E7).
+ * and `needsApproval` of the tool), then allow rules. Allow rules that are used up come last, so that
+ * they are kept while a standing rule allows the call too. Parameter kinds can only narrow an allow
+ * rule. In a headless run, a call that would need approval is denied. Pure: the caller stores the use
+ * of a rule (E7).
  */
 export function decideCall(call: CallToDecide, rules: RuleSet): Verdict {
   const verdict = evaluate(call, rules);

@@ -64,7 +64,7 @@ export interface Question {
 export interface ToolOutput {
   readonly context?: string | undefined;
   readonly result?: unknown;
-  /** Images and files. A model that cannot read one is told that it was left out. */
+  /** Images and files. A model that cannot read one receives a note that it was left out. */
   readonly attachments?: readonly AttachmentPart[] | undefined;
 }
 

@@ -4,6 +4,8 @@ import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { MemoryRecord, RunRef } from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
+import { eventLoop } from '../runtime/event-loop-budget.ts';
+import { lengthOf, noText } from '../runtime/growing-text.ts';
 import { bytesPerChar, type LiveRun } from './live-run.ts';
 import { settleResults } from './agents/spawn.ts';
 import { memoryOfRun } from './context/memory.ts';
@@ -56,9 +58,9 @@ async function settle(
   const decision = decide(run.state, command);
   if (!decision.ok) throw new TypeError(decision.reason);
   // The answer is encoded for the journal and for the row of the run, and copied to the writer.
-  const { length } = rootAgent(run.state)?.turn?.text ?? '';
-  run.memory.add(length * 2 * bytesPerChar);
-  if (!run.memory.mayGrow) await run.memory.wait();
+  const chars = lengthOf(rootAgent(run.state)?.turn?.text ?? noText);
+  await run.memory.reserveEnd(chars * 2 * bytesPerChar);
+  await eventLoop.take(chars);
   await run.journal.write([...events, ...decision.events], { memories });
   run.cacheTranscripts();
   return 'settled';

@@ -17,7 +17,7 @@ import { takeTurn } from './turn.ts';
 import { applyHandoff } from './agents/handoff.ts';
 import { limitBeforeTurn } from './agents/limits.ts';
 import { endSubAgent, reachedLimit, settleResults } from './agents/spawn.ts';
-import { type AgentState, turnDiscarded } from './state/agent.ts';
+import { type AgentState, answerOf, turnDiscarded } from './state/agent.ts';
 import { liveAgents, pendingApprovals, rootAgent } from './state/state.ts';
 import {
   expireApprovals,
@@ -94,7 +94,7 @@ async function advance(run: LiveRun, agent: AgentState): Promise<boolean> {
       // The root agent ends with its run.
       if (agent.parentId === null) return false;
       const reason = agent.limit === null ? 'completed' : 'limit';
-      endSubAgent(run, agent, { reason, output: agent.turn?.text ?? '' });
+      endSubAgent(run, agent, { reason, output: answerOf(agent) });
       return true;
     }
     case 'wait':

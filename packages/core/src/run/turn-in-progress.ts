@@ -9,7 +9,7 @@ import {
   type Usage,
 } from '@relay/protocol';
 import type { ModelEvent, TurnFinish } from '../ports/index.ts';
-import { agentFields, type AgentState } from './state/agent.ts';
+import { agentFields, type AgentState, answerOf } from './state/agent.ts';
 import { progressOf } from './state/machine.ts';
 import { isNestedTooDeep, isObject } from './arguments.ts';
 import { AnswerLimit } from './answer-limit.ts';
@@ -70,7 +70,7 @@ export class TurnInProgress {
   /** The state holds it already: another copy would cost as much again. */
   get text(): string {
     if (this.#startedSeq === undefined) return '';
-    return this.#discardedText ?? this.#run.state.agents[this.#agent.id]?.turn?.text ?? '';
+    return this.#discardedText ?? answerOf(this.#run.state.agents[this.#agent.id]);
   }
 
   /** How the model ended the turn, and the provider's own word for it. */
@@ -154,7 +154,8 @@ export class TurnInProgress {
     return this.#finish === 'tool_calls' ? 'other' : this.#finish;
   }
 
-  discard(reason: DiscardReason): void {
+  /** `code` is that of the error, if one is the reason. */
+  discard(reason: DiscardReason, code?: string): void {
     const opening = this.#opening();
     this.#discardedText = this.text;
     this.#run.journal.append([
@@ -166,14 +167,15 @@ export class TurnInProgress {
         textId: this.#textId,
         after: this.#startedSeq ?? 0,
         reason,
+        ...defined({ code }),
         ...(this.finished ? { usage: priced(this.#run, this.#agent.model, this.#usage) } : {}),
       },
     ]);
   }
 
   /** A turn without output is not in the journal: there is nothing to discard. */
-  discardIfStarted(reason: DiscardReason): void {
-    if (this.#startedSeq !== undefined) this.discard(reason);
+  discardIfStarted(reason: DiscardReason, code?: string): void {
+    if (this.#startedSeq !== undefined) this.discard(reason, code);
   }
 
   #opening(): RunEvent[] {

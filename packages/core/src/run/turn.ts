@@ -18,6 +18,7 @@ import {
 import { type Model, type ModelRequest, ProviderFailure } from '../ports/index.ts';
 import type { AdmittedRequest } from '../governance/budgets.ts';
 import type { Activity } from './activity.ts';
+import { charsOfBatch } from './answer-limit.ts';
 import { errorText, isStoreFault, textOfIssues } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
@@ -28,6 +29,7 @@ import { compactAfterRefusal, compactBeforeTurn } from './context/compaction.ts'
 import { recall } from './context/memory.ts';
 import { type Transcript, transcriptOf } from './context/transcript.ts';
 import { exponentialBackoff } from '../runtime/backoff.ts';
+import { eventLoop } from '../runtime/event-loop-budget.ts';
 import type { AgentState } from './state/agent.ts';
 
 export type TurnOutcome =
@@ -37,7 +39,7 @@ export type TurnOutcome =
 
 /** A model that streams faster than the store commits waits at this many events or characters. */
 const maxBacklog = 4096;
-const maxBacklogChars = 512 * 1024;
+const maxBacklogChars = 128 * 1024;
 
 /** Rejects if the store failed, or Relay has a bug: this node abandons the run. */
 export async function takeTurn(
@@ -72,7 +74,7 @@ export async function takeTurn(
       const isFinished = await consumeStream(run, activity, model, request, turn);
       if (!isFinished) return stopped(run, agent, turn);
       if (admitted.isShortened && turn.isCut) {
-        if (hasOutputGuardrails(run, agent)) turn.discard('guardrail');
+        if (hasOutputGuardrails(run, agent)) turn.discard('guardrail', 'budget_exceeded');
         else turn.complete();
         const { maxOutputTokens } = request;
         const message = `The budget allowed ${maxOutputTokens} tokens for the answer, which needed more`;
@@ -84,34 +86,35 @@ export async function takeTurn(
         wasTooLong = true;
         if (activity.stopped) return stopped(run, agent, turn);
         if (isShorter) {
-          turn.discard('retry');
+          turn.discard('retry', 'context_exceeded');
           continue;
         }
       }
-      const issues = turn.hasCalls ? [] : outputIssues(request.outputSchema, turn.text);
+      const answer = turn.text;
+      const issues = turn.hasCalls ? [] : outputIssues(request.outputSchema, answer);
       // No guardrail has checked the text of a turn that is no answer: then it is not shown.
-      const shown = hasOutputGuardrails(run, agent) ? '' : turn.text.trim();
-      const unanswered = errorOfEnd(turn, shown, issues.length > 0);
+      const isShown = !hasOutputGuardrails(run, agent);
+      const unanswered = errorOfEnd(turn, { answer, isShown, isInvalid: issues.length > 0 });
       if (unanswered !== undefined) {
         // The turn stays in the journal: it was paid for, and its end says why there is no answer.
-        if (shown === '' && turn.text !== '') turn.discard('guardrail');
+        if (answer !== '' && (!isShown || answer.trim() === '')) turn.discard('guardrail');
         else turn.complete();
         return { kind: 'failed', error: unanswered };
       }
       if (issues.length > 0) {
-        turn.discard('schema');
+        turn.discard('schema', 'output_invalid');
         if (correction.length > 0) {
           const cut = turn.end.finish === 'length' ? ' (it was cut at the token limit)' : '';
           const message = `The answer does not match the output schema${cut}: ${textOfIssues(issues)}`;
           return failed('output_invalid', message);
         }
-        correction = correctionMessages(turn.text, issues);
+        correction = correctionMessages(answer, issues);
         continue;
       }
-      const error = turn.hasCalls ? undefined : await checkOutput(run, agent, activity, turn.text);
+      const error = turn.hasCalls ? undefined : await checkOutput(run, agent, activity, answer);
       if (activity.stopped) return stopped(run, agent, turn);
       if (error !== undefined) {
-        turn.discard('guardrail');
+        turn.discard('guardrail', error.code);
         return { kind: 'failed', error };
       }
       turn.complete();
@@ -123,7 +126,7 @@ export async function takeTurn(
       if (cause instanceof RelayError) return failed(cause.code, cause.message);
       const failure = asProviderFailure(cause);
       if (failure.contextExceeded) {
-        turn.discardIfStarted('retry');
+        turn.discardIfStarted('retry', failure.toRunError().code);
         const isShorter =
           !wasTooLong && (await compactAfterRefusal({ run, agent, activity, model }));
         wasTooLong = true;
@@ -141,7 +144,7 @@ export async function takeTurn(
       if (!failure.retryable || isOver) {
         return { kind: 'failed', error: failure.toRunError() };
       }
-      turn.discard('retry');
+      turn.discard('retry', failure.toRunError().code);
       waitedMs += waitMs;
       await engine.clock.sleep(waitMs, activity.signal);
       if (activity.stopped) return stopped(run, agent);
@@ -193,8 +196,14 @@ async function consumeStream(
     while (!isOver) {
       const next = await activity.unlessStopped(batches.next());
       if (next === undefined || activity.stopped || run.journal.broken) return false;
-      if (next.done === true) isOver = true;
-      else turn.add(next.value);
+      if (next.done === true) {
+        isOver = true;
+      } else {
+        const share = eventLoop.take(charsOfBatch(next.value));
+        if (share !== undefined) await activity.unlessStopped(share);
+        if (activity.stopped || run.journal.broken) return false;
+        turn.add(next.value);
+      }
       if (run.journal.backlog > maxBacklog || turn.chars - settledChars > maxBacklogChars) {
         await run.journal.settled();
         settledChars = turn.chars;
@@ -213,21 +222,25 @@ async function consumeStream(
  * Why a finished turn is no answer: the model refused, the provider's filter blocked it, or the window
  * was full. A refusal in words is an answer, unless it had to match a schema.
  */
-function errorOfEnd(turn: TurnInProgress, shown: string, isInvalid: boolean): RunError | undefined {
+function errorOfEnd(
+  turn: TurnInProgress,
+  { answer, isShown, isInvalid }: { answer: string; isShown: boolean; isInvalid: boolean },
+): RunError | undefined {
   const { finish, detail } = turn.end;
   const word = detail === undefined || detail === finish ? '' : ` (${detail})`;
-  const isAnswer = turn.text.trim() !== '' && !isInvalid;
-  const said = shown === '' ? '' : `: ${shown.slice(0, 500).toWellFormed()}`;
   switch (finish) {
     case 'refusal':
-      if (isAnswer) return undefined;
-      return runError('model_refused', `The model refused to answer${word}${said}`);
-    case 'content_filter':
-      if (isAnswer) return undefined;
-      return runError(
-        'content_filtered',
-        `The provider’s content filter blocked the answer${word}${said}`,
-      );
+    case 'content_filter': {
+      const words = answer.trim();
+      if (words !== '' && !isInvalid) return undefined;
+      const said = isShown && words !== '' ? `: ${words.slice(0, 500).toWellFormed()}` : '';
+      return finish === 'refusal'
+        ? runError('model_refused', `The model refused to answer${word}${said}`)
+        : runError(
+            'content_filtered',
+            `The provider’s content filter blocked the answer${word}${said}`,
+          );
+    }
     case 'context_exceeded':
       return runError(
         'context_exceeded',
@@ -235,7 +248,7 @@ function errorOfEnd(turn: TurnInProgress, shown: string, isInvalid: boolean): Ru
           'could not be shortened',
       );
     case 'other':
-      if (turn.hasCalls || turn.text !== '') return undefined;
+      if (turn.hasCalls || answer !== '') return undefined;
       throw new ProviderFailure(`The provider ended its answer without any output${word}`, {
         retryable: true,
       });

@@ -38,6 +38,7 @@ export interface AnswerOptions {
   readonly maxChars: number;
   /** The metadata of a part that the next request needs. */
   keep(metadata: Readonly<Record<string, unknown>>, part: Part['type']): Record<string, unknown>;
+  responseModel?: ((chunk: Readonly<Record<string, unknown>>) => unknown) | undefined;
 }
 
 const maxModelChars = 128;
@@ -94,11 +95,21 @@ export class SdkAnswer {
       case 'response-metadata':
         this.#responseModel = part.modelId?.slice(0, maxModelChars) ?? this.#responseModel;
         return [];
+      case 'raw':
+        this.#readModel(part.rawValue);
+        return [];
       case 'finish':
         return [this.#finish(part)];
       default:
         return [];
     }
+  }
+
+  /** The chunk is untrusted. */
+  #readModel(chunk: unknown): void {
+    if (typeof chunk !== 'object' || chunk === null || this.#responseModel !== undefined) return;
+    const model = this.#options.responseModel?.(chunk as Record<string, unknown>);
+    if (typeof model === 'string') this.#responseModel = model.slice(0, maxModelChars);
   }
 
   #begin(part: Extract<LanguageModelV4StreamPart, { type: 'text-start' | 'reasoning-start' }>) {

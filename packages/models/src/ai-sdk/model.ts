@@ -7,7 +7,13 @@ import type {
   LanguageModelV4CallOptions,
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
-import { defaultSettings, type Model, type ModelEvent, type ModelRequest } from '@relay/core';
+import {
+  defaultSettings,
+  type Model,
+  type ModelEvent,
+  type ModelRequest,
+  ProviderFailure,
+} from '@relay/core';
 import { defined } from '@relay/protocol';
 import { PartBatches } from './part-batches.ts';
 import { checkApiKey, endedEarly, ProviderRefusal } from '../http/provider-failure.ts';
@@ -24,6 +30,12 @@ export interface SdkProvider {
   load(): Promise<(model: string) => LanguageModelV4>;
   keep: AnswerOptions['keep'];
   settings(request: ModelRequest): SharedV4ProviderOptions;
+  /** Whether this request must go without the metadata of earlier answers. Default: no. */
+  omitsMetadata?(request: ModelRequest): boolean;
+  /** The limit that the package gets. Default: the one that is wanted. */
+  maxOutputTokens?(wanted: number, request: ModelRequest): number;
+  /** The model that answered, from a raw chunk, if the package does not report it. */
+  responseModel?: AnswerOptions['responseModel'];
 }
 
 type Answer = AsyncGenerator<readonly ModelEvent[], void, undefined>;
@@ -50,18 +62,28 @@ interface SdkCall {
 /** Errors about metadata of earlier answers, which is invalid after a change of key or model. */
 const refusedMetadata = /signature|encrypted|thinking block|reasoning.*item/is;
 
+/** Errors about the level of reasoning; their words usually name the levels of the model. */
+const refusedLevel = /reasoning[._ ]effort|thinking|\beffort\b/i;
+
+function levelRefused({ model, reasoning }: ModelRequest, detail: string, cause: unknown): unknown {
+  if (reasoning === undefined) return cause;
+  const message = `The model ${model} does not take reasoning "${reasoning}": ${detail}`;
+  return new ProviderFailure(message, { retryable: false });
+}
+
 async function* streamAnswer(call: SdkCall): Answer {
   const hasMetadata = call.request.messages.some(
     (message) => message.role === 'assistant' && message.providerData !== undefined,
   );
+  const omitted = hasMetadata && call.sdk.omitsMetadata?.(call.request) === true;
   try {
-    yield* attempt(call, false);
+    yield* attempt(call, omitted);
   } catch (cause) {
-    const isRefused =
-      cause instanceof ProviderRefusal &&
-      cause.status === 400 &&
-      refusedMetadata.test(cause.detail);
-    if (!hasMetadata || call.signal.aborted || !isRefused) throw cause;
+    const refusal = cause instanceof ProviderRefusal && cause.status === 400 ? cause.detail : '';
+    const isRefused = refusedMetadata.test(refusal);
+    if (!hasMetadata || omitted || call.signal.aborted || !isRefused) {
+      throw refusedLevel.test(refusal) ? levelRefused(call.request, refusal, cause) : cause;
+    }
     // The request was refused before any output, so it can be sent again without metadata.
     yield* attempt(call, true);
   }
@@ -83,6 +105,7 @@ async function* attempt(
     withoutMetadata,
     maxChars,
     keep,
+    responseModel: sdk.responseModel,
   });
   try {
     const language = (await load())(model);
@@ -101,7 +124,10 @@ function callOptions(
   request: ModelRequest,
   options: { names: SafeNames; signal: AbortSignal; withoutMetadata: boolean },
 ): LanguageModelV4CallOptions {
-  const { messages, tools, model, outputSchema, reasoning, maxOutputTokens } = request;
+  const { messages, tools, model, outputSchema, reasoning } = request;
+  const limit = request.maxOutputTokens;
+  const maxOutputTokens =
+    limit === undefined ? undefined : (sdk.maxOutputTokens?.(limit, request) ?? limit);
   const { names, signal, withoutMetadata } = options;
   const { provider, systemAnywhere, resultMedia } = sdk;
   const ids = new SafeNames([]);
@@ -117,6 +143,7 @@ function callOptions(
     }),
     abortSignal: signal,
     providerOptions: sdk.settings(request),
+    ...(sdk.responseModel === undefined ? {} : { includeRawChunks: true }),
     ...(tools.length === 0 ? {} : { tools: tools.map((tool) => functionTool(tool, names)) }),
     ...defined({ reasoning, maxOutputTokens }),
     ...(outputSchema === undefined

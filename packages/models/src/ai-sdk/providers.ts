@@ -1,5 +1,6 @@
 /** The providers of the AI SDK: their packages, defaults, options and metadata. */
 import { type Model, type ModelRequest, ProviderFailure } from '@relay/core';
+import { defined, type ReasoningEffort, reasoningEfforts } from '@relay/protocol';
 import { createProviderFetch } from '../http/provider-fetch.ts';
 import { createSdkModel } from './model.ts';
 import { isStrictSchema, type ProviderOptions } from '../provider-request.ts';
@@ -14,15 +15,50 @@ const preservesThinking =
  * A handoff, a compaction, new tools or the final turn change what stands before earlier thinking. Such
  * a model would refuse the request; with this setting it drops the thinking and names what it dropped.
  */
-function thinkingSettings({ model, messages, reasoning }: ModelRequest) {
+function thinkingSettings(request: ModelRequest) {
+  const { model, messages, reasoning } = request;
   const hasThinking = messages.some(
     (message) => message.role === 'assistant' && message.providerData !== undefined,
   );
-  if (!hasThinking || reasoning === 'none' || !preservesThinking.test(model)) return {};
+  if (!hasThinking || !preservesThinking.test(model) || omitsThinking(request)) return {};
   const blockBinding = { prefixMismatchBehavior: 'drop_block' };
   // The package sets the type and the display itself only if there are no other settings.
-  const shown = reasoning === undefined ? {} : { display: 'summarized' };
-  return { thinking: { type: 'adaptive', ...shown, blockBinding } };
+  const isShown = reasoning !== undefined && reasoning !== 'none';
+  return {
+    thinking: { type: 'adaptive', ...(isShown ? { display: 'summarized' } : {}), blockBinding },
+  };
+}
+
+/** The Claude models that always think: `none` is their lowest effort. */
+const alwaysThinks = /^claude-(?:(?:fable|mythos)-5|opus-5-5)/;
+
+/** A request that turns thinking off cannot have the setting above, so it goes without earlier thinking. */
+function omitsThinking({ model, reasoning }: ModelRequest): boolean {
+  return reasoning === 'none' && preservesThinking.test(model) && !alwaysThinks.test(model);
+}
+
+/** The Claude models whose thinking has a budget in tokens. */
+const budgetsThinking = /^claude-(?:3-7|[a-z]+-4(?:-[015])?(?:-\d{8}|-latest)?$)/;
+const minThinkingTokens = 1024;
+
+/**
+ * The package adds the budget of the thinking to the limit of the answer, which is to include it. So half
+ * of the limit is for thinking, or nothing if that is too little for the API.
+ */
+function thinkingBudget({ model, reasoning = 'none', maxOutputTokens }: ModelRequest) {
+  if (maxOutputTokens === undefined || reasoning === 'none' || !budgetsThinking.test(model)) {
+    return undefined;
+  }
+  const half = Math.floor(maxOutputTokens / 2);
+  return half < minThinkingTokens ? 0 : half;
+}
+
+function anthropicSettings(request: ModelRequest) {
+  const budgetTokens = thinkingBudget(request);
+  if (budgetTokens === undefined) return thinkingSettings(request);
+  return {
+    thinking: budgetTokens === 0 ? { type: 'disabled' } : { type: 'enabled', budgetTokens },
+  };
 }
 
 /** Anthropic's Messages API, with prompt caching. */
@@ -40,8 +76,10 @@ export function createAnthropicModel(options: ProviderOptions): Model {
       },
       keep: ({ signature, redactedData }) => ({ signature, redactedData }),
       settings: (request) => ({
-        anthropic: { cacheControl: { type: 'ephemeral' }, ...thinkingSettings(request) },
+        anthropic: { cacheControl: { type: 'ephemeral' }, ...anthropicSettings(request) },
       }),
+      omitsMetadata: omitsThinking,
+      maxOutputTokens: (wanted, request) => wanted - (thinkingBudget(request) ?? 0),
     },
     options,
   );
@@ -63,6 +101,8 @@ export function createGoogleModel(options: ProviderOptions): Model {
       // Reasoning is included if the request asks for it.
       settings: ({ reasoning = 'none' }) =>
         reasoning === 'none' ? {} : { google: { thinkingConfig: { includeThoughts: true } } },
+      // The package does not report it.
+      responseModel: (chunk) => chunk['modelVersion'],
     },
     options,
   );
@@ -70,6 +110,22 @@ export function createGoogleModel(options: ProviderOptions): Model {
 
 /** Models of OpenAI that do not reason. */
 const withoutReasoning = /^(?:gpt-[34](?![0-9])|chatgpt-|gpt-5.*-chat-latest$)/;
+
+/** The reasoning levels of models that the package does not know. */
+const openaiLevels: readonly (readonly [models: RegExp, levels: readonly ReasoningEffort[]])[] = [
+  [/^o\d/, ['low', 'medium', 'high']],
+  [/^gpt-5-pro/, ['high']],
+];
+
+/** The nearest lower level that the model has, or else its lowest. */
+function openaiLevel(model: string, wanted: ReasoningEffort): ReasoningEffort | undefined {
+  const levels = openaiLevels.find(([models]) => models.test(model))?.[1];
+  const rank = reasoningEfforts.indexOf(wanted);
+  return levels?.findLast((level) => reasoningEfforts.indexOf(level) <= rank) ?? levels?.[0];
+}
+
+/** The API refuses less. */
+const minOutputTokens = 16;
 
 /** OpenAI's Responses API. Nothing is stored there: the state is in the journal. */
 export function createResponsesModel(options: ProviderOptions): Model {
@@ -88,15 +144,20 @@ export function createResponsesModel(options: ProviderOptions): Model {
       keep({ itemId, reasoningEncryptedContent, phase }, part) {
         return part === 'reasoning' ? { itemId, reasoningEncryptedContent } : { phase };
       },
-      settings({ outputSchema, model, reasoning = 'none' }) {
+      maxOutputTokens: (wanted) => Math.max(minOutputTokens, wanted),
+      settings({ outputSchema, model, reasoning }) {
         // The package would leave out the level without a word. Others are mapped to the nearest level.
-        if (reasoning !== 'none' && withoutReasoning.test(model)) {
-          const message = `The model ${model} does not take reasoning "${reasoning}": leave it out`;
+        if ((reasoning ?? 'none') !== 'none' && withoutReasoning.test(model)) {
+          const message =
+            `The model ${model} does not reason: leave out \`reasoning\`, ` +
+            'or set it to "none", or choose another model';
           throw new ProviderFailure(message, { retryable: false });
         }
+        const level = reasoning === undefined ? undefined : openaiLevel(model, reasoning);
         return {
           openai: {
             store: false,
+            ...defined({ reasoningEffort: level }),
             passThroughUnsupportedFiles: true,
             strictJsonSchema: outputSchema !== undefined && isStrictSchema(outputSchema),
           },

@@ -89,6 +89,9 @@ export class ChatDecoder {
   #reason: TurnFinish | undefined;
   #detail: string | undefined;
   #hasRefusal = false;
+  /** A refusal without words. Some servers send an empty one with every answer. */
+  #hasEmptyRefusal = false;
+  #hasText = false;
   #usage: Usage = noUsage;
   #responseModel: string | undefined;
   /** The `reasoning_content`: servers that send it require it in the next request. */
@@ -180,7 +183,11 @@ export class ChatDecoder {
     const reasoning = delta.reasoning_content ?? delta.reasoning;
     if (isText(reasoning)) this.#events.push({ type: 'reasoning', text: reasoning });
     if (isText(delta.reasoning_content)) this.#reasoningContent += delta.reasoning_content;
-    if (isText(delta.content)) this.#events.push({ type: 'text', text: delta.content });
+    if (isText(delta.content)) {
+      this.#hasText = true;
+      this.#events.push({ type: 'text', text: delta.content });
+    }
+    if (delta.refusal === '') this.#hasEmptyRefusal = true;
     if (isText(delta.refusal)) {
       this.#hasRefusal = true;
       this.#events.push({ type: 'text', text: delta.refusal });
@@ -195,12 +202,14 @@ export class ChatDecoder {
     this.#done = true;
     const calls = this.#calls.complete();
     const model = this.#model;
+    const isEmptyRefusal = this.#hasEmptyRefusal && !this.#hasText && calls.length === 0;
+    const isRefusal = this.#hasRefusal || isEmptyRefusal;
     const keepsReasoning = calls.length > 0 && this.#reasoningContent !== '' && model !== undefined;
     this.#events.push(
       ...calls.map((call) => ({ ...call, name: this.#names.original(call.name) })),
       {
         type: 'finish',
-        reason: this.#hasRefusal && this.#reason === 'stop' ? 'refusal' : this.#reason,
+        reason: isRefusal && this.#reason === 'stop' ? 'refusal' : this.#reason,
         ...defined({ detail: this.#detail, model: this.#responseModel }),
         usage: this.#usage,
         ...(keepsReasoning ? { providerData: reasoningData(model, this.#reasoningContent) } : {}),

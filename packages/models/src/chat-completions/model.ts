@@ -52,7 +52,13 @@ type Answer = AsyncGenerator<readonly ModelEvent[], void, undefined>;
 const optionalFields: readonly (readonly [field: RegExp, omit: Omit<RequestOptions, 'names'>])[] = [
   [/response_format/i, { omitResponseFormat: true }],
   [/reasoning_content/i, { omitReasoning: true }],
-  [/max_completion_tokens/i, { limitCompletion: true }],
+  // "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'".
+  [/max_tokens.*max_completion_tokens/is, { limitCompletion: true }],
+  [
+    /(?:unknown|unrecogni[sz]ed|unsupported|unexpected|extra|not (?:permitted|supported|allowed)).*max_completion_tokens|max_completion_tokens.*(?:extra|not (?:permitted|supported|allowed))/is,
+    { limitCompletion: false },
+  ],
+  [/reasoning_effort/i, { omitNoReasoning: true }],
 ];
 
 /** Retries without a field that the server refuses. */
@@ -63,17 +69,23 @@ async function* streamWithFallback(call: Call, signal: AbortSignal): Answer {
   } catch (cause) {
     const isRefusal = cause instanceof ProviderRefusal && [400, 422].includes(cause.status);
     const refused = isRefusal
-      ? optionalFields.find(([field]) => field.test(cause.detail))?.[1]
+      ? optionalFields.find(([field, omit]) => field.test(cause.detail) && isNew(omit, call))?.[1]
       : undefined;
     const reduced = { ...call, omit: { ...call.omit, ...refused } };
     const { reasoning } = call.request;
-    if (isRefusal && reasoning !== undefined && /reasoning_effort/i.test(cause.detail)) {
-      const message = `The model does not take reasoning "${reasoning}": ${cause.detail}`;
+    const isLevelRefused = isRefusal && /reasoning_effort/i.test(cause.detail);
+    if (isLevelRefused && reasoning !== undefined && reasoning !== 'none') {
+      const message = `The model ${call.model} does not take reasoning "${reasoning}": ${cause.detail}`;
       throw new ProviderFailure(message, { retryable: false });
     }
     if (refused === undefined || bodyOf(call) === bodyOf(reduced)) throw cause;
     yield* streamWithFallback(reduced, signal);
   }
+}
+
+/** A field is changed once, even if the server then refuses the change too. */
+function isNew(omit: Omit<RequestOptions, 'names'>, call: Call): boolean {
+  return Object.keys(omit).every((field) => !Object.hasOwn(call.omit ?? {}, field));
 }
 
 function bodyOf({ request, model, omit }: Call, names?: SafeNames): string {

@@ -21,9 +21,17 @@ export interface RequestOptions {
   readonly omitResponseFormat?: boolean | undefined;
   /** Earlier reasoning is not sent back. */
   readonly omitReasoning?: boolean | undefined;
-  /** `max_completion_tokens` instead of `max_tokens`, for models that reason. */
+  /**
+   * `max_completion_tokens` instead of `max_tokens`. Default: for the models of OpenAI that reason, which
+   * take nothing else; many other servers know only `max_tokens`.
+   */
   readonly limitCompletion?: boolean | undefined;
+  /** The level `none` is not sent: a model that does not reason need not know the field. */
+  readonly omitNoReasoning?: boolean | undefined;
 }
+
+/** With or without the name of a maker, such as `openai/gpt-6-sol`. */
+const reasoningModels = /(?:^|\/)(?:o[134](?![0-9])|gpt-(?:[5-9]|[1-9][0-9])(?![0-9]))/;
 
 export function chatRequestBody(
   request: ModelRequest,
@@ -31,8 +39,11 @@ export function chatRequestBody(
   options: RequestOptions = {},
 ): string {
   const { names = new SafeNames([]), omitResponseFormat, omitReasoning } = options;
-  const { messages, tools, outputSchema, reasoning, maxOutputTokens } = request;
-  const maxTokens = options.limitCompletion === true ? 'max_completion_tokens' : 'max_tokens';
+  const { messages, tools, outputSchema, maxOutputTokens } = request;
+  const { limitCompletion = reasoningModels.test(model), omitNoReasoning } = options;
+  const maxTokens = limitCompletion ? 'max_completion_tokens' : 'max_tokens';
+  const isOmitted = omitNoReasoning === true && request.reasoning === 'none';
+  const reasoning = isOmitted ? undefined : request.reasoning;
   const reasoningAt = reasoningIn(omitReasoning === true ? [] : messages, model);
   return JSON.stringify({
     model,

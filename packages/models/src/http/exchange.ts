@@ -24,7 +24,7 @@ import { callAborted } from './provider-failure.ts';
 const httpAgent = new HttpAgent({ keepAlive: true });
 const httpsAgent = new HttpsAgent({ keepAlive: true });
 
-const maxPending = 256 * 1024;
+const maxPending = 64 * 1024;
 /** Some providers repeat a whole answer in its last frame. */
 const maxFrameBytes = 64 * 1024 * 1024;
 /** Of all exchanges together; one with a shorter frame than `fairFrameBytes` is never refused. */

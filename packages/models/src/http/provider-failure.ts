@@ -107,8 +107,22 @@ const quotaCodes = new Set([
   'billing_error',
 ]);
 
-function isOutOfQuota({ code, type }: ProviderError): boolean {
-  return [code, type].some((value) => typeof value === 'string' && quotaCodes.has(value));
+function isOutOfQuota({ code, type, details }: ProviderError): boolean {
+  const isOut = [code, type].some((value) => typeof value === 'string' && quotaCodes.has(value));
+  return isOut || isDailyQuota(details);
+}
+
+/** Google's `QuotaFailure` of a quota for a day, such as `GenerateRequestsPerDayPerProjectPerModel`. */
+function isDailyQuota(details: unknown): boolean {
+  if (!Array.isArray(details)) return false;
+  return (details as unknown[]).some((detail) => {
+    const { '@type': type, violations } = (detail ?? {}) as Record<string, unknown>;
+    if (typeof type !== 'string' || !type.endsWith('google.rpc.QuotaFailure')) return false;
+    return (Array.isArray(violations) ? (violations as unknown[]) : []).some((violation) => {
+      const { quotaId } = (violation ?? {}) as Record<string, unknown>;
+      return typeof quotaId === 'string' && /PerDay/i.test(quotaId);
+    });
+  });
 }
 
 /** Google's `RetryInfo`: `retryDelay` is a duration such as `34.07s`. */
@@ -172,7 +186,7 @@ export function failureInStream(error: unknown, secret: string | undefined): Pro
   const contextExceeded = tooLong.test(JSON.stringify(error) ?? '');
   const fields = typeof error === 'object' && error !== null ? error : {};
   return new ProviderFailure(message, {
-    retryable: !contextExceeded && isRetryable(error),
+    retryable: !contextExceeded && !isOutOfQuota(fields) && isRetryable(error),
     contextExceeded,
     ...defined({ retryAfterMs: retryDelay(fields) }),
   });

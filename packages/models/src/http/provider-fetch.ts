@@ -1,7 +1,7 @@
 /**
  * `fetch` for the provider packages on Relay's connections: addresses are guarded, redirects are not
- * followed, idle time and the size of a frame are bounded. Failures become a `ProviderFailure` before the package
- * sees them, so all providers fail in the same way.
+ * followed, idle time and the size of a frame are bounded. Failures become a `ProviderFailure` before
+ * the package sees them, so all providers fail in the same way.
  */
 import { openStream } from './response.ts';
 import type { ProviderOptions } from '../provider-request.ts';

@@ -330,6 +330,38 @@ describe('provider metadata in the next request', () => {
     expect(await again('anthropic', thinking, 'claude-opus-5')).not.toHaveProperty('thinking');
   });
 
+  it.each([
+    ['claude-haiku-5-5', { thinking: { type: 'disabled' } }, false],
+    ['claude-sonnet-5-5', { thinking: { type: 'between_tools' } }, false],
+    [
+      'claude-opus-5-5',
+      { thinking: { block_binding: {} }, output_config: { effort: 'low' } },
+      true,
+    ],
+  ])('is left out, and that is reported, if %s is not to think', async (model, body, isSent) => {
+    const metadata = { anthropic: { signature: 'sig-1' } };
+    const parts = [{ type: 'reasoning' as const, text: 'Hm', metadata }];
+    provider.script(streaming(anthropicFrames([anthropicText('Well')])));
+    const events = await ask('anthropic', {
+      model,
+      reasoning: 'none',
+      messages: [
+        { role: 'user', content: 'Hi' },
+        {
+          role: 'assistant',
+          content: 'Yes?',
+          providerData: { provider: 'anthropic', model, parts },
+        },
+        { role: 'user', content: 'Well?' },
+      ],
+    });
+    expect(provider.requests).toHaveLength(1);
+    const sentBody = provider.requests[0]?.body;
+    expect(sentBody).toMatchObject(body);
+    expect(JSON.stringify(sentBody).includes('sig-1')).toBe(isSent);
+    expect(finishOf(events).reasoningDropped).toBe(isSent ? undefined : true);
+  });
+
   it('that Claude dropped is reported', async () => {
     const [start, ...rest] = anthropicFrames([anthropicText('Well')]) as [object, ...object[]];
     const dropped = [{ type: 'thinking_dropped', path: 'messages.1.content.0', reason: 'prefix' }];
@@ -460,6 +492,9 @@ describe('output schema and reasoning', () => {
   it.each([
     ['openai', 'gpt-5.4', 'minimal', { reasoning: { effort: 'low' } }],
     ['openai', 'gpt-5.4', 'max', { reasoning: { effort: 'xhigh' } }],
+    ['openai', 'o3', 'none', { reasoning: { effort: 'low' } }],
+    ['openai', 'o4-mini', 'max', { reasoning: { effort: 'high' } }],
+    ['openai', 'gpt-5-pro', 'minimal', { reasoning: { effort: 'high' } }],
     ['anthropic', 'claude-opus-4-6', 'minimal', { output_config: { effort: 'low' } }],
     ['anthropic', 'claude-opus-4-6', 'none', { thinking: { type: 'disabled' } }],
     [
@@ -479,9 +514,23 @@ describe('output schema and reasoning', () => {
   it('are refused for a model that does not reason', async () => {
     provider.script(streaming(responsesFrames(responsesText('Yes'))));
     await expect(ask('openai', { model: 'gpt-4o', reasoning: 'low' })).rejects.toThrow(
-      'The model gpt-4o does not take reasoning "low"',
+      'The model gpt-4o does not reason: leave out `reasoning`',
     );
     expect(textIn(await ask('openai', { model: 'gpt-4o', reasoning: 'none' }))).toBe('Yes');
+  });
+
+  it('that a provider refuses are named with its words', async () => {
+    const message = 'Thinking level MEDIUM is not supported for this model. Use LOW or HIGH.';
+    provider.script((response) => {
+      response.writeHead(400, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ error: { code: 400, message, status: 'INVALID_ARGUMENT' } }));
+    });
+    const asked = ask('google', { model: 'gemini-3-pro-preview', reasoning: 'medium' });
+    await expect(asked).rejects.toThrow(
+      `The model gemini-3-pro-preview does not take reasoning "medium": ${message}`,
+    );
+    const plain = ask('google', { model: 'gemini-3-pro-preview' });
+    await expect(plain).rejects.toThrow(`The provider answered 400: ${message}`);
   });
 
   it('are sent to Google as a schema and a thinking budget', async () => {
@@ -492,6 +541,37 @@ describe('output schema and reasoning', () => {
         responseJsonSchema: schema,
         thinkingConfig: { includeThoughts: true },
       },
+    });
+  });
+});
+
+describe('the limit of an answer', () => {
+  const sent = () => provider.requests.at(-1)?.body;
+  beforeEach(() => provider.script((response) => response.writeHead(400).end()));
+
+  it('is at least what OpenAI accepts', async () => {
+    await ask('openai', { maxOutputTokens: 3 }).catch(() => undefined);
+    expect(sent()).toMatchObject({ max_output_tokens: 16 });
+    await ask('openai', { maxOutputTokens: 300 }).catch(() => undefined);
+    expect(sent()).toMatchObject({ max_output_tokens: 300 });
+  });
+
+  it.each([
+    ['claude-sonnet-4-5', 10_000, { max_tokens: 10_000, thinking: { budget_tokens: 5_000 } }],
+    ['claude-opus-4-1-20250805', 4_096, { max_tokens: 4_096, thinking: { budget_tokens: 2_048 } }],
+    ['claude-haiku-4-5', 2_000, { max_tokens: 2_000, thinking: { type: 'disabled' } }],
+    ['claude-opus-5-5', 2_000, { max_tokens: 2_000, thinking: { type: 'adaptive' } }],
+  ])('includes the thinking of %s', async (model, maxOutputTokens, body) => {
+    await ask('anthropic', { model, maxOutputTokens, reasoning: 'high' }).catch(() => undefined);
+    expect(sent()).toMatchObject(body);
+  });
+});
+
+describe('the model that answered', () => {
+  it('is reported for Google too', async () => {
+    const frame = { ...googleFrame([{ text: 'Hi' }]), modelVersion: 'gemini-2.5-flash-001' };
+    expect(finishOf(await askedAfter('google', [frame]))).toMatchObject({
+      model: 'gemini-2.5-flash-001',
     });
   });
 });

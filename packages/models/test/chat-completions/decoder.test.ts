@@ -196,6 +196,16 @@ describe('a Chat Completions stream', () => {
     ]);
   });
 
+  it('maps an answer with nothing but an empty refusal to refusal', () => {
+    const refused = deltaFrame({ content: null, refusal: '' });
+    expect(decode(refused, finishFrame(), doneFrame)).toEqual([finish('refusal')]);
+    // Some servers send an empty one with every answer.
+    expect(decode(refused, textFrame('x'), finishFrame(), doneFrame)).toEqual([
+      text('x'),
+      finish('stop'),
+    ]);
+  });
+
   it('ignores an empty finish reason', () => {
     const unfinished = frame({ choices: [{ delta: { content: 'x' }, finish_reason: '' }] });
     expect(() => decode(unfinished, doneFrame)).toThrow(ended);

@@ -76,8 +76,63 @@ describe('a request that the API cannot carry', () => {
     const message = "Unsupported value: 'reasoning_effort' does not support 'max'. Use 'low'.";
     provider.script(answering(400, JSON.stringify({ error: { message } })));
     await expect(eventsOf(createModel(), asking('Hi', { reasoning: 'max' }))).rejects.toThrow(
-      `The model does not take reasoning "max": ${message}`,
+      `The model scripted does not take reasoning "max": ${message}`,
     );
+  });
+
+  it('because it does not know the field of reasoning is sent again without the level none', async () => {
+    const message = 'Unrecognized request argument supplied: reasoning_effort';
+    provider.script((response, request) =>
+      'reasoning_effort' in request.body
+        ? answering(400, JSON.stringify({ error: { message } }))(response, request)
+        : begin(response).end(textStream(['Hi'])),
+    );
+    const events = await eventsOf(createModel(), asking('Hi', { reasoning: 'none' }));
+    expect(textIn(events)).toBe('Hi');
+    await expect(eventsOf(createModel(), asking('Hi', { reasoning: 'low' }))).rejects.toThrow(
+      `The model scripted does not take reasoning "low": ${message}`,
+    );
+  });
+});
+
+describe('the limit of an answer', () => {
+  const limited = (model: string) => asking('Hi', { model, maxOutputTokens: 50 });
+
+  it.each([
+    ['gpt-4o', 'max_tokens'],
+    ['qwen3', 'max_tokens'],
+    ['o3', 'max_completion_tokens'],
+    ['gpt-5.2', 'max_completion_tokens'],
+    ['openai/gpt-6-sol', 'max_completion_tokens'],
+  ])('goes to %s as %s', async (model, field) => {
+    provider.script((response) => begin(response).end(textStream(['Hi'])));
+    await eventsOf(createModel(), limited(model));
+    expect(provider.requests).toHaveLength(1);
+    expect(provider.requests[0]?.body).toMatchObject({ [field]: 50 });
+  });
+
+  it.each([
+    [
+      'my-deployment',
+      'max_tokens',
+      "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    ],
+    ['gpt-5.2', 'max_completion_tokens', 'Extra inputs are not permitted: max_completion_tokens'],
+  ])('of %s goes in the other field if %s is refused', async (model, refused, message) => {
+    provider.script((response, request) =>
+      refused in request.body
+        ? answering(400, JSON.stringify({ error: { message } }))(response, request)
+        : begin(response).end(textStream(['Hi'])),
+    );
+    expect(textIn(await eventsOf(createModel(), limited(model)))).toBe('Hi');
+    expect(provider.requests).toHaveLength(2);
+  });
+
+  it('is not sent back and forth between the two fields', async () => {
+    const message = 'Unsupported: max_tokens, max_completion_tokens';
+    provider.script(answering(400, JSON.stringify({ error: { message } })));
+    await expect(eventsOf(createModel(), limited('x'))).rejects.toThrow(message);
+    expect(provider.requests).toHaveLength(2);
   });
 });
 

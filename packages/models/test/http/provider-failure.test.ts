@@ -183,8 +183,22 @@ describe('what a provider says in its own error object', () => {
     { error: { code: 'insufficient_quota', type: 'insufficient_quota', message: 'Pay' } },
     { error: { type: 'billing_error', message: 'Pay' } },
     { error: { code: 'billing_hard_limit_reached', message: 'Pay' } },
-  ])('is not retried if only a payment helps: %j', (body) => {
+    {
+      error: {
+        code: 429,
+        status: 'RESOURCE_EXHAUSTED',
+        details: [
+          {
+            '@type': 'type.googleapis.com/google.rpc.QuotaFailure',
+            violations: [{ quotaId: 'GenerateRequestsPerDayPerProjectPerModel-FreeTier' }],
+          },
+          { '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '34s' },
+        ],
+      },
+    },
+  ])('is not retried if only a payment or the next day helps: %j', (body) => {
     expect(refusal(429, body)).toMatchObject({ retryable: false, contextExceeded: false });
+    expect(failureInStream(body.error, undefined)).toMatchObject({ retryable: false });
   });
 
   it('is retried if it limits the rate', () => {

@@ -118,7 +118,7 @@ export const messageSchema = z.discriminatedUnion('role', [
     role: z.literal('tool'),
     tool_call_id: toolCallIdSchema,
     content: contentSchema,
-    /** The call failed or was not allowed: providers with a field for it are told. */
+    /** The call failed or was not allowed: sent to providers that have a field for it. */
     isError: z.boolean().optional(),
   }),
 ]);

@@ -151,10 +151,10 @@ export function isLoopback(host: string): boolean {
 }
 
 const megabyte = 1024 * 1024;
-/** The rest of the heap is for requests, streams, garbage, and what the estimate leaves out. */
+/** V8 lets a heap of this size grow to several times what is in use before it collects garbage. */
 const defaultRunMemoryMb = Math.max(
   16,
-  Math.floor((0.4 * getHeapStatistics().heap_size_limit) / megabyte),
+  Math.floor((0.1 * getHeapStatistics().heap_size_limit) / megabyte),
 );
 const dayMs = 24 * 60 * 60 * 1000;
 

@@ -4,9 +4,8 @@
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   auditRecordsOf,
   type Engine,
@@ -59,6 +58,12 @@ export async function issueBootstrapKey(
   ids: Ids,
   issue: KeyIssue,
 ): Promise<IssuedKey> {
+  const { key, apiKey, audit } = await newBootstrapKey(store, ids, issue);
+  await store.addKey(key, hashApiKey(apiKey), audit);
+  return { tenantId: key.tenantId, keyId: key.id, apiKey };
+}
+
+async function newBootstrapKey(store: SystemStore, ids: Ids, issue: KeyIssue) {
   const now = Date.now();
   const tenant = await store.ensureTenant({ id: ids.next(), name: issue.tenant, at: now });
   const key: KeyRecord = {
@@ -71,45 +76,33 @@ export async function issueBootstrapKey(
     expiresAt: null,
     revokedAt: null,
   };
-  const apiKey = makeApiKey();
   const { id: keyId, name, scopes, expiresAt } = key;
   const entry = operatorAuditEntry(issue.by, 'key.created', { keyId, name, scopes, expiresAt });
-  await store.addKey(key, hashApiKey(apiKey), auditRecordsOf(issue, tenant.id, [entry]));
-  return { tenantId: tenant.id, keyId: key.id, apiKey };
+  return { key, apiKey: makeApiKey(), audit: auditRecordsOf(issue, tenant.id, [entry]) };
 }
 
 /**
  * The first start creates the tenant `default` and shows its key once. Without a terminal the key is
- * written to a file that only its owner can read, never to a log.
+ * written to a file that only its owner can read, never to a log. If several nodes start at once on a
+ * new store, one of them does so.
  */
 export async function showFirstKey(
   store: SystemStore,
   options: { dataDir: string; terminal: boolean; audit: Engine['audit'] },
 ): Promise<string[]> {
   if (await hasKey(store)) return [];
-  // If several nodes start at once on a new store, one shows the key and the others wait for it.
-  const ids = { next: uuidv7 };
-  if (!(await store.writeMetadata('first-key', ids.next(), { ifAbsent: true }))) {
-    const deadline = Date.now() + otherNodeMs;
-    while (!(await hasKey(store)) && Date.now() < deadline) await sleep(pollMs);
+  const issue = { tenant: 'default', by: 'first start', audit: options.audit } as const;
+  const { key, apiKey, audit } = await newBootstrapKey(store, { next: uuidv7 }, issue);
+  const file = join(options.dataDir, 'first-key');
+  // Before the key is stored: after a crash in between, the next start writes another one.
+  if (!options.terminal) writeFileSync(file, `${apiKey}\n`, { mode: 0o600 });
+  if (!(await store.addFirstKey(key, hashApiKey(apiKey), audit))) {
+    if (!options.terminal) rmSync(file, { force: true });
     return [];
   }
-  const { apiKey } = await issueBootstrapKey(store, ids, {
-    tenant: 'default',
-    by: 'first start',
-    audit: options.audit,
-  });
-  if (options.terminal) {
-    return ['Your API key, shown only once:', '', `  ${apiKey}`, ''];
-  }
-  const file = join(options.dataDir, 'first-key');
-  writeFileSync(file, `${apiKey}\n`, { mode: 0o600 });
+  if (options.terminal) return ['Your API key, shown only once:', '', `  ${apiKey}`, ''];
   return [`The first API key is in ${file}`];
 }
-
-/** How long a node waits for the key of another, which may have died. */
-const otherNodeMs = 10_000;
-const pollMs = 50;
 
 async function hasKey(store: SystemStore): Promise<boolean> {
   const tenant = await store.findTenant('default');

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { KeyRecord } from '@relay/core';
 import { createCountingIds } from '@relay/core/testing';
 import { createMemoryStore } from '@relay/store';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import {
   hashApiKey,
   isWellFormed,
@@ -19,26 +19,53 @@ import {
 const someKey = makeApiKey();
 
 describe('the first key', () => {
-  it('is awaited by nodes that start while another one creates it', async () => {
-    const store = createMemoryStore();
+  const setUp = () => {
     const dataDir = mkdtempSync(join(tmpdir(), 'relay-first-key-'));
-    const options = { dataDir, terminal: true, audit: undefined };
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const addKey = store.addKey.bind(store);
-    store.addKey = async (...key) => {
-      await promise;
-      return addKey(...key);
+    onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
+    const store = createMemoryStore();
+    const show = (terminal: boolean) =>
+      showFirstKey(store, { dataDir, terminal, audit: undefined });
+    return { store, show, file: join(dataDir, 'first-key') };
+  };
+
+  it('is shown by one of several nodes that start at once, and is stored before they listen', async () => {
+    const { store, show, file } = setUp();
+    const isUsable: boolean[] = [];
+    const shown = await Promise.all(
+      [true, true, false, true].map(async (terminal) => {
+        const lines = await show(terminal);
+        const { id = '' } = (await store.findTenant('default')) ?? {};
+        isUsable.push((await store.tenant(id).listKeys({ limit: 9 })).length === 1);
+        return lines;
+      }),
+    );
+    expect(shown.filter((lines) => lines.length > 0)).toHaveLength(1);
+    expect(isUsable).toEqual([true, true, true, true]);
+    expect(existsSync(file)).toBe(shown[2]?.length === 1);
+  });
+
+  it.each(['ensureTenant', 'addFirstKey'] as const)(
+    'is made by the next start if the process died at %s',
+    async (step) => {
+      const { store, show, file } = setUp();
+      vi.spyOn(store, step).mockRejectedValueOnce(new Error('Killed'));
+      await expect(show(false)).rejects.toThrow('Killed');
+      expect(await show(false)).toEqual([`The first API key is in ${file}`]);
+      expect(await store.findKey(hashApiKey(readFileSync(file, 'utf8').trim()))).toBeDefined();
+      expect(await show(false)).toEqual([]);
+    },
+  );
+
+  it('is in its file although the process died as soon as it was stored', async () => {
+    const { store, show, file } = setUp();
+    const add = store.addFirstKey.bind(store);
+    store.addFirstKey = async (...key) => {
+      await add(...key);
+      throw new Error('Killed');
     };
-    const first = showFirstKey(store, options);
-    await expect.poll(() => store.readMetadata('first-key')).toBeDefined();
-    let isOver = false;
-    const second = showFirstKey(store, options).finally(() => (isOver = true));
-    await new Promise((later) => setImmediate(later));
-    expect(isOver).toBe(false);
-    resolve();
-    expect(await first).toContain('Your API key, shown only once:');
-    expect(await second).toEqual([]);
-    rmSync(dataDir, { recursive: true, force: true });
+    await expect(show(false)).rejects.toThrow('Killed');
+    expect(await show(false)).toEqual([]);
+    expect(await store.findKey(hashApiKey(readFileSync(file, 'utf8').trim()))).toBeDefined();
   });
 });
 const places = fc.integer({ min: 0, max: someKey.length - 1 });

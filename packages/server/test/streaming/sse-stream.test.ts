@@ -205,14 +205,14 @@ describe('a client that does not read', () => {
     await sending;
   });
 
-  it('is disconnected after half a minute', async () => {
+  it('is disconnected after five minutes', async () => {
     const { stream, response } = await stallStream();
     let sent = false;
     const sending = stream.send(huge).then(() => {
       sent = true;
     });
     await untilFull(response);
-    vi.advanceTimersByTime(29_999);
+    vi.advanceTimersByTime(5 * 60_000 - 1);
     for (let turn = 0; turn < 20; turn += 1) await settled();
     expect(response.destroyed).toBe(false);
     expect(sent).toBe(false);
@@ -227,7 +227,7 @@ describe('a client that does not read', () => {
     const { stream, response } = await stallStream();
     void stream.end(huge);
     await eventually(() => response.writableLength > 0, 'a full socket');
-    for (let second = 0; second < 60 && !response.destroyed; second += 1) {
+    for (let second = 0; second < 600 && !response.destroyed; second += 1) {
       vi.advanceTimersByTime(1_000);
       await settled();
     }

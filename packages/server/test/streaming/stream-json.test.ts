@@ -1,16 +1,19 @@
 import { once } from 'node:events';
-import { createServer, get, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createServer, get, type IncomingMessage, type ServerResponse } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { until } from '../../../../test/support/kernel.ts';
 import type { ApiRequest } from '../../src/http/handlers/handler.ts';
 import { streamJson } from '../../src/streaming/stream-json.ts';
+import { settled } from '../support/journal.ts';
 
 let pieces: () => AsyncIterable<string>;
 let open = 0;
+const responses: ServerResponse[] = [];
 const logged: unknown[] = [];
 
 const server = createServer((_request, response) => {
+  responses.push(response);
   const call = {
     reply: { raw: response, hijack: () => undefined },
     request: { id: 'request-1' },
@@ -95,6 +98,7 @@ describe('a JSON response that is written as it is read', () => {
   it('is cut off if it cannot be completed, so that a part is not taken for all', async () => {
     pieces = async function* () {
       yield '{"a":[1';
+      await settled();
       throw new Error('The journal is damaged');
     };
     const response = await request();
@@ -105,5 +109,70 @@ describe('a JSON response that is written as it is read', () => {
     expect(response.complete).toBe(false);
     await until(async () => open === 0, 'the end');
     expect(JSON.stringify(logged)).toContain('request-1');
+  });
+});
+
+/** A client that has received what fits into the buffers of the sockets, and no more. */
+async function pausedClient(): Promise<{ socket: Socket; response: ServerResponse }> {
+  vi.useFakeTimers({
+    toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'Date'],
+  });
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  socket.pause();
+  socket.on('error', () => undefined);
+  responses.length = 0;
+  socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
+  let sent = -1;
+  for (let quiet = 0; quiet < 50;) {
+    await settled();
+    const now = responses[0]?.socket?.bytesWritten ?? 0;
+    const isFull = responses.some((response) => response.writableNeedDrain);
+    quiet = isFull && now === sent ? quiet + 1 : 0;
+    sent = now;
+  }
+  const [response] = responses;
+  if (response === undefined) throw new Error('No request arrived');
+  return { socket, response };
+}
+
+describe('a client that takes long', () => {
+  afterEach(() => {
+    vi.useRealTimers();
+    for (const response of responses) response.destroy();
+  });
+
+  it('is disconnected if it receives nothing for five minutes', async () => {
+    const seen = endless();
+    const { socket } = await pausedClient();
+    // The kernel still moves data between its own buffers, in its own time.
+    for (let second = 0; second < 10_000 && !seen.isClosed; second += 1) {
+      vi.advanceTimersByTime(1_000);
+      for (let turn = 0; turn < 20; turn += 1) await settled();
+    }
+    expect(seen.isClosed).toBe(true);
+    socket.destroy();
+  });
+
+  it('is not disconnected while it receives something, however little', async () => {
+    endless();
+    const { socket, response } = await pausedClient();
+    const taken = { bytes: 0 };
+    socket.on('data', (chunk) => {
+      taken.bytes += chunk.length;
+      socket.pause();
+    });
+    for (let round = 1; round <= 8; round += 1) {
+      // Less than Node notices, which is a third of the buffer in the kernel.
+      const enough = round * 512 * 1024;
+      for (let turn = 0; turn < 100_000 && taken.bytes < enough; turn += 1) {
+        socket.resume();
+        await settled();
+      }
+      expect(taken.bytes).toBeGreaterThanOrEqual(enough);
+      vi.advanceTimersByTime(290_000);
+      for (let turn = 0; turn < 20; turn += 1) await settled();
+      expect(response.destroyed).toBe(false);
+    }
+    socket.destroy();
   });
 });

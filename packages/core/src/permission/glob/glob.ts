@@ -41,8 +41,8 @@ export type { Effect } from './parse.ts';
 export interface Glob {
   readonly pattern: string;
   /**
-   * Why the pattern is refused when it is written. Where nobody checks (in a program's allow rule), an
-   * allow rule with it matches its own text and nothing else; a deny rule matches everything.
+   * Why the pattern is refused when it is written. The library accepts it in an allow rule, which then
+   * matches its own text and nothing else; a deny rule with it matches everything.
    */
   readonly fault: string | undefined;
   matches(value: string): boolean;

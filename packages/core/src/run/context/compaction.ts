@@ -9,7 +9,12 @@
  * long, the request is compacted and sent once more.
  */
 import { type Message, noUsage, type RunEvent, textOf, type Usage } from '@relay/protocol';
-import { type Model, type ModelRequest, ProviderFailure } from '../../ports/index.ts';
+import {
+  type Model,
+  type ModelEvent,
+  type ModelRequest,
+  ProviderFailure,
+} from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import { AnswerLimit } from '../answer-limit.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
@@ -144,9 +149,10 @@ async function summarize(
   let text = '';
   let usage: Usage | undefined;
   let isWhole = false;
-  const batches = model.stream(request, activity.signal)[Symbol.asyncIterator]();
   let isOver = false;
+  let batches: AsyncIterator<readonly ModelEvent[]> | undefined;
   try {
+    batches = model.stream(request, activity.signal)[Symbol.asyncIterator]();
     while (!isOver) {
       const next = await activity.unlessStopped(batches.next());
       if (next === undefined) break;
@@ -164,7 +170,7 @@ async function summarize(
   } finally {
     release();
     // Aborts the request.
-    if (!isOver) void batches.return?.().catch(() => undefined);
+    if (!isOver) void batches?.return?.().catch(() => undefined);
   }
   // A partial summary would lose the rest of the conversation.
   if (!isWhole && !activity.stopped) {

@@ -13,7 +13,7 @@ import { defined, maxMemoryChars, type Message, type RunEvent, textOf } from '@r
 import { findMemories } from './memory-search.ts';
 import type { MemoryRecord, RunMemory } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
-import { agentFields, type AgentState } from '../state/agent.ts';
+import { agentFields, type AgentState, answerOf } from '../state/agent.ts';
 import { checkRecalled } from '../agents/guardrails.ts';
 import { isStoreFault } from '../errors.ts';
 import { exponentialBackoff } from '../../runtime/backoff.ts';
@@ -70,7 +70,7 @@ export async function memoryOfRun(
   if (memory === undefined || question === '') return { events: [], memories: [] };
   const { namespace } = memory;
   const asked = truncated(question, maxPartChars);
-  const answered = truncated(agent.turn?.text ?? '', maxPartChars);
+  const answered = truncated(answerOf(agent), maxPartChars);
   const record: MemoryRecord = {
     id: run.engine.ids.next(),
     namespace,

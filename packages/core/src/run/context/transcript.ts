@@ -19,12 +19,12 @@ import {
   type ProviderData,
   type RunEvent,
 } from '@relay/protocol';
-import { appendText } from '../../runtime/append-text.ts';
+import { appendText, type GrowingText, noText, textOf } from '../../runtime/growing-text.ts';
 
 type CallResult = Pick<Extract<Message, { role: 'tool' }>, 'content' | 'isError'>;
 
 interface OpenTurn {
-  readonly text: string;
+  readonly text: GrowingText;
   readonly calls: readonly MessageToolCall[];
   readonly results: Readonly<Record<string, CallResult>>;
   /** Arguments that a person changed, by call. */
@@ -58,7 +58,7 @@ export const emptyTranscript: Transcript = {
   recalled: null,
 };
 
-const newTurn: OpenTurn = { text: '', calls: [], results: {}, edited: {}, completed: false };
+const newTurn: OpenTurn = { text: noText, calls: [], results: {}, edited: {}, completed: false };
 
 export function foldTranscript(transcript: Transcript, event: RunEvent): Transcript {
   switch (event.type) {
@@ -202,14 +202,15 @@ function closeIfSettled(transcript: Transcript): Transcript {
   if (turn === null || !turn.completed) return transcript;
   if (turn.calls.some((call) => !Object.hasOwn(turn.results, call.id))) return transcript;
   const messages: Message[] = [...transcript.messages];
+  const text = textOf(turn.text);
   const { providerData } = turn;
   const attached = defined({ providerData });
   if (turn.calls.length === 0) {
-    if (turn.text !== '') messages.push({ role: 'assistant', content: turn.text, ...attached });
+    if (text !== '') messages.push({ role: 'assistant', content: text, ...attached });
   } else {
     messages.push({
       role: 'assistant',
-      content: turn.text || null,
+      content: text || null,
       tool_calls: [...turn.calls],
       ...attached,
     });
@@ -226,7 +227,7 @@ function closeIfSettled(transcript: Transcript): Transcript {
 
 /** The user has read the partial answer of a run that was stopped, so it stays. */
 function interrupted(transcript: Transcript): Transcript {
-  const text = transcript.open?.text ?? '';
+  const text = textOf(transcript.open?.text ?? noText);
   if (text === '' || transcript.open?.completed === true) return { ...transcript, open: null };
   const messages: Message[] = [...transcript.messages, { role: 'assistant', content: text }];
   return { ...transcript, messages, open: null };

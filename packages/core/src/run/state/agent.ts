@@ -14,6 +14,7 @@ import {
   type RunError,
   type Usage,
 } from '@relay/protocol';
+import { type GrowingText, noText, textOf } from '../../runtime/growing-text.ts';
 import type { CallState } from './call.ts';
 
 export interface TurnState {
@@ -21,7 +22,7 @@ export interface TurnState {
   readonly startedSeq: number;
   readonly textId: string;
   readonly reasoningId: string;
-  readonly text: string;
+  readonly text: GrowingText;
   readonly calls: readonly CallState[];
   /** Set when the model has finished; until then the turn can be discarded. */
   readonly finish: EventOf<'turn.completed'>['finishReason'] | null;
@@ -99,6 +100,11 @@ export function endedAgent(agent: AgentState, event: EventOf<'agent.ended'>): Ag
 
 function profileFields({ system, tools, handoffs, outputSchema, reasoning }: Profile): Profile {
   return defined({ system, tools, handoffs, outputSchema, reasoning });
+}
+
+/** What the agent has written in its open turn. */
+export function answerOf(agent: Pick<AgentState, 'turn'> | undefined): string {
+  return textOf(agent?.turn?.text ?? noText);
 }
 
 /** Calls of the open turn that are not settled. */

@@ -12,6 +12,7 @@ import {
   type StoredEvent,
 } from '@relay/protocol';
 import type { RunIdentity } from '../../ports/index.ts';
+import { answerOf } from './agent.ts';
 import { lastChars, rootAgent, type RunState } from './state.ts';
 
 /** The boundary that an event marks, if it marks one. */
@@ -95,7 +96,7 @@ const noteChars = 200;
 
 /** The end of the root agent's text in this turn. */
 function noteOf(state: RunState): string {
-  return lastChars(rootAgent(state)?.turn?.text ?? '', noteChars);
+  return lastChars(answerOf(rootAgent(state)), noteChars);
 }
 
 function toolOf(event: StoredEvent): { name: string; toolCallId: string } | undefined {

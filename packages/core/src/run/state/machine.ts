@@ -17,7 +17,7 @@ import {
   type Trust,
   type Usage,
 } from '@relay/protocol';
-import { agentFields, type AgentState, finishReasonOf, openCalls } from './agent.ts';
+import { agentFields, type AgentState, answerOf, finishReasonOf, openCalls } from './agent.ts';
 import { type CallState, openQuestionsOf, toolFailed } from './call.ts';
 import { lastChars, liveAgents, pendingApprovals, rootAgent, type RunState } from './state.ts';
 import { runTable } from './status.ts';
@@ -91,7 +91,7 @@ function accept(...events: readonly RunEvent[]): Decision {
 const partialOutputChars = 2000;
 
 export function progressOf(state: RunState): Progress {
-  const text = rootAgent(state)?.turn?.text ?? '';
+  const text = answerOf(rootAgent(state));
   return {
     partialOutput: lastChars(text, partialOutputChars),
     toolsInvoked: [...state.toolsInvoked],
@@ -121,7 +121,7 @@ interface Ending extends AgentEnding {
  */
 function ending(state: RunState, end: Ending): RunEvent[] {
   const root = rootAgent(state);
-  const output = root?.turn?.text ?? '';
+  const output = answerOf(root);
   const limit = root?.limit ?? null;
   return [
     ...liveAgents(state)

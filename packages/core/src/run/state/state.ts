@@ -35,7 +35,7 @@ import {
   type QuestionState,
 } from './call.ts';
 import { type CommandName, runTable } from './status.ts';
-import { appendText } from '../../runtime/append-text.ts';
+import { appendText, endText, noText } from '../../runtime/growing-text.ts';
 
 /** One decided approval, as `runs.output_json` keeps it. */
 export interface ApprovalEntry {
@@ -279,7 +279,7 @@ export function openQuestions(state: RunState): OpenQuestion[] {
 
 function startedTurn(event: Stored<EventOf<'turn.started'>>): TurnState {
   const { turn, seq: startedSeq, textId, reasoningId } = event;
-  return { turn, startedSeq, textId, reasoningId, text: '', calls: [], finish: null };
+  return { turn, startedSeq, textId, reasoningId, text: noText, calls: [], finish: null };
 }
 
 /** The root agent starts with the run; any other is spawned by a started call. */
@@ -335,7 +335,7 @@ function transition(state: RunState, event: Stored, command: CommandName): RunSt
 function completeTurn(state: RunState, event: Stored<EventOf<'turn.completed'>>): RunState {
   const counted = { ...state, usage: addUsage(state.usage, event.usage) };
   return withTurn(counted, event, (turn, agent) => [
-    { ...turn, finish: event.finishReason },
+    { ...turn, text: endText(turn.text), finish: event.finishReason },
     {
       ...agent,
       iterations: agent.iterations + 1,
@@ -461,7 +461,7 @@ function contradiction(state: RunState, event: Stored): RelayError {
 }
 
 /** To be increased with every change of `RunState`. */
-const snapshotVersion = 5;
+const snapshotVersion = 6;
 
 export function writeSnapshot(state: RunState): string {
   return JSON.stringify({ version: snapshotVersion, state });

@@ -2,6 +2,7 @@
 import { type EventOf, noUsage, type RunEvent } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import { eventsOf, fold, oneTurn, runCreated, runStarted } from '../../support/agent-events.ts';
+import { answerOf } from '../../../src/run/state/agent.ts';
 import {
   askingCalls,
   initialState,
@@ -42,7 +43,7 @@ describe('a tree of agents', () => {
 
   it('has turns of its own for each agent', () => {
     const now = fold(nested, deep.turn, deep.said('Down here'));
-    expect(now.agents['deep']?.turn?.text).toBe('Down here');
+    expect(answerOf(now.agents['deep'])).toBe('Down here');
     expect(now.agents['sub']).toBe(nested.agents['sub']);
     expect(now.agents['root']).toBe(nested.agents['root']);
   });

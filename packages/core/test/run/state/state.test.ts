@@ -172,7 +172,7 @@ describe('the fold of a journal', () => {
       startedSeq: 4,
       textId: 'text_1',
       reasoningId: 'why_1',
-      text: 'Let me',
+      text: { blocks: '', tail: 'Let me' },
       calls: [{ toolCallId: 'c1', name: 'bash', input: { command: 'ls' }, phase: 'called' }],
       finish: null,
     });

@@ -1,7 +1,7 @@
 /** Collects the frames of a run until it ends or waits for a person. */
 import { isWaitingForAnswer, loadState, type RunRecord } from '@relay/core';
 import { dialects, type Frame, type RunStatus, type StoredEvent } from '@relay/protocol';
-import { closedSignal } from '../../streaming/sse-stream.ts';
+import { closedSignal } from '../../streaming/response-writer.ts';
 import { unauthorized } from '../errors.ts';
 import { runHeader } from '../../streaming/stream-run.ts';
 import { followRun } from '../../streaming/subscribe.ts';

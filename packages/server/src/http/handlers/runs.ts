@@ -11,7 +11,8 @@ import {
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import { closedSignal, SseStream } from '../../streaming/sse-stream.ts';
+import { closedSignal } from '../../streaming/response-writer.ts';
+import { SseStream } from '../../streaming/sse-stream.ts';
 import { streamJson } from '../../streaming/stream-json.ts';
 import { runHeader, streamRun, waitForFirstOutput } from '../../streaming/stream-run.ts';
 import * as subscribe from '../../streaming/subscribe.ts';

@@ -29,7 +29,7 @@ import {
 import { minLimits } from '../budgets.ts';
 import { parseTraceparent } from '../../observability/run-trace.ts';
 import { noCredential } from '../../outbound/providers.ts';
-import { closedSignal } from '../../streaming/sse-stream.ts';
+import { closedSignal } from '../../streaming/response-writer.ts';
 import { runHeader } from '../../streaming/stream-run.ts';
 import { type Batches, followRun } from '../../streaming/subscribe.ts';
 import { mayUseWorkspace } from '../auth.ts';
@@ -43,9 +43,8 @@ export interface StartRequest extends ApiRequest {
 }
 
 /**
- * Starts the run of this request. A repeated idempotent request
- * returns its first run; that is checked before anything else, because models and budgets may have
- * changed since.
+ * Starts the run of this request. A repeated idempotent request returns its first run; that is checked
+ * before anything else, because models and budgets may have changed since.
  */
 export async function startRun(
   call: StartRequest,

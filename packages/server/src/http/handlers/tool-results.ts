@@ -1,7 +1,7 @@
 /** Calls of function tools: clients claim a call and post its result; internal programs wait for it. */
 import * as core from '@relay/core';
 import { isEnded, RelayError } from '@relay/protocol';
-import { closedSignal } from '../../streaming/sse-stream.ts';
+import { closedSignal } from '../../streaming/response-writer.ts';
 import { notFound } from '../errors.ts';
 import { iso } from '../views/pagination.ts';
 import type { Handler, RouteRequest } from './handler.ts';

@@ -23,7 +23,7 @@ import type { WriterReply, WriterRequest } from './writer.ts';
 
 const MAX_UNITS = 1_000;
 /** Of a batch, in characters. */
-const MAX_SIZE = 8 * 1024 * 1024;
+const MAX_SIZE = 1024 * 1024;
 
 interface Waiting {
   readonly unit: readonly Statement[];

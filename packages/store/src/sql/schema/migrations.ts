@@ -96,7 +96,7 @@ const columnsSql: Readonly<Record<SqlDialect, string>> = {
       AND c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)`,
 };
 
-/** The queries that describe a schema, in order; `undefined` ends them. */
+/** Yields the queries that describe a schema, and receives their rows: drivers read in different ways. */
 function* schemaQueries(dialect: SqlDialect): Generator<string, FoundSchema, readonly Row[]> {
   const columns = yield columnsSql[dialect];
   const tables = new Set(columns.map((row) => text(row, 'table_name')));
