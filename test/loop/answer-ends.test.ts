@@ -159,7 +159,9 @@ describe('a window that is full in the middle of an answer', () => {
     });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'context.compacted')).toHaveLength(1);
-    expect(ofType(events, 'turn.discarded')).toMatchObject([{ reason: 'retry', usage }]);
+    expect(ofType(events, 'turn.discarded')).toMatchObject([
+      { reason: 'retry', code: 'context_exceeded', usage },
+    ]);
     expect(endOf(events)).toMatchObject({ output: 'Well.', finishReason: 'stop' });
     expect(JSON.stringify(lastOf(model.requests).messages)).toContain('a long story');
   });

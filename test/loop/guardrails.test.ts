@@ -78,7 +78,7 @@ describe('a guardrail', () => {
     const events = await finished(kernel, run.id);
     const [turn] = ofType(events, 'turn.started');
     expect(ofType(events, 'turn.discarded')).toMatchObject([
-      { reason: 'guardrail', textId: turn?.textId, after: turn?.seq },
+      { reason: 'guardrail', code: 'guardrail_tripped', textId: turn?.textId, after: turn?.seq },
     ]);
     expect(ofType(events, 'turn.completed')).toEqual([]);
     expect(endOf(events)).toMatchObject({

@@ -42,7 +42,7 @@ describe('an answer with an output schema', () => {
     const events = await finished(kernel, run.id);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: good });
     expect(ofType(events, 'turn.discarded')).toMatchObject([
-      { reason: 'schema', usage: { inputTokens: 3, outputTokens: 2 } },
+      { reason: 'schema', code: 'output_invalid', usage: { inputTokens: 3, outputTokens: 2 } },
     ]);
     expect(endOf(events).usage).toEqual({ inputTokens: 6, outputTokens: 4 });
     expect(lastOf(model.requests).messages.slice(1)).toEqual([

@@ -63,7 +63,13 @@ describe('a provider that fails for now', () => {
     const events = await finished(kernel, run.id);
     const [first, second] = ofType(events, 'turn.started');
     expect(ofType(events, 'turn.discarded')).toMatchObject([
-      { reason: 'retry', turn: 1, after: first?.seq, textId: first?.textId },
+      {
+        reason: 'retry',
+        code: 'provider_failed',
+        turn: 1,
+        after: first?.seq,
+        textId: first?.textId,
+      },
     ]);
     expect(second).toMatchObject({ turn: 1 });
     expect(second?.textId).not.toBe(first?.textId);

@@ -37,7 +37,7 @@ import { Workspaces } from './workspaces/workspaces.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { Metrics } from './observability/metrics.ts';
 import { subscribeToNodes } from './jobs/node-notifications.ts';
-import { endOrphanedChatSessions } from './streaming/chat-sessions.ts';
+import { endChatSession, endOrphanedChatSessions } from './streaming/chat-sessions.ts';
 import { OpenStreams } from './streaming/open-streams.ts';
 import { NodeHeartbeat } from './jobs/node-heartbeat.ts';
 import { readModelTable } from './config/model-table.ts';
@@ -229,7 +229,9 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await killOrphans(file.mcpServers ?? {}, options.tools === undefined, log);
       if (heartbeat === undefined) {
         await store.releaseAllLeases();
-        await endOrphanedChatSessions({ control, config });
+        for (const session of await endOrphanedChatSessions(context)) {
+          void endChatSession(context, session);
+        }
       } else {
         await heartbeat.start();
       }

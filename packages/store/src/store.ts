@@ -135,8 +135,8 @@ class SqlStore implements SystemStore {
     return statement !== undefined && (await this.#driver.transact([statement])).ok;
   }
 
-  async tenantsToSeal(limit: number): Promise<string[]> {
-    return this.#texts('id', tenantsToSealSql, [limit]);
+  async tenantsToSeal({ after = '', limit }: { after?: string; limit: number }): Promise<string[]> {
+    return this.#texts('id', tenantsToSealSql, [after, limit]);
   }
 
   async readMetadata(name: string): Promise<string | undefined> {
@@ -239,10 +239,11 @@ class SqlStore implements SystemStore {
   async orphanedConnections(
     node: string,
     now: number,
+    after = '',
   ): Promise<{ tenantId: string; id: string; runId: string }[]> {
     return readAll(
       this.#driver,
-      system.selectOrphans(this.#driver.dialect, node, now),
+      system.selectOrphans(this.#driver.dialect, { node, now, after }),
       system.decodeOrphan,
     );
   }

@@ -57,7 +57,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     findKey: (hash) => read(() => inner.findKey(hash)),
     sealedCredentials: (page) => read(() => inner.sealedCredentials(page)),
     resealCredential: (row) => write('resealCredential', () => inner.resealCredential(row)),
-    tenantsToSeal: (limit) => read(() => inner.tenantsToSeal(limit)),
+    tenantsToSeal: (page) => read(() => inner.tenantsToSeal(page)),
     readMetadata: (name) => read(() => inner.readMetadata(name)),
     writeMetadata: (name, value, options) =>
       write('writeMetadata', () => inner.writeMetadata(name, value, options)),
@@ -74,7 +74,8 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     pruneRuns: (before, limit) => write('pruneRuns', () => inner.pruneRuns(before, limit)),
     heartbeatNode: (by) => read(() => inner.heartbeatNode(by)),
     removeNode: (node) => read(() => inner.removeNode(node)),
-    orphanedConnections: (node, now) => read(() => inner.orphanedConnections(node, now)),
+    orphanedConnections: (node, now, after) =>
+      read(() => inner.orphanedConnections(node, now, after)),
     listen: (listener) => inner.listen(listener),
     ping: () => read(() => inner.ping()),
     close: () => read(() => inner.close()),

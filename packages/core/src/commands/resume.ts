@@ -1,4 +1,4 @@
-import { isEnded, RelayError } from '@relay/protocol';
+import { defined, isEnded, RelayError } from '@relay/protocol';
 import type { RunControl } from './start-run.ts';
 import type { RunRecord, RunRef } from '../ports/index.ts';
 import { parseCheckpoint, resumeRequestOf } from '../run/state/checkpoint.ts';
@@ -68,13 +68,11 @@ export function pendingApprovalsOf({
   return entries.flatMap((entry) => {
     const { toolCallId, approvalId, seq } = (entry ?? {}) as Readonly<Record<string, unknown>>;
     if (typeof toolCallId !== 'string') return [];
-    return [
-      {
-        toolCallId,
-        ...(typeof approvalId === 'string' ? { approvalId } : {}),
-        ...(Number.isInteger(seq) ? { seq: Number(seq) } : {}),
-      },
-    ];
+    const known = defined({
+      approvalId: typeof approvalId === 'string' ? approvalId : undefined,
+      seq: Number.isInteger(seq) ? Number(seq) : undefined,
+    });
+    return [{ toolCallId, ...known }];
   });
 }
 

@@ -257,8 +257,8 @@ export interface SystemStore {
   sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]>;
   /** False if it was replaced, resealed or deleted in the meantime. */
   resealCredential(row: CredentialReseal): Promise<boolean>;
-  /** Tenants with unsealed audit entries. */
-  tenantsToSeal(limit: number): Promise<string[]>;
+  /** Tenants with unsealed audit entries, ordered by id, after the id `after`. */
+  tenantsToSeal(page: { after?: string; limit: number }): Promise<string[]>;
   /** A value that belongs to the store itself and to no tenant. */
   readMetadata(name: string): Promise<string | undefined>;
   /** True if it was written; with `ifAbsent`, an earlier value stays. */
@@ -309,11 +309,13 @@ export interface SystemStore {
   /** For a node that stops gracefully. */
   removeNode(node: string): Promise<void>;
   /**
-   * Chat connections of other nodes that are not alive. A few hundred at once, oldest first.
+   * Chat connections of other nodes that are not alive, ordered by id, after the id `after`. A few
+   * hundred at once.
    */
   orphanedConnections(
     node: string,
     now: number,
+    after?: string,
   ): Promise<{ tenantId: string; id: string; runId: string }[]>;
 
   /** Receives hints from other nodes. Returns a function that unsubscribes. */

@@ -154,7 +154,8 @@ export class TurnInProgress {
     return this.#finish === 'tool_calls' ? 'other' : this.#finish;
   }
 
-  discard(reason: DiscardReason): void {
+  /** `code` is that of the error, if one is the reason. */
+  discard(reason: DiscardReason, code?: string): void {
     const opening = this.#opening();
     this.#discardedText = this.text;
     this.#run.journal.append([
@@ -166,14 +167,15 @@ export class TurnInProgress {
         textId: this.#textId,
         after: this.#startedSeq ?? 0,
         reason,
+        ...defined({ code }),
         ...(this.finished ? { usage: priced(this.#run, this.#agent.model, this.#usage) } : {}),
       },
     ]);
   }
 
   /** A turn without output is not in the journal: there is nothing to discard. */
-  discardIfStarted(reason: DiscardReason): void {
-    if (this.#startedSeq !== undefined) this.discard(reason);
+  discardIfStarted(reason: DiscardReason, code?: string): void {
+    if (this.#startedSeq !== undefined) this.discard(reason, code);
   }
 
   #opening(): RunEvent[] {

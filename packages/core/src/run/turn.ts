@@ -74,7 +74,7 @@ export async function takeTurn(
       const isFinished = await consumeStream(run, activity, model, request, turn);
       if (!isFinished) return stopped(run, agent, turn);
       if (admitted.isShortened && turn.isCut) {
-        if (hasOutputGuardrails(run, agent)) turn.discard('guardrail');
+        if (hasOutputGuardrails(run, agent)) turn.discard('guardrail', 'budget_exceeded');
         else turn.complete();
         const { maxOutputTokens } = request;
         const message = `The budget allowed ${maxOutputTokens} tokens for the answer, which needed more`;
@@ -86,7 +86,7 @@ export async function takeTurn(
         wasTooLong = true;
         if (activity.stopped) return stopped(run, agent, turn);
         if (isShorter) {
-          turn.discard('retry');
+          turn.discard('retry', 'context_exceeded');
           continue;
         }
       }
@@ -102,7 +102,7 @@ export async function takeTurn(
         return { kind: 'failed', error: unanswered };
       }
       if (issues.length > 0) {
-        turn.discard('schema');
+        turn.discard('schema', 'output_invalid');
         if (correction.length > 0) {
           const cut = turn.end.finish === 'length' ? ' (it was cut at the token limit)' : '';
           const message = `The answer does not match the output schema${cut}: ${textOfIssues(issues)}`;
@@ -114,7 +114,7 @@ export async function takeTurn(
       const error = turn.hasCalls ? undefined : await checkOutput(run, agent, activity, answer);
       if (activity.stopped) return stopped(run, agent, turn);
       if (error !== undefined) {
-        turn.discard('guardrail');
+        turn.discard('guardrail', error.code);
         return { kind: 'failed', error };
       }
       turn.complete();
@@ -126,7 +126,7 @@ export async function takeTurn(
       if (cause instanceof RelayError) return failed(cause.code, cause.message);
       const failure = asProviderFailure(cause);
       if (failure.contextExceeded) {
-        turn.discardIfStarted('retry');
+        turn.discardIfStarted('retry', failure.toRunError().code);
         const isShorter =
           !wasTooLong && (await compactAfterRefusal({ run, agent, activity, model }));
         wasTooLong = true;
@@ -144,7 +144,7 @@ export async function takeTurn(
       if (!failure.retryable || isOver) {
         return { kind: 'failed', error: failure.toRunError() };
       }
-      turn.discard('retry');
+      turn.discard('retry', failure.toRunError().code);
       waitedMs += waitMs;
       await engine.clock.sleep(waitMs, activity.signal);
       if (activity.stopped) return stopped(run, agent);

@@ -1,8 +1,11 @@
 /**
  * Bounds how much text all runs process in one turn of the event loop, so that requests are answered in
  * between. A run takes its share before it processes a piece; what exceeds the budget waits for a later
- * turn, in the order of arrival. A piece that is larger than the budget gets a turn of its own.
+ * turn, in the order of arrival. A piece that is larger than the budget gets a turn of its own; a small
+ * one never waits, so that short answers are not delayed by long ones.
  */
+const smallPiece = 1 / 64;
+
 export class EventLoopBudget {
   readonly #limit: number;
   #used = 0;
@@ -15,7 +18,8 @@ export class EventLoopBudget {
 
   /** Undefined if the caller may continue at once. */
   take(chars: number): Promise<void> | undefined {
-    if (this.#waiting.length === 0 && this.#fits(chars)) {
+    const isSmall = chars <= this.#limit * smallPiece;
+    if (isSmall || (this.#waiting.length === 0 && this.#fits(chars))) {
       this.#charge(chars);
       return undefined;
     }

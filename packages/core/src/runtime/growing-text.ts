@@ -18,7 +18,7 @@ export function appendText(text: GrowingText, piece: string): GrowingText {
   return tail.length < blockChars ? { blocks: text.blocks, tail } : endText({ ...text, tail });
 }
 
-/** The same text without a tail: whoever reads it shares one copy. */
+/** The same text without a tail, so that all readers share one copy. */
 export function endText({ blocks, tail }: GrowingText): GrowingText {
   flatten(tail);
   return { blocks: blocks + tail, tail: '' };

@@ -21,9 +21,16 @@ it('a piece that is larger than the budget gets a turn of its own', async () => 
   const budget = new EventLoopBudget(100);
   expect(budget.take(500)).toBeUndefined();
   const next = budget.take(500);
-  const last = budget.take(1);
+  const last = budget.take(2);
   expect(next).toBeInstanceOf(Promise);
   await next;
-  expect(budget.take(1)).toBeInstanceOf(Promise);
+  expect(budget.take(2)).toBeInstanceOf(Promise);
   await last;
+});
+
+it('a small piece never waits', () => {
+  const budget = new EventLoopBudget(6400);
+  expect(budget.take(6400)).toBeUndefined();
+  expect(budget.take(101)).toBeInstanceOf(Promise);
+  expect(budget.take(100)).toBeUndefined();
 });

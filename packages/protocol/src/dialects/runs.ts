@@ -3,7 +3,6 @@ import type { EventOf, RuleRef, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
 import type { Dialect } from './dialect.ts';
-import { truncate } from './truncate.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
 import type {
   ApprovalKind,
@@ -212,6 +211,19 @@ const maxOutputBytes = 256 * 1024;
 function boundedOutput(whole: string): Pick<DoneFrame, 'output' | 'outputTruncated'> {
   const output = truncate(whole, maxOutputBytes);
   return output.length === whole.length ? { output } : { output, outputTruncated: true };
+}
+
+/** The beginning of a text, at most so many bytes of UTF-8; the text itself if it is not longer. */
+function truncate(text: string, maxBytes: number): string {
+  if (text.length * 3 <= maxBytes) return text;
+  let bytes = 0;
+  for (let at = 0; at < text.length;) {
+    const code = text.codePointAt(at) ?? 0;
+    bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    if (bytes > maxBytes) return text.slice(0, at);
+    at += code < 0x10000 ? 1 : 2;
+  }
+  return text;
 }
 
 function toolCall(event: Stored<EventOf<'tool.called'> | EventOf<'tool.started'>>): ToolCallFrame {

@@ -243,6 +243,8 @@ export const catalogue = {
     textId: idSchema,
     after: z.int(),
     reason: z.enum(['crash', 'retry', 'limit', 'guardrail', 'schema']),
+    /** The code of the error because of which the turn was discarded, such as `provider_failed`. */
+    code: z.string().optional(),
     /** What the discarded turn cost, if the model had finished it. */
     usage: usageSchema.optional(),
   }),

@@ -21,6 +21,7 @@ import { tenantSchema } from '../routes/tenant.ts';
 import { webhookSchema } from '../routes/webhooks.ts';
 import { checkpointEnvelopeSchema, runErrorSchema, wireUsageSchema } from '../schemas/runs.ts';
 import { type Route, routes } from '../routes/index.ts';
+import { chatFrameSchema, feedFrameSchema, runsFrameSchema, runtimeFrameSchema } from './frames.ts';
 
 type Schema = Record<string, unknown>;
 
@@ -83,7 +84,7 @@ function operationOf(name: string, route: Route, schemas: OpenApiSchemas): Schem
             content: { 'application/json': { schema: schemas.of(route.body, 'input') } },
           },
         }),
-    responses: { ...responseOf(route, schemas), ...failuresOf(route.errors) },
+    responses: { ...responseOf(name, route, schemas), ...failuresOf(route.errors) },
     ...securityOf(route),
   };
 }
@@ -151,7 +152,21 @@ function headersOf(name: string): Schema[] {
   }));
 }
 
-function responseOf(route: Route, schemas: OpenApiSchemas): Schema {
+const framesByRoute: Readonly<Record<string, z.ZodType>> = {
+  startChat: chatFrameSchema,
+  startRun: runsFrameSchema,
+  followRun: z.union([runsFrameSchema, chatFrameSchema, runtimeFrameSchema]),
+  followFeed: feedFrameSchema,
+  startApiChat: runtimeFrameSchema,
+};
+
+/** `itemSchema` of OpenAPI 3.2, as an extension: the schema of the JSON in the `data` of each frame. */
+function framesOf(name: string, schemas: OpenApiSchemas): Schema {
+  const frames = framesByRoute[name];
+  return frames === undefined ? {} : { 'x-itemSchema': schemas.of(frames, 'output') };
+}
+
+function responseOf(name: string, route: Route, schemas: OpenApiSchemas): Schema {
   const { output, responseType, noContentWhen } = route;
   if (responseType === 'none') {
     return { '204': { description: 'Success; repeating the request has no effect' } };
@@ -163,7 +178,9 @@ function responseOf(route: Route, schemas: OpenApiSchemas): Schema {
         description:
           'A stream of server-sent events; the id of a frame is the seq of its journal event',
         headers: { 'x-run-id': { description: 'The id of the run', schema: { type: 'string' } } },
-        content: { 'text/event-stream': { schema: { type: 'string' } } },
+        content: {
+          'text/event-stream': { schema: { type: 'string' }, ...framesOf(name, schemas) },
+        },
       },
       ...noContent,
     };
@@ -227,9 +244,11 @@ function errorSchema(): Schema {
 const named = {
   Approval: approvalSchema,
   AuditEntry: auditEntrySchema,
+  ChatFrame: chatFrameSchema,
   Checkpoint: checkpointEnvelopeSchema,
   Credential: credentialSchema,
   Decider: deciderSchema,
+  FeedFrame: feedFrameSchema,
   Grant: grantSchema,
   Key: keySchema,
   Memory: memorySchema,
@@ -240,6 +259,8 @@ const named = {
   Rule: toolPermissionSchema,
   Run: runSchema,
   RunError: runErrorSchema,
+  RunsFrame: runsFrameSchema,
+  RuntimeFrame: runtimeFrameSchema,
   Tenant: tenantSchema,
   Usage: wireUsageSchema,
   Webhook: webhookSchema,

@@ -12,7 +12,7 @@ const maxBackoffMs = 10_000;
 const batchSize = 200;
 const maxUnsigned = 12_800;
 const maxRemembered = 10_000;
-const tenantsPerStep = 100;
+const tenantsAtOnce = 100;
 /** Lost races with other nodes, which seal the same entries. */
 const maxLostRaces = 20;
 
@@ -125,8 +125,24 @@ export class AuditSealer {
     return this.#options.store.tenant(tenantId).audit;
   }
 
+  /** Tenants take turns, a batch each: one that fails or has a long backlog delays no other. */
   async #sealAll(): Promise<void> {
     const { store } = this.#options;
-    for (const tenantId of await store.tenantsToSeal(tenantsPerStep)) await this.seal(tenantId);
+    const failures = new Map<string, unknown>();
+    for (let hasSealed = true; hasSealed && !this.#loop.signal.aborted;) {
+      hasSealed = false;
+      for (let after: string | undefined = ''; after !== undefined;) {
+        const tenants: string[] = await store.tenantsToSeal({ after, limit: tenantsAtOnce });
+        for (const tenantId of tenants.filter((each) => !failures.has(each))) {
+          try {
+            if ((await this.#sealBatch(tenantId)) === 'sealed') hasSealed = true;
+          } catch (error) {
+            failures.set(tenantId, error);
+          }
+        }
+        after = tenants.at(-1);
+      }
+    }
+    for (const error of failures.values()) throw error;
   }
 }

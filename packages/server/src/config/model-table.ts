@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { knownModel, knownModelsDate, knownModelsOf, type ModelTable } from '@relay/models';
-import { issueMessage } from '@relay/protocol';
+import { defined, issueMessage } from '@relay/protocol';
 import { z } from 'zod';
 import { ConfigError, type Installation, readConfig } from './config.ts';
 import { priceSchema } from './config-file.ts';
@@ -115,7 +115,7 @@ export function updateModelTable({ env, cwd }: Installation, file: string): Mode
   for (const [model, after] of Object.entries(models)) {
     const { date: _, source: __, ...own } = stored[model] ?? { date };
     const before = stored[model] === undefined ? knownModel(model) : own;
-    next[model] = { ...own, ...after, date, ...(source === undefined ? {} : { source }) };
+    next[model] = { ...own, ...after, date, ...defined({ source }) };
     const merged = { ...before, ...after };
     if (JSON.stringify(before ?? {}) !== JSON.stringify(merged)) {
       changes.push({ model, before, after: merged });

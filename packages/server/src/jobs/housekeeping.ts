@@ -36,13 +36,20 @@ async function deleteExpired(
     let deleted = 1;
     while (deleted > 0 && !signal.aborted) deleted = await sweep();
   };
-  await repeat(() => store.deleteExpiredMemories(now, batchSize));
-  if (retentionMs !== undefined) {
-    await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
-  }
-  await sweepOutputs?.();
   // A late attempt may still succeed within its claim; finished deliveries are kept for a week.
   const failBefore = now - deliveryTimeoutMs - 60 * 60_000;
   const deleteBefore = now - deliveriesKeptMs;
-  await repeat(() => store.deliveries.sweep({ failBefore, deleteBefore, limit: batchSize }));
+  const sweeps = [
+    () => repeat(() => store.deleteExpiredMemories(now, batchSize)),
+    async () => {
+      if (retentionMs === undefined) return;
+      await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
+    },
+    async () => sweepOutputs?.(),
+    () => repeat(() => store.deliveries.sweep({ failBefore, deleteBefore, limit: batchSize })),
+  ];
+  // One that fails does not prevent the others.
+  const errors: unknown[] = [];
+  for (const sweep of sweeps) await sweep().catch((error: unknown) => errors.push(error));
+  if (errors.length > 0) throw errors[0];
 }

@@ -16,7 +16,7 @@ export class NodeHeartbeat {
     this.#loops = [
       this.#loop(() => this.#sendHeartbeat(), 'Failed to send the heartbeat of this node'),
       this.#loop(
-        (signal) => endOrphanedChatSessions({ control, config }, signal),
+        async (signal) => void (await endOrphanedChatSessions({ control, config }, signal)),
         'Failed to end chats of dead nodes',
       ),
     ];

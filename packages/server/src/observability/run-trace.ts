@@ -99,7 +99,7 @@ export class RunTrace {
             event,
             event.usage,
             { 'relay.turn.discarded': event.reason },
-            event.reason,
+            event.code ?? event.reason,
           ),
         ];
       case 'context.compacted':

@@ -50,18 +50,31 @@ export async function endChatSession(
   }
 }
 
-/** Ends the sessions whose process died. */
+/** Ends the sessions whose process died. Returns those that could not be ended. */
 export async function endOrphanedChatSessions(
   context: SessionContext,
   signal?: AbortSignal,
-): Promise<void> {
-  const { store, settings, clock } = context.control.engine;
-  for (;;) {
-    const orphans = await store.orphanedConnections(settings.node, clock.now());
-    if (orphans.length === 0) return;
+): Promise<ChatSession[]> {
+  const { store, settings, clock, log } = context.control.engine;
+  const failed: ChatSession[] = [];
+  for (let after = ''; ;) {
+    const orphans = await store.orphanedConnections(settings.node, clock.now(), after);
     for (const session of orphans) {
-      if (signal?.aborted === true) return;
-      await closeSession(context, session);
+      if (signal?.aborted === true) return failed;
+      try {
+        await closeSession(context, session);
+      } catch (error) {
+        if (failed.length === 0) {
+          log.warn('A chat session of a dead process could not be closed', {
+            runId: session.runId,
+            error: String(error),
+          });
+        }
+        failed.push(session);
+      }
     }
+    const last = orphans.at(-1);
+    if (last === undefined) return failed;
+    after = last.id;
   }
 }

@@ -65,6 +65,30 @@ describe('an audit trail', () => {
     expect(await sealerOn(store).head(tenantId)).toEqual({ seq: 0, hash: initialHash(tenantId) });
   });
 
+  it('of a tenant is sealed although the trails of many others cannot be', async () => {
+    const store = createMemoryStore();
+    const others = Array.from({ length: 150 }, (_, n) => `0-${n}`);
+    const unsigned = new AuditSigner(randomBytes(32), ids);
+    for (const [n, other] of others.entries()) {
+      const by = n % 2 === 0 ? unsigned : signer;
+      await store.tenant(other).audit.add([by.write(other, entry(n))]);
+    }
+    const written = Array.from({ length: 450 }, (_, n) => signer.write(tenantId, entry(n)));
+    await store.tenant(tenantId).audit.add(written);
+    const tenant = store.tenant.bind(store);
+    store.tenant = (id) => {
+      const found = tenant(id);
+      if (Number(id.split('-')[1]) % 2 === 1 && id.startsWith('0-')) {
+        found.audit.unsealed = () => Promise.reject(new Error('Damaged'));
+      }
+      return found;
+    };
+    const sealer = sealerOn(store);
+    sealer.start();
+    onTestFinished(() => sealer.stop());
+    await expect.poll(async () => (await sealer.head(tenantId)).seq).toBe(450);
+  });
+
   it('stays one chain when several nodes seal it at once', async () => {
     const store = createMemoryStore();
     const written = Array.from({ length: 700 }, (_, n) => signer.write(tenantId, entry(n)));

@@ -294,6 +294,20 @@ describe('images and files', () => {
   });
 });
 
+it('a file by URL is a 400 with the remedy if the provider uses Chat Completions', async () => {
+  await boot();
+  await put('ollama', '/v1');
+  const content = [{ type: 'file', url: 'https://example.com/a.pdf' }];
+  const body = { model: 'ollama:qwen3', input: [{ role: 'user', content }] };
+  const response = await server.request('/v1/runs', { body });
+  expect(response.status).toBe(400);
+  expect(await response.json()).toMatchObject({
+    code: 'invalid_request',
+    error: expect.stringContaining('set `data` and `mediaType` of the file instead of its `url`'),
+  });
+  expect(mock.getRequests()).toEqual([]);
+});
+
 describe('the cost of a run', () => {
   const usage = { input_tokens: 1_000_000, output_tokens: 100_000 };
 

@@ -81,6 +81,30 @@ describe('housekeeping', () => {
     expect(asked).toEqual([by, by, by]);
   });
 
+  it('does everything else although one part keeps failing', async () => {
+    const { clock, log, warnings } = setUp();
+    const done: string[] = [];
+    const fails = (name: string) => async () => {
+      done.push(name);
+      throw new RelayError('storage_failed', 'No');
+    };
+    const housekeeping = createHousekeeping({
+      store: {
+        deliveries: { sweep: fails('deliveries') } as unknown as DeliveryQueue,
+        deleteExpiredMemories: fails('memories'),
+        pruneRuns: fails('runs'),
+      },
+      retentionMs: 1,
+      sweepOutputs: fails('outputs'),
+      clock,
+      log,
+    });
+    housekeeping.start();
+    await until(() => warnings.length === 1, 'the warning');
+    await housekeeping.stop();
+    expect(done).toEqual(['memories', 'runs', 'outputs', 'deliveries']);
+  });
+
   it('continues after a failure, and stops', async () => {
     const { store, clock, log, warnings, left, add } = setUp();
     let broken = true;

@@ -31,11 +31,11 @@ describe('NodeHeartbeat', () => {
   const connectionId = 'c';
   const isOpen = async () => (await store.tenant('t').findConnection(connectionId)) !== undefined;
 
-  async function connect(node: string): Promise<void> {
-    await store.tenant('t').createRun({
+  async function connect(node: string, tenantId = 't', id = connectionId): Promise<void> {
+    await store.tenant(tenantId).createRun({
       identity: {
         id: uuidv7(),
-        tenantId: 't',
+        tenantId,
         conversationId: uuidv7(),
         correlationId: 'c',
         surface: 'chat',
@@ -49,7 +49,7 @@ describe('NodeHeartbeat', () => {
       },
       lease: null,
       events: [],
-      connection: { id: connectionId, node },
+      connection: { id, node },
     });
   }
 
@@ -86,6 +86,24 @@ describe('NodeHeartbeat', () => {
     await pass(ttl / 3 + 1_000);
     expect(await isOpen()).toBe(false);
     await node.stop();
+  });
+
+  it('ends the chats of other tenants although those of one tenant cannot be ended', async () => {
+    const broken = Array.from({ length: 501 }, (_, n) => `a${n}`);
+    for (const id of broken) await connect('dead', 'broken', id);
+    await connect('dead');
+    const tenant = store.tenant.bind(store);
+    store.tenant = (id) => {
+      const found = tenant(id);
+      if (id === 'broken') found.closeConnection = () => Promise.reject(new Error('Damaged'));
+      return found;
+    };
+    const node = nodeOn(store, 'alive');
+    await node.start();
+    await clock.advance(ttl / 3);
+    await expect.poll(isOpen).toBe(false);
+    await node.stop();
+    expect(warned).toEqual(['A chat session of a dead process could not be closed']);
   });
 
   it('continues and warns while the store fails', async () => {

@@ -114,7 +114,15 @@ describe('a model call', () => {
         [30, turn(2)],
         [
           40,
-          { type: 'turn.discarded', ...root, turn: 2, textId: uuidv7(), after: 1, reason: 'retry' },
+          {
+            type: 'turn.discarded',
+            ...root,
+            turn: 2,
+            textId: uuidv7(),
+            after: 1,
+            reason: 'retry',
+            code: 'provider_failed',
+          },
         ],
         [60, turn(2)],
         [70, completed(2)],
@@ -130,7 +138,12 @@ describe('a model call', () => {
       [40, 70],
       [80, 99],
     ]);
-    expect(chats.map(({ error }) => error)).toEqual([undefined, 'retry', undefined, undefined]);
+    expect(chats.map(({ error }) => error)).toEqual([
+      undefined,
+      'provider_failed',
+      undefined,
+      undefined,
+    ]);
     expect(new Set(chats.map(({ id }) => id)).size).toBe(4);
   });
 

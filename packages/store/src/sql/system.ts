@@ -72,16 +72,19 @@ export function deleteConnections({ tenantId, runId }: RunRef): Statement {
   return { sql, params: [tenantId, runId] };
 }
 
-/** Callers ask again after these are deleted. */
+/** Callers ask again for those after the last. */
 const orphansAtOnce = 500;
 
 /** Chat connections whose node is no longer alive. */
-export function selectOrphans(dialect: SqlDialect, node: string, now: number): Statement {
+export function selectOrphans(
+  dialect: SqlDialect,
+  { node, now, after }: { readonly node: string; readonly now: number; readonly after: string },
+): Statement {
   const sql = `SELECT c.tenant_id, c.id, c.run_id FROM connections c
     WHERE c.node <> ? AND NOT EXISTS (
       SELECT 1 FROM nodes n WHERE n.id = c.node AND n.alive_until > ${nowSql[dialect]})
-    ORDER BY c.id LIMIT ${orphansAtOnce}`;
-  return { sql, params: [node, now] };
+      AND c.id > ? ORDER BY c.id LIMIT ${orphansAtOnce}`;
+  return { sql, params: [node, now, after] };
 }
 
 export function decodeOrphan(row: Row): { tenantId: string; id: string; runId: string } {

@@ -29,7 +29,7 @@ export const unsealedSql = `SELECT ${columns.join(', ')} FROM audit_entries
 
 /** Skips from tenant to tenant in the index of unsealed entries. */
 export const tenantsToSealSql = `WITH RECURSIVE tenant (id) AS (
-    SELECT MIN(tenant_id) FROM audit_entries WHERE seq IS NULL
+    SELECT MIN(tenant_id) FROM audit_entries WHERE seq IS NULL AND tenant_id > ?
     UNION ALL
     SELECT (SELECT MIN(e.tenant_id) FROM audit_entries e
       WHERE e.seq IS NULL AND e.tenant_id > tenant.id)

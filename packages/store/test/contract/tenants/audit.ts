@@ -132,12 +132,15 @@ export function auditTests(open: Open): void {
     await idle.audit.seal(sealing(0, [done]));
     await one.audit.add([newAudit(), newAudit()]);
     await two.audit.add([newAudit()]);
-    const listed = await system().tenantsToSeal(1_000);
+    const listed = await system().tenantsToSeal({ limit: 1_000 });
     expect(listed).toEqual(listed.toSorted());
     expect(listed.filter((id) => id === one.tenantId)).toHaveLength(1);
     expect(listed).toContain(two.tenantId);
     expect(listed).not.toContain(idle.tenantId);
-    expect(await system().tenantsToSeal(1)).toHaveLength(1);
+    const [first = '', second = ''] = listed.toSorted();
+    expect(await system().tenantsToSeal({ limit: 1 })).toEqual([first]);
+    expect(await system().tenantsToSeal({ after: first, limit: 1 })).toEqual([second]);
+    expect(await system().tenantsToSeal({ after: listed.at(-1) ?? '', limit: 1 })).toEqual([]);
   });
 
   test('a list is filtered by whatever is named, newest first and page by page', async () => {
