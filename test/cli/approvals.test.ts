@@ -139,6 +139,12 @@ test('explain says what the rules make of a call, and why', async () => {
     '--json',
   );
   expect(values(denied)[0]).toMatchObject({ decision: 'deny', rule: { list: 'denylist' } });
+  const own = ['explain', 'delete_user', '--function', '--json'];
+  expect(values(await run(...own))[0]).toMatchObject({ decision: 'allow' });
+  expect(values(await run(...own, '--needs-approval'))[0]).toMatchObject({
+    decision: 'ask',
+    rule: { list: 'needsApproval' },
+  });
 });
 
 test('approvals approve refuses an unknown outcome and names the answers, which approvals answer takes', async () => {

@@ -101,6 +101,31 @@ describe('a run that the process dies of', () => {
     expect(current.kernel.control.supervisor.activeRuns).toBe(1);
   });
 
+  test('is tried only after the new process has run for a while', async () => {
+    const fixture = await openFixture();
+    let current = await live(fixture, { answers: false, dies: true });
+    const poisoned = await ask(current.kernel, poison);
+    await current.died;
+    for (const _ of [2, 3]) {
+      current = await live(fixture, { answers: false, dies: true });
+      await current.died;
+    }
+    const clock = new ManualClock();
+    const model = createStreamingModel(async function* () {
+      yield [text('Fine.'), finish()];
+    });
+    const settings = { suspectDelayMs: 5_000 };
+    const kernel = await fixture.boot({ model, clock, settings, restarted: true });
+    for (let second = 1; second < 5; second += 1) {
+      await until(async () => clock.sleepers >= 2, 'the scan');
+      await clock.advance(1_000);
+    }
+    expect(model.requests).toEqual([]);
+    await until(async () => clock.sleepers >= 2, 'the scan');
+    await clock.advance(1_000);
+    expect(endOf(await finished(kernel, poisoned.id)).output).toBe('Fine.');
+  });
+
   test('is innocent as soon as it makes progress', async () => {
     const fixture = await openFixture();
     let current = await live(fixture, { answers: false, dies: true });

@@ -84,6 +84,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
       node: uuidv7(),
       graceMs: 200,
       lateAnswerMs: 0,
+      suspectDelayMs: 0,
       providerAttempts: 4,
       ...options.settings,
     },

@@ -35,6 +35,11 @@ export interface Settings {
   /** The most characters (UTF-16 code units) of text, reasoning and tool calls in one turn. */
   readonly maxAnswerChars: number;
   /**
+   * How long a process has run before it resumes a suspect (supervisor.ts). A server that is killed again
+   * and again in less time than that blames no run for it, and one that a run kills works in between.
+   */
+  readonly suspectDelayMs: number;
+  /**
    * How much later than its time an approval expires: an answer in time may still be on its way into
    * the store. An expiry that conflicts with a stored answer fences the append, and the run is recovered.
    */
@@ -70,6 +75,7 @@ export const defaultSettings: Omit<Settings, 'node'> = {
   providerAttempts: 9,
   providerWaitMs: 60_000,
   maxAnswerChars: 4 * 1024 * 1024,
+  suspectDelayMs: 5_000,
   lateAnswerMs: 250,
   compaction: { threshold: 0.8, keep: 0.3 },
 };

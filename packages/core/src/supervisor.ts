@@ -11,8 +11,9 @@
  * - Runs that were driven before, by this node or another, are claimed and loaded in portions: a few at
  *   a time, and only while there is memory for them.
  * - A suspect, whose process died several times in a row while it drove the run, is driven while no
- *   other suspect is. If the process still dies, the run fails. The store counts, so nodes agree. A
- *   lease that expired while its process lives does not count.
+ *   other suspect is, and not before this process has run for some seconds. If the process still dies,
+ *   the run fails. The store counts, so nodes agree. A lease that expired while its process lives does
+ *   not count.
  * - A run that the store failed for is released, and nothing terminal is written. The scan finds it
  *   again, on any node. If the store keeps failing, each attempt waits longer than the one before.
  * - Leases are renewed three times within their lifetime. A run whose lease could not be renewed is
@@ -76,6 +77,7 @@ export class Supervisor {
   #loading = 0;
   /** The suspect that is driven now. */
   #suspect: string | undefined;
+  #startedAt = 0;
 
   constructor(engine: Engine) {
     const { clock, settings, log } = engine;
@@ -122,6 +124,7 @@ export class Supervisor {
   }
 
   start(): void {
+    this.#startedAt = this.#engine.clock.now();
     this.#scanning.start();
     this.#renewal.start();
   }
@@ -283,7 +286,8 @@ export class Supervisor {
   /** Drives the suspect with the fewest crashes, unless one is driven already. */
   #resumeNextSuspect(): void {
     if (this.#suspect !== undefined || this.#stopped) return;
-    const { store, clock, log } = this.#engine;
+    const { store, clock, log, settings } = this.#engine;
+    if (clock.now() < this.#startedAt + settings.suspectDelayMs) return;
     store
       .suspectRuns(clock.now(), 1)
       .then(([ref]) => {

@@ -46,7 +46,12 @@ async function explainCall(
   if (needsApproval === true && isFunction !== true) {
     throw usageError('--needs-approval requires --function');
   }
-  const declared = { name: tool, kind: 'function', inputSchema: {}, needsApproval } as const;
+  const declared = {
+    name: tool,
+    kind: 'function',
+    inputSchema: { type: 'object' },
+    needsApproval,
+  } as const;
   const client = await context.client();
   const ids = { runId: run, conversationId: conversation };
   const explanation = await client.permissions.explain({

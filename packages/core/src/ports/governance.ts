@@ -126,6 +126,7 @@ export interface Notice {
 
 export interface DeliveryRecord extends Notice {
   readonly webhookId: string;
+  readonly tenantId: string;
   readonly status: 'pending' | 'delivered' | 'failed';
   readonly attempts: number;
   readonly nextAt: number;
@@ -153,7 +154,7 @@ export interface DeliveryClaim {
   readonly limit: number;
   /** Limit per webhook. Default: none. */
   readonly perWebhook?: number;
-  /** Ids of webhooks to skip. */
+  /** Ids of webhooks and tenants to skip. */
   readonly except?: readonly string[];
 }
 

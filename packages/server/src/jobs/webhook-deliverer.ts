@@ -8,7 +8,7 @@
  *
  * After a crash the claim expires, and another node takes the delivery over. A webhook has a few
  * requests in flight at a time, and none during its backoff: one that does not answer delays only its
- * own deliveries.
+ * own deliveries. A tenant with many webhooks does not use all requests.
  */
 import { BackgroundLoop, type DeliveryRecord, type Engine, type WebhookRecord } from '@relay/core';
 import type { GuardedFetch } from '@relay/models';
@@ -18,6 +18,8 @@ const intervalMs = 500;
 const maxBackoffMs = 10_000;
 const maxInFlight = 400;
 const maxInFlightPerWebhook = 8;
+/** A tenant with so many gets no more until some are over, so that others always find room. */
+const enoughPerTenant = 100;
 /** Consecutive failures after which a webhook backs off, longer each time. */
 const failuresBeforeBackoff = 3;
 const minBackoffMs = 1_000;
@@ -46,7 +48,9 @@ interface Backoff {
 export class WebhookDeliverer {
   readonly #options: WebhookDelivererOptions;
   readonly #loop: BackgroundLoop;
+  /** By webhook and by tenant. */
   readonly #inFlight = new Map<string, number>();
+  readonly #inFlightOfTenant = new Map<string, number>();
   readonly #backoffs = new Map<string, Backoff>();
   readonly #attempts = new Set<Promise<void>>();
 
@@ -75,7 +79,7 @@ export class WebhookDeliverer {
   async begin(): Promise<number> {
     const { store, clock } = this.#options;
     const now = clock.now();
-    const limit = maxInFlight - this.#attempts.size;
+    const limit = Math.min(maxInFlight - this.#attempts.size, enoughPerTenant);
     if (limit <= 0) return 0;
     const due = await store.deliveries.claim({
       now,
@@ -84,11 +88,13 @@ export class WebhookDeliverer {
       perWebhook: maxInFlightPerWebhook,
       except: this.#unavailable(now),
     });
-    for (const { webhookId } of due) this.#count(webhookId, 1);
+    for (const delivery of due) this.#count(delivery, 1);
     for (const delivery of due) {
       const attempt = this.#attempt(delivery).finally(() => this.#attempts.delete(attempt));
       this.#attempts.add(attempt);
     }
+    // Other tenants may have more.
+    if (due.length === limit) this.#loop.wake();
     return due.length;
   }
 
@@ -99,13 +105,19 @@ export class WebhookDeliverer {
 
   #unavailable(now: number): string[] {
     const inBackoff = [...this.#backoffs].filter(([, { until }]) => until > now);
-    return [...this.#inFlight.keys(), ...inBackoff.map(([webhookId]) => webhookId)];
+    const busy = [...this.#inFlightOfTenant].filter(([, count]) => count >= enoughPerTenant);
+    return [...this.#inFlight.keys(), ...[...inBackoff, ...busy].map(([id]) => id)];
   }
 
-  #count(webhookId: string, more: number): void {
-    const count = (this.#inFlight.get(webhookId) ?? 0) + more;
-    if (count > 0) this.#inFlight.set(webhookId, count);
-    else this.#inFlight.delete(webhookId);
+  #count({ webhookId, tenantId }: DeliveryRecord, more: number): void {
+    for (const [counts, id] of [
+      [this.#inFlight, webhookId],
+      [this.#inFlightOfTenant, tenantId],
+    ] as const) {
+      const count = (counts.get(id) ?? 0) + more;
+      if (count > 0) counts.set(id, count);
+      else counts.delete(id);
+    }
   }
 
   /** Never throws: an unfinished claim expires and is retried. */
@@ -117,7 +129,7 @@ export class WebhookDeliverer {
     } catch (error) {
       this.#options.log.warn('A webhook delivery failed', { webhookId, error: String(error) });
     } finally {
-      this.#count(webhookId, -1);
+      this.#count(delivery, -1);
       // There may be more deliveries for it.
       if (!this.#inFlight.has(webhookId)) this.#loop.wake();
     }

@@ -463,6 +463,56 @@ describe('long values', () => {
     expect(whole).not.toHaveProperty('outputTruncated');
   });
 
+  it('end a page of grants and of policy versions, and the calls that a preview shows', async () => {
+    const server = await bootServer();
+    onTestFinished(() => server.stop());
+    const text = 'x'.repeat(300_000);
+    const erase = {
+      name: 'erase',
+      kind: 'function',
+      inputSchema: { type: 'object' },
+      needsApproval: true,
+    };
+    const count = 8;
+    for (let n = 0; n < count; n += 1) {
+      const exact = { text: `${n}${text}` };
+      await server.json('/v1/grants', { body: { tool: 'erase', exact, scope: 'tenant' } });
+      const deny = [{ tool: 'other', params: { text: `${n}${'x'.repeat(900)}` } }];
+      const rules = Array.from({ length: 200 }, () => deny[0]);
+      await server.json('/v1/policy', { method: 'PUT', body: { version: n, deny: rules } });
+      const input = `use erase ${JSON.stringify(exact)}`;
+      const { runId } = await startRun(server, { input, tools: [erase] });
+      await untilStatus(server, runId, 'waiting');
+    }
+    const maxChars = 2 * 1024 * 1024;
+    for (const [path, name] of [
+      ['/v1/grants', 'grants'],
+      ['/v1/policy/versions', 'versions'],
+    ] as const) {
+      let [cursor, found, pages]: [string | null, number, number] = ['', 0, 0];
+      while (cursor !== null) {
+        const query: string = cursor === '' ? '' : `&cursor=${cursor}`;
+        const body = await (await server.request(`${path}?limit=200${query}`)).text();
+        expect(body.length).toBeLessThan(maxChars);
+        const page = JSON.parse(body) as Record<string, unknown[]> & { nextCursor: string | null };
+        found += page[name]?.length ?? 0;
+        pages += 1;
+        cursor = page.nextCursor;
+      }
+      expect([name, found, pages > 1]).toEqual([name, count, true]);
+    }
+    for (const [path, body, list, total] of [
+      ['/v1/grants/preview', { tool: 'erase' }, 'calls', 'matched'],
+      ['/v1/policy/preview', { deny: [{ tool: 'erase' }] }, 'changes', 'changed'],
+    ] as const) {
+      const text = await (await server.request(path, { body })).text();
+      expect(text.length).toBeLessThan(maxChars);
+      const preview = JSON.parse(text) as Record<string, unknown>;
+      expect([path, preview[total]]).toEqual([path, count]);
+      expect((preview[list] as unknown[]).length).toBeLessThan(count);
+    }
+  });
+
   it('end a page of a list whose items are complete, such as approvals', async () => {
     const all = Array.from({ length: 30 }, (_, n) => ({
       id: uuidv7(),

@@ -115,6 +115,7 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
       description: 'Says it again',
       inputSchema: expect.objectContaining({ type: 'object' }),
       allowedByDefault: false,
+      needsApproval: false,
       idempotent: false,
     });
     expect(found('trusted_look')).toMatchObject({ allowedByDefault: true });

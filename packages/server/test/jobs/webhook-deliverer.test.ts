@@ -30,9 +30,8 @@ async function listen(answer: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
 }
 
-function setUp(clock: Clock) {
-  const store = createMemoryStore();
-  const tenant = store.tenant(uuidv7());
+function setUp(clock: Clock, store = createMemoryStore(), tenantId = uuidv7()) {
+  const tenant = store.tenant(tenantId);
   const log = { warn: () => undefined, error: () => undefined };
   const signer = new WebhookSigner(randomBytes(32));
   const deliverer = new WebhookDeliverer({
@@ -151,6 +150,27 @@ describe('a webhook that', () => {
     await until(() => received.length === 40, 'all of the others');
     expect(new Set(received).size).toBe(40);
     expect(held.size).toBeLessThanOrEqual(8);
+    await deliverer.stop();
+  });
+
+  it('is one of very many of a tenant, none of which answers, does not delay other tenants', async () => {
+    const held = new Set<unknown>();
+    const dead = await listen((request) => void held.add(request.socket));
+    const received: unknown[] = [];
+    const live = await listen((request, response) => {
+      received.push(request.headers['relay-delivery']);
+      request.resume();
+      response.end();
+    });
+    const { store, deliverer, hook, happens } = setUp(systemClock);
+    for (let n = 0; n < 300; n += 1) await hook(dead);
+    await happens(2);
+    const other = setUp(systemClock, store);
+    await other.hook(live);
+    await other.happens(3);
+    for (let n = 0; n < 5; n += 1) await deliverer.begin();
+    await until(() => received.length === 3, 'the deliveries of the other tenant');
+    expect(held.size).toBeLessThan(200);
     await deliverer.stop();
   });
 

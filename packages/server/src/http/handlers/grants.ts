@@ -4,7 +4,14 @@ import { faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
 import { type BodyOf, defined, type ToolPermission } from '@relay/protocol';
 import { invalidField, notFound, rejectInvalidPatterns } from '../errors.ts';
 import { auditEntry, type ApiRequest, type Handler, type ResultOf, storeOf } from './handler.ts';
-import { byCreation, iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
+import {
+  byCreation,
+  firstBySize,
+  iso,
+  isoOrUndefined,
+  readPageBySize,
+  parseTime,
+} from '../views/pagination.ts';
 import { chooseToolsAndFunctions, faultsIn } from './start.ts';
 
 export const listGrants: Handler<'listGrants'> = async (call) => {
@@ -12,7 +19,8 @@ export const listGrants: Handler<'listGrants'> = async (call) => {
   const now = call.context.control.engine.clock.now();
   const activeAt = status === 'active' ? now : undefined;
   const filter = defined({ scope, scopeId, tool, activeAt });
-  const { items, nextCursor } = await readPage(
+  // The grant of a call contains its arguments.
+  const { items, nextCursor } = await readPageBySize(
     call.query,
     (page) => storeOf(call).listGrants(filter, page),
     byCreation,
@@ -60,7 +68,7 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
     rule: checkedRule(body),
     ...defined({ scope: scope === 'tenant' ? undefined : scope, scopeId }),
   });
-  const calls = matched.slice(0, maxShownCalls).map((approval) => ({
+  const calls = firstBySize(matched, maxShownCalls).map((approval) => ({
     approvalId: approval.id,
     runId: approval.runId,
     toolCallId: approval.toolCallId,

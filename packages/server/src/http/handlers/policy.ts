@@ -4,7 +4,13 @@ import type { PolicyRecord } from '@relay/core';
 import { type PolicyRules, RelayError } from '@relay/protocol';
 import { auditEntry, type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { invalidField, rejectInvalidPatterns } from '../errors.ts';
-import { iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
+import {
+  firstBySize,
+  iso,
+  isoOrUndefined,
+  readPageBySize,
+  parseTime,
+} from '../views/pagination.ts';
 
 export const getPolicy: Handler<'getPolicy'> = async (call) => {
   const { agent = null } = call.query;
@@ -36,7 +42,7 @@ export const putPolicy: Handler<'putPolicy'> = async (call) => {
 
 export const listPolicyVersions: Handler<'listPolicyVersions'> = async (call) => {
   const { agent = null } = call.query;
-  const { items, nextCursor } = await readPage(
+  const { items, nextCursor } = await readPageBySize(
     call.query,
     (page) => storeOf(call).policies.versions(agent, page),
     ({ version: at, id }) => ({ at, id }),
@@ -54,7 +60,7 @@ export const previewPolicy: Handler<'previewPolicy'> = async (call) => {
   const since = parseTime(body.since) ?? engine.clock.now() - defaultPreviewMs;
   const draft = { agent, rules: rulesOf(body), since };
   const { changed, ...counts } = await core.previewPolicy(engine, storeOf(call), draft);
-  const changes = changed.slice(0, maxShownChanges);
+  const changes = firstBySize(changed, maxShownChanges);
   return { ...counts, since: iso(since), changed: changed.length, changes };
 };
 

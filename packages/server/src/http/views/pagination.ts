@@ -57,6 +57,18 @@ export async function readPageBySize<Item>(
   }
 }
 
+/** The first items, at most `limit`. They end with the item that makes them large. */
+export function firstBySize<Item>(items: readonly Item[], limit: number): Item[] {
+  const first: Item[] = [];
+  let chars = 0;
+  for (const item of items) {
+    if (first.length === limit || chars >= maxPageChars) break;
+    first.push(item);
+    chars += charsIn(item);
+  }
+  return first;
+}
+
 /** All items of a list, read page by page. */
 export async function* readAll<Item>(
   list: (page: Page) => Promise<readonly Item[]>,

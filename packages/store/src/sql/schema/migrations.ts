@@ -162,8 +162,11 @@ function schemaProblem(
     found.set(text(row, 'table_name'), table);
     table.set(text(row, 'column_name'), Number(row['required']) === 1);
   }
-  const present = steps.filter(({ id }) => id <= version);
-  for (const [table, expected] of tablesOf(present, dialect)) {
+  const created = tablesOf(
+    steps.filter(({ id }) => id <= version),
+    dialect,
+  );
+  for (const [table, expected] of created) {
     const there = found.get(table);
     if (there === undefined) {
       return `The database has schema version ${version}, but no table ${table}. ${otherVersion}`;
@@ -177,8 +180,9 @@ function schemaProblem(
       return `The database has schema version ${version}, but its table ${table} requires the column ${unknown[0]}, which this Relay does not know. ${otherVersion}`;
     }
   }
-  const later = steps.filter(({ id }) => id > version);
-  const taken = [...tablesOf(later, dialect).keys()].find((table) => found.has(table));
+  const taken = [...tablesOf(steps, dialect).keys()].find(
+    (table) => found.has(table) && !created.has(table),
+  );
   if (taken === undefined) return undefined;
   return `The database has a table ${taken} that this Relay did not create. Give Relay a database or a schema of its own`;
 }

@@ -88,6 +88,7 @@ export function selectWebhooks(tenantId: string, page: Page): Statement {
 
 const deliveryCodec = new RecordCodec<DeliveryRecord>({
   webhookId: column.text(),
+  tenantId: column.text(),
   id: column.text(),
   event: column.text(),
   payload: column.text(),
@@ -136,7 +137,8 @@ const dueSql = `WITH RECURSIVE hook (id) AS (
     FROM hook WHERE hook.id IS NOT NULL
   )
   SELECT d.webhook_id, d.id FROM hook CROSS JOIN deliveries d
-  WHERE d.webhook_id = hook.id AND ? NOT LIKE '%' || hook.id || '%' AND d.id IN (
+  WHERE d.webhook_id = hook.id AND ? NOT LIKE '% ' || hook.id || ' %'
+    AND ? NOT LIKE '% ' || d.tenant_id || ' %' AND d.id IN (
     SELECT x.id FROM deliveries x
     WHERE x.webhook_id = hook.id AND x.status = 'pending' AND x.next_at <= ?
     ORDER BY x.next_at, x.id LIMIT ?)
@@ -186,7 +188,8 @@ export class SqlDeliveryQueue implements DeliveryQueue {
   async claim(by: DeliveryClaim): Promise<DeliveryRecord[]> {
     const { dialect } = this.#driver;
     const { perWebhook = by.limit, except = [] } = by;
-    const due = [except.join(' '), by.now, perWebhook, by.limit];
+    const skipped = ` ${except.join('  ')} `;
+    const due = [skipped, skipped, by.now, perWebhook, by.limit];
     const params = dialect === 'sqlite' ? [by.until, ...due] : [...due, by.until];
     const result = await this.#driver.transact([{ sql: claimSql[dialect], params }]);
     return result.ok ? (result.results[0]?.rows ?? []).map(decodeDelivery) : [];

@@ -69,7 +69,7 @@ export function webhookTests(open: Open): void {
       lastError: null,
     };
     for (const { id } of [one, two]) {
-      const expected = [{ ...notice, webhookId: id, ...pending }];
+      const expected = [{ ...notice, tenantId: tenant.tenantId, webhookId: id, ...pending }];
       expect(await tenant.webhooks.deliveries(id, page)).toEqual(expected);
     }
     expect(await tenant.webhooks.deliveries(other.id, page)).toEqual([]);
@@ -127,6 +127,7 @@ export function webhookTests(open: Open): void {
         ].toSorted(),
       );
       expect(await claim({ perWebhook: 3, except: [one!.id, dead.id] })).toEqual([]);
+      expect(await claim({ perWebhook: 3, except: [uuidv7(), tenant.tenantId] })).toEqual([]);
       expect(await claim({ perWebhook: 3, limit: 2 })).toHaveLength(2);
       expect(await claim({ perWebhook: 50, limit: 50 })).toHaveLength(26);
     });

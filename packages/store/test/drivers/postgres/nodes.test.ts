@@ -225,7 +225,7 @@ describe('two nodes at once', () => {
           store.claimRun(run.id, { owner: `${n}`, now, until: now + 60_000 }),
         ),
       );
-      expect(claims.filter((claim) => claim !== undefined)).toEqual([{ epoch: 1 }]);
+      expect(claims.filter((claim) => claim !== undefined)).toMatchObject([{ epoch: 1 }]);
       const approval = newApproval(run);
       await tenant.append(step(run, { approvals: [approval] }));
       const decided = await Promise.all(
