@@ -48,6 +48,7 @@ import type {
   WebhookStore,
   WorkflowTotal,
 } from '@relay/core';
+import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { encodeHint, hintsOfAppend } from './codec/hints.ts';
@@ -66,7 +67,7 @@ import {
   selectKeyHolder,
 } from './sql/runs/creation.ts';
 import * as credentials from './sql/tenants/credentials.ts';
-import { decodeJournal, inTurn, selectEvents } from './sql/runs/events.ts';
+import { decodeJournal, selectEvents, sizeOfPage } from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
 import * as memories from './sql/memories/memories.ts';
@@ -160,7 +161,9 @@ export class SqlTenantStore implements TenantStore {
   async readPage(runId: string, range: PageRange): Promise<JournalPage> {
     const run = { tenantId: this.tenantId, runId };
     const rows = await this.#select(selectEvents(run, range));
-    return inTurn(rows, () => decodeJournal(run, range, rows));
+    // Many readers of long journals do not delay what else waits for the event loop.
+    await eventLoop.take(sizeOfPage(rows));
+    return decodeJournal(run, range, rows);
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {

@@ -16,14 +16,13 @@ import type {
   RunRef,
   TenantStore,
 } from '../ports/index.ts';
-import type { MemoryAccount } from '../runtime/memory-budget.ts';
+import { charsIn, type MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
 import { Activity } from './activity.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
 import { decide } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
 import { foldTranscripts, type Transcripts } from './context/transcript.ts';
-import { charsIn } from './context/transcript-cache.ts';
 import type { TurnOutcome } from './turn.ts';
 
 /** Why a live run stops: it is canceled, or this node no longer drives it. */

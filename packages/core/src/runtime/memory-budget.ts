@@ -138,3 +138,10 @@ export class MemoryAccount {
     this.settle(0);
   }
 }
+
+/** The size of a value in memory, roughly: its texts, and a little for everything else. */
+export function charsIn(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null) return 8;
+  return Object.values(value).reduce<number>((sum, inner) => sum + charsIn(inner), 16);
+}

@@ -6,6 +6,7 @@
 import { type EventOf, type Message, RelayError } from '@relay/protocol';
 import { readJournal } from '../../journal.ts';
 import type { RunRef, TenantStore } from '../../ports/index.ts';
+import { charsIn } from '../../runtime/memory-budget.ts';
 import { emptyTranscript, foldTranscripts, noTranscripts, type Transcripts } from './transcript.ts';
 
 interface Entry {
@@ -174,13 +175,6 @@ export class TranscriptCache {
     }
     return size;
   }
-}
-
-/** The size of a value in memory, roughly: its texts, and a little for everything else. */
-export function charsIn(value: unknown): number {
-  if (typeof value === 'string') return value.length;
-  if (typeof value !== 'object' || value === null) return 8;
-  return Object.values(value).reduce<number>((sum, inner) => sum + charsIn(inner), 16);
 }
 
 async function foldRun(

@@ -106,23 +106,9 @@ function endOf(range: EventRange): number {
   return Math.min(range.after + range.limit, Number.MAX_SAFE_INTEGER);
 }
 
-let previousPage: Promise<unknown> = Promise.resolve();
-const largePageBytes = 64 * 1024;
-
-/**
- * Decodes pages of all journals one after another. After a large one, what else waits for the event
- * loop goes first, so that many readers of long journals do not delay it.
- */
-export function inTurn<Value>(rows: readonly Row[], decode: () => Value): Promise<Value> {
-  const decoded = previousPage.then(decode);
-  const bytes = rows.reduce((sum, row) => sum + (numberOrNull(row, 'bytes') ?? 0), 0);
-  previousPage =
-    bytes < largePageBytes
-      ? decoded.catch(() => undefined)
-      : Promise.allSettled([decoded]).then(
-          () => new Promise((resolve) => void setImmediate(resolve)),
-        );
-  return decoded;
+/** The length of the payloads, in bytes. */
+export function sizeOfPage(rows: readonly Row[]): number {
+  return rows.reduce((sum, row) => sum + (numberOrNull(row, 'bytes') ?? 0), 0);
 }
 
 /** In bytes. Lists omit a larger first row. */
