@@ -13,8 +13,8 @@ export { type Timeouts } from './http/exchange.ts';
 export {
   type KnownModel,
   knownModel,
-  knownModelsDate,
   knownModelsOf,
+  knownPriceDate,
   type ModelTable,
 } from './known-models.ts';
 export { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from './http/guard.ts';

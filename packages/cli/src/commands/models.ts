@@ -27,7 +27,7 @@ const columns: readonly Column<ListedModel>[] = [
   { title: 'input', value: ({ price }) => dollars(price?.inputPerMillion) },
   { title: 'output', value: ({ price }) => dollars(price?.outputPerMillion) },
   { title: 'cached', value: ({ price }) => dollars(price?.cachedInputPerMillion) },
-  { title: 'date', value: ({ date }) => date },
+  { title: 'date', value: ({ date }) => date ?? '' },
   { title: 'source', value: ({ source }) => source },
 ];
 

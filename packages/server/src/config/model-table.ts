@@ -1,7 +1,7 @@
 /** The operator's own windows and prices: `models.json` in the data folder, read at the start. */
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { knownModel, knownModelsDate, knownModelsOf, type ModelTable } from '@relay/models';
+import { knownModel, knownModelsOf, knownPriceDate, type ModelTable } from '@relay/models';
 import { defined, issueMessage } from '@relay/protocol';
 import { z } from 'zod';
 import { ConfigError, type Installation, readConfig } from './config.ts';
@@ -71,7 +71,8 @@ export interface ListedModel {
   readonly provider: string;
   readonly contextTokens?: number | undefined;
   readonly price?: ReturnType<typeof priceSchema.parse> | undefined;
-  readonly date: string;
+  /** Of the price. A built-in model without a price has none. */
+  readonly date: string | undefined;
   readonly source: string;
 }
 
@@ -88,13 +89,16 @@ export function listKnownModels({ env, cwd }: Installation): ListedModel[] {
   return [...builtIn, ...added].map(({ provider, model }) => {
     const entry = own[model];
     const known = knownModel(model, own) ?? entry;
+    const builtInDate = knownPriceDate(provider, model);
+    const isBuiltIn =
+      entry === undefined || (entry.price === undefined && builtInDate !== undefined);
     return {
       model,
       provider,
       contextTokens: known?.contextTokens,
       price: known?.price,
-      date: entry?.date ?? knownModelsDate,
-      source: entry === undefined ? 'built in' : (entry.source ?? 'relay models update'),
+      date: isBuiltIn ? builtInDate : entry.date,
+      source: isBuiltIn ? 'built in' : (entry.source ?? 'relay models update'),
     };
   });
 }

@@ -25,16 +25,16 @@ describe('the operator’s table of models', () => {
   });
 
   it('is merged from a file, which names what changed', () => {
-    const models = { 'gpt-6-sol': { price }, 'ollama:qwen3': { contextTokens: 32_000 } };
+    const models = { 'gpt-5.5': { price }, 'ollama:qwen3': { contextTokens: 32_000 } };
     const changes = update({ date: '2026-11-15', source: 'our contract', models });
     expect(changes).toMatchObject([
-      { model: 'gpt-6-sol', before: { price: { inputPerMillion: 2 } }, after: { price } },
+      { model: 'gpt-5.5', before: { price: { inputPerMillion: 5 } }, after: { price } },
       { model: 'ollama:qwen3', after: { contextTokens: 32_000 } },
     ]);
     expect(update({ date: '2026-11-16', models })).toEqual([]);
     update({ date: '2026-12-01', models: { 'ollama:qwen3': { price } } });
     expect(readModelTable(dataDir)).toMatchObject({
-      'gpt-6-sol': { price },
+      'gpt-5.5': { price },
       'ollama:qwen3': { contextTokens: 32_000, price },
     });
   });
@@ -50,7 +50,32 @@ describe('the operator’s table of models', () => {
     });
     expect(listed.find(({ model }) => model === 'claude-opus-5-5')).toMatchObject({
       provider: 'anthropic',
+      date: '2026-09',
       source: 'built in',
+    });
+  });
+
+  it('lists a built-in price with the date of its source, and no date without a price', () => {
+    const listed = listKnownModels(installation());
+    expect(new Set(listed.map(({ date }) => date)).size).toBeGreaterThan(2);
+    for (const { model, price: known, date } of listed) {
+      expect({ model, dated: date !== undefined }).toEqual({ model, dated: known !== undefined });
+    }
+  });
+
+  it('lists a built-in price as built in if only the window was updated', () => {
+    const models = { 'gpt-5.5': { contextTokens: 9 }, 'gpt-6-sol': { contextTokens: 9 } };
+    update({ date: '2026-12-01', source: 'our proxy', models });
+    const listed = listKnownModels(installation());
+    expect(listed.find(({ model }) => model === 'gpt-5.5')).toMatchObject({
+      contextTokens: 9,
+      price: { inputPerMillion: 5 },
+      date: '2026-07',
+      source: 'built in',
+    });
+    expect(listed.find(({ model }) => model === 'gpt-6-sol')).toMatchObject({
+      date: '2026-12-01',
+      source: 'our proxy',
     });
   });
 
