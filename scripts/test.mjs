@@ -1,4 +1,4 @@
-// Runs the test projects of a name, on every store: `node scripts/test.mjs behaviour` or `faults`.
+// Runs the test projects whose names begin so: `node scripts/test.mjs behaviour` or `faults`.
 import { runNode, setUp } from './setup.mjs';
 import { describeSkipped, readReport, reportFile } from './summary.mjs';
 

@@ -1,4 +1,4 @@
-/** A real server on SQLite, or on a PostgreSQL database of its own in the project `behaviour-postgres`. */
+/** A real server on SQLite, or on a PostgreSQL database of its own in the project `faults-postgres`. */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';

@@ -24,7 +24,8 @@ test('a count is a positive integer', () => {
 });
 
 test('JSON options parse JSON, and objects where required', () => {
-  expect(json('[1]')).toEqual([1]);
+  expect(json('[1]')).toEqual({ value: [1] });
+  expect(json('null')).toEqual({ value: null });
   expect(jsonObject('{"a": 1}')).toEqual({ a: 1 });
   for (const text of ['[1]', 'null', '1', '{']) expect(() => jsonObject(text)).toThrow(/JSON/);
 });
