@@ -122,8 +122,8 @@ it(
     const each = costOf('stalled readers', stalled, [before, await held()]);
     expect(each).toBeLessThanOrEqual(maxBytesAReader);
     await expectHealth();
-    // They are given half a minute to read on.
-    const deadline = Date.now() + 90_000;
+    // They are given a minute to read on.
+    const deadline = Date.now() + 120_000;
     while ((await openStreams()) > others) {
       expect(Date.now(), 'they should have been cut off').toBeLessThan(deadline);
       await new Promise((resolve) => setTimeout(resolve, 200));

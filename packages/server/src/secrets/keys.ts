@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { rmSync, writeFileSync } from 'node:fs';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   auditRecordsOf,
@@ -90,24 +90,46 @@ export async function showFirstKey(
   store: SystemStore,
   options: { dataDir: string; terminal: boolean; audit: Engine['audit'] },
 ): Promise<string[]> {
-  if (await hasKey(store)) return [];
-  const issue = { tenant: 'default', by: 'first start', audit: options.audit } as const;
-  const { key, apiKey, audit } = await newBootstrapKey(store, { next: uuidv7 }, issue);
-  const file = join(options.dataDir, 'first-key');
-  // Before the key is stored: after a crash in between, the next start writes another one.
-  if (!options.terminal) writeFileSync(file, `${apiKey}\n`, { mode: 0o600 });
-  if (!(await store.addFirstKey(key, hashApiKey(apiKey), audit))) {
-    if (!options.terminal) rmSync(file, { force: true });
+  const { dataDir, terminal } = options;
+  const known = await keyIdsOf(store);
+  if (known.length > 0) {
+    for (const id of known) publishKeyFile(dataDir, id);
     return [];
   }
-  if (options.terminal) return ['Your API key, shown only once:', '', `  ${apiKey}`, ''];
-  return [`The first API key is in ${file}`];
+  const issue = { tenant: 'default', by: 'first start', audit: options.audit } as const;
+  const { key, apiKey, audit } = await newBootstrapKey(store, { next: uuidv7 }, issue);
+  const draft = draftOf(dataDir, key.id);
+  // Before the key is stored: after a crash in between, the next start finds or replaces it.
+  if (!terminal) writeFileSync(draft, `${apiKey}\n`, { mode: 0o600 });
+  if (!(await store.addFirstKey(key, hashApiKey(apiKey), audit))) {
+    if (!terminal) rmSync(draft, { force: true });
+    return [];
+  }
+  if (terminal) return ['Your API key, shown only once:', '', `  ${apiKey}`, ''];
+  publishKeyFile(dataDir, key.id);
+  return [`The first API key is in ${join(dataDir, firstKeyFile)}`];
 }
 
-async function hasKey(store: SystemStore): Promise<boolean> {
+const firstKeyFile = 'first-key';
+
+/** Nodes that start at once may share the folder: each writes its own draft. */
+function draftOf(dataDir: string, keyId: string): string {
+  return join(dataDir, `${firstKeyFile}.${keyId}`);
+}
+
+/** Of a stored key. The process that stored it may have died before, or another one may do so now. */
+function publishKeyFile(dataDir: string, keyId: string): void {
+  try {
+    renameSync(draftOf(dataDir, keyId), join(dataDir, firstKeyFile));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+}
+
+async function keyIdsOf(store: SystemStore): Promise<string[]> {
   const tenant = await store.findTenant('default');
-  if (tenant === undefined) return false;
-  return (await store.tenant(tenant.id).listKeys({ limit: 1 })).length > 0;
+  if (tenant === undefined) return [];
+  return (await store.tenant(tenant.id).listKeys({ limit: 200 })).map(({ id }) => id);
 }
 
 /** Whether an `Authorization` header carries the internal secret. Compares in constant time. */

@@ -1,7 +1,7 @@
 /**
  * Writes a response as fast as its client reads: a text is written in pieces, and nothing more until the
  * client has taken them, so that a slow client holds little memory. A client that receives nothing for
- * minutes is disconnected; one that receives anything is not.
+ * a minute is disconnected; one that receives anything is not.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -11,7 +11,7 @@ import { acknowledgedBytes, type Peer } from './dead-peers.ts';
  * A client that reads steadily, but slowly, is not seen for long: its kernel acknowledges nothing until
  * a sixteenth of its receive buffer is free, which can be several hundred kilobytes.
  */
-const stalledAfterMs = 5 * 60_000;
+const stalledAfterMs = 60_000;
 /** Most clients need less: only those that need more are measured. */
 const firstMeasureMs = 1_000;
 /** Small enough to see that a slow client reads, large enough to be cheap. */

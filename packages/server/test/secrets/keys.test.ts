@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { KeyRecord } from '@relay/core';
 import { createCountingIds } from '@relay/core/testing';
 import { createMemoryStore } from '@relay/store';
@@ -42,6 +42,14 @@ describe('the first key', () => {
     expect(shown.filter((lines) => lines.length > 0)).toHaveLength(1);
     expect(isUsable).toEqual([true, true, true, true]);
     expect(existsSync(file)).toBe(shown[2]?.length === 1);
+  });
+
+  it('is in the file although other nodes that share the folder start at the same time', async () => {
+    const { store, show, file } = setUp();
+    const shown = await Promise.all(Array.from({ length: 5 }, () => show(false)));
+    expect(shown.flat()).toEqual([`The first API key is in ${file}`]);
+    expect(await store.findKey(hashApiKey(readFileSync(file, 'utf8').trim()))).toBeDefined();
+    expect(readdirSync(dirname(file))).toEqual(['first-key']);
   });
 
   it.each(['ensureTenant', 'addFirstKey'] as const)(

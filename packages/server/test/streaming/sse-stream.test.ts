@@ -205,14 +205,14 @@ describe('a client that does not read', () => {
     await sending;
   });
 
-  it('is disconnected after five minutes', async () => {
+  it('is disconnected after a minute', async () => {
     const { stream, response } = await stallStream();
     let sent = false;
     const sending = stream.send(huge).then(() => {
       sent = true;
     });
     await untilFull(response);
-    vi.advanceTimersByTime(5 * 60_000 - 1);
+    vi.advanceTimersByTime(60_000 - 1);
     for (let turn = 0; turn < 20; turn += 1) await settled();
     expect(response.destroyed).toBe(false);
     expect(sent).toBe(false);
