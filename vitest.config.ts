@@ -5,7 +5,7 @@ import { configDefaults, defineConfig } from 'vitest/config';
 const faults = [
   'test/faults/**/*.test.ts',
   'test/e2e/{agents,dead-peer,kill*,many-streams,nodes*}.test.ts',
-  'packages/**/{leaks,*.linear}.test.ts',
+  'packages/**/{leaks,*-crash,*.linear}.test.ts',
   'packages/store/test/drivers/**/{crash,faults,nodes}.test.ts',
 ];
 
