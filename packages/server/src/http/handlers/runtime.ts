@@ -144,7 +144,8 @@ async function rejectRepeatedStart(
   const starts = kind === 'outcome' ? outcome === 'rerun' : action === 'approve';
   if (!starts || kind === 'question') return;
   const earlier = await latestApproval(call, run, { toolCallId, kind }, isDecided);
-  if (earlier?.status !== 'approved') return;
+  // It may be the same approval, decided meanwhile by a request that was sent at the same time.
+  if (earlier?.status !== 'approved' || earlier.id === id) return;
   throw new RelayError(
     'approval_conflict',
     `This answer was given before, and the tool call ${toolCallId} is asked about again. To give it again, set approvalId: ${id}`,
