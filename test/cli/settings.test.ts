@@ -44,10 +44,8 @@ test('keys accept several scopes and reject unknown ones', async () => {
 });
 
 test('keys get a role and groups, and offer every role and scope of the protocol', async () => {
-  const made = await run(
-    ...['keys', 'create', 'ada', '--role', 'approver', '--group', 'release', '--json'],
-  );
-  expect(values(made)[0]).toMatchObject({ role: 'approver', groups: ['release'] });
+  const made = await run('keys', 'create', 'ada', '--role', 'approver', '--group', 'a', '--json');
+  expect(values(made)[0]).toMatchObject({ role: 'approver', groups: ['a'] });
   expect((await run('keys', 'create', 'eve', '--role', 'root')).code).toBe(2);
   expect(keyRoles.toSorted()).toEqual(roleNames.toSorted());
   expect(keyScopes).toEqual(scopes);
