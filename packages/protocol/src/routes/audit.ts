@@ -9,6 +9,7 @@ export const auditActions = [
   'run.canceled',
   'call.allowed',
   'call.denied',
+  'approval.voted',
   'approval.decided',
   'approval.expired',
   'approval.closed',
