@@ -8,7 +8,7 @@
  *    arguments. The rule for the call as requested and that for the changed call must both be met.
  *  - A denial is no vote: it decides at once. So does the answer to a question.
  */
-import { type ApproverRule, type Decider, RelayError } from '@relay/protocol';
+import { type ApproverRule, RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { type Approver, describeApprovers, findApprover, isEntitled, keyIdOf } from '../permission/approvers.ts';
 import { approverRuleFor, declaredBy } from '../permission/decide.ts';
@@ -28,17 +28,17 @@ export interface Requirement {
 export async function requirementFor(
   engine: Engine,
   store: TenantStore,
-  approval: Pick<ApprovalRecord, 'tool' | 'params' | 'votes' | 'kind'>,
+  approval: Pick<ApprovalRecord, 'tool' | 'params' | 'kind'>,
   {
     policies,
     keyId,
-    edited = approval.votes?.edited,
+    edited,
   }: {
     readonly policies: readonly Policy[];
     /** The key that started the run. */
     readonly keyId: string | null;
-    /** Default: as earlier votes have changed the call. */
-    readonly edited?: { readonly params: unknown } | undefined;
+    /** The call as an approver has changed it. */
+    readonly edited: { readonly params: unknown } | undefined;
   },
 ): Promise<Requirement> {
   const { tool: name } = approval;
@@ -59,6 +59,14 @@ export async function requirementFor(
   // Answers to a question differ, so that they cannot be counted.
   const quorums = approval.kind === 'question' ? [] : [...rules].map(({ quorum }) => quorum);
   return { rules: [...rules], requester: person, quorum: Math.max(1, ...quorums) };
+}
+
+/** Whether it matters who decides. */
+export function demandsApprovers({ rules }: Requirement): boolean {
+  return rules.some(
+    ({ roles, groups, keys, quorum, notRequester }) =>
+      quorum > 1 || notRequester || (roles ?? groups ?? keys) !== undefined,
+  );
 }
 
 export function mayDecide({ rules, requester }: Requirement, approver: Approver): boolean {
@@ -92,9 +100,4 @@ export async function countedVotes(
     if (mayDecide(requirement, approver)) counted.set(approver.person, { vote, approver });
   }
   return [...counted.values()];
-}
-
-/** A voter as the audit trail names it: the person, and in which role. */
-export function voterName({ by, person }: Pick<Vote, 'person'> & { readonly by: Decider }): string {
-  return by.role === undefined ? person : `${person} (${by.role})`;
 }

@@ -11,6 +11,7 @@ export const auditActions = [
   'call.denied',
   'approval.voted',
   'approval.decided',
+  'approval.refused',
   'approval.expired',
   'approval.closed',
   'grant.created',
