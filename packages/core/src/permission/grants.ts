@@ -66,15 +66,15 @@ export function requireAdminForWholeTool(
 ): void {
   if (scope !== 'tenant' || exact !== undefined || scopes.includes('admin')) return;
   const patterns = Object.values(params ?? {});
-  if (patterns.some((pattern) => !onlyWildcards.test(pattern))) return;
+  if (patterns.some((pattern) => !matchesAnything.test(pattern))) return;
   throw new RelayError(
     'scope_required',
     `A grant of all calls of ${tool} for the whole tenant needs the scope admin too. Limit it by params, or to a conversation`,
   );
 }
 
-/** A pattern without a literal character. */
-const onlyWildcards = /^[*?/@+|(){},]*$/;
+/** A pattern of any length without a literal character. */
+const matchesAnything = /^(?=.*[*+])[*?/@+|(){},]*$/;
 
 export function requireFutureExpiry(expiresAt: number, now: number): void {
   if (expiresAt > now) return;
