@@ -10,7 +10,13 @@
  */
 import { type ApproverRule, RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { type Approver, describeApprovers, findApprover, isEntitled, keyIdOf } from '../permission/approvers.ts';
+import {
+  type Approver,
+  describeApprovers,
+  findApprover,
+  isEntitled,
+  keyIdOf,
+} from '../permission/approvers.ts';
 import { approverRuleFor, declaredBy } from '../permission/decide.ts';
 import type { Policy } from '../permission/policy.ts';
 import type { ApprovalRecord, TenantStore, Vote } from '../ports/index.ts';
@@ -50,9 +56,8 @@ export async function requirementFor(
   const rules = new Set<ApproverRule>();
   for (const { params } of versions) {
     const resolution = await resolvePaths(tool, params);
-    const resolvedPaths = resolution.ok ? resolution.resolvedPaths : undefined;
     const call = { toolCallId: '', name, arguments: isObject(params) ? params : {} };
-    const rule = approverRuleFor(call, { policies, ...declaredBy(tool, resolvedPaths) });
+    const rule = approverRuleFor(call, { policies, ...declaredBy(tool, resolution) });
     if (rule !== undefined) rules.add(rule);
   }
   const { person } = await findApprover(store, keyId, engine.clock.now());

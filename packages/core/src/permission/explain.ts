@@ -67,9 +67,8 @@ export async function explainCall(
   // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
   const input = parsed?.ok === true ? parsed.input : call.params;
   const location = parsed?.ok === true ? await resolvePaths(tool, parsed.input) : undefined;
-  const resolvedPaths = location?.ok === true ? location.resolvedPaths : undefined;
   const decided = { toolCallId: '', name: call.tool, arguments: { ...input } };
-  const declared = declaredBy(tool, resolvedPaths);
+  const declared = declaredBy(tool, location);
   const verdict = decideCall(decided, {
     permissions,
     usedOnce,
@@ -93,7 +92,8 @@ export async function explainCall(
     ...(problem === undefined ? [] : [`The arguments do not match the tool’s schema: ${problem}.`]),
     ...(location?.ok === false ? [`The tool would refuse the path: ${location.problem}.`] : []),
   ];
-  const reason = [describe(verdict, own !== undefined), ...notes].join(' ');
+  const demand = location?.ok === true ? location.needsApproval : undefined;
+  const reason = [describe(verdict, own !== undefined, demand), ...notes].join(' ');
   const { decision, rule } = verdict;
   if (rule === undefined) return { decision, ...defined({ approvers }), reason };
   const { params, exact } = ruleAt(rule, permissions, grants, policies) ?? {};
@@ -180,12 +180,15 @@ function ruleAt(
 
 const effects = { allow: 'allows it', deny: 'denies it', ask: 'requires an approval' } as const;
 
-function describe(verdict: Verdict, isFunction: boolean): string {
+function describe(verdict: Verdict, isFunction: boolean, demand: string | undefined): string {
   const { rule } = verdict;
   if (rule === undefined) return 'No rule allows this call, so it requires an approval.';
   const { list, index, source } = rule;
   if (list === 'headless') {
     return 'This call requires an approval, and a headless run has no approver.';
+  }
+  if (list === 'needsApproval' && demand !== undefined) {
+    return `This call requires an approval, whatever allows it: ${demand}.`;
   }
   if (list === 'needsApproval') {
     return 'The tool declares `needsApproval`: each call requires an approval, whatever allows it.';

@@ -8,7 +8,7 @@ import type { ProgramRules } from '../engine.ts';
 import { type Approver, findApprover } from '../permission/approvers.ts';
 import { decideCall, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
-import type { PolicyRecord, ResolvedPaths, Tool } from '../ports/index.ts';
+import type { PathResolution, PolicyRecord, Tool } from '../ports/index.ts';
 import type { AgentState } from './state/agent.ts';
 import type { CallState } from './state/call.ts';
 import type { LiveRun } from './live-run.ts';
@@ -16,7 +16,7 @@ import type { LiveRun } from './live-run.ts';
 export interface DecidableCall {
   readonly call: CallState;
   readonly tool: Tool | undefined;
-  readonly resolvedPaths?: ResolvedPaths | undefined;
+  readonly resolution?: PathResolution;
 }
 
 export class CallRules {
@@ -70,7 +70,7 @@ export class CallRules {
   }
 
   /** Arguments that are not an object have no parameters that a rule could match. */
-  decide({ call, tool, resolvedPaths }: DecidableCall): Verdict {
+  decide({ call, tool, resolution }: DecidableCall): Verdict {
     const { toolCallId, name, input } = call;
     const isObject = typeof input === 'object' && input !== null;
     const verdict = decideCall(
@@ -82,7 +82,7 @@ export class CallRules {
         policies: this.#policies,
         requester: this.#requester,
         builtinAllow: tool?.allowedByDefault ?? false,
-        ...declaredBy(tool, resolvedPaths),
+        ...declaredBy(tool, resolution),
       },
     );
     if (this.#program === undefined || verdict.rule?.source !== 'request') return verdict;
