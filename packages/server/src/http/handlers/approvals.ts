@@ -101,6 +101,15 @@ export function statusNow({ status, expiresAt }: ApprovalRecord): ApprovalStatus
   return status === 'pending' && expiresAt <= Date.now() ? 'expired' : status;
 }
 
+/** What an approver decides about: the call as votes have changed it, while it is pending. */
+export function asShown(approval: ApprovalRecord): ApprovalRecord {
+  const { edited } = (approval.status === 'pending' ? approval.votes : null) ?? {};
+  if (edited === undefined) return approval;
+  const { resolvedPaths: _, ...rest } = approval;
+  const { params, resolvedPaths, digest } = edited;
+  return { ...rest, params, digest, ...defined({ resolvedPaths }) };
+}
+
 /** Who may decide approvals, by the current policies, which are read once per request. */
 export class Requirements {
   readonly #call: Pick<ApiRequest, 'context' | 'caller'>;
@@ -193,7 +202,7 @@ async function presentApproval(
     executedDigest: edited?.digest,
     ...question,
     ...storedAnswerOf(approval),
-    display: displayOfApproval(approval),
+    display: displayOfApproval(asShown(approval)),
     suggestedRule,
     ...(await presentVotes(approval, requirements)),
     requestedAt: iso(requestedAt),

@@ -19,7 +19,7 @@ import { isValidKey, rejectForeignHost } from '../auth.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { decidedPage, maxTextChars, pageHeaders, pendingPage } from '../views/decision-page.ts';
 import { readToken } from '../../secrets/webhook-signer.ts';
-import { Requirements, statusNow, storedAnswerOf } from './approvals.ts';
+import { asShown, Requirements, statusNow, storedAnswerOf } from './approvals.ts';
 import type { LinkRequest, LinkHandler, ServerContext } from './handler.ts';
 
 export const showDecisionLink: LinkHandler<'showDecisionLink'> = async (call) => {
@@ -30,7 +30,7 @@ export const showDecisionLink: LinkHandler<'showDecisionLink'> = async (call) =>
   const caller = { tenantId, actor, scopes: new Set<string>(), groups: [] };
   const requirement = await new Requirements({ context, caller }).of(approval);
   return pendingPage(
-    approval,
+    asShown(approval),
     demandsApprovers(requirement) ? requirement.rules.map(describeApprovers) : [],
   );
 };
