@@ -125,7 +125,11 @@ export function auditOfDecision(
 }
 
 /** A vote that is not the last; the last one is the decision. */
-export function auditOfVote(approval: ApprovalRecord, vote: Vote, votes: ApprovalVotes): AuditEntry {
+export function auditOfVote(
+  approval: ApprovalRecord,
+  vote: Vote,
+  votes: ApprovalVotes,
+): AuditEntry {
   const executedDigest = votes.edited?.digest;
   const what = { ...requestOf(approval), ...defined({ executedDigest }), ...votesOf(votes) };
   return { at: vote.at, who: vote.by, action: 'approval.voted', what, why: null };

@@ -42,14 +42,16 @@ const requestCodec = new RecordCodec<NewApproval>({
   rule: column.optional(column.json()),
 });
 
-const decisionCodec = new RecordCodec<Omit<ApprovalRecord, keyof NewApproval | 'edited' | 'votes'>>({
-  status: column.text(),
-  decidedAt: column.nullable(column.number),
-  decidedBy: column.nullable(column.json()),
-  reason: column.nullable(column.freeText),
-  answer: column.nullable(column.freeText),
-  ballot: column.number,
-});
+const decisionCodec = new RecordCodec<Omit<ApprovalRecord, keyof NewApproval | 'edited' | 'votes'>>(
+  {
+    status: column.text(),
+    decidedAt: column.nullable(column.number),
+    decidedBy: column.nullable(column.json()),
+    reason: column.nullable(column.freeText),
+    answer: column.nullable(column.freeText),
+    ballot: column.number,
+  },
+);
 
 const fixedColumns = ['tenant_id', ...requestCodec.columns];
 
