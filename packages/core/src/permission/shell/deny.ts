@@ -164,7 +164,8 @@ class CommandReader {
       if (/[{},]/.test(name)) this.#add(normalize(without.replace(/[{},]/g, ' ')));
     }
     for (const reading of subcommandReadings(program, rest)) {
-      if (this.#excessive) return;
+      this.#excessive ||= reading === undefined;
+      if (this.#excessive || reading === undefined) return;
       const text = normalize(reading.join(' ').replaceAll(EXPANSION, ''));
       this.#add(text);
       if (head.text.includes('/')) this.#add(head.text + text.slice(program.length));
