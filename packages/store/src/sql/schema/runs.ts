@@ -134,7 +134,7 @@ export const runTables: readonly string[] = [
     tool TEXT NOT NULL,
     params TEXT NOT NULL,
     digest TEXT NOT NULL,
-    checksum BIGINT NOT NULL,
+    mac TEXT NOT NULL,
     executed_params TEXT,
     executed_digest TEXT,
     question TEXT,
@@ -153,7 +153,7 @@ export const runTables: readonly string[] = [
     position BIGINT NOT NULL,
     kind TEXT NOT NULL,
     command TEXT NOT NULL,
-    checksum BIGINT NOT NULL,
+    mac TEXT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,
   `CREATE INDEX inboxes_of_tenant ON run_inbox (tenant_id, run_id)`,
