@@ -27,7 +27,7 @@ test('keys are created, listed without their secrets, and revoked', async () => 
   const list = await run('keys', 'list', '--json');
   expect(list.out).not.toContain(apiKey.slice(-20));
   const key = values<{ id: string; name: string }>(list).find(({ name }) => name === 'ci');
-  expect(key).toMatchObject({ owner: 'build team', scopes: ['runs'] });
+  expect(key).toMatchObject({ owner: 'build team', role: 'operator', scopes: ['read', 'runs'] });
   expect((await run('keys', 'revoke', key?.id ?? '')).code).toBe(0);
   const revoked = await runIn({ env: { RELAY_API_KEY: apiKey } }, 'runs', 'list');
   expect(revoked).toMatchObject({ code: 4, out: '' });

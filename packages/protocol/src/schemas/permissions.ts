@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { roleNames } from './roles.ts';
 import { toolCallIdSchema } from './values.ts';
 
 /** zod drops a key named `__proto__` silently, which would make a rule wider than it was written. */
@@ -109,8 +110,17 @@ export const deciderSchema = z.object({
   type: z.enum(['key', 'rule', 'timeout', 'system']),
   id: z.string(),
   name: z.string(),
+  /** The owner of the key, if it has one. */
+  owner: z.string().optional(),
+  /** The role in which the key acts: its own, else the widest that its scopes contain. */
+  role: z.enum(roleNames).optional(),
 });
 export type Decider = z.infer<typeof deciderSchema>;
+
+/** A person is the owner of a key, else the key: all keys of one owner are the same person. */
+export function personOf({ owner, id }: Pick<Decider, 'id' | 'owner'>): string {
+  return owner ?? id;
+}
 
 /** A person's last denial of the same call, with the same arguments, in the same run. */
 export const earlierDenialSchema = z.object({

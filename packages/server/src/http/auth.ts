@@ -1,6 +1,14 @@
 /** Authentication: an API key, the internal secret, or a local caller of `/chat` without a key. */
 import type { KeyRecord, SystemStore } from '@relay/core';
-import { type Decider, RelayError, type Route, type Scope } from '@relay/protocol';
+import {
+  type Decider,
+  defined,
+  effectiveScopes,
+  RelayError,
+  rolesHeld,
+  type Route,
+  type Scope,
+} from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from '../config/config.ts';
 import { unauthorized } from './errors.ts';
@@ -8,8 +16,11 @@ import { hasInternalSecret, hashApiKey, isWellFormed } from '../secrets/keys.ts'
 
 export interface Caller {
   readonly tenantId: string;
+  /** With those that they include. */
   readonly scopes: ReadonlySet<string>;
-  /** The caller's identity in journals and audit entries. */
+  /** The groups of its key. */
+  readonly groups: readonly string[];
+  /** The caller's identity in journals and audit entries; `personOf` tells which person it is. */
   readonly actor: Decider;
 }
 
@@ -88,11 +99,20 @@ async function callerByKey(authorization: string | undefined, store: SystemStore
   if (apiKey === undefined || !isWellFormed(apiKey)) throw unauthorized();
   const key = await store.findKey(hashApiKey(apiKey));
   if (!isValidKey(key)) throw unauthorized();
-  return {
-    tenantId: key.tenantId,
-    scopes: new Set(key.scopes),
-    actor: { type: 'key', id: key.id, name: key.name },
-  };
+  const { tenantId, scopes, groups } = key;
+  return { tenantId, scopes: effectiveScopes(scopes), groups, actor: actorOf(key) };
+}
+
+function actorOf({ id, name, owner, role, scopes }: KeyRecord): Decider {
+  const held = rolesHeld(scopes);
+  return defined({
+    type: 'key',
+    id,
+    name,
+    owner: owner ?? undefined,
+    // Without a role of its own, the widest that it holds.
+    role: held.find((each) => each === role) ?? held[0],
+  });
 }
 
 export function isValidKey(key: KeyRecord | undefined): key is KeyRecord {
@@ -104,13 +124,15 @@ export function isValidKey(key: KeyRecord | undefined): key is KeyRecord {
 const internalCaller: Caller = {
   tenantId: '',
   scopes: new Set<Scope>(['admin']),
+  groups: [],
   actor: { type: 'system', id: 'internal', name: 'internal' },
 };
 
 function localCaller(context: AuthContext): Caller {
   return {
     tenantId: context.defaultTenantId,
-    scopes: new Set<Scope>(['runs', 'approve']),
+    scopes: new Set<Scope>(['read', 'runs', 'approve']),
+    groups: [],
     actor: { type: 'system', id: 'local', name: 'local' },
   };
 }

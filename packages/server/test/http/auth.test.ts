@@ -29,7 +29,9 @@ async function keyWith(over: Partial<KeyRecord> = {}): Promise<string> {
     tenantId: 'tenant-1',
     name: 'ada',
     owner: null,
+    role: null,
     scopes: ['runs', 'approve'],
+    groups: [],
     createdAt: 0,
     expiresAt: null,
     revokedAt: null,
@@ -106,8 +108,9 @@ describe('a key', () => {
     const caller = await authenticate(requestOf({ authorization }), routes.getRun, contextOf());
     expect(caller).toEqual({
       tenantId: 'tenant-1',
-      scopes: new Set(['runs', 'approve']),
-      actor: { type: 'key', id: 'key-1', name: 'ada' },
+      scopes: new Set(['runs', 'approve', 'read']),
+      groups: [],
+      actor: { type: 'key', id: 'key-1', name: 'ada', role: 'approver' },
     });
   });
 
@@ -230,7 +233,7 @@ describe('a caller without a key', () => {
   it('is the tenant default on this machine, and may run and approve, not administer', async () => {
     const caller = await authenticate(requestOf(local), routes.startChat, contextOf());
     expect(caller.tenantId).toBe('tenant-default');
-    expect(caller.scopes).toEqual(new Set(['runs', 'approve']));
+    expect(caller.scopes).toEqual(new Set(['read', 'runs', 'approve']));
     expect(caller.actor.type).toBe('system');
   });
 

@@ -30,12 +30,12 @@ export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
   rejectOtherSites(request);
   const { approval, webhook } = await openLink(call);
   const answer = answerIn(request.body);
-  const { id, name } = webhook.createdBy;
+  const { createdBy } = webhook;
   const outcome = await recordDecision(context.control, webhook.tenantId, {
     approvalId: approval.id,
     ...answer,
     always: false,
-    by: { type: 'key', id, name: `${name} (link)` },
+    by: { ...createdBy, name: `${createdBy.name} (link)` },
   });
   if (outcome.kind === 'decided') {
     return decidedPage(answer.approved === true ? 'approved' : 'denied', answer.outcome);
