@@ -136,15 +136,14 @@ class SqlStore implements SystemStore {
   }
 
   async sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]> {
-    const { sql, params } = credentials.selectSealed(page);
-    const rows = await this.#driver.read(sql, params);
-    return rows.flatMap((row) => credentials.decodeSealed(this.#signer, row));
+    return readAll(this.#driver, credentials.selectSealed(page), credentials.decodeSealed);
   }
 
   async resealCredential(resealing: CredentialReseal): Promise<boolean> {
     const { tenantId, id } = resealing;
     const [row] = await this.#driver.read(credentials.selectToResealSql, [tenantId, id]);
-    const statement = row === undefined ? undefined : credentials.reseal(this.#signer, row, resealing);
+    const statement =
+      row === undefined ? undefined : credentials.reseal(this.#signer, row, resealing);
     return statement !== undefined && (await this.#driver.transact([statement])).ok;
   }
 

@@ -360,7 +360,10 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async putCredential(record: CredentialRecord, audit?: readonly NewAuditEntry[]): Promise<void> {
-    await this.#changeAccount(credentials.putCredential(this.#signer, this.tenantId, record), audit);
+    await this.#changeAccount(
+      credentials.putCredential(this.#signer, this.tenantId, record),
+      audit,
+    );
   }
 
   async readCredential(provider: string): Promise<CredentialRecord | undefined> {

@@ -254,9 +254,9 @@ export interface SystemStore {
   addFirstKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
 
-  /** Credentials of all tenants, ordered by id, after the id `after`. */
+  /** Credentials of all tenants, ordered by id, after the id `after`. They are not verified. */
   sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]>;
-  /** False if it was replaced, resealed or deleted in the meantime. */
+  /** False if it was replaced, resealed or deleted in the meantime, or is damaged. */
   resealCredential(row: CredentialReseal): Promise<boolean>;
   /**
    * Calls back for each row that decides who may do what and is not as it was written, whenever one is

@@ -114,6 +114,10 @@ export class SignedTable<Fields extends object> {
     return undefined;
   }
 
+  decodeUnverified(row: Row): Fields {
+    return this.#codec.decode(row);
+  }
+
   isAuthentic(signer: RowSigner, row: Row): boolean {
     return signer.verify(this.#content(row), row['mac']);
   }

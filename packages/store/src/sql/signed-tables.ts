@@ -17,7 +17,7 @@ type AnyTable = Pick<
   'name' | 'columns' | 'key' | 'isAuthentic' | 'identify' | 'update'
 >;
 
-const tables: readonly AnyTable[] = [
+export const tables: readonly AnyTable[] = [
   tenantTable,
   keyTable,
   credentialTable,

@@ -79,7 +79,14 @@ describe('query plans of PostgreSQL', () => {
     endedAt: 1,
     usage: { inputTokens: 1, outputTokens: 1 },
   } as const;
-  const ending = appendUnit(signer, 't', { ...run, epoch: 1, afterSeq: 1, at: 1, events: [], progress });
+  const ending = appendUnit(signer, 't', {
+    ...run,
+    epoch: 1,
+    afterSeq: 1,
+    at: 1,
+    events: [],
+    progress,
+  });
   const candidates = (kind: 'rare' | 'common') => {
     const search = { tenantId: 't', namespace: 'n', query: '', limit: 5, now: 0 };
     return selectCandidates('postgres', search, { kind, words: ['w1', 'w2'], most: 60 }).sql;

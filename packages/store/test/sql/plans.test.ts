@@ -345,7 +345,13 @@ describe('query plans', () => {
   });
 
   test('no index is changed by an append of text', async () => {
-    const [fence] = appendUnit(signer, 't', { runId: 'r', epoch: 1, afterSeq: 1, at: 1, events: [] });
+    const [fence] = appendUnit(signer, 't', {
+      runId: 'r',
+      epoch: 1,
+      afterSeq: 1,
+      at: 1,
+      events: [],
+    });
     const steps = await driver.read(`EXPLAIN ${fence?.sql}`, []);
     expect(steps.filter(({ opcode }) => /^Idx(Insert|Delete)/.test(String(opcode)))).toEqual([]);
   });

@@ -69,8 +69,8 @@ export function reseal(
   row: Row,
   { from, to }: CredentialReseal,
 ): Statement | undefined {
-  const { sealed } = credentialTable.decode(signer, row);
-  return sealed === from ? credentialTable.update(signer, row, { sealed: to }) : undefined;
+  const record = credentialTable.find(signer, row);
+  return record?.sealed === from ? credentialTable.update(signer, row, { sealed: to }) : undefined;
 }
 
 export function decodeCredential(signer: RowSigner, row: Row): CredentialRecord {
@@ -78,10 +78,8 @@ export function decodeCredential(signer: RowSigner, row: Row): CredentialRecord 
   return record;
 }
 
-/** Of a row that is not as it was written, nothing: it is not resealed, and using it fails. */
-export function decodeSealed(signer: RowSigner, row: Row): SealedCredential[] {
-  const record = credentialTable.find(signer, row);
-  if (record === undefined) return [];
-  const { tenantId, provider, id, sealed, baseUrl, label } = record;
-  return [{ tenantId, provider, id, sealed, baseUrl, label }];
+/** Unverified: one damaged row must not keep a server from starting. `reseal` verifies it. */
+export function decodeSealed(row: Row): SealedCredential {
+  const { tenantId, provider, id, sealed, baseUrl, label } = credentialTable.decodeUnverified(row);
+  return { tenantId, provider, id, sealed, baseUrl, label };
 }

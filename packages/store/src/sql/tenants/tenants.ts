@@ -70,9 +70,7 @@ export function updateTenant(
   const before = tenantTable.decode(signer, row);
   const isExpected =
     expectedSettings === undefined || encode(expectedSettings) === encode(before.settings);
-  return isExpected
-    ? tenantTable.update(signer, row, defined({ pausedAt, settings }))
-    : undefined;
+  return isExpected ? tenantTable.update(signer, row, defined({ pausedAt, settings })) : undefined;
 }
 
 /** A match in changed settings may be wrong: it is verified. */

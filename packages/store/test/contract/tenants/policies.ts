@@ -5,7 +5,7 @@ import { newAudit } from './audit.ts';
 import { allPages, hostileText, noon, person, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
-function newPolicy(over: Partial<PolicyRecord> = {}): PolicyRecord {
+export function newPolicy(over: Partial<PolicyRecord> = {}): PolicyRecord {
   const rules = { allow: [{ tool: 'read' }], deny: [], ask: [{ tool: 'bash' }] };
   return { id: uuidv7(), agent: null, version: 1, rules, at: noon, by: person, ...over };
 }
@@ -82,7 +82,7 @@ export function policyTests(open: Open): void {
   });
 
   test('a policy is its tenant’s alone', async () => {
-    const [owner, stranger] = [(await newTenant()), (await newTenant())];
+    const [owner, stranger] = [await newTenant(), await newTenant()];
     await owner.policies.put(newPolicy());
     expect(await stranger.policies.read(null)).toBeUndefined();
     expect(await stranger.policies.inForce('assistant')).toEqual([]);
