@@ -35,6 +35,7 @@ import type {
   ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
+  VoteChange,
   RunCreation,
   RunFilter,
   RunHead,
@@ -211,8 +212,12 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readApproval(approvalId: string): Promise<ApprovalRecord | undefined> {
-    const statement = { sql: approvals.selectApprovalSql, params: [this.tenantId, approvalId] };
-    return this.#one(statement, (row) => approvals.decodeApproval(this.#signer, row));
+    const row = await this.#approvalRow(approvalId);
+    return row === undefined ? undefined : approvals.decodeApproval(this.#signer, row);
+  }
+
+  async #approvalRow(approvalId: string): Promise<Row | undefined> {
+    return (await this.#driver.read(approvals.selectApprovalSql, [this.tenantId, approvalId]))[0];
   }
 
   async listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]> {
@@ -221,16 +226,38 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {
-    const { runId, queued, grant } = decision;
+    const { runId, queued, grant, approvalId, votes } = decision;
     const { tenantId } = this;
+    const row = votes === undefined ? undefined : await this.#approvalRow(approvalId);
+    if (votes !== undefined && row === undefined) return false;
+    const voted =
+      votes === undefined || row === undefined
+        ? undefined
+        : approvals.voted(this.#signer, row, { votes });
     const accepted = await this.#postCommand(runId, queued, [
-      approvals.storeDecision(tenantId, decision),
+      approvals.storeDecision(tenantId, decision, voted),
       ...(grant === undefined ? [] : [grants.insertGrant(this.#signer, tenantId, grant)]),
       ...insertAudit(tenantId, decision.audit),
       ...insertNotices(tenantId, decision.notices),
     ]);
     if (accepted) this.#notify({ kind: 'approval', tenantId, approvalId: decision.approvalId });
     return accepted;
+  }
+
+  async changeVotes(change: VoteChange): Promise<boolean> {
+    const { tenantId } = this;
+    const { approvalId, votes, ballot } = change;
+    const row = await this.#approvalRow(approvalId);
+    if (row === undefined) return false;
+    const voted = approvals.voted(this.#signer, row, { votes, ballot: ballot + 1 });
+    const unit = [
+      approvals.updateVotes(tenantId, change, voted),
+      ...insertAudit(tenantId, change.audit),
+      ...insertNotices(tenantId, change.notices),
+    ];
+    const { ok } = await this.#driver.transact(unit);
+    if (ok) this.#notify({ kind: 'approval', tenantId, approvalId: change.approvalId });
+    return ok;
   }
 
   async readGrants(scope: {

@@ -69,6 +69,11 @@ export interface SignedTableOptions<Fields extends object> {
   readonly unsigned?: readonly (keyof Fields & string)[];
 }
 
+export interface Assignments {
+  readonly assignments: string;
+  readonly values: readonly SqlValue[];
+}
+
 export class SignedTable<Fields extends object> {
   readonly name: string;
   /** All columns, those of the record in its order. */
@@ -124,15 +129,23 @@ export class SignedTable<Fields extends object> {
 
   /** Changes nothing unless the row is still the same. `row` must be authentic. */
   update(signer: RowSigner, row: Row, changes: Partial<Fields> = {}): Statement {
-    const changed = this.#codec.encodeSome(changes);
-    const mac = signer.sign(this.#content({ ...row, ...Object.fromEntries(changed) }));
-    const assigned: readonly (readonly [string, SqlValue])[] = [...changed, ['mac', mac]];
-    const assignments = assigned.map(([column]) => `${column} = ?`).join(', ');
+    const { assignments, values } = this.changes(signer, row, changes);
     const before = [...this.key, 'mac'].map((column) => row[column] ?? null);
     return {
       sql: `UPDATE ${this.name} SET ${assignments} WHERE ${this.#where}`,
-      params: [...assigned.map(([, value]) => value), ...before],
+      params: [...values, ...before],
       expect: 1,
+    };
+  }
+
+  /** What a statement assigns to change an authentic row, with its new code. */
+  changes(signer: RowSigner, row: Row, changes: Partial<Fields>): Assignments {
+    const changed = this.#codec.encodeSome(changes);
+    const mac = signer.sign(this.#content({ ...row, ...Object.fromEntries(changed) }));
+    const columns = [...changed.map(([column]) => column), 'mac'];
+    return {
+      assignments: columns.map((column) => `${column} = ?`).join(', '),
+      values: [...changed.map(([, value]) => value), mac],
     };
   }
 

@@ -42,10 +42,10 @@ describe('query plans of PostgreSQL', () => {
       SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, '[]', 0
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
     await database.sql(`INSERT INTO approvals (id, tenant_id, run_id, status, requested_at, expires_at, kind,
-        agent_id, agent_path, tool_call_id, tool, params, digest, mac)
+        agent_id, agent_path, tool_call_id, tool, params, digest, ballot, mac)
       SELECT 'approval-' || n, 'tenant-' || n % 20, 'run-' || n,
         CASE WHEN n % 1000 = 0 THEN 'pending' ELSE 'approved' END, n, n, 'permission', '', '[]', '""',
-        '""', '{}', '', '' FROM generate_series(1, 10000) n`);
+        '""', '{}', '', 0, '' FROM generate_series(1, 10000) n`);
     await database.sql(`INSERT INTO audit_entries
         (id, tenant_id, at, action, actor, run_id, entry, proof, seq, hash)
       SELECT 'entry-' || n, 'tenant-' || n % 20, n, 'action-' || n % 10, 'key-' || n % 100,

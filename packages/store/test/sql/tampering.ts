@@ -42,7 +42,8 @@ const unsigned = ['status', 'decided_at', 'decided_by', 'reason', 'answer'].conc
   'mac',
 ]);
 
-const isNumber = (column: string) => /_at$|^(?:at|version|uses|uses_left|may_decide)$/.test(column);
+const isNumber = (column: string) =>
+  /_at$|^(?:at|version|uses|uses_left|may_decide|ballot)$/.test(column);
 
 export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void {
   let database: OpenDatabase;
@@ -66,7 +67,9 @@ export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void 
     await one.putCredential(newCredential({ id: 'c', label: 'l', baseUrl: 'https://a.example' }));
     const terms = { params: { to: 'a*' }, expiresAt: noon + 9, uses: 3 };
     await one.addGrant(newGrant(one, { id: 'g', ...terms }));
-    await one.policies.put(newPolicy({ rules: { allow: [], deny: [{ tool: 'bash' }], ask: [] } }));
+    await one.policies.put(
+      newPolicy({ rules: { allow: [], deny: [{ tool: 'bash' }], ask: [], approvers: [] } }),
+    );
     await one.webhooks.add(newWebhook(one, { id: 'w', mayDecide: false }));
     run = await newRun(one);
     const approval = newApproval(
@@ -160,7 +163,11 @@ export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void 
         test(`whose ${column} was changed gives nothing, also with a new checksum`, async () => {
           const [before] = await database.sql(`SELECT * FROM ${name} WHERE ${where}`);
           const isNull = before?.[column] === null;
-          const value = isNumber(column) ? (isNull ? '1' : `${column} + 1`) : `${column} || 'x'`;
+          const value = isNumber(column)
+            ? isNull
+              ? '1'
+              : `${column} + 1`
+            : `COALESCE(${column}, '') || 'x'`;
           await database.sql(`UPDATE ${name} SET ${column} = ${value} WHERE ${where}`);
           expect(await rights[name]?.()).toEqual([]);
           const damaged = await store.damagedRows();
@@ -223,7 +230,9 @@ export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void 
   });
 
   test('a policy that was deleted, or replaced by an earlier version, stops all calls', async () => {
-    await one.policies.put(newPolicy({ version: 2, rules: { allow: [], deny: [], ask: [] } }));
+    await one.policies.put(
+      newPolicy({ version: 2, rules: { allow: [], deny: [], ask: [], approvers: [] } }),
+    );
     await database.sql('DELETE FROM policies WHERE version = 2');
     const read = one.policies.inForce('assistant');
     await expect(read).rejects.toThrow('The policy *@2 is damaged: it is missing');

@@ -5,15 +5,17 @@ import type {
   ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
+  ApprovalVotes,
   RunRef,
+  VoteChange,
 } from '@relay/core';
 import { approvalStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { columnFilters, indexFilter, type List, selectPage, selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
 import { column } from '../../codec/records.ts';
-import { type RowSigner, SignedTable } from '../../codec/signed-table.ts';
-import { encode, encodeOrNull } from '../../codec/values.ts';
+import { type Assignments, type RowSigner, SignedTable } from '../../codec/signed-table.ts';
+import { encode, encodeOrNull, text } from '../../codec/values.ts';
 
 type ApprovalRow = Omit<ApprovalRecord, 'edited'> & {
   readonly tenantId: string;
@@ -22,8 +24,8 @@ type ApprovalRow = Omit<ApprovalRecord, 'edited'> & {
 };
 
 /**
- * What a person sees must be what was requested. What was decided is only shown here: the command in
- * the inbox of the run decides.
+ * What a person sees must be what was requested, and votes must be those that were given. What was
+ * decided is only shown here: the command in the inbox of the run decides.
  */
 export const approvalTable = new SignedTable<ApprovalRow>({
   name: 'approvals',
@@ -53,6 +55,8 @@ export const approvalTable = new SignedTable<ApprovalRow>({
     answer: column.nullable(column.freeText),
     executedParams: column.nullable(column.json()),
     executedDigest: column.nullable(column.text()),
+    ballot: column.number,
+    votes: column.nullable(column.json()),
   },
   unsigned: [
     'status',
@@ -84,6 +88,8 @@ export function insertApproval(
     answer: null,
     executedParams: null,
     executedDigest: null,
+    ballot: 0,
+    votes: null,
   });
   return { sql: insertSql, params };
 }
@@ -110,12 +116,20 @@ export function closeOpenApprovals({ tenantId, runId }: RunRef, at: number): Sta
   return { sql, params };
 }
 
-/** The compare-and-set: of all decisions on an approval, one succeeds. */
-export function storeDecision(tenantId: string, decision: ApprovalDecision): Statement {
+/**
+ * The compare-and-set: of all decisions on an approval, one succeeds. `voted` replaces the votes of the
+ * row that was read.
+ */
+export function storeDecision(
+  tenantId: string,
+  decision: ApprovalDecision,
+  voted?: VotedRow,
+): Statement {
+  const { approvalId, runId, status, at, by, reason, answer, edited, ballot } = decision;
   const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
-      executed_params = ?, executed_digest = ?
-    WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
-  const { approvalId, runId, status, at, by, reason, answer, edited } = decision;
+      executed_params = ?, executed_digest = ?${voted === undefined ? '' : `, ${voted.assignments}`}
+    WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?
+      ${ballot === undefined ? '' : 'AND ballot = ?'} ${voted === undefined ? '' : 'AND mac = ?'}`;
   return {
     sql,
     params: [
@@ -126,13 +140,39 @@ export function storeDecision(tenantId: string, decision: ApprovalDecision): Sta
       encode(answer),
       encodeOrNull(edited?.params),
       edited?.digest ?? null,
+      ...(voted?.values ?? []),
       tenantId,
       approvalId,
       runId,
       at,
+      ...(ballot === undefined ? [] : [ballot]),
+      ...(voted === undefined ? [] : [voted.mac]),
     ],
     expect: 1,
   };
+}
+
+/** New votes for an authentic row, and the code that the row must still have. */
+export interface VotedRow extends Assignments {
+  readonly mac: string;
+}
+
+export function voted(
+  signer: RowSigner,
+  row: Row,
+  changes: { readonly votes: ApprovalVotes; readonly ballot?: number },
+): VotedRow {
+  approvalTable.decode(signer, row);
+  return { ...approvalTable.changes(signer, row, changes), mac: text(row, 'mac') };
+}
+
+export function updateVotes(tenantId: string, change: VoteChange, voted: VotedRow): Statement {
+  const { approvalId, at, ballot } = change;
+  const sql = `UPDATE approvals SET ${voted.assignments}
+    WHERE tenant_id = ? AND id = ? AND status = 'pending' AND expires_at > ? AND ballot = ?
+      AND mac = ?`;
+  const before = [tenantId, approvalId, at, ballot, voted.mac];
+  return { sql, params: [...voted.values, ...before], expect: 1 };
 }
 
 export const selectApprovalSql = `SELECT ${columns.join(', ')}

@@ -51,6 +51,7 @@ export const accountTables: readonly string[] = [
     mac TEXT NOT NULL,
     expires_at BIGINT,
     uses BIGINT,
+    approvers TEXT,
     uses_left BIGINT,
     revoked_at BIGINT
   )`,

@@ -24,6 +24,7 @@ export const grantTable = new SignedTable<GrantRow>({
     params: column.optional(column.json()),
     expiresAt: column.optional(column.number),
     uses: column.optional(column.number),
+    approvers: column.optional(column.json()),
     usesLeft: column.optional(column.number),
     createdAt: column.number,
     createdBy: column.json(),
@@ -110,11 +111,10 @@ export function useGrants(
 
 /** None if the row is not as it was written. */
 export function decodeGrant(signer: RowSigner, row: Row): Grant[] {
-  return decodeGrantRecord(signer, row).map(({ id, tool, exact, params, usesLeft }) => ({
-    id,
-    tool,
-    ...defined({ exact, params, usesLeft }),
-  }));
+  return decodeGrantRecord(signer, row).map((grant) => {
+    const { id, tool, exact, params, usesLeft, approvers } = grant;
+    return { id, tool, ...defined({ exact, params, usesLeft, approvers }) };
+  });
 }
 
 /** None if the row is not as it was written. */
