@@ -24,7 +24,7 @@ export interface OpenDatabase {
 }
 
 /** Knows the codes of several keys, and signs with the first. */
-export function keyed(...keys: [string, ...string[]]): RowAuthenticator {
+function keyed(...keys: [string, ...string[]]): RowAuthenticator {
   const mac = (key: string, text: string) =>
     `${key}.${createHmac('sha256', key).update(text).digest('base64url')}`;
   return {
