@@ -85,6 +85,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
     options.print(`Relay is listening on ${url}`);
+    if (relay.sandbox !== undefined) options.print(relay.sandbox);
     return { url, log, stop };
   } catch (error) {
     await stop();

@@ -14,7 +14,8 @@ export interface Config {
   readonly databaseUrl: string | undefined;
   /** The workspace folder of the tenant `default`. */
   readonly workspace: string | undefined;
-  readonly sandbox: 'bwrap' | undefined;
+  /** `auto`: commands that a rule allowed run in a sandbox, where bubblewrap works. */
+  readonly sandbox: 'auto' | 'bwrap' | 'off';
   readonly localChat: 'on' | 'off' | undefined;
   readonly defaultModel: string | undefined;
   /** The embedding model. Undefined: the one in `relay.config.ts`, or none. */
@@ -71,7 +72,7 @@ export function readConfig(env: Environment, cwd: string): Config {
     dataDir: isAbsolute(dataDir) ? dataDir : resolve(cwd, dataDir),
     databaseUrl: databaseUrlOf(env),
     workspace: folderOf(env, cwd),
-    sandbox: choice(env, 'RELAY_SANDBOX', ['bwrap']),
+    sandbox: choice(env, 'RELAY_SANDBOX', ['auto', 'bwrap', 'off']) ?? 'auto',
     localChat: choice(env, 'RELAY_LOCAL_CHAT', ['on', 'off']),
     defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
     embeddings: text(env, 'RELAY_EMBEDDINGS'),
