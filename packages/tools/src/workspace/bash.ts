@@ -69,7 +69,6 @@ export function createBash(options: BashOptions): Tool {
     schema,
     kinds: { command: 'command', cwd: 'path' },
     sensitive: ['command', 'cwd'],
-    inWorkspace: true,
     async resolvePaths({ command, cwd }) {
       const resolution = await resolvePaths(root, { cwd });
       if (!resolution.ok) return resolution;

@@ -50,7 +50,6 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     schema,
     kinds: { filePath: 'path' },
     sensitive: ['filePath'],
-    inWorkspace: true,
     async resolvePaths({ filePath }) {
       const resolution = await resolvePaths(root, { filePath });
       const resolved = resolution.ok ? resolution.resolvedPaths?.paths['filePath'] : undefined;
