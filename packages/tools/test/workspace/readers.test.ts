@@ -84,6 +84,9 @@ function makeRepository(): void {
   folder.write('a.txt', 'three\n');
 }
 
+/** Writes the index, because a file seems to have changed. */
+const refresh = 'touch -d "$((RANDOM + 60)) seconds ago" b.bin; git update-index -q --refresh';
+
 /** What a hostile repository does, and the reader that runs it. */
 const attacks: readonly (readonly [string, () => void, string])[] = [
   ['core.fsmonitor', () => git('config', 'core.fsmonitor', `${mark()}; false`), 'git status'],
@@ -94,7 +97,7 @@ const attacks: readonly (readonly [string, () => void, string])[] = [
       folder.write('.git/hooks/post-index-change', `#!/bin/sh\n${mark()}\n`);
       chmodSync(hook, 0o755);
     },
-    'touch a.txt; git update-index --refresh; git status',
+    refresh,
   ],
   [
     'core.hooksPath',
@@ -103,7 +106,7 @@ const attacks: readonly (readonly [string, () => void, string])[] = [
       chmodSync(join(folder.root, 'hooks/post-index-change'), 0o755);
       git('config', 'core.hooksPath', join(folder.root, 'hooks'));
     },
-    'touch a.txt; git update-index --refresh',
+    refresh,
   ],
   [
     'gpg.program by log.showSignature',
