@@ -13,6 +13,7 @@ import type {
   FoundMemory,
   Grant,
   GrantFilter,
+  GrantedTo,
   GrantRecord,
   Hint,
   JournalPage,
@@ -61,6 +62,7 @@ import { BudgetChecks } from './sql/runs/budgets.ts';
 import * as counts from './sql/runs/counts.ts';
 import {
   creationScope,
+  ownConversationSql,
   creationUnit,
   decodeKeyHolder,
   hasExpired,
@@ -118,6 +120,7 @@ export class SqlTenantStore implements TenantStore {
     }
     const overBudget = checks.outcomeOf(unit[result.failedAt]);
     if (overBudget !== undefined) return overBudget;
+    if (unit[result.failedAt]?.sql === ownConversationSql) return { kind: 'not-owner' };
     const key = idempotency?.key;
     const holder =
       key === undefined
@@ -222,11 +225,7 @@ export class SqlTenantStore implements TenantStore {
     return accepted;
   }
 
-  async readGrants(scope: {
-    runId: string;
-    conversationId: string;
-    now: number;
-  }): Promise<Grant[]> {
+  async readGrants(scope: GrantedTo & { readonly now: number }): Promise<Grant[]> {
     return this.#all(grants.selectGrants(this.tenantId, scope), grants.decodeGrant);
   }
 

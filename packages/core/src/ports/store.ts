@@ -62,6 +62,7 @@ import type {
   PostedResult,
   Reserved,
   RunBudget,
+  GrantedTo,
   RunCreation,
   RunFilter,
   RunHead,
@@ -168,8 +169,11 @@ export interface TenantStore {
   listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]>;
   /** Compare-and-set: true if this decision was accepted; its command is stored with it. */
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
-  /** The grants that are active at `now` for this run, its conversation or the tenant. */
-  readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
+  /**
+   * The grants that are active at `now` for this run, its conversation or the tenant. Those of a
+   * conversation hold for runs of its owner only.
+   */
+  readGrants(scope: GrantedTo & { readonly now: number }): Promise<Grant[]>;
   addGrant(grant: NewGrant, audit?: readonly NewAuditEntry[]): Promise<void>;
   readGrant(grantId: string): Promise<GrantRecord | undefined>;
   /** By `createdAt`. */

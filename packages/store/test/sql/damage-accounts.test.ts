@@ -108,7 +108,7 @@ describe('damage to accounts', () => {
       `tool = '"bash"'`,
     ]) {
       tamper(`CREATE TABLE kept AS SELECT * FROM grants; UPDATE grants SET ${change}`);
-      const scope = { runId: '', conversationId: '', now: noon };
+      const scope = { runId: '', conversationId: '', owner: 'ada', now: noon };
       await expect(tenant.readGrant('g'), change).rejects.toMatchObject(corrupt);
       await expect(tenant.readGrants(scope), change).rejects.toMatchObject(corrupt);
       tamper('DELETE FROM grants; INSERT INTO grants SELECT * FROM kept; DROP TABLE kept');
