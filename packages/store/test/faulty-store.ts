@@ -105,6 +105,7 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     readApproval: (approvalId) => read(() => inner.readApproval(approvalId)),
     listApprovals: (filter, page) => read(() => inner.listApprovals(filter, page)),
     decideApproval: (decision) => write('decideApproval', () => inner.decideApproval(decision)),
+    changeVotes: (change) => write('changeVotes', () => inner.changeVotes(change)),
     readGrants: (scope) => read(() => inner.readGrants(scope)),
     readClientCall: (runId, id) => read(() => inner.readClientCall(runId, id)),
     postResult: (posted) => write('postResult', () => inner.postResult(posted)),

@@ -146,6 +146,18 @@ export class CallMatcher {
     return Object.entries(params).every(([name, pattern]) => this.#deniesParameter(name, pattern));
   }
 
+  /** Whether a rule may be about the call: it matches like a deny rule, or cannot read the call. */
+  concerns({ tool, params = {} }: Pick<ToolRule, 'tool' | 'params'>): boolean {
+    if (tool !== this.#call.name) return false;
+    return Object.entries(params).every(
+      ([name, pattern]) =>
+        this.#has(name) &&
+        (scalarText(this.#call.arguments, name) === undefined ||
+          this.#deniesParameter(name, pattern) ||
+          !this.#isReadable(name, [pattern])),
+    );
+  }
+
   /** An exact rule allows the call only if no link leads its paths elsewhere. */
   allows(rule: ToolRule): boolean {
     if (!matchesPermission(this.#call, rule)) return false;
@@ -228,7 +240,11 @@ export class CallMatcher {
     const denials = this.#denylist.flatMap((rule) =>
       rule.tool === this.#call.name ? (patternFor(rule, name) ?? []) : [],
     );
-    if (denials.length === 0 || !this.#has(name)) return true;
+    return denials.length === 0 || !this.#has(name) || this.#isReadable(name, denials);
+  }
+
+  /** Whether patterns of deny rules can see all that the parameter means. */
+  #isReadable(name: string, denials: readonly string[]): boolean {
     const text = scalarText(this.#call.arguments, name);
     switch (this.#kinds.get(name) ?? 'text') {
       case 'command':

@@ -28,6 +28,7 @@ import type {
   NewApproval,
   NewGrant,
   QueuedRunCommand,
+  VoteChange,
 } from './approvals.ts';
 import type {
   AuditTrail,
@@ -169,6 +170,8 @@ export interface TenantStore {
   listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]>;
   /** Compare-and-set: true if this decision was accepted; its command is stored with it. */
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
+  /** Compare-and-set: false if the approval is no longer pending, or its votes have changed. */
+  changeVotes(change: VoteChange): Promise<boolean>;
   /**
    * The grants that are active at `now` for this run, its conversation or the tenant. Those of a
    * conversation hold for runs of its owner only.

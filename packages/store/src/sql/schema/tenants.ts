@@ -50,6 +50,7 @@ export const accountTables: readonly string[] = [
     checksum BIGINT NOT NULL,
     expires_at BIGINT,
     uses BIGINT,
+    approvers TEXT,
     uses_left BIGINT,
     revoked_at BIGINT
   )`,
