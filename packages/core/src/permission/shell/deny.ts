@@ -5,7 +5,7 @@
  *  - A command starts at its first word that is not a keyword, assignment or redirection. After a
  *    wrapper (`sudo`, `timeout 5`, `xargs -n 1`), each word that may be the wrapped command is a start.
  *  - Its name is read as written, without its folder, and in lower case; its words are joined by single
- *    blanks. An expansion in it is read as nothing (`r$@m`) and as a blank (`rm$IFS-r`).
+ *    blanks. Options before a subcommand are left out, and aliases resolved. An expansion in it is read as nothing (`r$@m`) and as a blank (`rm$IFS-r`).
  *  - Arguments of shells and wrappers that contain more than a word are read as shell text again.
  *  - The work is bounded by a multiple of the length of the text. A text that exceeds it, or nests shell
  *    text too deep, is `excessive`, and every deny rule about the parameter matches.
@@ -24,6 +24,7 @@ import {
   wrapperFor,
 } from './programs.ts';
 import { scanIgnoringQuotes, scanShell } from './scan.ts';
+import { mayBeUserDefined, subcommandReadings } from './subcommands.ts';
 import { EXPANSION, type ShellWord } from './words.ts';
 
 export interface CommandReading {
@@ -130,7 +131,7 @@ class CommandReader {
       const program = programName(name);
       const rest = words.slice(at + 1);
       const known = wrapperFor(name);
-      const wrapper = known !== undefined && isWrapping(known, rest) ? known : undefined;
+      const wrapper = known !== undefined && isWrapping(known, name, rest) ? known : undefined;
       const hasSideEffects = hasSideEffectOption(program, rest);
       const evaluates = SHELLS.has(program) || SHELL_EVALUATORS.has(program);
       for (const start of wrappedStarts(words, at, wrapper)) starts.push(start);
@@ -151,13 +152,22 @@ class CommandReader {
     const varies = (word: ShellWord): boolean => word.expands || word.globs || word.hasBraceOrTilde;
     if (varies(head) && !TESTS.has(head.text)) this.#opaque = true;
     this.#names.add(head.text);
-    if (rest.some(varies)) this.#withUnknownArguments.add(programName(base));
-    for (const name of new Set([head.text, base, base.toLowerCase()])) {
+    const program = programName(base);
+    // An alias that a user defined may stand for any subcommand.
+    const isUnknown = rest.some(varies) || mayBeUserDefined(program, rest);
+    if (isUnknown) this.#withUnknownArguments.add(program);
+    for (const name of new Set([head.text, base, base.toLowerCase(), program])) {
       const text = `${name} ${tail}`;
       const without = text.replaceAll(EXPANSION, '');
       this.#add(normalize(without));
       if (text.includes(EXPANSION)) this.#add(normalize(text.replaceAll(EXPANSION, ' ')));
       if (/[{},]/.test(name)) this.#add(normalize(without.replace(/[{},]/g, ' ')));
+    }
+    for (const reading of subcommandReadings(program, rest)) {
+      if (this.#excessive) return;
+      const text = normalize(reading.join(' ').replaceAll(EXPANSION, ''));
+      this.#add(text);
+      if (head.text.includes('/')) this.#add(head.text + text.slice(program.length));
     }
   }
 
