@@ -12,6 +12,7 @@ export * from './schemas/issues.ts';
 export * from './schemas/memories.ts';
 export * from './schemas/messages.ts';
 export * from './schemas/permissions.ts';
+export * from './schemas/roles.ts';
 export * from './schemas/runs.ts';
 export { idSchema, toolCallIdSchema, toolNameForm } from './schemas/values.ts';
 export * from './sse/sse.ts';

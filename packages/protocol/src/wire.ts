@@ -19,7 +19,6 @@ export type {
 } from './events/catalogue.ts';
 export type { ChatFrame, ChatToolOutput } from './dialects/chat.ts';
 export type { DoneFrame, RunsFrame } from './dialects/runs.ts';
-export type { Scope } from './routes/route.ts';
 export type {
   ContentPart,
   Message,
@@ -37,6 +36,7 @@ export type {
   RelayResponse,
   ToolPermission,
 } from './schemas/permissions.ts';
+export type { Role, Scope } from './schemas/roles.ts';
 export type {
   CheckpointEnvelope,
   EndedStatus,

@@ -35,6 +35,7 @@ import type {
   ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
+  VoteChange,
   RunCreation,
   RunFilter,
   RunHead,
@@ -220,6 +221,18 @@ export class SqlTenantStore implements TenantStore {
     ]);
     if (accepted) this.#notify({ kind: 'approval', tenantId, approvalId: decision.approvalId });
     return accepted;
+  }
+
+  async changeVotes(change: VoteChange): Promise<boolean> {
+    const { tenantId } = this;
+    const unit = [
+      approvals.updateVotes(tenantId, change),
+      ...insertAudit(tenantId, change.audit),
+      ...insertNotices(tenantId, change.notices),
+    ];
+    const { ok } = await this.#driver.transact(unit);
+    if (ok) this.#notify({ kind: 'approval', tenantId, approvalId: change.approvalId });
+    return ok;
   }
 
   async readGrants(scope: {

@@ -12,11 +12,11 @@ import {
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { decideCall, declaredBy } from '../permission/decide.ts';
-import { policiesOf } from '../permission/policy.ts';
+import { type Policy, policiesOf } from '../permission/policy.ts';
 import type {
   ApprovalRecord,
   EditedCall,
-  ResolvedPaths,
+  PathResolution,
   TenantStore,
   Tool,
 } from '../ports/index.ts';
@@ -26,7 +26,7 @@ import { clientTool } from '../run/waiting/client-calls.ts';
 interface CallToCheck {
   readonly tool: Tool | undefined;
   readonly params: Arguments;
-  readonly resolvedPaths: ResolvedPaths | undefined;
+  readonly resolution: PathResolution;
   readonly permissions: Permissions;
 }
 
@@ -56,10 +56,9 @@ export async function editedCall(
   const params = parsed.input;
   const resolution = await resolvePaths(tool, params);
   if (!resolution.ok) throw invalid(resolution.problem);
-  const { resolvedPaths } = resolution;
   const permissions = await permissionsOf(engine, store, approval.runId);
-  await rejectIfDenied(store, approval, { tool, params, resolvedPaths, permissions });
-  const paths = defined({ resolvedPaths: resolvedPaths?.paths });
+  await rejectIfDenied(store, approval, { tool, params, resolution, permissions });
+  const paths = defined({ resolvedPaths: resolution.resolvedPaths?.paths });
   const digest = digestOfCall(engine, { name: approval.tool, input: params, ...paths });
   return { params, ...paths, digest };
 }
@@ -92,26 +91,34 @@ export async function rejectIfDeniedByPolicy(
   // Functions of the caller declare no parameter kinds.
   const tool = engine.tools(store.tenantId).find(approval.tool);
   const resolution = await resolvePaths(tool, params);
-  const resolvedPaths = resolution.ok ? resolution.resolvedPaths : undefined;
-  const call = { tool, params: params as Arguments, resolvedPaths, permissions: {} };
+  const call = { tool, params: params as Arguments, resolution, permissions: {} };
   await rejectIfDenied(store, approval, call);
+}
+
+/** The current policies for the agent that made the call. */
+export async function policiesFor(
+  store: TenantStore,
+  { agentPath }: Pick<ApprovalRecord, 'agentPath'>,
+): Promise<Policy[]> {
+  const agent = agentPath.at(-1) ?? '';
+  return policiesOf(await store.policies.inForce(agent), agent);
 }
 
 async function rejectIfDenied(
   store: TenantStore,
   approval: ApprovalRecord,
-  { tool, params, resolvedPaths, permissions }: CallToCheck,
+  { tool, params, resolution, permissions }: CallToCheck,
 ): Promise<void> {
-  const policies = await store.policies.inForce(approval.agentPath.at(-1) ?? '');
+  const policies = await policiesFor(store, approval);
   const verdict = decideCall(
     { toolCallId: approval.toolCallId, name: approval.tool, arguments: params },
     {
       permissions,
-      policies: policiesOf(policies),
+      policies,
       usedOnce: [],
       grants: [],
       builtinAllow: false,
-      ...declaredBy(tool, resolvedPaths),
+      ...declaredBy(tool, resolution),
     },
   );
   if (verdict.decision !== 'deny') return;

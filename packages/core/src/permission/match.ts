@@ -148,6 +148,19 @@ export class CallMatcher {
     return Object.entries(params).every(([name, pattern]) => this.#deniesParameter(name, pattern));
   }
 
+  /** Whether a rule may be about the call: it matches like a deny rule, or cannot read the call. */
+  concerns({ tool, params = {} }: Pick<ToolRule, 'tool' | 'params'>): boolean {
+    if (tool !== this.#call.name) return false;
+    return Object.entries(params).every(
+      ([name, pattern]) =>
+        this.#has(name) &&
+        (scalarText(this.#call.arguments, name) === undefined ||
+          this.#deniesParameter(name, pattern) ||
+          this.#concernsParameter(name, pattern) ||
+          !this.#isReadable(name, [pattern])),
+    );
+  }
+
   /** An exact rule allows the call only if no link leads its paths elsewhere. */
   allows(rule: ToolRule): boolean {
     if (!matchesPermission(this.#call, rule)) return false;
@@ -164,14 +177,17 @@ export class CallMatcher {
    * rule, which a person made for this very call, allows it then.
    */
   #isConcerned(): boolean {
-    this.#concerned ??= [...this.#kinds].some(([name, kind]) => {
-      const text = kind === 'command' ? scalarText(this.#call.arguments, name) : undefined;
-      if (text === undefined) return false;
-      return this.#denials(name).some((pattern) =>
-        concernsCommand(pattern, this.#reading(name, text)),
-      );
-    });
+    this.#concerned ??= [...this.#kinds.keys()].some((name) =>
+      this.#denials(name).some((pattern) => this.#concernsParameter(name, pattern)),
+    );
     return this.#concerned;
+  }
+
+  /** Whether a pattern may be about a command without matching it. */
+  #concernsParameter(name: string, pattern: string): boolean {
+    const text = scalarText(this.#call.arguments, name);
+    if (text === undefined || this.#kinds.get(name) !== 'command') return false;
+    return concernsCommand(pattern, this.#reading(name, text));
   }
 
   /** The patterns of deny and ask rules for a parameter. */
@@ -252,7 +268,11 @@ export class CallMatcher {
   /** Without a pattern every value is allowed, unless there are deny rules that cannot read it. */
   #allowsUnnamed(name: string): boolean {
     const denials = this.#denials(name);
-    if (denials.length === 0 || !this.#has(name)) return true;
+    return denials.length === 0 || !this.#has(name) || this.#isReadable(name, denials);
+  }
+
+  /** Whether patterns of deny rules can see all that the parameter means. */
+  #isReadable(name: string, denials: readonly string[]): boolean {
     const text = scalarText(this.#call.arguments, name);
     switch (this.#kinds.get(name) ?? 'text') {
       case 'command':

@@ -30,7 +30,10 @@ export interface KeyRecord {
   readonly name: string;
   /** Free text that names the person or program that uses the key. */
   readonly owner: string | null;
+  /** Null for a key with scopes of its own choice. */
+  readonly role: string | null;
   readonly scopes: readonly string[];
+  readonly groups: readonly string[];
   readonly createdAt: number;
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;

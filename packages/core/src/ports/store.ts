@@ -28,6 +28,7 @@ import type {
   NewApproval,
   NewGrant,
   QueuedRunCommand,
+  VoteChange,
 } from './approvals.ts';
 import type {
   AuditTrail,
@@ -168,6 +169,8 @@ export interface TenantStore {
   listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]>;
   /** Compare-and-set: true if this decision was accepted; its command is stored with it. */
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
+  /** Compare-and-set: false if the approval is no longer pending, or its votes have changed. */
+  changeVotes(change: VoteChange): Promise<boolean>;
   /** The grants that are active at `now` for this run, its conversation or the tenant. */
   readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
   addGrant(grant: NewGrant, audit?: readonly NewAuditEntry[]): Promise<void>;
@@ -245,8 +248,8 @@ export interface SystemStore {
   findTenant(name: string): Promise<{ id: string; name: string } | undefined>;
   /** The workspaces in the settings of all tenants. */
   workspaces(): Promise<Workspace[]>;
-  /** Counts over all tenants. */
-  stats(): Promise<StoreStats>;
+  /** Counts over all tenants, or of one. */
+  stats(tenantId?: string): Promise<StoreStats>;
   pausedTenants(): Promise<string[]>;
   addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void>;
   /** The same, unless the store has ever had a first key; then false. */

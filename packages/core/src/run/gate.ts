@@ -12,8 +12,8 @@
  */
 import { defined, type LimitName, RelayError, type RunEvent } from '@relay/protocol';
 import type { OnGrantExhausted } from '../journal.ts';
-import type { Verdict } from '../permission/decide.ts';
-import type { ResolvedPaths, Tool } from '../ports/index.ts';
+import { pathsOf, type Verdict } from '../permission/decide.ts';
+import type { PathResolution, Tool } from '../ports/index.ts';
 import { digestOfCall, resolveToSamePaths, parseArguments, resolvePaths } from './arguments.ts';
 import { CallRules } from './call-rules.ts';
 import { type CallStart, startCalls } from './dispatch.ts';
@@ -83,12 +83,8 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
     } else if (resolveToSamePaths(call.resolvedPaths, resolution.resolvedPaths)) {
       starts.push(approvedStart(run, call, tool));
     } else {
-      const { resolvedPaths } = resolution;
-      const verdict = (await CallRules.withoutGrants(run, agent)).decide({
-        call,
-        tool,
-        resolvedPaths,
-      });
+      const rules = await CallRules.withoutGrants(run, agent);
+      const verdict = rules.decide({ call, tool, resolution });
       const kind = call.approval?.kind === 'outcome' ? 'outcome' : 'permission';
       run.journal.stage([
         verdict.decision === 'deny'
@@ -96,7 +92,7 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
           : approvalRequested(
               run,
               agent,
-              { ...call, ...pathsOf(resolvedPaths) },
+              { ...call, ...shownPaths(resolution) },
               kind,
               verdict.decision === 'ask' ? verdict.rule : undefined,
             ),
@@ -120,7 +116,7 @@ type CheckedCall =
       readonly ok: true;
       readonly call: CallState;
       readonly tool: Tool;
-      readonly resolvedPaths: ResolvedPaths | undefined;
+      readonly resolution: PathResolution;
     }
   | {
       readonly ok: false;
@@ -144,12 +140,11 @@ async function check(run: LiveRun, agent: AgentState, call: CallState): Promise<
   const read = { ...call, input: parsed.input };
   const resolution = await resolvePaths(tool, read.input);
   if (!resolution.ok) return invalid('path_refused', resolution.problem);
-  const { resolvedPaths } = resolution;
-  return { ok: true, call: { ...read, ...pathsOf(resolvedPaths) }, tool, resolvedPaths };
+  return { ok: true, call: { ...read, ...shownPaths(resolution) }, tool, resolution };
 }
 
-function pathsOf(resolvedPaths: ResolvedPaths | undefined): Pick<CallState, 'resolvedPaths'> {
-  return defined({ resolvedPaths: resolvedPaths?.paths });
+function shownPaths(resolution: PathResolution): Pick<CallState, 'resolvedPaths'> {
+  return defined({ resolvedPaths: pathsOf(resolution)?.paths });
 }
 
 /** After the time limit nothing starts; otherwise the calls are counted. */
@@ -188,8 +183,7 @@ function redecideExhausted(
       if (started === undefined) continue;
       const { call, tool } = started;
       const resolution = await resolvePaths(tool, call.input);
-      const resolvedPaths = resolution.ok ? resolution.resolvedPaths : undefined;
-      const verdict = rules.decide({ call, tool, resolvedPaths });
+      const verdict = rules.decide({ call, tool, resolution });
       if (verdict.decision === 'allow') {
         rules.use(verdict.rule);
         replaced[index] = { ...event, rule: verdict.rule };

@@ -1,6 +1,7 @@
 /** `/v1/keys`: API keys and their scopes. */
 import { z } from 'zod';
-import { idSchema, timeSchema } from '../schemas/values.ts';
+import { roleNames, scopes } from '../schemas/roles.ts';
+import { groupSchema, idSchema, timeSchema } from '../schemas/values.ts';
 import {
   listErrors,
   idParam,
@@ -9,25 +10,37 @@ import {
   pageQuery,
   bodyErrors,
   type Route,
-  scopes,
 } from './route.ts';
 
-export const keyBodySchema = z.strictObject({
-  name: z.string().min(1).max(64),
-  scopes: z
-    .array(z.enum(scopes))
-    .min(1)
-    .refine((given) => new Set(given).size === given.length, 'Scopes must be unique'),
-  owner: z.string().min(1).max(128).optional(),
-  expiresAt: timeSchema.optional(),
-});
+function isUnique(given: readonly unknown[]): boolean {
+  return new Set(given).size === given.length;
+}
+
+/** `scopes` for a key without a role. */
+export const keyBodySchema = z
+  .strictObject({
+    name: z.string().min(1).max(64),
+    role: z.enum(roleNames).optional(),
+    scopes: z.array(z.enum(scopes)).min(1).refine(isUnique, 'Scopes must be unique').optional(),
+    /** Groups of approvers, which the policy may name. */
+    groups: z.array(groupSchema).max(32).refine(isUnique, 'Groups must be unique').optional(),
+    /** The person or program that uses the key. Keys with the same owner are the same person. */
+    owner: z.string().min(1).max(128).optional(),
+    expiresAt: timeSchema.optional(),
+  })
+  .refine((body) => body.role === undefined || body.scopes === undefined, {
+    path: ['scopes'],
+    message: 'Not allowed together with role',
+  });
 
 export const keysQuerySchema = z.strictObject(pageQuery);
 
 export const keySchema = z.object({
   id: idSchema,
   name: z.string(),
+  role: z.enum(roleNames).optional(),
   scopes: z.array(z.enum(scopes)),
+  groups: z.array(z.string()),
   owner: z.string().optional(),
   createdAt: timeSchema,
   expiresAt: timeSchema.optional(),
@@ -41,10 +54,13 @@ export const keyRoutes = {
     summary: 'Create an API key; its secret is returned only here',
     scopes: ['admin'],
     body: keyBodySchema,
-    requiredFields: { fields: ['name', 'scopes'], message: 'name and scopes are required' },
+    requiredFields: {
+      fields: ['name', ['scopes', 'role']],
+      message: 'name is required, and role or scopes',
+    },
     status: 201,
     output: keySchema.extend({ apiKey: z.string() }),
-    errors: [...keyErrors, ...bodyErrors],
+    errors: [...keyErrors, ...bodyErrors, 'scope_not_held'],
   },
   listKeys: {
     method: 'GET',
@@ -54,6 +70,15 @@ export const keyRoutes = {
     query: keysQuerySchema,
     output: listOf('keys', keySchema),
     errors: listErrors,
+  },
+  getCurrentKey: {
+    method: 'GET',
+    path: '/v1/keys/current',
+    summary: 'Get the API key of this request: its role, scopes, groups and owner',
+    scopes: [...scopes],
+    anyScope: true,
+    output: keySchema,
+    errors: keyErrors,
   },
   revokeKey: {
     method: 'DELETE',

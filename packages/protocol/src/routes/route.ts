@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { ErrorCode } from '../errors.ts';
+import type { Scope } from '../schemas/roles.ts';
 import { idSchema, seqSchema } from '../schemas/values.ts';
 
 /**
@@ -9,8 +10,6 @@ import { idSchema, seqSchema } from '../schemas/values.ts';
  * `link`: the path contains a secret token, and needs no other authentication.
  */
 export type RouteAuth = 'public' | 'link' | 'local-or-key' | 'internal-or-key' | 'internal';
-export type Scope = 'runs' | 'approve' | 'admin';
-export const scopes = ['runs', 'approve', 'admin'] as const satisfies readonly Scope[];
 
 export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { toolCallIdSchema } from './values.ts';
+import { roleNames } from './roles.ts';
+import { groupSchema, idSchema, toolCallIdSchema } from './values.ts';
 
 /** zod drops a key named `__proto__` silently, which would make a rule wider than it was written. */
 const ownParameters = z.unknown().superRefine((value, context) => {
@@ -48,11 +49,43 @@ export type Permissions = z.infer<typeof permissionsSchema>;
 
 const rules = z.array(toolPermissionSchema).max(500);
 
+const approverGroups = ['roles', 'groups', 'keys'] as const;
+
+/**
+ * Who may decide about matching calls, and how many of them must agree. Without `roles`, `groups` and
+ * `keys`: everyone with the scope `approve`.
+ */
+export const approverRuleSchema = z
+  .strictObject({
+    tool: z.string().min(1),
+    params: recordOf(z.string()).optional(),
+    /** Only calls of this agent. Default: of all agents. */
+    agent: z.string().min(1).max(128).optional(),
+    roles: z.array(z.enum(roleNames)).min(1).max(roleNames.length).optional(),
+    groups: z.array(groupSchema).min(1).max(32).optional(),
+    /** Ids of API keys. */
+    keys: z.array(idSchema).min(1).max(100).optional(),
+    /** How many persons must approve. */
+    quorum: z.int().min(1).max(10).default(1),
+    /** The person who started the run may not decide. */
+    notRequester: z.boolean().default(false),
+  })
+  .superRefine((rule, context) => {
+    const [, ...others] = approverGroups.filter((name) => rule[name] !== undefined);
+    for (const path of others) {
+      const message = 'Only one of roles, groups and keys is allowed';
+      context.addIssue({ code: 'custom', path: [path], message });
+    }
+  });
+export type ApproverRule = z.infer<typeof approverRuleSchema>;
+
 /** Standing rules of a tenant. */
 export const policyRulesSchema = z.strictObject({
   allow: rules.default([]),
   deny: rules.default([]),
   ask: rules.default([]),
+  /** The first that matches counts. */
+  approvers: z.array(approverRuleSchema).max(500).default([]),
 });
 export type PolicyRules = z.infer<typeof policyRulesSchema>;
 
@@ -60,6 +93,8 @@ const approvedResponse = z.strictObject({
   approved: z.literal(true),
   always: z.boolean().optional(),
 });
+/** What the approver saw: the `executedDigest` of the approval, else its `digest`. */
+export const seenDigestSchema = z.string().min(1).max(128);
 const deniedResponse = z.strictObject({
   approved: z.literal(false),
   reason: z.string().optional(),
@@ -88,6 +123,7 @@ export const relayResponseSchema = z.union([
       input: z.json().optional(),
       /** Never accepted with `approved`: an approval of kind `outcome` is answered by `outcome`. */
       output: z.json().optional(),
+      digest: seenDigestSchema.optional(),
     }),
     deniedResponse,
   ]),
@@ -109,8 +145,17 @@ export const deciderSchema = z.object({
   type: z.enum(['key', 'rule', 'timeout', 'system']),
   id: z.string(),
   name: z.string(),
+  /** The owner of the key, if it has one. */
+  owner: z.string().optional(),
+  /** The role in which the key acts: its own, else the widest that its scopes contain. */
+  role: z.enum(roleNames).optional(),
 });
 export type Decider = z.infer<typeof deciderSchema>;
+
+/** A person is the owner of a key, else the key: all keys of one owner are the same person. */
+export function personOf({ owner, id }: Pick<Decider, 'id' | 'owner'>): string {
+  return owner ?? id;
+}
 
 /** A person's last denial of the same call, with the same arguments, in the same run. */
 export const earlierDenialSchema = z.object({

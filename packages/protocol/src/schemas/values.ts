@@ -29,4 +29,8 @@ export const seqSchema = z
   // For a client it is a number; in a query, every value is text.
   .meta({ type: 'integer', pattern: undefined, minimum: 0 });
 
+export const groupSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9][\w.-]{0,63}$/, 'Must be 1 to 64 letters, digits, ".", "_" or "-"');
+
 export const timeSchema = z.iso.datetime({ offset: true });

@@ -1,6 +1,14 @@
 /** Authentication: an API key, the internal secret, or a local caller of `/chat` without a key. */
 import type { KeyRecord, SystemStore } from '@relay/core';
-import { type Decider, RelayError, type Route, type Scope } from '@relay/protocol';
+import {
+  type Decider,
+  defined,
+  effectiveScopes,
+  RelayError,
+  rolesHeld,
+  type Route,
+  type Scope,
+} from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from '../config/config.ts';
 import { unauthorized } from './errors.ts';
@@ -8,9 +16,14 @@ import { hasInternalSecret, hashApiKey, isWellFormed } from '../secrets/keys.ts'
 
 export interface Caller {
   readonly tenantId: string;
+  /** With those that they include. */
   readonly scopes: ReadonlySet<string>;
-  /** The caller's identity in journals and audit entries. */
+  /** The groups of its key. */
+  readonly groups: readonly string[];
+  /** The caller's identity in journals and audit entries; `personOf` tells which person it is. */
   readonly actor: Decider;
+  /** Set for a caller without a key: what it may use. */
+  readonly keyless?: 'demo' | 'all';
 }
 
 export interface AuthContext {
@@ -71,7 +84,8 @@ async function identify(
 ): Promise<Caller> {
   const { authorization } = request.headers;
   if (authorization === undefined && route.auth === 'local-or-key') {
-    if (isLocalCaller(request, context.config)) return localCaller(context);
+    const { keylessChat } = context.config;
+    if (keylessChat !== 'off' && isLocalCaller(request)) return localCaller(context, keylessChat);
   }
   if (route.auth === 'internal' || route.auth === 'internal-or-key') {
     const { internalSecret } = context.config;
@@ -88,11 +102,20 @@ async function callerByKey(authorization: string | undefined, store: SystemStore
   if (apiKey === undefined || !isWellFormed(apiKey)) throw unauthorized();
   const key = await store.findKey(hashApiKey(apiKey));
   if (!isValidKey(key)) throw unauthorized();
-  return {
-    tenantId: key.tenantId,
-    scopes: new Set(key.scopes),
-    actor: { type: 'key', id: key.id, name: key.name },
-  };
+  const { tenantId, scopes, groups } = key;
+  return { tenantId, scopes: effectiveScopes(scopes), groups, actor: actorOf(key) };
+}
+
+function actorOf({ id, name, owner, role, scopes }: KeyRecord): Decider {
+  const held = rolesHeld(scopes);
+  return defined({
+    type: 'key',
+    id,
+    name,
+    owner: owner ?? undefined,
+    // Without a role of its own, the widest that it holds.
+    role: held.find((each) => each === role) ?? held[0],
+  });
 }
 
 export function isValidKey(key: KeyRecord | undefined): key is KeyRecord {
@@ -104,34 +127,45 @@ export function isValidKey(key: KeyRecord | undefined): key is KeyRecord {
 const internalCaller: Caller = {
   tenantId: '',
   scopes: new Set<Scope>(['admin']),
+  groups: [],
   actor: { type: 'system', id: 'internal', name: 'internal' },
 };
 
-function localCaller(context: AuthContext): Caller {
+/** The scope `approve` is for the approvals of its own chats; it may not bring rules that allow. */
+function localCaller(context: AuthContext, keyless: 'demo' | 'all'): Caller {
   return {
     tenantId: context.defaultTenantId,
-    scopes: new Set<Scope>(['runs', 'approve']),
+    scopes: new Set<Scope>(['read', 'runs', 'approve']),
+    groups: [],
     actor: { type: 'system', id: 'local', name: 'local' },
+    keyless,
   };
 }
 
-/** Callers without a key may use workspace tools only if the operator allows it. */
-export function mayUseWorkspace({ actor }: Caller, { localChat }: Config): boolean {
-  return actor.type === 'key' || localChat === 'on';
+/** Headers that proxies, load balancers and CDNs add: whole names, then beginnings of names. */
+const forwardingNames =
+  'forwarded via cdn-loop client-ip true-client-ip incap-client-ip x-client-ip x-cluster-client-ip ' +
+  'x-host x-scheme x-varnish';
+const forwardingPrefixes =
+  'akamai- ali- cf- fastly- fly- proxy- surrogate- x-akamai- x-amz- x-amzn- x-appengine- x-arr- ' +
+  'x-azure- x-envoy- x-forwarded- x-nf- x-original- x-proxy- x-real- x-remote- x-render- x-sucuri- ' +
+  'x-vercel-';
+const FORWARDING_NAMES: ReadonlySet<string> = new Set(forwardingNames.split(' '));
+const FORWARDING_PREFIXES: readonly string[] = forwardingPrefixes.split(' ');
+
+function isForwardingHeader(name: string): boolean {
+  return FORWARDING_NAMES.has(name) || FORWARDING_PREFIXES.some((each) => name.startsWith(each));
 }
 
-const forwardingHeaders = ['forwarded', 'via'];
-
-/** Chat without a key is for the user of this machine: no proxy, and no page of another origin. */
-export function isLocalCaller(request: FastifyRequest, config: Config): boolean {
-  if (config.localChat === 'off' || !isLoopback(config.host)) return false;
-  if (!isLoopback(request.ip) && request.ip !== '::ffff:127.0.0.1') return false;
-  const { headers } = request;
+/**
+ * Chat without a key is for the user of this machine: no proxy, and no page of another origin. Proxies
+ * that add no header to requests speak HTTP/1.0, as nginx does by default.
+ */
+export function isLocalCaller({ headers, ip, raw }: FastifyRequest): boolean {
+  if (!isLoopback(ip) && ip !== '::ffff:127.0.0.1') return false;
   if (!isLoopback(hostName(headers.host ?? ''))) return false;
-  const forwarded = Object.keys(headers).some(
-    (name) => forwardingHeaders.includes(name) || name.startsWith('x-forwarded-'),
-  );
-  if (forwarded) return false;
+  if (raw.httpVersion !== '1.1') return false;
+  if (Object.keys(headers).some(isForwardingHeader)) return false;
   return headers.origin === undefined || isOwnOrigin(headers.origin, headers.host ?? '');
 }
 

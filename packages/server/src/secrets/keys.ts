@@ -13,6 +13,7 @@ import {
   type KeyRecord,
   type SystemStore,
 } from '@relay/core';
+import { scopes as allScopes } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { operatorAuditEntry } from '../audit/operator-entries.ts';
 
@@ -71,7 +72,9 @@ async function newBootstrapKey(store: SystemStore, ids: Ids, issue: KeyIssue) {
     tenantId: tenant.id,
     name: 'bootstrap',
     owner: null,
-    scopes: ['runs', 'approve', 'admin'],
+    role: null,
+    scopes: [...allScopes],
+    groups: [],
     createdAt: now,
     expiresAt: null,
     revokedAt: null,

@@ -1,4 +1,5 @@
 /** `/v1/keys`: create, list and revoke keys, and the effects of a revocation. */
+import { scopes as allScopes, scopesOfRole } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { isWellFormed } from '../../src/secrets/keys.ts';
@@ -69,6 +70,7 @@ describe('/v1/keys', () => {
       name: 'ci',
       owner: 'The build',
       scopes: ['approve', 'runs'],
+      groups: [],
       createdAt: expect.stringMatching(/Z$/),
       expiresAt,
       apiKey: expect.stringMatching(/^relay_live_[0-9a-f]{72}$/),
@@ -87,7 +89,14 @@ describe('/v1/keys', () => {
   it('omits optional fields', async () => {
     const server = await boot();
     const made = await makeKey(server, { name: 'plain' });
-    expect(Object.keys(made).toSorted()).toEqual(['apiKey', 'createdAt', 'id', 'name', 'scopes']);
+    expect(Object.keys(made).toSorted()).toEqual([
+      'apiKey',
+      'createdAt',
+      'groups',
+      'id',
+      'name',
+      'scopes',
+    ]);
   });
 
   it('gives a key the requested scopes, and the tenant of its creator', async () => {
@@ -112,6 +121,58 @@ describe('/v1/keys', () => {
     expect(keys.map(({ id }) => id)).not.toContain(theirs['id']);
     const own = await keysOf(server, '', { key: stranger.apiKey });
     expect(own.keys.map(({ id }) => id)).toEqual([theirs['id'], stranger.keyId]);
+  });
+
+  it.each(Object.entries(scopesOfRole))(
+    'gives a key the scopes of the role %s, and shows the role',
+    async (role, scopes) => {
+      const server = await boot();
+      const made = await makeKey(server, {
+        role,
+        scopes: undefined,
+        groups: ['release', 'on-call'],
+      });
+      expect(made).toMatchObject({ role, scopes, groups: ['release', 'on-call'] });
+      const { keys } = await keysOf(server);
+      expect(keys.find(({ id }) => id === made.id)).toMatchObject({ role, scopes });
+    },
+  );
+
+  it('gives nobody a scope that the caller lacks, by a role either', async () => {
+    const server = await boot();
+    const { apiKey: key } = await makeKey(server, { role: 'admin', scopes: undefined });
+    for (const wanted of [{ role: 'approver' }, { scopes: ['approve'] }, { scopes: allScopes }]) {
+      const body = { name: 'made', groups: ['release'], owner: 'ada', ...wanted };
+      const response = await server.request('/v1/keys', { key, body });
+      expect(response.status).toBe(403);
+      expect(await response.json()).toEqual({
+        error: 'This key lacks the scope approve, so it cannot give it to another key',
+        code: 'scope_not_held',
+      });
+    }
+    const allowed = await server.request('/v1/keys', {
+      key,
+      body: { name: 'o', role: 'operator' },
+    });
+    expect(allowed.status).toBe(201);
+    expect((await keysOf(server)).keys).toHaveLength(3);
+  });
+
+  it('records the role, groups and owner of a new key in the audit trail', async () => {
+    const server = await boot();
+    const { id } = await makeKey(server, {
+      role: 'approver',
+      scopes: undefined,
+      groups: ['release'],
+      owner: 'ada',
+    });
+    const { entries } = (await server.json('/v1/audit?action=key.created')) as {
+      entries: readonly Record<string, unknown>[];
+    };
+    expect(entries[0]).toMatchObject({
+      who: { type: 'key', role: 'admin' },
+      what: { keyId: id, role: 'approver', groups: ['release'], owner: 'ada' },
+    });
   });
 
   it('lists keys newest first, page by page, the revoked ones among them', async () => {
@@ -144,6 +205,10 @@ describe('/v1/keys', () => {
     ['a name that is no text', { name: 1, scopes: ['runs'] }, 'name'],
     ['an empty list of scopes', { name: 'x', scopes: [] }, 'scopes'],
     ['scopes that are no list', { name: 'x', scopes: 'runs' }, 'scopes'],
+    ['an unknown role', { name: 'x', role: 'root' }, 'role'],
+    ['a role and scopes', { name: 'x', role: 'viewer', scopes: ['read'] }, 'scopes'],
+    ['a group twice', { name: 'x', role: 'viewer', groups: ['a', 'a'] }, 'groups'],
+    ['a group with a space', { name: 'x', role: 'viewer', groups: ['a b'] }, 'groups[0]'],
     ['an unknown scope', { name: 'x', scopes: ['runs', 'root'] }, 'scopes[1]'],
     ['a scope twice', { name: 'x', scopes: ['runs', 'runs'] }, 'scopes'],
     ['an empty owner', { name: 'x', scopes: ['runs'], owner: '' }, 'owner'],

@@ -39,7 +39,7 @@ describe('/v1/grants', () => {
       params: { text: 'granted *' },
       scope: 'tenant',
       createdAt: expect.stringMatching(/Z$/),
-      createdBy: { type: 'key', id: expect.any(String), name: expect.any(String) },
+      createdBy: { type: 'key', id: expect.any(String), name: expect.any(String), role: 'admin' },
       expiresAt: later,
     });
     const { frames } = await finishedRun(server, { input: 'notify granted by rule' });

@@ -134,7 +134,16 @@ describe('hints from other nodes', () => {
 
   it('close the streams of a key that another node revoked', async () => {
     const times = { createdAt: 0, expiresAt: null, revokedAt: null };
-    const key = { id: 'k', tenantId: 't', name: 'k', owner: null, scopes: ['runs'], ...times };
+    const key = {
+      id: 'k',
+      tenantId: 't',
+      name: 'k',
+      owner: null,
+      role: null,
+      scopes: ['runs'],
+      groups: [],
+      ...times,
+    };
     await nodes.store.addKey(key, 'hash');
     let closed = false;
     const actor = { type: 'key', id: 'k', name: 'k' } as const;

@@ -171,7 +171,9 @@ describe('issuing the bootstrap key', () => {
       id: issued.keyId,
       tenantId: issued.tenantId,
       name: 'bootstrap',
-      scopes: ['runs', 'approve', 'admin'],
+      role: null,
+      scopes: ['read', 'runs', 'worker', 'approve', 'admin'],
+      groups: [],
       expiresAt: null,
       revokedAt: null,
     });

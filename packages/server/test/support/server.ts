@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Log, ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
-import { defined } from '@relay/protocol';
+import { defined, scopes as allScopes } from '@relay/protocol';
 import { createMemoryStore, openSqliteStore } from '@relay/store';
 import { compose, ids, type Relay } from '../../src/compose.ts';
 import { type Config, readConfig } from '../../src/config/config.ts';
@@ -29,6 +29,8 @@ export interface BootOptions {
 export interface KeyOptions {
   readonly tenant?: string;
   readonly scopes?: readonly string[];
+  readonly owner?: string;
+  readonly groups?: readonly string[];
   readonly expiresAt?: number;
   readonly revokedAt?: number;
 }
@@ -121,7 +123,7 @@ export async function addKey(
   store: SystemStore,
   options: KeyOptions,
 ): Promise<{ apiKey: string; tenantId: string; keyId: string }> {
-  const { tenant = 'default', scopes = ['runs', 'approve', 'admin'] } = options;
+  const { tenant = 'default', scopes = allScopes } = options;
   const { id: tenantId } = await store.ensureTenant({ id: ids.next(), name: tenant, at: 0 });
   const apiKey = makeApiKey();
   const keyId = ids.next();
@@ -129,8 +131,10 @@ export async function addKey(
     id: keyId,
     tenantId,
     name: `key of ${tenant}`,
-    owner: null,
+    owner: options.owner ?? null,
+    role: null,
     scopes,
+    groups: options.groups ?? [],
     createdAt: 0,
     expiresAt: options.expiresAt ?? null,
     revokedAt: options.revokedAt ?? null,

@@ -1,6 +1,7 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { newCredential } from './tenants/credentials.ts';
+import { newKey } from './tenants/keys.ts';
 import {
   decisionOn,
   cancelCommand,
@@ -46,9 +47,8 @@ export function reopenTests(open: Open): void {
       await tenant.addGrant(newGrant(tenant, { uses: 2, expiresAt: noon + 1 }));
       await tenant.putCredential(newCredential());
       await store.writeMetadata('note', 'value');
-      const key = { id: uuidv7(), tenantId, name: 'k', owner: 'ada', scopes: ['runs'] };
-      const times = { createdAt: noon, expiresAt: null, revokedAt: null };
-      await store.addKey({ ...key, ...times }, 'hash');
+      const key = newKey({ tenantId, name: 'k', owner: 'ada', scopes: ['runs'] });
+      await store.addKey(key, 'hash');
 
       const look = async (system: typeof store) => {
         const of = system.tenant(tenantId);

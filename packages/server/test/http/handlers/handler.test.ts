@@ -14,6 +14,7 @@ const key = {
   id: 'k',
   name: 'ci',
   scopes: ['runs'] as const,
+  groups: [],
   createdAt: '2026-01-31T12:00:00Z',
 };
 

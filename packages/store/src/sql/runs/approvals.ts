@@ -5,7 +5,9 @@ import type {
   ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
+  ApprovalVotes,
   RunRef,
+  VoteChange,
 } from '@relay/core';
 import { approvalStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
@@ -40,13 +42,16 @@ const requestCodec = new RecordCodec<NewApproval>({
   rule: column.optional(column.json()),
 });
 
-const decisionCodec = new RecordCodec<Omit<ApprovalRecord, keyof NewApproval | 'edited'>>({
-  status: column.text(),
-  decidedAt: column.nullable(column.number),
-  decidedBy: column.nullable(column.json()),
-  reason: column.nullable(column.freeText),
-  answer: column.nullable(column.freeText),
-});
+const decisionCodec = new RecordCodec<Omit<ApprovalRecord, keyof NewApproval | 'edited' | 'votes'>>(
+  {
+    status: column.text(),
+    decidedAt: column.nullable(column.number),
+    decidedBy: column.nullable(column.json()),
+    reason: column.nullable(column.freeText),
+    answer: column.nullable(column.freeText),
+    ballot: column.number,
+  },
+);
 
 const fixedColumns = ['tenant_id', ...requestCodec.columns];
 
@@ -81,10 +86,11 @@ export function closeOpenApprovals({ tenantId, runId }: RunRef, at: number): Sta
 
 /** The compare-and-set: of all decisions on an approval, one succeeds. */
 export function storeDecision(tenantId: string, decision: ApprovalDecision): Statement {
+  const { approvalId, runId, status, at, by, reason, answer, edited, ballot, votes } = decision;
   const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
-      executed_params = ?, executed_digest = ?
-    WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
-  const { approvalId, runId, status, at, by, reason, answer, edited } = decision;
+      executed_params = ?, executed_digest = ?${votes === undefined ? '' : ', votes = ?, votes_checksum = ?'}
+    WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?
+      ${ballot === undefined ? '' : 'AND ballot = ?'}`;
   return {
     sql,
     params: [
@@ -95,13 +101,29 @@ export function storeDecision(tenantId: string, decision: ApprovalDecision): Sta
       encode(answer),
       encodeOrNull(edited?.params),
       edited?.digest ?? null,
+      ...(votes === undefined ? [] : encodeVotes(tenantId, approvalId, votes)),
       tenantId,
       approvalId,
       runId,
       at,
+      ...(ballot === undefined ? [] : [ballot]),
     ],
     expect: 1,
   };
+}
+
+export function updateVotes(tenantId: string, change: VoteChange): Statement {
+  const sql = `UPDATE approvals SET votes = ?, votes_checksum = ?, ballot = ballot + 1
+    WHERE tenant_id = ? AND id = ? AND status = 'pending' AND expires_at > ? AND ballot = ?`;
+  const { approvalId, at, ballot, votes } = change;
+  const encoded = encodeVotes(tenantId, approvalId, votes);
+  return { sql, params: [...encoded, tenantId, approvalId, at, ballot], expect: 1 };
+}
+
+/** Damaged votes must not decide. */
+function encodeVotes(tenantId: string, approvalId: string, votes: ApprovalVotes) {
+  const encoded = encode(votes);
+  return [encoded, checksumOf(tenantId, approvalId, encoded)] as const;
 }
 
 const columns = [
@@ -110,6 +132,8 @@ const columns = [
   ...decisionCodec.columns,
   'executed_params',
   'executed_digest',
+  'votes',
+  'votes_checksum',
 ];
 
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
@@ -133,7 +157,20 @@ export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page
 
 export function decodeApproval(row: Row): ApprovalRecord {
   checkIntact(`Approval ${text(row, 'id')}`, row, fixedColumns);
-  return { ...requestCodec.decode(row), ...decisionCodec.decode(row), edited: editedCall(row) };
+  return {
+    ...requestCodec.decode(row),
+    ...decisionCodec.decode(row),
+    edited: editedCall(row),
+    votes: votesIn(row),
+  };
+}
+
+function votesIn(row: Row): ApprovalVotes | null {
+  const votes = jsonOrNull(row, 'votes') as ApprovalVotes | null;
+  if (votes === null) return null;
+  const columns = ['tenant_id', 'id', 'votes'];
+  checkIntact(`The votes of approval ${text(row, 'id')}`, row, columns, 'votes_checksum');
+  return votes;
 }
 
 function editedCall(row: Row): ApprovalRecord['edited'] {

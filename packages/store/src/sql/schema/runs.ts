@@ -140,7 +140,10 @@ export const runTables: readonly string[] = [
     question TEXT,
     resolved_paths TEXT,
     earlier_denial TEXT,
-    rule TEXT
+    rule TEXT,
+    ballot BIGINT NOT NULL DEFAULT 0,
+    votes TEXT,
+    votes_checksum BIGINT
   )`,
   `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
   `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,

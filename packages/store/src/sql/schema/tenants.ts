@@ -15,7 +15,9 @@ export const accountTables: readonly string[] = [
     hash TEXT NOT NULL UNIQUE,
     name TEXT NOT NULL,
     owner TEXT,
+    role TEXT,
     scopes TEXT NOT NULL,
+    groups TEXT NOT NULL,
     created_at BIGINT NOT NULL,
     expires_at BIGINT,
     revoked_at BIGINT,
@@ -48,6 +50,7 @@ export const accountTables: readonly string[] = [
     checksum BIGINT NOT NULL,
     expires_at BIGINT,
     uses BIGINT,
+    approvers TEXT,
     uses_left BIGINT,
     revoked_at BIGINT
   )`,

@@ -16,6 +16,7 @@ const allowedCodec = new RecordCodec<Omit<NewGrant, 'createdAt' | 'createdBy'>>(
   params: column.optional(column.json()),
   expiresAt: column.optional(column.number),
   uses: column.optional(column.number),
+  approvers: column.optional(column.json()),
 });
 
 type GrantState = Pick<GrantRecord, 'usesLeft' | 'createdAt' | 'createdBy' | 'revokedAt'>;
@@ -89,8 +90,8 @@ export function useGrant(tenantId: string, grantId: string, at: number): Stateme
 }
 
 export function decodeGrant(row: Row): Grant {
-  const { id, tool, exact, params, usesLeft } = decodeGrantRecord(row);
-  return { id, tool, ...defined({ exact, params, usesLeft }) };
+  const { id, tool, exact, params, usesLeft, approvers } = decodeGrantRecord(row);
+  return { id, tool, ...defined({ exact, params, usesLeft, approvers }) };
 }
 
 export function decodeGrantRecord(row: Row): GrantRecord {

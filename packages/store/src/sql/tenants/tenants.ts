@@ -101,7 +101,9 @@ const keyCodec = new RecordCodec<Omit<KeyRecord, 'revokedAt'>>({
   tenantId: column.text(),
   name: column.freeText,
   owner: column.nullable(column.freeText),
+  role: column.nullable(column.freeText),
   scopes: column.json(),
+  groups: column.json(),
   createdAt: column.number,
   expiresAt: column.nullable(column.number),
 });

@@ -10,7 +10,9 @@ export function newKey(over: Partial<KeyRecord> = {}): KeyRecord {
     tenantId: uuidv7(),
     name: 'first key',
     owner: null,
+    role: null,
     scopes: ['runs', 'approve', 'admin'],
+    groups: [],
     createdAt: noon,
     expiresAt: null,
     revokedAt: null,
@@ -30,7 +32,13 @@ export function keyTests(open: Open): void {
   test('a key is found by its hash and reads back as it was added', async () => {
     const plain = newKey();
     const times = { expiresAt: noon + 5, revokedAt: noon + 2 };
-    const limited = newKey({ name: 'ci', owner: 'ada', scopes: [], ...times });
+    const limited = newKey({
+      name: 'ci',
+      owner: 'ada',
+      role: 'operator',
+      groups: ['release'],
+      ...times,
+    });
     await system().addKey(plain, 'hash-plain');
     await system().addKey(limited, 'hash-limited');
     expect(await system().findKey('hash-plain')).toEqual(plain);
@@ -114,9 +122,15 @@ export function keyTests(open: Open): void {
   });
 
   for (const [name, text] of Object.entries(hostileText)) {
-    test(`${name} survives in names, owners and scopes`, async () => {
+    test(`${name} survives in names, owners, roles, scopes and groups`, async () => {
       const tenant = newTenant();
-      const key = await addKey(tenant, { name: text, owner: text, scopes: [text] });
+      const key = await addKey(tenant, {
+        name: text,
+        owner: text,
+        role: text,
+        scopes: [text],
+        groups: [text],
+      });
       expect(await tenant.readKey(key.id)).toEqual(key);
       expect(await tenant.listKeys({ limit: 9 })).toEqual([key]);
       expect(await system().findKey(`hash of ${key.id}`)).toEqual(key);

@@ -6,7 +6,7 @@ import { allPages, hostileText, noon, person, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
 function newPolicy(over: Partial<PolicyRecord> = {}): PolicyRecord {
-  const rules = { allow: [{ tool: 'read' }], deny: [], ask: [{ tool: 'bash' }] };
+  const rules = { allow: [{ tool: 'read' }], deny: [], ask: [{ tool: 'bash' }], approvers: [] };
   return { id: uuidv7(), agent: null, version: 1, rules, at: noon, by: person, ...over };
 }
 
@@ -19,7 +19,7 @@ export function policyTests(open: Open): void {
       tool: text,
       params: { [text]: text },
     }));
-    const policy = newPolicy({ rules: { allow: [], deny, ask: [] } });
+    const policy = newPolicy({ rules: { allow: [], deny, ask: [], approvers: [] } });
     expect(await policies.read(null)).toBeUndefined();
     expect(await policies.put(policy)).toBe(true);
     expect(await policies.read(null)).toEqual(policy);

@@ -16,6 +16,7 @@ import {
 } from '../../contract/fixtures.ts';
 import { openPostgresDriver } from '../../../src/drivers/postgres/driver.ts';
 import { openPostgresStore } from '../../../src/index.ts';
+import { newKey } from '../../contract/tenants/keys.ts';
 
 describe('nodes on one database', () => {
   let database: TestDatabase;
@@ -93,8 +94,8 @@ describe('nodes on one database', () => {
     const tenant = sender.tenant(tenantId);
     await tenant.updateTenant({ pausedAt: noon });
     await expectReceived({ kind: 'tenant', tenantId });
-    const key = { id: uuidv7(), tenantId, name: 'k', owner: null, scopes: ['runs'] };
-    await sender.addKey({ ...key, createdAt: noon, expiresAt: null, revokedAt: null }, 'hash');
+    const key = newKey({ tenantId, name: 'k', owner: null, scopes: ['runs'] });
+    await sender.addKey(key, 'hash');
     expect(await tenant.revokeKey(key.id, noon)).toBe(true);
     await expectReceived({ kind: 'tenant', tenantId });
     const credential = { id: uuidv7(), provider: 'openai', label: null, baseUrl: null, last4: '' };
