@@ -42,7 +42,7 @@ const besideDeny = ruleSet({ allowlist: wholeTool, denylist: [rule('rm *')] });
 const besideAsk = ruleSet({ allowlist: wholeTool, ask: [rule('rm *')] });
 const besidePolicy = ruleSet(
   { allowlist: wholeTool },
-  { policies: [{ id: 'p', allow: [], deny: [], ask: [rule('rm *')] }] },
+  { policies: [{ id: 'p', allow: [], deny: [], ask: [rule('rm *')], approvers: [] }] },
 );
 const alone = ruleSet({ allowlist: wholeTool });
 
