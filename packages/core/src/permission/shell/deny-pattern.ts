@@ -13,6 +13,7 @@ import { type Glob, compileGlob } from '../glob/glob.ts';
 import { expandAlternatives } from '../glob/pattern-text.ts';
 import { normalizePath, samePath } from '../path.ts';
 import { programName } from './programs.ts';
+import { hasSubcommands } from './subcommands.ts';
 import { EXPANSION } from './words.ts';
 
 /** Short options and their long names; `r` and `R` are the same option if their names are. */
@@ -158,6 +159,11 @@ class PatternForm {
     if (this.#options.some((option) => presence(option, command) === 'absent')) return false;
     const operands = this.#operands.filter((token) => !/^\*+$/.test(token));
     if (this.#name === '' && operands.length + this.#options.length === 0) return false;
+    // Which word is the subcommand is known for programs in our tables.
+    const [subcommand] = operands;
+    if (subcommand !== undefined && hasSubcommands(command.program)) {
+      if (!glob(subcommand).matches(command.operands[0] ?? '')) return false;
+    }
     return operands.every((token) => hasOperand(token, command));
   }
 

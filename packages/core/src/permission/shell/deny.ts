@@ -5,7 +5,8 @@
  *  - A command starts at its first word that is not a keyword, assignment or redirection. After a
  *    wrapper (`sudo`, `timeout 5`, `xargs -n 1`), each word that may be the wrapped command is a start.
  *  - Its name is read as written, without its folder, and in lower case; its words are joined by single
- *    blanks. An expansion in it is read as nothing (`r$@m`) and as a blank (`rm$IFS-r`).
+ *    blanks. Options before a subcommand are left out, and aliases resolved. An expansion in it is read
+ *    as nothing (`r$@m`) and as a blank (`rm$IFS-r`).
  *  - Arguments of shells and wrappers that contain more than a word are read as shell text again.
  *  - Words that are paths are also matched in their shortest form, and options in any order
  *    (`deny-pattern.ts`).
@@ -38,6 +39,7 @@ import {
   wrapperFor,
 } from './programs.ts';
 import { scanIgnoringQuotes, scanShell } from './scan.ts';
+import { mayBeUserDefined, subcommandReadings } from './subcommands.ts';
 import { assignsWhatRuns } from './variables.ts';
 import { EXPANSION, type ShellWord, type SimpleCommand } from './words.ts';
 
@@ -190,7 +192,7 @@ class CommandReader {
       const program = programName(name);
       const rest = words.slice(at + 1);
       const known = wrapperFor(name);
-      const wrapper = known !== undefined && isWrapping(known, rest) ? known : undefined;
+      const wrapper = known !== undefined && isWrapping(known, name, rest) ? known : undefined;
       const hasSideEffects = hasSideEffectOption(program, rest);
       const evaluates = SHELLS.has(program) || SHELL_EVALUATORS.has(program);
       const wrapped = wrappedStarts(words, at, wrapper);
@@ -216,7 +218,7 @@ class CommandReader {
       this.#mention(word.text);
       if (inert || word.expands) continue;
       const rest = words.slice(at + 1, at + 1 + MAX_LOOKAHEAD);
-      if (runsCodeIfWrapped(programName(word.text), rest)) this.#evaluates = true;
+      if (runsCodeIfWrapped(programName(word.text), rest)) this.#opaque = true;
     }
   }
 
@@ -235,13 +237,16 @@ class CommandReader {
     const varies = (word: ShellWord): boolean => word.expands || word.globs || word.hasBraceOrTilde;
     if (varies(head) && !TESTS.has(head.text)) this.#opaque = true;
     this.#names.add(head.text);
-    if (rest.some(varies)) this.#withUnknownArguments.add(programName(base));
+    const program = programName(base);
+    // An alias that a user defined may stand for any subcommand.
+    const isUnknown = rest.some(varies) || mayBeUserDefined(program, rest);
+    if (isUnknown) this.#withUnknownArguments.add(program);
     const paths = rest.map((word) => shortestPath(word.text)).join(' ');
-    const texts = rest.map((word) => word.text.replaceAll(EXPANSION, ''));
-    if (!this.#excessive) {
-      this.#commands.push(new DeniableCommand(head.text.replaceAll(EXPANSION, ''), texts));
-    }
-    for (const name of new Set([head.text, base, base.toLowerCase()])) {
+    this.#deniable(
+      head.text,
+      rest.map((word) => word.text),
+    );
+    for (const name of new Set([head.text, base, base.toLowerCase(), program])) {
       const text = `${name} ${tail}`;
       const without = text.replaceAll(EXPANSION, '');
       this.#add(normalize(without));
@@ -249,6 +254,19 @@ class CommandReader {
       if (paths !== tail) this.#add(normalize(`${name} ${paths}`.replaceAll(EXPANSION, '')));
       if (/[{},]/.test(name)) this.#add(normalize(without.replace(/[{},]/g, ' ')));
     }
+    for (const reading of subcommandReadings(program, rest)) {
+      if (this.#excessive) return;
+      this.#deniable(program, reading.slice(1));
+      const text = normalize(reading.join(' ').replaceAll(EXPANSION, ''));
+      this.#add(text);
+      if (head.text.includes('/')) this.#add(head.text + text.slice(program.length));
+    }
+  }
+
+  #deniable(name: string, words: readonly string[]): void {
+    if (this.#excessive) return;
+    const texts = words.map((word) => word.replaceAll(EXPANSION, ''));
+    this.#commands.push(new DeniableCommand(name.replaceAll(EXPANSION, ''), texts));
   }
 
   #readArguments(

@@ -256,9 +256,15 @@ export function isInert(name: string, program: string, rest: readonly ShellWord[
   return INERT.has(program) || (program === 'git' && INERT_GIT.has(rest[0]?.text ?? ''));
 }
 
+/** Names that are also common words, such as subcommands. */
+const COMMON_WORDS: ReadonlySet<string> = new Set(
+  'at batch dc ed ex expect r screen su view wish'.split(' '),
+);
+
 /** Whether a program would run code as an argument of a program that is not in our tables. */
 export function runsCodeIfWrapped(program: string, rest: readonly ShellWord[]): boolean {
   if (SHELLS.has(program)) return true;
+  if (COMMON_WORDS.has(program)) return false;
   const isKnown = CODE_TAKERS.has(program) || AWKS.has(program) || INTERPRETERS.has(program);
   return isKnown && !SHELL_EVALUATORS.has(program) && evaluatesCode(program, rest);
 }

@@ -8,6 +8,7 @@ import { shellLists } from './shell-lists.ts';
 import { shellNames } from './shell-names.ts';
 import { shellOptions } from './shell-options.ts';
 import { shellText } from './shell-text.ts';
+import { subcommands } from './subcommands.ts';
 
 const groups = [
   ...shellLists,
@@ -17,6 +18,7 @@ const groups = [
   ...shellOptions,
   ...shellText,
   ...pathsAndUrls,
+  ...subcommands,
 ];
 const short = (value: string) => (value.length > 60 ? `${value.slice(0, 60)}…` : value);
 

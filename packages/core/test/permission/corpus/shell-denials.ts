@@ -117,11 +117,12 @@ export const shellDenials: readonly Group[] = [
     { deny: ['kubectl delete*', 'docker run -v /:/host*', 'npm publish'] },
     [
       ['deny', 'kubectl delete pod x'],
-      ['ask', 'npm --access public publish'],
+      ['deny', 'npm --access public publish'],
       ['ask', 'npm publish --access public'],
       ['ask', 'docker run image -v /:/host'],
       ['allow', 'kubectl get pods'],
       ['allow', 'npm test'],
+      ['allow', 'kubectl get pods delete'],
     ],
   ),
   shell(
