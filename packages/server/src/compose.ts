@@ -70,6 +70,8 @@ export interface Relay {
   readonly control: RunControl;
   readonly hub: Hub;
   readonly feed: Feed;
+  /** Which commands run in a sandbox; undefined if the tools are replaced. */
+  readonly sandbox?: string;
   /** Recovers runs of an earlier process and starts all background work. */
   start(): Promise<void>;
   /** Releases all runs gracefully. The caller closes the store. */
@@ -88,6 +90,12 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     openStreams: () => streams.size,
   });
   const { file = {} } = options;
+  const ignoreDamage = store.onDamagedRow((row) => {
+    metrics.damagedRow(row.table);
+    log.error('A row was changed in the database and gives no right; see relay doctor', {
+      ...row,
+    });
+  });
   const { models, tools, agents } = assembleDefinitions(config, file, options);
   const masters = masterKeys(config);
   const vault = new Vault({ store, masters, ids, log });
@@ -117,13 +125,14 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
   }
   const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
+  // A caller that replaces the tools also replaces those of workspaces.
+  const bash = options.tools === undefined ? bashSettings(config, file.bash) : undefined;
   const workspaces = new Workspaces({
     store,
     config,
     defaultTenantId: tenant.id,
     tools,
-    // A caller that replaces the tools also replaces those of workspaces.
-    ...(options.tools === undefined ? { bash: bashSettings(config, file.bash) } : {}),
+    ...defined({ bash }),
     clock,
     log,
   });
@@ -230,6 +239,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     feed,
+    ...defined({ sandbox: bash?.summary }),
     async start() {
       await killOrphans(file.mcpServers ?? {}, options.tools === undefined, log);
       if (heartbeat === undefined) {
@@ -267,6 +277,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => audit.stop(),
         () => heartbeat?.stop(),
         () => tracing.stop(),
+        ignoreDamage,
         () => metrics.stop(),
         () => tenants.stop(),
         () => guards.close(),

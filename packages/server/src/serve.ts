@@ -44,7 +44,9 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
   const closing: (() => Promise<void> | void)[] = [];
   const stop = () => stopAll(closing.splice(0).toReversed());
   try {
-    const opened = await openStore(config, 'exclusive', (line) => log.warn(line));
+    const opened = await openStore(config, 'exclusive', {
+      advise: (line) => log.warn(line),
+    });
     const { store } = opened;
     closing.push(() => opened.close());
     const relay = await compose({
@@ -85,6 +87,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
     options.print(`Relay is listening on ${url}`);
+    if (relay.sandbox !== undefined) options.print(relay.sandbox);
     for (const line of keylessNotes(options.env, config)) options.print(line);
     return { url, log, stop };
   } catch (error) {

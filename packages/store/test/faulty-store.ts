@@ -57,6 +57,9 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     findKey: (hash) => read(() => inner.findKey(hash)),
     sealedCredentials: (page) => read(() => inner.sealedCredentials(page)),
     resealCredential: (row) => write('resealCredential', () => inner.resealCredential(row)),
+    onDamagedRow: (listener) => inner.onDamagedRow(listener),
+    damagedRows: () => read(() => inner.damagedRows()),
+    resignRows: () => write('resignRows', () => inner.resignRows()),
     tenantsToSeal: (page) => read(() => inner.tenantsToSeal(page)),
     readMetadata: (name) => read(() => inner.readMetadata(name)),
     writeMetadata: (name, value, options) =>

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { decideCall } from '../../../src/permission/decide.ts';
 import { pathsAndUrls } from './paths-urls.ts';
 import { shellSideEffects } from './shell-side-effects.ts';
+import { shellDenials } from './shell-denials.ts';
 import { shellLists } from './shell-lists.ts';
 import { shellNames } from './shell-names.ts';
 import { shellOptions } from './shell-options.ts';
@@ -14,6 +15,7 @@ const groups = [
   ...shellLists,
   ...shellSideEffects,
   ...shellNames,
+  ...shellDenials,
   ...shellOptions,
   ...shellText,
   ...pathsAndUrls,

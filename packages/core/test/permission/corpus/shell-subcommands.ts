@@ -236,14 +236,16 @@ cargo test --manifest-path x/Cargo.toml`),
   shell('a denied subcommand behind options or under another name', { deny: forbidden }, [
     ...denied(violations),
     ...allowed(`
-git -C push status
+git -C x status
 git log --grep push
 git commit -m push
 npm ls
 yarn add x
 docker ps
-kubectl -n delete get pods`),
+kubectl -n x get pods`),
     ...asked(`
+git -C push status
+kubectl -n delete get pods
 git z
 git -c alias.z=push z
 gh co 7`),
@@ -251,6 +253,6 @@ gh co 7`),
   shell(
     'a subcommand that needs a person, behind options or under another name',
     { ask: forbidden },
-    [...asked(violations), ...allowed('git -C push status')],
+    [...asked(violations), ...allowed('git -C x status')],
   ),
 ];
