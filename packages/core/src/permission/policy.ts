@@ -12,7 +12,7 @@ import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
-import { decideCall, declaredBy, type Grant } from './decide.ts';
+import { decideInTurn, declaredBy, type Grant } from './decide.ts';
 
 /** A tenant's standing rules, for all of its agents or for one. */
 export interface Policy extends PolicyRules {
@@ -89,7 +89,7 @@ export async function previewPolicy(
     for (const call of callsIn(events)) {
       calls += 1;
       const tool = toolOf(engine, store.tenantId, call);
-      const next = decideWithDraft(tool, call, await policies.forAgent(call.agent));
+      const next = await decideWithDraft(tool, call, await policies.forAgent(call.agent));
       const { by: _, spec: __, ...shown } = call;
       if (next.now !== call.was) changed.push({ runId: run.id, ...shown, ...next });
     }
@@ -202,9 +202,13 @@ function decisionIn(event: Decided): Pick<DecidedCall, 'was' | 'by'> | undefined
   return { was: event.type === 'tool.denied' ? 'deny' : 'allow', by: event.rule };
 }
 
-function decideWithDraft(tool: Tool | undefined, call: DecidedCall, policies: readonly Policy[]) {
+async function decideWithDraft(
+  tool: Tool | undefined,
+  call: DecidedCall,
+  policies: readonly Policy[],
+) {
   const args = typeof call.params === 'object' && call.params !== null ? call.params : {};
-  const verdict = decideCall(
+  const verdict = await decideInTurn(
     { toolCallId: call.toolCallId, name: call.tool, arguments: args as Record<string, unknown> },
     {
       permissions: call.spec.permissions,
