@@ -3,7 +3,10 @@ import type * as wire from '@relay/protocol/wire';
 import { type CallOptions, type Http, pathOf } from './http.ts';
 import { listOf } from './listing.ts';
 
-/** `/v1/approvals`: the first decision counts, repeating it has no effect, a different one is a 409. */
+/**
+ * `/v1/approvals`: the first decision counts, repeating it has no effect, a different one is a 409. Where
+ * several approvers must agree, the approval is still pending after a vote that is not the last.
+ */
 export function approvals(http: Http) {
   const decide = (
     id: string,
@@ -134,6 +137,9 @@ export function keys(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.ApiKey & { apiKey: string }> =>
       http.json('POST', '/v1/keys', { body, ...options }),
+    /** The key of this client. */
+    current: (options: CallOptions = {}): Promise<wire.ApiKey> =>
+      http.json('GET', '/v1/keys/current', options),
     revoke: async (id: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/keys/${id}`, options),
   };

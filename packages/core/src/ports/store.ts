@@ -11,6 +11,7 @@ import type { Grant } from '../permission/decide.ts';
 import type {
   CredentialRecord,
   CredentialReseal,
+  DamagedRow,
   KeyRecord,
   SealedCredential,
   StoreStats,
@@ -28,6 +29,7 @@ import type {
   NewApproval,
   NewGrant,
   QueuedRunCommand,
+  VoteChange,
 } from './approvals.ts';
 import type {
   AuditTrail,
@@ -168,6 +170,8 @@ export interface TenantStore {
   listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]>;
   /** Compare-and-set: true if this decision was accepted; its command is stored with it. */
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
+  /** Compare-and-set: false if the approval is no longer pending, or its votes have changed. */
+  changeVotes(change: VoteChange): Promise<boolean>;
   /** The grants that are active at `now` for this run, its conversation or the tenant. */
   readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
   addGrant(grant: NewGrant, audit?: readonly NewAuditEntry[]): Promise<void>;
@@ -245,18 +249,27 @@ export interface SystemStore {
   findTenant(name: string): Promise<{ id: string; name: string } | undefined>;
   /** The workspaces in the settings of all tenants. */
   workspaces(): Promise<Workspace[]>;
-  /** Counts over all tenants. */
-  stats(): Promise<StoreStats>;
+  /** Counts over all tenants, or of one. */
+  stats(tenantId?: string): Promise<StoreStats>;
   pausedTenants(): Promise<string[]>;
   addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void>;
   /** The same, unless the store has ever had a first key; then false. */
   addFirstKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
 
-  /** Credentials of all tenants, ordered by id, after the id `after`. */
+  /** Credentials of all tenants, ordered by id, after the id `after`. They are not verified. */
   sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]>;
-  /** False if it was replaced, resealed or deleted in the meantime. */
+  /** False if it was replaced, resealed or deleted in the meantime, or is damaged. */
   resealCredential(row: CredentialReseal): Promise<boolean>;
+  /**
+   * Calls back for each row that decides who may do what and is not as it was written, whenever one is
+   * read. Returns a function that unsubscribes.
+   */
+  onDamagedRow(listener: (row: DamagedRow) => void): () => void;
+  /** Verifies all such rows of all tenants. */
+  damagedRows(): Promise<DamagedRow[]>;
+  /** After a change of the key: signs them with the current one. */
+  resignRows(): Promise<void>;
   /** Tenants with unsealed audit entries, ordered by id, after the id `after`. */
   tenantsToSeal(page: { after?: string; limit: number }): Promise<string[]>;
   /** A value that belongs to the store itself and to no tenant. */

@@ -106,8 +106,6 @@ export interface Tool extends ToolSpec {
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
   /** Parameters that a rule with parameters must name, if the call has them. */
   readonly sensitive?: readonly string[];
-  /** Needs the tenant's workspace. */
-  readonly inWorkspace?: boolean;
   /**
    * Resolves path parameters. Rules match the resolved paths as well as the text, and an approval is
    * valid only while they stay the same. It may refuse the call, or demand a person for it.

@@ -3,9 +3,11 @@ import { z } from 'zod';
 import {
   approvalKinds,
   approvalStatuses,
+  approverRuleSchema,
   deciderSchema,
   earlierDenialSchema,
   outcomeAnswers,
+  seenDigestSchema,
   toolPermissionSchema,
 } from '../schemas/permissions.ts';
 import { ruleRefSchema } from '../events/catalogue.ts';
@@ -24,7 +26,9 @@ import {
 /**
  * `approved` decides a permission or a question; `input` replaces the call's arguments, or answers the
  * question. An approval of kind `outcome` is answered by `outcome`, with `output` if it is `completed`:
- * `approved: true` never answers it, `approved: false` means `failed`.
+ * `approved: true` never answers it, `approved: false` means `failed`. `digest` is what the approver saw,
+ * the `executedDigest` or else the `digest`: if the arguments have changed since, nothing is decided. It
+ * is required to approve arguments that another approver has changed.
  */
 export const approvalBodySchema = z
   .strictObject({
@@ -34,6 +38,7 @@ export const approvalBodySchema = z
     reason: z.string().max(10_000).optional(),
     input: z.json().optional(),
     output: z.json().optional(),
+    digest: seenDigestSchema.optional(),
     ...grantTerms,
     /** With `always`: grant the exact call, or the `suggestedRule`. */
     rule: z.enum(['exact', 'suggested']).optional(),
@@ -63,7 +68,11 @@ export const approvalsQuerySchema = z.strictObject({
   status: z.enum(approvalStatuses).optional(),
   runId: idSchema.optional(),
   kind: z.enum(approvalKinds).optional(),
+  /** Only pending approvals that the caller may decide and has not voted on. */
+  decidable: z.enum(['true']).optional(),
 });
+
+const approverShape = approverRuleSchema.shape;
 
 export const approvalSchema = z.object({
   id: idSchema,
@@ -77,7 +86,7 @@ export const approvalSchema = z.object({
   params: z.json(),
   /** Resolved file paths, keyed by parameter. */
   resolvedPaths: z.record(z.string(), z.string()).optional(),
-  /** The arguments that were approved, if the approver changed them. */
+  /** The arguments as an approver changed them: those that run, or that a pending approval is about. */
   executedParams: z.json().optional(),
   executedDigest: z.string().optional(),
   /** Set for a question: its text, the JSON Schema of its answer, and the answer. */
@@ -101,6 +110,23 @@ export const approvalSchema = z.object({
    * While it stands, a grant by `always` has no effect.
    */
   rule: ruleRefSchema.optional(),
+  /**
+   * Set if the policy says who may decide about this call. `votes` are approvals that count so far, with
+   * the last one when the quorum is reached.
+   */
+  quorum: z.int().optional(),
+  votes: z
+    .array(z.object({ by: deciderSchema, role: z.string().optional(), at: timeSchema }))
+    .optional(),
+  /** Set while it is pending: who may decide. */
+  approvers: z
+    .object({
+      roles: approverShape.roles,
+      groups: approverShape.groups,
+      keys: approverShape.keys,
+      notRequester: z.boolean(),
+    })
+    .optional(),
   requestedAt: timeSchema,
   expiresAt: timeSchema,
   decidedAt: timeSchema.optional(),
@@ -113,8 +139,7 @@ export const approvalRoutes = {
     method: 'GET',
     path: '/v1/approvals',
     summary: 'List approvals, newest first',
-    scopes: ['runs', 'approve'],
-    anyScope: true,
+    scopes: ['read'],
     query: approvalsQuerySchema,
     output: listOf('approvals', approvalSchema),
     errors: listErrors,
@@ -123,8 +148,7 @@ export const approvalRoutes = {
     method: 'GET',
     path: '/v1/approvals/:id',
     summary: 'Get an approval',
-    scopes: ['runs', 'approve'],
-    anyScope: true,
+    scopes: ['read'],
     params: idParam,
     output: approvalSchema,
     errors: itemErrors,
@@ -132,7 +156,8 @@ export const approvalRoutes = {
   decideApproval: {
     method: 'POST',
     path: '/v1/approvals/:id',
-    summary: 'Decide an approval; the first decision counts, and repeating it has no effect',
+    summary:
+      'Decide an approval, or vote if several approvers must agree; the first decision counts, and repeating it has no effect',
     scopes: ['approve'],
     params: idParam,
     body: approvalBodySchema,
@@ -149,6 +174,8 @@ export const approvalRoutes = {
       'denied_by_rule',
       'tool_unavailable',
       'approval_conflict',
+      'approval_changed',
+      'not_an_approver',
     ],
   },
 } as const satisfies Record<string, Route>;

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { ruleRefSchema } from '../events/catalogue.ts';
 import {
   approvalStatuses,
+  approverRuleSchema,
   deciderSchema,
   grantScopes,
   permissionsSchema,
@@ -123,6 +124,8 @@ const explanationSchema = z.object({
       exact: z.record(z.string(), z.json()).optional(),
     })
     .optional(),
+  /** Who may approve the call, if the policy says so. */
+  approvers: approverRuleSchema.optional(),
   reason: z.string(),
 });
 
@@ -131,7 +134,7 @@ export const grantRoutes = {
     method: 'GET',
     path: '/v1/grants',
     summary: 'List grants, newest first',
-    scopes: ['approve'],
+    scopes: ['read'],
     query: grantsQuerySchema,
     output: listOf('grants', grantSchema),
     errors: listErrors,
@@ -146,7 +149,7 @@ export const grantRoutes = {
     requiredFields: { fields: ['tool', 'scope'], message: 'tool and scope are required' },
     status: 201,
     output: grantSchema,
-    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern'],
+    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern', 'not_an_approver'],
   },
   revokeGrant: {
     method: 'DELETE',
@@ -171,7 +174,7 @@ export const grantRoutes = {
     method: 'POST',
     path: '/v1/permissions/explain',
     summary: 'Explain how the rules decide a call',
-    scopes: ['runs'],
+    scopes: ['read'],
     body: explainBodySchema,
     requiredFields: { fields: ['tool', 'params'], message: 'tool and params are required' },
     output: explanationSchema,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { roleNames } from './roles.ts';
-import { toolCallIdSchema } from './values.ts';
+import { groupSchema, idSchema, toolCallIdSchema } from './values.ts';
 
 /** So that a request, and each decision by its rules, takes a bounded time. */
 export const ruleLimits = {
@@ -109,20 +109,54 @@ export const permissionsSchema = withRuleLimits(unlimitedPermissionsSchema, [
 
 const rules = z.array(toolPermissionSchema);
 
+const approverGroups = ['roles', 'groups', 'keys'] as const;
+
+/**
+ * Who may decide about matching calls, and how many of them must agree. Without `roles`, `groups` and
+ * `keys`: everyone with the scope `approve`.
+ */
+export const approverRuleSchema = z
+  .strictObject({
+    tool: z.string().min(1),
+    params: recordOf(z.string()).optional(),
+    /** Only calls of this agent. Default: of all agents. */
+    agent: z.string().min(1).max(128).optional(),
+    roles: z.array(z.enum(roleNames)).min(1).max(roleNames.length).optional(),
+    groups: z.array(groupSchema).min(1).max(32).optional(),
+    /** Ids of API keys. */
+    keys: z.array(idSchema).min(1).max(100).optional(),
+    /** How many persons must approve. */
+    quorum: z.int().min(1).max(10).default(1),
+    /** The person who started the run may not decide. */
+    notRequester: z.boolean().default(false),
+  })
+  .superRefine((rule, context) => {
+    const [, ...others] = approverGroups.filter((name) => rule[name] !== undefined);
+    for (const path of others) {
+      const message = 'Only one of roles, groups and keys is allowed';
+      context.addIssue({ code: 'custom', path: [path], message });
+    }
+  });
+export type ApproverRule = z.infer<typeof approverRuleSchema>;
+
 /** Standing rules of a tenant. */
 export const policyRulesSchema = z.strictObject({
   allow: rules.default([]),
   deny: rules.default([]),
   ask: rules.default([]),
+  /** The first that matches counts. */
+  approvers: z.array(approverRuleSchema).max(500).default([]),
 });
 export type PolicyRules = z.infer<typeof policyRulesSchema>;
 
-export const policyLists = ['allow', 'deny', 'ask'] as const;
+export const policyLists = ['allow', 'deny', 'ask', 'approvers'] as const;
 
 const approvedResponse = z.strictObject({
   approved: z.literal(true),
   always: z.boolean().optional(),
 });
+/** What the approver saw: the `executedDigest` of the approval, else its `digest`. */
+export const seenDigestSchema = z.string().min(1).max(128);
 const deniedResponse = z.strictObject({
   approved: z.literal(false),
   reason: z.string().optional(),
@@ -151,6 +185,7 @@ export const relayResponseSchema = z.union([
       input: z.json().optional(),
       /** Never accepted with `approved`: an approval of kind `outcome` is answered by `outcome`. */
       output: z.json().optional(),
+      digest: seenDigestSchema.optional(),
     }),
     deniedResponse,
   ]),

@@ -1,7 +1,7 @@
 /** `/v1/policy`: the versioned rules of a tenant, or of one of its agents. */
 import * as core from '@relay/core';
 import type { PolicyRecord } from '@relay/core';
-import { type PolicyRules, RelayError } from '@relay/protocol';
+import { canonicalJson, type PolicyRules, RelayError } from '@relay/protocol';
 import { auditEntry, type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { invalidField, rejectInvalidPatterns } from '../errors.ts';
 import {
@@ -19,18 +19,26 @@ export const getPolicy: Handler<'getPolicy'> = async (call) => {
 
 export const putPolicy: Handler<'putPolicy'> = async (call) => {
   const body = call.body;
-  const rules = rulesOf(body);
+  const rules = await rulesOf(call, body);
   const { agent = null } = body;
   const { engine } = call.context.control;
+  const replaced = replacedVersion(call, body.version);
+  await rejectNewAllowRules(call, agent, rules);
   const policy: PolicyRecord = {
     id: engine.ids.next(),
     agent,
-    version: replacedVersion(call, body.version) + 1,
+    version: replaced + 1,
     rules,
     at: engine.clock.now(),
     by: call.caller.actor,
   };
-  const counts = { allow: rules.allow.length, deny: rules.deny.length, ask: rules.ask.length };
+  const { allow, deny, ask, approvers } = rules;
+  const counts = {
+    allow: allow.length,
+    deny: deny.length,
+    ask: ask.length,
+    approvers: approvers.length,
+  };
   const audit = auditEntry(call, 'policy.changed', { agent, version: policy.version, ...counts });
   const { policies } = storeOf(call);
   if (!(await policies.put(policy, audit))) {
@@ -39,6 +47,27 @@ export const putPolicy: Handler<'putPolicy'> = async (call) => {
   }
   return respond(call, agent, policy);
 };
+
+/**
+ * An allow rule approves calls in advance. Rules that the policy has already may stay: if it changes
+ * before this one is stored, the version conflicts.
+ */
+async function rejectNewAllowRules(
+  call: ApiRequest,
+  agent: string | null,
+  { allow }: PolicyRules,
+): Promise<void> {
+  if (call.caller.scopes.has('approve')) return;
+  const known = (await storeOf(call).policies.read(agent))?.rules.allow ?? [];
+  const texts = new Set(known.map((rule) => canonicalJson(rule)));
+  const index = allow.findIndex((rule) => !texts.has(canonicalJson(rule)));
+  if (index === -1) return;
+  throw new RelayError(
+    'approve_scope_required',
+    'A new allow rule requires a key with the scope approve',
+    { details: [{ path: `allow[${index}]`, message: 'Requires the scope approve' }] },
+  );
+}
 
 export const listPolicyVersions: Handler<'listPolicyVersions'> = async (call) => {
   const { agent = null } = call.query;
@@ -58,19 +87,45 @@ export const previewPolicy: Handler<'previewPolicy'> = async (call) => {
   const { engine } = call.context.control;
   const { agent = null } = body;
   const since = parseTime(body.since) ?? engine.clock.now() - defaultPreviewMs;
-  const draft = { agent, rules: rulesOf(body), since };
+  const draft = { agent, rules: await rulesOf(call, body), since };
   const { changed, ...counts } = await core.previewPolicy(engine, storeOf(call), draft);
   const changes = firstBySize(changed, maxShownChanges);
   return { ...counts, since: iso(since), changed: changed.length, changes };
 };
 
-function rulesOf({ allow, deny, ask }: PolicyRules): PolicyRules {
+async function rulesOf(
+  call: ApiRequest,
+  { agent, allow, deny, ask, approvers }: PolicyRules & { readonly agent?: string | undefined },
+): Promise<PolicyRules> {
   rejectInvalidPatterns([
     ...core.checkPermissions({ allowlist: allow }).map(renameList('allowlist', 'allow')),
     ...core.checkPermissions({ denylist: deny }).map(renameList('denylist', 'deny')),
     ...core.checkPermissions({ denylist: ask }).map(renameList('denylist', 'ask')),
+    ...core
+      .checkPermissions({ denylist: approvers.map(({ tool, params }) => ({ tool, params })) })
+      .map(renameList('denylist', 'approvers')),
   ]);
-  return { allow, deny, ask };
+  await rejectUnmeetable(call, approvers);
+  const foreign = approvers.findIndex((rule) => agent !== undefined && rule.agent !== undefined);
+  if (foreign >= 0) {
+    const message = 'Not allowed in the policy of one agent: it applies to that agent only';
+    throw invalidField(`approvers[${foreign}].agent`, message);
+  }
+  return { allow, deny, ask, approvers };
+}
+
+/** A rule that nobody can meet would block its calls without saying why. */
+async function rejectUnmeetable(call: ApiRequest, rules: PolicyRules['approvers']): Promise<void> {
+  const now = call.context.control.engine.clock.now();
+  const known = new Map<string, core.Approver>();
+  for (const id of new Set(rules.flatMap(({ keys = [] }) => keys))) {
+    const key = await storeOf(call).readKey(id);
+    if (key !== undefined) known.set(id, core.approverWithKey(key, now));
+  }
+  for (const [index, rule] of rules.entries()) {
+    const fault = core.faultOfApprovers(rule, known);
+    if (fault !== undefined) throw invalidField(`approvers[${index}].${fault.path}`, fault.message);
+  }
 }
 
 function renameList(list: string, field: string) {
@@ -98,7 +153,12 @@ function respond(call: ApiRequest, agent: string | null, policy: PolicyRecord | 
 }
 
 function presentPolicy(agent: string | null, policy: PolicyRecord | undefined) {
-  const { version = 0, rules = { allow: [], deny: [], ask: [] }, at, by } = policy ?? {};
+  const {
+    version = 0,
+    rules = { allow: [], deny: [], ask: [], approvers: [] },
+    at,
+    by,
+  } = policy ?? {};
   return {
     agent: agent ?? undefined,
     version,

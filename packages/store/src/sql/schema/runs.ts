@@ -134,13 +134,15 @@ export const runTables: readonly string[] = [
     tool TEXT NOT NULL,
     params TEXT NOT NULL,
     digest TEXT NOT NULL,
-    checksum BIGINT NOT NULL,
+    mac TEXT NOT NULL,
     executed_params TEXT,
     executed_digest TEXT,
     question TEXT,
     resolved_paths TEXT,
     earlier_denial TEXT,
-    rule TEXT
+    rule TEXT,
+    ballot BIGINT NOT NULL,
+    votes TEXT
   )`,
   `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
   `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
@@ -153,7 +155,7 @@ export const runTables: readonly string[] = [
     position BIGINT NOT NULL,
     kind TEXT NOT NULL,
     command TEXT NOT NULL,
-    checksum BIGINT NOT NULL,
+    mac TEXT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,
   `CREATE INDEX inboxes_of_tenant ON run_inbox (tenant_id, run_id)`,

@@ -47,6 +47,8 @@ export function approvalTests(open: Open): void {
       reason: null,
       edited: null,
       answer: null,
+      ballot: 0,
+      votes: null,
     });
   });
 
@@ -100,6 +102,8 @@ export function approvalTests(open: Open): void {
       reason: 'not today',
       edited: null,
       answer: decision.answer,
+      ballot: 0,
+      votes: null,
     });
     expect(await tenant.readInbox(run.id)).toEqual([decision.queued]);
   });
@@ -191,6 +195,8 @@ export function approvalTests(open: Open): void {
         reason: 'over',
         edited: null,
         answer: null,
+        ballot: 0,
+        votes: null,
       });
       expect(await tenant.decideApproval(decisionOn(approval))).toBe(false);
       expect(await tenant.readInbox(run.id)).toEqual([]);
