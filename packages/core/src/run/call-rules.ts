@@ -51,9 +51,9 @@ export class CallRules {
 
   /** The current rules. */
   static async load(run: LiveRun, agent: AgentState): Promise<CallRules> {
-    const { id: runId, conversationId } = run.identity;
+    const { id: runId, conversationId, owner } = run.identity;
     const [grants, policies] = await Promise.all([
-      run.store.readGrants({ runId, conversationId, now: run.engine.clock.now() }),
+      run.store.readGrants({ runId, conversationId, owner, now: run.engine.clock.now() }),
       run.store.policies.inForce(agent.name),
     ]);
     return CallRules.#with(run, agent, grants, policies);
