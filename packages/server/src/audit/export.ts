@@ -89,7 +89,7 @@ export interface ExportOptions {
   readonly now: number;
 }
 
-export function cursorOf({ seq, hash }: AuditPosition): string {
+function cursorOf({ seq, hash }: AuditPosition): string {
   return `${seq}.${hash}`;
 }
 
