@@ -14,7 +14,13 @@ import { defined, type LimitName, RelayError, type RunEvent } from '@relay/proto
 import type { OnGrantExhausted } from '../journal.ts';
 import type { Verdict } from '../permission/decide.ts';
 import type { ResolvedPaths, Tool } from '../ports/index.ts';
-import { digestOfCall, resolveToSamePaths, parseArguments, resolvePaths } from './arguments.ts';
+import {
+  digestOfCall,
+  resolveToSamePaths,
+  parseArguments,
+  previewCall,
+  resolvePaths,
+} from './arguments.ts';
 import { CallRules } from './call-rules.ts';
 import { type CallStart, startCalls } from './dispatch.ts';
 import type { LiveRun } from './live-run.ts';
@@ -90,13 +96,14 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
         resolvedPaths,
       });
       const kind = call.approval?.kind === 'outcome' ? 'outcome' : 'permission';
+      const preview = await previewCall(tool, call.input, resolvedPaths);
       run.journal.stage([
         verdict.decision === 'deny'
           ? deniedByRule(agent, call, verdict)
           : approvalRequested(
               run,
               agent,
-              { ...call, ...pathsOf(resolvedPaths) },
+              { ...call, ...pathsOf(resolvedPaths), ...defined({ preview }) },
               kind,
               verdict.decision === 'ask' ? verdict.rule : undefined,
             ),
@@ -145,7 +152,9 @@ async function check(run: LiveRun, agent: AgentState, call: CallState): Promise<
   const resolution = await resolvePaths(tool, read.input);
   if (!resolution.ok) return invalid('path_refused', resolution.problem);
   const { resolvedPaths } = resolution;
-  return { ok: true, call: { ...read, ...pathsOf(resolvedPaths) }, tool, resolvedPaths };
+  const preview = run.isHeadless ? undefined : await previewCall(tool, read.input, resolvedPaths);
+  const shown = { ...pathsOf(resolvedPaths), ...defined({ preview }) };
+  return { ok: true, call: { ...read, ...shown }, tool, resolvedPaths };
 }
 
 function pathsOf(resolvedPaths: ResolvedPaths | undefined): Pick<CallState, 'resolvedPaths'> {

@@ -129,3 +129,14 @@ export const earlierDenialSchema = z.object({
   reason: z.string().optional(),
 });
 export type EarlierDenial = z.infer<typeof earlierDenialSchema>;
+
+/** What the arguments of a call lead to, as its tool found it when the approval was requested. */
+export const previewSchema = z.object({
+  /** Paths of the call that lead elsewhere than their text says; `name` is the parameter. */
+  links: z.array(z.object({ name: z.string(), path: z.string(), target: z.string() })).optional(),
+  /** The change to a file, as a unified diff. */
+  diff: z.string().optional(),
+  /** Of everything that was previewed, also of what is too long to be shown. */
+  digest: z.string().optional(),
+});
+export type Preview = z.infer<typeof previewSchema>;

@@ -36,6 +36,7 @@ const requestCodec = new RecordCodec<NewApproval>({
   digest: column.text(),
   question: column.optional(column.json()),
   resolvedPaths: column.optional(column.json()),
+  preview: column.optional(column.json()),
   earlierDenial: column.optional(column.json()),
   rule: column.optional(column.json()),
 });
@@ -82,7 +83,7 @@ export function closeOpenApprovals({ tenantId, runId }: RunRef, at: number): Sta
 /** The compare-and-set: of all decisions on an approval, one succeeds. */
 export function storeDecision(tenantId: string, decision: ApprovalDecision): Statement {
   const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
-      executed_params = ?, executed_digest = ?
+      edited = ?
     WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
   const { approvalId, runId, status, at, by, reason, answer, edited } = decision;
   return {
@@ -93,8 +94,7 @@ export function storeDecision(tenantId: string, decision: ApprovalDecision): Sta
       encode(by),
       encodeOrNull(reason),
       encode(answer),
-      encodeOrNull(edited?.params),
-      edited?.digest ?? null,
+      encodeOrNull(edited),
       tenantId,
       approvalId,
       runId,
@@ -104,13 +104,7 @@ export function storeDecision(tenantId: string, decision: ApprovalDecision): Sta
   };
 }
 
-const columns = [
-  ...fixedColumns,
-  'checksum',
-  ...decisionCodec.columns,
-  'executed_params',
-  'executed_digest',
-];
+const columns = [...fixedColumns, 'checksum', ...decisionCodec.columns, 'edited'];
 
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
   FROM approvals WHERE tenant_id = ? AND id = ?`;
@@ -133,10 +127,9 @@ export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page
 
 export function decodeApproval(row: Row): ApprovalRecord {
   checkIntact(`Approval ${text(row, 'id')}`, row, fixedColumns);
-  return { ...requestCodec.decode(row), ...decisionCodec.decode(row), edited: editedCall(row) };
-}
-
-function editedCall(row: Row): ApprovalRecord['edited'] {
-  const params = jsonOrNull(row, 'executed_params') as Record<string, unknown> | null;
-  return params === null ? null : { params, digest: text(row, 'executed_digest') };
+  return {
+    ...requestCodec.decode(row),
+    ...decisionCodec.decode(row),
+    edited: jsonOrNull(row, 'edited') as ApprovalRecord['edited'],
+  };
 }

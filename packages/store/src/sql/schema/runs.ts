@@ -135,10 +135,10 @@ export const runTables: readonly string[] = [
     params TEXT NOT NULL,
     digest TEXT NOT NULL,
     checksum BIGINT NOT NULL,
-    executed_params TEXT,
-    executed_digest TEXT,
+    edited TEXT,
     question TEXT,
     resolved_paths TEXT,
+    preview TEXT,
     earlier_denial TEXT,
     rule TEXT
   )`,
