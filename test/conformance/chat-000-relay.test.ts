@@ -187,12 +187,12 @@ describe('a denial', () => {
 
 describe('the allowlist', () => {
   const allowlist = [{ tool: 'send_note', params: { text: 'allowed *' } }];
+  const permissions = { permissions: { allowlist } };
+  const withKey = { keyless: false };
 
   test('lets a call that a rule matches run without a relay', async () => {
     verifies('000:notes:allowlist-match-no-relay');
-    const chat = await Chat.open(server, 'notify allowed by a rule', {
-      permissions: { allowlist },
-    });
+    const chat = await Chat.open(server, 'notify allowed by a rule', permissions, withKey);
     await chat.end();
     expect(chat.of('relay')).toEqual([]);
     expect(notes()).toContain('allowed by a rule');
@@ -200,7 +200,7 @@ describe('the allowlist', () => {
 
   test('leaves a call that no rule matches to a relay', async () => {
     verifies('000:notes:no-allowlist-match');
-    const chat = await Chat.open(server, 'notify not allowed', { permissions: { allowlist } });
+    const chat = await Chat.open(server, 'notify not allowed', permissions, withKey);
     const { id, frame } = await chat.relay();
     expect(frame.data['params']).toMatchObject({ text: 'not allowed' });
     await chat.answer(id, { approved: false });

@@ -1,25 +1,36 @@
-/** A person's program that chats without a key, as the document has it. */
+/** A person's program that chats without a key, as the document has it; with one if it brings rules that allow. */
 import { type Frame, FrameReader } from '../support/frames.ts';
 import type { TestServer } from '../support/server.ts';
+
+interface Access {
+  readonly keyless: boolean;
+}
 
 export class Chat {
   readonly runId: string;
   readonly #server: TestServer;
   readonly #reader: FrameReader;
+  readonly #access: Access;
 
-  private constructor(server: TestServer, response: Response) {
+  private constructor(server: TestServer, response: Response, access: Access) {
+    this.#access = access;
     this.runId = response.headers.get('x-run-id') ?? '';
     this.#server = server;
     this.#reader = new FrameReader(response);
   }
 
   /** `text`: what the user says. */
-  static async open(server: TestServer, text: string, more: object = {}): Promise<Chat> {
+  static async open(
+    server: TestServer,
+    text: string,
+    more: object = {},
+    access: Access = { keyless: true },
+  ): Promise<Chat> {
     const messages = [{ role: 'user', content: text }];
     const body = { model: 'demo', messages, ...more };
-    const response = await server.request('/chat', { keyless: true, body });
+    const response = await server.request('/chat', { ...access, body });
     if (response.status !== 200) throw new Error(await response.text());
-    const chat = new Chat(server, response);
+    const chat = new Chat(server, response, access);
     await chat.until('connected');
     return chat;
   }
@@ -59,7 +70,7 @@ export class Chat {
 
   answer(relayId: string, response: unknown): Promise<Response> {
     const body = { sessionId: this.sessionId, response };
-    return this.#server.request(`/chat/relay/${relayId}`, { keyless: true, body });
+    return this.#server.request(`/chat/relay/${relayId}`, { ...this.#access, body });
   }
 }
 

@@ -52,7 +52,7 @@ async function openChat(): Promise<Driver> {
     async play(turns, permissions) {
       scripted.play(...turns.map((made) => calls(...made)), says('Done.'));
       const rules = permissions === undefined ? {} : { permissions };
-      const chat = await Chat.open(server, 'Begin', { model, ...rules });
+      const chat = await Chat.open(server, 'Begin', { model, ...rules }, { keyless: false });
       const status = async () => {
         const run = await server.request(`/v1/runs/${chat.runId}`);
         return ((await run.json()) as { status: string }).status;

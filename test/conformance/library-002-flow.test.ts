@@ -377,7 +377,8 @@ describe('the calls of one turn', () => {
       verifies('002:overview:rules-checked-first', '002:flow:two-phases');
       scripted.play(calls(...turn), says('Done.'));
       const permissions = { allowlist, deny };
-      const chat = await Chat.open(scripted.server, 'Begin', { model: 'gpt-4o-mini', permissions });
+      const options = { model: 'gpt-4o-mini', permissions };
+      const chat = await Chat.open(scripted.server, 'Begin', options, { keyless: false });
       await chat.answer((await chat.relay()).id, { approved: false });
       await chat.end();
       const response = await scripted.server.request(`/v1/runs/${chat.runId}/events`);

@@ -41,7 +41,9 @@ export async function startScripted(env: Readonly<Record<string, string>> = {}):
     const turn = turns.shift() ?? refuses(400);
     return turn(response, request);
   });
-  const server = new StoreServer({ ...env, TEST_PROVIDER_URL: provider.baseUrl }, entry);
+  // The document's callers have no key, and use a model and tools besides those of the demonstration.
+  const open = { RELAY_LOCAL_CHAT: 'on', TEST_PROVIDER_URL: provider.baseUrl };
+  const server = new StoreServer({ ...env, ...open }, entry);
   await server.start();
   return {
     server,

@@ -15,7 +15,11 @@ const maxBytesAReader = 256 * 1024;
 const words = 60_000;
 const reconnectTimeoutMs = 240_000 + 20 * (idle + stalled);
 
-const server = new TestServer({ RELAY_LOG_LEVEL: 'warn' }, 'test/support/servers/measured.ts');
+const secret = 'a-secret-of-16-or-more';
+const server = new TestServer(
+  { RELAY_LOG_LEVEL: 'warn', RELAY_INTERNAL_SECRET: secret },
+  'test/support/servers/measured.ts',
+);
 const sockets: Socket[] = [];
 
 beforeAll(() => server.start());
@@ -54,7 +58,8 @@ async function start(input: string): Promise<{ runId: string; response: Response
 }
 
 async function openStreams(): Promise<number> {
-  const text = await (await server.request('/metrics')).text();
+  const headers = { authorization: `Internal ${secret}` };
+  const text = await (await server.request('/metrics', { keyless: true, headers })).text();
   return Number(/^relay_open_streams (\d+)$/m.exec(text)?.[1]);
 }
 

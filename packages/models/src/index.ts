@@ -17,7 +17,12 @@ export {
   knownPriceDate,
   type ModelTable,
 } from './known-models.ts';
-export { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from './http/guard.ts';
+export {
+  createOutboundGuard,
+  type OutboundGuard,
+  parsePrivateNetwork,
+  UrlRefused,
+} from './http/guard.ts';
 export { createGuardedFetch, type GuardedFetch } from './http/guarded-fetch.ts';
 export {
   createModelRegistry,

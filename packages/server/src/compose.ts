@@ -13,7 +13,6 @@ import {
   MemoryBudget,
   TranscriptCache,
 } from '@relay/core';
-import { createGuardedFetch, createOutboundGuard } from '@relay/models';
 import { defined } from '@relay/protocol';
 import { isProgram, killOrphanProcesses, type McpServerConfig } from '@relay/tools';
 import type { FastifyInstance } from 'fastify';
@@ -34,7 +33,9 @@ import { sweepOutputs } from './workspaces/sweep-outputs.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
 import { Workspaces } from './workspaces/workspaces.ts';
+import { OutboundGuards } from './outbound/guards.ts';
 import { openMcp } from './outbound/mcp.ts';
+import { NamedTenants } from './outbound/named-tenants.ts';
 import { Metrics } from './observability/metrics.ts';
 import { subscribeToNodes } from './jobs/node-notifications.ts';
 import { endChatSession, endOrphanedChatSessions } from './streaming/chat-sessions.ts';
@@ -95,18 +96,21 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     auditRotation(store, auditWriter(key), masters),
   );
   const auditSigner = new AuditSigner(derive(rootKey, 'audit'));
-  const guard = createOutboundGuard(config.privateNetworks);
-  const fetch = createGuardedFetch(guard);
+  const clock = systemClock;
+  const tenants = new NamedTenants({ store, clock, log }, [
+    ...config.privateNetworks.flatMap(({ tenant }) => tenant ?? []),
+    ...Object.values(options.file?.mcpServers ?? {}).flatMap((server) => server.tenants ?? []),
+  ]);
+  const guards = new OutboundGuards(config.privateNetworks, tenants);
   const table = readModelTable(config.dataDir);
   const providers = new Providers({
     builtIn: models,
     store,
     vault,
-    guard,
+    guards,
     table,
     ...file.providers,
   });
-  const clock = systemClock;
   const embeddings = openEmbeddings({ config, file, providers, store, vault, clock, log });
   const { defaultModel } = config;
   if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
@@ -127,8 +131,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const mcp = await openMcp({
     servers: file.mcpServers,
     store,
-    guard,
-    fetch,
+    guards,
+    tenants,
     dataDir: config.dataDir,
     tools,
     clock,
@@ -149,7 +153,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       {
         streams: (runId, events) => hub.publish(runId, events),
         feed: (runId, events, tenantId) => feed.publish(tenantId, runId, events),
-        metrics: (runId, events) => metrics.publish(runId, events),
+        metrics: (runId, events, tenantId) => metrics.publish(runId, events, tenantId),
         traces: (runId, events, tenantId) => tracing.publish(runId, events, tenantId),
         embeddings: (_runId, events, tenantId) => embeddings?.worker.publish(events, tenantId),
       },
@@ -185,7 +189,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const audit = new AuditSealer({ store, signer: auditSigner, clock, log });
   const signer = new WebhookSigner(rootKey);
   const { publicUrl } = config;
-  const deliverer = new WebhookDeliverer({ store, signer, fetch, clock, log, publicUrl });
+  const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
+  const deliverer = new WebhookDeliverer({ store, signer, fetchFor, clock, log, publicUrl });
   const context: ServerContext = {
     store,
     config,
@@ -199,7 +204,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     budgets,
     streams,
     vault,
-    guard,
+    guards,
     audit,
     signer,
     limits: file.limits ?? {},
@@ -236,6 +241,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         await heartbeat.start();
       }
       // Before the supervisor: resumed runs need their tools.
+      await tenants.start();
       await mcp?.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
@@ -262,7 +268,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => heartbeat?.stop(),
         () => tracing.stop(),
         () => metrics.stop(),
-        () => guard.close(),
+        () => tenants.stop(),
+        () => guards.close(),
         () => closeApp(app),
       ]);
     },

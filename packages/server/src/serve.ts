@@ -85,11 +85,24 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
     options.print(`Relay is listening on ${url}`);
+    for (const line of keylessNotes(options.env, config)) options.print(line);
     return { url, log, stop };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+function keylessNotes(env: Installation['env'], { keylessChat }: Config): string[] {
+  if (env['RELAY_LOCAL_CHAT']?.trim() !== 'on') return [];
+  return keylessChat === 'all'
+    ? [
+        'WARNING: RELAY_LOCAL_CHAT=on. Every program on this machine, agents and their commands included,',
+        'can use all models and tools through /chat without a key, and approve its own calls.',
+      ]
+    : [
+        'RELAY_LOCAL_CHAT=on has no effect: the server is reachable under a public name or address.',
+      ];
 }
 
 function urlOf(config: Config, address: AddressInfo | string | null): string {

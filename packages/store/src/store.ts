@@ -84,10 +84,11 @@ class SqlStore implements SystemStore {
     return rows.flatMap((row) => tenants.workspaceOf(tenants.decodeTenant(row)));
   }
 
-  async stats(): Promise<StoreStats> {
+  async stats(tenantId?: string): Promise<StoreStats> {
+    const values = tenantId === undefined ? [] : [tenantId];
     const [runs, approvals] = await Promise.all([
-      this.#driver.read(openRunsSql, []),
-      this.#driver.read(openApprovalsSql, []),
+      this.#driver.read(openRunsSql(tenantId !== undefined), values),
+      this.#driver.read(openApprovalsSql(tenantId !== undefined), values),
     ]);
     return decodeStats(runs, approvals);
   }

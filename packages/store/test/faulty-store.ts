@@ -49,7 +49,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     tenantOfRun: (runId) => read(() => inner.tenantOfRun(runId)),
     findTenant: (name) => read(() => inner.findTenant(name)),
     workspaces: () => read(() => inner.workspaces()),
-    stats: () => read(() => inner.stats()),
+    stats: (tenantId) => read(() => inner.stats(tenantId)),
     pausedTenants: () => read(() => inner.pausedTenants()),
     addKey: (key, hash, audit) => write('addKey', () => inner.addKey(key, hash, audit)),
     addFirstKey: (key, hash, audit) =>

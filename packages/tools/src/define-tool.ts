@@ -36,8 +36,6 @@ interface BaseDefinition<Schema extends z.ZodType> {
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
   /** Parameters that a rule with any parameters must name if the call has them. */
   readonly sensitive?: readonly string[];
-  /** Works in the tenant's workspace. */
-  readonly inWorkspace?: boolean;
   /** The rule to suggest to an approver. */
   derivePermission?(input: Parsed<Schema>): ToolPermission | undefined;
   /** Resolves path parameters; an approval is valid only while the result stays the same. */
@@ -95,7 +93,7 @@ export function defineDelegatingTool<Schema extends z.ZodType>(
 }
 
 function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) {
-  const { name, description, schema, needsApproval, kinds, sensitive, inWorkspace } = definition;
+  const { name, description, schema, needsApproval, kinds, sensitive } = definition;
   const derive = definition.derivePermission?.bind(definition);
   const resolvePaths = definition.resolvePaths?.bind(definition);
   const preview = definition.preview?.bind(definition);
@@ -113,7 +111,6 @@ function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) 
       needsApproval,
       kinds,
       sensitive,
-      inWorkspace,
       resolvePaths:
         resolvePaths &&
         ((input: Readonly<Record<string, unknown>>) => resolvePaths(input as Parsed<Schema>)),

@@ -77,7 +77,7 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
 
 const keysHelp = 'Ctrl-C cancels, Ctrl-D exits.';
 const keylessNote =
-  'Without a key (RELAY_API_KEY) this chat ends when you exit or the server restarts.';
+  'Without a key (RELAY_API_KEY or --profile) this chat has the model demo only, and ends when you exit.';
 const historyLength = 5;
 
 function checkKeyless(url: string, { agent, conversation }: Options): void {

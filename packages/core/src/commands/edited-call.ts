@@ -16,7 +16,7 @@ import { policiesOf } from '../permission/policy.ts';
 import type {
   ApprovalRecord,
   EditedCall,
-  ResolvedPaths,
+  PathResolution,
   TenantStore,
   Tool,
 } from '../ports/index.ts';
@@ -32,7 +32,7 @@ import { clientTool } from '../run/waiting/client-calls.ts';
 interface CallToCheck {
   readonly tool: Tool | undefined;
   readonly params: Arguments;
-  readonly resolvedPaths: ResolvedPaths | undefined;
+  readonly resolution: PathResolution;
   readonly permissions: Permissions;
 }
 
@@ -62,9 +62,9 @@ export async function editedCall(
   const params = parsed.input;
   const resolution = await resolvePaths(tool, params);
   if (!resolution.ok) throw invalid(resolution.problem);
-  const { resolvedPaths } = resolution;
   const permissions = await permissionsOf(engine, store, approval.runId);
-  await rejectIfDenied(store, approval, { tool, params, resolvedPaths, permissions });
+  await rejectIfDenied(store, approval, { tool, params, resolution, permissions });
+  const { resolvedPaths } = resolution;
   const preview = await previewCall(tool, params, resolvedPaths);
   const shown = defined({ resolvedPaths: resolvedPaths?.paths, preview });
   const digest = digestOfCall(engine, { name: approval.tool, input: params, ...shown });
@@ -99,15 +99,14 @@ export async function rejectIfDeniedByPolicy(
   // Functions of the caller declare no parameter kinds.
   const tool = engine.tools(store.tenantId).find(approval.tool);
   const resolution = await resolvePaths(tool, params);
-  const resolvedPaths = resolution.ok ? resolution.resolvedPaths : undefined;
-  const call = { tool, params: params as Arguments, resolvedPaths, permissions: {} };
+  const call = { tool, params: params as Arguments, resolution, permissions: {} };
   await rejectIfDenied(store, approval, call);
 }
 
 async function rejectIfDenied(
   store: TenantStore,
   approval: ApprovalRecord,
-  { tool, params, resolvedPaths, permissions }: CallToCheck,
+  { tool, params, resolution, permissions }: CallToCheck,
 ): Promise<void> {
   const policies = await store.policies.inForce(approval.agentPath.at(-1) ?? '');
   const verdict = decideCall(
@@ -118,7 +117,7 @@ async function rejectIfDenied(
       usedOnce: [],
       grants: [],
       builtinAllow: false,
-      ...declaredBy(tool, resolvedPaths),
+      ...declaredBy(tool, resolution),
     },
   );
   if (verdict.decision !== 'deny') return;

@@ -1,5 +1,5 @@
 import { defined, type Permissions, type RuleRef } from '@relay/protocol';
-import type { ResolvedPaths, Tool } from '../ports/tool.ts';
+import type { PathResolution, ResolvedPaths, Tool } from '../ports/tool.ts';
 import { CallMatcher, type ParameterKind, type ToolRule } from './match.ts';
 import type { Policy } from './policy.ts';
 
@@ -27,7 +27,7 @@ export interface RuleSet {
   builtinAllow: boolean;
   /** The tenant's policies: for all agents, and for the calling one. */
   policies?: readonly Policy[];
-  /** The tool demands a person for each call. */
+  /** The tool demands a person for each call, or for this one. */
   needsApproval?: boolean;
   /** What the tool declares its parameters to be. Default: text. */
   kinds?: Readonly<Record<string, ParameterKind>>;
@@ -37,13 +37,19 @@ export interface RuleSet {
   resolvedPaths?: ResolvedPaths | undefined;
 }
 
-/** What a tool declares about its calls and their parameters. */
+/** What a tool declares about its calls and their parameters, and about this call (`resolvePaths`). */
 export function declaredBy(
   tool: Pick<Tool, 'needsApproval' | 'kinds' | 'sensitive'> | undefined,
-  resolvedPaths?: ResolvedPaths,
+  resolution?: PathResolution,
 ): Pick<RuleSet, 'needsApproval' | 'kinds' | 'sensitive' | 'resolvedPaths'> {
-  const { needsApproval, kinds, sensitive } = tool ?? {};
-  return defined({ needsApproval, kinds, sensitive, resolvedPaths });
+  const { kinds, sensitive } = tool ?? {};
+  const demand = resolution?.ok === true ? resolution.needsApproval : undefined;
+  const needsApproval = tool?.needsApproval === true || demand !== undefined;
+  return { needsApproval, ...defined({ kinds, sensitive, resolvedPaths: pathsOf(resolution) }) };
+}
+
+export function pathsOf(resolution: PathResolution | undefined): ResolvedPaths | undefined {
+  return resolution?.ok === true ? resolution.resolvedPaths : undefined;
 }
 
 export type Verdict =

@@ -55,7 +55,6 @@ export async function explainCall(
   // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
   const input = parsed?.ok === true ? parsed.input : call.params;
   const location = parsed?.ok === true ? await resolvePaths(tool, parsed.input) : undefined;
-  const resolvedPaths = location?.ok === true ? location.resolvedPaths : undefined;
   const verdict = decideCall(
     { toolCallId: '', name: call.tool, arguments: { ...input } },
     {
@@ -64,7 +63,7 @@ export async function explainCall(
       grants,
       policies,
       builtinAllow: tool?.allowedByDefault ?? false,
-      ...declaredBy(tool, resolvedPaths),
+      ...declaredBy(tool, location),
     },
   );
   const problem = parsed?.ok === false ? parsed.problem : undefined;
@@ -79,7 +78,8 @@ export async function explainCall(
     ...(problem === undefined ? [] : [`The arguments do not match the tool’s schema: ${problem}.`]),
     ...(location?.ok === false ? [`The tool would refuse the path: ${location.problem}.`] : []),
   ];
-  const reason = [describe(verdict, own !== undefined), ...notes].join(' ');
+  const demand = location?.ok === true ? location.needsApproval : undefined;
+  const reason = [describe(verdict, own !== undefined, demand), ...notes].join(' ');
   const { decision, rule } = verdict;
   if (rule === undefined) return { decision, reason };
   const { params, exact } = ruleAt(rule, permissions, grants, policies) ?? {};
@@ -157,12 +157,15 @@ function ruleAt(
 
 const effects = { allow: 'allows it', deny: 'denies it', ask: 'requires an approval' } as const;
 
-function describe(verdict: Verdict, isFunction: boolean): string {
+function describe(verdict: Verdict, isFunction: boolean, demand: string | undefined): string {
   const { rule } = verdict;
   if (rule === undefined) return 'No rule allows this call, so it requires an approval.';
   const { list, index, source } = rule;
   if (list === 'headless') {
     return 'This call requires an approval, and a headless run has no approver.';
+  }
+  if (list === 'needsApproval' && demand !== undefined) {
+    return `This call requires an approval, whatever allows it: ${demand}.`;
   }
   if (list === 'needsApproval') {
     return 'The tool declares `needsApproval`: each call requires an approval, whatever allows it.';

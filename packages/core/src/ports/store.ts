@@ -245,8 +245,8 @@ export interface SystemStore {
   findTenant(name: string): Promise<{ id: string; name: string } | undefined>;
   /** The workspaces in the settings of all tenants. */
   workspaces(): Promise<Workspace[]>;
-  /** Counts over all tenants. */
-  stats(): Promise<StoreStats>;
+  /** Counts over all tenants, or of one. */
+  stats(tenantId?: string): Promise<StoreStats>;
   pausedTenants(): Promise<string[]>;
   addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void>;
   /** The same, unless the store has ever had a first key; then false. */

@@ -4,6 +4,8 @@ import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
 import type { MemoryRecord, RankedMemory } from './memories.ts';
 
+export type AllowedBy = 'rule' | 'person';
+
 export interface ToolContext {
   readonly signal: AbortSignal;
   readonly tenantId: string;
@@ -12,6 +14,8 @@ export interface ToolContext {
   readonly toolCallId: string;
   /** The same for every attempt at this call, so that a tool can recognize a repetition. */
   readonly idempotencyKey: string;
+  /** Whether a rule allowed this call, or a person approved it. The same for every attempt. */
+  readonly allowedBy: AllowedBy;
   /** Passed by the caller to tools; the model never sees it. */
   readonly context: Readonly<Record<string, unknown>>;
   readonly progress: (text: string) => void;
@@ -81,7 +85,12 @@ export interface ResolvedPaths {
 }
 
 export type PathResolution =
-  | { readonly ok: true; readonly resolvedPaths?: ResolvedPaths }
+  | {
+      readonly ok: true;
+      readonly resolvedPaths?: ResolvedPaths;
+      /** Why a person must approve this call, whatever allows it. */
+      readonly needsApproval?: string;
+    }
   | { readonly ok: false; readonly problem: string };
 
 export interface Tool extends ToolSpec {
@@ -99,11 +108,9 @@ export interface Tool extends ToolSpec {
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
   /** Parameters that a rule with parameters must name, if the call has them. */
   readonly sensitive?: readonly string[];
-  /** Needs the tenant's workspace. */
-  readonly inWorkspace?: boolean;
   /**
    * Resolves path parameters. Rules match the resolved paths as well as the text, and an approval is
-   * valid only while they stay the same.
+   * valid only while they stay the same. It may refuse the call, or demand a person for it.
    */
   readonly resolvePaths?: (input: Readonly<Record<string, unknown>>) => Promise<PathResolution>;
   /**

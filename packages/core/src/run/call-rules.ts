@@ -7,7 +7,7 @@ import type { Permissions, RuleRef } from '@relay/protocol';
 import type { ProgramRules } from '../engine.ts';
 import { decideCall, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
-import type { ResolvedPaths, Tool } from '../ports/index.ts';
+import type { PathResolution, Tool } from '../ports/index.ts';
 import type { AgentState } from './state/agent.ts';
 import type { CallState } from './state/call.ts';
 import type { LiveRun } from './live-run.ts';
@@ -15,7 +15,7 @@ import type { LiveRun } from './live-run.ts';
 export interface DecidableCall {
   readonly call: CallState;
   readonly tool: Tool | undefined;
-  readonly resolvedPaths?: ResolvedPaths | undefined;
+  readonly resolution?: PathResolution;
 }
 
 export class CallRules {
@@ -49,7 +49,7 @@ export class CallRules {
   }
 
   /** Arguments that are not an object have no parameters that a rule could match. */
-  decide({ call, tool, resolvedPaths }: DecidableCall): Verdict {
+  decide({ call, tool, resolution }: DecidableCall): Verdict {
     const { toolCallId, name, input } = call;
     const isObject = typeof input === 'object' && input !== null;
     const verdict = decideCall(
@@ -60,7 +60,7 @@ export class CallRules {
         grants: this.#grants,
         policies: this.#policies,
         builtinAllow: tool?.allowedByDefault ?? false,
-        ...declaredBy(tool, resolvedPaths),
+        ...declaredBy(tool, resolution),
       },
     );
     if (this.#program === undefined || verdict.rule?.source !== 'request') return verdict;

@@ -180,6 +180,7 @@ function contextFor(
     agentId: agent.id,
     toolCallId,
     idempotencyKey,
+    allowedBy: callOf(run.state, intent)?.allowedBy ?? 'rule',
     context: run.spec.context ?? {},
     progress(content) {
       // A tool may call this after its end, or after its suspension.

@@ -12,8 +12,8 @@
  */
 import { defined, type LimitName, RelayError, type RunEvent } from '@relay/protocol';
 import type { OnGrantExhausted } from '../journal.ts';
-import type { Verdict } from '../permission/decide.ts';
-import type { ResolvedPaths, Tool } from '../ports/index.ts';
+import { pathsOf, type Verdict } from '../permission/decide.ts';
+import type { PathResolution, Tool } from '../ports/index.ts';
 import {
   digestOfCall,
   resolveToSamePaths,
@@ -89,21 +89,17 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
     } else if (resolveToSamePaths(call.resolvedPaths, resolution.resolvedPaths)) {
       starts.push(approvedStart(run, call, tool));
     } else {
-      const { resolvedPaths } = resolution;
-      const verdict = (await CallRules.withoutGrants(run, agent)).decide({
-        call,
-        tool,
-        resolvedPaths,
-      });
+      const rules = await CallRules.withoutGrants(run, agent);
+      const verdict = rules.decide({ call, tool, resolution });
       const kind = call.approval?.kind === 'outcome' ? 'outcome' : 'permission';
-      const preview = await previewCall(tool, call.input, resolvedPaths);
+      const preview = await previewCall(tool, call.input, pathsOf(resolution));
       run.journal.stage([
         verdict.decision === 'deny'
           ? deniedByRule(agent, call, verdict)
           : approvalRequested(
               run,
               agent,
-              { ...call, ...pathsOf(resolvedPaths), ...defined({ preview }) },
+              { ...call, ...shownPaths(resolution), ...defined({ preview }) },
               kind,
               verdict.decision === 'ask' ? verdict.rule : undefined,
             ),
@@ -127,7 +123,7 @@ type CheckedCall =
       readonly ok: true;
       readonly call: CallState;
       readonly tool: Tool;
-      readonly resolvedPaths: ResolvedPaths | undefined;
+      readonly resolution: PathResolution;
     }
   | {
       readonly ok: false;
@@ -151,14 +147,15 @@ async function check(run: LiveRun, agent: AgentState, call: CallState): Promise<
   const read = { ...call, input: parsed.input };
   const resolution = await resolvePaths(tool, read.input);
   if (!resolution.ok) return invalid('path_refused', resolution.problem);
-  const { resolvedPaths } = resolution;
-  const preview = run.isHeadless ? undefined : await previewCall(tool, read.input, resolvedPaths);
-  const shown = { ...pathsOf(resolvedPaths), ...defined({ preview }) };
-  return { ok: true, call: { ...read, ...shown }, tool, resolvedPaths };
+  const preview = run.isHeadless
+    ? undefined
+    : await previewCall(tool, read.input, pathsOf(resolution));
+  const shown = { ...shownPaths(resolution), ...defined({ preview }) };
+  return { ok: true, call: { ...read, ...shown }, tool, resolution };
 }
 
-function pathsOf(resolvedPaths: ResolvedPaths | undefined): Pick<CallState, 'resolvedPaths'> {
-  return defined({ resolvedPaths: resolvedPaths?.paths });
+function shownPaths(resolution: PathResolution): Pick<CallState, 'resolvedPaths'> {
+  return defined({ resolvedPaths: pathsOf(resolution)?.paths });
 }
 
 /** After the time limit nothing starts; otherwise the calls are counted. */
@@ -197,8 +194,7 @@ function redecideExhausted(
       if (started === undefined) continue;
       const { call, tool } = started;
       const resolution = await resolvePaths(tool, call.input);
-      const resolvedPaths = resolution.ok ? resolution.resolvedPaths : undefined;
-      const verdict = rules.decide({ call, tool, resolvedPaths });
+      const verdict = rules.decide({ call, tool, resolution });
       if (verdict.decision === 'allow') {
         rules.use(verdict.rule);
         replaced[index] = { ...event, rule: verdict.rule };

@@ -9,6 +9,7 @@ function contextOf(more: Partial<ToolContext> = {}): ToolContext {
     runId: 'r',
     agentId: 'a',
     toolCallId: 'call_1',
+    allowedBy: 'rule',
     idempotencyKey: 'r:call_1',
     context: {},
     progress: () => undefined,

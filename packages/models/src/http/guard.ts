@@ -43,6 +43,8 @@ const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['ff00::', 8],
 ];
 
+const blocked = listOf(notPublic);
+
 export class UrlRefused extends ProviderFailure {
   readonly reason: string;
 
@@ -59,13 +61,21 @@ export interface OutboundGuard {
   close(): void;
 }
 
-/** `privateNetworks` are CIDRs that are allowed, also without TLS. */
+/** `privateNetworks` are allowed, also without TLS. Each is a CIDR, with a port if only that is open. */
 export function createOutboundGuard(privateNetworks: readonly string[] = []): OutboundGuard {
-  const blocked = listOf(notPublic);
-  const opened = listOf(privateNetworks.map(parseNetwork));
-  const isOpened = (address: string) => contains(opened, address);
-  const isAllowed = (address: string) => isOpened(address) || !contains(blocked, address);
-  const agent = { http: guarded(HttpAgent, isOpened), https: guarded(HttpsAgent, isAllowed) };
+  const opened = privateNetworks.map(parsePrivateNetwork);
+  const rulesByPort = new Map<number | undefined, PortRules>();
+  /** All ports that no network names have the same rules. */
+  const rulesFor = (url: URL): PortRules => {
+    const used = Number(url.port === '' ? defaultPorts[url.protocol] : url.port);
+    const port = opened.some((each) => each.port === used) ? used : undefined;
+    const known = rulesByPort.get(port);
+    const rules =
+      known ??
+      createPortRules(opened.filter((each) => each.port === undefined || each.port === port));
+    rulesByPort.set(port, rules);
+    return rules;
+  };
   return {
     checkUrl(url) {
       if (url.protocol !== 'https:' && url.protocol !== 'http:')
@@ -75,20 +85,57 @@ export function createOutboundGuard(privateNetworks: readonly string[] = []): Ou
       const host = hostOf(url);
       if (isIP(host) === 0) return;
       const secure = url.protocol === 'https:';
+      const { isAllowed, isOpened } = rulesFor(url);
       if (!(secure ? isAllowed(host) : isOpened(host))) {
         throw new UrlRefused(
           secure
-            ? 'The address is not public; to allow it, add its network to RELAY_PRIVATE_NETWORKS'
+            ? 'The address is not public; to allow it, the operator adds its network to RELAY_PRIVATE_NETWORKS'
             : 'Without TLS the address must be in RELAY_PRIVATE_NETWORKS',
         );
       }
     },
-    agentFor: (url) => (url.protocol === 'https:' ? agent.https : agent.http),
+    agentFor: (url) => rulesFor(url)[url.protocol === 'https:' ? 'https' : 'http'],
     close() {
-      agent.http.destroy();
-      agent.https.destroy();
+      for (const { http, https } of rulesByPort.values()) {
+        http.destroy();
+        https.destroy();
+      }
     },
   };
+}
+
+const defaultPorts: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
+
+/** Which addresses are allowed at a port, and the agents that connect only to those. */
+interface PortRules {
+  readonly isOpened: (address: string) => boolean;
+  readonly isAllowed: (address: string) => boolean;
+  readonly http: HttpAgent;
+  readonly https: HttpAgent;
+}
+
+function createPortRules(networks: readonly PrivateNetwork[]): PortRules {
+  const opened = listOf(networks.map(({ network }) => network));
+  const isOpened = (address: string) => contains(opened, address);
+  const isAllowed = (address: string) => isOpened(address) || !contains(blocked, address);
+  const http = guarded(HttpAgent, isOpened);
+  return { isOpened, isAllowed, http, https: guarded(HttpsAgent, isAllowed) };
+}
+
+interface PrivateNetwork {
+  readonly network: readonly [network: string, bits: number];
+  readonly port?: number;
+}
+
+/** A network, or one port of it: `10.0.0.0/8:11434`, `[::1]:11434`. */
+export function parsePrivateNetwork(text: string): PrivateNetwork {
+  const [, bracketed, plain, digits] =
+    /^(?:\[([^\]]+)\]|([\d.]+(?:\/\d+)?|[^[\]]+\/\d+)):(\d{1,5})$/.exec(text) ?? [];
+  const named = bracketed ?? plain;
+  if (named === undefined) return { network: parseNetwork(text) };
+  const port = Number(digits);
+  if (port >= 1 && port <= 65_535) return { network: parseNetwork(named), port };
+  throw new TypeError(`${JSON.stringify(text)} has no port between 1 and 65535`);
 }
 
 /** Parses a CIDR such as `10.0.0.0/8`; a bare address is a network of one. */

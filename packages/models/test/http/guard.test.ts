@@ -83,6 +83,22 @@ describe('a network in RELAY_PRIVATE_NETWORKS', () => {
     }
     expect(() => opened.checkUrl(new URL('http://[::ffff:10.20.0.1]/'))).not.toThrow();
   });
+
+  it('can be limited to a port', () => {
+    const limited = createOutboundGuard(['10.20.0.0/16:11434', '10.20.0.9', '[::1]:443']);
+    for (const url of [
+      'http://10.20.3.4:11434/',
+      'https://10.20.3.4:11434/',
+      'http://10.20.0.9:8080/',
+      'http://10.20.0.9:11434/',
+      'https://[::1]/',
+    ]) {
+      expect(() => limited.checkUrl(new URL(url)), url).not.toThrow();
+    }
+    for (const url of ['http://10.20.3.4/', 'https://10.20.3.4:8080/', 'http://[::1]/']) {
+      expect(() => limited.checkUrl(new URL(url)), url).toThrow('not allowed');
+    }
+  });
 });
 
 describe('a connection', () => {
@@ -116,6 +132,13 @@ describe('a connection', () => {
     await expect(get(createOutboundGuard(), 'localhost')).rejects.toThrow(
       'localhost resolves to an address that is not allowed',
     );
+  });
+
+  it('is refused at a port that is not open, whatever the name resolves to', async () => {
+    const through = createOutboundGuard(['127.0.0.0/8:1', '[::1/128]:1']);
+    await expect(get(through, 'localhost')).rejects.toThrow('an address that is not allowed');
+    const open = createOutboundGuard([`127.0.0.0/8:${port}`, `[::1/128]:${port}`]);
+    expect(await get(open, 'localhost')).toBe(200);
   });
 
   it('is allowed in a network of RELAY_PRIVATE_NETWORKS', async () => {

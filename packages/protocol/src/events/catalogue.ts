@@ -123,8 +123,6 @@ export const catalogue = {
     workflowId: z.string().optional(),
     /** The namespace that the run reads memories from and stores its own in. */
     memory: z.object({ namespace: z.string() }).optional(),
-    /** False: agents of the run have no tools that use the tenant's workspace. */
-    workspace: z.literal(false).optional(),
     /** The transcript starts with that of this run, up to this `seq`. */
     forkedFrom: z.object({ runId: idSchema, seq: z.int() }).optional(),
     /** The caller's span; the node that ends the run links its trace to it. */

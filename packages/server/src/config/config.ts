@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
 import { getHeapStatistics } from 'node:v8';
 import { defaultSettings } from '@relay/core';
-import { parseNetwork } from '@relay/models';
+import { parsePrivateNetwork } from '@relay/models';
 import { type LogLevel, logLevels } from '../observability/log.ts';
 
 export interface Config {
@@ -15,7 +15,8 @@ export interface Config {
   /** The workspace folder of the tenant `default`. */
   readonly workspace: string | undefined;
   readonly sandbox: 'bwrap' | undefined;
-  readonly localChat: 'on' | 'off' | undefined;
+  /** What callers on this machine may use without a key: nothing, the demonstration, or everything. */
+  readonly keylessChat: 'off' | 'demo' | 'all';
   readonly defaultModel: string | undefined;
   /** The embedding model. Undefined: the one in `relay.config.ts`, or none. */
   readonly embeddings: string | undefined;
@@ -40,14 +41,21 @@ export interface Config {
   readonly allowedOrigins: readonly string[];
   readonly masterKey: string | undefined;
   readonly previousMasterKey: string | undefined;
-  /** CIDRs that a provider's URL may point into. */
-  readonly privateNetworks: readonly string[];
+  /** Networks that the URLs of all tenants may point into, or those of one. */
+  readonly privateNetworks: readonly PrivateNetworkSetting[];
   /** Authenticates Relay's own components instead of a key. Undefined: they are rejected. */
   readonly internalSecret: string | undefined;
   readonly traces: TraceSettings | undefined;
   readonly logLevel: LogLevel;
   /** The server's URL for its users. Undefined: webhooks carry no links. */
   readonly publicUrl: string | undefined;
+}
+
+export interface PrivateNetworkSetting {
+  /** The name of the only tenant that it is open to. */
+  readonly tenant?: string;
+  /** A CIDR, with a port if only that is open. */
+  readonly network: string;
 }
 
 /** A mistake in the configuration. Its message is shown to the operator as one line. */
@@ -65,14 +73,17 @@ export interface Installation {
 
 export function readConfig(env: Environment, cwd: string): Config {
   const dataDir = text(env, 'RELAY_DATA_DIR') ?? '.relay';
+  const host = hostOf(env);
+  const allowedHosts = listed(env, 'RELAY_ALLOWED_HOSTS', hostNameOf);
+  const publicUrl = publicUrlOf(env);
   return {
-    host: hostOf(env),
+    host,
     port: integer(env, 'RELAY_PORT', { fallback: 4000, min: 0, max: 65_535 }),
     dataDir: isAbsolute(dataDir) ? dataDir : resolve(cwd, dataDir),
     databaseUrl: databaseUrlOf(env),
     workspace: folderOf(env, cwd),
     sandbox: choice(env, 'RELAY_SANDBOX', ['bwrap']),
-    localChat: choice(env, 'RELAY_LOCAL_CHAT', ['on', 'off']),
+    keylessChat: keylessChatOf(env, [host, ...allowedHosts, ...hostsOf(publicUrl)]),
     defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
     embeddings: text(env, 'RELAY_EMBEDDINGS'),
     leaseTtlMs: integer(env, 'RELAY_LEASE_TTL_MS', { fallback: 15_000, min: 100, max: 3_600_000 }),
@@ -113,7 +124,7 @@ export function readConfig(env: Environment, cwd: string): Config {
     retentionMs: retentionOf(env),
     outputBytes:
       megabyte * integer(env, 'RELAY_OUTPUT_MB', { fallback: 10_240, min: 1, max: 100_000_000 }),
-    allowedHosts: listed(env, 'RELAY_ALLOWED_HOSTS', hostNameOf),
+    allowedHosts,
     allowedOrigins: listed(env, 'RELAY_ALLOWED_ORIGINS', originOf),
     masterKey: text(env, 'RELAY_MASTER_KEY'),
     previousMasterKey: text(env, 'RELAY_MASTER_KEY_PREVIOUS'),
@@ -121,13 +132,24 @@ export function readConfig(env: Environment, cwd: string): Config {
     internalSecret: internalSecretOf(env),
     traces: readTraceSettings(env),
     logLevel: choice(env, 'RELAY_LOG_LEVEL', logLevels) ?? 'info',
-    publicUrl: publicUrlOf(env),
+    publicUrl,
   };
 }
 
 function folderOf(env: Environment, cwd: string): string | undefined {
   const folder = text(env, 'RELAY_WORKSPACE');
   return folder === undefined ? undefined : resolve(cwd, folder);
+}
+
+/** A server that is known by a name of the network has a proxy in front, whose callers look local. */
+function keylessChatOf(env: Environment, hosts: readonly string[]): Config['keylessChat'] {
+  const setting = choice(env, 'RELAY_LOCAL_CHAT', ['on', 'off']);
+  if (setting === 'off' || !hosts.every(isLoopback)) return 'off';
+  return setting === 'on' ? 'all' : 'demo';
+}
+
+function hostsOf(url: string | undefined): string[] {
+  return url === undefined ? [] : [new URL(url).hostname];
 }
 
 /** Without a trailing slash. */
@@ -192,7 +214,7 @@ function databaseUrlOf(env: Environment): string | undefined {
 }
 
 /** A list separated by commas or spaces. `read` throws if a part is invalid. */
-function listed(env: Environment, name: string, read: (part: string) => string): string[] {
+function listed<Item>(env: Environment, name: string, read: (part: string) => Item): Item[] {
   const parts = (text(env, name) ?? '').split(/[\s,]+/).filter((part) => part !== '');
   return parts.map((part) => {
     try {
@@ -203,9 +225,10 @@ function listed(env: Environment, name: string, read: (part: string) => string):
   });
 }
 
-function networkOf(part: string): string {
-  parseNetwork(part);
-  return part;
+function networkOf(part: string): PrivateNetworkSetting {
+  const [, tenant, network = part] = /^([^=]+)=(.*)$/.exec(part) ?? [];
+  parsePrivateNetwork(network);
+  return tenant === undefined ? { network } : { tenant, network };
 }
 
 /** A name or an address without a port; it applies to all ports. */

@@ -33,6 +33,17 @@ import { validate } from './validate.ts';
 import { failedPage, pageHeaders } from './views/decision-page.ts';
 
 const bodyLimit = 1024 * 1024;
+
+/**
+ * Of every response; a page replaces the policy by its own. Set on the raw response, because streams
+ * bypass the reply. Browsers ignore the transport rule of a connection without TLS.
+ */
+const securityHeaders = Object.entries({
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'strict-transport-security': 'max-age=31536000',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+});
 const requestTimeoutMs = 30_000;
 
 /** The callers of the requests that are being served. */
@@ -42,6 +53,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   const { log } = context;
   const onRequest = (request: FastifyRequest, reply: FastifyReply) => {
     reply.raw.setHeader('x-request-id', request.id);
+    for (const [name, value] of securityHeaders) reply.raw.setHeader(name, value);
     setCorsHeaders(context.config, request, reply);
     logAccess(log, request, reply);
   };
@@ -216,12 +228,20 @@ function addPublicRoute(app: FastifyInstance, name: PublicRoute, context: Server
     handler: async (_request, reply) => {
       if (route.responseType === 'html') {
         reply.header('content-type', 'text/html; charset=utf-8');
-        reply.header('content-security-policy', "default-src 'none'; style-src 'unsafe-inline'");
+        reply.header('content-security-policy', docsPagePolicy);
       }
       return handler(context);
     },
   });
 }
+
+const docsPagePolicy = [
+  "default-src 'none'",
+  "style-src 'unsafe-inline'",
+  "frame-ancestors 'none'",
+  "base-uri 'none'",
+  "form-action 'none'",
+].join('; ');
 
 const linkPath = routes.showDecisionLink.path;
 

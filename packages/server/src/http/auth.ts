@@ -22,6 +22,8 @@ export interface Caller {
   readonly groups: readonly string[];
   /** The caller's identity in journals and audit entries; `personOf` tells which person it is. */
   readonly actor: Decider;
+  /** Set for a caller without a key: what it may use. */
+  readonly keyless?: 'demo' | 'all';
 }
 
 export interface AuthContext {
@@ -82,7 +84,8 @@ async function identify(
 ): Promise<Caller> {
   const { authorization } = request.headers;
   if (authorization === undefined && route.auth === 'local-or-key') {
-    if (isLocalCaller(request, context.config)) return localCaller(context);
+    const { keylessChat } = context.config;
+    if (keylessChat !== 'off' && isLocalCaller(request)) return localCaller(context, keylessChat);
   }
   if (route.auth === 'internal' || route.auth === 'internal-or-key') {
     const { internalSecret } = context.config;
@@ -128,32 +131,41 @@ const internalCaller: Caller = {
   actor: { type: 'system', id: 'internal', name: 'internal' },
 };
 
-function localCaller(context: AuthContext): Caller {
+/** The scope `approve` is for the approvals of its own chats; it may not bring rules that allow. */
+function localCaller(context: AuthContext, keyless: 'demo' | 'all'): Caller {
   return {
     tenantId: context.defaultTenantId,
     scopes: new Set<Scope>(['read', 'runs', 'approve']),
     groups: [],
     actor: { type: 'system', id: 'local', name: 'local' },
+    keyless,
   };
 }
 
-/** Callers without a key may use workspace tools only if the operator allows it. */
-export function mayUseWorkspace({ actor }: Caller, { localChat }: Config): boolean {
-  return actor.type === 'key' || localChat === 'on';
+/** Headers that proxies, load balancers and CDNs add: whole names, then beginnings of names. */
+const forwardingNames =
+  'forwarded via cdn-loop client-ip true-client-ip incap-client-ip x-client-ip x-cluster-client-ip ' +
+  'x-host x-scheme x-varnish';
+const forwardingPrefixes =
+  'akamai- ali- cf- fastly- fly- proxy- surrogate- x-akamai- x-amz- x-amzn- x-appengine- x-arr- ' +
+  'x-azure- x-envoy- x-forwarded- x-nf- x-original- x-proxy- x-real- x-remote- x-render- x-sucuri- ' +
+  'x-vercel-';
+const FORWARDING_NAMES: ReadonlySet<string> = new Set(forwardingNames.split(' '));
+const FORWARDING_PREFIXES: readonly string[] = forwardingPrefixes.split(' ');
+
+function isForwardingHeader(name: string): boolean {
+  return FORWARDING_NAMES.has(name) || FORWARDING_PREFIXES.some((each) => name.startsWith(each));
 }
 
-const forwardingHeaders = ['forwarded', 'via'];
-
-/** Chat without a key is for the user of this machine: no proxy, and no page of another origin. */
-export function isLocalCaller(request: FastifyRequest, config: Config): boolean {
-  if (config.localChat === 'off' || !isLoopback(config.host)) return false;
-  if (!isLoopback(request.ip) && request.ip !== '::ffff:127.0.0.1') return false;
-  const { headers } = request;
+/**
+ * Chat without a key is for the user of this machine: no proxy, and no page of another origin. Proxies
+ * that add no header to requests speak HTTP/1.0, as nginx does by default.
+ */
+export function isLocalCaller({ headers, ip, raw }: FastifyRequest): boolean {
+  if (!isLoopback(ip) && ip !== '::ffff:127.0.0.1') return false;
   if (!isLoopback(hostName(headers.host ?? ''))) return false;
-  const forwarded = Object.keys(headers).some(
-    (name) => forwardingHeaders.includes(name) || name.startsWith('x-forwarded-'),
-  );
-  if (forwarded) return false;
+  if (raw.httpVersion !== '1.1') return false;
+  if (Object.keys(headers).some(isForwardingHeader)) return false;
   return headers.origin === undefined || isOwnOrigin(headers.origin, headers.host ?? '');
 }
 

@@ -33,7 +33,8 @@ export const deliveryTimeoutMs = 24 * 60 * 60_000;
 
 export interface WebhookDelivererOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly signer: WebhookSigner;
-  readonly fetch: GuardedFetch;
+  /** For the URLs of a tenant. */
+  readonly fetchFor: (tenantId: string) => GuardedFetch;
   /** The server's URL for its users. Undefined: no links are sent. */
   readonly publicUrl: string | undefined;
 }
@@ -166,11 +167,11 @@ export class WebhookDeliverer {
   }
 
   async #post(webhook: WebhookRecord, delivery: DeliveryRecord): Promise<Outcome> {
-    const { signer, fetch, clock } = this.#options;
+    const { signer, fetchFor, clock } = this.#options;
     const body = this.#bodyOf(webhook, delivery);
     const at = clock.now();
     try {
-      const response = await fetch(webhook.url, {
+      const response = await fetchFor(delivery.tenantId)(webhook.url, {
         method: 'POST',
         body,
         signal: AbortSignal.any([this.#loop.signal, AbortSignal.timeout(requestTimeoutMs)]),

@@ -1,4 +1,7 @@
-/** The metrics of `/metrics`. Counters follow published events; gauges are read on each scrape. */
+/**
+ * The metrics of `/metrics`. Counters follow published events; gauges are read on each scrape. The
+ * operator sees the whole node, an administrator of a tenant only what belongs to that tenant.
+ */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { SystemStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
@@ -15,12 +18,8 @@ export class Metrics {
   readonly #store: SystemStore;
   readonly #registry = new Registry();
   readonly #delay = monitorEventLoopDelay({ resolution: 20 });
-  readonly #runs = this.#gauge('relay_runs', 'Open runs by status', 'status');
-  readonly #waiting = this.#gauge('relay_approvals_waiting', 'Approvals that wait for a decision');
-  readonly #oldest = this.#gauge(
-    'relay_approvals_oldest_seconds',
-    'Age of the oldest waiting approval',
-  );
+  /** With the label that each has besides the tenant. */
+  readonly #counters = new Map<Counter, string | undefined>();
   readonly #started = this.#counter('relay_runs_started_total');
   readonly #ended = this.#counter('relay_runs_ended_total', 'status');
   readonly #toolCalls = this.#counter('relay_tool_calls_total', 'outcome');
@@ -64,7 +63,7 @@ export class Metrics {
     return this.#awaitingToken.size;
   }
 
-  publish(runId: string, events: readonly StoredEvent[]): void {
+  publish(runId: string, events: readonly StoredEvent[], tenant: string): void {
     const [first] = events;
     if (first === undefined) {
       // The run continues on another node, which counts its first token.
@@ -77,13 +76,13 @@ export class Metrics {
     if (first.type === 'text.appended' && !this.#awaitingToken.has(runId)) {
       if (events.at(-1)?.type === 'text.appended') return;
     }
-    for (const event of events) this.#count(runId, event, now);
+    for (const event of events) this.#count({ runId, tenant }, event, now);
   }
 
-  #count(runId: string, event: StoredEvent, now: number): void {
+  #count({ runId, tenant }: { runId: string; tenant: string }, event: StoredEvent, now: number) {
     switch (event.type) {
       case 'run.started':
-        this.#started.inc();
+        this.#started.inc({ tenant });
         this.#awaitingToken.set(runId, Date.parse(event.at));
         break;
       case 'text.appended': {
@@ -94,20 +93,20 @@ export class Metrics {
         break;
       }
       case 'turn.completed':
-        this.#tokens.inc({ direction: 'in' }, event.usage.inputTokens);
-        this.#tokens.inc({ direction: 'out' }, event.usage.outputTokens);
+        this.#tokens.inc({ tenant, direction: 'in' }, event.usage.inputTokens);
+        this.#tokens.inc({ tenant, direction: 'out' }, event.usage.outputTokens);
         break;
       case 'tool.completed':
-        this.#toolCalls.inc({ outcome: 'completed' });
+        this.#toolCalls.inc({ tenant, outcome: 'completed' });
         break;
       case 'tool.failed':
-        this.#toolCalls.inc({ outcome: 'failed' });
+        this.#toolCalls.inc({ tenant, outcome: 'failed' });
         break;
       case 'tool.denied':
-        this.#toolCalls.inc({ outcome: event.status });
+        this.#toolCalls.inc({ tenant, outcome: event.status });
         break;
       case 'approval.requested':
-        this.#approvalsRequested.inc();
+        this.#approvalsRequested.inc({ tenant });
         break;
       // The wait for an approver is not model latency.
       case 'run.suspended':
@@ -115,30 +114,54 @@ export class Metrics {
         break;
       case 'run.ended':
         this.#awaitingToken.delete(runId);
-        this.#ended.inc({ status: event.status });
+        this.#ended.inc({ tenant, status: event.status });
         break;
       default:
         break;
     }
   }
 
-  async render(): Promise<string> {
-    const { runs, approvals } = await this.#store.stats();
-    for (const [status, count] of Object.entries(runs)) this.#runs.set({ status }, count);
-    this.#waiting.set(approvals.pending);
-    const age =
-      approvals.oldestAt === null ? 0 : Math.max(0, Date.now() - approvals.oldestAt) / 1000;
-    this.#oldest.set(age);
-    return this.#registry.metrics();
+  /** The metrics of this node and all tenants, or only those of one tenant. */
+  async render(tenantId?: string): Promise<string> {
+    const tenants = new Registry();
+    await this.#gaugeOpen(tenants, tenantId);
+    for (const [counter, label] of this.#counters) {
+      const { name, help, values } = await counter.get();
+      const labelNames = label === undefined ? [] : [label];
+      const shown = new Counter({ name, help, labelNames, registers: [tenants] });
+      for (const { labels, value } of values) {
+        const { tenant, ...others } = labels;
+        if (tenantId === undefined || tenant === tenantId) shown.inc(others, value);
+      }
+    }
+    const registries = tenantId === undefined ? [tenants, this.#registry] : [tenants];
+    return Registry.merge(registries).metrics();
   }
 
-  #gauge(name: string, help: string, ...labelNames: string[]): Gauge {
-    return new Gauge({ name, help, labelNames, registers: [this.#registry] });
+  async #gaugeOpen(registry: Registry, tenantId: string | undefined): Promise<void> {
+    const { runs, approvals } = await this.#store.stats(tenantId);
+    const gauge = (name: string, help: string, ...labelNames: string[]) =>
+      new Gauge({ name, help, labelNames, registers: [registry] });
+    const open = gauge('relay_runs', 'Open runs by status', 'status');
+    for (const [status, count] of Object.entries(runs)) open.set({ status }, count);
+    const waiting = gauge('relay_approvals_waiting', 'Approvals that wait for a decision');
+    waiting.set(approvals.pending);
+    const oldest = gauge('relay_approvals_oldest_seconds', 'Age of the oldest waiting approval');
+    const { oldestAt } = approvals;
+    oldest.set(oldestAt === null ? 0 : Math.max(0, Date.now() - oldestAt) / 1000);
   }
 
-  #counter(name: string, ...labelNames: string[]): Counter {
-    const help = 'Since the start of this node';
-    return new Counter({ name, help, labelNames, registers: [this.#registry] });
+  /** Counts per tenant, and by one more label if it is named. */
+  #counter(name: string, label?: string): Counter {
+    const labelNames = label === undefined ? ['tenant'] : ['tenant', label];
+    const counter = new Counter({
+      name,
+      help: 'Since the start of this node',
+      labelNames,
+      registers: [],
+    });
+    this.#counters.set(counter, label);
+    return counter;
   }
 
   #histogram(name: string, help: string): Histogram {

@@ -10,13 +10,13 @@ import {
   createResponsesModel,
   knownModel,
   type ModelTable,
-  type OutboundGuard,
   parseModelName,
   type ProviderOptions as ModelOptions,
   type Timeouts,
 } from '@relay/models';
 import { defined, RelayError } from '@relay/protocol';
 import { CredentialCache } from './credential-cache.ts';
+import type { OutboundGuards } from './guards.ts';
 import type { Vault } from '../secrets/vault.ts';
 
 /** Providers with a default base URL. */
@@ -31,7 +31,7 @@ export interface ProviderOptions {
   readonly builtIn: ModelRegistry;
   readonly store: SystemStore;
   readonly vault: Vault;
-  readonly guard: OutboundGuard;
+  readonly guards: OutboundGuards;
   /** The operator's own windows and prices. */
   readonly table?: ModelTable;
   readonly endpoints?: Readonly<Partial<Record<KnownProvider, string>>>;
@@ -111,12 +111,13 @@ export class Providers {
 
   /** The base URL and key of a tenant's provider. Throws if the URL is refused. */
   connection(tenantId: string, record: CredentialRecord): Connection {
-    const { guard, vault, timeouts = {}, endpoints = {} } = this.#options;
+    const { guards, vault, timeouts = {}, endpoints = {} } = this.#options;
     const { provider } = record;
     const own = isKnownProvider(provider) ? (endpoints[provider] ?? knownBaseUrls[provider]) : null;
     const baseUrl = record.baseUrl ?? own;
     if (baseUrl === null) throw noCredential(provider);
     const url = new URL(baseUrl);
+    const guard = record.baseUrl === null ? guards.operator : guards.of(tenantId);
     guard.checkUrl(url);
     const apiKey = vault.secretOf(tenantId, record);
     return { apiKey, baseUrl, agent: guard.agentFor(url), timeouts };

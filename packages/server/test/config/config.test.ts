@@ -34,7 +34,7 @@ const defaults: Config = {
   databaseUrl: undefined,
   workspace: undefined,
   sandbox: undefined,
-  localChat: undefined,
+  keylessChat: 'demo',
   defaultModel: undefined,
   embeddings: undefined,
   leaseTtlMs: 15_000,
@@ -106,7 +106,7 @@ describe('readConfig', () => {
   });
 
   it.each<[string, string, Partial<Config>]>([
-    ['RELAY_HOST', '0.0.0.0', { host: '0.0.0.0' }],
+    ['RELAY_HOST', '0.0.0.0', { host: '0.0.0.0', keylessChat: 'off' }],
     ['RELAY_HOST', '::1', { host: '::1' }],
     ['RELAY_HOST', ' localhost ', { host: 'localhost' }],
     ['RELAY_PORT', '0', { port: 0 }],
@@ -118,8 +118,8 @@ describe('readConfig', () => {
     ['RELAY_DATA_DIR', '../data', { dataDir: '/srv/data' }],
     ['RELAY_DATABASE_URL', 'postgres://a:b@h/n', { databaseUrl: 'postgres://a:b@h/n' }],
     ['RELAY_DATABASE_URL', 'postgresql://h/n', { databaseUrl: 'postgresql://h/n' }],
-    ['RELAY_LOCAL_CHAT', 'on', { localChat: 'on' }],
-    ['RELAY_LOCAL_CHAT', 'off', { localChat: 'off' }],
+    ['RELAY_LOCAL_CHAT', 'on', { keylessChat: 'all' }],
+    ['RELAY_LOCAL_CHAT', 'off', { keylessChat: 'off' }],
     ['RELAY_DEFAULT_MODEL', 'demo', { defaultModel: 'demo' }],
     ['RELAY_EMBEDDINGS', 'openai:e', { embeddings: 'openai:e' }],
     ['RELAY_LEASE_TTL_MS', '1500', { leaseTtlMs: 1500 }],
@@ -243,18 +243,23 @@ describe('a loopback address', () => {
 
 describe('private networks', () => {
   it.each([
-    ['10.0.0.0/8', ['10.0.0.0/8']],
-    ['10.0.0.0/8, 192.168.1.1', ['10.0.0.0/8', '192.168.1.1']],
-    ['127.0.0.0/8 ::1/128', ['127.0.0.0/8', '::1/128']],
+    ['10.0.0.0/8', [{ network: '10.0.0.0/8' }]],
+    ['10.0.0.0/8, 192.168.1.1', [{ network: '10.0.0.0/8' }, { network: '192.168.1.1' }]],
+    ['127.0.0.0/8 ::1/128', [{ network: '127.0.0.0/8' }, { network: '::1/128' }]],
+    ['acme=10.0.0.0/8:11434', [{ tenant: 'acme', network: '10.0.0.0/8:11434' }]],
+    ['acme=[::1]:11434', [{ tenant: 'acme', network: '[::1]:11434' }]],
   ])('are read from %s', (text, networks) => {
     expect(read({ RELAY_PRIVATE_NETWORKS: text }).privateNetworks).toEqual(networks);
   });
 
-  it.each(['10.0.0.0/33', 'localhost', '10.0.0.0/8;::1', '*'])('are not %s', (text) => {
-    expect(errorFor({ RELAY_PRIVATE_NETWORKS: text })).toMatch(
-      /^RELAY_PRIVATE_NETWORKS: .* is not a network such as 10\.0\.0\.0\/8$/,
-    );
-  });
+  it.each(['10.0.0.0/33', 'localhost', '10.0.0.0/8;::1', '*', 'a=', '=::1', 'a=b=::1', '::1/8:'])(
+    'are not %s',
+    (text) => {
+      expect(errorFor({ RELAY_PRIVATE_NETWORKS: text })).toMatch(
+        /^RELAY_PRIVATE_NETWORKS: .* is not a network such as 10\.0\.0\.0\/8$/,
+      );
+    },
+  );
 });
 
 describe('RELAY_ALLOWED_HOSTS and RELAY_ALLOWED_ORIGINS', () => {

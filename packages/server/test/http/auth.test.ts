@@ -14,8 +14,12 @@ beforeEach(() => {
   store = createMemoryStore();
 });
 
-function requestOf(headers: Record<string, string>, ip = '127.0.0.1'): FastifyRequest {
-  return { headers, ip } as unknown as FastifyRequest;
+function requestOf(
+  headers: Record<string, string>,
+  ip = '127.0.0.1',
+  httpVersion = '1.1',
+): FastifyRequest {
+  return { headers, ip, raw: { httpVersion } } as unknown as FastifyRequest;
 }
 
 function contextOf(env: Record<string, string> = {}): AuthContext {
@@ -245,16 +249,16 @@ describe('a caller without a key', () => {
     '[::1]:4000',
     'LOCALHOST',
   ])('may call the machine %s', (host) => {
-    expect(isLocalCaller(requestOf({ host }), contextOf().config)).toBe(true);
+    expect(isLocalCaller(requestOf({ host }))).toBe(true);
   });
 
   it.each(['::1', '::ffff:127.0.0.1', '127.0.0.5'])('may come from %s', (ip) => {
-    expect(isLocalCaller(requestOf(local, ip), contextOf().config)).toBe(true);
+    expect(isLocalCaller(requestOf(local, ip))).toBe(true);
   });
 
   it('may be a page that this server itself serves', () => {
     const headers = { ...local, origin: 'http://127.0.0.1:4000' };
-    expect(isLocalCaller(requestOf(headers), contextOf().config)).toBe(true);
+    expect(isLocalCaller(requestOf(headers))).toBe(true);
   });
 
   it.each<[string, Record<string, string>]>([
@@ -278,35 +282,62 @@ describe('a caller without a key', () => {
     ['X-Forwarded-Proto', { 'x-forwarded-proto': 'http' }],
     ['X-Forwarded-Anything', { 'x-forwarded-anything': '' }],
     ['Via', { via: '1.1 proxy' }],
+    ...(
+      'x-real-ip cf-connecting-ip cf-ray true-client-ip x-client-ip fly-client-ip fly-region ' +
+      'fastly-client-ip x-cluster-client-ip x-original-forwarded-for x-envoy-external-address ' +
+      'x-azure-clientip x-amzn-trace-id x-amz-cf-id x-vercel-ip-country x-remote-addr cdn-loop ' +
+      'proxy-connection'
+    )
+      .split(' ')
+      .map((name): [string, Record<string, string>] => [name, { [name]: '127.0.0.1' }]),
   ])('is refused because of %s', async (_what, headers) => {
     const request = requestOf({ ...local, ...headers });
-    expect(isLocalCaller(request, contextOf().config)).toBe(false);
+    expect(isLocalCaller(request)).toBe(false);
     await expect(authenticate(request, routes.startChat, contextOf())).rejects.toMatchObject({
       code: codeFor(headers),
     });
   });
 
   it('is refused without a Host', () => {
-    expect(isLocalCaller(requestOf({}), contextOf().config)).toBe(false);
+    expect(isLocalCaller(requestOf({}))).toBe(false);
   });
 
   it.each(['10.0.0.7', '::2', '::ffff:10.0.0.7', ''])('is refused from %j', (ip) => {
-    expect(isLocalCaller(requestOf(local, ip), contextOf().config)).toBe(false);
+    expect(isLocalCaller(requestOf(local, ip))).toBe(false);
   });
 
-  it.each(['0.0.0.0', '::', '192.168.1.5', 'relay.example'])(
-    'is refused if the server is bound to %s',
-    (host) => {
-      expect(isLocalCaller(requestOf(local), contextOf({ RELAY_HOST: host }).config)).toBe(false);
+  it('is refused with HTTP/1.0, which proxies without forwarding headers use', () => {
+    expect(isLocalCaller(requestOf(local, '127.0.0.1', '1.0'))).toBe(false);
+  });
+
+  it('may send the headers of ordinary clients', () => {
+    const headers = { ...local, 'x-request-id': 'a', 'x-client-version': '1', traceparent: 'x' };
+    expect(isLocalCaller(requestOf(headers))).toBe(true);
+  });
+
+  it.each<[Record<string, string>, string]>([
+    [{}, 'demo'],
+    [{ RELAY_LOCAL_CHAT: 'on' }, 'all'],
+    [{ RELAY_PUBLIC_URL: 'http://localhost:4000' }, 'demo'],
+    [{ RELAY_ALLOWED_HOSTS: 'localhost,127.0.0.1' }, 'demo'],
+  ])('is accepted with the settings %j, for %s', async (env, keyless) => {
+    const caller = await authenticate(requestOf(local), routes.startChat, contextOf(env));
+    expect(caller.keyless).toBe(keyless);
+  });
+
+  const refusing: Record<string, string>[] = [
+    { RELAY_LOCAL_CHAT: 'off' },
+    { RELAY_PUBLIC_URL: 'https://relay.example' },
+    { RELAY_ALLOWED_HOSTS: 'localhost,relay.example' },
+    ...['0.0.0.0', '::', '192.168.1.5', 'relay.example'].map((host) => ({ RELAY_HOST: host })),
+  ];
+  it.each([...refusing, ...refusing.map((env) => ({ RELAY_LOCAL_CHAT: 'on', ...env }))])(
+    'is refused with the settings %j',
+    async (env) => {
+      const answer = authenticate(requestOf(local), routes.startChat, contextOf(env));
+      await expect(answer).rejects.toMatchObject({ code: 'unauthorized' });
     },
   );
-
-  it('is refused with RELAY_LOCAL_CHAT=off, and accepted with on', () => {
-    const off = contextOf({ RELAY_LOCAL_CHAT: 'off' });
-    const on = contextOf({ RELAY_LOCAL_CHAT: 'on' });
-    expect(isLocalCaller(requestOf(local), off.config)).toBe(false);
-    expect(isLocalCaller(requestOf(local), on.config)).toBe(true);
-  });
 
   it('is not accepted with an invalid key', async () => {
     for (const authorization of ['', 'Bearer x', `Bearer ${makeApiKey()}`, 'Basic eDp5']) {

@@ -34,6 +34,27 @@ describe('a server', () => {
     }
   });
 
+  it.each([
+    ['a page', '/docs', 200],
+    ['JSON', '/health', 200],
+    ['an error', '/nowhere', 404],
+    ['the page of a decision link that is not valid', '/decisions/x', 404],
+    ['a stream', '/v1/feed', 200],
+  ])('sends %s with headers against framing, sniffing and downgrades', async (_, path, status) => {
+    const server = await boot();
+    const response = await server.request(path, { headers: { accept: 'text/html, */*' } });
+    await response.body?.cancel();
+    expect(response.status).toBe(status);
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      'content-security-policy': expect.stringMatching(
+        /^default-src 'none'.*frame-ancestors 'none'/,
+      ) as string,
+      'strict-transport-security': 'max-age=31536000',
+      'x-content-type-options': 'nosniff',
+      'x-frame-options': 'DENY',
+    });
+  });
+
   it('links to its documentation at /', async () => {
     const server = await boot();
     const welcome = await server.request('/', { key: null });

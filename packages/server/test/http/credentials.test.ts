@@ -11,8 +11,8 @@ import {
 import type { StoredEvent } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { addKey, bootServer, type TestServer } from '../support/server.ts';
-import { eventsOf, finishedRun } from '../support/requests.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
+import { eventsOf, finishedRun, startRun } from '../support/requests.ts';
 
 const canary = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
 const local = { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' };
@@ -33,6 +33,26 @@ afterEach(async () => {
 function put(name: string, body: object, more: object = {}): Promise<Response> {
   return server.request(`/v1/credentials/${name}`, { method: 'PUT', body, ...more });
 }
+
+describe('a private network of one tenant', () => {
+  it('is closed to the others, and can be limited to a port', async () => {
+    const { port } = new URL(provider.baseUrl);
+    const networks = `acme=127.0.0.0/8:${port}, early=127.0.0.0/8:1`;
+    server = await bootServer({ env: { RELAY_PRIVATE_NETWORKS: networks } });
+    const body = { apiKey: canary, baseUrl: provider.baseUrl };
+    const statusFor = async (key?: string) => (await put('openai', body, { key })).status;
+    expect(await statusFor()).toBe(400);
+    const early = await addKey(server.store, { tenant: 'early' });
+    expect(await statusFor(early.apiKey)).toBe(400);
+    // The tenant is created after the start.
+    const acme = await addKey(server.store, { tenant: 'acme' });
+    await until(async () => (await statusFor(acme.apiKey)) === 200 || undefined, 'the network');
+    const input = { model: 'gpt-4o-mini', input: 'Hi' };
+    const { reader } = await startRun(server, input, { key: acme.apiKey });
+    expect((await reader.rest()).at(-1)?.data).toMatchObject({ status: 'completed' });
+    expect(await statusFor()).toBe(400);
+  });
+});
 
 describe('credentials', () => {
   it('are used for the provider’s models, and never returned', async () => {

@@ -78,12 +78,16 @@ describe('a server that stops', () => {
   });
 
   it('answers a request that waits for a run with what there is', async () => {
-    const server = await bootServer();
+    const secret = 'a-secret-of-16-or-more';
+    const server = await bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
     const stream = await send(server, '/api/chat', { model: 'demo', message: slow });
     const runId = String(stream.response.headers['x-run-id']);
     await until(async () => stream.text.includes('text_delta'), 'the first text');
+    const headers = { authorization: `Internal ${secret}` };
     const openStreams = async () =>
-      /relay_open_streams (\d+)/.exec(await (await server.request('/metrics')).text())?.[1];
+      /relay_open_streams (\d+)/.exec(
+        await (await server.request('/metrics', { headers })).text(),
+      )?.[1];
     const before = Number(await openStreams());
     const resuming = send(server, '/api/chat/resume', { runId });
     await until(async () => Number(await openStreams()) > before, 'the request');

@@ -1,7 +1,10 @@
 /** Chat without a key: only local callers, and no page of another origin. */
 import { request as httpRequest } from 'node:http';
+import { defineTool } from '@relay/tools';
 import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import type { RelayConfig } from '../../src/config/config-file.ts';
 import { startChat } from '../support/requests.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
@@ -73,6 +76,79 @@ describe('chat without a key', () => {
     expect([...answer.headers.keys()].filter((name) => name.startsWith('access-control'))).toEqual(
       [],
     );
+    await server.stop();
+  });
+
+  const refusalOf = async (server: TestServer, over: Readonly<Record<string, unknown>>) => {
+    const response = await server.request('/chat', { body: { ...body, ...over }, key: null });
+    const { code } = (await response.json()) as { code: string };
+    return [response.status, code];
+  };
+  const extra = defineTool({
+    name: 'deploy',
+    description: 'Deploys.',
+    schema: z.strictObject({}),
+    allowedByDefault: true,
+    execute: async () => ({ context: 'deployed' }),
+  });
+  const file: RelayConfig = {
+    tools: [extra],
+    agents: [
+      { name: 'assistant', model: 'demo', tools: ['deploy'], handoffs: ['ops'], memory: true },
+      { name: 'ops', instructions: 'Deploy.', tools: ['deploy'] },
+    ],
+  };
+  const allow = { allowlist: [{ tool: 'send_note' }] };
+
+  it('offers the model demo and the tools calculator and send_note, nothing else', async () => {
+    const server = await bootServer({ file, env: { RELAY_DEFAULT_MODEL: 'openai:gpt-5' } });
+    const models = await server.json('/models', { key: null });
+    expect(models).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
+    expect(await refusalOf(server, { model: 'openai:gpt-5' })).toEqual([403, 'key_required']);
+    expect(await refusalOf(server, { model: undefined })).toEqual([400, 'invalid_request']);
+    for (const name of ['deploy', 'agent', 'memory', 'no-such-tool']) {
+      expect(await refusalOf(server, { tools: [name] })).toEqual([403, 'key_required']);
+    }
+    const { reader, runId } = await startChat(server, 'use deploy {}', { key: null });
+    await reader.rest();
+    const { events } = (await server.json(`/v1/runs/${runId}/events`)) as {
+      events: Record<string, unknown>[];
+    };
+    expect(events[0]).toMatchObject({ tools: ['calculator', 'send_note'] });
+    for (const field of ['handoffs', 'memory']) expect(events[0]).not.toHaveProperty(field);
+    expect(events.map(({ type }) => type)).not.toContain('tool.started');
+    await server.stop();
+  });
+
+  it.each(['', 'on'])('cannot bring rules that allow, with RELAY_LOCAL_CHAT=%j', async (chat) => {
+    const server = await bootServer({ env: { RELAY_LOCAL_CHAT: chat } });
+    const once = { allowOnce: allow.allowlist };
+    for (const permissions of [allow, once]) {
+      expect(await refusalOf(server, { permissions })).toEqual([403, 'approve_scope_required']);
+    }
+    const permissions = { denylist: allow.allowlist, allowlist: [] };
+    const narrowed = await server.request('/chat', { body: { ...body, permissions }, key: null });
+    expect(narrowed.status).toBe(200);
+    await narrowed.text();
+    await server.stop();
+  });
+
+  it('has all models and tools with RELAY_LOCAL_CHAT=on', async () => {
+    const server = await bootServer({ file, env: { RELAY_LOCAL_CHAT: 'on' } });
+    const { reader } = await startChat(server, 'use deploy {}', { key: null });
+    const frames = await reader.rest();
+    expect(frames.find(({ event }) => event === 'tool_result')?.data).toMatchObject({
+      name: 'deploy',
+    });
+    await server.stop();
+  });
+
+  it.each([
+    { RELAY_PUBLIC_URL: 'https://relay.example' },
+    { RELAY_ALLOWED_HOSTS: 'relay.example' },
+  ])('is refused with %j, even with RELAY_LOCAL_CHAT=on', async (env) => {
+    const server = await bootServer({ env: { RELAY_LOCAL_CHAT: 'on', ...env } });
+    expect(await send(server, {})).toBe(401);
     await server.stop();
   });
 

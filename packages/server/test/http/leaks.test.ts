@@ -36,11 +36,12 @@ function leaked(): string[] {
   });
 }
 
+const secret = 'a-secret-of-16-or-more';
 let server: TestServer;
 let waiting: string;
 
 beforeAll(async () => {
-  server = await bootServer();
+  server = await bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
   const { runId, reader } = await startRun(server, { input: 'notify me' });
   waiting = runId;
   await untilStatus(server, runId, 'waiting');
@@ -79,7 +80,8 @@ async function everybodyGone(): Promise<void> {
   await until(() => server.relay.hub.size === 0, 'the last listener to leave');
   await until(() => server.relay.control.supervisor.activeRuns === 0, 'the last run to stop');
   await until(() => server.relay.feed.size === 0, 'the last page to leave');
-  const figures = await (await server.request('/metrics')).text();
+  const headers = { authorization: `Internal ${secret}` };
+  const figures = await (await server.request('/metrics', { headers })).text();
   expect(figures).toMatch(/^relay_open_streams 0$/m);
 }
 

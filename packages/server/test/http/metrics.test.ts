@@ -6,8 +6,11 @@ import { finishedRun, startRun, untilStatus } from '../support/requests.ts';
 let server: TestServer;
 afterEach(() => server.stop());
 
-async function figures(): Promise<Map<string, number>> {
-  const response = await server.request('/metrics');
+const secret = 'a-secret-of-16-or-more';
+const boot = () => bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
+
+async function figures(authorization = `Internal ${secret}`): Promise<Map<string, number>> {
+  const response = await server.request('/metrics', { headers: { authorization } });
   expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
   const text = await response.text();
   const found = new Map<string, number>();
@@ -28,8 +31,32 @@ async function figures(): Promise<Map<string, number>> {
 }
 
 describe('metrics', () => {
+  it('of a key are those of its tenant, without those of the node', async () => {
+    server = await boot();
+    await finishedRun(server, { input: 'calculate 23*47' });
+    const { apiKey } = await addKey(server.store, { tenant: 'other' });
+    const waiting = await startRun(server, { input: 'notify me' }, { key: apiKey });
+    await waiting.reader.until('approval_requested');
+    const shown = (figures: Map<string, number>) => [
+      figures.get('relay_runs_started_total'),
+      figures.get('relay_runs{status="waiting"}'),
+      figures.get('relay_approvals_waiting'),
+      figures.get('relay_approvals_requested_total'),
+      figures.get('relay_runs_ended_total{status="completed"}'),
+      figures.get('relay_tool_calls_total{outcome="completed"}'),
+      figures.has('relay_open_streams'),
+      figures.has('relay_first_token_seconds_count'),
+    ];
+    const own = [1, 0, 0, 0, 1, 1, false, false];
+    const other = [1, 1, 1, 1, undefined, undefined, false, false];
+    expect(shown(await figures(`Bearer ${server.apiKey}`))).toEqual(own);
+    expect(shown(await figures(`Bearer ${apiKey}`))).toEqual(other);
+    expect(shown(await figures())).toEqual([2, 1, 1, 1, 1, 1, true, true]);
+    await waiting.reader.disconnect();
+  });
+
   it('count runs, approvals, tools and tokens', async () => {
-    server = await bootServer();
+    server = await boot();
     await finishedRun(server, { input: 'calculate 23*47' });
     await finishedRun(server, { input: 'fail 400' }).catch(() => undefined);
     const waiting = await startRun(server, { input: 'notify me' });
@@ -50,7 +77,7 @@ describe('metrics', () => {
   });
 
   it('measure the first token and the journal, in buckets that only grow', async () => {
-    server = await bootServer();
+    server = await boot();
     await finishedRun(server, { input: 'say 300' });
     await finishedRun(server, { input: 'say 3' });
     const now = await figures();
@@ -65,7 +92,6 @@ describe('metrics', () => {
 });
 
 describe('the internal secret', () => {
-  const secret = 'a secret of 16 or more'.replaceAll(' ', '-');
   const get = (path: string, authorization: string) =>
     server.request(path, { key: null, headers: { authorization } });
 

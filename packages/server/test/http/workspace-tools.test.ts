@@ -343,7 +343,7 @@ describe('a chat without a key', () => {
       expect(events.filter(({ name }) => name === 'bash')).toEqual([]);
     }
     const named = { model: 'demo', messages: [{ role: 'user', content: 'hi' }], tools: ['bash'] };
-    expect((await server.request('/chat', { body: named, key: null })).status).toBe(400);
+    expect((await server.request('/chat', { body: named, key: null })).status).toBe(403);
     // With a key, the same sub-agent has it.
     const known = await startChat(server, delegated);
     expect((await known.reader.until('relay')).data).toMatchObject({ tool: 'bash' });

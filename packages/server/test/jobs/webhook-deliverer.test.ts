@@ -37,7 +37,7 @@ function setUp(clock: Clock, store = createMemoryStore(), tenantId = uuidv7()) {
   const deliverer = new WebhookDeliverer({
     store,
     signer,
-    fetch,
+    fetchFor: () => fetch,
     clock,
     log,
     publicUrl: undefined,

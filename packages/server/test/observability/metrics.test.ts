@@ -24,7 +24,7 @@ describe('Metrics', () => {
       ]),
       tools: [tool],
       settings: { graceMs: 60_000 },
-      observe: (runId, events) => metrics.publish(runId, events),
+      observe: (runId, events) => metrics.publish(runId, events, 'tenant'),
     });
     await ask(kernel);
     await until(async () => tool.executions.length === 1, 'the tool');

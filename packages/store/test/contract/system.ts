@@ -67,7 +67,7 @@ export function statsTests(open: Open): void {
     });
   });
 
-  test('counts what is open over all tenants, and the oldest request', async () => {
+  test('counts what is open over all tenants or of one, and the oldest request', async () => {
     const [one, two] = [await tenant(), await tenant()];
     await newRun(one, { progress: { status: 'running' } });
     await newRun(two, { progress: { status: 'running' } });
@@ -78,6 +78,10 @@ export function statsTests(open: Open): void {
     expect(await system().stats()).toMatchObject({
       runs: { running: 2, waiting: 2 },
       approvals: { pending: 2, oldestAt: noon + 3 },
+    });
+    expect(await system().stats(one.tenantId)).toEqual({
+      runs: { queued: 0, running: 1, waiting: 1 },
+      approvals: { pending: 1, oldestAt: noon + 5 },
     });
     await two.decideApproval(decisionOn(approval));
     expect((await system().stats()).approvals).toEqual({ pending: 1, oldestAt: noon + 5 });

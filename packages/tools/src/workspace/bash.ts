@@ -56,7 +56,6 @@ export function createBash(options: BashOptions): Tool {
     schema,
     kinds: { command: 'command', cwd: 'path' },
     sensitive: ['command', 'cwd'],
-    inWorkspace: true,
     resolvePaths: ({ cwd }) => resolvePaths(root, { cwd }),
     derivePermission: ({ command, cwd }) => {
       const pattern = suggestedPattern(command);

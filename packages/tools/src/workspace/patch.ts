@@ -49,7 +49,6 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     schema,
     kinds: { filePath: 'path' },
     sensitive: ['filePath'],
-    inWorkspace: true,
     async resolvePaths({ filePath }) {
       const locating = await resolvePaths(root, { filePath });
       const resolved = locating.ok ? locating.resolvedPaths?.paths['filePath'] : undefined;

@@ -30,7 +30,6 @@ export function createRead({ root }: { readonly root: string }): Tool {
     schema,
     kinds: { filePath: 'path' },
     sensitive: ['filePath'],
-    inWorkspace: true,
     idempotent: true,
     resolvePaths: ({ filePath }) => resolvePaths(root, { filePath }),
     derivePermission: ({ filePath }) => {

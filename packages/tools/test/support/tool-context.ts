@@ -9,6 +9,7 @@ export function createToolContext(more: Partial<ToolContext> = {}): ToolContext 
     agentId: 'agent',
     toolCallId: 'call_1',
     idempotencyKey: 'run:call_1',
+    allowedBy: 'person',
     context: {},
     progress: () => undefined,
     spawn: () => Promise.reject(new Error('There is no run to spawn an agent in')),

@@ -31,7 +31,7 @@ export function findTool(run: LiveRun, agent: AgentState, name: string): Tool | 
   if (own !== undefined) return clientTool(own);
   const tool = run.engine.tools(run.identity.tenantId).find(name);
   if (tool?.needsMemory === true && run.spec.memory === undefined) return undefined;
-  return tool?.inWorkspace === true && run.spec.workspace === false ? undefined : tool;
+  return tool;
 }
 
 /** The tools that the model is offered. At the greatest depth no sub-agent can be spawned. */

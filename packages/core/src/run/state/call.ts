@@ -12,6 +12,7 @@
  * - `settled` is final (E6). The table is total: every other step is refused.
  */
 import { defined, type EventOf, type Preview, type Stored } from '@relay/protocol';
+import type { AllowedBy } from '../../ports/index.ts';
 import { agentFields, type AgentState } from './agent.ts';
 
 export const callPhases = ['called', 'asking', 'decided', 'started', 'settled'] as const;
@@ -91,6 +92,8 @@ export interface CallState {
   /** In the order in which they were asked; answers stay for later attempts at the call. */
   readonly questions?: readonly QuestionState[];
   readonly idempotencyKey?: string;
+  /** What allowed its first attempt; a later one does not change it. */
+  readonly allowedBy?: AllowedBy;
   /** Its resolved path parameters, as shown to approvers or as started. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
   /** What approvers were shown of it besides its arguments. */
@@ -116,7 +119,9 @@ export function evolveCall(call: CallState, event: Stored<CallEvent>): CallState
   // The call takes on what was executed or shown: nothing else can be approved.
   if (event.type === 'tool.started') {
     const { input, idempotencyKey, via, resultBy, resolvedPaths } = event;
-    return { ...next, input, idempotencyKey, ...defined({ resolvedPaths, via, resultBy }) };
+    const allowedBy = call.allowedBy ?? (event.approvalId === undefined ? 'rule' : 'person');
+    const details = defined({ resolvedPaths, via, resultBy });
+    return { ...next, input, idempotencyKey, allowedBy, ...details };
   }
   if (event.type === 'approval.decided' && call.approval !== undefined) {
     const { approved, input = call.input, digest = call.approval.digest } = event;

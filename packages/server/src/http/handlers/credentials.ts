@@ -40,7 +40,7 @@ export const deleteCredential: Handler<'deleteCredential'> = async (call) => {
 /** Checks the URL itself; the addresses that its name resolves to are checked on every connection. */
 export function checkUrl(call: ApiRequest, path: string, url: string): void {
   try {
-    call.context.guard.checkUrl(new URL(url));
+    call.context.guards.of(call.caller.tenantId).checkUrl(new URL(url));
   } catch (error) {
     if (!(error instanceof UrlRefused)) throw error;
     const { message } = error;

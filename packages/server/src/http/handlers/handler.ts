@@ -7,7 +7,6 @@ import {
   type RunRecord,
   type TenantStore,
 } from '@relay/core';
-import type { OutboundGuard } from '@relay/models';
 import type {
   ResponseOf,
   AuditAction,
@@ -25,6 +24,7 @@ import type { TenantBudgets } from '../budgets.ts';
 import type { ServerLog } from '../../observability/log.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { Vault } from '../../secrets/vault.ts';
+import type { OutboundGuards } from '../../outbound/guards.ts';
 import type { OpenStreams } from '../../streaming/open-streams.ts';
 import type { Feed } from '../../streaming/feed.ts';
 import type { Hub } from '../../streaming/hub.ts';
@@ -49,7 +49,7 @@ export interface ServerContext extends AuthContext {
   readonly budgets: TenantBudgets;
   readonly streams: OpenStreams;
   readonly vault: Vault;
-  readonly guard: OutboundGuard;
+  readonly guards: OutboundGuards;
   readonly audit: AuditSealer;
   readonly signer: WebhookSigner;
   /** The upper limits of every run. */

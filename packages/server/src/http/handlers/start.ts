@@ -13,7 +13,6 @@ import {
   type RunSpec,
   startRun as startCoreRun,
   type StartedRun,
-  type Tool,
 } from '@relay/core';
 import {
   type BodyOf,
@@ -32,7 +31,6 @@ import { noCredential } from '../../outbound/providers.ts';
 import { closedSignal } from '../../streaming/response-writer.ts';
 import { runHeader } from '../../streaming/stream-run.ts';
 import { type Batches, followRun } from '../../streaming/subscribe.ts';
-import { mayUseWorkspace } from '../auth.ts';
 import { invalidField, rejectInvalidPatterns } from '../errors.ts';
 import { type ApiRequest, storeOf } from './handler.ts';
 
@@ -70,24 +68,16 @@ async function startNew(
   spec: RunSpec,
   options: Pick<RunCaller, 'runId' | 'idempotency' | 'connectionId'>,
 ): Promise<StartedRun> {
-  const { control, config } = call.context;
   const { tenantId, actor: by } = call.caller;
   const keyId = by.type === 'key' ? by.id : undefined;
-  return startCoreRun(
-    control,
-    {
-      ...spec,
-      workspace: mayUseWorkspace(call.caller, config) ? undefined : false,
-    },
-    {
-      tenantId,
-      by,
-      keyId,
-      correlationId: correlationId(call),
-      traceparent: traceparentOf(call),
-      ...options,
-    },
-  );
+  return startCoreRun(call.context.control, spec, {
+    tenantId,
+    by,
+    keyId,
+    correlationId: correlationId(call),
+    traceparent: traceparentOf(call),
+    ...options,
+  });
 }
 
 /** Subscribes before it starts the run: a new run is followed without reading the store. */
@@ -162,8 +152,24 @@ export async function buildSpec(call: ApiRequest, input: SpecInput): Promise<Run
 const defaultAgent = 'assistant';
 const defaultMaxIterations = 50;
 
-/** `assistant` exists even if it is not defined. */
+/** All that a caller without a key may use, unless the operator allows more. */
+const demonstration = { model: 'demo', tools: ['calculator', 'send_note'] } as const;
+
+function isDemonstration({ caller }: ApiRequest): boolean {
+  return caller.keyless === 'demo';
+}
+
+function keyRequired(path: string): RelayError {
+  return new RelayError(
+    'key_required',
+    `Without an API key, /chat has only the model ${demonstration.model} and the tools ${demonstration.tools.join(' and ')}. Send a key, or start the server with RELAY_LOCAL_CHAT=on`,
+    { details: [{ path, message: 'Requires an API key' }] },
+  );
+}
+
+/** `assistant` exists even if it is not defined. Its definition may name other models and tools. */
 function chooseAgent(call: ApiRequest, name = defaultAgent): AgentDefinition {
+  if (isDemonstration(call)) return { name: defaultAgent };
   const agent = call.context.control.engine.agents(call.caller.tenantId).find(name);
   if (agent !== undefined) return agent;
   if (name === defaultAgent) return { name };
@@ -177,12 +183,13 @@ export async function chooseModel(
   requested: string | undefined,
   requiredMessage: string,
 ): Promise<string> {
-  const model = requested ?? call.context.config.defaultModel;
+  const model = requested ?? defaultModelFor(call);
   if (model === undefined) {
     throw new RelayError('invalid_request', requiredMessage, {
       details: [{ path: 'model', message: 'Required' }],
     });
   }
+  if (isDemonstration(call) && model !== demonstration.model) throw keyRequired('model');
   const models = call.context.control.engine.models(call.caller.tenantId);
   if (models.resolve(model) === undefined) {
     throw new RelayError('unknown_model', `No provider offers the model ${model}`, {
@@ -194,7 +201,13 @@ export async function chooseModel(
   return model;
 }
 
-/** Checks the names of registered tools; without names, returns all tools of the tenant. */
+/** The model of requests that name none. */
+export function defaultModelFor(call: ApiRequest): string | undefined {
+  const { defaultModel } = call.context.config;
+  return isDemonstration(call) && defaultModel !== demonstration.model ? undefined : defaultModel;
+}
+
+/** Checks the names of registered tools; without names, returns all that the caller may use. */
 export function chooseTools(
   call: ApiRequest,
   names: readonly string[] | undefined,
@@ -202,12 +215,13 @@ export function chooseTools(
 ): string[] {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
   if (names === undefined) {
-    return registry.list().flatMap((tool) => (isAvailable(call, tool) ? [tool.name] : []));
+    const all = registry.list().map(({ name }) => name);
+    return isDemonstration(call) ? all.filter(isDemonstrationTool) : all;
   }
   for (const [index, name] of names.entries()) {
     if (names.indexOf(name) !== index) throw duplicateTool(pathOf(index), name);
-    const tool = registry.find(name);
-    if (tool === undefined || !isAvailable(call, tool)) {
+    if (isDemonstration(call) && !isDemonstrationTool(name)) throw keyRequired(pathOf(index));
+    if (registry.find(name) === undefined) {
       throw new RelayError('unknown_tool', `There is no tool named ${name}`, {
         details: [{ path: pathOf(index), message: 'Unknown tool' }],
       });
@@ -216,8 +230,8 @@ export function chooseTools(
   return [...names];
 }
 
-function isAvailable({ caller, context }: ApiRequest, { inWorkspace }: Tool): boolean {
-  return inWorkspace !== true || mayUseWorkspace(caller, context.config);
+function isDemonstrationTool(name: string): boolean {
+  return demonstration.tools.some((each) => each === name);
 }
 
 function duplicateTool(path: string, name: string): RelayError {
@@ -268,7 +282,8 @@ export function faultsIn(permissions: Permissions): PatternFault[] {
 export function choosePermissions(call: ApiRequest, permissions: Permissions = {}): Permissions {
   const { allowlist = [], allowOnce = [] } = permissions;
   const allows = allowlist.length > 0 || allowOnce.length > 0;
-  if (allows && !call.caller.scopes.has('approve')) {
+  const { scopes, keyless } = call.caller;
+  if (allows && (keyless !== undefined || !scopes.has('approve'))) {
     throw new RelayError(
       'approve_scope_required',
       'Rules that allow tools require a key with the scope approve',

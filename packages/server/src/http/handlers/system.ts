@@ -3,6 +3,7 @@ import { knownModelsOf } from '@relay/models';
 import { openApiDocument, RelayError } from '@relay/protocol';
 import { docsPage } from '../views/docs-page.ts';
 import { type ApiRequest, type Handler, type PublicHandler, storeOf } from './handler.ts';
+import { defaultModelFor } from './start.ts';
 
 export const welcome: PublicHandler<'welcome'> = async ({ version }) => ({
   name: 'Relay',
@@ -29,17 +30,19 @@ export const docs: PublicHandler<'docs'> = async ({ version }) =>
 
 export const metrics: Handler<'metrics'> = async (call) => {
   call.reply.header('content-type', 'text/plain; version=0.0.4; charset=utf-8');
-  return call.context.metrics.render();
+  const { actor, tenantId } = call.caller;
+  return call.context.metrics.render(actor.type === 'key' ? tenantId : undefined);
 };
 
 /** The known models. Providers may offer more; any other name is passed on to its provider. */
 export const listModels: Handler<'listModels'> = async (call) => {
   const { caller, context } = call;
-  const models = [
-    ...context.control.engine.models(caller.tenantId).list(),
-    ...(await modelsByCredential(call)),
-  ];
-  return { models, defaultModel: context.config.defaultModel };
+  const offered = context.control.engine.models(caller.tenantId).list();
+  const models =
+    caller.keyless === 'demo'
+      ? offered.filter(({ id }) => id === 'demo')
+      : [...offered, ...(await modelsByCredential(call))];
+  return { models, defaultModel: defaultModelFor(call) };
 };
 
 /** The models behind a custom base URL are unknown. */

@@ -26,8 +26,6 @@ export const pageHeaders: Readonly<Record<string, string>> = {
     "base-uri 'none'",
   ].join('; '),
   'referrer-policy': 'no-referrer',
-  'x-content-type-options': 'nosniff',
-  'x-frame-options': 'DENY',
   'cache-control': 'no-store',
   'x-robots-tag': 'noindex',
 };

@@ -128,12 +128,16 @@ export function decodeWorkflow(rows: readonly Row[]): WorkflowTotal | undefined 
   return { runs, usage };
 }
 
-export const openRunsSql = `SELECT r.status AS status, COUNT(*) AS runs
+/** Of all tenants, or of the one that the statement is read with. */
+export const openRunsSql = (ofTenant: boolean) => `SELECT r.status AS status, COUNT(*) AS runs
   FROM tenants t JOIN runs r ON r.tenant_id = t.id AND r.status IN ('queued', 'running', 'waiting')
-  GROUP BY r.status`;
+  ${ofTenant ? 'WHERE t.id = ?' : ''} GROUP BY r.status`;
 
-export const openApprovalsSql = `SELECT COUNT(*) AS pending, MIN(a.requested_at) AS oldest
-  FROM tenants t JOIN approvals a ON a.tenant_id = t.id AND a.status = 'pending'`;
+export const openApprovalsSql = (
+  ofTenant: boolean,
+) => `SELECT COUNT(*) AS pending, MIN(a.requested_at) AS oldest
+  FROM tenants t JOIN approvals a ON a.tenant_id = t.id AND a.status = 'pending'
+  ${ofTenant ? 'WHERE t.id = ?' : ''}`;
 
 export function decodeStats(runs: readonly Row[], [approvals]: readonly Row[]): StoreStats {
   const pending = approvals === undefined ? 0 : number(approvals, 'pending');
