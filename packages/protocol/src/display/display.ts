@@ -2,7 +2,8 @@
  * A request as an approver sees it: complete, with the paths that it leads to and the changes that it
  * makes, and without misleading characters. All APIs, pages and clients show this text.
  */
-import type { ApprovalKind, EarlierDenial, Preview } from '../schemas/permissions.ts';
+import type { z } from 'zod';
+import type { ApprovalKind, displaySchema, EarlierDenial, Preview } from '../schemas/permissions.ts';
 import { type DisplayFlag, escapeMisleading, flagOfCharacter } from './characters.ts';
 import { misleadingWords } from './words.ts';
 
@@ -17,11 +18,7 @@ export interface DisplayedRequest {
   readonly edited?: { readonly params: unknown; readonly preview?: Preview | undefined } | null;
 }
 
-export interface Display {
-  readonly text: string;
-  /** Why the request must be read with care. */
-  readonly flags: readonly DisplayFlag[];
-}
+export type Display = z.infer<typeof displaySchema>;
 
 /** The parts of the text, in its order; all are safe to show. */
 export interface DisplayParts {
@@ -94,7 +91,7 @@ function linesOf(preview: Preview | undefined, flags: Set<DisplayFlag>): string[
 
 /** A path that could be read as something else is quoted. */
 function pathText(path: string): string {
-  return /^[\p{L}\p{M}\p{N}._/@+-]+$/v.test(path) ? path : JSON.stringify(path);
+  return /^[\p{L}\p{M}\p{N}._\/@+\-]+$/v.test(path) ? path : JSON.stringify(path);
 }
 
 function denialOf(denial: EarlierDenial | undefined): string[] {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { displayFlags } from '../display/characters.ts';
 import { roleNames } from './roles.ts';
 import { toolCallIdSchema } from './values.ts';
 
@@ -129,6 +130,16 @@ export const earlierDenialSchema = z.object({
   reason: z.string().optional(),
 });
 export type EarlierDenial = z.infer<typeof earlierDenialSchema>;
+
+/**
+ * A request as an approver must see it, with misleading characters made visible. `text` has everything:
+ * paths with what they lead to, warnings, the call, and the change to a file as a diff.
+ */
+export const displaySchema = z.object({
+  text: z.string(),
+  /** Why the request must be read with care. */
+  flags: z.array(z.enum(displayFlags)).readonly(),
+});
 
 /** What the arguments of a call lead to, as its tool found it when the approval was requested. */
 export const previewSchema = z.object({

@@ -1,15 +1,24 @@
 /** `bash`: a command in the tenant's workspace, without the environment of the server. */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { join } from 'node:path';
+import { realpath } from 'node:fs/promises';
+import { join, relative, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { suggestedPattern, type Tool, type ToolContext } from '@relay/core';
+import type { Preview } from '@relay/protocol';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
 import { inBubblewrap, type Sandbox } from './bwrap.ts';
 import { type CapturedOutput, CommandOutput } from './command-output.ts';
 import { cleanEnvironment } from './environment.ts';
-import { childPath, openResolved, PathRefused, resolveAllowed, resolvePaths } from './paths.ts';
+import {
+  childPath,
+  isWithin,
+  openResolved,
+  PathRefused,
+  resolveAllowed,
+  resolvePaths,
+} from './paths.ts';
 import { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
 import { Progress } from '../progress.ts';
 
@@ -57,6 +66,7 @@ export function createBash(options: BashOptions): Tool {
     kinds: { command: 'command', cwd: 'path' },
     sensitive: ['command', 'cwd'],
     resolvePaths: ({ cwd }) => resolvePaths(root, { cwd }),
+    preview: ({ command }, { cwd = root }) => previewLinks(root, cwd, command),
     derivePermission: ({ command, cwd }) => {
       const pattern = suggestedPattern(command);
       const isPlain = cwd === undefined || /^[\w./-]+$/.test(cwd);
@@ -71,6 +81,15 @@ export function createBash(options: BashOptions): Tool {
       });
       try {
         context.signal.throwIfAborted();
+        const { previewDigest } = context;
+        if (
+          previewDigest !== undefined &&
+          previewDigest !== (await previewLinks(root, resolved, command)).digest
+        ) {
+          throw new PathRefused(
+            'A link that the command names was changed after the approval was requested',
+          );
+        }
         const line: CommandLine = {
           file: 'bash',
           args: ['--noprofile', '--norc', '-c', '--', command],
@@ -88,6 +107,26 @@ export function createBash(options: BashOptions): Tool {
       }
     },
   });
+}
+
+/** Words that could be paths. Approvers are shown where they lead, however the command is written. */
+const word = /[^\s;&|<>()"'`$=,:]+/g;
+const maxWords = 200;
+
+async function previewLinks(root: string, cwd: string, command: string): Promise<Preview> {
+  const words = [...new Set(command.match(word))].slice(0, maxWords);
+  const found = await Promise.all(words.map((path) => linkBehind(root, cwd, path)));
+  const links = found.filter((link) => link !== undefined);
+  const digest = createHash('sha256').update(JSON.stringify(links)).digest('hex');
+  return { links, digest };
+}
+
+async function linkBehind(root: string, cwd: string, path: string) {
+  const named = resolve(cwd, path);
+  if (!isWithin(root, named)) return undefined;
+  const real = await realpath(named).catch(() => undefined);
+  if (real === undefined || real === named) return undefined;
+  return { name: 'command', path, target: isWithin(root, real) ? relative(root, real) : real };
 }
 
 function explained(error: unknown, path: string): unknown {

@@ -4,11 +4,12 @@ import {
   type ApprovalStatus,
   type BodyOf,
   defined,
+  displayOf,
+  escapeMisleading,
   type OutcomeAnswer,
   RelayError,
 } from '@relay/protocol';
 import { notFound } from '../errors.ts';
-import { displayOfApproval } from '../views/display.ts';
 import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { byRequest, iso, isoOrUndefined, readPageBySize, parseTime } from '../views/pagination.ts';
 
@@ -94,7 +95,8 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
     executedDigest: edited?.digest,
     ...question,
     ...storedAnswerOf(approval),
-    display: displayOfApproval(approval),
+    preview: previewOf(approval),
+    display: displayOf(approval),
     suggestedRule,
     requestedAt: iso(requestedAt),
     expiresAt: iso(expiresAt),
@@ -102,6 +104,18 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
     decidedBy: decidedBy ?? undefined,
     reason: reason ?? undefined,
   };
+}
+
+function previewOf(approval: ApprovalRecord) {
+  const { preview } = approval;
+  if (preview === undefined) return undefined;
+  const safe = (text: string) => escapeMisleading(text);
+  const links = preview.links?.map(({ name, path, target }) => ({
+    name: safe(name),
+    path: safe(path),
+    target: safe(target),
+  }));
+  return defined({ links, diff: preview.diff === undefined ? undefined : safe(preview.diff) });
 }
 
 /** The stored answer to a question, or to an approval of kind `outcome`. */
