@@ -63,7 +63,7 @@ test('a healthy setup has no failed check', async () => {
   }
   expect(of('key')).toMatchObject({
     state: 'ok',
-    message: expect.stringContaining('runs, approve, admin'),
+    message: expect.stringContaining('read, runs, worker, approve, admin'),
   });
   expect(of('providers')).toMatchObject({ state: 'warning' });
   const text = await relay(['doctor'], {

@@ -1,7 +1,9 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { roleNames, scopes } from '@relay/protocol';
 import { expect, onTestFinished, test } from 'vitest';
+import { keyRoles, keyScopes } from '../../packages/cli/src/commands/keys.ts';
 import { values } from '../support/cli.ts';
 import { cliFixture } from './fixture.ts';
 
@@ -32,13 +34,21 @@ test('keys are created, listed without their secrets, and revoked', async () => 
   const revoked = await runIn({ env: { RELAY_API_KEY: apiKey } }, 'runs', 'list');
   expect(revoked).toMatchObject({ code: 4, out: '' });
   expect(revoked.err).toContain('[unauthorized]');
-  expect((await run('keys', 'list')).out).toMatch(/revoked +runs.*ci/);
+  expect((await run('keys', 'list')).out).toMatch(/revoked +operator +read runs.*ci/);
 });
 
 test('keys accept several scopes and reject unknown ones', async () => {
   const two = await run('keys', 'create', 'ada', '--scopes', 'runs', 'approve', '--json');
   expect(values(two)[0]).toMatchObject({ scopes: ['runs', 'approve'], apiKey: expect.any(String) });
   expect((await run('keys', 'create', 'eve', '--scopes', 'everything')).code).toBe(2);
+});
+
+test('keys get a role and groups, and offer every role and scope of the protocol', async () => {
+  const made = await run('keys', 'create', 'ada', '--role', 'approver', '--group', 'a', '--json');
+  expect(values(made)[0]).toMatchObject({ role: 'approver', groups: ['a'] });
+  expect((await run('keys', 'create', 'eve', '--role', 'root')).code).toBe(2);
+  expect(keyRoles.toSorted()).toEqual(roleNames.toSorted());
+  expect(keyScopes).toEqual(scopes);
 });
 
 test('the secret of a credential comes from standard input, never from an argument', async () => {

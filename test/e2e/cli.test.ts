@@ -162,7 +162,9 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
   test('chat works without a key on the same machine, with fewer choices', async () => {
     const { shell, shows } = terminal('chat', 'keyless');
     await shows('you ›');
-    expect(shell.screen).toContain('Without a key (RELAY_API_KEY) this chat ends when you exit');
+    expect(shell.screen).toContain(
+      'Without a key (RELAY_API_KEY or --profile) this chat has the model demo only',
+    );
     shell.line('notify no key needed');
     await shows('[o]nce  [a]lways  [d]eny >');
     shell.line('o');

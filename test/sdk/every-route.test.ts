@@ -180,6 +180,7 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   createKey: async () =>
     expect((await client.keys.create({ name: 'ci', scopes: ['runs'] })).apiKey).toMatch(/^relay_/),
   listKeys: async () => expect((await client.keys.list().page()).items.length).toBeGreaterThan(0),
+  getCurrentKey: async () => expect((await client.keys.current()).scopes).toContain('admin'),
   revokeKey: async () =>
     client.keys.revoke((await client.keys.create({ name: 'old', scopes: ['runs'] })).id),
   putCredential: () => client.credentials.put('openai', { apiKey: 'sk-test' }),

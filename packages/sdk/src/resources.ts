@@ -134,6 +134,9 @@ export function keys(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.ApiKey & { apiKey: string }> =>
       http.json('POST', '/v1/keys', { body, ...options }),
+    /** The key of this client. */
+    current: (options: CallOptions = {}): Promise<wire.ApiKey> =>
+      http.json('GET', '/v1/keys/current', options),
     revoke: async (id: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/keys/${id}`, options),
   };

@@ -3,6 +3,10 @@ import { Option } from 'commander';
 import { type CliCommand, type Context, take } from '../command.ts';
 import { count, futureTime } from '../options.ts';
 
+/** Repeat the lists in @relay/protocol so that help does not load it; a test compares them. */
+export const keyRoles = ['viewer', 'operator', 'approver', 'admin'] as const;
+export const keyScopes = ['read', 'runs', 'worker', 'approve', 'admin'] as const;
+
 export function registerKeys(program: CliCommand): void {
   const keys = program
     .command('keys')
@@ -17,17 +21,10 @@ export function registerKeys(program: CliCommand): void {
   keys
     .command('create <name>')
     .description('create a key; it is shown only once')
-    .addOption(
-      new Option('--role <role>', 'role of the key (default: operator)').choices([
-        'viewer',
-        'operator',
-        'approver',
-        'admin',
-      ]),
-    )
+    .addOption(new Option('--role <role>', 'role of the key (default: operator)').choices(keyRoles))
     .addOption(
       new Option('--scopes <scopes...>', 'scopes of the key, instead of a role')
-        .choices(['read', 'runs', 'worker', 'approve', 'admin'])
+        .choices(keyScopes)
         .conflicts('role'),
     )
     .option('--group <groups...>', 'groups of approvers that the key belongs to')

@@ -71,6 +71,15 @@ export const keyRoutes = {
     output: listOf('keys', keySchema),
     errors: listErrors,
   },
+  getCurrentKey: {
+    method: 'GET',
+    path: '/v1/keys/current',
+    summary: 'Get the API key of this request: its role, scopes, groups and owner',
+    scopes: [...scopes],
+    anyScope: true,
+    output: keySchema,
+    errors: keyErrors,
+  },
   revokeKey: {
     method: 'DELETE',
     path: '/v1/keys/:id',

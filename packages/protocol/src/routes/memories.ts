@@ -55,7 +55,7 @@ export const memoryRoutes = {
     method: 'GET',
     path: '/v1/memories',
     summary: 'List memories, newest first, or search them, best match first',
-    scopes: ['runs'],
+    scopes: ['read'],
     query: memoriesQuerySchema,
     output: listOf('memories', memorySchema),
     errors: listErrors,

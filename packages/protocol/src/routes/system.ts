@@ -83,7 +83,7 @@ export const systemRoutes = {
     path: '/models',
     summary: 'List models',
     auth: 'local-or-key',
-    scopes: ['runs'],
+    scopes: ['read'],
     output: z.object({
       models: z.array(z.object({ id: z.string(), provider: z.string() })),
       defaultModel: z.string().optional(),
@@ -94,7 +94,7 @@ export const systemRoutes = {
     method: 'GET',
     path: '/v1/tools',
     summary: 'List built-in tools and the tools of connected MCP servers',
-    scopes: ['runs'],
+    scopes: ['read'],
     output: z.object({ tools: z.array(listedToolSchema) }),
     errors: [...keyErrors],
   },

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { effectiveScopes, type Role, scopesOfRole } from '../../src/schemas/roles.ts';
 import { dialects } from '../../src/dialects/index.ts';
 import { errorTable } from '../../src/errors.ts';
 import {
@@ -224,5 +225,60 @@ describe('query schemas', () => {
     expect(accepts(streamQuerySchema, { dialect: 'latin' })).toBe(false);
     expect(accepts(streamQuerySchema, { since: '3' })).toBe(false);
     expect(accepts(eventsQuerySchema, { cursor: '3' })).toBe(false);
+  });
+});
+
+describe('roles', () => {
+  const keyed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
+  const opened = (role: Role) => {
+    const held = effectiveScopes(scopesOfRole[role]);
+    return keyed.flatMap(([name, { scopes, anyScope, auth }]) => {
+      const missing = scopes.filter((scope) => !held.has(scope));
+      const allowed = missing.length === 0 || (anyScope === true && missing.length < scopes.length);
+      return allowed && auth !== 'internal' ? [name] : [];
+    });
+  };
+
+  it('let a viewer read what belongs to the tenant, and change nothing', () => {
+    for (const name of opened('viewer')) {
+      const { method } = routes[name as keyof typeof routes];
+      expect([name, method]).toEqual([name, name === 'explainPermission' ? 'POST' : 'GET']);
+    }
+    const closed = keyed.filter(
+      ([name, { method }]) => method === 'GET' && !opened('viewer').includes(name),
+    );
+    expect(closed.map(([name]) => name).toSorted()).toEqual([
+      'auditHead',
+      'awaitToolResult',
+      'getTenant',
+      'listAudit',
+      'listCredentials',
+      'listKeys',
+      'listWebhookDeliveries',
+      'listWebhooks',
+      'metrics',
+      'verifyAudit',
+    ]);
+  });
+
+  it('let an approver decide, and start nothing', () => {
+    const more = opened('approver').filter((name) => !opened('viewer').includes(name));
+    expect(more.toSorted()).toEqual([
+      'answerChatRelay',
+      'approveTool',
+      'createGrant',
+      'decideApproval',
+      'previewGrant',
+      'revokeGrant',
+    ]);
+  });
+
+  it('let neither an operator nor an administrator decide', () => {
+    const decisions = opened('approver').filter((name) => !opened('viewer').includes(name));
+    for (const role of ['operator', 'admin'] as const) {
+      expect(opened(role).filter((name) => decisions.includes(name))).toEqual([]);
+    }
+    const rest = keyed.map(([name]) => name).filter((name) => !opened('admin').includes(name));
+    expect(rest.toSorted()).toEqual([...decisions, 'awaitToolResult'].toSorted());
   });
 });

@@ -1,4 +1,5 @@
 /** `/v1/policy`: versions, conflicts and previews. */
+import { scopesOfRole } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer } from '../support/server.ts';
 import { startRun } from '../support/requests.ts';
@@ -74,6 +75,26 @@ describe('a policy', () => {
       { agent: null, version: 2, allow: 0, deny: 0, ask: 1 },
       { agent: null, version: 1, allow: 0, deny: 1, ask: 0 },
     ]);
+  });
+
+  it('takes new allow rules only from a key with the scope approve', async () => {
+    await set({ allow: [toEve] });
+    const { apiKey: key } = await addKey(server.store, { scopes: scopesOfRole.admin });
+    const as = async (rules: object) =>
+      server.request('/v1/policy', {
+        method: 'PUT',
+        key,
+        body: { ...rules, version: await current() },
+      });
+    const refused = await as({ allow: [toEve, note] });
+    expect(refused.status).toBe(403);
+    expect(await refused.json()).toMatchObject({
+      code: 'approve_scope_required',
+      details: [{ path: 'allow[1]' }],
+    });
+    expect((await as({ allow: [toEve], deny: [note] })).status).toBe(200);
+    expect((await as({})).status).toBe(200);
+    expect((await as({ allow: [toEve] })).status).toBe(403);
   });
 
   it('refuses malformed patterns', async () => {

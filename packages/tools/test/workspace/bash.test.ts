@@ -225,7 +225,6 @@ describe('bash', () => {
       idempotent: false,
       onUnknown: 'ask',
       allowedByDefault: false,
-      inWorkspace: true,
       kinds: { command: 'command', cwd: 'path' },
       sensitive: ['command', 'cwd'],
     });

@@ -56,13 +56,21 @@ export const listKeys: Handler<'listKeys'> = async (call) => {
   return { keys: items.map(presentKey), nextCursor };
 };
 
+export const getCurrentKey: Handler<'getCurrentKey'> = async (call) =>
+  presentKey(await findKey(call, call.caller.actor.id));
+
+async function findKey(call: ApiRequest, id: string): Promise<KeyRecord> {
+  const key = await storeOf(call).readKey(id);
+  if (key === undefined) throw notFound('key');
+  return key;
+}
+
 /** Succeeds if the key is revoked already. */
 export const revokeKey: Handler<'revokeKey'> = async (call) => {
   const { id } = call.params;
   const { context } = call;
   const store = storeOf(call);
-  const key = await store.readKey(id);
-  if (key === undefined) throw notFound('key');
+  const key = await findKey(call, id);
   const audit = auditEntry(call, 'key.revoked', { keyId: id, name: key.name });
   await store.revokeKey(id, context.control.engine.clock.now(), audit);
   context.streams.closeByKey(id);

@@ -1,7 +1,7 @@
 /** `/v1/policy`: the versioned rules of a tenant, or of one of its agents. */
 import * as core from '@relay/core';
 import type { PolicyRecord } from '@relay/core';
-import { type PolicyRules, RelayError } from '@relay/protocol';
+import { canonicalJson, type PolicyRules, RelayError } from '@relay/protocol';
 import { auditEntry, type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { invalidField, rejectInvalidPatterns } from '../errors.ts';
 import {
@@ -22,10 +22,12 @@ export const putPolicy: Handler<'putPolicy'> = async (call) => {
   const rules = rulesOf(body);
   const { agent = null } = body;
   const { engine } = call.context.control;
+  const replaced = replacedVersion(call, body.version);
+  await rejectNewAllowRules(call, agent, rules);
   const policy: PolicyRecord = {
     id: engine.ids.next(),
     agent,
-    version: replacedVersion(call, body.version) + 1,
+    version: replaced + 1,
     rules,
     at: engine.clock.now(),
     by: call.caller.actor,
@@ -39,6 +41,27 @@ export const putPolicy: Handler<'putPolicy'> = async (call) => {
   }
   return respond(call, agent, policy);
 };
+
+/**
+ * An allow rule approves calls in advance. Rules that the policy has already may stay: if it changes
+ * before this one is stored, the version conflicts.
+ */
+async function rejectNewAllowRules(
+  call: ApiRequest,
+  agent: string | null,
+  { allow }: PolicyRules,
+): Promise<void> {
+  if (call.caller.scopes.has('approve')) return;
+  const known = (await storeOf(call).policies.read(agent))?.rules.allow ?? [];
+  const texts = new Set(known.map((rule) => canonicalJson(rule)));
+  const index = allow.findIndex((rule) => !texts.has(canonicalJson(rule)));
+  if (index === -1) return;
+  throw new RelayError(
+    'approve_scope_required',
+    'A new allow rule requires a key with the scope approve',
+    { details: [{ path: `allow[${index}]`, message: 'Requires the scope approve' }] },
+  );
+}
 
 export const listPolicyVersions: Handler<'listPolicyVersions'> = async (call) => {
   const { agent = null } = call.query;
