@@ -1,5 +1,6 @@
 /** The events of an agent: those of `POST /chat`, as typed objects. */
 import type {
+  Display,
   EarlierDenial,
   FinishReason,
   LimitName,

@@ -1,6 +1,5 @@
 export * from './defined.ts';
 export * from './dialects/index.ts';
-export { describeFlags, displayFlags, escapeMisleading } from './display/characters.ts';
 export * from './display/display.ts';
 export * from './errors.ts';
 export * from './events/catalogue.ts';

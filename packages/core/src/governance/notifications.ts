@@ -1,5 +1,11 @@
 /** The notices of webhooks: that something happened and where to read more, never a call's content. */
-import { defined, displayOf, type OutcomeAnswer, type StoredEvent, type WebhookEvent } from '@relay/protocol';
+import {
+  defined,
+  displayOf,
+  type OutcomeAnswer,
+  type StoredEvent,
+  type WebhookEvent,
+} from '@relay/protocol';
 import type {
   ApprovalDecision,
   ApprovalRecord,

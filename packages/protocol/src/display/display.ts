@@ -3,9 +3,16 @@
  * makes, and without misleading characters. All APIs, pages and clients show this text.
  */
 import type { z } from 'zod';
-import type { ApprovalKind, displaySchema, EarlierDenial, Preview } from '../schemas/permissions.ts';
+import type {
+  ApprovalKind,
+  displaySchema,
+  EarlierDenial,
+  Preview,
+} from '../schemas/permissions.ts';
 import { type DisplayFlag, escapeMisleading, flagOfCharacter } from './characters.ts';
 import { misleadingWords } from './words.ts';
+
+export { describeFlags, displayFlags, escapeMisleading } from './characters.ts';
 
 export interface DisplayedRequest {
   readonly kind?: ApprovalKind;
