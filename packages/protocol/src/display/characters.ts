@@ -46,7 +46,7 @@ export function describeFlags(flags: readonly string[]): string[] {
 const pictograph = String.raw`(?=\p{Emoji})\p{Extended_Pictographic}(?:\ufe0f\u20e3?|\ufe0e|\p{Emoji_Modifier})?`;
 /** The flags of England, Scotland and Wales: any other sequence of tags could carry a hidden message. */
 const taggedFlag = ['gbeng', 'gbsct', 'gbwls']
-  .map((region) => [...region].map((char) => `\\u{e00${char.charCodeAt(0).toString(16)}}`).join(''))
+  .map((region) => region.replaceAll(/./g, (char) => `\\u{e00${char.charCodeAt(0).toString(16)}}`))
   .join('|');
 const emoji = [
   String.raw`[#*0-9]\ufe0f?\u20e3`,

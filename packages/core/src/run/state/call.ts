@@ -139,10 +139,11 @@ function openApproval(event: Stored<EventOf<'approval.requested'>>): OpenApprova
 }
 
 function asShown(
-  { resolvedPaths: _, preview: __, ...call }: CallState,
+  call: CallState,
   { resolvedPaths, preview }: Pick<EventOf<'approval.requested'>, 'resolvedPaths' | 'preview'>,
 ): CallState {
-  return { ...call, ...defined({ resolvedPaths, preview }) };
+  const { resolvedPaths: _, preview: __, ...rest } = call;
+  return { ...rest, ...defined({ resolvedPaths, preview }) };
 }
 
 type ApprovalEvent = Extract<CallEvent, { approvalId: string; type: `approval.${string}` }>;
