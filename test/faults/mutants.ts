@@ -123,9 +123,16 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'grant count: a grant with none left allows nothing',
     file: 'packages/store/src/sql/tenants/grants.ts',
-    from: 'AND uses_left > 0 AND revoked_at',
-    to: 'AND revoked_at',
+    from: 'return holds && usesLeft >= 0 ?',
+    to: 'return holds ?',
     noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'row authentication: a row that was changed past Relay gives no right',
+    file: 'packages/store/src/codec/signed-table.ts',
+    from: 'if (this.isAuthentic(signer, row)) return',
+    to: 'if (row !== undefined) return',
+    noticedBy: ['packages/store/test/sql/tampering.test.ts'],
   },
   {
     safeguard: 'checksum: a changed byte is noticed',

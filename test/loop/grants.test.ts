@@ -324,6 +324,7 @@ describe('“always”', () => {
       scopeId: kernel.tenantId,
       createdAt: expect.any(Number),
       createdBy: person,
+      approvers: [expect.objectContaining({ person: person.id })],
       expiresAt,
       uses: 3,
       usesLeft: 3,

@@ -35,7 +35,7 @@ async function set(kernel: Kernel, rules: Partial<PolicyRules>, agent: string | 
     id: uuidv7(),
     agent,
     version,
-    rules: { allow: [], deny: [], ask: [], ...rules },
+    rules: { allow: [], deny: [], ask: [], approvers: [], ...rules },
     at: 0,
     by: person,
   });

@@ -1,5 +1,6 @@
 export * from './run/agents/registry.ts';
 export * from './commands/record-decision.ts';
+export { demandsApprovers, mayDecide, type Requirement, requirementFor } from './commands/votes.ts';
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/start-run.ts';
@@ -12,11 +13,13 @@ export {
   type GrantTerms,
   previewGrant,
   proposedRule,
+  requireAdminForWholeTool,
   requireFutureExpiry,
   suggestedRule,
 } from './permission/grants.ts';
 export * from './journal.ts';
 export { findMemories } from './run/context/memory-search.ts';
+export * from './permission/approvers.ts';
 export * from './permission/decide.ts';
 export {
   checkPermissions,
@@ -29,7 +32,7 @@ export {
 } from './permission/match.ts';
 export { checkRuleTool, unknownToolNote } from './permission/tool-name.ts';
 export { suggestedPattern } from './permission/shell/allow.ts';
-export { previewPolicy } from './permission/policy.ts';
+export { type Policy, policiesOf, previewPolicy } from './permission/policy.ts';
 export * from './ports/index.ts';
 export { combinePublishers } from './publisher.ts';
 export * from './commands/resume.ts';

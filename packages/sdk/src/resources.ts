@@ -3,7 +3,10 @@ import type * as wire from '@relay/protocol/wire';
 import { type CallOptions, type Http, pathOf } from './http.ts';
 import { listOf } from './listing.ts';
 
-/** `/v1/approvals`: the first decision counts, repeating it has no effect, a different one is a 409. */
+/**
+ * `/v1/approvals`: the first decision counts, repeating it has no effect, a different one is a 409. Where
+ * several approvers must agree, the approval is still pending after a vote that is not the last.
+ */
 export function approvals(http: Http) {
   const decide = (
     id: string,

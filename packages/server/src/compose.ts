@@ -88,6 +88,12 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     openStreams: () => streams.size,
   });
   const { file = {} } = options;
+  const ignoreDamage = store.onDamagedRow((row) => {
+    metrics.damagedRow(row.table);
+    log.error('A row was changed in the database and gives no right; see relay doctor', {
+      ...row,
+    });
+  });
   const { models, tools, agents } = assembleDefinitions(config, file, options);
   const masters = masterKeys(config);
   const vault = new Vault({ store, masters, ids, log });
@@ -267,6 +273,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => audit.stop(),
         () => heartbeat?.stop(),
         () => tracing.stop(),
+        ignoreDamage,
         () => metrics.stop(),
         () => tenants.stop(),
         () => guards.close(),

@@ -44,7 +44,9 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
   const closing: (() => Promise<void> | void)[] = [];
   const stop = () => stopAll(closing.splice(0).toReversed());
   try {
-    const opened = await openStore(config, 'exclusive', (line) => log.warn(line));
+    const opened = await openStore(config, 'exclusive', {
+      advise: (line) => log.warn(line),
+    });
     const { store } = opened;
     closing.push(() => opened.close());
     const relay = await compose({

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type { SystemStore } from '@relay/core';
-import { RelayError } from '@relay/protocol';
+import { defined, RelayError } from '@relay/protocol';
+import type { RowAuthenticator } from './codec/signed-table.ts';
 import { createOwnerOnlyFile, makeFolder } from './drivers/sqlite/folder-lock.ts';
 import { nameOf, openPostgresDriver } from './drivers/postgres/driver.ts';
 import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
@@ -13,10 +14,20 @@ import { createSqlStore } from './store.ts';
 
 export { lockFolder, makeFolder } from './drivers/sqlite/folder-lock.ts';
 export type { FolderLock } from './drivers/sqlite/folder-lock.ts';
+export type { RowAuthenticator } from './codec/signed-table.ts';
 export { checkSqlite, copySqlite, readSqliteMetadata } from './drivers/sqlite/copy.ts';
 
+interface StoreOptions {
+  /** Signs the rows that decide who may do what. Default: a checksum, which resists no attacker. */
+  readonly rows?: RowAuthenticator;
+}
+
+export interface SqliteStoreOptions extends StoreOptions {
+  readonly dir: string;
+}
+
 /** The embedded store: one file in the data folder, which only its owner may read. */
-export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemStore> {
+export async function openSqliteStore({ dir, rows }: SqliteStoreOptions): Promise<SystemStore> {
   makeFolder(dir);
   const path = join(dir, 'relay.db');
   createOwnerOnlyFile(path);
@@ -30,21 +41,21 @@ export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemS
     await driver.close();
     throw unusable(name, error, sqliteAdvice);
   }
-  return createSqlStore(driver);
+  return createSqlStore(driver, defined({ rows }));
 }
 
 let memoryImage: Uint8Array | undefined;
 
 /** A store without a disk, for tests and for programs that need no durability. */
-export function createMemoryStore(): SystemStore {
+export function createMemoryStore(options: StoreOptions = {}): SystemStore {
   memoryImage ??= buildImage(schemaStatements('sqlite'));
-  return createSqlStore(openMemoryDriver(memoryImage));
+  return createSqlStore(openMemoryDriver(memoryImage), options);
 }
 
 /** Building an index of a large table takes long, and other starting nodes wait for it. */
 const migrationOptions = { readers: 1, retryForMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
 
-export interface PostgresStoreOptions {
+export interface PostgresStoreOptions extends StoreOptions {
   readonly url: string;
   /** Receives one line if an operator could make the database safer. */
   readonly advise?: (line: string) => void;
@@ -52,7 +63,7 @@ export interface PostgresStoreOptions {
 
 /** The store of several nodes. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<SystemStore> {
-  const { url, advise } = options;
+  const { url, advise, rows } = options;
   const migrator = await openPostgresDriver({ url, ...migrationOptions });
   try {
     await migrate(migrator).catch((error: unknown) => {
@@ -63,7 +74,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   } finally {
     await migrator.close();
   }
-  return createSqlStore(await openPostgresDriver({ url }));
+  return createSqlStore(await openPostgresDriver({ url }), defined({ rows }));
 }
 
 /** Checks that the database answers, and reads a metadata entry. Nothing is created or changed. */

@@ -3,6 +3,7 @@ import type {
   StoreStats,
   Claim,
   ClaimedRun,
+  DamagedRow,
   DeliveryQueue,
   DueRun,
   Hint,
@@ -17,6 +18,7 @@ import type {
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import { decodeHint } from './codec/hints.ts';
+import { checksumAuthenticator, type RowAuthenticator, RowSigner } from './codec/signed-table.ts';
 import { number, text } from './codec/values.ts';
 import type { Row, SqlDriver, Statement } from './drivers/driver.ts';
 import { SignBitCache } from './search/sign-bit-cache.ts';
@@ -25,6 +27,7 @@ import { decodeStats, openApprovalsSql, openRunsSql } from './sql/runs/counts.ts
 import { runsWithCommandsSql } from './sql/runs/inbox.ts';
 import * as leases from './sql/runs/leases.ts';
 import { pruneUnit } from './sql/runs/retention.ts';
+import { findDamagedRows, resignRows } from './sql/signed-tables.ts';
 import { changesIn, readAll, readOne } from './sql/statements.ts';
 import * as system from './sql/system.ts';
 import { insertAudit, tenantsToSealSql } from './sql/tenants/audit.ts';
@@ -33,9 +36,15 @@ import * as tenants from './sql/tenants/tenants.ts';
 import { SqlDeliveryQueue } from './sql/tenants/webhooks.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 
+export interface SqlStoreOptions {
+  /** Default: a checksum, which does not resist an attacker. */
+  readonly rows?: RowAuthenticator;
+  readonly signs?: SignBitCache;
+}
+
 /** The SQL store over a driver whose database has the current schema (`migrate`). */
-export function createSqlStore(driver: SqlDriver, signs = new SignBitCache()): SystemStore {
-  return new SqlStore(driver, signs);
+export function createSqlStore(driver: SqlDriver, options: SqlStoreOptions = {}): SystemStore {
+  return new SqlStore(driver, options);
 }
 
 const probeSql = `INSERT INTO probes (id, count) VALUES (1, 1)
@@ -49,25 +58,27 @@ function runRef(row: Row): RunRef {
 
 class SqlStore implements SystemStore {
   readonly #driver: SqlDriver;
+  readonly #signer: RowSigner;
   readonly #signs: SignBitCache;
   readonly deliveries: DeliveryQueue;
 
-  constructor(driver: SqlDriver, signs: SignBitCache) {
+  constructor(driver: SqlDriver, options: SqlStoreOptions) {
     this.#driver = driver;
-    this.#signs = signs;
-    this.deliveries = new SqlDeliveryQueue(driver);
+    this.#signer = new RowSigner(options.rows ?? checksumAuthenticator);
+    this.#signs = options.signs ?? new SignBitCache();
+    this.deliveries = new SqlDeliveryQueue(driver, this.#signer);
   }
 
   tenant(tenantId: string): TenantStore {
     const driver = this.#driver.tenant?.(tenantId) ?? this.#driver;
-    return new SqlTenantStore(driver, this.#signs, tenantId);
+    return new SqlTenantStore(driver, this.#signer, this.#signs, tenantId);
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
-    const result = await this.#driver.transact(tenants.ensureTenantUnit(tenant));
+    const result = await this.#driver.transact(tenants.ensureTenantUnit(this.#signer, tenant));
     const row = result.ok ? result.results[1]?.rows[0] : undefined;
     if (row === undefined) throw new RelayError('storage_failed', 'The tenant was not stored');
-    return { id: text(row, 'id') };
+    return { id: tenants.decodeTenant(this.#signer, row).id };
   }
 
   async tenantOfRun(runId: string): Promise<string | undefined> {
@@ -76,12 +87,15 @@ class SqlStore implements SystemStore {
   }
 
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
-    return readOne(this.#driver, tenants.selectTenantByName(name), tenants.decodeTenantName);
+    const tenant = await readOne(this.#driver, tenants.selectTenantByName(name), (row) =>
+      tenants.decodeTenant(this.#signer, row),
+    );
+    return tenant === undefined ? undefined : { id: tenant.id, name: tenant.name };
   }
 
   async workspaces(): Promise<Workspace[]> {
     const rows = await this.#driver.read(tenants.selectWithWorkspaceSql, []);
-    return rows.flatMap((row) => tenants.workspaceOf(tenants.decodeTenant(row)));
+    return rows.flatMap((row) => tenants.workspaceOf(this.#signer, row));
   }
 
   async stats(tenantId?: string): Promise<StoreStats> {
@@ -99,7 +113,7 @@ class SqlStore implements SystemStore {
 
   async addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void> {
     await this.#driver.transact([
-      tenants.insertKey(key, hash),
+      tenants.insertKey(this.#signer, key, hash),
       ...insertAudit(key.tenantId, audit),
     ]);
   }
@@ -111,18 +125,15 @@ class SqlStore implements SystemStore {
   ): Promise<boolean> {
     const result = await this.#driver.transact([
       system.writeMetadata('first-key', key.id, { ifAbsent: true }),
-      tenants.insertKey(key, hash),
+      tenants.insertKey(this.#signer, key, hash),
       ...insertAudit(key.tenantId, audit),
     ]);
     return result.ok;
   }
 
   async findKey(hash: string): Promise<KeyRecord | undefined> {
-    return readOne(
-      this.#driver,
-      { sql: tenants.selectKeyByHashSql, params: [hash] },
-      tenants.decodeKey,
-    );
+    const rows = await this.#driver.read(tenants.selectKeyByHashSql, [hash]);
+    return rows.flatMap((row) => tenants.decodeKey(this.#signer, row))[0];
   }
 
   async sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]> {
@@ -132,8 +143,21 @@ class SqlStore implements SystemStore {
   async resealCredential(resealing: CredentialReseal): Promise<boolean> {
     const { tenantId, id } = resealing;
     const [row] = await this.#driver.read(credentials.selectToResealSql, [tenantId, id]);
-    const statement = row === undefined ? undefined : credentials.reseal(row, resealing);
+    const statement =
+      row === undefined ? undefined : credentials.reseal(this.#signer, row, resealing);
     return statement !== undefined && (await this.#driver.transact([statement])).ok;
+  }
+
+  onDamagedRow(listener: (row: DamagedRow) => void): () => void {
+    return this.#signer.onDamage(listener);
+  }
+
+  damagedRows(): Promise<DamagedRow[]> {
+    return findDamagedRows(this.#driver, this.#signer);
+  }
+
+  resignRows(): Promise<void> {
+    return resignRows(this.#driver, this.#signer);
   }
 
   async tenantsToSeal({ after = '', limit }: { after?: string; limit: number }): Promise<string[]> {

@@ -13,6 +13,7 @@ import type {
   FoundMemory,
   Grant,
   GrantFilter,
+  GrantedTo,
   GrantRecord,
   Hint,
   JournalPage,
@@ -35,6 +36,7 @@ import type {
   ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
+  VoteChange,
   RunCreation,
   RunFilter,
   RunHead,
@@ -52,6 +54,7 @@ import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { encodeHint, hintsOfAppend } from './codec/hints.ts';
+import type { RowSigner, SignedTable } from './codec/signed-table.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
 import { appendScope, appendOutcome, appendUnit } from './sql/runs/append.ts';
 import { insertAudit, SqlAuditTrail } from './sql/tenants/audit.ts';
@@ -61,6 +64,7 @@ import { BudgetChecks } from './sql/runs/budgets.ts';
 import * as counts from './sql/runs/counts.ts';
 import {
   creationScope,
+  ownConversationSql,
   creationUnit,
   decodeKeyHolder,
   hasExpired,
@@ -90,14 +94,16 @@ export class SqlTenantStore implements TenantStore {
   readonly webhooks: WebhookStore;
   readonly vectors: SqlVectorStore;
   readonly #driver: SqlAccess;
+  readonly #signer: RowSigner;
 
-  /** `signs` is shared by all tenants. */
-  constructor(driver: SqlAccess, signs: SignBitCache, tenantId: string) {
+  /** `signer` and `signs` are shared by all tenants. */
+  constructor(driver: SqlAccess, signer: RowSigner, signs: SignBitCache, tenantId: string) {
     this.#driver = driver;
+    this.#signer = signer;
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);
-    this.policies = new SqlPolicyStore(driver, tenantId);
-    this.webhooks = new SqlWebhookStore(driver, tenantId);
+    this.policies = new SqlPolicyStore(driver, signer, tenantId);
+    this.webhooks = new SqlWebhookStore(driver, signer, tenantId);
     this.vectors = new SqlVectorStore(driver, signs, tenantId);
   }
 
@@ -118,6 +124,7 @@ export class SqlTenantStore implements TenantStore {
     }
     const overBudget = checks.outcomeOf(unit[result.failedAt]);
     if (overBudget !== undefined) return overBudget;
+    if (unit[result.failedAt]?.sql === ownConversationSql) return { kind: 'not-owner' };
     const key = idempotency?.key;
     const holder =
       key === undefined
@@ -146,12 +153,24 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async append(append: Append): Promise<AppendOutcome> {
-    const unit = appendUnit(this.tenantId, append);
-    const outcome = appendOutcome(unit, await this.#driver.transact(unit, appendScope(append)));
+    let outcome: AppendOutcome;
+    let uses: grants.GrantUses | undefined;
+    // Repeated if another append used a grant first and it has uses left.
+    do {
+      uses = append.useGrants?.length ? await this.#grantUses(append) : undefined;
+      const unit = appendUnit(this.#signer, this.tenantId, append, uses);
+      const result = await this.#driver.transact(unit, appendScope(append));
+      outcome = appendOutcome(unit, result, uses);
+    } while (outcome === 'refused' && uses?.available === true);
     if (outcome === 'committed' && this.#driver.hints !== undefined) {
       this.#notify(...hintsOfAppend(this.tenantId, append));
     }
     return outcome;
+  }
+
+  async #grantUses({ useGrants: ids = [], at }: Append): Promise<grants.GrantUses> {
+    const rows = await this.#select(grants.selectGrantsById(this.tenantId, ids));
+    return grants.useGrants(this.#signer, rows, { ids, at });
   }
 
   async readEvents(runId: string, range: EventRange): Promise<StoredEvent[]> {
@@ -196,25 +215,31 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readApproval(approvalId: string): Promise<ApprovalRecord | undefined> {
-    return this.#one(
-      { sql: approvals.selectApprovalSql, params: [this.tenantId, approvalId] },
-      approvals.decodeApproval,
-    );
+    const row = await this.#approvalRow(approvalId);
+    return row === undefined ? undefined : approvals.decodeApproval(this.#signer, row);
+  }
+
+  async #approvalRow(approvalId: string): Promise<Row | undefined> {
+    return (await this.#driver.read(approvals.selectApprovalSql, [this.tenantId, approvalId]))[0];
   }
 
   async listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]> {
-    return this.#all(
-      approvals.selectApprovals(this.tenantId, filter, page),
-      approvals.decodeApproval,
-    );
+    const statement = approvals.selectApprovals(this.tenantId, filter, page);
+    return this.#all(statement, (row) => approvals.decodeApproval(this.#signer, row));
   }
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {
-    const { runId, queued, grant } = decision;
+    const { runId, queued, grant, approvalId, votes } = decision;
     const { tenantId } = this;
+    const row = votes === undefined ? undefined : await this.#approvalRow(approvalId);
+    if (votes !== undefined && row === undefined) return false;
+    const voted =
+      votes === undefined || row === undefined
+        ? undefined
+        : approvals.voted(this.#signer, row, { votes });
     const accepted = await this.#postCommand(runId, queued, [
-      approvals.storeDecision(tenantId, decision),
-      ...(grant === undefined ? [] : [grants.insertGrant(tenantId, grant)]),
+      approvals.storeDecision(tenantId, decision, voted),
+      ...(grant === undefined ? [] : [grants.insertGrant(this.#signer, tenantId, grant)]),
       ...insertAudit(tenantId, decision.audit),
       ...insertNotices(tenantId, decision.notices),
     ]);
@@ -222,12 +247,25 @@ export class SqlTenantStore implements TenantStore {
     return accepted;
   }
 
-  async readGrants(scope: {
-    runId: string;
-    conversationId: string;
-    now: number;
-  }): Promise<Grant[]> {
-    return this.#all(grants.selectGrants(this.tenantId, scope), grants.decodeGrant);
+  async changeVotes(change: VoteChange): Promise<boolean> {
+    const { tenantId } = this;
+    const { approvalId, votes, ballot } = change;
+    const row = await this.#approvalRow(approvalId);
+    if (row === undefined) return false;
+    const voted = approvals.voted(this.#signer, row, { votes, ballot: ballot + 1 });
+    const unit = [
+      approvals.updateVotes(tenantId, change, voted),
+      ...insertAudit(tenantId, change.audit),
+      ...insertNotices(tenantId, change.notices),
+    ];
+    const { ok } = await this.#driver.transact(unit);
+    if (ok) this.#notify({ kind: 'approval', tenantId, approvalId: change.approvalId });
+    return ok;
+  }
+
+  async readGrants(scope: GrantedTo & { readonly now: number }): Promise<Grant[]> {
+    const rows = await this.#select(grants.selectGrants(this.tenantId, scope));
+    return rows.flatMap((row) => grants.decodeGrant(this.#signer, row));
   }
 
   async readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined> {
@@ -245,18 +283,17 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async addGrant(grant: NewGrant, audit?: readonly NewAuditEntry[]): Promise<void> {
-    await this.#change(grants.insertGrant(this.tenantId, grant), audit);
+    await this.#change(grants.insertGrant(this.#signer, this.tenantId, grant), audit);
   }
 
   async readGrant(grantId: string): Promise<GrantRecord | undefined> {
-    return this.#one(
-      { sql: grants.selectGrantSql, params: [this.tenantId, grantId] },
-      grants.decodeGrantRecord,
-    );
+    const rows = await this.#driver.read(grants.selectGrantSql, [this.tenantId, grantId]);
+    return rows.flatMap((row) => grants.decodeGrantRecord(this.#signer, row))[0];
   }
 
   async listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]> {
-    return this.#all(grants.selectGrantList(this.tenantId, filter, page), grants.decodeGrantRecord);
+    const rows = await this.#select(grants.selectGrantList(this.tenantId, filter, page));
+    return rows.flatMap((row) => grants.decodeGrantRecord(this.#signer, row));
   }
 
   async revokeGrant(
@@ -264,7 +301,8 @@ export class SqlTenantStore implements TenantStore {
     at: number,
     audit?: readonly NewAuditEntry[],
   ): Promise<boolean> {
-    return this.#change(grants.revokeGrant(this.tenantId, grantId, at), audit);
+    const statement = { sql: grants.selectGrantSql, params: [this.tenantId, grantId] };
+    return this.#revoke(grants.grantTable, statement, at, audit);
   }
 
   async replaceCheckpoint(runId: string, change: CheckpointChange): Promise<boolean> {
@@ -281,7 +319,8 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readInbox(runId: string): Promise<QueuedRunCommand[]> {
-    return this.#all({ sql: selectCommandsSql, params: [this.tenantId, runId] }, decodeCommand);
+    const statement = { sql: selectCommandsSql, params: [this.tenantId, runId] };
+    return this.#all(statement, (row) => decodeCommand(this.#signer, row));
   }
 
   async countEndedRuns(conversationId: string): Promise<number> {
@@ -313,54 +352,54 @@ export class SqlTenantStore implements TenantStore {
 
   async readTenant(): Promise<TenantRecord> {
     const statement = { sql: tenants.selectTenantSql, params: [this.tenantId] };
-    const tenant = await this.#one(statement, tenants.decodeTenant);
+    const tenant = await this.#one(statement, (row) => tenants.decodeTenant(this.#signer, row));
     if (tenant === undefined) throw tenants.noTenant(this.tenantId);
     return tenant;
   }
 
   async updateTenant(change: TenantChange, audit?: readonly NewAuditEntry[]): Promise<boolean> {
-    const unit = [
-      ...tenants.updateTenant(this.tenantId, change),
-      ...insertAudit(this.tenantId, audit),
-    ];
-    const { ok } = await this.#driver.transact(unit);
-    if (ok) this.#notifyTenant();
-    else await this.readTenant();
-    if (!ok && change.expectedSettings === undefined) throw tenants.noTenant(this.tenantId);
-    return ok;
+    // Repeated if another change came first.
+    for (;;) {
+      const [row] = await this.#driver.read(tenants.selectTenantSql, [this.tenantId]);
+      if (row === undefined) throw tenants.noTenant(this.tenantId);
+      const statement = tenants.updateTenant(this.#signer, row, change);
+      if (statement === undefined) return false;
+      if (await this.#changeAccount(statement, audit)) return true;
+    }
   }
 
   async listKeys(page: Page): Promise<KeyRecord[]> {
-    return this.#all(tenants.selectKeys(this.tenantId, page), tenants.decodeKey);
+    const rows = await this.#select(tenants.selectKeys(this.tenantId, page));
+    return rows.flatMap((row) => tenants.decodeKey(this.#signer, row));
   }
 
   async readKey(keyId: string): Promise<KeyRecord | undefined> {
-    return this.#one(
-      { sql: tenants.selectKeySql, params: [this.tenantId, keyId] },
-      tenants.decodeKey,
-    );
+    const rows = await this.#driver.read(tenants.selectKeySql, [this.tenantId, keyId]);
+    return rows.flatMap((row) => tenants.decodeKey(this.#signer, row))[0];
   }
 
   async revokeKey(keyId: string, at: number, audit?: readonly NewAuditEntry[]): Promise<boolean> {
-    return this.#changeAccount(tenants.revokeKey(this.tenantId, keyId, at), audit);
+    const statement = { sql: tenants.selectKeySql, params: [this.tenantId, keyId] };
+    const revoked = await this.#revoke(tenants.keyTable, statement, at, audit);
+    if (revoked) this.#notifyTenant();
+    return revoked;
   }
 
   async putCredential(record: CredentialRecord, audit?: readonly NewAuditEntry[]): Promise<void> {
-    await this.#changeAccount(credentials.putCredential(this.tenantId, record), audit);
+    await this.#changeAccount(
+      credentials.putCredential(this.#signer, this.tenantId, record),
+      audit,
+    );
   }
 
   async readCredential(provider: string): Promise<CredentialRecord | undefined> {
-    return this.#one(
-      credentials.selectCredential(this.tenantId, provider),
-      credentials.decodeCredential,
-    );
+    const statement = credentials.selectCredential(this.tenantId, provider);
+    return this.#one(statement, (row) => credentials.decodeCredential(this.#signer, row));
   }
 
   async listCredentials(): Promise<CredentialRecord[]> {
-    return this.#all(
-      { sql: credentials.selectCredentialsSql, params: [this.tenantId] },
-      credentials.decodeCredential,
-    );
+    const statement = { sql: credentials.selectCredentialsSql, params: [this.tenantId] };
+    return this.#all(statement, (row) => credentials.decodeCredential(this.#signer, row));
   }
 
   async deleteCredential(provider: string, audit?: readonly NewAuditEntry[]): Promise<boolean> {
@@ -405,7 +444,7 @@ export class SqlTenantStore implements TenantStore {
     statements: readonly Statement[],
   ): Promise<boolean> {
     const run = { tenantId: this.tenantId, runId };
-    const unit = [insertCommand(this.#driver.dialect, run, queued), ...statements];
+    const unit = [insertCommand(this.#driver.dialect, this.#signer, run, queued), ...statements];
     const { ok } = await this.#driver.transact(unit, { run: runId });
     if (ok) this.#notifyRun('wake', runId);
     return ok;
@@ -414,6 +453,24 @@ export class SqlTenantStore implements TenantStore {
   async #change(statement: Statement, audit?: readonly NewAuditEntry[]): Promise<boolean> {
     const unit = [statement, ...insertAudit(this.tenantId, audit)];
     return (await this.#driver.transact(unit)).ok;
+  }
+
+  /** True if the row exists, is as it was written and was not revoked before. */
+  async #revoke<Fields extends { readonly revokedAt?: number | null }>(
+    table: SignedTable<Fields>,
+    statement: Statement,
+    at: number,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<boolean> {
+    // Repeated if another change came first.
+    for (;;) {
+      const [row] = await this.#select(statement);
+      const record = row === undefined ? undefined : table.find(this.#signer, row);
+      if (row === undefined || record === undefined) return false;
+      if (record.revokedAt !== undefined && record.revokedAt !== null) return false;
+      const revoked = { revokedAt: at } as Partial<Fields>;
+      if (await this.#change(table.update(this.#signer, row, revoked), audit)) return true;
+    }
   }
 
   /** For changes that other nodes must see at once. */

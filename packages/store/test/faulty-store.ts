@@ -57,6 +57,9 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     findKey: (hash) => read(() => inner.findKey(hash)),
     sealedCredentials: (page) => read(() => inner.sealedCredentials(page)),
     resealCredential: (row) => write('resealCredential', () => inner.resealCredential(row)),
+    onDamagedRow: (listener) => inner.onDamagedRow(listener),
+    damagedRows: () => read(() => inner.damagedRows()),
+    resignRows: () => write('resignRows', () => inner.resignRows()),
     tenantsToSeal: (page) => read(() => inner.tenantsToSeal(page)),
     readMetadata: (name) => read(() => inner.readMetadata(name)),
     writeMetadata: (name, value, options) =>
@@ -105,6 +108,7 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     readApproval: (approvalId) => read(() => inner.readApproval(approvalId)),
     listApprovals: (filter, page) => read(() => inner.listApprovals(filter, page)),
     decideApproval: (decision) => write('decideApproval', () => inner.decideApproval(decision)),
+    changeVotes: (change) => write('changeVotes', () => inner.changeVotes(change)),
     readGrants: (scope) => read(() => inner.readGrants(scope)),
     readClientCall: (runId, id) => read(() => inner.readClientCall(runId, id)),
     postResult: (posted) => write('postResult', () => inner.postResult(posted)),

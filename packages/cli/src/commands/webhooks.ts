@@ -10,6 +10,7 @@ const webhookEvents = [
   'approval.requested',
   'approval.expiring',
   'approval.expired',
+  'approval.voted',
   'approval.decided',
   'run.ended',
 ] as const satisfies readonly Event[];

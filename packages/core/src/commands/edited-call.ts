@@ -12,7 +12,7 @@ import {
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { decideCall, declaredBy } from '../permission/decide.ts';
-import { policiesOf } from '../permission/policy.ts';
+import { type Policy, policiesOf } from '../permission/policy.ts';
 import type {
   ApprovalRecord,
   EditedCall,
@@ -103,17 +103,26 @@ export async function rejectIfDeniedByPolicy(
   await rejectIfDenied(store, approval, call);
 }
 
+/** The current policies for the agent that made the call. */
+export async function policiesFor(
+  store: TenantStore,
+  { agentPath }: Pick<ApprovalRecord, 'agentPath'>,
+): Promise<Policy[]> {
+  const agent = agentPath.at(-1) ?? '';
+  return policiesOf(await store.policies.inForce(agent), agent);
+}
+
 async function rejectIfDenied(
   store: TenantStore,
   approval: ApprovalRecord,
   { tool, params, resolution, permissions }: CallToCheck,
 ): Promise<void> {
-  const policies = await store.policies.inForce(approval.agentPath.at(-1) ?? '');
+  const policies = await policiesFor(store, approval);
   const verdict = decideCall(
     { toolCallId: approval.toolCallId, name: approval.tool, arguments: params },
     {
       permissions,
-      policies: policiesOf(policies),
+      policies,
       usedOnce: [],
       grants: [],
       builtinAllow: false,

@@ -6,15 +6,38 @@ import {
   type OutcomeAnswer,
   RelayError,
 } from '@relay/protocol';
-import { auditRecordsOf, auditOfDecision, auditOfGrant } from '../governance/audit.ts';
+import {
+  auditRecordsOf,
+  auditOfDecision,
+  auditOfGrant,
+  auditOfRefusal,
+  auditOfVote,
+} from '../governance/audit.ts';
 import type { RunControl } from './start-run.ts';
-import { editedCall, isUnchanged, rejectIfDeniedByPolicy } from './edited-call.ts';
+import { editedCall, isUnchanged, policiesFor, rejectIfDeniedByPolicy } from './edited-call.ts';
 import type { Engine } from '../engine.ts';
+import { findApprover, keyIdOf } from '../permission/approvers.ts';
 import { grantFor, type GrantTerms } from '../permission/grants.ts';
-import type { ApprovalRecord, RunHead, TenantStore } from '../ports/index.ts';
-import { noticeOfDecision } from '../governance/notifications.ts';
+import type {
+  ApprovalRecord,
+  ApprovalVotes,
+  EditedCall,
+  NewGrant,
+  RunHead,
+  TenantStore,
+  Vote,
+} from '../ports/index.ts';
+import { noticeOfDecision, noticeOfVote } from '../governance/notifications.ts';
 import { isObject } from '../run/arguments.ts';
 import { checkAnswer } from '../run/waiting/questions.ts';
+import {
+  countedVotes,
+  demandsApprovers,
+  mayDecide,
+  notAnApprover,
+  type Requirement,
+  requirementFor,
+} from './votes.ts';
 
 export interface DecisionInput {
   readonly approvalId: string;
@@ -29,14 +52,25 @@ export interface DecisionInput {
   readonly output?: unknown;
   /** With `always`: the scope, duration and rule of the grant. */
   readonly terms?: GrantTerms;
+  /** What the approver saw: the digest of the call, or of the changed call. */
+  readonly digest?: string;
   readonly by: Decider;
+  /** By the holder of a decision link, for the key `by`. */
+  readonly byLink?: boolean;
 }
 
 export type DecisionOutcome =
-  | { readonly kind: 'decided' | 'duplicate' | 'conflict'; readonly approval: ApprovalRecord }
+  /** `voted`: it counts, and more approvers must agree. */
+  | {
+      readonly kind: 'decided' | 'voted' | 'duplicate' | 'conflict';
+      readonly approval: ApprovalRecord;
+    }
   | { readonly kind: 'missing' };
 
-/** Decides an approval (E7). The first decision counts, by compare-and-set. */
+/**
+ * Decides an approval (E7), or votes on it if more approvers must agree. The first decision counts, by
+ * compare-and-set. Throws `not_an_approver` if the policy names others.
+ */
 export async function recordDecision(
   control: RunControl,
   tenantId: string,
@@ -44,21 +78,29 @@ export async function recordDecision(
 ): Promise<DecisionOutcome> {
   const { engine, supervisor } = control;
   const store = engine.store.tenant(tenantId);
-  const approval = await store.readApproval(decision.approvalId);
+  let approval = await store.readApproval(decision.approvalId);
   if (approval === undefined) return { kind: 'missing' };
   const run = await store.readRunHead(approval.runId);
   if (run === undefined) return { kind: 'missing' };
   const answer = answerTo(approval, decision);
-  const serialized = serializeDecision(approval, decision, answer);
-  if (
-    approval.status === 'pending' &&
-    (await storeDecision(engine, store, approval, run, { ...decision, ...answer }, serialized))
-  ) {
-    supervisor.wake({ tenantId, runId: approval.runId });
-    return { kind: 'decided', approval };
+  while (approval.status === 'pending') {
+    const stored = await storeAnswer(engine, store, approval, run, { ...decision, ...answer });
+    if (stored === 'decided') supervisor.wake({ tenantId, runId: approval.runId });
+    if (stored !== 'outdated') return { kind: stored, approval };
+    const now: ApprovalRecord = (await store.readApproval(approval.id)) ?? approval;
+    const isSame = now.status === 'pending' && now.ballot === approval.ballot;
+    approval = now;
+    // If another vote was stored meanwhile, this one is counted again. Otherwise it came too late.
+    if (isSame) break;
   }
-  const now = (await store.readApproval(approval.id)) ?? approval;
-  return { kind: now.answer === serialized ? 'duplicate' : 'conflict', approval: now };
+  const serialized = serializeDecision(approval, decision, answer, sentInput(approval, decision));
+  return { kind: approval.answer === serialized ? 'duplicate' : 'conflict', approval };
+}
+
+/** The arguments of a repeated decision. Those who agreed to changed ones named them by their digest. */
+function sentInput({ answer, edited }: ApprovalRecord, { input, digest }: DecisionInput): unknown {
+  const agreed = input === undefined && digest !== undefined && digest === edited?.digest;
+  return agreed && answer !== null ? (JSON.parse(answer) as { input?: unknown }).input : input;
 }
 
 /** What a decision says; `outcome` is set for an approval of that kind only. */
@@ -136,10 +178,10 @@ function invalidField(path: string, message: string): RelayError {
 /** The decision in canonical form, without its reason: equal texts are repetitions of one decision. */
 function serializeDecision(
   approval: ApprovalRecord,
-  decision: DecisionInput,
+  { always, output, terms = {} }: DecisionInput,
   { approved, outcome }: Answer,
+  input: unknown,
 ): string {
-  const { always, input, output, terms = {} } = decision;
   if (outcome !== undefined) return canonicalJson(defined({ outcome, output }));
   const { scope = 'conversation', rule = 'exact', ...bounds } = terms;
   const ownTerms = defined({
@@ -158,33 +200,176 @@ function serializeDecision(
   });
 }
 
-/** Checks the decision, then stores it; false if another decision was first. */
+/** `outdated`: the approval has been decided, has expired, or has other votes meanwhile. */
+type Stored = 'decided' | 'voted' | 'outdated';
+
+/** Checks the answer, then stores it as a decision, or as a vote if more approvers must agree. */
+async function storeAnswer(
+  engine: Engine,
+  store: TenantStore,
+  approval: ApprovalRecord,
+  run: RunHead,
+  decision: Decision,
+): Promise<Stored> {
+  const { approved, always, by, terms = {} } = decision;
+  // Before anything else about the call is checked, and again for a changed call.
+  const asShown = await requirementOf(engine, store, approval, run, approval.votes?.edited);
+  await refuseUnlessEntitled(engine, store, approval, asShown, decision);
+  if (!approved) return storeDecision(engine, store, approval, run, decision, {});
+  const changed = await changedCall(engine, store, approval, decision);
+  const requirement = await requirementOf(engine, store, approval, run, changed.edited);
+  await refuseUnlessEntitled(engine, store, approval, requirement, decision);
+  const { rules, quorum } = requirement;
+  const at = engine.clock.now();
+  const grants = always && approval.kind === 'permission' && engine.rules === undefined;
+  const approver =
+    grants || rules.length > 0 ? await findApprover(store, keyIdOf(by), at) : undefined;
+  const vote: Vote = {
+    by,
+    person: approver?.person ?? by.id,
+    at,
+    answer: serializeDecision(approval, decision, decision, undefined),
+  };
+  const isSameCall = digestOf(approval, changed.edited) === shownDigest(approval);
+  const earlier = isSameCall ? (approval.votes?.votes ?? []) : [];
+  const counted = await countedVotes(engine, store, requirement, earlier);
+  const others = counted.filter((each) => each.approver.person !== vote.person);
+  const agreeing = others.filter((each) => each.vote.answer === vote.answer);
+  const decides = agreeing.length + 1 >= quorum;
+  // Also made for a vote, so that terms that cannot be granted are refused at once.
+  const grant =
+    grants && approver !== undefined
+      ? grantFor(engine, {
+          approval,
+          run,
+          params: changed.edited?.params ?? approval.params,
+          terms,
+          by,
+          approvers: [...agreeing.map((each) => each.approver), approver],
+        })
+      : undefined;
+  const votes: ApprovalVotes = {
+    quorum,
+    votes: [...(decides ? agreeing : others).map((each) => each.vote), vote],
+    ...changed,
+  };
+  if (decides) {
+    const named = rules.length === 0 ? undefined : votes;
+    const parts = { ...changed, ...defined({ grant, votes: named }) };
+    return storeDecision(engine, store, approval, run, decision, parts);
+  }
+  const isRepeated = earlier.some(
+    ({ person, answer }) => person === vote.person && answer === vote.answer,
+  );
+  if (isRepeated) return 'voted';
+  const isStored = await store.changeVotes({
+    approvalId: approval.id,
+    at,
+    ballot: approval.ballot,
+    votes,
+    audit: auditRecordsOf(engine, store.tenantId, [auditOfVote(approval, vote, votes)]),
+    notices: [noticeOfVote(run, approval, vote, votes)],
+  });
+  return isStored ? 'voted' : 'outdated';
+}
+
+async function requirementOf(
+  engine: Engine,
+  store: TenantStore,
+  approval: ApprovalRecord,
+  { keyId }: RunHead,
+  edited: EditedCall | undefined,
+): Promise<Requirement> {
+  const policies = await policiesFor(store, approval);
+  return requirementFor(engine, store, approval, { policies, keyId, edited });
+}
+
+/** A refused decision is audited. The holder of a link is not known, so it is no approver of a rule. */
+async function refuseUnlessEntitled(
+  engine: Engine,
+  store: TenantStore,
+  approval: ApprovalRecord,
+  requirement: Requirement,
+  { by, byLink }: DecisionInput,
+): Promise<void> {
+  if (!demandsApprovers(requirement)) return;
+  const at = engine.clock.now();
+  const approver = await findApprover(store, keyIdOf(by), at);
+  if (byLink !== true && mayDecide(requirement, approver)) return;
+  const entry = auditOfRefusal(approval, { at, by });
+  await store.audit.add(auditRecordsOf(engine, store.tenantId, [entry]));
+  throw notAnApprover(approval, requirement);
+}
+
+function digestOf({ digest }: ApprovalRecord, edited: EditedCall | undefined): string {
+  return edited?.digest ?? digest;
+}
+
+/** Of the arguments that an approver is shown. */
+function shownDigest(approval: ApprovalRecord): string {
+  return digestOf(approval, approval.votes?.edited);
+}
+
+/** Arguments that run instead of those that were requested, and how they were sent. */
+type ChangedCall = Pick<ApprovalVotes, 'edited' | 'input'>;
+
+/**
+ * The call as this approver has changed it, or as an earlier voter has. To agree with changed arguments,
+ * an approver must name what they saw: the call was first shown with other arguments.
+ */
+async function changedCall(
+  engine: Engine,
+  store: TenantStore,
+  approval: ApprovalRecord,
+  { input, digest, outcome }: Decision,
+): Promise<ChangedCall> {
+  const shown = shownDigest(approval);
+  const { edited: pending, input: pendingInput } = approval.votes ?? {};
+  const isBlind = digest === undefined && input === undefined && pending !== undefined;
+  if (isBlind || (digest !== undefined && digest !== shown)) throw approvalChanged();
+  const sent = input ?? pendingInput;
+  const edited = await editedCall(engine, store, approval, sent);
+  // The paths of the changed arguments lead elsewhere by now.
+  if (input === undefined && digestOf(approval, edited) !== shown) throw approvalChanged();
+  if (edited !== undefined) return { edited, input: sent };
+  if (outcome === 'rerun' || approval.kind === 'permission') {
+    await rejectIfDeniedByPolicy(engine, store, approval);
+  }
+  return {};
+}
+
+function approvalChanged(): RelayError {
+  return new RelayError(
+    'approval_changed',
+    'The arguments of this call were changed since they were shown. Read the approval again, and send its executedDigest, or else its digest, as digest',
+    { details: [{ path: 'digest', message: 'Does not match the arguments as they are now' }] },
+  );
+}
+
+interface DecisionParts extends ChangedCall {
+  readonly grant?: NewGrant;
+  /** The votes that decide. */
+  readonly votes?: ApprovalVotes;
+}
+
 async function storeDecision(
   engine: Engine,
   store: TenantStore,
   approval: ApprovalRecord,
   run: RunHead,
   decision: Decision,
-  serialized: string,
-): Promise<boolean> {
-  const { approvalId, approved, outcome, always, reason, output, terms = {}, by } = decision;
-  const edited = await editedCall(engine, store, approval, decision.input);
-  const runs = outcome === 'rerun' || (approved && approval.kind === 'permission');
-  if (edited === undefined && runs) {
-    await rejectIfDeniedByPolicy(engine, store, approval);
-  }
+  { edited, input = decision.input, grant, votes }: DecisionParts,
+): Promise<Stored> {
+  const { approvalId, approved, outcome, always, reason, output, by } = decision;
   const changed = defined({ edited });
-  const params = edited?.params ?? approval.params;
   const { question } = approval;
   if (question !== undefined && approved) checkAnswer(question.schema, decision.input);
   const replies = {
     ...defined({ outcome, output }),
     ...(question === undefined || !approved ? {} : { answer: decision.input }),
   };
-  const grants = approved && always && approval.kind === 'permission' && engine.rules === undefined;
-  // Before the grant's time: the audit trail lists the decision first.
-  const at = engine.clock.now();
-  const grant = grants ? grantFor(engine, { approval, run, params, terms, by }) : undefined;
+  // Not after the grant's time: the audit trail lists the decision first.
+  const at = grant?.createdAt ?? engine.clock.now();
   const status = approved ? 'approved' : 'denied';
   const entry = auditOfDecision(approval, {
     at,
@@ -193,8 +378,9 @@ async function storeDecision(
     outcome,
     reason,
     edited: edited?.digest,
+    votes,
   });
-  return store.decideApproval({
+  const isStored = await store.decideApproval({
     approvalId,
     runId: approval.runId,
     status,
@@ -202,7 +388,7 @@ async function storeDecision(
     by,
     reason,
     ...changed,
-    answer: serialized,
+    answer: serializeDecision(approval, decision, decision, input),
     queued: {
       id: engine.ids.next(),
       command: {
@@ -216,11 +402,13 @@ async function storeDecision(
         by,
       },
     },
-    ...defined({ grant }),
+    // A denial stands whatever others voted.
+    ...defined({ grant, votes, ballot: approved ? approval.ballot : undefined }),
     notices: [noticeOfDecision(run, approval, { status, at, by, outcome, edited })],
     audit: auditRecordsOf(engine, store.tenantId, [
       entry,
       ...(grant === undefined ? [] : [auditOfGrant(grant, approval.runId)]),
     ]),
   });
+  return isStored ? 'decided' : 'outdated';
 }

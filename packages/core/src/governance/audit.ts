@@ -15,7 +15,9 @@ import type {
   NewAuditEntry,
   NewGrant,
   ApprovalRecord,
+  ApprovalVotes,
   RunIdentity,
+  Vote,
 } from '../ports/index.ts';
 import { digestOfCall } from '../run/arguments.ts';
 import { expiryReason } from '../run/state/call.ts';
@@ -109,13 +111,49 @@ export function auditOfDecision(
     readonly reason: string | null;
     /** The digest of the changed arguments. */
     readonly edited?: string | undefined;
+    readonly votes?: ApprovalVotes | undefined;
   },
 ): AuditEntry {
-  const { at, by, approved, outcome, reason, edited } = decision;
-  const { id: approvalId, runId, toolCallId, tool, kind, digest } = approval;
-  const call = { runId, approvalId, toolCallId, tool, kind, digest, approved };
-  const what = { ...call, ...defined({ outcome, executedDigest: edited }) };
+  const { at, by, approved, outcome, reason, edited, votes } = decision;
+  const what = {
+    ...requestOf(approval),
+    approved,
+    ...defined({ outcome, executedDigest: edited }),
+    ...(votes === undefined ? {} : votesOf(votes)),
+  };
   return { at, who: by, action: 'approval.decided', what, why: reason };
+}
+
+/** A vote that is not the last; the last one is the decision. */
+export function auditOfVote(
+  approval: ApprovalRecord,
+  vote: Vote,
+  votes: ApprovalVotes,
+): AuditEntry {
+  const executedDigest = votes.edited?.digest;
+  const what = { ...requestOf(approval), ...defined({ executedDigest }), ...votesOf(votes) };
+  return { at: vote.at, who: vote.by, action: 'approval.voted', what, why: null };
+}
+
+/** A decision of a person whom the policy does not name. */
+export function auditOfRefusal(
+  approval: ApprovalRecord,
+  { at, by }: { readonly at: number; readonly by: Decider },
+): AuditEntry {
+  const what = requestOf(approval);
+  return { at, who: by, action: 'approval.refused', what, why: 'The policy names other approvers' };
+}
+
+function requestOf({ id, runId, toolCallId, tool, kind, digest }: ApprovalRecord) {
+  return { runId, approvalId: id, toolCallId, tool, kind, digest };
+}
+
+/** Who has approved, and in which role. */
+function votesOf({ votes, quorum }: ApprovalVotes) {
+  const names = votes.map(({ person, by: { role } }) =>
+    role === undefined ? person : `${person} (${role})`,
+  );
+  return { votes: names, quorum };
 }
 
 export function auditOfGrant(grant: NewGrant, runId?: string): AuditEntry {

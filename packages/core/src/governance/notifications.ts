@@ -9,9 +9,11 @@ import {
 import type {
   ApprovalDecision,
   ApprovalRecord,
+  ApprovalVotes,
   EditedCall,
   Notice,
   RunIdentity,
+  Vote,
 } from '../ports/index.ts';
 
 export function noticesOfEvents(run: RunIdentity, events: readonly StoredEvent[]): Notice[] {
@@ -61,6 +63,22 @@ export function noticeOfDecision(
   // What was approved, if the approver changed the arguments.
   const executed = defined({ outcome, executedDigest: edited?.digest });
   return noticeOfApproval('approval.decided', at, run, { ...decided, ...executed });
+}
+
+/** A vote that is not the last. */
+export function noticeOfVote(
+  run: RunIdentity,
+  approval: ApprovalRecord,
+  { at, by }: Vote,
+  { votes, quorum, edited }: ApprovalVotes,
+): Notice {
+  const { id, kind, tool, toolCallId, agentId, digest } = approval;
+  const voted = { id, kind, tool, toolCallId, agentId, digest, votedBy: by };
+  const executed = defined({ executedDigest: edited?.digest });
+  const progress = { ...voted, ...executed, votes: votes.length, quorum };
+  // An approval may get several votes.
+  const subject = `${id}:${approval.ballot + 1}`;
+  return notice('approval.voted', subject, at, { run: runFields(run), approval: progress });
 }
 
 function noticeOfApproval(

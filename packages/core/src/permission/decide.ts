@@ -1,5 +1,6 @@
-import { defined, type Permissions, type RuleRef } from '@relay/protocol';
+import { type ApproverRule, defined, type Permissions, type RuleRef } from '@relay/protocol';
 import type { PathResolution, ResolvedPaths, Tool } from '../ports/tool.ts';
+import { type Approver, isQuorum } from './approvers.ts';
 import { CallMatcher, type ParameterKind, type ToolRule } from './match.ts';
 import type { Policy } from './policy.ts';
 
@@ -17,6 +18,8 @@ export interface Grant {
   params?: Record<string, string>;
   /** How many more calls it allows. Default: unlimited. */
   usesLeft?: number;
+  /** The persons who made it. */
+  approvers?: readonly Approver[];
 }
 
 export interface RuleSet {
@@ -27,6 +30,8 @@ export interface RuleSet {
   builtinAllow: boolean;
   /** The tenant's policies: for all agents, and for the calling one. */
   policies?: readonly Policy[];
+  /** The person who started the run, whose decision the allow rules of the request are. */
+  requester?: Approver | undefined;
   /** The tool demands a person for each call, or for this one. */
   needsApproval?: boolean;
   /** What the tool declares its parameters to be. Default: text. */
@@ -62,7 +67,8 @@ export type Verdict =
  * Decides a call by the first rule that matches: deny rules, then what demands a person (`ask` rules,
  * and `needsApproval` of the tool), then allow rules. Allow rules that are used up come last, so that
  * they are kept while a standing rule allows the call too. Parameter kinds can only narrow an allow
- * rule. In a headless run, a call that would need approval is denied. Pure: the caller stores the use
+ * rule. Where the policy names approvers for the call, only what they allow counts, and the policy's own
+ * allow rules. In a headless run, a call that would need approval is denied. Pure: the caller stores the use
  * of a rule (E7).
  */
 export function decideCall(call: CallToDecide, rules: RuleSet): Verdict {
@@ -75,7 +81,9 @@ export function decideCall(call: CallToDecide, rules: RuleSet): Verdict {
 export const noApprover = 'The run is headless: it has no approver';
 
 function evaluate(call: CallToDecide, rules: RuleSet): Verdict {
-  const { permissions, grants, policies = [], kinds, sensitive, resolvedPaths } = rules;
+  const approvers = approverRuleFor(call, rules);
+  const counted = approvers === undefined ? rules : allowedByApprovers(rules, approvers);
+  const { permissions, grants, policies = [], kinds, sensitive, resolvedPaths } = counted;
   const standing: readonly ToolRule[] = [
     ...(permissions.allowlist ?? []),
     ...grants.filter(({ usesLeft }) => usesLeft === undefined),
@@ -93,7 +101,34 @@ function evaluate(call: CallToDecide, rules: RuleSet): Verdict {
   if (denial !== undefined) return { decision: 'deny', ...denial };
   const ask = findDemand(rules, denies);
   if (ask !== undefined) return { decision: 'ask', ...ask };
-  return findAllowance(call, rules, matcher) ?? { decision: 'ask' };
+  return findAllowance(call, counted, matcher) ?? { decision: 'ask' };
+}
+
+/** The policy's rule about who may decide about the call: the first that may be about it. */
+export function approverRuleFor(
+  call: CallToDecide,
+  { policies = [], kinds, resolvedPaths }: Pick<RuleSet, 'policies' | 'kinds' | 'resolvedPaths'>,
+): ApproverRule | undefined {
+  const rules = policies.flatMap(({ approvers }) => approvers);
+  if (!rules.some(({ tool }) => tool === call.name)) return undefined;
+  const matcher = new CallMatcher(call, { standing: [], kinds, resolvedPaths });
+  return rules.find((rule) => matcher.concerns(rule));
+}
+
+/** Without the allow rules and grants that are not a decision of enough approvers. */
+function allowedByApprovers(rules: RuleSet, rule: ApproverRule): RuleSet {
+  const { permissions, grants, requester } = rules;
+  const decided = (approvers: readonly Approver[]) =>
+    isQuorum(rule, approvers, requester?.person ?? '');
+  return {
+    ...rules,
+    permissions:
+      requester !== undefined && decided([requester])
+        ? permissions
+        : { ...permissions, allowlist: [], allowOnce: [] },
+    grants: grants.filter(({ approvers = [] }) => decided(approvers)),
+    builtinAllow: false,
+  };
 }
 
 /** What demands a person for the call, whatever allows it. */

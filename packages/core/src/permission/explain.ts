@@ -1,7 +1,14 @@
 /** How the rules would decide a call, and by which rule. No rule is used up. */
-import { defined, type FunctionTool, type Permissions, type RuleRef } from '@relay/protocol';
+import {
+  type ApproverRule,
+  defined,
+  type FunctionTool,
+  type Permissions,
+  type RuleRef,
+} from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { decideCall, declaredBy, type Grant, type Verdict } from './decide.ts';
+import { describeApprovers, findApprover } from './approvers.ts';
+import { approverRuleFor, decideCall, declaredBy, type Grant, type Verdict } from './decide.ts';
 import type { ToolRule } from './match.ts';
 import { type Policy, policiesOf } from './policy.ts';
 import { isSimilar, unknownToolNote } from './tool-name.ts';
@@ -20,8 +27,12 @@ export interface CallToExplain {
   /** Its function tools and grants count, and those of its conversation. */
   readonly runId?: string;
   readonly conversationId?: string;
+  /** The person whose call it is, unless there is a run. */
+  readonly owner: string;
   /** Its policy counts besides the one for all agents. Default: the agent of the run. */
   readonly agent?: string;
+  /** The key of the caller, who is taken for the person who starts the run. */
+  readonly keyId: string | null;
 }
 
 export interface Explanation {
@@ -31,6 +42,8 @@ export interface Explanation {
     readonly params?: Readonly<Record<string, string>>;
     readonly exact?: Readonly<Record<string, unknown>>;
   };
+  /** Who may approve the call. */
+  readonly approvers?: ApproverRule;
   readonly reason: string;
 }
 
@@ -42,11 +55,13 @@ export async function explainCall(
   const { runId = '' } = call;
   const run = await runOf(store, call.runId);
   const { conversationId = run?.conversationId ?? '', agent = run?.agent ?? 'assistant' } = call;
+  const { owner } = run ?? call;
   const permissions = call.permissions ?? run?.permissions ?? {};
   const usedOnce = call.permissions === undefined ? (run?.usedOnce ?? []) : [];
   const now = engine.clock.now();
-  const grants = await store.readGrants({ runId, conversationId, now });
-  const policies = policiesOf(await store.policies.inForce(agent));
+  const grants = await store.readGrants({ runId, conversationId, owner, now });
+  const policies = policiesOf(await store.policies.inForce(agent), agent);
+  const requester = await findApprover(store, run === undefined ? call.keyId : run.keyId, now);
   const registry = engine.tools(store.tenantId);
   const functions = [...call.functions, ...(run?.functions ?? [])];
   const own = functions.find(({ name }) => name === call.tool);
@@ -55,19 +70,21 @@ export async function explainCall(
   // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
   const input = parsed?.ok === true ? parsed.input : call.params;
   const location = parsed?.ok === true ? await resolvePaths(tool, parsed.input) : undefined;
-  const verdict = decideCall(
-    { toolCallId: '', name: call.tool, arguments: { ...input } },
-    {
-      permissions,
-      usedOnce,
-      grants,
-      policies,
-      builtinAllow: tool?.allowedByDefault ?? false,
-      ...declaredBy(tool, location),
-    },
-  );
+  const decided = { toolCallId: '', name: call.tool, arguments: { ...input } };
+  const declared = declaredBy(tool, location);
+  const verdict = decideCall(decided, {
+    permissions,
+    usedOnce,
+    grants,
+    policies,
+    requester,
+    builtinAllow: tool?.allowedByDefault ?? false,
+    ...declared,
+  });
+  const approvers = approverRuleFor(decided, { policies, ...declared });
   const problem = parsed?.ok === false ? parsed.problem : undefined;
   const notes = [
+    ...(approvers === undefined ? [] : [approversNote(approvers)]),
     ...(tool === undefined
       ? [
           `${unknownToolNote(registry.list(), call.tool)} Its parameters are treated as text.`,
@@ -81,9 +98,18 @@ export async function explainCall(
   const demand = location?.ok === true ? location.needsApproval : undefined;
   const reason = [describe(verdict, own !== undefined, demand), ...notes].join(' ');
   const { decision, rule } = verdict;
-  if (rule === undefined) return { decision, reason };
+  if (rule === undefined) return { decision, ...defined({ approvers }), reason };
   const { params, exact } = ruleAt(rule, permissions, grants, policies) ?? {};
-  return { decision, rule: { ...rule, tool: call.tool, ...defined({ params, exact }) }, reason };
+  return {
+    decision,
+    rule: { ...rule, tool: call.tool, ...defined({ params, exact }) },
+    ...defined({ approvers }),
+    reason,
+  };
+}
+
+function approversNote(rule: ApproverRule): string {
+  return `The policy lets ${describeApprovers(rule)} approve it; rules of a request and grants count only if they come from these approvers.`;
 }
 
 const ifFunction =
@@ -97,13 +123,13 @@ async function runOf(store: TenantStore, runId: string | undefined) {
   const [spec] = await store.readEvents(record.id, { after: 0, limit: 1 });
   if (spec?.type !== 'run.created') return undefined;
   const { permissions, functions } = spec;
-  const { agent, conversationId } = record;
+  const { agent, conversationId, owner, keyId } = record;
   const { usedOnce } = await loadState(store, record);
-  return { agent, conversationId, permissions, functions, usedOnce };
+  return { agent, conversationId, owner, keyId, permissions, functions, usedOnce };
 }
 
 const requestLists = ['allowlist', 'allowOnce', 'denylist', 'ask'] as const;
-const policyLists = ['allow', 'deny', 'ask'] as const;
+const policyLists = ['allow', 'deny', 'ask', 'approvers'] as const;
 
 /** Rules that seem to be about this tool, but name it differently, and so never match. */
 function misnamed(
@@ -145,7 +171,7 @@ function ruleAt(
     case 'denylist':
       return permissions[list]?.[index];
     case 'grants':
-      return grants[index];
+      return grants.find((grant) => grant.id === id);
     case 'deny':
       return policy?.deny[index];
     case 'builtin':

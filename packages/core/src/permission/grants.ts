@@ -7,6 +7,7 @@ import {
   type ToolPermission,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
+import type { Approver } from './approvers.ts';
 import { decideCall, declaredBy } from './decide.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './match.ts';
 import { pagedItems } from './policy.ts';
@@ -29,12 +30,14 @@ interface GrantRequest {
   readonly params: unknown;
   readonly terms: GrantTerms;
   readonly by: Decider;
+  /** The persons who decided, one of them `by`. */
+  readonly approvers: readonly Approver[];
 }
 
 /** The grant for "always": of exactly this call, unless the suggested rule is requested. */
 export function grantFor(
   engine: Engine,
-  { approval, run, params, terms, by }: GrantRequest,
+  { approval, run, params, terms, by, approvers }: GrantRequest,
 ): NewGrant {
   const { scope = 'conversation', expiresAt, uses } = terms;
   const now = engine.clock.now();
@@ -42,16 +45,36 @@ export function grantFor(
   const tool = engine.tools(run.tenantId).find(approval.tool);
   const scopeIds = { run: run.id, conversation: run.conversationId, tenant: run.tenantId };
   const call = { name: approval.tool, params };
-  return {
+  const grant = {
     id: engine.ids.next(),
     ...(terms.rule === 'suggested' ? suggestedGrantRule(tool, call) : exactRule(call)),
     scope,
     scopeId: scopeIds[scope],
     createdAt: now,
     createdBy: by,
+    approvers,
     ...defined({ expiresAt, uses }),
   };
+  for (const approver of approvers) requireAdminForWholeTool(grant, approver);
+  return grant;
 }
+
+/** For the whole tenant, a whole tool is freed only by an administrator who may also approve. */
+export function requireAdminForWholeTool(
+  { tool, exact, params, scope }: Pick<NewGrant, 'tool' | 'exact' | 'params' | 'scope'>,
+  { scopes }: Pick<Approver, 'scopes'>,
+): void {
+  if (scope !== 'tenant' || exact !== undefined || scopes.includes('admin')) return;
+  const patterns = Object.values(params ?? {});
+  if (patterns.some((pattern) => !matchesAnything.test(pattern))) return;
+  throw new RelayError(
+    'scope_required',
+    `A grant of all calls of ${tool} for the whole tenant needs the scope admin too. Limit it by params, or to a conversation`,
+  );
+}
+
+/** A pattern of any length without a literal character. */
+const matchesAnything = /^(?=.*[*+])[*?/@+|(){},]*$/;
 
 export function requireFutureExpiry(expiresAt: number, now: number): void {
   if (expiresAt > now) return;

@@ -2,9 +2,10 @@
 import { canonicalJson, type Permissions } from '@relay/protocol';
 import type { ResolvedPaths } from '../ports/tool.ts';
 import { checkPattern, compileGlob, type Effect } from './glob/glob.ts';
+import { literalPrefixLength } from './glob/pattern-text.ts';
 import { allowsPath, deniesPath, isReadablePath, relativeTo, samePath } from './path.ts';
 import { allowsCommand, isVisibleToDenyRules } from './shell/allow.ts';
-import { type CommandReading, deniesCommand, readCommands } from './shell/deny.ts';
+import { type CommandReading, concernsCommand, deniesCommand, readCommands } from './shell/deny.ts';
 import { checkRuleTool } from './tool-name.ts';
 import { allowsUrl, deniesUrl, isReadableUrl } from './url.ts';
 
@@ -127,6 +128,7 @@ export class CallMatcher {
   readonly #readings = new Map<string, CommandReading>();
   readonly #covering = new Map<string, readonly string[]>();
   readonly #covered = new Map<string, boolean>();
+  #concerned: boolean | undefined;
 
   constructor(
     call: ToolCallLike,
@@ -146,15 +148,53 @@ export class CallMatcher {
     return Object.entries(params).every(([name, pattern]) => this.#deniesParameter(name, pattern));
   }
 
+  /** Whether a rule may be about the call: it matches like a deny rule, or cannot read the call. */
+  concerns({ tool, params = {} }: Pick<ToolRule, 'tool' | 'params'>): boolean {
+    if (tool !== this.#call.name) return false;
+    return Object.entries(params).every(
+      ([name, pattern]) =>
+        this.#has(name) &&
+        (scalarText(this.#call.arguments, name) === undefined ||
+          this.#deniesParameter(name, pattern) ||
+          this.#concernsParameter(name, pattern) ||
+          !this.#isReadable(name, [pattern])),
+    );
+  }
+
   /** An exact rule allows the call only if no link leads its paths elsewhere. */
   allows(rule: ToolRule): boolean {
     if (!matchesPermission(this.#call, rule)) return false;
     if (rule.exact !== undefined) return this.#pathsAreLiteral();
-    if (!this.#namesSensitive(rule)) return false;
+    if (!this.#namesSensitive(rule) || this.#isConcerned()) return false;
     return [...this.#kinds.keys()].every((name) => {
       const pattern = patternFor(rule, name);
       return pattern === undefined ? this.#allowsUnnamed(name) : this.#allowsNamed(name, pattern);
     });
+  }
+
+  /**
+   * Whether a deny or ask rule may be about a command of the call, without matching it. Only an exact
+   * rule, which a person made for this very call, allows it then.
+   */
+  #isConcerned(): boolean {
+    this.#concerned ??= [...this.#kinds.keys()].some((name) =>
+      this.#denials(name).some((pattern) => this.#concernsParameter(name, pattern)),
+    );
+    return this.#concerned;
+  }
+
+  /** Whether a pattern may be about a command without matching it. */
+  #concernsParameter(name: string, pattern: string): boolean {
+    const text = scalarText(this.#call.arguments, name);
+    if (text === undefined || this.#kinds.get(name) !== 'command') return false;
+    return concernsCommand(pattern, this.#reading(name, text));
+  }
+
+  /** The patterns of deny and ask rules for a parameter. */
+  #denials(name: string): readonly string[] {
+    return this.#denylist.flatMap((rule) =>
+      rule.tool === this.#call.name ? (patternFor(rule, name) ?? []) : [],
+    );
   }
 
   #deniesParameter(name: string, pattern: string): boolean {
@@ -195,6 +235,8 @@ export class CallMatcher {
    * would not be used up.
    */
   #allowsCommand(name: string, pattern: string, text: string): boolean {
+    // No wildcard stands for code. A pattern without wildcards contains all of it.
+    if (this.#reading(name, text).evaluates && !isLiteralPattern(pattern)) return false;
     const patterns = this.#covering.get(name) ?? this.#coveringPatterns(name);
     this.#covering.set(name, patterns);
     if (!patterns.includes(pattern)) return allowsCommand(text, [pattern, ...patterns]);
@@ -225,10 +267,12 @@ export class CallMatcher {
 
   /** Without a pattern every value is allowed, unless there are deny rules that cannot read it. */
   #allowsUnnamed(name: string): boolean {
-    const denials = this.#denylist.flatMap((rule) =>
-      rule.tool === this.#call.name ? (patternFor(rule, name) ?? []) : [],
-    );
-    if (denials.length === 0 || !this.#has(name)) return true;
+    const denials = this.#denials(name);
+    return denials.length === 0 || !this.#has(name) || this.#isReadable(name, denials);
+  }
+
+  /** Whether patterns of deny rules can see all that the parameter means. */
+  #isReadable(name: string, denials: readonly string[]): boolean {
     const text = scalarText(this.#call.arguments, name);
     switch (this.#kinds.get(name) ?? 'text') {
       case 'command':
@@ -285,4 +329,8 @@ export class CallMatcher {
 function patternFor(rule: ToolRule, name: string): string | undefined {
   const { params = {} } = rule;
   return Object.hasOwn(params, name) ? params[name] : undefined;
+}
+
+function isLiteralPattern(pattern: string): boolean {
+  return literalPrefixLength(pattern) === pattern.length;
 }

@@ -49,7 +49,8 @@ export function samePath(one: string, other: string): boolean {
   return normalizePath(one) === normalizePath(other);
 }
 
-function normalizePath(text: string): string {
+/** Without `.`, `..` and double slashes. */
+export function normalizePath(text: string): string {
   const absolute = text.startsWith('/');
   const parts: string[] = [];
   for (const part of text.split('/')) {

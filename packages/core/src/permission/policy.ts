@@ -12,7 +12,8 @@ import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
-import { decideCall, declaredBy, type Grant } from './decide.ts';
+import { type Approver, findApprover } from './approvers.ts';
+import { decideCall, declaredBy, type Grant, type RuleSet } from './decide.ts';
 
 /** A tenant's standing rules, for all of its agents or for one. */
 export interface Policy extends PolicyRules {
@@ -20,11 +21,17 @@ export interface Policy extends PolicyRules {
   readonly id: string;
 }
 
-export function policiesOf(records: readonly PolicyRecord[]): Policy[] {
-  return records.map(({ agent, version, rules }) => ({
-    id: `${agent ?? '*'}@${version}`,
-    ...rules,
+/** The policies that are in force for the calls of an agent. */
+export function policiesOf(records: readonly PolicyRecord[], agent: string): Policy[] {
+  return records.map((record) => ({
+    id: `${record.agent ?? '*'}@${record.version}`,
+    ...rulesFor(agent, record.rules),
   }));
+}
+
+function rulesFor(agent: string, rules: PolicyRules): PolicyRules {
+  const approvers = rules.approvers.filter((rule) => (rule.agent ?? agent) === agent);
+  return { ...rules, approvers };
 }
 
 export interface PolicyDraft {
@@ -89,7 +96,11 @@ export async function previewPolicy(
     for (const call of callsIn(events)) {
       calls += 1;
       const tool = toolOf(engine, store.tenantId, call);
-      const next = decideWithDraft(tool, call, await policies.forAgent(call.agent));
+      const next = decideWithDraft(tool, call, {
+        policies: await policies.forAgent(call.agent),
+        requester: await policies.requesterOf(run.keyId, engine.clock.now()),
+        grants: await grantsOf(store, call),
+      });
       const { by: _, spec: __, ...shown } = call;
       if (next.now !== call.was) changed.push({ runId: run.id, ...shown, ...next });
     }
@@ -130,6 +141,7 @@ class DraftPolicies {
   readonly #store: TenantStore;
   readonly #draft: PolicyDraft;
   readonly #cache = new Map<string, Promise<Policy[]>>();
+  readonly #requesters = new Map<string | null, Promise<Approver>>();
 
   constructor(store: TenantStore, draft: PolicyDraft) {
     this.#store = store;
@@ -142,12 +154,23 @@ class DraftPolicies {
     return policies;
   }
 
+  requesterOf(keyId: string | null, now: number): Promise<Approver> {
+    const requester = this.#requesters.get(keyId) ?? findApprover(this.#store, keyId, now);
+    this.#requesters.set(keyId, requester);
+    return requester;
+  }
+
   async #read(agent: string): Promise<Policy[]> {
     const { agent: target, rules } = this.#draft;
     const inForce = await this.#store.policies.inForce(agent);
-    const others = policiesOf(inForce.filter((policy) => policy.agent !== target));
-    const draft = { id: `${target ?? '*'}@draft`, ...rules };
-    return target === null || target === agent ? [draft, ...others] : others;
+    const others = policiesOf(
+      inForce.filter((policy) => policy.agent !== target),
+      agent,
+    );
+    const draft = { id: `${target ?? '*'}@draft`, ...rulesFor(agent, rules) };
+    // The policy for all agents first, as in force.
+    if (target === null) return [draft, ...others];
+    return target === agent ? [...others, draft] : others;
   }
 }
 
@@ -202,16 +225,19 @@ function decisionIn(event: Decided): Pick<DecidedCall, 'was' | 'by'> | undefined
   return { was: event.type === 'tool.denied' ? 'deny' : 'allow', by: event.rule };
 }
 
-function decideWithDraft(tool: Tool | undefined, call: DecidedCall, policies: readonly Policy[]) {
+function decideWithDraft(
+  tool: Tool | undefined,
+  call: DecidedCall,
+  rules: Required<Pick<RuleSet, 'policies' | 'requester' | 'grants'>>,
+) {
   const args = typeof call.params === 'object' && call.params !== null ? call.params : {};
   const verdict = decideCall(
     { toolCallId: call.toolCallId, name: call.tool, arguments: args as Record<string, unknown> },
     {
       permissions: call.spec.permissions,
       usedOnce: [],
-      grants: grantsOf(call, args as Record<string, unknown>),
       builtinAllow: tool?.allowedByDefault ?? false,
-      policies,
+      ...rules,
       ...declaredBy(tool),
     },
   );
@@ -224,6 +250,9 @@ function toolOf(engine: Engine, tenantId: string, { spec, tool }: DecidedCall): 
 }
 
 /** A grant that allowed the call then still counts, even if it was revoked since. */
-function grantsOf({ by, tool }: DecidedCall, exact: Record<string, unknown>): Grant[] {
-  return by?.source === 'grant' ? [{ id: by.id ?? '', tool, exact }] : [];
+async function grantsOf(store: TenantStore, { by, tool, params }: DecidedCall): Promise<Grant[]> {
+  if (by?.source !== 'grant' || typeof params !== 'object' || params === null) return [];
+  const { id = '' } = by;
+  const { approvers } = (await store.readGrant(id)) ?? {};
+  return [{ id, tool, exact: params as Record<string, unknown>, ...defined({ approvers }) }];
 }

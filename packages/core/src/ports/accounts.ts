@@ -52,7 +52,10 @@ export interface CredentialRecord {
 }
 
 /** The fields of a credential that a change of the master key needs. */
-export interface SealedCredential extends Pick<CredentialRecord, 'provider' | 'id' | 'sealed'> {
+export interface SealedCredential extends Pick<
+  CredentialRecord,
+  'provider' | 'id' | 'sealed' | 'baseUrl' | 'label'
+> {
   readonly tenantId: string;
 }
 
@@ -62,6 +65,13 @@ export interface CredentialReseal {
   readonly id: string;
   readonly from: string;
   readonly to: string;
+}
+
+/** A row that decides who may do what, and is not as Relay wrote it: it gives no right. */
+export interface DamagedRow {
+  readonly table: string;
+  readonly id: string;
+  readonly tenantId: string;
 }
 
 export interface StoreStats {

@@ -42,6 +42,31 @@ export interface ApprovalRecord {
   readonly edited: EditedCall | null;
   /** The exact answer, which distinguishes a repeated decision from a contradicting one. */
   readonly answer: string | null;
+  /** How often the votes have changed. */
+  readonly ballot: number;
+  /** `null` before the first vote, and if the policy names no approvers for the call. */
+  readonly votes: ApprovalVotes | null;
+}
+
+/** One person's approval, where several persons must agree. */
+export interface Vote {
+  readonly by: Decider;
+  /** All keys of one owner are the same person. */
+  readonly person: string;
+  readonly at: number;
+  /** What was approved, without changed arguments: votes with the same text agree. */
+  readonly answer: string;
+}
+
+export interface ApprovalVotes {
+  /** At the last vote. */
+  readonly quorum: number;
+  /** One per person, oldest first. */
+  readonly votes: readonly Vote[];
+  /** The call as a voter edited it, which all votes are for. */
+  readonly edited?: EditedCall;
+  /** The arguments as the voter sent them. */
+  readonly input?: unknown;
 }
 
 export interface EditedCall {
@@ -60,7 +85,7 @@ export interface ApprovalFilter {
 
 export type NewApproval = Omit<
   ApprovalRecord,
-  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'edited' | 'answer'
+  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'edited' | 'answer' | 'ballot' | 'votes'
 >;
 
 /** Ends an approval without a decision. */
@@ -134,7 +159,22 @@ export interface ApprovalDecision {
   readonly edited?: EditedCall;
   readonly answer: string;
   readonly queued: QueuedRunCommand;
+  /** The votes that it counted may not have changed since. Default: they do not matter. */
+  readonly ballot?: number;
+  /** Those that decided. Default: as they are. */
+  readonly votes?: ApprovalVotes;
   readonly grant?: NewGrant;
+  readonly audit?: readonly NewAuditEntry[];
+  readonly notices?: readonly Notice[];
+}
+
+/** Replaces the votes of a pending approval. */
+export interface VoteChange {
+  readonly approvalId: string;
+  readonly at: number;
+  /** Compare-and-set: the ballot that it replaces. */
+  readonly ballot: number;
+  readonly votes: ApprovalVotes;
   readonly audit?: readonly NewAuditEntry[];
   readonly notices?: readonly Notice[];
 }

@@ -11,6 +11,7 @@ import type { Grant } from '../permission/decide.ts';
 import type {
   CredentialRecord,
   CredentialReseal,
+  DamagedRow,
   KeyRecord,
   SealedCredential,
   StoreStats,
@@ -28,6 +29,7 @@ import type {
   NewApproval,
   NewGrant,
   QueuedRunCommand,
+  VoteChange,
 } from './approvals.ts';
 import type {
   AuditTrail,
@@ -62,6 +64,7 @@ import type {
   PostedResult,
   Reserved,
   RunBudget,
+  GrantedTo,
   RunCreation,
   RunFilter,
   RunHead,
@@ -168,8 +171,13 @@ export interface TenantStore {
   listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]>;
   /** Compare-and-set: true if this decision was accepted; its command is stored with it. */
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
-  /** The grants that are active at `now` for this run, its conversation or the tenant. */
-  readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
+  /** Compare-and-set: false if the approval is no longer pending, or its votes have changed. */
+  changeVotes(change: VoteChange): Promise<boolean>;
+  /**
+   * The grants that are active at `now` for this run, its conversation or the tenant. Those of a
+   * conversation hold for runs of its owner only.
+   */
+  readGrants(scope: GrantedTo & { readonly now: number }): Promise<Grant[]>;
   addGrant(grant: NewGrant, audit?: readonly NewAuditEntry[]): Promise<void>;
   readGrant(grantId: string): Promise<GrantRecord | undefined>;
   /** By `createdAt`. */
@@ -253,10 +261,19 @@ export interface SystemStore {
   addFirstKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
 
-  /** Credentials of all tenants, ordered by id, after the id `after`. */
+  /** Credentials of all tenants, ordered by id, after the id `after`. They are not verified. */
   sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]>;
-  /** False if it was replaced, resealed or deleted in the meantime. */
+  /** False if it was replaced, resealed or deleted in the meantime, or is damaged. */
   resealCredential(row: CredentialReseal): Promise<boolean>;
+  /**
+   * Calls back for each row that decides who may do what and is not as it was written, whenever one is
+   * read. Returns a function that unsubscribes.
+   */
+  onDamagedRow(listener: (row: DamagedRow) => void): () => void;
+  /** Verifies all such rows of all tenants. */
+  damagedRows(): Promise<DamagedRow[]>;
+  /** After a change of the key: signs them with the current one. */
+  resignRows(): Promise<void>;
   /** Tenants with unsealed audit entries, ordered by id, after the id `after`. */
   tenantsToSeal(page: { after?: string; limit: number }): Promise<string[]>;
   /** A value that belongs to the store itself and to no tenant. */

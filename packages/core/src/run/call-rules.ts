@@ -5,9 +5,10 @@
  */
 import type { Permissions, RuleRef } from '@relay/protocol';
 import type { ProgramRules } from '../engine.ts';
+import { type Approver, findApprover } from '../permission/approvers.ts';
 import { decideCall, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
-import type { PathResolution, Tool } from '../ports/index.ts';
+import type { PathResolution, PolicyRecord, Tool } from '../ports/index.ts';
 import type { AgentState } from './state/agent.ts';
 import type { CallState } from './state/call.ts';
 import type { LiveRun } from './live-run.ts';
@@ -23,29 +24,49 @@ export class CallRules {
   readonly #program: ProgramRules | undefined;
   readonly #policies: readonly Policy[];
   readonly #usedOnce: number[];
+  readonly #requester: Approver | undefined;
   #grants: readonly Grant[];
 
-  private constructor(run: LiveRun, grants: readonly Grant[], policies: readonly Policy[]) {
+  private constructor(
+    run: LiveRun,
+    grants: readonly Grant[],
+    policies: readonly Policy[],
+    requester: Approver | undefined,
+  ) {
     this.#program = run.engine.rules?.(run.ref);
     this.#permissions = run.spec.permissions;
     // A program removes its allow-once rules itself.
     this.#usedOnce = this.#program === undefined ? [...run.state.usedOnce] : [];
     this.#grants = grants;
     this.#policies = policies;
+    this.#requester = requester;
   }
 
   /** The current rules. */
   static async load(run: LiveRun, agent: AgentState): Promise<CallRules> {
-    const { id: runId, conversationId } = run.identity;
+    const { id: runId, conversationId, owner } = run.identity;
     const [grants, policies] = await Promise.all([
-      run.store.readGrants({ runId, conversationId, now: run.engine.clock.now() }),
+      run.store.readGrants({ runId, conversationId, owner, now: run.engine.clock.now() }),
       run.store.policies.inForce(agent.name),
     ]);
-    return new CallRules(run, grants, policiesOf(policies));
+    return CallRules.#with(run, agent, grants, policies);
   }
 
   static async withoutGrants(run: LiveRun, agent: AgentState): Promise<CallRules> {
-    return new CallRules(run, [], policiesOf(await run.store.policies.inForce(agent.name)));
+    return CallRules.#with(run, agent, [], await run.store.policies.inForce(agent.name));
+  }
+
+  static async #with(
+    run: LiveRun,
+    { name }: AgentState,
+    grants: readonly Grant[],
+    records: readonly PolicyRecord[],
+  ): Promise<CallRules> {
+    const policies = policiesOf(records, name);
+    const requester = policies.some(({ approvers }) => approvers.length > 0)
+      ? await findApprover(run.store, run.identity.keyId, run.engine.clock.now())
+      : undefined;
+    return new CallRules(run, grants, policies, requester);
   }
 
   /** Arguments that are not an object have no parameters that a rule could match. */
@@ -59,6 +80,7 @@ export class CallRules {
         usedOnce: this.#usedOnce,
         grants: this.#grants,
         policies: this.#policies,
+        requester: this.#requester,
         builtinAllow: tool?.allowedByDefault ?? false,
         ...declaredBy(tool, resolution),
       },

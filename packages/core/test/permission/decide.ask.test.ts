@@ -14,7 +14,7 @@ const rules = (over: Partial<RuleSet> = {}, ask?: RuleSet['permissions']['ask'])
     { id: 'g', tool: 'bash', exact: { command: 'ls' } },
     { id: 'h', tool: 'bash', usesLeft: 1 },
   ],
-  policies: [{ id: '*@1', allow: [bash], deny: [], ask: [] }],
+  policies: [{ id: '*@1', allow: [bash], deny: [], ask: [], approvers: [] }],
   builtinAllow: true,
   ...over,
 });
@@ -47,7 +47,7 @@ describe('an ask rule of the request', () => {
     const denials: RuleSet[] = [
       { ...rules({}, ask), permissions: { ask, denylist: [bash] } },
       { ...rules({}, ask), permissions: { ask, deny: [{ toolCallId: 'call_1' }] } },
-      rules({ policies: [{ id: '*@1', allow: [], deny: [bash], ask: [] }] }, ask),
+      rules({ policies: [{ id: '*@1', allow: [], deny: [bash], ask: [], approvers: [] }] }, ask),
     ];
     for (const denied of denials) expect(decideCall(call(), denied).decision).toBe('deny');
   });

@@ -16,6 +16,7 @@ const policy = (rules: Partial<PolicyRules>, id = '*@1'): Policy => ({
   allow: [],
   deny: [],
   ask: [],
+  approvers: [],
   ...rules,
 });
 

@@ -12,7 +12,7 @@ it('reads a bounded part of the journals, and reports that it is incomplete', as
     return { events: Array.from({ length: limit }, () => ({ type: 'text.delta' })), isLast: false };
   };
   const store = { tenantId: 't', listRuns, readPage } as unknown as TenantStore;
-  const draft = { agent: null, rules: { allow: [], deny: [], ask: [] }, since: 0 };
+  const draft = { agent: null, rules: { allow: [], deny: [], ask: [], approvers: [] }, since: 0 };
   const preview = await previewPolicy({} as Engine, store, draft);
   expect(preview).toMatchObject({ calls: 0, complete: false, changed: [] });
   expect(read).toBe(200_000);

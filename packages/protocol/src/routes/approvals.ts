@@ -3,11 +3,13 @@ import { z } from 'zod';
 import {
   approvalKinds,
   approvalStatuses,
+  approverRuleSchema,
   deciderSchema,
   displaySchema,
   earlierDenialSchema,
   outcomeAnswers,
   previewSchema,
+  seenDigestSchema,
   toolPermissionSchema,
 } from '../schemas/permissions.ts';
 import { ruleRefSchema } from '../events/catalogue.ts';
@@ -26,7 +28,9 @@ import {
 /**
  * `approved` decides a permission or a question; `input` replaces the call's arguments, or answers the
  * question. An approval of kind `outcome` is answered by `outcome`, with `output` if it is `completed`:
- * `approved: true` never answers it, `approved: false` means `failed`.
+ * `approved: true` never answers it, `approved: false` means `failed`. `digest` is what the approver saw,
+ * the `executedDigest` or else the `digest`: if the arguments have changed since, nothing is decided. It
+ * is required to approve arguments that another approver has changed.
  */
 export const approvalBodySchema = z
   .strictObject({
@@ -36,6 +40,7 @@ export const approvalBodySchema = z
     reason: z.string().max(10_000).optional(),
     input: z.json().optional(),
     output: z.json().optional(),
+    digest: seenDigestSchema.optional(),
     ...grantTerms,
     /** With `always`: grant the exact call, or the `suggestedRule`. */
     rule: z.enum(['exact', 'suggested']).optional(),
@@ -65,7 +70,11 @@ export const approvalsQuerySchema = z.strictObject({
   status: z.enum(approvalStatuses).optional(),
   runId: idSchema.optional(),
   kind: z.enum(approvalKinds).optional(),
+  /** Only pending approvals that the caller may decide and has not voted on. */
+  decidable: z.enum(['true']).optional(),
 });
+
+const approverShape = approverRuleSchema.shape;
 
 export const approvalSchema = z.object({
   id: idSchema,
@@ -81,7 +90,7 @@ export const approvalSchema = z.object({
   resolvedPaths: z.record(z.string(), z.string()).optional(),
   /** What the call leads to, with misleading characters made visible. It is part of `display.text`. */
   preview: previewSchema.pick({ links: true, diff: true }).optional(),
-  /** The arguments that were approved, if the approver changed them. */
+  /** The arguments as an approver changed them: those that run, or that a pending approval is about. */
   executedParams: z.json().optional(),
   executedDigest: z.string().optional(),
   /** Set for a question: its text, the JSON Schema of its answer, and the answer. */
@@ -102,6 +111,23 @@ export const approvalSchema = z.object({
    * While it stands, a grant by `always` has no effect.
    */
   rule: ruleRefSchema.optional(),
+  /**
+   * Set if the policy says who may decide about this call. `votes` are approvals that count so far, with
+   * the last one when the quorum is reached.
+   */
+  quorum: z.int().optional(),
+  votes: z
+    .array(z.object({ by: deciderSchema, role: z.string().optional(), at: timeSchema }))
+    .optional(),
+  /** Set while it is pending: who may decide. */
+  approvers: z
+    .object({
+      roles: approverShape.roles,
+      groups: approverShape.groups,
+      keys: approverShape.keys,
+      notRequester: z.boolean(),
+    })
+    .optional(),
   requestedAt: timeSchema,
   expiresAt: timeSchema,
   decidedAt: timeSchema.optional(),
@@ -131,7 +157,8 @@ export const approvalRoutes = {
   decideApproval: {
     method: 'POST',
     path: '/v1/approvals/:id',
-    summary: 'Decide an approval; the first decision counts, and repeating it has no effect',
+    summary:
+      'Decide an approval, or vote if several approvers must agree; the first decision counts, and repeating it has no effect',
     scopes: ['approve'],
     params: idParam,
     body: approvalBodySchema,
@@ -148,6 +175,8 @@ export const approvalRoutes = {
       'denied_by_rule',
       'tool_unavailable',
       'approval_conflict',
+      'approval_changed',
+      'not_an_approver',
     ],
   },
 } as const satisfies Record<string, Route>;

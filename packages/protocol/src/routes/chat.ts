@@ -60,6 +60,8 @@ export const chatRoutes = {
       'tool_input_invalid',
       'denied_by_rule',
       'tool_unavailable',
+      'approval_changed',
+      'not_an_approver',
     ],
   },
 } as const satisfies Record<string, Route>;

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { ruleRefSchema } from '../events/catalogue.ts';
 import {
   approvalStatuses,
+  approverRuleSchema,
   deciderSchema,
   grantScopes,
   permissionsSchema,
@@ -123,6 +124,8 @@ const explanationSchema = z.object({
       exact: z.record(z.string(), z.json()).optional(),
     })
     .optional(),
+  /** Who may approve the call, if the policy says so. */
+  approvers: approverRuleSchema.optional(),
   reason: z.string(),
 });
 
@@ -146,7 +149,7 @@ export const grantRoutes = {
     requiredFields: { fields: ['tool', 'scope'], message: 'tool and scope are required' },
     status: 201,
     output: grantSchema,
-    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern'],
+    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern', 'not_an_approver'],
   },
   revokeGrant: {
     method: 'DELETE',

@@ -31,6 +31,7 @@ export const policySchema = z.object({
   allow: policyRulesSchema.shape.allow.unwrap(),
   deny: policyRulesSchema.shape.deny.unwrap(),
   ask: policyRulesSchema.shape.ask.unwrap(),
+  approvers: policyRulesSchema.shape.approvers.unwrap(),
   updatedAt: timeSchema.optional(),
   updatedBy: deciderSchema.optional(),
 });

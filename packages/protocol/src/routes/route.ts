@@ -84,6 +84,7 @@ export const startErrors: readonly ErrorCode[] = [
   'rate_limited',
   'budget_exceeded',
   'tenant_paused',
+  'not_found',
   'approve_scope_required',
   'payload_too_large',
   'unsupported_media_type',

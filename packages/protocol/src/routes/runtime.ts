@@ -1,7 +1,12 @@
 /** `/api/chat`: a conversation, its approvals and its resumption. */
 import { z } from 'zod';
 import { limitsSchema } from '../schemas/runs.ts';
-import { approvalKinds, outcomeAnswers, permissionsSchema } from '../schemas/permissions.ts';
+import {
+  approvalKinds,
+  outcomeAnswers,
+  permissionsSchema,
+  seenDigestSchema,
+} from '../schemas/permissions.ts';
 import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { keyErrors, bodyErrors, type Route, startErrors } from './route.ts';
 
@@ -34,6 +39,8 @@ export const toolApprovalBodySchema = z
     reason: z.string().max(10_000).optional(),
     /** Replaces the call's arguments, or answers a question. */
     input: z.json().optional(),
+    /** What the approver saw, as in `POST /v1/approvals/:id`. */
+    digest: seenDigestSchema.optional(),
   })
   .refine((body) => body.action === undefined || body.outcome === undefined, {
     path: ['outcome'],
@@ -99,6 +106,8 @@ export const runtimeRoutes = {
       'tool_input_invalid',
       'denied_by_rule',
       'tool_unavailable',
+      'approval_changed',
+      'not_an_approver',
     ],
   },
   resumeChat: {

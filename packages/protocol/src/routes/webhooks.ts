@@ -16,6 +16,7 @@ export const webhookEvents = [
   'approval.requested',
   'approval.expiring',
   'approval.expired',
+  'approval.voted',
   'approval.decided',
   'run.ended',
 ] as const;

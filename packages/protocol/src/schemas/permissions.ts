@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { displayFlags } from '../display/characters.ts';
 import { roleNames } from './roles.ts';
-import { toolCallIdSchema } from './values.ts';
+import { groupSchema, idSchema, toolCallIdSchema } from './values.ts';
 
 /** zod drops a key named `__proto__` silently, which would make a rule wider than it was written. */
 const ownParameters = z.unknown().superRefine((value, context) => {
@@ -50,11 +50,43 @@ export type Permissions = z.infer<typeof permissionsSchema>;
 
 const rules = z.array(toolPermissionSchema).max(500);
 
+const approverGroups = ['roles', 'groups', 'keys'] as const;
+
+/**
+ * Who may decide about matching calls, and how many of them must agree. Without `roles`, `groups` and
+ * `keys`: everyone with the scope `approve`.
+ */
+export const approverRuleSchema = z
+  .strictObject({
+    tool: z.string().min(1),
+    params: recordOf(z.string()).optional(),
+    /** Only calls of this agent. Default: of all agents. */
+    agent: z.string().min(1).max(128).optional(),
+    roles: z.array(z.enum(roleNames)).min(1).max(roleNames.length).optional(),
+    groups: z.array(groupSchema).min(1).max(32).optional(),
+    /** Ids of API keys. */
+    keys: z.array(idSchema).min(1).max(100).optional(),
+    /** How many persons must approve. */
+    quorum: z.int().min(1).max(10).default(1),
+    /** The person who started the run may not decide. */
+    notRequester: z.boolean().default(false),
+  })
+  .superRefine((rule, context) => {
+    const [, ...others] = approverGroups.filter((name) => rule[name] !== undefined);
+    for (const path of others) {
+      const message = 'Only one of roles, groups and keys is allowed';
+      context.addIssue({ code: 'custom', path: [path], message });
+    }
+  });
+export type ApproverRule = z.infer<typeof approverRuleSchema>;
+
 /** Standing rules of a tenant. */
 export const policyRulesSchema = z.strictObject({
   allow: rules.default([]),
   deny: rules.default([]),
   ask: rules.default([]),
+  /** The first that matches counts. */
+  approvers: z.array(approverRuleSchema).max(500).default([]),
 });
 export type PolicyRules = z.infer<typeof policyRulesSchema>;
 
@@ -62,6 +94,8 @@ const approvedResponse = z.strictObject({
   approved: z.literal(true),
   always: z.boolean().optional(),
 });
+/** What the approver saw: the `executedDigest` of the approval, else its `digest`. */
+export const seenDigestSchema = z.string().min(1).max(128);
 const deniedResponse = z.strictObject({
   approved: z.literal(false),
   reason: z.string().optional(),
@@ -90,6 +124,7 @@ export const relayResponseSchema = z.union([
       input: z.json().optional(),
       /** Never accepted with `approved`: an approval of kind `outcome` is answered by `outcome`. */
       output: z.json().optional(),
+      digest: seenDigestSchema.optional(),
     }),
     deniedResponse,
   ]),

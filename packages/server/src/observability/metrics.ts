@@ -25,6 +25,7 @@ export class Metrics {
   readonly #toolCalls = this.#counter('relay_tool_calls_total', 'outcome');
   readonly #tokens = this.#counter('relay_tokens_total', 'direction');
   readonly #approvalsRequested = this.#counter('relay_approvals_requested_total');
+  readonly #damagedRows = this.#counter('relay_damaged_rows_total', 'table');
   readonly #firstToken = this.#histogram(
     'relay_first_token_seconds',
     'Time from the start of a run to its first token',
@@ -61,6 +62,11 @@ export class Metrics {
   /** Runs that have started here and have no token yet. */
   get awaitingFirstToken(): number {
     return this.#awaitingToken.size;
+  }
+
+  /** A row that decides who may do what was read, and is not as Relay wrote it. */
+  damagedRow(table: string): void {
+    this.#damagedRows.inc({ table });
   }
 
   publish(runId: string, events: readonly StoredEvent[], tenant: string): void {

@@ -66,11 +66,12 @@ export async function rotateMasterKey(
     newKey(keyFile, masterKeys(config));
     return { kind: 'made', keyFile };
   }
-  return withStore(config, 'exclusive', async (store) => {
+  return withStore(config, 'exclusive', async () => {
     if (databaseUrl !== undefined) await requireStoppedNodes(databaseUrl);
     const current = masterKeys(config);
-    const fresh = newKey(keyFile, current);
-    await reencrypt(store, [fresh, ...current]);
+    const masters: MasterKeys = [newKey(keyFile, current), ...current];
+    // Again, with the new key, under the lock of the first.
+    await withStore(config, 'shared', (store) => reencrypt(store, masters), masters);
     return isOwn ? replace(config, keyFile, current[0]) : { kind: 'resealed', keyFile };
   });
 }

@@ -13,7 +13,7 @@ import { type Config, ConfigError } from '../config/config.ts';
 import {
   type MasterKey,
   masterKeyOf,
-  type SecretContext,
+  contextOfStore,
   rewrap,
   encryptSecret,
   DecryptionFailed,
@@ -83,7 +83,7 @@ function createUnlessExists(fresh: string, path: string): void {
 }
 
 const rootKeyName = 'root-key';
-const context: SecretContext = { tenantId: '', provider: '', recordId: rootKeyName };
+const context = contextOfStore(rootKeyName);
 
 /** `onRotation` runs before the key is stored under a new master key: at least once. */
 export async function openRootKey(

@@ -1,7 +1,7 @@
 /**
  * Envelope encryption of secrets: AES-256-GCM with a new data key for each record, and the data key
- * wrapped with a master key. Both are bound to the record (tenant, provider, id), so a row that was
- * moved elsewhere cannot be decrypted. A record names its master key: rotation only rewraps data keys.
+ * wrapped with a master key. Both are bound to the record (tenant, provider, id) and to where the secret
+ * is sent (base URL), so a row that was moved or changed cannot be decrypted. A record names its master key: rotation only rewraps data keys.
  */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 
@@ -9,6 +9,8 @@ export interface SecretContext {
   readonly tenantId: string;
   readonly provider: string;
   readonly recordId: string;
+  readonly baseUrl: string | null;
+  readonly label: string | null;
 }
 
 export interface MasterKey {
@@ -94,8 +96,15 @@ function unwrap(
 }
 
 /** As JSON, so that different records never have the same encoding. */
-function aadOf({ tenantId, provider, recordId }: SecretContext, part: string): Buffer {
-  return Buffer.from(JSON.stringify(['relay', 1, tenantId, provider, recordId, part]), 'utf8');
+function aadOf(context: SecretContext, part: string): Buffer {
+  const { tenantId, provider, recordId, baseUrl, label } = context;
+  const bound = ['relay', 1, tenantId, provider, recordId, baseUrl, label, part];
+  return Buffer.from(JSON.stringify(bound), 'utf8');
+}
+
+/** Of a value that belongs to the store itself. */
+export function contextOfStore(recordId: string): SecretContext {
+  return { tenantId: '', provider: '', recordId, baseUrl: null, label: null };
 }
 
 function encrypt(plain: Buffer, key: Buffer, aad: Buffer): Ciphertext {

@@ -8,6 +8,7 @@ import { ConfigError } from '../config/config.ts';
 import type { ServerLog } from '../observability/log.ts';
 import type { MasterKeys } from './master-key.ts';
 import {
+  contextOfStore,
   type SecretContext,
   rewrap,
   encryptSecret,
@@ -31,7 +32,7 @@ export interface VaultOptions {
 
 const checkName = 'vault-check';
 const keyCheckValue = 'relay';
-const checkContext: SecretContext = { tenantId: '', provider: '', recordId: checkName };
+const checkContext = contextOfStore(checkName);
 const pageSize = 100;
 
 export class Vault {
@@ -42,7 +43,10 @@ export class Vault {
     this.#options = options;
   }
 
-  /** Throws if the store was encrypted with another master key; then rewraps records of the previous one. */
+  /**
+   * Throws if the store was encrypted with another master key. Then rewraps the records of the previous
+   * one, and signs the rows anew that it authenticated.
+   */
   async open(): Promise<void> {
     const { store, masters } = this.#options;
     const [current] = masters;
@@ -60,6 +64,7 @@ export class Vault {
       );
     }
     await this.#rewrapAll();
+    if (masters.length > 1) await store.resignRows();
     const again = rewrap(storedCheck, checkContext, masters);
     if (again !== undefined) await store.writeMetadata(checkName, again);
   }
@@ -79,7 +84,11 @@ export class Vault {
       label: credential.label,
       baseUrl: credential.baseUrl,
       last4: lastOf(credential.apiKey),
-      sealed: encryptSecret(credential.apiKey, { tenantId, provider, recordId }, masters[0]),
+      sealed: encryptSecret(
+        credential.apiKey,
+        { tenantId, provider, recordId, baseUrl: credential.baseUrl, label: credential.label },
+        masters[0],
+      ),
       createdAt: now,
       updatedAt: now,
     };
@@ -108,9 +117,10 @@ export class Vault {
 
   /** A record that cannot be decrypted was moved or changed: it counts as damaged. */
   secretOf(tenantId: string, record: CredentialRecord): string {
-    const { provider, id: recordId, sealed } = record;
+    const { provider, id: recordId, sealed, baseUrl, label } = record;
+    const context = { tenantId, provider, recordId, baseUrl, label };
     try {
-      const secret = decryptSecret(sealed, { tenantId, provider, recordId }, this.#options.masters);
+      const secret = decryptSecret(sealed, context, this.#options.masters);
       this.#options.log.addSecret(secret);
       return secret;
     } catch (error) {
@@ -129,8 +139,9 @@ export class Vault {
         limit: pageSize,
         ...defined({ after }),
       });
-      for (const { tenantId, provider, id: recordId, sealed } of page) {
-        const to = this.#rewrapped(sealed, { tenantId, provider, recordId });
+      for (const { id: recordId, sealed, ...bound } of page) {
+        const { tenantId } = bound;
+        const to = this.#rewrapped(sealed, { ...bound, recordId });
         if (to !== undefined) {
           await this.#options.store.resealCredential({ tenantId, id: recordId, from: sealed, to });
         }

@@ -35,6 +35,7 @@ describe('a policy', () => {
       allow: [],
       deny: [],
       ask: [],
+      approvers: [],
     });
   });
 
@@ -72,8 +73,8 @@ describe('a policy', () => {
       entries: { what: unknown }[];
     };
     expect(entries.map(({ what }) => what)).toEqual([
-      { agent: null, version: 2, allow: 0, deny: 0, ask: 1 },
-      { agent: null, version: 1, allow: 0, deny: 1, ask: 0 },
+      { agent: null, version: 2, allow: 0, deny: 0, ask: 1, approvers: 0 },
+      { agent: null, version: 1, allow: 0, deny: 1, ask: 0, approvers: 0 },
     ]);
   });
 

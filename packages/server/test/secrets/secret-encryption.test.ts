@@ -16,7 +16,13 @@ import {
 
 const master = masterKeyOf(randomBytes(32));
 const other = masterKeyOf(randomBytes(32));
-const context: SecretContext = { tenantId: 't1', provider: 'openai', recordId: 'r1' };
+const context: SecretContext = {
+  tenantId: 't1',
+  provider: 'openai',
+  recordId: 'r1',
+  baseUrl: 'https://api.example',
+  label: null,
+};
 
 describe('an encrypted secret', () => {
   it('returns any secret unchanged', () => {
@@ -45,14 +51,18 @@ describe('an encrypted secret', () => {
     ['tenant', { tenantId: 't2' }],
     ['provider', { provider: 'anthropic' }],
     ['record', { recordId: 'r2' }],
+    ['base URL', { baseUrl: 'https://evil.example' }],
+    ['base URL, such as the default one', { baseUrl: null }],
+    ['label', { label: 'other' }],
   ])('does not open for another %s', (_, moved) => {
     const text = encryptSecret('sk-canary', context, master);
     expect(() => decryptSecret(text, { ...context, ...moved }, [master])).toThrow(DecryptionFailed);
   });
 
   it('does not confuse records with similar ids', () => {
-    const text = encryptSecret('sk', { tenantId: 'a', provider: 'b"c', recordId: 'd' }, master);
-    const alike = { tenantId: 'a","b', provider: 'c', recordId: 'd' };
+    const bound = { ...context, recordId: 'd' };
+    const text = encryptSecret('sk', { ...bound, tenantId: 'a', provider: 'b"c' }, master);
+    const alike = { ...bound, tenantId: 'a","b', provider: 'c' };
     expect(() => decryptSecret(text, alike, [master])).toThrow(DecryptionFailed);
   });
 

@@ -14,6 +14,10 @@ export const column = {
     decode: (row, name) => text(row, name) as Value,
   }),
   freeText: { encode, decode: freeText } satisfies Codec<string>,
+  boolean: {
+    encode: (value: boolean) => (value ? 1 : 0),
+    decode: (row, name) => number(row, name) === 1,
+  } satisfies Codec<boolean>,
   number: { encode: (value: number) => value, decode: number } satisfies Codec<number>,
   json: <Value>(): Codec<Value> => ({
     encode,
@@ -30,26 +34,36 @@ export const column = {
   }),
 };
 
-type Codecs<Fields> = {
+export type Codecs<Fields> = {
   readonly [Name in keyof Fields]-?: Codec<
     object extends Pick<Fields, Name> ? Fields[Name] | undefined : Fields[Name]
   >;
 };
 
+/** The column of a field. */
+export function columnOf(field: string): string {
+  return field.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
 export class RecordCodec<Fields extends object> {
   readonly columns: readonly string[];
   readonly #codecs: readonly [name: keyof Fields & string, codec: Codec<unknown>][];
 
-  /** The order of the fields is that of the columns, which a checksum may depend on. */
+  /** The order of the fields is that of the columns, which a checksum or a code may depend on. */
   constructor(codecs: Codecs<Fields>) {
     this.#codecs = Object.entries(codecs) as [keyof Fields & string, Codec<unknown>][];
-    this.columns = this.#codecs.map(([name]) =>
-      name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-    );
+    this.columns = this.#codecs.map(([name]) => columnOf(name));
   }
 
   encode(record: Fields): SqlValue[] {
     return this.#codecs.map(([name, codec]) => codec.encode(record[name]));
+  }
+
+  /** The columns of these fields alone. */
+  encodeSome(fields: Partial<Fields>): [column: string, value: SqlValue][] {
+    return this.#codecs
+      .filter(([name]) => name in fields)
+      .map(([name, codec]) => [columnOf(name), codec.encode(fields[name])]);
   }
 
   decode(row: Row): Fields {

@@ -29,6 +29,7 @@ import { tenantTests } from './tenants/tenants.ts';
 import { textTests } from './text.ts';
 import { budgetTests } from './runs/budgets.ts';
 import { usageTests } from './runs/usage.ts';
+import { voteTests } from './runs/votes.ts';
 import { vectorTests } from './memories/vectors.ts';
 import { webhookTests } from './tenants/webhooks.ts';
 import { workflowTests } from './runs/workflows.ts';
@@ -40,6 +41,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('journal', () => journalTests(open));
     describe('fence', () => fenceTests(open));
     describe('approvals', () => approvalTests(open));
+    describe('votes', () => voteTests(open));
     describe('calls of clients', () => clientCallTests(open));
     describe('grants', () => grantTests(open));
     describe('inbox', () => inboxTests(open));

@@ -10,6 +10,7 @@ import { appendUnit } from '../../src/sql/runs/append.ts';
 import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
 import { selectEndedSql, selectOpenRuns, selectUsage } from '../../src/sql/runs/counts.ts';
 import { selectEventsSql } from '../../src/sql/runs/events.ts';
+import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
 import { claim, selectDue } from '../../src/sql/runs/leases.ts';
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
@@ -33,18 +34,18 @@ describe('query plans of PostgreSQL', () => {
     await (await openPostgresStore({ url: database.url })).close();
     await database.sql(`INSERT INTO runs (id, tenant_id, last_seq, epoch, lease_until, status,
         created_at, input_tokens, output_tokens, conversation_id, correlation_id, surface, agent,
-        model, labels, position)
+        model, labels, position, owner)
       SELECT 'run-' || n, 'tenant-' || n % 20, 10, 1, 0,
         CASE WHEN n % 1000 = 0 THEN 'waiting' ELSE 'completed' END, n, 0, 0, 'c-' || n % 2000,
-        '""', 'runs', '"agent-' || n % 50 || '"', '"demo"', '{}', n FROM generate_series(1, 10000) n`);
+        '""', 'runs', '"agent-' || n % 50 || '"', '"demo"', '{}', n, '"ada"' FROM generate_series(1, 10000) n`);
     await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, payload, checksum)
       SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, '[]', 0
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
     await database.sql(`INSERT INTO approvals (id, tenant_id, run_id, status, requested_at, expires_at, kind,
-        agent_id, agent_path, tool_call_id, tool, params, digest, checksum)
+        agent_id, agent_path, tool_call_id, tool, params, digest, ballot, mac)
       SELECT 'approval-' || n, 'tenant-' || n % 20, 'run-' || n,
         CASE WHEN n % 1000 = 0 THEN 'pending' ELSE 'approved' END, n, n, 'permission', '', '[]', '""',
-        '""', '{}', '', 0 FROM generate_series(1, 10000) n`);
+        '""', '{}', '', 0, '' FROM generate_series(1, 10000) n`);
     await database.sql(`INSERT INTO audit_entries
         (id, tenant_id, at, action, actor, run_id, entry, proof, seq, hash)
       SELECT 'entry-' || n, 'tenant-' || n % 20, n, 'action-' || n % 10, 'key-' || n % 100,
@@ -67,6 +68,7 @@ describe('query plans of PostgreSQL', () => {
 
   const page = { limit: 50 };
   const approval = newApproval({ id: 'r', conversationId: 'c', tenant: undefined as never });
+  const signer = new RowSigner(checksumAuthenticator);
   const run = { tenantId: 't', runId: 'r' };
   const queued = {
     id: 'm',
@@ -77,7 +79,14 @@ describe('query plans of PostgreSQL', () => {
     endedAt: 1,
     usage: { inputTokens: 1, outputTokens: 1 },
   } as const;
-  const ending = appendUnit('t', { ...run, epoch: 1, afterSeq: 1, at: 1, events: [], progress });
+  const ending = appendUnit(signer, 't', {
+    ...run,
+    epoch: 1,
+    afterSeq: 1,
+    at: 1,
+    events: [],
+    progress,
+  });
   const candidates = (kind: 'rare' | 'common') => {
     const search = { tenantId: 't', namespace: 'n', query: '', limit: 5, now: 0 };
     return selectCandidates('postgres', search, { kind, words: ['w1', 'w2'], most: 60 }).sql;
@@ -112,7 +121,7 @@ describe('query plans of PostgreSQL', () => {
     'a decision': storeDecision('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
     'the inbox of a run': selectCommandsSql,
-    'a command for a run': insertCommand('postgres', run, queued).sql,
+    'a command for a run': insertCommand('postgres', signer, run, queued).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the ended runs of a conversation': selectEndedSql,

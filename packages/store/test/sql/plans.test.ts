@@ -34,7 +34,8 @@ import {
   selectGrantList,
   selectGrantSql,
   selectGrantsSql,
-  useGrant,
+  selectGrantsById,
+  grantTable,
 } from '../../src/sql/tenants/grants.ts';
 import { claim, selectDue, releaseAllSql } from '../../src/sql/runs/leases.ts';
 import { deleteCommands, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
@@ -50,7 +51,8 @@ import {
 } from '../../src/sql/memories/memories.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
 import { selectConnectionSql, selectMetadata } from '../../src/sql/system.ts';
-import { selectInForceSql, selectVersions } from '../../src/sql/tenants/policies.ts';
+import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
+import { selectVersionSql, selectVersions } from '../../src/sql/tenants/policies.ts';
 import {
   storeDecision,
   selectApprovalIds,
@@ -99,6 +101,7 @@ describe('query plans', () => {
     return rows.map(({ detail }) => String(detail));
   }
 
+  const signer = new RowSigner(checksumAuthenticator);
   const page = { limit: 50 };
   const label: RunFilter = { label: { name: 'a', value: 'b' } };
   const run = { tenantId: 't', runId: 'r' };
@@ -113,7 +116,8 @@ describe('query plans', () => {
     'the grants in scope': selectGrantsSql,
     'a grant': selectGrantSql,
     'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,
-    'a use of a grant': useGrant('t', 'g', 1).sql,
+    'the grants that an append uses': selectGrantsById('t', ['g', 'h']).sql,
+    'a use of a grant': grantTable.update(signer, {}, { usesLeft: 1 }).sql,
     'the inbox of a run': selectCommandsSql,
     'the deletion of an inbox': deleteCommands(run).sql,
     'a key': selectKeyByHashSql,
@@ -146,7 +150,7 @@ describe('query plans', () => {
         sql,
       ]),
     ),
-    'the policies in force': selectInForceSql,
+    'a policy in force': selectVersionSql,
     'the versions of a policy': selectVersions('t', null, page).sql,
     'the audit of a tenant': selectAudit('t', {}, page).sql,
     'the audit of a run': selectAudit('t', { runId: 'r', action: 'a' }, page).sql,
@@ -324,7 +328,7 @@ describe('query plans', () => {
   test('a step finds its run by the id, and its open approvals among the pending ones', async () => {
     const usage = { inputTokens: 1, outputTokens: 1 };
     const progress = { status: 'completed', endedAt: 1, usage } as const;
-    const unit = appendUnit('t', {
+    const unit = appendUnit(signer, 't', {
       runId: 'r',
       epoch: 1,
       afterSeq: 1,
@@ -341,7 +345,13 @@ describe('query plans', () => {
   });
 
   test('no index is changed by an append of text', async () => {
-    const [fence] = appendUnit('t', { runId: 'r', epoch: 1, afterSeq: 1, at: 1, events: [] });
+    const [fence] = appendUnit(signer, 't', {
+      runId: 'r',
+      epoch: 1,
+      afterSeq: 1,
+      at: 1,
+      events: [],
+    });
     const steps = await driver.read(`EXPLAIN ${fence?.sql}`, []);
     expect(steps.filter(({ opcode }) => /^Idx(Insert|Delete)/.test(String(opcode)))).toEqual([]);
   });

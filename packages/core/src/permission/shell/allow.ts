@@ -10,10 +10,11 @@
  *  - A star directly after a word matches more words, not more of that word: `ls*` covers `ls` and
  *    `ls -la`, not `lsof`; `git log*` covers `git log -5`, not `git log-x`.
  *  - Hence an interpreter is allowed by a pattern with its literal script (`node build.js *`); a wrapper
- *    by one with the literal wrapped command (`sudo apt *`), or if it has no options and the wrapped
+ *    by one with the literal wrapped command (`sudo ls *`), or if it has no options and the wrapped
  *    command is covered on its own (`timeout *` with `ls *`); and a program that evaluates its
  *    arguments (`eval`, `awk`, `sed`, `export`) only by a pattern without wildcards.
- *  - A subcommand with side effects (`git config`, `npm init`) must be literal.
+ *  - Of a program with subcommands, a wildcard grants those that only read; any other must be literal
+ *    (see subcommands.ts).
  *  - After a `cd` that matched a wildcard, patterns that depend on the folder (`node build.js*`,
  *    `git log*`) allow nothing: they were written for another folder.
  *  - `$x` needs approval even as an argument, because the text that runs is not the one that was matched:
@@ -22,10 +23,9 @@
 import { compileGlob } from '../glob/glob.ts';
 import { expandAlternatives, literalPrefixLength } from '../glob/pattern-text.ts';
 import type { CommandReading } from './deny.ts';
-import { sideEffectSubcommand, hasSideEffectOption } from './options.ts';
+import { hasSideEffectOption } from './options.ts';
 import { commandNames, plainCommands } from './parse.ts';
 import {
-  PROGRAMS_WITH_SUBCOMMANDS,
   EVALUATORS,
   INTERPRETERS,
   isWrapping,
@@ -35,6 +35,7 @@ import {
   wrapperFor,
 } from './programs.ts';
 import { scanShell } from './scan.ts';
+import { grantsSubcommand, hasSubcommands, readingSubcommand } from './subcommands.ts';
 import type { ShellWord } from './words.ts';
 
 const MAX_WRAPPERS = 4;
@@ -79,7 +80,7 @@ function dependsOnFolder(pattern: string, [head]: readonly ShellWord[]): boolean
   if (EVERYTHING.has(pattern)) return false;
   const name = head!.text;
   if (name.includes('/') && !name.startsWith('/')) return true;
-  return PROGRAMS_WITH_SUBCOMMANDS.has(programName(name)) || /\S\s+[^\s*]/.test(pattern);
+  return hasSubcommands(programName(name)) || /\S\s+[^\s*]/.test(pattern);
 }
 
 /**
@@ -128,8 +129,11 @@ class Coverage {
     const covered = this.#patterns.some(
       (pattern) =>
         compileGlob(pattern).matches(text) &&
-        wildcardsEndAtWordBoundary(pattern, text, words) &&
-        this.#isLiteralEnough(words, start + literalPrefixLength(pattern), depth),
+        matchingAlternatives(pattern, text).some(
+          (alternative) =>
+            endsAtWordEnd(alternative, words) &&
+            this.#isLiteralEnough(words, start + literalPrefixLength(alternative), depth),
+        ),
     );
     this.#known.set(start, covered);
     return covered;
@@ -144,10 +148,9 @@ class Coverage {
     if (name.includes('/') && literalEnd < head.start + name.lastIndexOf('/') + 1) return false;
     const program = programName(name);
     if (!isLiteral && (EVALUATORS.has(program) || hasSideEffectOption(program, rest))) return false;
-    const subcommand = sideEffectSubcommand(program, rest);
-    if (subcommand !== undefined && literalEnd < subcommand.end) return false;
+    if (!isLiteral && !grantsSubcommand(program, rest, literalEnd)) return false;
     const wrapper = wrapperFor(name);
-    if (wrapper !== undefined && isWrapping(wrapper, rest)) {
+    if (wrapper !== undefined && isWrapping(wrapper, name, rest)) {
       return this.#coversWrapped(rest, wrapper, literalEnd, depth);
     }
     return !INTERPRETERS.has(program) || hasLiteralScript(rest, literalEnd, isLiteral);
@@ -166,26 +169,16 @@ class Coverage {
     if (literalEnd >= rest[last]!.end) {
       return starts.every((at) => this.#isLiteralEnough(rest.slice(at), literalEnd, depth + 1));
     }
-    if (!bare || wrapper.appendsArguments === true) return false;
+    // `npm exec ls` runs a package, and `docker run` an image, that only happens to have this name.
+    if (!bare || wrapper.appendsArguments === true || wrapper.only !== undefined) return false;
     return this.covers(rest.slice(last), depth + 1);
   }
 }
 
-/**
- * Whether no wildcard directly after a word matches more of the command's name. Of a pattern with
- * alternatives, one that matches must satisfy this. A name with wildcards must show where it ends.
- */
-function wildcardsEndAtWordBoundary(
-  pattern: string,
-  text: string,
-  words: readonly ShellWord[],
-): boolean {
-  const alternatives = expandAlternatives(pattern);
-  if (alternatives === undefined) return false;
-  return alternatives.some(
-    (alternative) =>
-      (alternative === pattern || matchesInGroup(alternative, text)) &&
-      endsAtWordEnd(alternative, words),
+/** The alternatives of a pattern that match; none if there are too many. */
+function matchingAlternatives(pattern: string, text: string): readonly string[] {
+  return (expandAlternatives(pattern) ?? []).filter(
+    (alternative) => alternative === pattern || matchesInGroup(alternative, text),
   );
 }
 
@@ -195,6 +188,10 @@ function matchesInGroup(alternative: string, text: string): boolean {
   return alone || (!/[|()]/.test(alternative) && compileGlob(`@(${alternative})`).matches(text));
 }
 
+/**
+ * Whether no wildcard directly after a word matches more of the command's name. A name with wildcards
+ * must show where it ends.
+ */
 function endsAtWordEnd(pattern: string, words: readonly ShellWord[]): boolean {
   let end = literalPrefixLength(pattern);
   let length = end;
@@ -209,7 +206,7 @@ function endsAtWordEnd(pattern: string, words: readonly ShellWord[]): boolean {
   const [head, second] = words;
   const at = head!.start + length;
   if (at < head!.end) return false;
-  if (!PROGRAMS_WITH_SUBCOMMANDS.has(programName(head!.text))) return true;
+  if (!hasSubcommands(programName(head!.text))) return true;
   return second === undefined || at <= second.start || at >= second.end;
 }
 
@@ -260,26 +257,14 @@ const READERS: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
-const READING_SUBCOMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
-  [
-    'git',
-    new Set('blame describe diff log ls-files ls-tree rev-parse shortlog show status'.split(' ')),
-  ],
-  ['npm', new Set(['ls', 'outdated', 'view'])],
-  ['cargo', new Set(['tree', 'metadata'])],
-]);
-
 /** A pattern for commands like this one that only read; undefined if none is safe. */
 export function suggestedPattern(command: string): string | undefined {
   const [only, ...others] = plainCommands(command) ?? [];
   if (only === undefined || others.length > 0) return undefined;
-  const [name = '', subcommand = ''] = only.words;
-  const prefix = READERS.has(name)
-    ? name
-    : READING_SUBCOMMANDS.get(name)?.has(subcommand) === true
-      ? `${name} ${subcommand}`
-      : undefined;
-  if (prefix === undefined) return undefined;
+  const [name = '', ...rest] = only.words;
+  const subcommand = readingSubcommand(name, rest);
+  if (!READERS.has(name) && subcommand === undefined) return undefined;
+  const prefix = subcommand === undefined ? name : `${name} ${subcommand}`;
   const pattern = `${prefix}*`;
   return allowsCommand(command, [pattern]) ? pattern : undefined;
 }

@@ -1,7 +1,7 @@
 /*
- * Options and subcommands by which a program does more than its name says: runs another program, or
- * writes a file although it usually reads. A wildcard allows none of them, and deny rules search their
- * values for commands. Programs that are not listed are assumed to have none.
+ * Options by which a program does more than its name says: runs another program, or writes a file
+ * although it usually reads. A wildcard allows none of them, and deny rules search their values for
+ * commands. Programs that are not listed are assumed to have none.
  */
 
 interface Word {
@@ -16,8 +16,13 @@ interface Word {
 const TABLE = `
 ack --pager
 ag --pager
+apt -o -c --option --config-file
+apt-cache -o -c --option --config-file
+apt-get -o -c --option --config-file
+aptitude -o
+aws --endpoint-url
 bat --pager --config-file
-cargo --config -C -Z
+cargo --config --manifest-path --target-dir --artifact-dir -C -Z
 clang -fplugin -load --config -specs
 cmake =-P =-E
 curl -o -O -J -K -T -D -c --output --output-dir --remote-name --remote-name-all --remote-header-name --config --upload-file --dump-header --cookie-jar --trace --trace-ascii --stderr --libcurl --engine --hsts --alt-svc --etag-save
@@ -31,18 +36,22 @@ gcc -wrapper -fplugin -specs --specs
 git -c -C -O -o -x --config --config-env --exec --exec-path --export-marks --ext-diff --extcmd --filters --git-dir --open-files-in-pager --output --output-directory --receive-pack --super-prefix --template --textconv --unsafe-paths --upload-archive --upload-pack --work-tree
 git clone -u
 go =-C -exec -toolexec -vettool -modfile -overlay =-o =-w -outputdir -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace
+gcloud --flags-file --configuration --access-token-file --impersonate-service-account
 gpg -o --output --agent-program --dirmngr-program --exec-path --photo-viewer --options --homedir
 helm --post-renderer --kubeconfig
 iconv -o --output
 iptables --modprobe
-kubectl --kubeconfig
+journalctl --cursor-file --flush --relinquish-var --rotate --setup-keys --update-catalog --vacuum-files --vacuum-size --vacuum-time
+kubectl --kubeconfig --server --profile-output --cache-dir
 less -o -O -k --log-file --lesskey-file --lesskey-src --lesskey-content +
 man -C -E -H -P -X --config-file --gxditview --html --pager
 more +
 nmap -o --script --script-args-file --datadir --stylesheet
 npm -C -c --browser --call --editor --git --globalconfig --init-module --node-options --prefix --script-shell --shell --userconfig --viewer
 openssl -out -engine -provider -provider-path -config
+oc --kubeconfig --server --profile-output --cache-dir
 pandoc -F -L -o -d --filter --lua-filter --output --defaults --pdf-engine --extract-media
+pip --log --log-file --local-log --python
 pnpm -C -c --dir --node-options --prefix --script-shell --shell-mode --config.
 printf -v
 rg --pre --hostname-bin
@@ -56,8 +65,10 @@ split --filter
 ssh-add -s
 ssh-keygen -D -w
 tar -I -F --checkpoint-action --index-file --info-script --new-volume-script --rmt-command --rsh-command --to-command --use-compress-program
+systemctl -H -M --host --machine --root --image
 tcpdump -w -z
-terraform -chdir
+terraform -chdir -plugin-dir
+tofu -chdir -plugin-dir
 tree -o -R
 tshark -w -X
 wget -a -e -o -O -P --append-output --config --directory-prefix --execute --output-document --output-file --post-file --body-file --use-askpass
@@ -75,24 +86,6 @@ const SIDE_EFFECT_OPTIONS: ReadonlyMap<string, readonly string[]> = new Map(
       const [, program = '', options = ''] = /^(\S+(?: [a-z]+)?) ([-=+].*)$/.exec(line) ?? [];
       return [program, options.split(' ')] as const;
     }),
-);
-
-/** Subcommands that run other programs, or change what later commands do. */
-const SIDE_EFFECT_SUBCOMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
-  [
-    'cargo install run',
-    'gh alias extension',
-    'git bisect config credential daemon difftool fast-import filter-branch for-each-repo hook ' +
-      'instaweb maintenance mergetool p4 send-email shell submodule svn upload-archive upload-pack ' +
-      'receive-pack remote-ext remote-fd http-backend',
-    'go env generate get install run tool',
-    'npm c config create edit explore init innit pkg set',
-    'pnpm c config create env init set',
-    'yarn config create init plugin set node',
-  ].map((line) => {
-    const [program = '', ...subcommands] = line.split(' ');
-    return [program, new Set(subcommands)] as const;
-  }),
 );
 
 /** The number of files that a program reads; it writes to the next one. */
@@ -123,19 +116,7 @@ export function hasSideEffectOption(program: string, words: readonly Word[]): bo
   });
 }
 
-/** The subcommand, if it has side effects. */
-export function sideEffectSubcommand<W extends Word>(
-  program: string,
-  words: readonly W[],
-): W | undefined {
-  const withSideEffects = SIDE_EFFECT_SUBCOMMANDS.get(program);
-  const subcommand = withSideEffects === undefined ? undefined : subcommandOf(words);
-  return subcommand !== undefined && withSideEffects?.has(subcommand.text) === true
-    ? subcommand
-    : undefined;
-}
-
-function subcommandOf<W extends Word>(words: readonly W[]): W | undefined {
+function subcommandOf(words: readonly Word[]): Word | undefined {
   return words.find(({ text }) => !text.startsWith('-'));
 }
 

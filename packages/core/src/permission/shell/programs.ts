@@ -2,6 +2,8 @@
  * Programs that run other programs. Deny rules look inside all of them; no wildcard of an allow rule
  * covers what they run. Programs that are not listed are assumed to run nothing else.
  */
+import { possibleSubcommands } from './subcommands.ts';
+import type { ShellWord } from './words.ts';
 
 export interface Wrapper {
   /** The number of words before the wrapped command that are not options: `timeout 5`, `ssh host`. */
@@ -37,7 +39,7 @@ const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
   ...['xargs', 'parallel', 'entr', 'watch', 'sem'].map(
     (name) => [name, argumentAppendingWrapper] as const,
   ),
-  ...wrappersWithSubcommands('npm pnpm yarn bun mise asdf rtx', 1, 'exec x dlx shell'),
+  ...wrappersWithSubcommands('npm pnpm yarn bun gem mise asdf rtx', 1, 'exec x dlx shell'),
   ...wrappersWithSubcommands('nix guix flatpak snap pipx', 1, 'shell run develop environment'),
   ...wrappersWithSubcommands('uv poetry rye pdm hatch pipenv conda mamba bundle', 1, 'run exec'),
   ...wrappersWithSubcommands('docker podman nerdctl kubectl oc lxc direnv', 2, 'exec run debug'),
@@ -96,14 +98,6 @@ export const SHELL_EVALUATORS: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
-/** Programs whose second word is a subcommand. */
-export const PROGRAMS_WITH_SUBCOMMANDS: ReadonlySet<string> = new Set(
-  (
-    'apt apt-get aws az brew bun bundle cargo conda deno docker dotnet gcloud gh git go helm kubectl ' +
-    'nerdctl nix npm pip pipenv pnpm podman poetry rustup systemctl terraform uv yarn'
-  ).split(' '),
-);
-
 /** Options of a wrapper whose value is a command, at any position. */
 export const WRAPPER_OPTION = /^(?:-[a-z]*c|--(?:command|run|exec|entrypoint|program))$/;
 
@@ -135,18 +129,11 @@ export function operandsOf(
   return operands + (SUBCOMMAND_GROUPS.has(words[0]?.text ?? '') ? 1 : 0);
 }
 
-/** Whether the words after the name make it a wrapper; an option may precede the subcommand. */
-export function isWrapping(
-  { only }: Wrapper,
-  words: readonly { readonly text: string }[],
-): boolean {
+/** Whether the words after the name make it a wrapper. */
+export function isWrapping({ only }: Wrapper, name: string, words: readonly ShellWord[]): boolean {
   if (only === undefined) return true;
-  let options = 0;
-  for (const [at, { text }] of words.entries()) {
-    if (text.startsWith('-')) options += 1;
-    else if (SUBCOMMAND_GROUPS.has(text)) options += 1;
-    else if (only.includes(text)) return true;
-    else if (at >= 2 * options) return false;
+  for (const [first = '', second = ''] of possibleSubcommands(programName(name), words)) {
+    if (only.includes(SUBCOMMAND_GROUPS.has(first) ? second : first)) return true;
   }
   return false;
 }

@@ -3,18 +3,22 @@ import { describe, expect, it } from 'vitest';
 import { decideCall } from '../../../src/permission/decide.ts';
 import { pathsAndUrls } from './paths-urls.ts';
 import { shellSideEffects } from './shell-side-effects.ts';
+import { shellDenials } from './shell-denials.ts';
 import { shellLists } from './shell-lists.ts';
 import { shellNames } from './shell-names.ts';
 import { shellOptions } from './shell-options.ts';
 import { shellText } from './shell-text.ts';
+import { subcommands } from './subcommands.ts';
 
 const groups = [
   ...shellLists,
   ...shellSideEffects,
   ...shellNames,
+  ...shellDenials,
   ...shellOptions,
   ...shellText,
   ...pathsAndUrls,
+  ...subcommands,
 ];
 const short = (value: string) => (value.length > 60 ? `${value.slice(0, 60)}…` : value);
 

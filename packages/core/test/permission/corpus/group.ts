@@ -14,18 +14,20 @@ export interface Group {
 export interface Patterns {
   readonly allow?: readonly string[];
   readonly deny?: readonly string[];
+  readonly ask?: readonly string[];
 }
 
 function rules(
   parameter: string,
   kind: 'command' | 'path' | 'url',
-  { allow, deny = [] }: Patterns,
+  { allow, deny = [], ask = [] }: Patterns,
 ) {
   const rule = (pattern: string) => ({ tool: 'tool', params: { [parameter]: pattern } });
   return {
     permissions: {
       allowlist: allow === undefined ? [{ tool: 'tool' }] : allow.map(rule),
       denylist: deny.map(rule),
+      ask: ask.map(rule),
     },
     usedOnce: [],
     grants: [],

@@ -145,6 +145,9 @@ pandoc -o x y
 pandoc --lua-filter=x y
 ssh-keygen -D ./x.so
 terraform -chdir=../x plan
+terraform plan
+npm run build
+git remote show origin
 xmllint --shell x
 duckdb x.db`),
       ...allowed(`
@@ -157,11 +160,9 @@ cargo tree --depth 1
 cargo metadata --no-deps
 npm ls --depth=0
 npm test -- -c x --prefix y
-npm run build
 go test ./x -run Test -count=1 -cover
 go vet ./x
 git log --oneline
-git remote show origin
 tar tvf x
 tar xzf x
 sort -rn x
@@ -172,7 +173,6 @@ cmake -DCMAKE_BUILD_TYPE=Release -S a -B b
 gcc -Wall -c x.c
 kubectl get pods -o wide
 openssl x509 -in x -noout
-terraform plan
 xmllint --noout x`),
     ],
   ),

@@ -1,5 +1,20 @@
 /** `/v1/approvals`: list, read and decide approvals of all surfaces. */
-import { recordDecision, type GrantTerms, proposedRule, type ApprovalRecord } from '@relay/core';
+import {
+  type ApprovalRecord,
+  demandsApprovers,
+  type DecisionInput,
+  type DecisionOutcome,
+  findApprover,
+  type GrantTerms,
+  keyIdOf,
+  mayDecide,
+  policiesOf,
+  type Policy,
+  proposedRule,
+  recordDecision,
+  type Requirement,
+  requirementFor,
+} from '@relay/core';
 import {
   type ApprovalStatus,
   type BodyOf,
@@ -14,35 +29,53 @@ import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { byRequest, iso, isoOrUndefined, readPageBySize, parseTime } from '../views/pagination.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
-  const { status, runId, kind, ...page } = call.query;
+  const { runId, kind, decidable, ...page } = call.query;
+  const status = decidable === undefined ? page.status : 'pending';
   const { items, nextCursor } = await readPageBySize(
     page,
     (each) => storeOf(call).listApprovals(defined({ status, runId, kind }), each),
     byRequest,
   );
-  const approvals = items.map((approval) => presentApproval(call, approval));
-  // An approval that has just expired is stored as pending until its run records the expiry.
+  const requirements = new Requirements(call);
+  const wanted: ApprovalRecord[] = [];
+  for (const approval of items) {
+    // An approval that has just expired is stored as pending until its run records the expiry.
+    if (status === 'pending' && statusNow(approval) !== status) continue;
+    if (decidable === undefined || (await requirements.isDecidable(approval)))
+      wanted.push(approval);
+  }
   return {
-    approvals:
-      status === 'pending' ? approvals.filter((each) => each.status === status) : approvals,
+    approvals: await Promise.all(wanted.map((each) => presentApproval(call, each, requirements))),
     nextCursor,
   };
 };
 
 export const getApproval: Handler<'getApproval'> = async (call) =>
-  presentApproval(call, await findApproval(call, call.params.id));
+  presentApproval(call, await findApproval(call, call.params.id), new Requirements(call));
+
+/** Records the decision of a caller. No event of the run reports a vote, so the feed is notified here. */
+export async function decide(
+  { context, caller }: ApiRequest,
+  decision: Omit<DecisionInput, 'by'>,
+): Promise<DecisionOutcome> {
+  const { tenantId, actor: by } = caller;
+  const outcome = await recordDecision(context.control, tenantId, { ...decision, by });
+  if (outcome.kind === 'voted') {
+    context.feed.add(tenantId, { kind: 'approval', id: decision.approvalId });
+  }
+  return outcome;
+}
 
 export const decideApproval: Handler<'decideApproval'> = async (call) => {
   const body = call.body;
-  const { approved, outcome: answer, always, reason, input, output } = body;
+  const { approved, outcome: answer, always, reason, input, output, digest } = body;
   const approval = await findApproval(call, call.params.id);
-  const outcome = await recordDecision(call.context.control, call.caller.tenantId, {
+  const outcome = await decide(call, {
     approvalId: approval.id,
-    ...defined({ approved, outcome: answer, input, output }),
+    ...defined({ approved, outcome: answer, input, output, digest }),
     always: always ?? false,
     reason: reason ?? null,
     terms: termsOf(body),
-    by: call.caller.actor,
   });
   if (outcome.kind === 'missing') throw notFound('approval');
   if (outcome.kind === 'conflict') {
@@ -51,7 +84,7 @@ export const decideApproval: Handler<'decideApproval'> = async (call) => {
       `The approval is already ${statusNow(outcome.approval)}`,
     );
   }
-  return presentApproval(call, await findApproval(call, approval.id));
+  return presentApproval(call, await findApproval(call, approval.id), new Requirements(call));
 };
 
 function termsOf({ scope, rule, expiresAt, uses }: BodyOf<'decideApproval'>): GrantTerms {
@@ -69,18 +102,94 @@ export function statusNow({ status, expiresAt }: ApprovalRecord): ApprovalStatus
   return status === 'pending' && expiresAt <= Date.now() ? 'expired' : status;
 }
 
-function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
+/** What an approver decides about: the call as votes have changed it, while it is pending. */
+export function asShown(approval: ApprovalRecord): ApprovalRecord {
+  const { edited } = (approval.status === 'pending' ? approval.votes : null) ?? {};
+  if (edited === undefined) return approval;
+  const { resolvedPaths: _, preview: __, ...rest } = approval;
+  const { params, resolvedPaths, preview, digest } = edited;
+  return { ...rest, params, digest, ...defined({ resolvedPaths, preview }) };
+}
+
+/** Who may decide approvals, by the current policies, which are read once per request. */
+export class Requirements {
+  readonly #call: Pick<ApiRequest, 'context' | 'caller'>;
+  readonly #policies = new Map<string, Promise<Policy[]>>();
+
+  constructor(call: Pick<ApiRequest, 'context' | 'caller'>) {
+    this.#call = call;
+  }
+
+  async of(approval: ApprovalRecord): Promise<Requirement> {
+    const store = storeOf(this.#call);
+    const policies = await this.#policiesFor(approval.agentPath.at(-1) ?? '');
+    const isNamed = policies.some(({ approvers }) => approvers.length > 0);
+    const run = isNamed ? await store.readRunHead(approval.runId) : undefined;
+    return requirementFor(this.#call.context.control.engine, store, approval, {
+      policies,
+      keyId: run?.keyId ?? null,
+      edited: approval.votes?.edited,
+    });
+  }
+
+  /** Whether the caller may decide it, and has not voted. */
+  async isDecidable(approval: ApprovalRecord): Promise<boolean> {
+    const { caller, context } = this.#call;
+    if (!caller.scopes.has('approve')) return false;
+    const requirement = await this.of(approval);
+    if (!demandsApprovers(requirement)) return true;
+    const now = context.control.engine.clock.now();
+    const approver = await findApprover(storeOf(this.#call), keyIdOf(caller.actor), now);
+    const hasVoted = approval.votes?.votes.some(({ person }) => person === approver.person);
+    return hasVoted !== true && mayDecide(requirement, approver);
+  }
+
+  #policiesFor(agent: string): Promise<Policy[]> {
+    const read = async () => {
+      const { policies } = storeOf(this.#call);
+      return policiesOf(await policies.inForce(agent), agent);
+    };
+    const policies = this.#policies.get(agent) ?? read();
+    this.#policies.set(agent, policies);
+    return policies;
+  }
+}
+
+/** The votes, and who may decide while it is pending. */
+async function presentVotes(approval: ApprovalRecord, requirements: Requirements) {
+  const { votes } = approval;
+  const counted = votes?.votes.map(({ by, at }) => ({ by, role: by.role, at: iso(at) }));
+  if (approval.status !== 'pending') return { votes: counted, quorum: votes?.quorum };
+  const { rules, quorum } = await requirements.of(approval);
+  // The rule for the call as it is now comes last.
+  const rule = rules.at(-1);
+  if (rule === undefined) return {};
+  const { roles, groups, keys } = rule;
+  const notRequester = rules.some((each) => each.notRequester);
+  return { votes: counted ?? [], quorum, approvers: { roles, groups, keys, notRequester } };
+}
+
+async function presentApproval(
+  call: ApiRequest,
+  approval: ApprovalRecord,
+  requirements: Requirements,
+) {
   const {
     requestedAt,
     expiresAt,
     decidedAt,
     decidedBy,
     reason,
-    edited,
+    edited: executed,
     question,
     answer: _,
+    ballot: __,
+    votes,
     ...rest
   } = approval;
+  // Of a pending approval, the arguments that votes are for.
+  const edited = executed ?? votes?.edited;
+  const shown = asShown(approval);
   const tools = call.context.control.engine.tools(call.caller.tenantId);
   const requested = { name: approval.tool, params: edited?.params ?? approval.params };
   // Where each call needs a person, "always" is not offered.
@@ -95,9 +204,10 @@ function presentApproval(call: ApiRequest, approval: ApprovalRecord) {
     executedDigest: edited?.digest,
     ...question,
     ...storedAnswerOf(approval),
-    preview: previewOf(approval),
-    display: displayOf(approval),
+    preview: previewOf(shown),
+    display: displayOf(shown),
     suggestedRule,
+    ...(await presentVotes(approval, requirements)),
     requestedAt: iso(requestedAt),
     expiresAt: iso(expiresAt),
     decidedAt: isoOrUndefined(decidedAt),

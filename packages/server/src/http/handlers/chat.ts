@@ -1,8 +1,9 @@
 /** `/chat`: a run that ends with its connection, and whose relays are answered while it is open. */
-import { type DecisionInput, recordDecision } from '@relay/core';
+import type { DecisionInput } from '@relay/core';
 import { defined, dialects, RelayError, type RelayResponse } from '@relay/protocol';
 import { endChatSession } from '../../streaming/chat-sessions.ts';
 import { streamRun } from '../../streaming/stream-run.ts';
+import { decide } from './approvals.ts';
 import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
 
@@ -42,12 +43,9 @@ export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {
   if (relay === undefined || relay.runId !== session.runId || relay.status !== 'pending') {
     throw new RelayError('relay_not_found', 'Relay not found');
   }
-  const outcome = await recordDecision(call.context.control, call.caller.tenantId, {
-    approvalId: relayId,
-    ...answerOf(response),
-    by: call.caller.actor,
-  });
-  if (outcome.kind !== 'decided') throw new RelayError('relay_not_found', 'Relay not found');
+  const outcome = await decide(call, { approvalId: relayId, ...answerOf(response) });
+  if (outcome.kind !== 'decided' && outcome.kind !== 'voted')
+    throw new RelayError('relay_not_found', 'Relay not found');
   return { success: true };
 };
 
@@ -59,8 +57,8 @@ function answerOf(response: RelayResponse): Omit<DecisionInput, 'approvalId' | '
   if (!response.approved) {
     return { approved: false, always: false, reason: response.reason ?? null };
   }
-  const { approved, always = false, input, output } = response;
-  return { approved, always, reason: null, ...defined({ input, output }) };
+  const { approved, always = false, input, output, digest } = response;
+  return { approved, always, reason: null, ...defined({ input, output, digest }) };
 }
 
 /** A caller without a key answers only in chats that were started without a key. */

@@ -8,6 +8,8 @@
 import {
   type ApprovalRecord,
   type DecisionInput,
+  demandsApprovers,
+  describeApprovers,
   recordDecision,
   type WebhookRecord,
 } from '@relay/core';
@@ -17,12 +19,20 @@ import { isValidKey, rejectForeignHost } from '../auth.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { decidedPage, maxTextChars, pageHeaders, pendingPage } from '../views/decision-page.ts';
 import { readToken } from '../../secrets/webhook-signer.ts';
-import { statusNow, storedAnswerOf } from './approvals.ts';
+import { asShown, Requirements, statusNow, storedAnswerOf } from './approvals.ts';
 import type { LinkRequest, LinkHandler, ServerContext } from './handler.ts';
 
 export const showDecisionLink: LinkHandler<'showDecisionLink'> = async (call) => {
-  const { approval } = await openLink(call);
-  return statusNow(approval) === 'pending' ? pendingPage(approval) : pageOfDecided(approval);
+  const { approval, webhook } = await openLink(call);
+  if (statusNow(approval) !== 'pending') return pageOfDecided(approval);
+  const { tenantId, createdBy: actor } = webhook;
+  const { context } = call;
+  const caller = { tenantId, actor, scopes: new Set<string>(), groups: [] };
+  const requirement = await new Requirements({ context, caller }).of(approval);
+  return pendingPage(
+    asShown(approval),
+    demandsApprovers(requirement) ? requirement.rules.map(describeApprovers) : [],
+  );
 };
 
 export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
@@ -35,6 +45,7 @@ export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
     approvalId: approval.id,
     ...answer,
     always: false,
+    byLink: true,
     by: { ...createdBy, name: `${createdBy.name} (link)` },
   });
   if (outcome.kind === 'decided') {

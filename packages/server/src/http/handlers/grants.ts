@@ -1,7 +1,7 @@
 /** `/v1/grants` and `/v1/permissions/explain`: standing permissions, and how a call is decided. */
 import * as core from '@relay/core';
 import { faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
-import { type BodyOf, defined, type ToolPermission } from '@relay/protocol';
+import { type BodyOf, defined, personOf, RelayError, type ToolPermission } from '@relay/protocol';
 import { invalidField, notFound, rejectInvalidPatterns } from '../errors.ts';
 import { auditEntry, type ApiRequest, type Handler, type ResultOf, storeOf } from './handler.ts';
 import {
@@ -34,19 +34,47 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
   const now = engine.clock.now();
   const expiresAt = parseTime(body.expiresAt);
   if (expiresAt !== undefined) core.requireFutureExpiry(expiresAt, now);
+  const approver = await core.findApprover(storeOf(call), core.keyIdOf(call.caller.actor), now);
   const grant: NewGrant = {
     id: engine.ids.next(),
     ...checkedRule(body),
     scope: body.scope,
+    approvers: [approver],
     scopeId: await scopeIdOf(call, body),
     createdAt: now,
     createdBy: call.caller.actor,
     ...defined({ expiresAt, uses: body.uses }),
   };
+  core.requireAdminForWholeTool(grant, approver);
+  await requireEntitled(call, grant, approver);
   const audit = core.auditRecordsOf(engine, call.caller.tenantId, [core.auditOfGrant(grant)]);
   await storeOf(call).addGrant(grant, audit);
   return presentGrant({ ...grant, ...defined({ usesLeft: grant.uses }) }, now);
 };
+
+/**
+ * A grant of calls that others must approve would have no effect, so it is refused where that is
+ * certain: if its exact call, or every call of its tool, has approvers whom this caller is not enough for.
+ */
+async function requireEntitled(
+  call: ApiRequest,
+  { tool: name, exact }: NewGrant,
+  approver: core.Approver,
+): Promise<void> {
+  const store = storeOf(call);
+  const policy = await store.policies.read(null);
+  const policies = policy === undefined ? [] : core.policiesOf([policy], '');
+  const tool = call.context.control.engine.tools(call.caller.tenantId).find(name);
+  const rule = core.approverRuleFor(
+    { toolCallId: '', name, arguments: exact ?? {} },
+    { policies, ...core.declaredBy(tool) },
+  );
+  if (rule === undefined || core.isQuorum(rule, [approver], '')) return;
+  throw new RelayError(
+    'not_an_approver',
+    `A grant of ${name} would have no effect: the policy demands ${core.describeApprovers(rule)} for each call. Approve a call with always instead`,
+  );
+}
 
 /** Succeeds if the grant is revoked already. */
 export const revokeGrant: Handler<'revokeGrant'> = async (call) => {
@@ -94,6 +122,8 @@ export const explainPermission: Handler<'explainPermission'> = async (call) => {
     tool,
     params,
     functions,
+    owner: personOf(call.caller.actor),
+    keyId: core.keyIdOf(call.caller.actor),
     ...defined({ permissions, agent, runId, conversationId }),
   });
 };
@@ -117,7 +147,7 @@ async function scopeIdOf(call: ApiRequest, body: BodyOf<'createGrant'>): Promise
 }
 
 function presentGrant(grant: GrantRecord, now: number) {
-  const { scopeId, createdAt, expiresAt, revokedAt, ...rest } = grant;
+  const { scopeId, createdAt, expiresAt, revokedAt, approvers: _, ...rest } = grant;
   return {
     ...rest,
     status: statusOf(grant, now),

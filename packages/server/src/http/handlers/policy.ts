@@ -19,7 +19,7 @@ export const getPolicy: Handler<'getPolicy'> = async (call) => {
 
 export const putPolicy: Handler<'putPolicy'> = async (call) => {
   const body = call.body;
-  const rules = rulesOf(body);
+  const rules = await rulesOf(call, body);
   const { agent = null } = body;
   const { engine } = call.context.control;
   const replaced = replacedVersion(call, body.version);
@@ -32,7 +32,13 @@ export const putPolicy: Handler<'putPolicy'> = async (call) => {
     at: engine.clock.now(),
     by: call.caller.actor,
   };
-  const counts = { allow: rules.allow.length, deny: rules.deny.length, ask: rules.ask.length };
+  const { allow, deny, ask, approvers } = rules;
+  const counts = {
+    allow: allow.length,
+    deny: deny.length,
+    ask: ask.length,
+    approvers: approvers.length,
+  };
   const audit = auditEntry(call, 'policy.changed', { agent, version: policy.version, ...counts });
   const { policies } = storeOf(call);
   if (!(await policies.put(policy, audit))) {
@@ -81,19 +87,45 @@ export const previewPolicy: Handler<'previewPolicy'> = async (call) => {
   const { engine } = call.context.control;
   const { agent = null } = body;
   const since = parseTime(body.since) ?? engine.clock.now() - defaultPreviewMs;
-  const draft = { agent, rules: rulesOf(body), since };
+  const draft = { agent, rules: await rulesOf(call, body), since };
   const { changed, ...counts } = await core.previewPolicy(engine, storeOf(call), draft);
   const changes = firstBySize(changed, maxShownChanges);
   return { ...counts, since: iso(since), changed: changed.length, changes };
 };
 
-function rulesOf({ allow, deny, ask }: PolicyRules): PolicyRules {
+async function rulesOf(
+  call: ApiRequest,
+  { agent, allow, deny, ask, approvers }: PolicyRules & { readonly agent?: string | undefined },
+): Promise<PolicyRules> {
   rejectInvalidPatterns([
     ...core.checkPermissions({ allowlist: allow }).map(renameList('allowlist', 'allow')),
     ...core.checkPermissions({ denylist: deny }).map(renameList('denylist', 'deny')),
     ...core.checkPermissions({ denylist: ask }).map(renameList('denylist', 'ask')),
+    ...core
+      .checkPermissions({ denylist: approvers.map(({ tool, params }) => ({ tool, params })) })
+      .map(renameList('denylist', 'approvers')),
   ]);
-  return { allow, deny, ask };
+  await rejectUnmeetable(call, approvers);
+  const foreign = approvers.findIndex((rule) => agent !== undefined && rule.agent !== undefined);
+  if (foreign >= 0) {
+    const message = 'Not allowed in the policy of one agent: it applies to that agent only';
+    throw invalidField(`approvers[${foreign}].agent`, message);
+  }
+  return { allow, deny, ask, approvers };
+}
+
+/** A rule that nobody can meet would block its calls without saying why. */
+async function rejectUnmeetable(call: ApiRequest, rules: PolicyRules['approvers']): Promise<void> {
+  const now = call.context.control.engine.clock.now();
+  const known = new Map<string, core.Approver>();
+  for (const id of new Set(rules.flatMap(({ keys = [] }) => keys))) {
+    const key = await storeOf(call).readKey(id);
+    if (key !== undefined) known.set(id, core.approverWithKey(key, now));
+  }
+  for (const [index, rule] of rules.entries()) {
+    const fault = core.faultOfApprovers(rule, known);
+    if (fault !== undefined) throw invalidField(`approvers[${index}].${fault.path}`, fault.message);
+  }
 }
 
 function renameList(list: string, field: string) {
@@ -121,7 +153,12 @@ function respond(call: ApiRequest, agent: string | null, policy: PolicyRecord | 
 }
 
 function presentPolicy(agent: string | null, policy: PolicyRecord | undefined) {
-  const { version = 0, rules = { allow: [], deny: [], ask: [] }, at, by } = policy ?? {};
+  const {
+    version = 0,
+    rules = { allow: [], deny: [], ask: [], approvers: [] },
+    at,
+    by,
+  } = policy ?? {};
   return {
     agent: agent ?? undefined,
     version,

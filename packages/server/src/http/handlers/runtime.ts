@@ -1,6 +1,5 @@
 /** `/api/chat`: a conversation, its approvals and its resumption. */
 import {
-  recordDecision,
   pendingApprovalsOf,
   type ApprovalRecord,
   resumeSerializedAgentRun,
@@ -19,7 +18,7 @@ import {
 } from '@relay/protocol';
 import { notFound } from '../errors.ts';
 import { byRequest, readAll } from '../views/pagination.ts';
-import { statusNow } from './approvals.ts';
+import { decide, statusNow } from './approvals.ts';
 import { type ApiRequest, findRun, type Handler, type ResultOf, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
 import { collectUntilIdle } from './collect-until-idle.ts';
@@ -43,20 +42,19 @@ export const approveTool: Handler<'approveTool'> = async (call) => {
   const body = call.body;
   const run = await findRun(call, body.runId);
   const approval = await pendingApproval(call, run, body);
-  const { action, outcome: answer, input, output } = body;
+  const { action, outcome: answer, input, output, digest } = body;
   const approved = action === undefined ? undefined : action === 'approve';
-  const outcome = await recordDecision(call.context.control, call.caller.tenantId, {
+  const outcome = await decide(call, {
     approvalId: approval.id,
-    ...defined({ approved, outcome: answer, input, output }),
+    ...defined({ approved, outcome: answer, input, output, digest }),
     always: body.always === true,
     reason: body.reason ?? null,
-    by: call.caller.actor,
   });
   if (outcome.kind === 'conflict' || outcome.kind === 'missing') {
     const status = outcome.kind === 'missing' ? 'closed' : statusNow(outcome.approval);
     throw new RelayError('approval_conflict', `This tool call is already ${status}`);
   }
-  if (outcome.kind === 'duplicate') {
+  if (outcome.kind === 'duplicate' || outcome.kind === 'voted') {
     const { status } = await findRun(call, run.id);
     return { ok: true, status: statusOf(status), events: [] };
   }

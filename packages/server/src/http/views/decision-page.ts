@@ -41,7 +41,11 @@ export const pageHeaders: Readonly<Record<string, string>> = {
 export const maxTextChars = 500;
 
 /** Deciding is a POST: opening the link, as mail scanners and previews do, decides nothing. */
-export function pendingPage(approval: ApprovalRecord): string {
+export function pendingPage(
+  approval: ApprovalRecord,
+  /** Who may decide, if the policy demands more than a link. */
+  approvers: readonly string[],
+): string {
   const { links, notes, call, diff, remarks, flags } = displayParts(approval);
   const items = [...describeFlags(flags).map((warning) => `The request ${warning}`), ...notes]
     .map((item) => `<li>${escapeHtml(item)}</li>`)
@@ -59,7 +63,7 @@ export function pendingPage(approval: ApprovalRecord): string {
     `<p>${agent} ${asksOutcome ? 'used' : 'wants to use'} ${tool}:</p>
 ${paths}${warning}${change}<pre>${escapeHtml(text)}</pre>
 ${asksOutcome ? `<p class="warning">${outcomeWarning}. Check whether it did, then choose one answer.</p>\n` : ''}<p>Run ${escapeHtml(approval.runId)}. The request expires on ${escapeHtml(minuteInUtc(approval.expiresAt))}.</p>
-${asksOutcome ? outcomeForms : permissionForms}`,
+${formsFor(approval, approvers)}`,
   );
 }
 
@@ -70,6 +74,13 @@ function diffHtml(diff: string): string {
     return line.startsWith('-') ? `<del>${html}</del>` : html;
   });
   return lines.join('\n');
+}
+
+function formsFor({ kind, votes }: ApprovalRecord, approvers: readonly string[]): string {
+  if (approvers.length === 0) return kind === 'outcome' ? outcomeForms : permissionForms;
+  const { votes: given = [], quorum = 0 } = votes ?? {};
+  const progress = given.length === 0 ? '' : `<p>${given.length} of ${quorum} approvals.</p>\n`;
+  return `${progress}<p class="warning">This link cannot decide: the policy demands ${escapeHtml(approvers.join(', and '))}. They decide with their own key, for example with <code>relay approvals</code>.</p>`;
 }
 
 const permissionForms = `<form method="post"><input type="hidden" name="approved" value="true"><button class="yes">Approve</button></form>

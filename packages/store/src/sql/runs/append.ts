@@ -5,12 +5,13 @@
  */
 import type { Append, AppendOutcome } from '@relay/core';
 import { isEnded } from '@relay/protocol';
+import type { RowSigner } from '../../codec/signed-table.ts';
 import type { Statement, UnitScope, UnitResult } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
 import { countEnding, countUsage } from './counts.ts';
 import { insertEvents } from './events.ts';
-import { useGrant, useGrantSql } from '../tenants/grants.ts';
+import type { GrantUses } from '../tenants/grants.ts';
 import { deleteCommands, deleteCommand } from './inbox.ts';
 import { insertMemory } from '../memories/memories.ts';
 import { closeOpenApprovals, closeApproval, insertApproval } from './approvals.ts';
@@ -18,18 +19,23 @@ import { changesOf, putSnapshot } from './runs.ts';
 import { deleteConnections } from '../system.ts';
 import { insertNotices } from '../tenants/webhooks.ts';
 
-export function appendUnit(tenantId: string, append: Append): readonly Statement[] {
+export function appendUnit(
+  signer: RowSigner,
+  tenantId: string,
+  append: Append,
+  uses?: GrantUses,
+): readonly Statement[] {
   const { runId, afterSeq, at, events, progress = {} } = append;
   const run = { tenantId, runId };
   const journal = insertEvents({ tenantId, runId, afterSeq, at, events });
   const unit: Statement[] = [fence(tenantId, append, journal.size), ...journal.statements];
   unit.push(...putSnapshot(run, progress));
   for (const approval of append.approvals ?? [])
-    unit.push(insertApproval(tenantId, { ...approval, runId }));
+    unit.push(insertApproval(signer, tenantId, { ...approval, runId }));
   for (const closure of append.closeApprovals ?? []) unit.push(closeApproval(run, closure));
   for (const call of append.clientCalls ?? []) unit.push(insertClientCall(run, call));
   for (const id of append.abandonedCalls ?? []) unit.push(timeOutClientCall(run, id));
-  for (const grantId of append.useGrants ?? []) unit.push(useGrant(tenantId, grantId, at));
+  unit.push(...(uses?.statements ?? []));
   for (const commandId of append.consumeCommands ?? []) unit.push(deleteCommand(run, commandId));
   for (const memory of append.memories ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
@@ -47,9 +53,14 @@ export function appendScope(append: Append): UnitScope {
 }
 
 /** A used-up grant refuses the append, but its writer still holds the run. */
-export function appendOutcome(unit: readonly Statement[], result: UnitResult): AppendOutcome {
+export function appendOutcome(
+  unit: readonly Statement[],
+  result: UnitResult,
+  uses?: GrantUses,
+): AppendOutcome {
   if (result.ok) return 'committed';
-  return unit[result.failedAt]?.sql === useGrantSql ? 'refused' : 'fenced';
+  const failed = unit[result.failedAt];
+  return failed !== undefined && uses?.statements.includes(failed) === true ? 'refused' : 'fenced';
 }
 
 const fenceSqls = new Map<string, string>();

@@ -5,57 +5,80 @@ import type {
   ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
+  ApprovalVotes,
   RunRef,
+  VoteChange,
 } from '@relay/core';
 import { approvalStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { columnFilters, indexFilter, type List, selectPage, selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
-import { column, RecordCodec } from '../../codec/records.ts';
-import {
-  checkIntact,
-  checksumOf,
-  encode,
-  encodeOrNull,
-  jsonOrNull,
-  text,
-} from '../../codec/values.ts';
+import { column } from '../../codec/records.ts';
+import { type Assignments, type RowSigner, SignedTable } from '../../codec/signed-table.ts';
+import { encode, encodeOrNull, text } from '../../codec/values.ts';
 
-/** What never changes once an approval is requested; the checksum covers it. */
-const requestCodec = new RecordCodec<NewApproval>({
-  id: column.text(),
-  runId: column.text(),
-  requestedAt: column.number,
-  expiresAt: column.number,
-  kind: column.text(),
-  agentId: column.text(),
-  agentPath: column.json(),
-  toolCallId: column.freeText,
-  tool: column.freeText,
-  params: column.json(),
-  digest: column.text(),
-  question: column.optional(column.json()),
-  resolvedPaths: column.optional(column.json()),
-  preview: column.optional(column.json()),
-  earlierDenial: column.optional(column.json()),
-  rule: column.optional(column.json()),
+type ApprovalRow = ApprovalRecord & { readonly tenantId: string };
+
+/**
+ * What a person sees must be what was requested, and votes must be those that were given. What was
+ * decided is only shown here: the command in the inbox of the run decides.
+ */
+export const approvalTable = new SignedTable<ApprovalRow>({
+  name: 'approvals',
+  subject: 'Approval',
+  key: ['id'],
+  codecs: {
+    tenantId: column.text(),
+    id: column.text(),
+    runId: column.text(),
+    requestedAt: column.number,
+    expiresAt: column.number,
+    kind: column.text(),
+    agentId: column.text(),
+    agentPath: column.json(),
+    toolCallId: column.freeText,
+    tool: column.freeText,
+    params: column.json(),
+    digest: column.text(),
+    question: column.optional(column.json()),
+    resolvedPaths: column.optional(column.json()),
+    preview: column.optional(column.json()),
+    earlierDenial: column.optional(column.json()),
+    rule: column.optional(column.json()),
+    status: column.text(),
+    decidedAt: column.nullable(column.number),
+    decidedBy: column.nullable(column.json()),
+    reason: column.nullable(column.freeText),
+    answer: column.nullable(column.freeText),
+    edited: column.nullable(column.json()),
+    ballot: column.number,
+    votes: column.nullable(column.json()),
+  },
+  unsigned: ['status', 'decidedAt', 'decidedBy', 'reason', 'answer', 'edited'],
 });
 
-const decisionCodec = new RecordCodec<Omit<ApprovalRecord, keyof NewApproval | 'edited'>>({
-  status: column.text(),
-  decidedAt: column.nullable(column.number),
-  decidedBy: column.nullable(column.json()),
-  reason: column.nullable(column.freeText),
-  answer: column.nullable(column.freeText),
-});
+const { columns } = approvalTable;
 
-const fixedColumns = ['tenant_id', ...requestCodec.columns];
+const insertSql = insertInto('approvals', columns);
 
-const insertSql = insertInto('approvals', [...fixedColumns, 'checksum', 'status']);
-
-export function insertApproval(tenantId: string, approval: NewApproval): Statement {
-  const fixed = [tenantId, ...requestCodec.encode(approval)];
-  return { sql: insertSql, params: [...fixed, checksumOf(...fixed), 'pending'] };
+export function insertApproval(
+  signer: RowSigner,
+  tenantId: string,
+  approval: NewApproval,
+): Statement {
+  const params = approvalTable.encode(signer, {
+    ...approval,
+    tenantId,
+    status: 'pending',
+    decidedAt: null,
+    decidedBy: null,
+    reason: null,
+    answer: null,
+    edited: null,
+    ballot: 0,
+    votes: null,
+  });
+  return { sql: insertSql, params };
 }
 
 const closeSql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?
@@ -80,12 +103,20 @@ export function closeOpenApprovals({ tenantId, runId }: RunRef, at: number): Sta
   return { sql, params };
 }
 
-/** The compare-and-set: of all decisions on an approval, one succeeds. */
-export function storeDecision(tenantId: string, decision: ApprovalDecision): Statement {
+/**
+ * The compare-and-set: of all decisions on an approval, one succeeds. `voted` replaces the votes of the
+ * row that was read.
+ */
+export function storeDecision(
+  tenantId: string,
+  decision: ApprovalDecision,
+  voted?: VotedRow,
+): Statement {
+  const { approvalId, runId, status, at, by, reason, answer, edited, ballot } = decision;
   const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
-      edited = ?
-    WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
-  const { approvalId, runId, status, at, by, reason, answer, edited } = decision;
+      edited = ?${voted === undefined ? '' : `, ${voted.assignments}`}
+    WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?
+      ${ballot === undefined ? '' : 'AND ballot = ?'} ${voted === undefined ? '' : 'AND mac = ?'}`;
   return {
     sql,
     params: [
@@ -95,16 +126,40 @@ export function storeDecision(tenantId: string, decision: ApprovalDecision): Sta
       encodeOrNull(reason),
       encode(answer),
       encodeOrNull(edited),
+      ...(voted?.values ?? []),
       tenantId,
       approvalId,
       runId,
       at,
+      ...(ballot === undefined ? [] : [ballot]),
+      ...(voted === undefined ? [] : [voted.mac]),
     ],
     expect: 1,
   };
 }
 
-const columns = [...fixedColumns, 'checksum', ...decisionCodec.columns, 'edited'];
+/** New votes for an authentic row, and the code that the row must still have. */
+export interface VotedRow extends Assignments {
+  readonly mac: string;
+}
+
+export function voted(
+  signer: RowSigner,
+  row: Row,
+  changes: { readonly votes: ApprovalVotes; readonly ballot?: number },
+): VotedRow {
+  approvalTable.decode(signer, row);
+  return { ...approvalTable.changes(signer, row, changes), mac: text(row, 'mac') };
+}
+
+export function updateVotes(tenantId: string, change: VoteChange, voted: VotedRow): Statement {
+  const { approvalId, at, ballot } = change;
+  const sql = `UPDATE approvals SET ${voted.assignments}
+    WHERE tenant_id = ? AND id = ? AND status = 'pending' AND expires_at > ? AND ballot = ?
+      AND mac = ?`;
+  const before = [tenantId, approvalId, at, ballot, voted.mac];
+  return { sql, params: [...voted.values, ...before], expect: 1 };
+}
 
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
   FROM approvals WHERE tenant_id = ? AND id = ?`;
@@ -125,11 +180,7 @@ export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page
   return selectPage(listOf(tenantId, filter), page);
 }
 
-export function decodeApproval(row: Row): ApprovalRecord {
-  checkIntact(`Approval ${text(row, 'id')}`, row, fixedColumns);
-  return {
-    ...requestCodec.decode(row),
-    ...decisionCodec.decode(row),
-    edited: jsonOrNull(row, 'edited') as ApprovalRecord['edited'],
-  };
+export function decodeApproval(signer: RowSigner, row: Row): ApprovalRecord {
+  const { tenantId: _, ...approval } = approvalTable.decode(signer, row);
+  return approval;
 }

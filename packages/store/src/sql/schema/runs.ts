@@ -9,6 +9,7 @@ export const runTables: readonly string[] = [
   `CREATE TABLE conversations (
     tenant_id TEXT NOT NULL,
     id TEXT NOT NULL,
+    owner TEXT NOT NULL,
     ended_runs BIGINT NOT NULL,
     PRIMARY KEY (tenant_id, id)
   )`,
@@ -42,6 +43,7 @@ export const runTables: readonly string[] = [
     parent_run_id TEXT,
     workflow_id TEXT,
     key_id TEXT,
+    owner TEXT NOT NULL,
     error TEXT,
     finish_reason TEXT,
     serialized_state TEXT,
@@ -134,13 +136,15 @@ export const runTables: readonly string[] = [
     tool TEXT NOT NULL,
     params TEXT NOT NULL,
     digest TEXT NOT NULL,
-    checksum BIGINT NOT NULL,
+    mac TEXT NOT NULL,
     edited TEXT,
     question TEXT,
     resolved_paths TEXT,
     preview TEXT,
     earlier_denial TEXT,
-    rule TEXT
+    rule TEXT,
+    ballot BIGINT NOT NULL,
+    votes TEXT
   )`,
   `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
   `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
@@ -153,7 +157,7 @@ export const runTables: readonly string[] = [
     position BIGINT NOT NULL,
     kind TEXT NOT NULL,
     command TEXT NOT NULL,
-    checksum BIGINT NOT NULL,
+    mac TEXT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,
   `CREATE INDEX inboxes_of_tenant ON run_inbox (tenant_id, run_id)`,

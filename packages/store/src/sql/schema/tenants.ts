@@ -6,7 +6,8 @@ export const accountTables: readonly string[] = [
     created_at BIGINT NOT NULL,
     paused_at BIGINT,
     settings TEXT NOT NULL,
-    settings_checksum BIGINT NOT NULL
+    policies TEXT NOT NULL,
+    mac TEXT NOT NULL
   )`,
   `CREATE INDEX paused_tenants ON tenants (id) WHERE paused_at IS NOT NULL`,
   `CREATE TABLE keys (
@@ -21,7 +22,7 @@ export const accountTables: readonly string[] = [
     created_at BIGINT NOT NULL,
     expires_at BIGINT,
     revoked_at BIGINT,
-    checksum BIGINT NOT NULL
+    mac TEXT NOT NULL
   )`,
   `CREATE INDEX keys_of_tenant ON keys (tenant_id, created_at, id)`,
   `CREATE TABLE credentials (
@@ -34,7 +35,7 @@ export const accountTables: readonly string[] = [
     sealed TEXT NOT NULL,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
-    checksum BIGINT NOT NULL,
+    mac TEXT NOT NULL,
     PRIMARY KEY (tenant_id, provider)
   )`,
   `CREATE TABLE grants (
@@ -47,9 +48,10 @@ export const accountTables: readonly string[] = [
     params TEXT,
     created_at BIGINT NOT NULL,
     created_by TEXT NOT NULL,
-    checksum BIGINT NOT NULL,
+    mac TEXT NOT NULL,
     expires_at BIGINT,
     uses BIGINT,
+    approvers TEXT,
     uses_left BIGINT,
     revoked_at BIGINT
   )`,
@@ -63,7 +65,7 @@ export const accountTables: readonly string[] = [
     rules TEXT NOT NULL,
     at BIGINT NOT NULL,
     made_by TEXT NOT NULL,
-    checksum BIGINT NOT NULL
+    mac TEXT NOT NULL
   )`,
   `CREATE UNIQUE INDEX policy_versions ON policies (tenant_id, agent, version, id)`,
   `CREATE UNIQUE INDEX policy_once ON policies (tenant_id, agent, version)`,
@@ -74,7 +76,8 @@ export const accountTables: readonly string[] = [
     events TEXT NOT NULL,
     created_at BIGINT NOT NULL,
     created_by TEXT NOT NULL,
-    may_decide BIGINT NOT NULL
+    may_decide BIGINT NOT NULL,
+    mac TEXT NOT NULL
   )`,
   `CREATE INDEX webhooks_of_tenant ON webhooks (tenant_id, created_at, id)`,
   `CREATE TABLE deliveries (

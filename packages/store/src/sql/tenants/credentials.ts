@@ -2,39 +2,43 @@
 import type { CredentialRecord, CredentialReseal, SealedCredential } from '@relay/core';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { insertInto } from '../statements.ts';
-import { column, RecordCodec } from '../../codec/records.ts';
-import { checkIntact, checksumOf, encode, number, text } from '../../codec/values.ts';
+import { column } from '../../codec/records.ts';
+import { type RowSigner, SignedTable } from '../../codec/signed-table.ts';
+import { encode } from '../../codec/values.ts';
 
-/** A secret must not be sent to another URL: the checksum covers what belongs together. */
-const checksumCodec = new RecordCodec<
-  Pick<CredentialRecord, 'provider' | 'id' | 'sealed' | 'baseUrl'>
->({
-  provider: column.freeText,
-  id: column.text(),
-  sealed: column.freeText,
-  baseUrl: column.nullable(column.freeText),
+type CredentialRow = CredentialRecord & { readonly tenantId: string };
+
+/** A secret must not be sent to another URL, nor be used by another tenant. */
+export const credentialTable = new SignedTable<CredentialRow>({
+  name: 'credentials',
+  subject: 'Credential',
+  key: ['tenant_id', 'provider'],
+  codecs: {
+    tenantId: column.text(),
+    provider: column.freeText,
+    id: column.text(),
+    sealed: column.freeText,
+    baseUrl: column.nullable(column.freeText),
+    label: column.nullable(column.freeText),
+    last4: column.freeText,
+    createdAt: column.number,
+    updatedAt: column.number,
+  },
 });
 
-const detailCodec = new RecordCodec<
-  Pick<CredentialRecord, 'label' | 'last4' | 'createdAt' | 'updatedAt'>
->({
-  label: column.nullable(column.freeText),
-  last4: column.freeText,
-  createdAt: column.number,
-  updatedAt: column.number,
-});
-
-const checksumColumns = ['tenant_id', ...checksumCodec.columns];
-const columns = [...checksumColumns, 'checksum', ...detailCodec.columns];
+const { columns } = credentialTable;
 
 const replaced = columns.slice(2).map((column) => `${column} = excluded.${column}`);
 
 const putSql = `${insertInto('credentials', columns)}
   ON CONFLICT (tenant_id, provider) DO UPDATE SET ${replaced.join(', ')}`;
 
-export function putCredential(tenantId: string, record: CredentialRecord): Statement {
-  const bound = [tenantId, ...checksumCodec.encode(record)];
-  return { sql: putSql, params: [...bound, checksumOf(...bound), ...detailCodec.encode(record)] };
+export function putCredential(
+  signer: RowSigner,
+  tenantId: string,
+  record: CredentialRecord,
+): Statement {
+  return { sql: putSql, params: credentialTable.encode(signer, { ...record, tenantId }) };
 }
 
 const selectSql = `SELECT ${columns.join(', ')} FROM credentials`;
@@ -60,29 +64,22 @@ export function deleteCredential(tenantId: string, provider: string): Statement 
 
 export const selectToResealSql = `${selectSql} WHERE tenant_id = ? AND id = ?`;
 
-/** The checksum is compared too, so that the other fields must be unchanged. */
-export function reseal(row: Row, { from, to }: CredentialReseal): Statement | undefined {
-  const sql = `UPDATE credentials SET sealed = ?, checksum = ?
-    WHERE tenant_id = ? AND id = ? AND sealed = ? AND checksum = ?`;
-  checkIntegrity(row);
-  const sealed = text(row, 'sealed');
-  if (sealed !== encode(from)) return undefined;
-  const resealed: Row = { ...row, sealed: encode(to) };
-  const checksum = checksumOf(...checksumColumns.map((column) => resealed[column] ?? null));
-  const before = [text(row, 'tenant_id'), text(row, 'id'), sealed, number(row, 'checksum')];
-  return { sql, params: [encode(to), checksum, ...before], expect: 1 };
+export function reseal(
+  signer: RowSigner,
+  row: Row,
+  { from, to }: CredentialReseal,
+): Statement | undefined {
+  const record = credentialTable.find(signer, row);
+  return record?.sealed === from ? credentialTable.update(signer, row, { sealed: to }) : undefined;
 }
 
-export function decodeCredential(row: Row): CredentialRecord {
-  checkIntegrity(row);
-  return { ...checksumCodec.decode(row), ...detailCodec.decode(row) };
+export function decodeCredential(signer: RowSigner, row: Row): CredentialRecord {
+  const { tenantId: _, ...record } = credentialTable.decode(signer, row);
+  return record;
 }
 
+/** Unverified: one damaged row must not keep a server from starting. `reseal` verifies it. */
 export function decodeSealed(row: Row): SealedCredential {
-  const { provider, id, sealed } = decodeCredential(row);
-  return { tenantId: text(row, 'tenant_id'), provider, id, sealed };
-}
-
-function checkIntegrity(row: Row): void {
-  checkIntact(`Credential ${text(row, 'id')}`, row, checksumColumns);
+  const { tenantId, provider, id, sealed, baseUrl, label } = credentialTable.decodeUnverified(row);
+  return { tenantId, provider, id, sealed, baseUrl, label };
 }

@@ -1,42 +1,45 @@
-import type { Grant, GrantFilter, GrantRecord, NewGrant, Page } from '@relay/core';
+import type { Grant, GrantedTo, GrantFilter, GrantRecord, NewGrant, Page } from '@relay/core';
 import { defined } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { residualFilter, columnFilters, selectRows } from '../lists.ts';
-import { insertInto } from '../statements.ts';
-import { column, RecordCodec } from '../../codec/records.ts';
-import { checkIntact, checksumOf, corrupt, encode, text } from '../../codec/values.ts';
+import { insertInto, placeholders } from '../statements.ts';
+import { column } from '../../codec/records.ts';
+import { type RowSigner, SignedTable } from '../../codec/signed-table.ts';
+import { encode, text } from '../../codec/values.ts';
 
-/** A damaged grant must not allow more than a person allowed: the checksum covers these fields. */
-const allowedCodec = new RecordCodec<Omit<NewGrant, 'createdAt' | 'createdBy'>>({
-  id: column.text(),
-  scope: column.text(),
-  scopeId: column.text(),
-  tool: column.freeText,
-  exact: column.optional(column.json()),
-  params: column.optional(column.json()),
-  expiresAt: column.optional(column.number),
-  uses: column.optional(column.number),
+type GrantRow = GrantRecord & { readonly tenantId: string };
+
+/** A grant must not allow more than a person allowed. */
+export const grantTable = new SignedTable<GrantRow>({
+  name: 'grants',
+  subject: 'Grant',
+  key: ['id'],
+  codecs: {
+    tenantId: column.text(),
+    id: column.text(),
+    scope: column.text(),
+    scopeId: column.text(),
+    tool: column.freeText,
+    exact: column.optional(column.json()),
+    params: column.optional(column.json()),
+    expiresAt: column.optional(column.number),
+    uses: column.optional(column.number),
+    approvers: column.optional(column.json()),
+    usesLeft: column.optional(column.number),
+    createdAt: column.number,
+    createdBy: column.json(),
+    revokedAt: column.optional(column.number),
+  },
 });
 
-type GrantState = Pick<GrantRecord, 'usesLeft' | 'createdAt' | 'createdBy' | 'revokedAt'>;
-
-const stateCodec = new RecordCodec<GrantState>({
-  usesLeft: column.optional(column.number),
-  createdAt: column.number,
-  createdBy: column.json(),
-  revokedAt: column.optional(column.number),
-});
-
-const fixedColumns = ['tenant_id', ...allowedCodec.columns];
-const columns = [...fixedColumns, 'checksum', ...stateCodec.columns];
+const { columns } = grantTable;
 
 const insertSql = insertInto('grants', columns);
 
-export function insertGrant(tenantId: string, grant: NewGrant): Statement {
-  const fixed = [tenantId, ...allowedCodec.encode(grant)];
-  const { createdAt, createdBy, uses: usesLeft } = grant;
-  const rest = stateCodec.encode({ createdAt, createdBy, ...defined({ usesLeft }) });
-  return { sql: insertSql, params: [...fixed, checksumOf(...fixed), ...rest] };
+export function insertGrant(signer: RowSigner, tenantId: string, grant: NewGrant): Statement {
+  const { uses: usesLeft } = grant;
+  const row = { ...grant, tenantId, ...defined({ usesLeft }) };
+  return { sql: insertSql, params: grantTable.encode(signer, row) };
 }
 
 const activeSql = `g.revoked_at IS NULL AND (g.expires_at IS NULL OR g.expires_at > ?)
@@ -44,17 +47,20 @@ const activeSql = `g.revoked_at IS NULL AND (g.expires_at IS NULL OR g.expires_a
 
 export const selectGrantsSql = `SELECT ${columns.join(', ')} FROM grants g
   WHERE g.tenant_id = ? AND g.scope_id IN (?, ?, ?)
-    AND ((g.scope = 'run' AND g.scope_id = ?) OR (g.scope = 'conversation' AND g.scope_id = ?)
+    AND ((g.scope = 'run' AND g.scope_id = ?) OR (g.scope = 'conversation' AND g.scope_id = ?
+        AND NOT EXISTS (SELECT 1 FROM conversations c
+          WHERE c.tenant_id = g.tenant_id AND c.id = g.scope_id AND c.owner <> ?))
       OR (g.scope = 'tenant' AND g.scope_id = ?))
     AND ${activeSql}
   ORDER BY g.created_at, g.id`;
 
 export function selectGrants(
   tenantId: string,
-  scope: { readonly runId: string; readonly conversationId: string; readonly now: number },
+  { runId, conversationId, owner, now }: GrantedTo & { readonly now: number },
 ): Statement {
-  const ids = [scope.runId, scope.conversationId, tenantId];
-  return { sql: selectGrantsSql, params: [tenantId, ...ids, ...ids, scope.now] };
+  const ids = [runId, conversationId, tenantId];
+  const params = [tenantId, ...ids, runId, conversationId, encode(owner), tenantId, now];
+  return { sql: selectGrantsSql, params };
 }
 
 export const selectGrantSql = `SELECT ${columns.join(', ')} FROM grants
@@ -73,33 +79,51 @@ export function selectGrantList(tenantId: string, filter: GrantFilter, page: Pag
   return selectRows({ tenantId, table: 'grants', others }, columns, page);
 }
 
-export function revokeGrant(tenantId: string, grantId: string, at: number): Statement {
-  const sql = `UPDATE grants SET revoked_at = ?
-    WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
-  return { sql, params: [at, tenantId, grantId], expect: 1 };
+export function selectGrantsById(tenantId: string, ids: readonly string[]): Statement {
+  const sql = `SELECT ${columns.join(', ')} FROM grants
+    WHERE tenant_id = ? AND id IN (${placeholders(ids.length)})`;
+  return { sql, params: [tenantId, ...ids] };
 }
 
-export const useGrantSql = `UPDATE grants SET uses_left = uses_left - 1
-  WHERE tenant_id = ? AND id = ? AND uses_left > 0 AND revoked_at IS NULL
-    AND (expires_at IS NULL OR expires_at > ?)`;
-
-/** If no use is left, nothing of the append is stored. */
-export function useGrant(tenantId: string, grantId: string, at: number): Statement {
-  return { sql: useGrantSql, params: [tenantId, grantId, at], expect: 1 };
+/** The uses of counted grants by one append, one for each mention. */
+export interface GrantUses {
+  readonly statements: readonly Statement[];
+  /** Whether all of them could be used when they were read. */
+  readonly available: boolean;
 }
 
-export function decodeGrant(row: Row): Grant {
-  const { id, tool, exact, params, usesLeft } = decodeGrantRecord(row);
-  return { id, tool, ...defined({ exact, params, usesLeft }) };
+/** Fails the unit: there is no such row. */
+const refused: Statement = { sql: 'SELECT id FROM grants WHERE id IS NULL', params: [], expect: 1 };
+
+/** `rows` are those of the grants. If another append uses one first, nothing of this one is stored. */
+export function useGrants(
+  signer: RowSigner,
+  rows: readonly Row[],
+  { ids, at }: { readonly ids: readonly string[]; readonly at: number },
+): GrantUses {
+  const statements = [...new Set(ids)].map((grantId) => {
+    const row = rows.find((one) => text(one, 'id') === grantId);
+    const grant = row === undefined ? undefined : grantTable.find(signer, row);
+    if (row === undefined || grant === undefined) return refused;
+    const usesLeft = (grant.usesLeft ?? 0) - ids.filter((id) => id === grantId).length;
+    const holds = grant.revokedAt === undefined && (grant.expiresAt ?? Infinity) > at;
+    return holds && usesLeft >= 0 ? grantTable.update(signer, row, { usesLeft }) : refused;
+  });
+  return { statements, available: !statements.includes(refused) };
 }
 
-export function decodeGrantRecord(row: Row): GrantRecord {
-  const subject = `Grant ${text(row, 'id')}`;
-  checkIntact(subject, row, fixedColumns);
-  const grant = { ...allowedCodec.decode(row), ...stateCodec.decode(row) };
-  const { uses, usesLeft } = grant;
-  if ((uses === undefined) !== (usesLeft === undefined) || (usesLeft ?? 0) > (uses ?? 0)) {
-    throw corrupt(subject, 'usesLeft is greater than uses');
-  }
-  return grant;
+/** None if the row is not as it was written. */
+export function decodeGrant(signer: RowSigner, row: Row): Grant[] {
+  return decodeGrantRecord(signer, row).map((grant) => {
+    const { id, tool, exact, params, usesLeft, approvers } = grant;
+    return { id, tool, ...defined({ exact, params, usesLeft, approvers }) };
+  });
+}
+
+/** None if the row is not as it was written. */
+export function decodeGrantRecord(signer: RowSigner, row: Row): GrantRecord[] {
+  const found = grantTable.find(signer, row);
+  if (found === undefined) return [];
+  const { tenantId: _, ...record } = found;
+  return [record];
 }

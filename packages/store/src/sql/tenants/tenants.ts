@@ -1,33 +1,48 @@
 /** Tenants and their API keys. */
 import type { KeyRecord, Page, TenantChange, TenantRecord, Workspace } from '@relay/core';
-import { RelayError } from '@relay/protocol';
-import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
+import { defined, RelayError } from '@relay/protocol';
+import type { Row, Statement } from '../../drivers/driver.ts';
 import { selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
-import { column, RecordCodec } from '../../codec/records.ts';
-import {
-  checkIntact,
-  checksumOf,
-  encode,
-  freeText,
-  json,
-  number,
-  numberOrNull,
-  text,
-} from '../../codec/values.ts';
+import { column } from '../../codec/records.ts';
+import { type RowSigner, SignedTable } from '../../codec/signed-table.ts';
+import { encode } from '../../codec/values.ts';
 
-const insertSql = `INSERT INTO tenants (id, name, created_at, settings, settings_checksum)
-  VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING`;
+interface TenantRow extends TenantRecord {
+  /** The versions of the policies in force, by their agent in JSON. */
+  readonly policies: Readonly<Record<string, number>>;
+}
 
-const selectByNameSql = 'SELECT id, name FROM tenants WHERE name = ?';
+/** Settings and policies limit what a tenant may do; the name decides whose it is. */
+export const tenantTable = new SignedTable<TenantRow>({
+  name: 'tenants',
+  subject: 'Tenant',
+  key: ['id'],
+  codecs: {
+    id: column.text(),
+    name: column.freeText,
+    createdAt: column.number,
+    pausedAt: column.nullable(column.number),
+    settings: column.json(),
+    policies: column.json(),
+  },
+});
 
-export function ensureTenantUnit(tenant: { id: string; name: string; at: number }): Statement[] {
-  const name = encode(tenant.name);
-  const settings = encode({});
-  const checksum = checksumOf(tenant.id, settings);
+const tenantColumns = tenantTable.columns;
+
+const insertSql = `${insertInto('tenants', tenantColumns)} ON CONFLICT (name) DO NOTHING`;
+
+const selectSql = `SELECT ${tenantColumns.join(', ')} FROM tenants`;
+const selectByNameSql = `${selectSql} WHERE name = ?`;
+
+export function ensureTenantUnit(
+  signer: RowSigner,
+  { id, name, at }: { id: string; name: string; at: number },
+): Statement[] {
+  const row = { id, name, createdAt: at, pausedAt: null, settings: {}, policies: {} };
   return [
-    { sql: insertSql, params: [tenant.id, name, tenant.at, settings, checksum] },
-    { sql: selectByNameSql, params: [name], expect: 1 },
+    { sql: insertSql, params: tenantTable.encode(signer, row) },
+    { sql: selectByNameSql, params: [encode(name)], expect: 1 },
   ];
 }
 
@@ -35,87 +50,71 @@ export function selectTenantByName(name: string): Statement {
   return { sql: selectByNameSql, params: [encode(name)] };
 }
 
-export function decodeTenantName(row: Row): { id: string; name: string } {
-  return { id: text(row, 'id'), name: freeText(row, 'name') };
-}
-
-const selectSql = `SELECT id, name, created_at, paused_at, settings, settings_checksum FROM tenants`;
-
 export const selectTenantSql = `${selectSql} WHERE id = ?`;
 
-/** Settings limit what a tenant may do: damaged ones must not allow more. */
-export function decodeTenant(row: Row): TenantRecord {
-  const id = text(row, 'id');
-  checkIntact(`Tenant ${id}`, row, ['id', 'settings'], 'settings_checksum');
-  return {
-    id,
-    name: freeText(row, 'name'),
-    createdAt: number(row, 'created_at'),
-    pausedAt: numberOrNull(row, 'paused_at'),
-    settings: json(row, 'settings'),
-  };
+export function decodeTenant(signer: RowSigner, row: Row): TenantRecord {
+  const { policies: _, ...record } = tenantTable.decode(signer, row);
+  return record;
 }
 
 export function noTenant(id: string): RelayError {
   return new RelayError('internal', `There is no tenant ${id}`);
 }
 
-/** No statement if nothing changes. */
-export function updateTenant(tenantId: string, change: TenantChange): Statement[] {
-  const columns: string[] = [];
-  const params: SqlValue[] = [];
-  const before: SqlValue[] = [];
-  if (change.pausedAt !== undefined) {
-    columns.push('paused_at');
-    params.push(change.pausedAt);
-  }
-  if (change.settings !== undefined) {
-    const settings = encode(change.settings);
-    columns.push('settings', 'settings_checksum');
-    params.push(settings, checksumOf(tenantId, settings));
-  }
-  if (columns.length === 0) return [];
-  const assignments = columns.map((column) => `${column} = ?`).join(', ');
-  const { expectedSettings } = change;
-  const unchanged = expectedSettings === undefined ? '' : ' AND settings = ?';
-  if (expectedSettings !== undefined) before.push(encode(expectedSettings));
-  const sql = `UPDATE tenants SET ${assignments} WHERE id = ?${unchanged}`;
-  return [{ sql, params: [...params, tenantId, ...before], expect: 1 }];
+/** Undefined if the settings are not the expected ones. */
+export function updateTenant(
+  signer: RowSigner,
+  row: Row,
+  { pausedAt, settings, expectedSettings }: TenantChange,
+): Statement | undefined {
+  const before = tenantTable.decode(signer, row);
+  const isExpected =
+    expectedSettings === undefined || encode(expectedSettings) === encode(before.settings);
+  return isExpected ? tenantTable.update(signer, row, defined({ pausedAt, settings })) : undefined;
 }
 
-/** A match in damaged settings may be wrong: `decodeTenant` detects it. */
+/** A match in changed settings may be wrong: it is verified. */
 export const selectWithWorkspaceSql = `${selectSql}
   WHERE settings LIKE '%"workspace"%' ORDER BY id`;
 
-export function workspaceOf({ id, settings }: Pick<TenantRecord, 'id' | 'settings'>): Workspace[] {
+/** None if the row is not as it was written. */
+export function workspaceOf(signer: RowSigner, row: Row): Workspace[] {
+  const { id: tenantId, settings } = tenantTable.find(signer, row) ?? {};
   const named = typeof settings === 'object' && settings !== null && !Array.isArray(settings);
   const folder = named ? (settings as { workspace?: unknown }).workspace : undefined;
-  return typeof folder === 'string' ? [{ tenantId: id, folder }] : [];
+  return tenantId !== undefined && typeof folder === 'string' ? [{ tenantId, folder }] : [];
 }
 
 export const selectPausedSql = 'SELECT id FROM tenants WHERE paused_at IS NOT NULL ORDER BY id';
 
-/** A damaged key must not work for another tenant or with more scopes: the checksum covers these. */
-const keyCodec = new RecordCodec<Omit<KeyRecord, 'revokedAt'>>({
-  id: column.text(),
-  tenantId: column.text(),
-  name: column.freeText,
-  owner: column.nullable(column.freeText),
-  role: column.nullable(column.freeText),
-  scopes: column.json(),
-  groups: column.json(),
-  createdAt: column.number,
-  expiresAt: column.nullable(column.number),
+type KeyRow = KeyRecord & { readonly hash: string };
+
+/** A key must not work for another tenant, with more scopes or for longer than it was made for. */
+export const keyTable = new SignedTable<KeyRow>({
+  name: 'keys',
+  subject: 'Key',
+  key: ['id'],
+  codecs: {
+    hash: column.text(),
+    id: column.text(),
+    tenantId: column.text(),
+    name: column.freeText,
+    owner: column.nullable(column.freeText),
+    role: column.nullable(column.freeText),
+    scopes: column.json(),
+    groups: column.json(),
+    createdAt: column.number,
+    expiresAt: column.nullable(column.number),
+    revokedAt: column.nullable(column.number),
+  },
 });
 
-const keyFixedColumns = ['hash', ...keyCodec.columns];
-const keyColumns = [...keyFixedColumns, 'revoked_at', 'checksum'];
+const keyColumns = keyTable.columns;
 
 const insertKeySql = insertInto('keys', keyColumns);
 
-export function insertKey(key: KeyRecord, hash: string): Statement {
-  const fixed = [hash, ...keyCodec.encode(key)];
-  return { sql: insertKeySql, params: [...fixed, key.revokedAt, checksumOf(...fixed)] };
+export function insertKey(signer: RowSigner, key: KeyRecord, hash: string): Statement {
+  return { sql: insertKeySql, params: keyTable.encode(signer, { ...key, hash }) };
 }
 
 export const selectKeyByHashSql = `SELECT ${keyColumns.join(', ')} FROM keys WHERE hash = ?`;
@@ -126,13 +125,10 @@ export function selectKeys(tenantId: string, page: Page): Statement {
   return selectRows({ tenantId, table: 'keys' }, keyColumns, page);
 }
 
-export function revokeKey(tenantId: string, keyId: string, at: number): Statement {
-  const sql = `UPDATE keys SET revoked_at = ?
-    WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
-  return { sql, params: [at, tenantId, keyId], expect: 1 };
-}
-
-export function decodeKey(row: Row): KeyRecord {
-  checkIntact(`Key ${text(row, 'id')}`, row, keyFixedColumns);
-  return { ...keyCodec.decode(row), revokedAt: numberOrNull(row, 'revoked_at') };
+/** None if the row is not as it was written. */
+export function decodeKey(signer: RowSigner, row: Row): KeyRecord[] {
+  const found = keyTable.find(signer, row);
+  if (found === undefined) return [];
+  const { hash: _, ...key } = found;
+  return [key];
 }

@@ -17,9 +17,10 @@ import type {
 import type { Row, SqlAccess, SqlDialect, SqlDriver, Statement } from '../../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
 import { selectRows } from '../lists.ts';
-import { changesIn, insertInto, readAll, readOne } from '../statements.ts';
+import { changesIn, insertInto, readAll } from '../statements.ts';
 import { column, RecordCodec } from '../../codec/records.ts';
-import { encode, encodeOrNull, freeText, json, number, text } from '../../codec/values.ts';
+import { type RowSigner, SignedTable } from '../../codec/signed-table.ts';
+import { encode, encodeOrNull, text } from '../../codec/values.ts';
 
 export function insertNotices(tenantId: string, notices: readonly Notice[] = []): Statement[] {
   const sql = `INSERT INTO deliveries
@@ -32,7 +33,27 @@ export function insertNotices(tenantId: string, notices: readonly Notice[] = [])
   }));
 }
 
-const columns = ['id', 'tenant_id', 'url', 'events', 'created_at', 'created_by', 'may_decide'];
+/** Notifications must not go elsewhere, nor contain a link to decide that nobody asked for. */
+export const webhookTable = new SignedTable<WebhookRecord>({
+  name: 'webhooks',
+  subject: 'Webhook',
+  key: ['id'],
+  codecs: {
+    id: column.text(),
+    tenantId: column.text(),
+    url: column.freeText,
+    // Between spaces, so that a notice finds its webhooks.
+    events: {
+      encode: (events) => ` ${events.join(' ')} `,
+      decode: (row, name) => text(row, name).trim().split(' ') as WebhookRecord['events'][number][],
+    },
+    createdAt: column.number,
+    createdBy: column.json(),
+    mayDecide: column.boolean,
+  },
+});
+
+const { columns } = webhookTable;
 const insertSql = insertInto('webhooks', columns);
 const findSql = `SELECT ${columns.join(', ')} FROM webhooks WHERE id = ?`;
 const deleteSql = 'DELETE FROM webhooks WHERE tenant_id = ? AND id = ?';
@@ -41,29 +62,31 @@ const deletePendingSql = `DELETE FROM deliveries
 
 export class SqlWebhookStore implements WebhookStore {
   readonly #driver: SqlAccess;
+  readonly #signer: RowSigner;
   readonly #tenantId: string;
 
-  constructor(driver: SqlAccess, tenantId: string) {
+  constructor(driver: SqlAccess, signer: RowSigner, tenantId: string) {
     this.#driver = driver;
+    this.#signer = signer;
     this.#tenantId = tenantId;
   }
 
   async add(webhook: WebhookRecord, audit?: readonly NewAuditEntry[]): Promise<void> {
-    const { id, url, events, createdAt, createdBy, mayDecide } = webhook;
-    const listed = ` ${events.join(' ')} `;
-    const by = encode(createdBy);
-    const params = [id, this.#tenantId, encode(url), listed, createdAt, by, mayDecide ? 1 : 0];
+    const params = webhookTable.encode(this.#signer, { ...webhook, tenantId: this.#tenantId });
     const audits = insertAudit(this.#tenantId, audit);
     await this.#driver.transact([{ sql: insertSql, params }, ...audits]);
   }
 
-  read(webhookId: string): Promise<WebhookRecord | undefined> {
+  async read(webhookId: string): Promise<WebhookRecord | undefined> {
     const params = [webhookId, this.#tenantId];
-    return readOne(this.#driver, { sql: `${findSql} AND tenant_id = ?`, params }, decodeWebhook);
+    const [row] = await this.#driver.read(`${findSql} AND tenant_id = ?`, params);
+    return row === undefined ? undefined : webhookTable.find(this.#signer, row);
   }
 
-  list(page: Page): Promise<WebhookRecord[]> {
-    return readAll(this.#driver, selectWebhooks(this.#tenantId, page), decodeWebhook);
+  async list(page: Page): Promise<WebhookRecord[]> {
+    const { sql, params } = selectWebhooks(this.#tenantId, page);
+    const rows = await this.#driver.read(sql, params);
+    return rows.flatMap((row) => webhookTable.find(this.#signer, row) ?? []);
   }
 
   async remove(webhookId: string, audit?: readonly NewAuditEntry[]): Promise<boolean> {
@@ -113,18 +136,6 @@ export function selectDeliveries(tenantId: string, webhookId: string, page: Page
       WHERE tenant_id = ? AND webhook_id = ? AND (at, id) < (?, ?)
       ORDER BY at DESC, id DESC LIMIT ?`,
     params: [tenantId, webhookId, before.at, before.id, limit],
-  };
-}
-
-function decodeWebhook(row: Row): WebhookRecord {
-  return {
-    id: text(row, 'id'),
-    tenantId: text(row, 'tenant_id'),
-    url: freeText(row, 'url'),
-    events: text(row, 'events').trim().split(' ') as WebhookRecord['events'][number][],
-    createdAt: number(row, 'created_at'),
-    createdBy: json(row, 'created_by') as WebhookRecord['createdBy'],
-    mayDecide: number(row, 'may_decide') === 1,
   };
 }
 
@@ -180,9 +191,11 @@ export function sweepUnit({ failBefore, deleteBefore, limit }: DeliverySweep): S
 /** The deliveries of all tenants. Webhooks take turns, so that a long backlog delays no other. */
 export class SqlDeliveryQueue implements DeliveryQueue {
   readonly #driver: SqlDriver;
+  readonly #signer: RowSigner;
 
-  constructor(driver: SqlDriver) {
+  constructor(driver: SqlDriver, signer: RowSigner) {
     this.#driver = driver;
+    this.#signer = signer;
   }
 
   async claim(by: DeliveryClaim): Promise<DeliveryRecord[]> {
@@ -207,7 +220,8 @@ export class SqlDeliveryQueue implements DeliveryQueue {
     return changesIn(await this.#driver.transact(sweepUnit(by)));
   }
 
-  find(webhookId: string): Promise<WebhookRecord | undefined> {
-    return readOne(this.#driver, { sql: findSql, params: [webhookId] }, decodeWebhook);
+  async find(webhookId: string): Promise<WebhookRecord | undefined> {
+    const [row] = await this.#driver.read(findSql, [webhookId]);
+    return row === undefined ? undefined : webhookTable.find(this.#signer, row);
   }
 }

@@ -117,9 +117,9 @@ export function credentialTests(open: Open): void {
         const tenant = tenants[n % 3];
         if (tenant === undefined) continue;
         const credential = newCredential({ provider: `p${n}` });
-        const { provider, id, sealed } = credential;
+        const { provider, id, sealed, baseUrl, label } = credential;
         await tenant.putCredential(credential);
-        rows.push({ tenantId: tenant.tenantId, provider, id, sealed });
+        rows.push({ tenantId: tenant.tenantId, provider, id, sealed, baseUrl, label });
       }
       return rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
     }

@@ -5,28 +5,35 @@ import { newAudit } from './audit.ts';
 import { allPages, hostileText, noon, person, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
-function newPolicy(over: Partial<PolicyRecord> = {}): PolicyRecord {
-  const rules = { allow: [{ tool: 'read' }], deny: [], ask: [{ tool: 'bash' }] };
+export function newPolicy(over: Partial<PolicyRecord> = {}): PolicyRecord {
+  const rules = { allow: [{ tool: 'read' }], deny: [], ask: [{ tool: 'bash' }], approvers: [] };
   return { id: uuidv7(), agent: null, version: 1, rules, at: noon, by: person, ...over };
 }
 
 export function policyTests(open: Open): void {
-  const { tenant: newTenant } = useStore(open);
+  const { system } = useStore(open);
+
+  /** The tenant's own row names the policies in force. */
+  async function newTenant() {
+    const id = uuidv7();
+    await system().ensureTenant({ id, name: id, at: noon });
+    return system().tenant(id);
+  }
 
   test('a policy reads back as it was put, whatever it says', async () => {
-    const { policies } = newTenant();
+    const { policies } = await newTenant();
     const deny = Object.values(hostileText).map((text) => ({
       tool: text,
       params: { [text]: text },
     }));
-    const policy = newPolicy({ rules: { allow: [], deny, ask: [] } });
+    const policy = newPolicy({ rules: { allow: [], deny, ask: [], approvers: [] } });
     expect(await policies.read(null)).toBeUndefined();
     expect(await policies.put(policy)).toBe(true);
     expect(await policies.read(null)).toEqual(policy);
   });
 
   test('only the version after the last is taken', async () => {
-    const { policies } = newTenant();
+    const { policies } = await newTenant();
     expect(await policies.put(newPolicy({ version: 2 }))).toBe(false);
     expect(await policies.put(newPolicy())).toBe(true);
     expect(await policies.put(newPolicy())).toBe(false);
@@ -36,7 +43,7 @@ export function policyTests(open: Open): void {
   });
 
   test('of many who change one version at once, one wins', async () => {
-    const { policies } = newTenant();
+    const { policies } = await newTenant();
     const all = Array.from({ length: 10 }, () => newPolicy());
     const outcomes = await Promise.all(all.map((policy) => policies.put(policy)));
     expect(outcomes.filter(Boolean)).toHaveLength(1);
@@ -44,7 +51,7 @@ export function policyTests(open: Open): void {
   });
 
   test('every version is kept, newest first', async () => {
-    const { policies } = newTenant();
+    const { policies } = await newTenant();
     const all = Array.from({ length: 7 }, (_, n) => newPolicy({ version: n + 1 }));
     for (const policy of all) await policies.put(policy);
     await policies.put(newPolicy({ agent: 'other' }));
@@ -57,7 +64,7 @@ export function policyTests(open: Open): void {
   });
 
   test('the policy for all and an agent’s own hold together, and no other agent’s', async () => {
-    const { policies } = newTenant();
+    const { policies } = await newTenant();
     const [own, all] = [newPolicy({ agent: 'assistant' }), newPolicy()];
     await policies.put(own);
     expect(await policies.inForce('assistant')).toEqual([own]);
@@ -75,7 +82,7 @@ export function policyTests(open: Open): void {
   });
 
   test('a policy is its tenant’s alone', async () => {
-    const [owner, stranger] = [newTenant(), newTenant()];
+    const [owner, stranger] = [await newTenant(), await newTenant()];
     await owner.policies.put(newPolicy());
     expect(await stranger.policies.read(null)).toBeUndefined();
     expect(await stranger.policies.inForce('assistant')).toEqual([]);
@@ -84,7 +91,7 @@ export function policyTests(open: Open): void {
   });
 
   test('the audit trail tells of a change that happened, and of no other', async () => {
-    const tenant = newTenant();
+    const tenant = await newTenant();
     const [stored, discarded] = [newAudit(), newAudit()];
     await tenant.policies.put(newPolicy(), [stored]);
     expect(await tenant.policies.put(newPolicy(), [discarded])).toBe(false);

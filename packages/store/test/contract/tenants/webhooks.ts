@@ -14,7 +14,10 @@ import {
 } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
-function newWebhook({ tenantId }: TenantStore, over: Partial<WebhookRecord> = {}): WebhookRecord {
+export function newWebhook(
+  { tenantId }: TenantStore,
+  over: Partial<WebhookRecord> = {},
+): WebhookRecord {
   return {
     id: uuidv7(),
     tenantId,

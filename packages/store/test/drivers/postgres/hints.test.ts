@@ -106,7 +106,9 @@ describe('nodes on one database', () => {
   });
 
   test('receive nothing of what was not stored', async () => {
-    const tenant = sender.tenant(uuidv7());
+    const id = uuidv7();
+    await sender.ensureTenant({ id, name: id, at: noon });
+    const tenant = sender.tenant(id);
     const run = await newRun(tenant);
     await expectReceived({ kind: 'run', tenantId: tenant.tenantId, runId: run.id });
     expect(await tenant.append(step(run, { epoch: 7 }))).toBe('fenced');

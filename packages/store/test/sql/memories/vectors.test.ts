@@ -40,7 +40,7 @@ afterEach(async () => {
 });
 
 async function fill(tenantId: string, namespace: string, count = 1): Promise<void> {
-  const tenant = createSqlStore(driver, signs).tenant(tenantId);
+  const tenant = createSqlStore(driver, { signs }).tenant(tenantId);
   const memories = Array.from({ length: count }, () => newMemory({ namespace, createdAt: 1 }));
   await Promise.all(memories.map((memory) => tenant.addMemory(memory)));
   // All in the same moment: their revisions are often equal.
@@ -51,7 +51,7 @@ async function fill(tenantId: string, namespace: string, count = 1): Promise<voi
 
 function near(tenantId: string, namespace: string) {
   const search = { namespace, model, vector, limit: 10, floor: 0, now: 1 };
-  return createSqlStore(driver, signs).tenant(tenantId).vectors.nearest(search);
+  return createSqlStore(driver, { signs }).tenant(tenantId).vectors.nearest(search);
 }
 
 test('the signs of a large namespace are read in pages, and none is left out', async () => {
@@ -77,7 +77,7 @@ test('a cleared namespace leaves the cache, and others stay', async () => {
   for (const [tenantId, namespace] of places) await fill(tenantId, namespace);
   for (const [tenantId, namespace] of places) await near(tenantId, namespace);
   const all = signs.bytes;
-  await createSqlStore(driver, signs).tenant('t').clearMemories('n', 100);
+  await createSqlStore(driver, { signs }).tenant('t').clearMemories('n', 100);
   const left = signs.bytes;
   expect(left).toBeLessThan(all);
   expect(left).toBeGreaterThan(all / 2);
@@ -85,7 +85,7 @@ test('a cleared namespace leaves the cache, and others stay', async () => {
   for (const [tenantId, namespace] of places.slice(1)) {
     await createSqlStore(driver).tenant(tenantId).clearMemories(namespace, 100);
     expect(
-      await createSqlStore(driver, signs).tenant(tenantId).vectors.has({ namespace, model }),
+      await createSqlStore(driver, { signs }).tenant(tenantId).vectors.has({ namespace, model }),
     ).toBe(false);
   }
   expect(signs.bytes).toBe(0);

@@ -1,0 +1,108 @@
+/**
+ * Votes: where the policy names approvers for a call, each approval of one of them is a vote, and the
+ * call runs when enough persons have approved the same thing.
+ *
+ *  - The policy and the keys that count are those at the time of a vote: earlier votes of persons who
+ *    are no longer entitled are dropped.
+ *  - If an approver changes the arguments, earlier votes are dropped, because they are not about these
+ *    arguments. The rule for the call as requested and that for the changed call must both be met.
+ *  - A denial is no vote: it decides at once. So does the answer to a question.
+ */
+import { type ApproverRule, RelayError } from '@relay/protocol';
+import type { Engine } from '../engine.ts';
+import {
+  type Approver,
+  describeApprovers,
+  findApprover,
+  isEntitled,
+  keyIdOf,
+} from '../permission/approvers.ts';
+import { approverRuleFor, declaredBy } from '../permission/decide.ts';
+import type { Policy } from '../permission/policy.ts';
+import type { ApprovalRecord, TenantStore, Vote } from '../ports/index.ts';
+import { isObject, resolvePaths } from '../run/arguments.ts';
+
+/** Who may decide an approval: every rule must be met. Without rules, every approver may. */
+export interface Requirement {
+  readonly rules: readonly ApproverRule[];
+  /** The person who started the run. */
+  readonly requester: string;
+  /** How many persons must approve. */
+  readonly quorum: number;
+}
+
+export async function requirementFor(
+  engine: Engine,
+  store: TenantStore,
+  approval: Pick<ApprovalRecord, 'tool' | 'params' | 'kind'>,
+  {
+    policies,
+    keyId,
+    edited,
+  }: {
+    readonly policies: readonly Policy[];
+    /** The key that started the run. */
+    readonly keyId: string | null;
+    /** The call as an approver has changed it. */
+    readonly edited: { readonly params: unknown } | undefined;
+  },
+): Promise<Requirement> {
+  const { tool: name } = approval;
+  if (!policies.some(({ approvers }) => approvers.some(({ tool }) => tool === name))) {
+    return { rules: [], requester: '', quorum: 1 };
+  }
+  const tool = engine.tools(store.tenantId).find(name);
+  const versions = edited === undefined ? [approval] : [approval, edited];
+  const rules = new Set<ApproverRule>();
+  for (const { params } of versions) {
+    const resolution = await resolvePaths(tool, params);
+    const call = { toolCallId: '', name, arguments: isObject(params) ? params : {} };
+    const rule = approverRuleFor(call, { policies, ...declaredBy(tool, resolution) });
+    if (rule !== undefined) rules.add(rule);
+  }
+  const { person } = await findApprover(store, keyId, engine.clock.now());
+  // Answers to a question differ, so that they cannot be counted.
+  const quorums = approval.kind === 'question' ? [] : [...rules].map(({ quorum }) => quorum);
+  return { rules: [...rules], requester: person, quorum: Math.max(1, ...quorums) };
+}
+
+/** Whether it matters who decides. */
+export function demandsApprovers({ rules }: Requirement): boolean {
+  return rules.some(
+    ({ roles, groups, keys, quorum, notRequester }) =>
+      quorum > 1 || notRequester || (roles ?? groups ?? keys) !== undefined,
+  );
+}
+
+export function mayDecide({ rules, requester }: Requirement, approver: Approver): boolean {
+  return rules.every((rule) => isEntitled(rule, approver, requester));
+}
+
+export function notAnApprover(approval: Pick<ApprovalRecord, 'tool'>, { rules }: Requirement) {
+  const who = rules.map(describeApprovers).join(', and ');
+  return new RelayError(
+    'not_an_approver',
+    `You may not decide about this call of ${approval.tool}: the policy demands ${who}`,
+  );
+}
+
+export interface CountedVote {
+  readonly vote: Vote;
+  readonly approver: Approver;
+}
+
+/** The votes of persons who may still decide, one per person. */
+export async function countedVotes(
+  engine: Engine,
+  store: TenantStore,
+  requirement: Requirement,
+  votes: readonly Vote[],
+): Promise<CountedVote[]> {
+  const now = engine.clock.now();
+  const counted = new Map<string, CountedVote>();
+  for (const vote of votes) {
+    const approver = await findApprover(store, keyIdOf(vote.by), now);
+    if (mayDecide(requirement, approver)) counted.set(approver.person, { vote, approver });
+  }
+  return [...counted.values()];
+}
