@@ -70,6 +70,8 @@ export interface Relay {
   readonly control: RunControl;
   readonly hub: Hub;
   readonly feed: Feed;
+  /** Which commands run in a sandbox; undefined if the tools are replaced. */
+  readonly sandbox?: string;
   /** Recovers runs of an earlier process and starts all background work. */
   start(): Promise<void>;
   /** Releases all runs gracefully. The caller closes the store. */
@@ -123,13 +125,14 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
   }
   const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
+  // A caller that replaces the tools also replaces those of workspaces.
+  const bash = options.tools === undefined ? bashSettings(config, file.bash) : undefined;
   const workspaces = new Workspaces({
     store,
     config,
     defaultTenantId: tenant.id,
     tools,
-    // A caller that replaces the tools also replaces those of workspaces.
-    ...(options.tools === undefined ? { bash: bashSettings(config, file.bash) } : {}),
+    ...defined({ bash }),
     clock,
     log,
   });
@@ -236,6 +239,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     feed,
+    ...defined({ sandbox: bash?.summary }),
     async start() {
       await killOrphans(file.mcpServers ?? {}, options.tools === undefined, log);
       if (heartbeat === undefined) {

@@ -9,6 +9,7 @@ import type { Preview } from '@relay/protocol';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
 import { applyDiff, applyEdits, type Edit, EditRefused } from './edits.ts';
+import { patchGuard } from './guards.ts';
 import {
   childPath,
   openFolder,
@@ -52,10 +53,12 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     kinds: { filePath: 'path' },
     sensitive: ['filePath'],
     async resolvePaths({ filePath }) {
-      const locating = await resolvePaths(root, { filePath });
-      const resolved = locating.ok ? locating.resolvedPaths?.paths['filePath'] : undefined;
-      const problem = resolved === undefined ? undefined : problemWithTarget(root, resolved);
-      return problem === undefined ? locating : { ok: false, problem };
+      const resolution = await resolvePaths(root, { filePath });
+      const resolved = resolution.ok ? resolution.resolvedPaths?.paths['filePath'] : undefined;
+      const guard = resolved === undefined ? undefined : await patchGuard(root, resolved);
+      if (guard === undefined) return resolution;
+      if (guard.kind === 'refused') return { ok: false, problem: guard.reason };
+      return { ...resolution, needsApproval: guard.reason };
     },
     preview: (input, { filePath: target = '' }) => previewChange(root, target, input),
     derivePermission: ({ filePath }) =>
@@ -65,8 +68,11 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     async execute(input, context) {
       const { filePath } = input;
       const resolved = await resolveAllowed(root, 'filePath', filePath, context);
-      const problem = problemWithTarget(root, resolved);
-      if (problem !== undefined) throw new PathRefused(problem);
+      const guard = await patchGuard(root, resolved);
+      // The folder may have changed since the rule was applied.
+      if (guard?.kind === 'refused' || (guard !== undefined && context.allowedBy === 'rule')) {
+        throw new PathRefused(guard.reason);
+      }
       const previous = queues.get(resolved) ?? Promise.resolve();
       const change = previous.then(() => changeFile(root, resolved, input, context));
       const settled = change.catch(() => undefined);
@@ -82,20 +88,6 @@ export function createPatch({ root }: { readonly root: string }): Tool {
       }
     },
   });
-}
-
-/**
- * These files configure which programs git runs. Permission to patch files and to run `git log` must
- * not amount to permission to run any program.
- */
-const gitFiles = /(?:^|\/)\.git(?:\/|$)|^\.gitconfig$/i;
-
-function problemWithTarget(root: string, target: string): string | undefined {
-  if (target === root) return 'The workspace itself is a folder, not a file';
-  const path = relative(root, target).replaceAll(sep, '/');
-  return gitFiles.test(path)
-    ? `${path} belongs to git and configures which programs git runs`
-    : undefined;
 }
 
 type Input = z.output<typeof schema>;

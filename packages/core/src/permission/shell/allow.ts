@@ -22,6 +22,7 @@
  */
 import { compileGlob } from '../glob/glob.ts';
 import { expandAlternatives, literalPrefixLength } from '../glob/pattern-text.ts';
+import { spendSteps } from '../step-budget.ts';
 import type { CommandReading } from './deny.ts';
 import { hasSideEffectOption } from './options.ts';
 import { commandNames, plainCommands } from './parse.ts';
@@ -141,6 +142,7 @@ class Coverage {
 
   /** Whether a matching pattern is literal far enough, namely up to `literalEnd` in the source. */
   #isLiteralEnough(words: readonly ShellWord[], literalEnd: number, depth: number): boolean {
+    spendSteps(words.length);
     const isLiteral = literalEnd >= this.#source.length;
     const [head, ...rest] = words as readonly [ShellWord, ...ShellWord[]];
     const name = this.#source.slice(head.start, head.end);

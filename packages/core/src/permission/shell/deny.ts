@@ -17,6 +17,7 @@
  *    text too deep, is `excessive`, and every deny rule about the parameter matches.
  */
 import { compileGlob } from '../glob/glob.ts';
+import { spendSteps } from '../step-budget.ts';
 import { normalizePath } from '../path.ts';
 import { DeniableCommand, DenyPattern, namesIn } from './deny-pattern.ts';
 import {
@@ -79,6 +80,9 @@ const NAME_TABLE = /^BASH_(?:CMDS|ALIASES)\b/;
 const PROGRAM_OPTION = /^--[a-z-]*(?:command|entrypoint|exec|program|rsh|run|cmd)=/;
 const MORE_THAN_A_WORD = /[\s;&|<>()`$'"\\{}]/;
 
+/** What it costs to compare a pattern with a command. */
+const COMMAND_STEPS = 40;
+
 export function readCommands(source: string): CommandReading {
   return new CommandReader(source).run();
 }
@@ -91,14 +95,16 @@ export function deniesCommand(pattern: string, reading: CommandReading): boolean
   );
   for (const text of reading.texts) {
     // `rm *` also denies a bare `rm`, which may get its arguments from elsewhere, such as xargs.
-    if (globs.some((glob) => glob.matches(text) || glob.matches(`${text} `))) return true;
+    if (globs.some((glob) => glob.matches(text, ' '))) return true;
   }
+  spendSteps(COMMAND_STEPS * reading.commands.length);
   const parsed = new DenyPattern(pattern);
   return reading.commands.some((command) => parsed.matches(command));
 }
 
 /** Whether a deny pattern that does not match may be about a command of the text, so that it is asked about. */
 export function concernsCommand(pattern: string, reading: CommandReading): boolean {
+  spendSteps(COMMAND_STEPS * reading.commands.length);
   const parsed = new DenyPattern(pattern);
   if (parsed.names(reading.mentioned)) return true;
   return reading.commands.some((command) => parsed.concerns(command));
