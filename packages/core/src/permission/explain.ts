@@ -8,7 +8,14 @@ import {
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { describeApprovers, findApprover } from './approvers.ts';
-import { approverRuleFor, decideCall, declaredBy, type Grant, type Verdict } from './decide.ts';
+import {
+  approverRuleFor,
+  decideCall,
+  declaredBy,
+  type Grant,
+  tooLargeToDecide,
+  type Verdict,
+} from './decide.ts';
 import type { ToolRule } from './match.ts';
 import { type Policy, policiesOf } from './policy.ts';
 import { isSimilar, unknownToolNote } from './tool-name.ts';
@@ -185,6 +192,11 @@ const effects = { allow: 'allows it', deny: 'denies it', ask: 'requires an appro
 
 function describe(verdict: Verdict, isFunction: boolean, demand: string | undefined): string {
   const { rule } = verdict;
+  if (verdict.decision !== 'allow' && verdict.tooLarge === true) {
+    return rule === undefined
+      ? `${tooLargeToDecide} A deny rule could match, so it requires an approval.`
+      : `${tooLargeToDecide} It requires an approval, and a headless run has no approver.`;
+  }
   if (rule === undefined) return 'No rule allows this call, so it requires an approval.';
   const { list, index, source } = rule;
   if (list === 'headless') {

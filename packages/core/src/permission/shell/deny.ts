@@ -17,6 +17,7 @@
  *    text too deep, is `excessive`, and every deny rule about the parameter matches.
  */
 import { compileGlob } from '../glob/glob.ts';
+import { spendSteps } from '../step-budget.ts';
 import { normalizePath } from '../path.ts';
 import { DeniableCommand, DenyPattern, namesIn } from './deny-pattern.ts';
 import {
@@ -24,6 +25,7 @@ import {
   evaluatesCode,
   evaluatesCondition,
   isInert,
+  mayRunOperand,
   runsCodeIfWrapped,
 } from './opaque.ts';
 import { hasSideEffectOption } from './options.ts';
@@ -79,6 +81,9 @@ const NAME_TABLE = /^BASH_(?:CMDS|ALIASES)\b/;
 const PROGRAM_OPTION = /^--[a-z-]*(?:command|entrypoint|exec|program|rsh|run|cmd)=/;
 const MORE_THAN_A_WORD = /[\s;&|<>()`$'"\\{}]/;
 
+/** What it costs to compare a pattern with a command. */
+const COMMAND_STEPS = 40;
+
 export function readCommands(source: string): CommandReading {
   return new CommandReader(source).run();
 }
@@ -91,14 +96,16 @@ export function deniesCommand(pattern: string, reading: CommandReading): boolean
   );
   for (const text of reading.texts) {
     // `rm *` also denies a bare `rm`, which may get its arguments from elsewhere, such as xargs.
-    if (globs.some((glob) => glob.matches(text) || glob.matches(`${text} `))) return true;
+    if (globs.some((glob) => glob.matches(text, ' '))) return true;
   }
+  spendSteps(COMMAND_STEPS * reading.commands.length);
   const parsed = new DenyPattern(pattern);
   return reading.commands.some((command) => parsed.matches(command));
 }
 
 /** Whether a deny pattern that does not match may be about a command of the text, so that it is asked about. */
 export function concernsCommand(pattern: string, reading: CommandReading): boolean {
+  spendSteps(COMMAND_STEPS * reading.commands.length);
   const parsed = new DenyPattern(pattern);
   if (parsed.names(reading.mentioned)) return true;
   return reading.commands.some((command) => parsed.concerns(command));
@@ -201,6 +208,7 @@ class CommandReader {
       for (const start of startsWithin(words, at, program)) starts.push(start);
       if (evaluates) this.#opaque = true;
       if (evaluatesCode(program, rest)) this.#evaluates = true;
+      if (wrapper === undefined && mayRunOperand(program, rest, appends)) this.#opaque = true;
       // A wrapper without a command starts a shell, or gets the command from its input.
       if (wrapper !== undefined && !hasStart && (appends || !RUNS_NOTHING.has(program)))
         this.#opaque = true;
@@ -255,7 +263,8 @@ class CommandReader {
       if (/[{},]/.test(name)) this.#add(normalize(without.replace(/[{},]/g, ' ')));
     }
     for (const reading of subcommandReadings(program, rest)) {
-      if (this.#excessive) return;
+      this.#excessive ||= reading === undefined;
+      if (this.#excessive || reading === undefined) return;
       this.#deniable(program, reading.slice(1));
       const text = normalize(reading.join(' ').replaceAll(EXPANSION, ''));
       this.#add(text);
