@@ -22,7 +22,7 @@ export const displayFlags = [
 export type DisplayFlag = (typeof displayFlags)[number];
 
 /** What to tell an approver, after "The request". */
-export const flagText: Readonly<Record<DisplayFlag, string>> = {
+const flagText: Readonly<Record<DisplayFlag, string>> = {
   bidi: 'contains characters that reverse the direction of text, such as a right-to-left override',
   'combining-marks': 'contains marks that are stacked on other characters to hide them',
   confusable: 'contains words that look like plain letters but are not',
