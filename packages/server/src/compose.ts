@@ -18,6 +18,7 @@ import { isProgram, killOrphanProcesses, type McpServerConfig } from '@relay/too
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './http/app.ts';
+import { HeadSigner } from './audit/export.ts';
 import { AuditSealer } from './audit/sealer.ts';
 import { AuditSigner } from './audit/signer.ts';
 import { auditRotation, auditWriter } from './audit/operator-entries.ts';
@@ -199,7 +200,13 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   let unsubscribe = () => {};
   const heartbeat =
     config.databaseUrl === undefined ? undefined : new NodeHeartbeat(control, config);
-  const audit = new AuditSealer({ store, signer: auditSigner, clock, log });
+  const audit = new AuditSealer({
+    store,
+    signer: auditSigner,
+    heads: new HeadSigner(derive(rootKey, 'audit heads')),
+    clock,
+    log,
+  });
   const signer = new WebhookSigner(rootKey);
   const { publicUrl } = config;
   const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
