@@ -103,6 +103,9 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   });
   const { models, tools, agents } = assembleDefinitions(config, file, options);
   const masters = masterKeys(config);
+  for (const { bytes } of masters) {
+    for (const form of ['hex', 'base64', 'base64url'] as const) log.addSecret(bytes.toString(form));
+  }
   const vault = new Vault({ store, masters, ids, log });
   await vault.open();
   const rootKey = await openRootKey(store, masters, (key) =>
@@ -174,6 +177,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       log,
     ),
     log,
+    redact: (text) => log.withoutKeys(text),
     settings: {
       ...defaultSettings,
       node,

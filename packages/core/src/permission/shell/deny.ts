@@ -263,7 +263,8 @@ class CommandReader {
       if (/[{},]/.test(name)) this.#add(normalize(without.replace(/[{},]/g, ' ')));
     }
     for (const reading of subcommandReadings(program, rest)) {
-      if (this.#excessive) return;
+      this.#excessive ||= reading === undefined;
+      if (this.#excessive || reading === undefined) return;
       this.#deniable(program, reading.slice(1));
       const text = normalize(reading.join(' ').replaceAll(EXPANSION, ''));
       this.#add(text);
