@@ -18,6 +18,7 @@ import { isProgram, killOrphanProcesses, type McpServerConfig } from '@relay/too
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './http/app.ts';
+import { HeadSigner } from './audit/export.ts';
 import { AuditSealer } from './audit/sealer.ts';
 import { AuditSigner } from './audit/signer.ts';
 import { auditRotation, auditWriter } from './audit/operator-entries.ts';
@@ -43,7 +44,7 @@ import { OpenStreams } from './streaming/open-streams.ts';
 import { NodeHeartbeat } from './jobs/node-heartbeat.ts';
 import { readModelTable } from './config/model-table.ts';
 import { isOffered, Providers } from './outbound/providers.ts';
-import { RateLimiter } from './http/rate-limit.ts';
+import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
 import { Vault } from './secrets/vault.ts';
@@ -55,7 +56,11 @@ export const ids = { next: uuidv7 };
 
 /** Far above what a client needs, far below what would slow down other clients. */
 const defaultRequestsPerMinute = 60_000;
+const defaultTenantRequestsPerMinute = 240_000;
+const defaultMegabytesPerMinute = 4_096;
 const defaultFailuresPerMinute = 600;
+/** Of keys that are not known to be valid, from an address with too many failures. */
+const lookupsPerMinute = 60;
 
 export interface ComposeOptions extends Replacements {
   readonly config: Config;
@@ -98,6 +103,9 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   });
   const { models, tools, agents } = assembleDefinitions(config, file, options);
   const masters = masterKeys(config);
+  for (const { bytes } of masters) {
+    for (const form of ['hex', 'base64', 'base64url'] as const) log.addSecret(bytes.toString(form));
+  }
   const vault = new Vault({ store, masters, ids, log });
   await vault.open();
   const rootKey = await openRootKey(store, masters, (key) =>
@@ -169,6 +177,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       log,
     ),
     log,
+    redact: (text) => log.withoutKeys(text),
     settings: {
       ...defaultSettings,
       node,
@@ -195,7 +204,13 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   let unsubscribe = () => {};
   const heartbeat =
     config.databaseUrl === undefined ? undefined : new NodeHeartbeat(control, config);
-  const audit = new AuditSealer({ store, signer: auditSigner, clock, log });
+  const audit = new AuditSealer({
+    store,
+    signer: auditSigner,
+    heads: new HeadSigner(derive(rootKey, 'audit heads')),
+    clock,
+    log,
+  });
   const signer = new WebhookSigner(rootKey);
   const { publicUrl } = config;
   const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
@@ -203,10 +218,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const context: ServerContext = {
     store,
     config,
-    rates: {
-      requests: new RateLimiter(file.rateLimit?.requestsPerMinute ?? defaultRequestsPerMinute),
-      failures: new RateLimiter(file.rateLimit?.failuresPerMinute ?? defaultFailuresPerMinute),
-    },
+    rates: createRates(config, file.rateLimit),
     feed,
     metrics,
     log,
@@ -340,4 +352,41 @@ export async function stopAll(steps: readonly (() => unknown)[]): Promise<void> 
   }
   if (errors.length === 1) throw errors[0];
   if (errors.length > 1) throw new AggregateError(errors, 'Several components failed to stop');
+}
+
+function createRates(
+  config: Config,
+  limits: RelayConfig['rateLimit'] = {},
+): ServerContext['rates'] {
+  const rate = (perMinute: number, what: string, setting: string) =>
+    new RateLimiter(perMinute, { what, setting: `rateLimit.${setting} in relay.config.ts` });
+  const {
+    requestsPerMinute = defaultRequestsPerMinute,
+    tenantRequestsPerMinute = defaultTenantRequestsPerMinute,
+    megabytesPerMinute = defaultMegabytesPerMinute,
+    failuresPerMinute = defaultFailuresPerMinute,
+  } = limits;
+  const bodies = { most: config.requestMemoryBytes, setting: 'RELAY_REQUEST_MEMORY_MB' };
+  const half = { ...bodies, most: Math.ceil(bodies.most / 2) };
+  return {
+    requests: rate(requestsPerMinute, 'requests of a key', 'requestsPerMinute'),
+    tenantRequests: rate(
+      tenantRequestsPerMinute,
+      'requests of a tenant',
+      'tenantRequestsPerMinute',
+    ),
+    megabytes: rate(megabytesPerMinute, 'megabytes of a key', 'megabytesPerMinute'),
+    failures: rate(failuresPerMinute, 'failed authentications of an address', 'failuresPerMinute'),
+    lookups: rate(lookupsPerMinute, 'unknown keys of an address', 'failuresPerMinute'),
+    streams: new ConcurrencyLimiter('streams and waiting requests', {
+      perKey: { most: config.maxStreamsPerKey, setting: 'RELAY_MAX_STREAMS_PER_KEY' },
+      perTenant: { most: config.maxStreamsPerTenant, setting: 'RELAY_MAX_STREAMS_PER_TENANT' },
+      perNode: { most: config.maxStreams, setting: 'RELAY_MAX_STREAMS' },
+    }),
+    bodies: new ConcurrencyLimiter('bytes of requests', {
+      perKey: half,
+      perTenant: half,
+      perNode: bodies,
+    }),
+  };
 }

@@ -166,7 +166,11 @@ class Coverage {
   ): boolean {
     const { starts, bare } = wrappedStarts(rest, wrapper);
     const last = starts.at(-1);
-    if (last === undefined) return bare || literalEnd >= this.#source.length;
+    if (last === undefined) {
+      // The operand of a subcommand may name the code: `docker run image`.
+      const end = wrapper.only === undefined ? 0 : (rest.at(-1)?.end ?? 0);
+      return (bare && literalEnd >= end) || literalEnd >= this.#source.length;
+    }
     if (starts.length > MAX_STARTS) return false;
     if (literalEnd >= rest[last]!.end) {
       return starts.every((at) => this.#isLiteralEnough(rest.slice(at), literalEnd, depth + 1));
