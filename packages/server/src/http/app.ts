@@ -13,7 +13,7 @@ import fastify, {
 import type { IncomingMessage } from 'node:http';
 import { uuidv7 } from 'uuidv7';
 import type { ServerLog } from '../observability/log.ts';
-import { authenticate, type Caller } from './auth.ts';
+import { authenticate, type Caller, noteRefusal } from './auth.ts';
 import { preflight, setCorsHeaders } from './cors.ts';
 import { notFound, respondToMalformedRequest, toRelayError } from './errors.ts';
 import type {
@@ -190,7 +190,12 @@ function addRoute<Name extends CallerRoute>(
     handler: async (request, reply) => {
       const caller = callers.get(request);
       if (caller === undefined) throw new TypeError(`${route.path} was not authenticated`);
-      const result = await handler(withInput({ caller, context, request, reply }));
+      const result = await handler(withInput({ caller, context, request, reply })).catch(
+        (error: unknown) => {
+          noteRefusal(context, route, { caller, request, error });
+          throw error;
+        },
+      );
       if (reply.sent) return reply;
       if (status !== undefined) reply.code(status);
       else if (route.noContentWhen !== undefined && result === undefined) reply.code(204);
