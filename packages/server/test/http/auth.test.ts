@@ -221,8 +221,10 @@ describe('scopes', () => {
     expect(error.message).toContain('runs');
   });
 
-  it('do not include one another: admin alone may neither run nor approve', async () => {
+  it('include reading and nothing else: admin alone may neither run nor approve', async () => {
     const authorization = `Bearer ${await keyWith({ scopes: ['admin'] })}`;
+    const reading = requestOf({ ...local, authorization });
+    expect((await authenticate(reading, routes.getRun, contextOf())).tenantId).toBe('tenant-1');
     expect((await refusal({ authorization }, routes.startRun)).code).toBe('scope_required');
     expect((await refusal({ authorization }, routes.answerChatRelay)).code).toBe('scope_required');
   });

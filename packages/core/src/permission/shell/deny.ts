@@ -25,6 +25,7 @@ import {
   evaluatesCode,
   evaluatesCondition,
   isInert,
+  mayRunOperand,
   runsCodeIfWrapped,
 } from './opaque.ts';
 import { hasSideEffectOption } from './options.ts';
@@ -207,6 +208,7 @@ class CommandReader {
       for (const start of startsWithin(words, at, program)) starts.push(start);
       if (evaluates) this.#opaque = true;
       if (evaluatesCode(program, rest)) this.#evaluates = true;
+      if (wrapper === undefined && mayRunOperand(program, rest, appends)) this.#opaque = true;
       // A wrapper without a command starts a shell, or gets the command from its input.
       if (wrapper !== undefined && !hasStart && (appends || !RUNS_NOTHING.has(program)))
         this.#opaque = true;
@@ -261,7 +263,8 @@ class CommandReader {
       if (/[{},]/.test(name)) this.#add(normalize(without.replace(/[{},]/g, ' ')));
     }
     for (const reading of subcommandReadings(program, rest)) {
-      if (this.#excessive) return;
+      this.#excessive ||= reading === undefined;
+      if (this.#excessive || reading === undefined) return;
       this.#deniable(program, reading.slice(1));
       const text = normalize(reading.join(' ').replaceAll(EXPANSION, ''));
       this.#add(text);

@@ -9,7 +9,8 @@
  *  - A word that may become an option or an operator at run time counts as one.
  */
 import { hasSideEffectOption } from './options.ts';
-import { INTERPRETERS, SHELLS, SHELL_EVALUATORS } from './programs.ts';
+import { INTERPRETERS, SHELLS, SHELL_EVALUATORS, wrapperFor } from './programs.ts';
+import { hasSubcommands } from './subcommands.ts';
 import { changesWhatRuns } from './variables.ts';
 import { EXPANSION, type ShellWord } from './words.ts';
 
@@ -249,6 +250,36 @@ const INERT_GIT: ReadonlySet<string> = new Set(
   ),
 );
 
+/** Programs, builtins and keywords that do not run the program that an operand names. */
+const OPERANDS_ARE_DATA: ReadonlySet<string> = new Set(
+  (
+    '7z ack actionlint ag autopep8 bat bg biome black brotli bunzip2 bzip2 cal chgrp chmod chown clang-format column csplit ' +
+    'curl dd dig dirs disown dos2unix dprint eslint exa expand expr eza fd fg find flake8 fmt getopts gofmt goimports ' +
+    'golangci-lint gpg gunzip gzip hadolint hexdump host iconv install isort jest jobs join jq kill less link ln ' +
+    'local logger lsof man mkfifo mktemp mocha more mypy nslookup open oxfmt oxlint pandoc paste patch pgrep ping pkill ' +
+    'playwright popd prettier prisma ps pushd pylint pyright pytest read readonly export rename rmdir rsync ruff ' +
+    'rustfmt scp select set sha1sum sha512sum shasum shellcheck shift shopt shred shuf source split strings stylelint ' +
+    'sum swiftlint sync tar trap truncate tsc umask unexpand unix2dos unlink unset unxz unzip unzstd ulimit ' +
+    'vitest wait wget xmllint xxd xz yamllint yq zcat zip zstd rm'
+  ).split(' '),
+);
+
+/**
+ * Whether a program that is not known gets an operand that may be the program to run: `foo "$x"`.
+ * `appends`: it gets more words than these.
+ */
+export function mayRunOperand(
+  program: string,
+  rest: readonly ShellWord[],
+  appends: boolean,
+): boolean {
+  if (INERT.has(program) || OPERANDS_ARE_DATA.has(program) || hasSubcommands(program)) return false;
+  const operand = rest.findIndex((word) => !isOption(word) && !varies(word));
+  if (operand < 0 && appends) return true;
+  const front = operand < 0 ? rest : rest.slice(0, operand);
+  return front.some((word) => varies(word) && !(isOption(word) && word.text.includes('=')));
+}
+
 /** Whether a command certainly runs nothing that its arguments name. */
 export function isInert(name: string, program: string, rest: readonly ShellWord[]): boolean {
   if (name.includes('/') && !/^(?:\/usr)?\/bin\/[^/]+$/.test(name)) return false;
@@ -265,6 +296,11 @@ const COMMON_WORDS: ReadonlySet<string> = new Set(
 export function runsCodeIfWrapped(program: string, rest: readonly ShellWord[]): boolean {
   if (SHELLS.has(program)) return true;
   if (COMMON_WORDS.has(program)) return false;
-  const isKnown = CODE_TAKERS.has(program) || AWKS.has(program) || INTERPRETERS.has(program);
+  if (wrapperFor(program) !== undefined && rest.some(varies)) return true;
+  const isKnown =
+    /^(?:find|fd|fdfind)$/.test(program) ||
+    CODE_TAKERS.has(program) ||
+    AWKS.has(program) ||
+    INTERPRETERS.has(program);
   return isKnown && !SHELL_EVALUATORS.has(program) && evaluatesCode(program, rest);
 }

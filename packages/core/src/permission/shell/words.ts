@@ -108,6 +108,8 @@ export class CommandDraft {
       this.#targets.push(word.text);
       this.#end = at;
     } else if (bare === '{' || bare === '}') {
+      // As an argument it is text: `find . { -exec x`. The words after it belong to the command then.
+      if (this.#words.length > 0 && !this.#words.every(precedesBrace)) this.#scan.evaluates = true;
       this.endCommand(at);
     } else if (bare !== '!' || this.#words.length > 0) {
       if (bare === 'case' || bare === '[[' || opensSubscript(word)) this.#scan.ambiguous = true;
@@ -132,6 +134,16 @@ export class CommandDraft {
     this.#nested = false;
     this.#target = false;
   }
+}
+
+const BEFORE_BRACE: ReadonlySet<string> = new Set(
+  'if then elif else while until do time function coproc !'.split(' '),
+);
+
+/** Whether a brace after this word may start a group: `then {`, `function f {`. */
+function precedesBrace({ text, quoted }: ShellWord, at: number, words: readonly ShellWord[]) {
+  if (!quoted && BEFORE_BRACE.has(text)) return true;
+  return at > 0 && /^(?:function|coproc)$/.test(words[at - 1]!.text);
 }
 
 /** A subscript after `a[` may contain blanks and `#`. */

@@ -32,7 +32,7 @@ export function approvalRequested(
   const earlierDenial = kind === 'permission' ? run.state.denials[digest] : undefined;
   return {
     ...requestOf(run, agent, call, kind, digest),
-    ...defined({ resolvedPaths: call.resolvedPaths, earlierDenial, rule }),
+    ...defined({ resolvedPaths: call.resolvedPaths, preview: call.preview, earlierDenial, rule }),
   };
 }
 
