@@ -53,7 +53,8 @@ export function grantFor(
     createdAt: now,
     createdBy: by,
     approvers,
-    ...defined({ expiresAt, uses }),
+    // The definition that the approver saw, which the tool may no longer have.
+    ...defined({ expiresAt, uses, definitionDigest: approval.definitionDigest }),
   };
   for (const approver of approvers) requireAdminForWholeTool(grant, approver);
   return grant;
@@ -146,7 +147,10 @@ export function faultsOf(rule: ToolPermission): PatternFault[] {
 function isCovered(tool: Tool | undefined, call: NamedCall, rule: ToolRule): boolean {
   const { name, params } = call;
   if (typeof params !== 'object' || params === null) return false;
-  const grant = { id: '', tool: rule.tool, ...defined({ exact: rule.exact, params: rule.params }) };
+  const { exact, params: patterns } = rule;
+  const { definitionDigest } = tool ?? {};
+  const terms = defined({ exact, params: patterns, definitionDigest });
+  const grant = { id: '', tool: rule.tool, ...terms };
   const verdict = decideCall(
     { toolCallId: '', name, arguments: params as Record<string, unknown> },
     {

@@ -24,6 +24,8 @@ export interface ApprovalRecord {
   /** Where path parameters led when the approval was requested. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
   readonly digest: string;
+  /** Of the tool, when the approval was requested. */
+  readonly definitionDigest?: string;
   /** A person has denied the same call before in this run. */
   readonly earlierDenial?: EarlierDenial;
   /** What demands a person for each such call. */

@@ -46,6 +46,7 @@ export const approvalTable = new SignedTable<ApprovalRow>({
     digest: column.text(),
     question: column.optional(column.json()),
     resolvedPaths: column.optional(column.json()),
+    definitionDigest: column.optional(column.text()),
     earlierDenial: column.optional(column.json()),
     rule: column.optional(column.json()),
     status: column.text(),

@@ -139,6 +139,7 @@ export const runTables: readonly string[] = [
     executed_digest TEXT,
     question TEXT,
     resolved_paths TEXT,
+    definition_digest TEXT,
     earlier_denial TEXT,
     rule TEXT,
     ballot BIGINT NOT NULL,
