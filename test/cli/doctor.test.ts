@@ -46,6 +46,21 @@ async function listening(fake: Server | ReturnType<typeof createTcpServer>): Pro
   return `http://127.0.0.1:${(fake.address() as AddressInfo).port}`;
 }
 
+test('a key whose scopes were changed in the database is named', async () => {
+  const other = new TestServer();
+  await other.start();
+  onTestFinished(() => other.dispose());
+  const db = new DatabaseSync(join(other.dataDir, 'relay.db'), { timeout: 5_000 });
+  db.exec(`UPDATE keys SET scopes = '["admin"]'`);
+  db.close();
+  const { code, of } = await diagnose({ RELAY_URL: other.url, RELAY_DATA_DIR: other.dataDir });
+  expect(code).toBe(1);
+  expect(of('rights')).toMatchObject({
+    state: 'wrong',
+    message: expect.stringMatching(/^Changed in the database past Relay: keys \S+ of tenant \S+$/),
+  });
+});
+
 test('a healthy setup has no failed check', async () => {
   const { code, findings, of } = await diagnose();
   expect(code).toBe(0);
@@ -56,6 +71,7 @@ test('a healthy setup has no failed check', async () => {
     'data folder',
     'store',
     'master key',
+    'rights',
     'server',
     'version',
   ]) {
