@@ -85,6 +85,7 @@ async function openRun(store: SystemStore, hub: Hub, tenantId: string): Promise<
     parentRunId: null,
     workflowId: null,
     keyId: null,
+    owner: 'ada',
     createdAt: Date.now(),
   };
   const created: EventOf<'run.created'> = {

@@ -41,6 +41,7 @@ async function begin(store: SystemStore, { runs, tenants }: Load): Promise<Held[
         parentRunId: null,
         workflowId: null,
         keyId: null,
+        owner: 'ada',
         createdAt: Date.now(),
       };
       const lease = { owner: 'bench', until: Date.now() + 600_000 };

@@ -147,6 +147,56 @@ test('explain says what the rules make of a call, and why', async () => {
   });
 });
 
+test('approvals show who may approve and count votes, and policy shows and keeps approvers', async () => {
+  const keyOf = async (owner: string) => {
+    const { apiKey } = await fixture.client.keys.create({
+      name: owner,
+      owner,
+      scopes: ['read', 'approve'],
+      groups: ['release'],
+    });
+    return { env: { RELAY_API_KEY: apiKey } };
+  };
+  const [ada, ben] = [await keyOf('ada'), await keyOf('ben')];
+  const rule = { tool: 'send_note', groups: ['release'], quorum: 2 };
+  const document = { stdin: JSON.stringify({ approvers: [rule] }) };
+  const set = await fixture.runIn(document, 'policy', 'set');
+  expect(set).toMatchObject({ code: 0 });
+  expect(set.out).toContain('1 approvers');
+  expect((await run('policy', 'show')).out).toContain('2 of group release');
+  const [policy] = values(await run('policy', 'show', '--json'));
+  const again = await fixture.runIn({ stdin: JSON.stringify(policy) }, 'policy', 'set');
+  expect(again.out).toContain('has not changed');
+
+  const { approvalId, runId } = await waitingNote(fixture, 'two approvals');
+  const list = (options: typeof ada) => fixture.runIn(options, 'approvals', 'list', '--mine');
+  expect((await list(ada)).out).toMatch(new RegExp(`${approvalId} +pending +0 of 2`));
+  const refused = await run('approvals', 'approve', approvalId);
+  expect(refused).toMatchObject({ out: '' });
+  expect(refused.err).toContain('2 persons in the group release');
+  const input = JSON.stringify({ to: 'operator', text: 'two edited' });
+  const voted = await fixture.runIn(ada, 'approvals', 'approve', approvalId, '--input', input);
+  expect(voted).toMatchObject({
+    code: 0,
+    out: 'Your approval counts. send_note still waits: 1 of 2 approvals.\n',
+  });
+  expect((await list(ada)).out).not.toContain(approvalId);
+  const shown = await fixture.runIn(ben, 'approvals', 'show', approvalId);
+  for (const text of ['1 of 2', 'group release', 'ada', 'two edited']) {
+    expect(shown.out).toContain(text);
+  }
+  const blind = await fixture.runIn(ben, 'approvals', 'approve', approvalId);
+  expect(blind).toMatchObject({ code: 5 });
+  expect(blind.err).toContain('[approval_changed]');
+  const [approval] = values(await fixture.runIn(ben, 'approvals', 'show', approvalId, '--json'));
+  const digest = ['--digest', String(approval?.['executedDigest'])];
+  const last = await fixture.runIn(ben, 'approvals', 'approve', approvalId, ...digest);
+  expect(last).toMatchObject({ code: 0, out: 'send_note is approved.\n' });
+  await run('runs', 'tail', runId);
+  expect(notes()).toContain('two edited');
+  await fixture.runIn({ stdin: '{"approvers": []}' }, 'policy', 'set');
+});
+
 test('approvals approve refuses an unknown outcome and names the answers, which approvals answer takes', async () => {
   const held = new TestServer({}, 'test/support/servers/blocking-tools.ts');
   onTestFinished(() => held.dispose());

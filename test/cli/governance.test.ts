@@ -37,7 +37,9 @@ describe('policy', () => {
     expect((await run('policy', 'show')).err).toContain('Version 0 for all agents');
     const set = await run('policy', 'set', file('rules.json', { deny: [denyRule] }));
     expect(set).toMatchObject({ code: 0, err: '' });
-    expect(set.out).toBe('Version 1 is active for all agents: 1 deny, 0 ask, 0 allow.\n');
+    expect(set.out).toBe(
+      'Version 1 is active for all agents: 1 deny, 0 ask, 0 allow, 0 approvers.\n',
+    );
 
     const shown = await run('policy', 'show');
     expect(shown.err).toMatch(/^Version 1 for all agents, since .*Z by bootstrap\n$/);

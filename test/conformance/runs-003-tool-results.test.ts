@@ -111,10 +111,12 @@ describe('POST /v1/runs/:id/tool-results/:toolUseId', () => {
     expect(await refused.json()).toMatchObject({ code: 'not_found' });
     const open = (await (await server.request(`/v1/runs/${fired.runId}`)).json()) as object;
     expect(open).toMatchObject({ status: 'waiting' });
-    const made = await server.request('/v1/keys', { body: { name: 'mine', scopes: ['runs'] } });
-    const { apiKey } = (await made.json()) as { apiKey: string };
-    const headers = { authorization: `Bearer ${apiKey}` };
-    expect((await server.request(path, { body, keyless: true, headers })).status).toBe(200);
+    const postWith = async (scope: string) => {
+      const made = await server.request('/v1/keys', { body: { name: 'mine', scopes: [scope] } });
+      return post(((await made.json()) as { apiKey: string }).apiKey);
+    };
+    expect((await postWith('runs')).status).toBe(403);
+    expect((await postWith('worker')).status).toBe(200);
     await fired.reader.until('done');
   });
 });

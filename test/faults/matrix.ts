@@ -66,13 +66,15 @@ async function answerWhatIsAsked(
       ran === true
         ? ({ outcome: 'completed', output: { ran: approval.tool } } as const)
         : ({ outcome: 'rerun' } as const);
-    await recordDecision(kernel.control, kernel.tenantId, {
-      approvalId: approval.approvalId,
-      always: false,
-      reason: null,
-      ...(approval.kind === 'outcome' ? known : { approved: true, ...scenario.answer }),
-      by: person,
-    });
+    for (const by of scenario.approvers ?? [person]) {
+      await recordDecision(kernel.control, kernel.tenantId, {
+        approvalId: approval.approvalId,
+        always: false,
+        reason: null,
+        ...(approval.kind === 'outcome' ? known : { approved: true, ...scenario.answer }),
+        by,
+      });
+    }
   }
   for (const { toolCallId, input } of openClientCalls(events)) {
     const ref = { tenantId: kernel.tenantId, runId, toolCallId };

@@ -7,7 +7,7 @@ import {
   text,
   toolCall,
 } from '@relay/core/testing';
-import type { EventType } from '@relay/protocol';
+import type { Decider, EventType } from '@relay/protocol';
 import type { AskOptions, KernelOptions } from '../support/kernel.ts';
 
 export interface Scenario {
@@ -23,6 +23,8 @@ export interface Scenario {
   readonly prepare?: (store: SystemStore) => Promise<void>;
   /** What must be the same in the end, besides the journal. */
   readonly leaves?: (store: SystemStore) => Promise<unknown>;
+  /** Who approves, one after the other. Default: one person. */
+  readonly approvers?: readonly Decider[];
   /** What the person who approves says besides. */
   readonly answer?: Partial<DecisionInput>;
   /** Instead of answering, they stop the run as soon as it waits. */
@@ -105,6 +107,23 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
     answer: { input: { amount: 7 } },
   }),
 
+  'two approvers': () => ({
+    name: 'two approvers',
+    tools: [createRecordingTool({ name: 'pay' })],
+    model: createScriptedModel([
+      [toolCall('call_1', 'pay', { amount: 9 }), finish()],
+      [text('Both agreed.'), finish()],
+    ]),
+    prepare: demandTwoApprovers,
+    approvers: ['ada', 'ben'].map((owner) => ({ type: 'key', id: owner, name: owner, owner })),
+    leaves: async (store) => {
+      const tenant = await tenantOf(store);
+      const [approval] = await tenant.listApprovals({ kind: 'permission' }, { limit: 9 });
+      const { status, votes } = approval ?? {};
+      return { status, voters: votes?.votes.map(({ person }) => person) };
+    },
+  }),
+
   'a counted grant': () => ({
     name: 'a counted grant',
     tools: [createRecordingTool({ name: 'pay', idempotent: true })],
@@ -176,3 +195,29 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
     ]),
   }),
 };
+
+async function tenantOf(store: SystemStore) {
+  const none = '01900000-0000-7000-a000-000000000001';
+  const { id } = await store.ensureTenant({ id: none, name: 'test', at: 0 });
+  return store.tenant(id);
+}
+
+async function demandTwoApprovers(store: SystemStore): Promise<void> {
+  const tenant = await tenantOf(store);
+  const { tenantId } = tenant;
+  for (const id of ['ada', 'ben']) {
+    const scopes = ['read', 'approve'];
+    const key = { id, tenantId, name: id, owner: id, role: null, scopes, groups: [], createdAt: 0 };
+    await store.addKey({ ...key, expiresAt: null, revokedAt: null }, id);
+  }
+  const rule = { tool: 'pay', quorum: 2, notRequester: false };
+  const by = { type: 'system', id: 'relay', name: 'relay' } as const;
+  await tenant.policies.put({
+    id: 'two',
+    agent: null,
+    version: 1,
+    rules: { allow: [], deny: [], ask: [], approvers: [rule] },
+    at: 0,
+    by,
+  });
+}

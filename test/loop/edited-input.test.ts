@@ -184,8 +184,8 @@ describe('arguments that a person changed', () => {
     const { kernel, run, tool, approvalId, store } = await askedToPay();
     await decide(kernel, approvalId, { input: { amount: 7 }, always: true });
     await finished(kernel, run.id);
-    const { conversationId } = run;
-    const scope = { runId: run.id, conversationId, now: Date.now() };
+    const { conversationId, owner } = run;
+    const scope = { runId: run.id, conversationId, owner, now: Date.now() };
     expect(await store.tenant(kernel.tenantId).readGrants(scope)).toMatchObject([
       { tool: 'pay', exact: { amount: 7, currency: 'EUR' } },
     ]);

@@ -180,6 +180,11 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   createKey: async () =>
     expect((await client.keys.create({ name: 'ci', scopes: ['runs'] })).apiKey).toMatch(/^relay_/),
   listKeys: async () => expect((await client.keys.list().page()).items.length).toBeGreaterThan(0),
+  exportAudit: async () => {
+    const types: string[] = [];
+    for await (const { type } of client.audit.export({ limit: 2 })) types.push(type);
+    expect(types).toEqual(['entry', 'entry', 'head']);
+  },
   getCurrentKey: async () => expect((await client.keys.current()).scopes).toContain('admin'),
   revokeKey: async () =>
     client.keys.revoke((await client.keys.create({ name: 'old', scopes: ['runs'] })).id),

@@ -11,6 +11,7 @@ import {
   type Permissions,
   permissionsSchema,
   RelayError,
+  ruleLimits,
   type ToolPermission,
 } from '@relay/protocol';
 import { invalidRequest, issuesAt } from './validation.ts';
@@ -90,7 +91,8 @@ export class AgentRules implements ProgramRules {
     const exact = structuredClone(params) as NonNullable<ToolPermission['exact']>;
     const rule = { tool, exact };
     const { allowlist = [] } = this.#lists();
-    if (includesRule(allowlist, rule)) return;
+    // Without room for another rule, the next call like this one needs an approval again.
+    if (countRules(this.#lists()) >= ruleLimits.rules || includesRule(allowlist, rule)) return;
     const isPrivate = this.#privateAlways || this.#own.allowlist !== undefined;
     if (isPrivate) this.#own.allowlist = [...allowlist, rule];
     else (this.#shared.allowlist ??= []).push(rule);
@@ -114,6 +116,11 @@ export class AgentRules implements ProgramRules {
       ...defined({ ask }),
     };
   }
+}
+
+function countRules({ allowlist, allowOnce, deny, denylist, ask }: Permissions): number {
+  const all = [allowlist, allowOnce, deny, denylist, ask];
+  return all.reduce((count, list) => count + (list?.length ?? 0), 0);
 }
 
 function includesRule(rules: readonly ToolPermission[], rule: ToolPermission): boolean {

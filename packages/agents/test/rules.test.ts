@@ -25,6 +25,17 @@ describe('AgentRules', () => {
     expect(rules.current()).toEqual({});
   });
 
+  test('are at most 500, and "always" adds none beyond that', () => {
+    const named = (count: number) =>
+      Array.from({ length: count }, (_, n) => ({ tool: `tool-${n}`, params: { a: 'x' } }));
+    const error = errorOf(() => new AgentRules({ denylist: named(250), allowlist: named(251) }));
+    expect(error).toMatchObject({ code: 'invalid_request' });
+    expect(error.message).toContain('501 rules; at most 500');
+    const full = new AgentRules({ allowlist: named(500) });
+    full.allowAlways('bash', { command: 'ls' });
+    expect(full.current().allowlist).toHaveLength(500);
+  });
+
   test('complete() returns all lists', () => {
     const rules = new AgentRules({ denylist: [{ tool: 'bash' }] });
     expect(rules.complete()).toEqual({

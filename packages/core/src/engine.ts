@@ -91,6 +91,8 @@ export interface Engine {
   readonly digest: Digest;
   readonly publisher: Publisher;
   readonly log: Log;
+  /** Removes known keys from what tools return, before it is stored (E8). Default: nothing is removed. */
+  readonly redact?: (text: string) => string;
   readonly settings: Settings;
   models(tenantId: string): ModelRegistry;
   tools(tenantId: string): ToolRegistry;

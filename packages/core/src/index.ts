@@ -31,6 +31,7 @@ export {
   type ToolRule,
 } from './permission/match.ts';
 export { checkRuleTool, unknownToolNote } from './permission/tool-name.ts';
+export { compileGlob } from './permission/glob/glob.ts';
 export { suggestedPattern } from './permission/shell/allow.ts';
 export { type Policy, policiesOf, previewPolicy } from './permission/policy.ts';
 export * from './ports/index.ts';

@@ -19,6 +19,7 @@ const run: RunIdentity = {
   parentRunId: null,
   workflowId: null,
   keyId: null,
+  owner: 'ada',
   createdAt: 0,
 };
 const root = { agentId: 'root' };

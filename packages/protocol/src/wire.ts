@@ -3,7 +3,7 @@
  * request and response bodies are derived from the route table, so they cannot differ from it.
  */
 import type { z } from 'zod';
-import type { RouteName, routes } from './routes/index.ts';
+import type { auditLineSchema, RouteName, routes } from './routes/index.ts';
 
 export * from './defined.ts';
 export * from './sse/sse.ts';
@@ -100,6 +100,8 @@ export type PolicyPreview = ResponseOf<'previewPolicy'>;
 export type AuditEntry = ResponseOf<'listAudit'>['entries'][number];
 export type AuditQuery = RequestQueryOf<'listAudit'>;
 export type AuditHead = ResponseOf<'auditHead'>;
+export type AuditLine = z.output<typeof auditLineSchema>;
+export type AuditExportQuery = RequestQueryOf<'exportAudit'>;
 export type AuditVerdict = ResponseOf<'verifyAudit'>;
 
 export type Webhook = ResponseOf<'listWebhooks'>['webhooks'][number];

@@ -83,6 +83,18 @@ export class Http {
     return this.#send(method, path, { ...options, headers, read: expectStream });
   }
 
+  /** The lines of a response, read as they arrive. */
+  async *lines(path: string, options: RequestOptions = {}): AsyncGenerator<string, void> {
+    const body = await this.#send('GET', path, { ...options, read: (response) => response.body });
+    let rest = '';
+    for await (const text of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      const lines = (rest + text).split('\n');
+      rest = lines.pop() ?? '';
+      yield* lines;
+    }
+    if (rest !== '') yield rest;
+  }
+
   async #send<Result>(method: Method, path: string, options: ReadOptions<Result>): Promise<Result> {
     const { signal, repeatable = method !== 'POST', maxRetries = this.#maxRetries } = options;
     const url = `${this.#base}${path}${queryString(options.query ?? {})}`;

@@ -3,7 +3,10 @@ import type * as wire from '@relay/protocol/wire';
 import { type CallOptions, type Http, pathOf } from './http.ts';
 import { listOf } from './listing.ts';
 
-/** `/v1/approvals`: the first decision counts, repeating it has no effect, a different one is a 409. */
+/**
+ * `/v1/approvals`: the first decision counts, repeating it has no effect, a different one is a 409. Where
+ * several approvers must agree, the approval is still pending after a vote that is not the last.
+ */
 export function approvals(http: Http) {
   const decide = (
     id: string,
@@ -81,6 +84,18 @@ export function audit(http: Http) {
     /** The current end of the trail. Save it, and pass it to `verify` later. */
     head: (options: CallOptions = {}): Promise<wire.AuditHead> =>
       http.json('GET', '/v1/audit/head', options),
+    /**
+     * The trail, oldest first. The last line is a signed head: save its `cursor`, and pass it as
+     * `after` to continue. Without a head the export was cut off.
+     */
+    async *export(
+      query: wire.AuditExportQuery = {},
+      options: CallOptions = {},
+    ): AsyncGenerator<wire.AuditLine, void> {
+      for await (const line of http.lines('/v1/audit/export', { query, ...options })) {
+        yield JSON.parse(line) as wire.AuditLine;
+      }
+    },
     /** Verifies the trail, and that it still contains a head saved earlier. */
     verify(
       head?: Pick<wire.AuditHead, 'seq' | 'hash'>,

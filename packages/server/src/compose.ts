@@ -18,6 +18,7 @@ import { isProgram, killOrphanProcesses, type McpServerConfig } from '@relay/too
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './http/app.ts';
+import { HeadSigner } from './audit/export.ts';
 import { AuditSealer } from './audit/sealer.ts';
 import { AuditSigner } from './audit/signer.ts';
 import { auditRotation, auditWriter } from './audit/operator-entries.ts';
@@ -70,6 +71,8 @@ export interface Relay {
   readonly control: RunControl;
   readonly hub: Hub;
   readonly feed: Feed;
+  /** Which commands run in a sandbox; undefined if the tools are replaced. */
+  readonly sandbox?: string;
   /** Recovers runs of an earlier process and starts all background work. */
   start(): Promise<void>;
   /** Releases all runs gracefully. The caller closes the store. */
@@ -96,6 +99,9 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   });
   const { models, tools, agents } = assembleDefinitions(config, file, options);
   const masters = masterKeys(config);
+  for (const { bytes } of masters) {
+    for (const form of ['hex', 'base64', 'base64url'] as const) log.addSecret(bytes.toString(form));
+  }
   const vault = new Vault({ store, masters, ids, log });
   await vault.open();
   const rootKey = await openRootKey(store, masters, (key) =>
@@ -123,13 +129,14 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
   }
   const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
+  // A caller that replaces the tools also replaces those of workspaces.
+  const bash = options.tools === undefined ? bashSettings(config, file.bash) : undefined;
   const workspaces = new Workspaces({
     store,
     config,
     defaultTenantId: tenant.id,
     tools,
-    // A caller that replaces the tools also replaces those of workspaces.
-    ...(options.tools === undefined ? { bash: bashSettings(config, file.bash) } : {}),
+    ...defined({ bash }),
     clock,
     log,
   });
@@ -166,6 +173,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       log,
     ),
     log,
+    redact: (text) => log.withoutKeys(text),
     settings: {
       ...defaultSettings,
       node,
@@ -192,7 +200,13 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   let unsubscribe = () => {};
   const heartbeat =
     config.databaseUrl === undefined ? undefined : new NodeHeartbeat(control, config);
-  const audit = new AuditSealer({ store, signer: auditSigner, clock, log });
+  const audit = new AuditSealer({
+    store,
+    signer: auditSigner,
+    heads: new HeadSigner(derive(rootKey, 'audit heads')),
+    clock,
+    log,
+  });
   const signer = new WebhookSigner(rootKey);
   const { publicUrl } = config;
   const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
@@ -236,6 +250,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     feed,
+    ...defined({ sandbox: bash?.summary }),
     async start() {
       await killOrphans(file.mcpServers ?? {}, options.tools === undefined, log);
       if (heartbeat === undefined) {

@@ -87,6 +87,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
     options.print(`Relay is listening on ${url}`);
+    if (relay.sandbox !== undefined) options.print(relay.sandbox);
     for (const line of keylessNotes(options.env, config)) options.print(line);
     return { url, log, stop };
   } catch (error) {

@@ -13,6 +13,7 @@ import type {
   FoundMemory,
   Grant,
   GrantFilter,
+  GrantedTo,
   GrantRecord,
   Hint,
   JournalPage,
@@ -63,6 +64,7 @@ import { BudgetChecks } from './sql/runs/budgets.ts';
 import * as counts from './sql/runs/counts.ts';
 import {
   creationScope,
+  ownConversationSql,
   creationUnit,
   decodeKeyHolder,
   hasExpired,
@@ -122,6 +124,7 @@ export class SqlTenantStore implements TenantStore {
     }
     const overBudget = checks.outcomeOf(unit[result.failedAt]);
     if (overBudget !== undefined) return overBudget;
+    if (unit[result.failedAt]?.sql === ownConversationSql) return { kind: 'not-owner' };
     const key = idempotency?.key;
     const holder =
       key === undefined
@@ -260,11 +263,7 @@ export class SqlTenantStore implements TenantStore {
     return ok;
   }
 
-  async readGrants(scope: {
-    runId: string;
-    conversationId: string;
-    now: number;
-  }): Promise<Grant[]> {
+  async readGrants(scope: GrantedTo & { readonly now: number }): Promise<Grant[]> {
     const rows = await this.#select(grants.selectGrants(this.tenantId, scope));
     return rows.flatMap((row) => grants.decodeGrant(this.#signer, row));
   }

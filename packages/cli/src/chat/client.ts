@@ -35,6 +35,8 @@ export interface ApprovalRequest {
   readonly flags: readonly string[];
   /** The requesting agent, preceded by the agents that spawned it. */
   readonly agents: readonly string[];
+  /** Of the arguments as they are shown, which the decision is bound to. */
+  readonly digest?: string | undefined;
   /** Whether a decision can carry other arguments, or the answer to a question. */
   readonly canEdit: boolean;
   /** Whether "always" would have an effect: no rule demands a person for each such call. */
@@ -44,12 +46,13 @@ export interface ApprovalRequest {
 }
 
 export function requestFromApproval(approval: Approval): ApprovalRequest {
-  const { id, kind, tool, params, display, agentPath, prompt, schema } = approval;
+  const { id, kind, tool, display, agentPath, prompt, schema } = approval;
   return {
     id,
     kind,
     tool,
-    params,
+    params: approval.executedParams ?? approval.params,
+    digest: approval.executedDigest ?? approval.digest,
     // The server escapes it too, but a server is not trusted with the terminal.
     text: escapeUnsafe(display.text),
     flags: display.flags,

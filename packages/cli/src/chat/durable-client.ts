@@ -99,9 +99,13 @@ class DurableTurn implements ChatTurn {
     return approval.status === 'pending' ? requestFromApproval(approval) : undefined;
   }
 
-  async decide({ id }: ApprovalRequest, decision: Decision): Promise<string | undefined> {
+  async decide({ id, digest }: ApprovalRequest, decision: Decision): Promise<string | undefined> {
     try {
-      await this.#client.approvals.decide(id, decision);
+      const bound = decision.approved === true ? { ...decision, digest } : decision;
+      const { status, votes = [], quorum } = await this.#client.approvals.decide(id, bound);
+      if (status === 'pending') {
+        this.#note(`Your approval counts: ${votes.length} of ${quorum}. Waiting for the others.`);
+      }
       return undefined;
     } catch (error) {
       const { code = '', message } = error as { code?: string; message: string };
@@ -109,6 +113,10 @@ class DurableTurn implements ChatTurn {
       if (code === 'approval_conflict') return undefined;
       if (code === 'scope_required') {
         this.#note(`This key cannot decide; approval ${id} waits for another approver.`);
+        return undefined;
+      }
+      if (code === 'not_an_approver' || code === 'approval_changed') {
+        this.#note(`${message}. Approval ${id} is still pending.`);
         return undefined;
       }
       if (correctableCodes.has(code)) return `  ${message} [${code}]`;

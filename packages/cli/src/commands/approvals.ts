@@ -4,6 +4,7 @@ import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { usageError } from '../errors.ts';
 import { count, futureTime, json } from '../options.ts';
 import { formatTime } from '../output/table.ts';
+import { approverNames } from './policy.ts';
 
 const statuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
 
@@ -11,6 +12,7 @@ interface ListOptions {
   readonly status?: Approval['status'];
   readonly all?: boolean;
   readonly run?: string;
+  readonly mine?: boolean;
   readonly limit: number;
 }
 
@@ -25,6 +27,7 @@ export function registerApprovals(program: CliCommand): void {
     .addOption(new Option('--status <status>', 'only approvals with this status').choices(statuses))
     .option('--all', 'include decided approvals')
     .option('--run <id>', 'only approvals of this run')
+    .option('--mine', 'only pending approvals that you may decide and have not voted on')
     .option('--limit <n>', 'maximum number of results', count, 20)
     .examples(['relay approvals list', 'relay approvals list --status denied --json'])
     .handle(listApprovals);
@@ -51,6 +54,7 @@ export function registerApprovals(program: CliCommand): void {
     .option('--expires <time>', 'expiry of --always: a date, or 12h, 30d', futureTime)
     .option('--input <json>', 'replace the arguments, or answer a question', json)
     .option('--reason <text>', 'reason for the decision')
+    .option('--digest <digest>', 'what you saw, as "show" prints it; required after an edit')
     .examples([
       'relay approvals approve APPROVAL_ID',
       'relay approvals approve APPROVAL_ID --always --scope tenant --expires 30d',
@@ -81,15 +85,20 @@ export function registerApprovals(program: CliCommand): void {
 }
 
 async function listApprovals(context: Context<ListOptions>): Promise<void> {
-  const { status, all, run, limit } = context.options;
+  const { status, all, run, limit, mine } = context.options;
+  if (mine === true && (status !== undefined || all === true)) {
+    throw usageError('--mine lists pending approvals: not together with --status or --all');
+  }
   const wanted = status ?? (all === true ? undefined : 'pending');
   const { approvals } = await context.client();
-  const query = { status: wanted, runId: run, limit: pageSize(limit) };
+  const decidable = mine === true ? 'true' : undefined;
+  const query = { status: wanted, runId: run, decidable, limit: pageSize(limit) } as const;
   context.print.list(
     await take(approvals.list(query), limit),
     [
       { title: 'approval', value: ({ id }) => id },
       { title: 'status', value: ({ status }) => status, status: true },
+      { title: 'votes', value: votesText },
       { title: 'kind', value: ({ kind }) => kind, minor: true },
       { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
       { title: 'request', value: requestText },
@@ -120,7 +129,7 @@ async function approveApproval(
   context: Context<ApproveOptions>,
   [id = '']: readonly string[],
 ): Promise<void> {
-  const { always, scope, rule, uses, expires, input, reason } = context.options;
+  const { always, scope, rule, uses, expires, input, reason, digest } = context.options;
   const alwaysOptions = [scope, rule, uses, expires];
   if (always !== true && alwaysOptions.some((option) => option !== undefined)) {
     throw usageError('--scope, --rule, --uses and --expires require --always');
@@ -134,6 +143,7 @@ async function approveApproval(
     expiresAt: expires,
     input: input?.value,
     reason,
+    digest,
   });
   printDecision(context, decided);
   if (always === true && decided.rule !== undefined) {
@@ -169,11 +179,26 @@ async function denyApproval(context: Context<{ reason?: string }>, [id = '']: re
 }
 
 function printDecision({ print }: Context, approval: Approval): void {
+  print.result(approval, decisionText(approval));
+}
+
+function decisionText(approval: Approval): string {
   const { outcome, status, tool } = approval;
-  print.result(
-    approval,
-    outcome === undefined ? `${tool} is ${status}.` : outcomeText[outcome](tool),
-  );
+  if (status === 'pending') {
+    return `Your approval counts. ${tool} still waits: ${votesText(approval)} approvals.`;
+  }
+  return outcome === undefined ? `${tool} is ${status}.` : outcomeText[outcome](tool);
+}
+
+/** How many persons have approved, where the policy names approvers. */
+function votesText({ votes, quorum }: Approval): string | undefined {
+  return quorum === undefined ? undefined : `${votes?.length ?? 0} of ${quorum}`;
+}
+
+function approversText({ approvers }: Approval): string | undefined {
+  if (approvers === undefined) return undefined;
+  const except = approvers.notRequester ? ', not the person who started the run' : '';
+  return `${approverNames(approvers)}${except}`;
 }
 
 const outcomeText = {
@@ -199,6 +224,10 @@ function printApproval({ print }: Context, approval: Approval): void {
       approval.executedParams === undefined
         ? undefined
         : JSON.stringify(approval.executedParams, null, 2),
+    digest: approval.executedDigest ?? approval.digest,
+    approvals: votesText(approval),
+    'approved by': approval.votes?.map(({ by }) => by.owner ?? by.name).join(', '),
+    'may approve': approversText(approval),
     'asked by': approval.rule === undefined ? undefined : ruleName(approval.rule),
     suggested:
       approval.suggestedRule === undefined ? undefined : JSON.stringify(approval.suggestedRule),

@@ -1,4 +1,7 @@
-import type { AuditEntry, AuditHead, AuditQuery } from '@relay/sdk';
+import { createReadStream, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { AuditEntry, AuditExportQuery, AuditHead, AuditQuery } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { readDocument } from '../input.ts';
@@ -14,7 +17,9 @@ const auditActions = [
   'run.canceled',
   'call.allowed',
   'call.denied',
+  'approval.voted',
   'approval.decided',
+  'approval.refused',
   'approval.expired',
   'approval.closed',
   'grant.created',
@@ -58,9 +63,22 @@ export function registerAudit(program: CliCommand): void {
     .examples(['relay audit head --json > head.json'])
     .handle(showHead);
   audit
+    .command('export')
+    .description('print the trail as JSON lines, oldest first; the last line is a signed head')
+    .option('--after <cursor>', 'continue after the cursor of an earlier head')
+    .option('--limit <n>', 'maximum number of entries', count)
+    .examples([
+      'relay audit export > audit.jsonl',
+      'relay audit export --after "$(tail -n 1 audit.jsonl | jq -r .cursor)" >> next.jsonl',
+    ])
+    .handle(exportAudit);
+  audit
     .command('verify')
     .description('check that no entry was changed, removed, moved or added')
     .option('--against <file>', 'a head saved earlier, which the trail must still contain')
+    .option('--file <file>', 'verify an exported file, without a server')
+    .option('--public-key <file>', 'with --file: the public key in PEM, saved from an earlier head')
+    .option('--after <cursor>', 'with --file: the cursor that the file must continue after')
     .option('--backup <folder>', 'verify the trail in a backup, without a server')
     .option('--master-key-file <file>', 'with --backup: the master key, if the backup lacks it')
     .option('--tenant <name>', 'with --backup: the tenant (default: default)')
@@ -68,6 +86,7 @@ export function registerAudit(program: CliCommand): void {
       [
         'relay audit verify',
         'relay audit verify --against head.json',
+        'relay audit verify --file audit.jsonl --public-key relay-audit.pem',
         'relay audit verify --backup /backups/relay-monday --master-key-file ./master-key',
       ],
       'Only --against detects entries that were removed from the end of the trail.',
@@ -116,7 +135,16 @@ async function showHead(context: Context): Promise<void> {
   context.print.record(head, { seq, hash, sealed: formatTime(sealedAt) });
 }
 
+async function exportAudit(context: Context<AuditExportQuery>): Promise<void> {
+  const { after, limit } = context.options;
+  const { audit } = await context.client();
+  for await (const line of audit.export({ after, limit })) context.print.value(line);
+}
+
 interface VerifyOptions {
+  readonly file?: string;
+  readonly publicKey?: string;
+  readonly after?: string;
   readonly against?: string;
   readonly backup?: string;
   readonly masterKeyFile?: string;
@@ -124,7 +152,8 @@ interface VerifyOptions {
 }
 
 async function verifyAudit(context: Context<VerifyOptions>): Promise<void> {
-  const { against } = context.options;
+  const { against, file } = context.options;
+  if (file !== undefined) return verifyFile(context, file);
   const known =
     against === undefined ? undefined : headIn(await readDocument(context.environment, against));
   const verdict = await verdictOn(context, known);
@@ -139,6 +168,27 @@ async function verifyAudit(context: Context<VerifyOptions>): Promise<void> {
   const upTo = entries === 0 ? '' : `, up to ${head.hash}`;
   const also = known === undefined ? '' : `, and contains the saved head at entry ${known.seq}`;
   context.print.line(`The audit trail is intact: ${entries} entries${upTo}${also}.`);
+}
+
+async function verifyFile(context: Context<VerifyOptions>, file: string): Promise<void> {
+  const { publicKey, after } = context.options;
+  const { verifyExport } = await import('@relay/server/operator');
+  const { cwd } = context.environment;
+  const lines = createInterface({ input: createReadStream(resolve(cwd, file)) });
+  const verdict = await verifyExport(lines, {
+    after,
+    publicKey: publicKey === undefined ? undefined : readFileSync(resolve(cwd, publicKey), 'utf8'),
+  });
+  if (context.print.json) context.print.value(verdict);
+  if (!verdict.ok) {
+    throw new CliError('audit_broken', `${file} is not an intact export: ${verdict.problem}`, {
+      hint: 'export it again, and compare',
+    });
+  }
+  const { seq, cursor } = verdict.head;
+  context.print.line(
+    `${file} is intact: ${verdict.entries} entries up to ${seq}, cursor ${cursor}.`,
+  );
 }
 
 async function verdictOn(context: Context<VerifyOptions>, known: Head | undefined) {

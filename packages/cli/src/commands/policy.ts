@@ -6,7 +6,7 @@ import { count, pastTime } from '../options.ts';
 import { formatTime } from '../output/table.ts';
 import { ruleText } from './grants.ts';
 
-const lists = ['deny', 'ask', 'allow'] as const;
+const lists = ['deny', 'ask', 'allow', 'approvers'] as const;
 
 export function registerPolicy(program: CliCommand): void {
   const policy = program
@@ -87,10 +87,35 @@ async function showPolicy(context: Context<AgentOption & { atVersion?: number }>
     lists.flatMap((list) => policy[list].map((rule) => ({ list, rule }))),
     [
       { title: 'list', value: ({ list }) => list, status: true },
-      { title: 'rule', value: ({ rule }) => ruleText(rule) },
+      { title: 'rule', value: ({ rule }) => `${ruleText(rule)}${approversText(rule)}` },
     ],
     'The policy has no rules.',
   );
+}
+
+type ApproverRule = Policy['approvers'][number];
+
+function approversText(rule: Policy['deny'][number] | ApproverRule): string {
+  if (!('quorum' in rule)) return '';
+  const { agent, quorum, notRequester } = rule;
+  const parts = [
+    `${quorum} of ${approverNames(rule)}`,
+    ...(notRequester ? ['not the requester'] : []),
+    ...(agent === undefined ? [] : [`for agent ${agent}`]),
+  ];
+  return `: ${parts.join(', ')}`;
+}
+
+/** Who may decide. */
+export function approverNames({
+  roles,
+  groups,
+  keys,
+}: Pick<ApproverRule, 'roles' | 'groups' | 'keys'>): string {
+  if (roles !== undefined) return `role ${roles.join(' or ')}`;
+  if (groups !== undefined) return `group ${groups.join(' or ')}`;
+  if (keys !== undefined) return `key ${keys.join(' or ')}`;
+  return 'everyone who may approve';
 }
 
 async function versionOf(versions: AsyncIterable<Policy>, wanted: number): Promise<Policy> {

@@ -8,6 +8,7 @@ import {
   type EventOf,
   isEnded,
   type JsonSchema,
+  personOf,
   RelayError,
   type RunEvent,
   type StoredEvent,
@@ -60,6 +61,8 @@ export interface RunCaller {
   readonly tenantId: string;
   /** The actor in the audit trail. */
   readonly by: Decider;
+  /** Administrators continue the conversations of others, without the grants of these. */
+  readonly anyConversation?: boolean | undefined;
   /** The API key of the request, if it had one. */
   readonly keyId?: string | undefined;
   readonly correlationId: string;
@@ -122,6 +125,7 @@ export async function startRun(
   const create = (amount?: Reserved) =>
     store.createRun({
       identity,
+      conversation: conversationOf(spec, caller),
       lease: hasSlot ? { owner: settings.node, until } : null,
       events: opening.events,
       progress: opening.progress,
@@ -148,6 +152,8 @@ export async function startRun(
     if (hasSlot && outcome?.kind !== 'created') supervisor.cancelReservation();
   }
   if (outcome.kind === 'exists') return replayed(store, outcome, idempotency);
+  // Like one that does not exist: ids of conversations are chosen by callers.
+  if (outcome.kind === 'not-owner') throw new RelayError('not_found', 'No such conversation');
   publishStored(engine, { tenantId, runId: id }, opening.stored);
   if (hasSlot) {
     const { state } = opening;
@@ -217,6 +223,11 @@ function initialEvents(identity: RunIdentity, spec: Created, agentId: string | u
   return { events, stored, state, progress };
 }
 
+function conversationOf({ conversationId }: RunSpec, { anyConversation = false }: RunCaller) {
+  if (conversationId === undefined) return 'new';
+  return anyConversation ? 'any' : undefined;
+}
+
 type Position = Pick<Created, 'conversationId' | 'history'>;
 
 /** How many ended runs of its conversation come before the messages of this one. */
@@ -256,7 +267,7 @@ function createdEvent(
 
 function identityOf(
   created: Created,
-  { tenantId, keyId }: RunCaller,
+  { tenantId, keyId, by }: RunCaller,
   made: { readonly id: string; readonly createdAt: number },
 ): RunIdentity {
   const { conversationId, correlationId, surface, agent, model, labels } = created;
@@ -272,6 +283,7 @@ function identityOf(
     parentRunId: created.parentRunId ?? null,
     workflowId: created.workflowId ?? null,
     keyId: keyId ?? null,
+    owner: personOf(by),
   };
 }
 

@@ -1,8 +1,10 @@
 import { type ApproverRule, defined, type Permissions, type RuleRef } from '@relay/protocol';
 import type { PathResolution, ResolvedPaths, Tool } from '../ports/tool.ts';
+import { eventLoop } from '../runtime/event-loop-budget.ts';
 import { type Approver, isQuorum } from './approvers.ts';
 import { CallMatcher, type ParameterKind, type ToolRule } from './match.ts';
 import type { Policy } from './policy.ts';
+import { withinSteps } from './step-budget.ts';
 
 export interface CallToDecide {
   toolCallId: string;
@@ -64,9 +66,9 @@ export function pathsOf(resolution: PathResolution | undefined): ResolvedPaths |
 
 export type Verdict =
   | { decision: 'allow'; rule: RuleRef }
-  | { decision: 'deny'; rule: RuleRef; reason?: string }
+  | { decision: 'deny'; rule: RuleRef; reason?: string; tooLarge?: true }
   /** With the `ask` rule, or without a rule if none allows the call. */
-  | { decision: 'ask'; rule?: RuleRef };
+  | { decision: 'ask'; rule?: RuleRef; tooLarge?: true };
 
 /**
  * Decides a call by the first rule that matches: deny rules, then what demands a person (`ask` rules,
@@ -75,13 +77,45 @@ export type Verdict =
  * rule. Where the policy names approvers for the call, only what they allow counts, and the policy's own
  * allow rules. In a headless run, a call that would need approval is denied. Pure: the caller stores the use
  * of a rule (E7).
+ *
+ * The work is bounded (`step-budget.ts`). What exceeds it is too large to decide: a deny rule could
+ * match, so it needs approval, whatever would allow it.
  */
 export function decideCall(call: CallToDecide, rules: RuleSet): Verdict {
-  const verdict = evaluate(call, rules);
-  if (verdict.decision !== 'ask' || rules.permissions.headless !== true) return verdict;
-  const rule: RuleRef = { list: 'headless', index: 0, source: 'request' };
-  return { decision: 'deny', rule, reason: noApprover };
+  return decideCounted(call, rules).verdict;
 }
+
+/** For a caller that decides many calls: others get their turn of the event loop in between. */
+export async function decideInTurn(call: CallToDecide, rules: RuleSet): Promise<Verdict> {
+  const { verdict, steps } = decideCounted(call, rules);
+  await turnAfter(steps);
+  return verdict;
+}
+
+/** Waits for another turn of the event loop if decisions have used up this one. */
+export async function turnAfter(steps: number): Promise<void> {
+  await eventLoop.take(Math.ceil(steps / STEPS_PER_CHAR));
+}
+
+/** Of the event loop's budget, which counts characters of answers. */
+const STEPS_PER_CHAR = 16;
+
+/** The verdict, and the steps that it took. */
+export function decideCounted(
+  call: CallToDecide,
+  rules: RuleSet,
+): { readonly verdict: Verdict; readonly steps: number } {
+  const { result, steps } = withinSteps(() => evaluate(call, rules));
+  const verdict: Verdict = result ?? { decision: 'ask', tooLarge: true };
+  if (verdict.decision !== 'ask' || rules.permissions.headless !== true) return { verdict, steps };
+  const rule: RuleRef = { list: 'headless', index: 0, source: 'request' };
+  const { tooLarge } = verdict;
+  const reason = tooLarge === true ? `${tooLargeToDecide} ${noApprover}` : noApprover;
+  return { verdict: { decision: 'deny', rule, reason, ...defined({ tooLarge }) }, steps };
+}
+
+export const tooLargeToDecide =
+  'The call is too large to decide: its arguments and the rules about them take more steps than one decision may.';
 
 export const noApprover = 'The run is headless: it has no approver';
 
@@ -127,7 +161,15 @@ export function approverRuleFor(
   const rules = policies.flatMap(({ approvers }) => approvers);
   if (!rules.some(({ tool }) => tool === call.name)) return undefined;
   const matcher = new CallMatcher(call, { standing: [], kinds, resolvedPaths });
-  return rules.find((rule) => matcher.concerns(rule));
+  let last: ApproverRule | undefined;
+  const { result } = withinSteps(() => ({
+    found: rules.find((rule) => {
+      last = rule;
+      return matcher.concerns(rule);
+    }),
+  }));
+  // Without an answer, the rule may be about the call.
+  return result === undefined ? last : result.found;
 }
 
 /** Without the allow rules and grants that are not a decision of enough approvers. */

@@ -14,6 +14,7 @@ import {
   declaredBy,
   type Grant,
   isForDefinition,
+  tooLargeToDecide,
   type Verdict,
 } from './decide.ts';
 import type { ToolRule } from './match.ts';
@@ -34,6 +35,8 @@ export interface CallToExplain {
   /** Its function tools and grants count, and those of its conversation. */
   readonly runId?: string;
   readonly conversationId?: string;
+  /** The person whose call it is, unless there is a run. */
+  readonly owner: string;
   /** Its policy counts besides the one for all agents. Default: the agent of the run. */
   readonly agent?: string;
   /** The key of the caller, who is taken for the person who starts the run. */
@@ -60,10 +63,11 @@ export async function explainCall(
   const { runId = '' } = call;
   const run = await runOf(store, call.runId);
   const { conversationId = run?.conversationId ?? '', agent = run?.agent ?? 'assistant' } = call;
+  const { owner } = run ?? call;
   const permissions = call.permissions ?? run?.permissions ?? {};
   const usedOnce = call.permissions === undefined ? (run?.usedOnce ?? []) : [];
   const now = engine.clock.now();
-  const grants = await store.readGrants({ runId, conversationId, now });
+  const grants = await store.readGrants({ runId, conversationId, owner, now });
   const policies = policiesOf(await store.policies.inForce(agent), agent);
   const requester = await findApprover(store, run === undefined ? call.keyId : run.keyId, now);
   const registry = engine.tools(store.tenantId);
@@ -144,9 +148,9 @@ async function runOf(store: TenantStore, runId: string | undefined) {
   const [spec] = await store.readEvents(record.id, { after: 0, limit: 1 });
   if (spec?.type !== 'run.created') return undefined;
   const { permissions, functions } = spec;
-  const { agent, conversationId, keyId } = record;
+  const { agent, conversationId, owner, keyId } = record;
   const { usedOnce } = await loadState(store, record);
-  return { agent, conversationId, keyId, permissions, functions, usedOnce };
+  return { agent, conversationId, owner, keyId, permissions, functions, usedOnce };
 }
 
 const requestLists = ['allowlist', 'allowOnce', 'denylist', 'ask'] as const;
@@ -206,6 +210,11 @@ const effects = { allow: 'allows it', deny: 'denies it', ask: 'requires an appro
 
 function describe(verdict: Verdict, isFunction: boolean, demand: string | undefined): string {
   const { rule } = verdict;
+  if (verdict.decision !== 'allow' && verdict.tooLarge === true) {
+    return rule === undefined
+      ? `${tooLargeToDecide} A deny rule could match, so it requires an approval.`
+      : `${tooLargeToDecide} It requires an approval, and a headless run has no approver.`;
+  }
   if (rule === undefined) return 'No rule allows this call, so it requires an approval.';
   const { list, index, source } = rule;
   if (list === 'headless') {

@@ -8,7 +8,7 @@ import {
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { Approver } from './approvers.ts';
-import { decideCall, declaredBy } from './decide.ts';
+import { decideCall, decideInTurn, declaredBy } from './decide.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './match.ts';
 import { pagedItems } from './policy.ts';
 import type { ApprovalRecord, NewGrant, RunHead, TenantStore, Tool } from '../ports/index.ts';
@@ -122,7 +122,9 @@ export function suggestedRule(
 export function proposedRule(tool: Tool | undefined, call: NamedCall): ToolPermission | undefined {
   const rule = suggestedRule(tool, call.params);
   const isValid = rule !== undefined && rule.tool === call.name && faultsOf(rule).length === 0;
-  return isValid && isCovered(tool, call, rule) ? rule : undefined;
+  const decided = isValid ? decisionWith(tool, call, rule) : undefined;
+  const covers = decided !== undefined && decideCall(...decided).decision === 'allow';
+  return covers ? rule : undefined;
 }
 
 function suggestedGrantRule(tool: Tool | undefined, call: NamedCall): Rule {
@@ -144,14 +146,18 @@ export function faultsOf(rule: ToolPermission): PatternFault[] {
   }));
 }
 
-function isCovered(tool: Tool | undefined, call: NamedCall, rule: ToolRule): boolean {
-  const { name, params } = call;
-  if (typeof params !== 'object' || params === null) return false;
+/** The call, and this rule as its only one; undefined if no rule can allow the call. */
+function decisionWith(
+  tool: Tool | undefined,
+  { name, params }: NamedCall,
+  rule: ToolRule,
+): Parameters<typeof decideCall> | undefined {
+  if (typeof params !== 'object' || params === null) return undefined;
   const { exact, params: patterns } = rule;
   const { definitionDigest } = tool ?? {};
   const terms = defined({ exact, params: patterns, definitionDigest });
   const grant = { id: '', tool: rule.tool, ...terms };
-  const verdict = decideCall(
+  return [
     { toolCallId: '', name, arguments: params as Record<string, unknown> },
     {
       permissions: {},
@@ -160,8 +166,7 @@ function isCovered(tool: Tool | undefined, call: NamedCall, rule: ToolRule): boo
       builtinAllow: false,
       ...declaredBy(tool),
     },
-  );
-  return verdict.decision === 'allow';
+  ];
 }
 
 export interface GrantPreviewRequest {
@@ -203,7 +208,8 @@ export async function previewGrant(
   for await (const approval of requests) {
     looked += 1;
     const call = { name: approval.tool, params: approval.params };
-    const isMatch = approval.tool === rule.tool && isCovered(tool, call, rule);
+    const decided = approval.tool === rule.tool ? decisionWith(tool, call, rule) : undefined;
+    const isMatch = decided !== undefined && (await decideInTurn(...decided)).decision === 'allow';
     if (isMatch && (await inScope(approval))) matched.push(approval);
     if (looked === maxRequests) break;
   }

@@ -2,11 +2,20 @@
 import { canonicalJson, type Permissions } from '@relay/protocol';
 import type { ResolvedPaths } from '../ports/tool.ts';
 import { checkPattern, compileGlob, type Effect } from './glob/glob.ts';
-import { allowsPath, deniesPath, isReadablePath, relativeTo, samePath } from './path.ts';
+import { literalPrefixLength } from './glob/pattern-text.ts';
+import {
+  allowsPath,
+  deniesPath,
+  isReadablePath,
+  pathReadings,
+  relativeTo,
+  samePath,
+} from './path.ts';
 import { allowsCommand, isVisibleToDenyRules } from './shell/allow.ts';
-import { type CommandReading, deniesCommand, readCommands } from './shell/deny.ts';
+import { type CommandReading, concernsCommand, deniesCommand, readCommands } from './shell/deny.ts';
+import { MAX_STEPS, spendSteps, withinSteps } from './step-budget.ts';
 import { checkRuleTool } from './tool-name.ts';
-import { allowsUrl, deniesUrl, isReadableUrl } from './url.ts';
+import { allowsUrl, deniesUrl, isReadableUrl, urlReadings } from './url.ts';
 
 /** What a tool declares a parameter to be. Default: `text`. */
 export type ParameterKind = 'command' | 'path' | 'url' | 'text';
@@ -47,15 +56,51 @@ export function matchesPermissions(toolCall: ToolCallLike, permissions: Permissi
 
 /** Whether the arguments of a call are equal to these, whatever the order of their keys. */
 function hasArguments(toolCall: ToolCallLike, exact: Readonly<Record<string, unknown>>): boolean {
+  const values = toolCall.arguments ?? {};
+  if (!mayEqual(values, exact)) return false;
+  spendSteps(stepsToWrite(values) + stepsToWrite(exact));
   try {
-    return canonicalJson(toolCall.arguments ?? {}) === canonicalJson(exact);
+    return canonicalJson(values) === canonicalJson(exact);
   } catch {
     return false; // circular arguments
   }
 }
 
+/** Fast path: most calls differ in a text. */
+function mayEqual(
+  values: Readonly<Record<string, unknown>>,
+  exact: Readonly<Record<string, unknown>>,
+): boolean {
+  for (const [name, value] of Object.entries(exact)) {
+    if (typeof value === 'string' && values[name] !== value) return false;
+  }
+  return true;
+}
+
+/** What it costs to write a value as canonical JSON; a circular one is endless. */
+function stepsToWrite(value: unknown): number {
+  let steps = 0;
+  const pending: unknown[] = [value];
+  while (pending.length > 0 && steps <= MAX_STEPS) {
+    const next = pending.pop();
+    steps += VALUE_STEPS;
+    if (typeof next === 'string') steps += next.length;
+    else if (typeof next === 'object' && next !== null)
+      for (const part of Object.values(next)) pending.push(part);
+  }
+  return steps;
+}
+
 /** All refused patterns and tool names, with the path of their field. */
 export function checkPermissions(permissions: Permissions): PatternFault[] {
+  const { result } = withinSteps(() => findFaults(permissions), 2 * MAX_STEPS);
+  return result ?? [{ path: '', message: TOO_COMPLEX }];
+}
+
+const TOO_COMPLEX =
+  'The patterns are too complex to be checked together; use fewer groups and wildcards, or fewer rules';
+
+function findFaults(permissions: Permissions): PatternFault[] {
   const faults: PatternFault[] = [];
   for (const list of ['allowlist', 'allowOnce', 'denylist', 'ask'] as const) {
     for (const [index, rule] of (permissions[list] ?? []).entries()) {
@@ -104,6 +149,14 @@ function scalarText(
   }
 }
 
+/** What it costs to look at a rule at all, and to read a character of a command for deny rules. */
+const RULE_STEPS = 4;
+const COMMAND_STEPS = 40;
+/** What it costs to write one value inside of others as JSON. */
+const VALUE_STEPS = 40;
+/** No allow rule with a pattern, and none beside deny rules, allows a command of this length. */
+const MAX_COMMAND = 65_536;
+
 interface CallMatcherOptions {
   /** Rules that are not used up by a call. */
   readonly standing: readonly ToolRule[];
@@ -125,8 +178,11 @@ export class CallMatcher {
   readonly #denylist: readonly ToolRule[];
   readonly #resolvedPaths: ResolvedPaths | undefined;
   readonly #readings = new Map<string, CommandReading>();
+  readonly #otherReadings = new Map<string, readonly string[]>();
+  readonly #unnamed = new Map<string, boolean>();
   readonly #covering = new Map<string, readonly string[]>();
   readonly #covered = new Map<string, boolean>();
+  #concerned: boolean | undefined;
 
   constructor(
     call: ToolCallLike,
@@ -141,6 +197,7 @@ export class CallMatcher {
   }
 
   denies({ tool, params = {}, exact }: ToolRule): boolean {
+    spendSteps(RULE_STEPS);
     if (tool !== this.#call.name) return false;
     if (exact !== undefined && !hasArguments(this.#call, exact)) return false;
     return Object.entries(params).every(([name, pattern]) => this.#deniesParameter(name, pattern));
@@ -148,25 +205,53 @@ export class CallMatcher {
 
   /** Whether a rule may be about the call: it matches like a deny rule, or cannot read the call. */
   concerns({ tool, params = {} }: Pick<ToolRule, 'tool' | 'params'>): boolean {
+    spendSteps(RULE_STEPS);
     if (tool !== this.#call.name) return false;
     return Object.entries(params).every(
       ([name, pattern]) =>
         this.#has(name) &&
         (scalarText(this.#call.arguments, name) === undefined ||
           this.#deniesParameter(name, pattern) ||
+          this.#concernsParameter(name, pattern) ||
           !this.#isReadable(name, [pattern])),
     );
   }
 
   /** An exact rule allows the call only if no link leads its paths elsewhere. */
   allows(rule: ToolRule): boolean {
+    spendSteps(RULE_STEPS);
     if (!matchesPermission(this.#call, rule)) return false;
     if (rule.exact !== undefined) return this.#pathsAreLiteral();
-    if (!this.#namesSensitive(rule)) return false;
+    if (!this.#namesSensitive(rule) || this.#isConcerned()) return false;
     return [...this.#kinds.keys()].every((name) => {
       const pattern = patternFor(rule, name);
       return pattern === undefined ? this.#allowsUnnamed(name) : this.#allowsNamed(name, pattern);
     });
+  }
+
+  /**
+   * Whether a deny or ask rule may be about a command of the call, without matching it. Only an exact
+   * rule, which a person made for this very call, allows it then.
+   */
+  #isConcerned(): boolean {
+    this.#concerned ??= [...this.#kinds.keys()].some((name) =>
+      this.#denials(name).some((pattern) => this.#concernsParameter(name, pattern)),
+    );
+    return this.#concerned;
+  }
+
+  /** Whether a pattern may be about a command without matching it. */
+  #concernsParameter(name: string, pattern: string): boolean {
+    const text = scalarText(this.#call.arguments, name);
+    if (text === undefined || this.#kinds.get(name) !== 'command') return false;
+    return concernsCommand(pattern, this.#reading(name, text));
+  }
+
+  /** The patterns of deny and ask rules for a parameter. */
+  #denials(name: string): readonly string[] {
+    return this.#denylist.flatMap((rule) =>
+      rule.tool === this.#call.name ? (patternFor(rule, name) ?? []) : [],
+    );
   }
 
   #deniesParameter(name: string, pattern: string): boolean {
@@ -175,11 +260,18 @@ export class CallMatcher {
     if (compileGlob(pattern, 'deny').matches(text)) return true;
     switch (this.#kinds.get(name) ?? 'text') {
       case 'command':
+        if (text.length > MAX_COMMAND) return mentionsProgram(pattern, text);
         return deniesCommand(pattern, this.#reading(name, text));
       case 'path':
-        return [text, ...this.#resolved(name)].some((path) => deniesPath(pattern, path));
+        return deniesPath(
+          pattern,
+          this.#readingsOf(name, () => this.#pathReadings(name, text)),
+        );
       case 'url':
-        return deniesUrl(pattern, text);
+        return deniesUrl(
+          pattern,
+          this.#readingsOf(name, () => urlReadings(text)),
+        );
       case 'text':
         return false;
     }
@@ -207,8 +299,11 @@ export class CallMatcher {
    * would not be used up.
    */
   #allowsCommand(name: string, pattern: string, text: string): boolean {
+    // No wildcard stands for code. A pattern without wildcards contains all of it.
+    if (this.#reading(name, text).evaluates && !isLiteralPattern(pattern)) return false;
     const patterns = this.#covering.get(name) ?? this.#coveringPatterns(name);
     this.#covering.set(name, patterns);
+    spendSteps(patterns.length);
     if (!patterns.includes(pattern)) return allowsCommand(text, [pattern, ...patterns]);
     const covered = this.#covered.get(name) ?? allowsCommand(text, patterns);
     this.#covered.set(name, covered);
@@ -235,12 +330,13 @@ export class CallMatcher {
     return this.#allowsNamed(name, pattern);
   }
 
-  /** Without a pattern every value is allowed, unless there are deny rules that cannot read it. */
   #allowsUnnamed(name: string): boolean {
-    const denials = this.#denylist.flatMap((rule) =>
-      rule.tool === this.#call.name ? (patternFor(rule, name) ?? []) : [],
-    );
-    return denials.length === 0 || !this.#has(name) || this.#isReadable(name, denials);
+    const known = this.#unnamed.get(name);
+    if (known !== undefined) return known;
+    const denials = this.#denials(name);
+    const allowed = denials.length === 0 || !this.#has(name) || this.#isReadable(name, denials);
+    this.#unnamed.set(name, allowed);
+    return allowed;
   }
 
   /** Whether patterns of deny rules can see all that the parameter means. */
@@ -287,9 +383,22 @@ export class CallMatcher {
   }
 
   #reading(name: string, text: string): CommandReading {
-    const known = this.#readings.get(name) ?? readCommands(text);
-    this.#readings.set(name, known);
-    return known;
+    const known = this.#readings.get(name);
+    if (known !== undefined) return known;
+    spendSteps(COMMAND_STEPS * text.length);
+    const reading = readCommands(text);
+    this.#readings.set(name, reading);
+    return reading;
+  }
+
+  #readingsOf(name: string, read: () => readonly string[]): readonly string[] {
+    const readings = this.#otherReadings.get(name) ?? read();
+    this.#otherReadings.set(name, readings);
+    return readings;
+  }
+
+  #pathReadings(name: string, text: string): readonly string[] {
+    return [...new Set([text, ...this.#resolved(name)].flatMap(pathReadings))];
   }
 
   #has(name: string): boolean {
@@ -298,7 +407,18 @@ export class CallMatcher {
   }
 }
 
+/** For a command that is too long to be read: whether it contains the program that a pattern names. */
+function mentionsProgram(pattern: string, text: string): boolean {
+  const literal = pattern.slice(0, literalPrefixLength(pattern)).split(/\s/, 1)[0]!;
+  const program = literal.slice(literal.lastIndexOf('/') + 1);
+  return program !== '' && compileGlob(`*${program}*`, 'deny').matches(text);
+}
+
 function patternFor(rule: ToolRule, name: string): string | undefined {
   const { params = {} } = rule;
   return Object.hasOwn(params, name) ? params[name] : undefined;
+}
+
+function isLiteralPattern(pattern: string): boolean {
+  return literalPrefixLength(pattern) === pattern.length;
 }

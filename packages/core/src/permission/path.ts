@@ -5,12 +5,16 @@
  * resolved path, and once more when the call is dispatched.
  */
 import { compileGlob } from './glob/glob.ts';
+import { spendSteps } from './step-budget.ts';
 
 const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
 const GROUP_OPENERS = '{(@+';
+/** What it costs to check and normalize a character. */
+const READING_STEPS = 6;
 
 /** Whether the normalized path matches the pattern. The caller has matched the raw text. */
 export function allowsPath(pattern: string, text: string): boolean {
+  spendSteps(READING_STEPS * text.length);
   if (!isReadablePath(text)) return false;
   const path = normalizePath(text);
   const start = withoutOpeningGroups(withoutLeadingDot(pattern));
@@ -21,15 +25,21 @@ export function allowsPath(pattern: string, text: string): boolean {
   return glob.matches(path) || (text.endsWith('/') && glob.matches(`${path}/`));
 }
 
-/** Whether a deny pattern matches any interpretation of the path. */
-export function deniesPath(pattern: string, text: string): boolean {
+/** The interpretations of a path that deny patterns are matched against. */
+export function pathReadings(text: string): readonly string[] {
+  spendSteps(4 * READING_STEPS * text.length);
   const slashed = text.replaceAll('\\', '/');
   const readings = [text, slashed, slashed.replaceAll('\0', ''), slashed.split('\0', 1)[0]!];
-  const globs = [compileGlob(pattern, 'deny'), compileGlob(withoutLeadingDot(pattern), 'deny')];
-  return readings.some((reading) => {
-    const path = normalizePath(reading);
-    return globs.some((glob) => glob.matches(path) || glob.matches(`${path}/`));
-  });
+  return [...new Set(readings.map(normalizePath))];
+}
+
+/** Whether a deny pattern matches any interpretation of the path, also as a folder. */
+export function deniesPath(pattern: string, readings: readonly string[]): boolean {
+  const bare = withoutLeadingDot(pattern);
+  const globs = (bare === pattern ? [pattern] : [pattern, bare]).map((each) =>
+    compileGlob(each, 'deny'),
+  );
+  return readings.some((path) => globs.some((glob) => glob.matches(path, '/')));
 }
 
 /** Tools differ in how they read backslashes, a leading tilde and control characters. */
@@ -49,7 +59,8 @@ export function samePath(one: string, other: string): boolean {
   return normalizePath(one) === normalizePath(other);
 }
 
-function normalizePath(text: string): string {
+/** Without `.`, `..` and double slashes. */
+export function normalizePath(text: string): string {
   const absolute = text.startsWith('/');
   const parts: string[] = [];
   for (const part of text.split('/')) {

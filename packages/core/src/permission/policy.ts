@@ -13,7 +13,7 @@ import { readJournal } from '../journal.ts';
 import type { Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
 import { type Approver, findApprover } from './approvers.ts';
-import { decideCall, declaredBy, type Grant, type RuleSet } from './decide.ts';
+import { decideInTurn, declaredBy, type Grant, type RuleSet } from './decide.ts';
 
 /** A tenant's standing rules, for all of its agents or for one. */
 export interface Policy extends PolicyRules {
@@ -96,7 +96,7 @@ export async function previewPolicy(
     for (const call of callsIn(events)) {
       calls += 1;
       const tool = toolOf(engine, store.tenantId, call);
-      const next = decideWithDraft(tool, call, {
+      const next = await decideWithDraft(tool, call, {
         policies: await policies.forAgent(call.agent),
         requester: await policies.requesterOf(run.keyId, engine.clock.now()),
         grants: await grantsOf(store, tool, call),
@@ -225,13 +225,13 @@ function decisionIn(event: Decided): Pick<DecidedCall, 'was' | 'by'> | undefined
   return { was: event.type === 'tool.denied' ? 'deny' : 'allow', by: event.rule };
 }
 
-function decideWithDraft(
+async function decideWithDraft(
   tool: Tool | undefined,
   call: DecidedCall,
   rules: Required<Pick<RuleSet, 'policies' | 'requester' | 'grants'>>,
 ) {
   const args = typeof call.params === 'object' && call.params !== null ? call.params : {};
-  const verdict = decideCall(
+  const verdict = await decideInTurn(
     { toolCallId: call.toolCallId, name: call.tool, arguments: args as Record<string, unknown> },
     {
       permissions: call.spec.permissions,

@@ -4,15 +4,19 @@
  * `https://evil.net/.example.com/`, nor `https://api.example.com/*` a user name before an `@`.
  */
 import { compileGlob } from './glob/glob.ts';
+import { spendSteps } from './step-budget.ts';
 
 const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
 // Clients disagree about spaces, backslashes and non-ASCII names.
 const PLAIN = /^https?:\/\/[\x21\x23-\x2e\x30-\x5b\x5d-\x7e][\x21-\x5b\x5d-\x7e]*$/i;
+/** What it costs to parse and normalize a character. */
+const READING_STEPS = 8;
 const OPEN_END = /\*[)}\]]*(?:$|[,|])/;
 const LITERAL_ORIGIN = /^https?:\/\/[\w.-]+(?::\d+)?(?=\/|$)/i;
 
 /** Whether the normalized URL matches the pattern. The caller has matched the raw text. */
 export function allowsUrl(pattern: string, text: string): boolean {
+  spendSteps(READING_STEPS * text.length);
   const url = readUrl(text);
   if (url === undefined || url.username !== '' || url.password !== '') return false;
   if (hasEncodedParentStep(url.pathname)) return false;
@@ -23,10 +27,11 @@ export function allowsUrl(pattern: string, text: string): boolean {
   return compileGlob(normalized).matches(textOf(url));
 }
 
-/** Whether a deny pattern matches any interpretation of the URL. */
-export function deniesUrl(pattern: string, text: string): boolean {
+/** The interpretations of a URL that deny patterns are matched against. */
+export function urlReadings(text: string): readonly string[] {
+  spendSteps(6 * READING_STEPS * text.length);
   const url = parse(text.trim());
-  if (url === undefined) return false;
+  if (url === undefined) return [];
   const readings = [url.href, textOf(url)];
   url.username = '';
   url.password = '';
@@ -37,6 +42,12 @@ export function deniesUrl(pattern: string, text: string): boolean {
   // A rule without a port is about every port of the host.
   url.port = '';
   readings.push(textOf(url));
+  return [...new Set(readings)];
+}
+
+/** Whether a deny pattern matches any interpretation of the URL. */
+export function deniesUrl(pattern: string, readings: readonly string[]): boolean {
+  if (readings.length === 0) return false;
   const globs = [compileGlob(pattern, 'deny'), compileGlob(normalizePattern(pattern), 'deny')];
   return globs.some((glob) => readings.some((reading) => glob.matches(reading)));
 }

@@ -38,7 +38,14 @@ export interface RunIdentity {
   readonly workflowId: string | null;
   /** The API key that started it and that its usage is counted for. */
   readonly keyId: string | null;
+  /** The person that started it: function calls are answered, and grants hold, for its owner. */
+  readonly owner: string;
   readonly createdAt: number;
+}
+
+/** The run that grants may hold for. */
+export interface GrantedTo extends Pick<RunIdentity, 'conversationId' | 'owner'> {
+  readonly runId: string;
 }
 
 /** The fields that change with the journal, in the commit of the events that change them. */
@@ -106,6 +113,11 @@ export interface Lease {
 
 export interface RunCreation {
   readonly identity: RunIdentity;
+  /**
+   * A conversation belongs to the owner of its first run. `new`: no other run can know its id. `any`:
+   * it may belong to another owner. Default: it must belong to the owner of this run.
+   */
+  readonly conversation?: 'new' | 'any' | undefined;
   /** `null`: the run stays queued until a node claims it. With a lease, it has epoch 1. */
   readonly lease: Lease | null;
   readonly events: readonly RunEvent[];
@@ -162,9 +174,13 @@ export interface IdempotencyKey {
   readonly expiresAt: number;
 }
 
-/** `exists`: another run holds the idempotency key, and nothing was stored. */
+/**
+ * `exists`: another run holds the idempotency key. `not-owner`: the conversation belongs to another
+ * person. Nothing was stored.
+ */
 export type CreationOutcome =
   | { readonly kind: 'created' }
+  | { readonly kind: 'not-owner' }
   | { readonly kind: 'exists'; readonly runId: string; readonly fingerprint: string }
   | OverBudget;
 

@@ -64,6 +64,7 @@ import type {
   PostedResult,
   Reserved,
   RunBudget,
+  GrantedTo,
   RunCreation,
   RunFilter,
   RunHead,
@@ -172,8 +173,11 @@ export interface TenantStore {
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
   /** Compare-and-set: false if the approval is no longer pending, or its votes have changed. */
   changeVotes(change: VoteChange): Promise<boolean>;
-  /** The grants that are active at `now` for this run, its conversation or the tenant. */
-  readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
+  /**
+   * The grants that are active at `now` for this run, its conversation or the tenant. Those of a
+   * conversation hold for runs of its owner only.
+   */
+  readGrants(scope: GrantedTo & { readonly now: number }): Promise<Grant[]>;
   addGrant(grant: NewGrant, audit?: readonly NewAuditEntry[]): Promise<void>;
   readGrant(grantId: string): Promise<GrantRecord | undefined>;
   /** By `createdAt`. */

@@ -6,7 +6,13 @@
 import type { Permissions, RuleRef } from '@relay/protocol';
 import type { ProgramRules } from '../engine.ts';
 import { type Approver, findApprover } from '../permission/approvers.ts';
-import { decideCall, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
+import {
+  decideCounted,
+  declaredBy,
+  type Grant,
+  turnAfter,
+  type Verdict,
+} from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
 import type { PathResolution, PolicyRecord, Tool } from '../ports/index.ts';
 import type { AgentState } from './state/agent.ts';
@@ -26,6 +32,7 @@ export class CallRules {
   readonly #usedOnce: number[];
   readonly #requester: Approver | undefined;
   #grants: readonly Grant[];
+  #steps = 0;
 
   private constructor(
     run: LiveRun,
@@ -44,9 +51,9 @@ export class CallRules {
 
   /** The current rules. */
   static async load(run: LiveRun, agent: AgentState): Promise<CallRules> {
-    const { id: runId, conversationId } = run.identity;
+    const { id: runId, conversationId, owner } = run.identity;
     const [grants, policies] = await Promise.all([
-      run.store.readGrants({ runId, conversationId, now: run.engine.clock.now() }),
+      run.store.readGrants({ runId, conversationId, owner, now: run.engine.clock.now() }),
       run.store.policies.inForce(agent.name),
     ]);
     return CallRules.#with(run, agent, grants, policies);
@@ -73,7 +80,7 @@ export class CallRules {
   decide({ call, tool, resolution }: DecidableCall): Verdict {
     const { toolCallId, name, input } = call;
     const isObject = typeof input === 'object' && input !== null;
-    const verdict = decideCall(
+    const { verdict, steps } = decideCounted(
       { toolCallId, name, arguments: isObject ? (input as Record<string, unknown>) : {} },
       {
         permissions: this.#program?.current() ?? this.#permissions,
@@ -85,8 +92,19 @@ export class CallRules {
         ...declaredBy(tool, resolution),
       },
     );
+    this.#steps += steps;
     if (this.#program === undefined || verdict.rule?.source !== 'request') return verdict;
     return { ...verdict, rule: { ...verdict.rule, source: 'program' } };
+  }
+
+  /**
+   * Lets others have their turn of the event loop after long decisions. Not between a decision and the
+   * use of its rule, which another run may share.
+   */
+  async endTurn(): Promise<void> {
+    const steps = this.#steps;
+    this.#steps = 0;
+    await turnAfter(steps);
   }
 
   /** A call was allowed by this rule. */

@@ -12,6 +12,7 @@ import {
   type RuleRef,
   type RunEvent,
 } from '@relay/protocol';
+import type { Engine } from '../engine.ts';
 import type { OnGrantExhausted } from '../journal.ts';
 import type { Question, Task, Tool, ToolContext, ToolOutput } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
@@ -153,11 +154,12 @@ async function settlementOf(
     if (!parsed.ok) throw new TypeError(`The arguments are no longer valid: ${parsed.problem}`);
     const output = await tool.execute(parsed.value, contextFor(run, agent, tool, intent, activity));
     const durationMs = clock.now() - startedAt;
-    return toolCompleted(agent, intent, { ...asJson(output), durationMs });
+    return toolCompleted(agent, intent, { ...asJson(output, run.engine), durationMs });
   } catch (error) {
     if (isStoreFault(error) && tool.idempotent && !activity.stopped) throw error;
     const durationMs = clock.now() - startedAt;
-    return toolFailed(agent, intent, failureCode(run, activity), errorText(error), { durationMs });
+    const text = redacted(run.engine, errorText(error));
+    return toolFailed(agent, intent, failureCode(run, activity), text, { durationMs });
   }
 }
 
@@ -184,8 +186,9 @@ function contextFor(
       // A tool may call this after its end, or after its suspension.
       if (!run.isCurrent(toolCallId, activity) || run.journal.broken || run.journal.closed) return;
       const progressId = run.engine.ids.next();
-      const fields = callFields(agent, intent);
-      run.journal.append([{ type: 'tool.progressed', ...fields, progressId, content }]);
+      const fields = { ...callFields(agent, intent), progressId };
+      const text = redacted(run.engine, content);
+      run.journal.append([{ type: 'tool.progressed', ...fields, content: text }]);
     },
     // Rejections of promises that the tool does not await are not unhandled.
     spawn: (task: Task) =>
@@ -209,7 +212,10 @@ function failureCode(run: LiveRun, activity: Activity): string {
 }
 
 /** Results are stored as JSON. A result that JSON cannot represent is an error of the tool. */
-function asJson({ context, result, attachments = [] }: ToolOutput): {
+function asJson(
+  { context, result, attachments = [] }: ToolOutput,
+  engine: Engine,
+): {
   context?: string;
   result?: Json;
   attachments?: AttachmentPart[];
@@ -222,10 +228,14 @@ function asJson({ context, result, attachments = [] }: ToolOutput): {
     throw new TypeError('The result of the tool is nested too deep');
   }
   return defined({
-    context,
-    result: text === undefined ? undefined : (JSON.parse(text) as Json),
+    context: context === undefined ? undefined : redacted(engine, context),
+    result: text === undefined ? undefined : (JSON.parse(redacted(engine, text)) as Json),
     attachments: attachments.length === 0 ? undefined : attachments.map(checkedAttachment),
   });
+}
+
+function redacted({ redact = (same) => same }: Engine, text: string): string {
+  return redact(text);
 }
 
 function checkedAttachment(attachment: AttachmentPart): AttachmentPart {

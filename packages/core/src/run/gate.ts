@@ -51,6 +51,7 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
       rules.use(verdict.rule);
       starts.push({ call, tool: checked.tool, rule: verdict.rule });
     }
+    await rules.endTurn();
   }
   const usesCountedGrant = starts.some(({ rule }) => rule?.counted === true);
   await startCalls(

@@ -34,6 +34,7 @@ function runWith(change: Partial<RunRecord> = {}): RunRecord {
     parentRunId: null,
     workflowId: null,
     keyId: null,
+    owner: 'ada',
     createdAt: 0,
     status: 'running',
     startedAt: 0,

@@ -99,6 +99,8 @@ describe('the rule about a call', () => {
     ['git push'],
     ['git push origin main'],
     ['sudo git push'],
+    ['git -C . push'],
+    ['git --no-pager -c a.b=c push origin'],
     ['ls; git push --force'],
     ['bash -c "git push"'],
     ['echo $(git push)'],

@@ -16,13 +16,15 @@ import { decideCall } from '../../src/permission/decide.ts';
 import { type GeneratedCase, generatedGroups, realPrograms } from './corpus/subcommands.ts';
 
 /*
- * The generated cases in a real bash. Every program is a stub that writes down its name and arguments,
- * in the folder that is both the search path and the current one.
+ * The generated cases in a real bash. Every program is a stub that writes down its name and arguments:
+ * a function, because that is fast, and a file for what runs in another process.
  */
 const BASH = '/bin/bash';
 const SKIP_OPTIONS =
   'while case "$1" in -u) shift;; -*|*=*|[0-9]*) ;; *) false;; esac; do shift; done';
 const names = Object.keys(realPrograms);
+const record = (name: string) => `printf '%s\\036' "${name} $*" >> "$STUB_LOG"`;
+const functions = names.map((name) => `${name}() { ${record(name)}; }; export -f ${name}\n`);
 /** The commands under ask rules are those under deny rules. */
 const groups = generatedGroups.filter(({ group }) => group.rules.permissions.ask?.length === 0);
 
@@ -33,7 +35,7 @@ function ran(cases: readonly GeneratedCase[]): string[][] {
   const log = join(folder, 'log');
   const script = cases.map(({ command }) => `printf '\\035' >> "$STUB_LOG"\n${command}\n`);
   rmSync(log, { force: true });
-  spawnSync(BASH, ['-c', script.join('')], {
+  spawnSync(BASH, ['-c', [...functions, ...script].join('')], {
     cwd: folder,
     env: { PATH: folder, STUB_LOG: log },
     stdio: 'ignore',
@@ -59,9 +61,8 @@ describe('generated commands beside a real bash', requires('shell', noBash), () 
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'relay-subcommands-'));
     for (const name of [...names, 'timeout', 'env', 'sudo']) {
-      const write = `IFS=' '; printf '%s\\036' "${name} $*" >> "$STUB_LOG"`;
       const run = names.includes(name) ? '' : `${SKIP_OPTIONS}; exec "$@"`;
-      writeFileSync(join(folder, name), `#!/bin/sh\n${write}\n${run}\n`);
+      writeFileSync(join(folder, name), `#!/bin/sh\n${record(name)}\n${run}\n`);
       chmodSync(join(folder, name), 0o755);
     }
     symlinkSync(BASH, join(folder, 'bash'));

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decideCall, type RuleSet } from '../../src/permission/decide.ts';
-import { allowsUrl, deniesUrl } from '../../src/permission/url.ts';
+import { allowsUrl, deniesUrl, urlReadings } from '../../src/permission/url.ts';
 
 const call = (url: unknown) => ({ toolCallId: 'tc-1', name: 'fetch', arguments: { url } });
 const rules = (allow: string | undefined, deny?: string): RuleSet => ({
@@ -170,9 +170,9 @@ describe('whatever the URL', () => {
         fc.oneof(fc.webUrl(), fc.string()),
         (pattern, url) => {
           allowsUrl(pattern, url);
-          deniesUrl(pattern, url);
+          deniesUrl(pattern, urlReadings(url));
           allowsUrl(url, url);
-          deniesUrl(url, pattern);
+          deniesUrl(url, urlReadings(pattern));
         },
       ),
       { numRuns: 1_000 },

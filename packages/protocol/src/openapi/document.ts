@@ -166,6 +166,12 @@ function framesOf(name: string, schemas: OpenApiSchemas): Schema {
   return frames === undefined ? {} : { 'x-itemSchema': schemas.of(frames, 'output') };
 }
 
+const mediaTypes = {
+  html: 'text/html',
+  text: 'text/plain',
+  lines: 'application/x-ndjson',
+} as const;
+
 function responseOf(name: string, route: Route, schemas: OpenApiSchemas): Schema {
   const { output, responseType, noContentWhen } = route;
   if (responseType === 'none') {
@@ -186,7 +192,7 @@ function responseOf(name: string, route: Route, schemas: OpenApiSchemas): Schema
     };
   }
   if (responseType !== undefined) {
-    const mediaType = responseType === 'html' ? 'text/html' : 'text/plain';
+    const mediaType = mediaTypes[responseType];
     return { '200': { description: route.summary, content: { [mediaType]: {} } } };
   }
   const content =

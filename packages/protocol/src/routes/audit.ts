@@ -71,6 +71,35 @@ const headSchema = z.object({
   sealedAt: timeSchema.optional(),
 });
 
+export const auditExportQuerySchema = z.strictObject({
+  after: z
+    .string()
+    .regex(/^\d{1,15}\.[0-9a-f]{64}$/, 'Must be the cursor of a head')
+    .optional()
+    .describe('The cursor of the last head: the export continues after it'),
+  limit: seqSchema
+    .pipe(z.int().min(1))
+    .optional()
+    .describe('The maximum number of entries. Default: all'),
+});
+
+/** A line is an entry or, at last, the signed head. `text` is what the hash of an entry covers. */
+export const auditLineSchema = z.discriminatedUnion('type', [
+  auditEntrySchema.extend({ type: z.literal('entry'), text: z.string() }),
+  z.object({
+    type: z.literal('head'),
+    tenantId: z.string(),
+    after: z.object({ seq: z.int(), hash: z.string() }),
+    seq: z.int(),
+    hash: z.string(),
+    at: timeSchema,
+    cursor: z.string(),
+    problem: z.object({ seq: z.int(), problem: z.string() }).optional(),
+    publicKey: z.string(),
+    signature: z.string(),
+  }),
+]);
+
 const verdictSchema = z.object({
   ok: z.boolean(),
   /** The number of entries that were verified. */
@@ -94,8 +123,19 @@ export const auditRoutes = {
     path: '/v1/audit/head',
     summary: 'Get the head of the audit trail, to verify against it later',
     scopes: ['admin'],
-    output: headSchema,
+    output: headSchema.extend({
+      publicKey: z.string().describe('In PEM: verifies the heads of exports'),
+    }),
     errors: keyErrors,
+  },
+  exportAudit: {
+    method: 'GET',
+    path: '/v1/audit/export',
+    summary: 'Export the audit trail as JSON lines, oldest first; the last line is a signed head',
+    scopes: ['admin'],
+    query: auditExportQuerySchema,
+    responseType: 'lines',
+    errors: [...listErrors, 'cursor_past_end'],
   },
   verifyAudit: {
     method: 'GET',

@@ -1,7 +1,12 @@
 /** `/v1/policy`: the policy rules of a tenant, and previews of changes. */
 import { z } from 'zod';
 import { ruleRefSchema } from '../events/catalogue.ts';
-import { deciderSchema, policyRulesSchema } from '../schemas/permissions.ts';
+import {
+  deciderSchema,
+  policyLists,
+  policyRulesSchema,
+  withRuleLimits,
+} from '../schemas/permissions.ts';
 import { idSchema, timeSchema } from '../schemas/values.ts';
 import { listErrors, listOf, keyErrors, pageQuery, bodyErrors, type Route } from './route.ts';
 
@@ -10,20 +15,26 @@ const agent = z.string().min(1).max(128).optional();
 export const policyQuerySchema = z.strictObject({ agent });
 export const policyVersionsQuerySchema = z.strictObject({ ...pageQuery, agent });
 
-export const policyBodySchema = z.strictObject({
-  /** Default: all agents. */
-  agent,
-  ...policyRulesSchema.shape,
-  /** The version to replace, as in `If-Match`; 0 if there is none yet. */
-  version: z.int().min(0).optional(),
-});
+export const policyBodySchema = withRuleLimits(
+  z.strictObject({
+    /** Default: all agents. */
+    agent,
+    ...policyRulesSchema.shape,
+    /** The version to replace, as in `If-Match`; 0 if there is none yet. */
+    version: z.int().min(0).optional(),
+  }),
+  policyLists,
+);
 
-export const policyPreviewBodySchema = z.strictObject({
-  agent,
-  ...policyRulesSchema.shape,
-  /** Default: the last seven days. */
-  since: timeSchema.optional(),
-});
+export const policyPreviewBodySchema = withRuleLimits(
+  z.strictObject({
+    agent,
+    ...policyRulesSchema.shape,
+    /** Default: the last seven days. */
+    since: timeSchema.optional(),
+  }),
+  policyLists,
+);
 
 export const policySchema = z.object({
   agent: z.string().optional(),

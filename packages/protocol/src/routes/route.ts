@@ -32,8 +32,8 @@ export interface Route {
   readonly bodyLimit?: number;
   /** The JSON response is written as it is read. */
   readonly streamed?: true;
-  /** `sse`: a stream of frames. `none`: no body. Default: JSON, with the schema `output`. */
-  readonly responseType?: 'sse' | 'html' | 'text' | 'none';
+  /** `sse`: a stream of frames. `lines`: JSON lines. `none`: no body. Default: JSON, with the schema `output`. */
+  readonly responseType?: 'sse' | 'lines' | 'html' | 'text' | 'none';
   /** The success status. Default: 200, or 204 without a body. */
   readonly status?: 201 | 202;
   /** In which case the response is 204 instead. */
@@ -84,6 +84,7 @@ export const startErrors: readonly ErrorCode[] = [
   'rate_limited',
   'budget_exceeded',
   'tenant_paused',
+  'not_found',
   'approve_scope_required',
   'payload_too_large',
   'unsupported_media_type',

@@ -245,7 +245,7 @@ export const runRoutes = {
     body: forkBodySchema.default({}),
     status: 201,
     output: runSchema,
-    errors: [...startErrors, 'not_found', 'not_a_boundary', 'idempotency_mismatch'],
+    errors: [...startErrors, 'not_a_boundary', 'idempotency_mismatch'],
   },
   getWorkflow: {
     method: 'GET',

@@ -35,7 +35,7 @@ export const toolResultRoutes = {
     body: toolResultBodySchema,
     bodyLimit: attachmentsBodyLimit,
     output: z.object({ ok: z.literal(true) }),
-    errors: [...itemErrors, ...bodyErrors, 'tool_result_conflict'],
+    errors: [...itemErrors, ...bodyErrors, 'not_run_owner', 'tool_result_conflict'],
   },
   claimToolCall: {
     method: 'POST',
@@ -46,7 +46,7 @@ export const toolResultRoutes = {
     params: callParams,
     body: claimBodySchema,
     output: z.object({ claimId: idSchema, expiresAt: timeSchema }),
-    errors: [...itemErrors, ...bodyErrors, 'call_claimed'],
+    errors: [...itemErrors, ...bodyErrors, 'not_run_owner', 'call_claimed'],
   },
   awaitToolResult: {
     method: 'GET',

@@ -2,9 +2,18 @@ import { z } from 'zod';
 import { roleNames } from './roles.ts';
 import { groupSchema, idSchema, toolCallIdSchema } from './values.ts';
 
+/** So that a request, and each decision by its rules, takes a bounded time. */
+export const ruleLimits = {
+  /** In all lists together. */
+  rules: 500,
+  paramsPerRule: 32,
+  /** Characters of all patterns together. */
+  patternChars: 32 * 1024,
+} as const;
+
 /** zod drops a key named `__proto__` silently, which would make a rule wider than it was written. */
 const ownParameters = z.unknown().superRefine((value, context) => {
-  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, '__proto__')) return;
+  if (!isObject(value) || !Object.hasOwn(value, '__proto__')) return;
   context.addIssue({
     code: 'custom',
     path: ['__proto__'],
@@ -13,18 +22,24 @@ const ownParameters = z.unknown().superRefine((value, context) => {
 });
 
 /** A record whose input type is a record too. */
-function recordOf<Value extends z.ZodType>(value: Value) {
+function recordOf<Value extends z.ZodType>(value: Value, most = Infinity) {
   type Input = Record<string, z.input<Value>>;
-  const schema: z.ZodType<Record<string, z.output<Value>>> = ownParameters.pipe(
-    z.record(z.string(), value),
-  );
+  const few = ownParameters.superRefine((given, context) => {
+    const count = isObject(given) ? Object.keys(given).length : 0;
+    if (count <= most) return;
+    context.addIssue({
+      code: 'custom',
+      message: `Has ${count} parameters; at most ${most} are allowed`,
+    });
+  });
+  const schema: z.ZodType<Record<string, z.output<Value>>> = few.pipe(z.record(z.string(), value));
   return schema as z.ZodType<Record<string, z.output<Value>>, Input>;
 }
 
 /** A tool's exact name, with globs for the parameters it constrains or with the exact arguments. */
 export const toolPermissionSchema = z.strictObject({
   tool: z.string().min(1),
-  params: recordOf(z.string()).optional(),
+  params: recordOf(z.string(), ruleLimits.paramsPerRule).optional(),
   /** Matches a call with exactly these arguments; patterns are taken literally. */
   exact: recordOf(z.json()).optional(),
 });
@@ -35,7 +50,44 @@ export const denialSchema = z.strictObject({
   reason: z.string().optional(),
 });
 
-export const permissionsSchema = z.strictObject({
+/** Counts the rules before anything else looks at them. */
+export function withRuleLimits<Schema extends z.ZodType>(
+  schema: Schema,
+  lists: readonly string[],
+): z.ZodType<z.output<Schema>, z.input<Schema>> {
+  const counted = z.preprocess((value, context) => {
+    const message = ruleLimitExceeded(value, lists);
+    if (message !== undefined) context.addIssue({ code: 'custom', message });
+    return value;
+  }, schema);
+  return counted as unknown as z.ZodType<z.output<Schema>, z.input<Schema>>;
+}
+
+function ruleLimitExceeded(value: unknown, lists: readonly string[]): string | undefined {
+  const rules = lists.flatMap((list) => itemsOf(value, list));
+  if (rules.length > ruleLimits.rules) {
+    return `Contains ${rules.length} rules; at most ${ruleLimits.rules} are allowed, in all lists together`;
+  }
+  let chars = 0;
+  for (const rule of rules) {
+    const params = isObject(rule) && isObject(rule['params']) ? rule['params'] : {};
+    for (const pattern of Object.values(params))
+      chars += typeof pattern === 'string' ? pattern.length : 0;
+  }
+  if (chars <= ruleLimits.patternChars) return undefined;
+  return `Contains patterns of ${chars} characters in total; at most ${ruleLimits.patternChars} are allowed`;
+}
+
+function itemsOf(value: unknown, list: string): readonly unknown[] {
+  const items = isObject(value) ? value[list] : undefined;
+  return Array.isArray(items) ? items : [];
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
+}
+
+const unlimitedPermissionsSchema = z.strictObject({
   allowlist: z.array(toolPermissionSchema).optional(),
   allowOnce: z.array(toolPermissionSchema).optional(),
   deny: z.array(denialSchema).optional(),
@@ -45,9 +97,17 @@ export const permissionsSchema = z.strictObject({
   /** No approver is available: a call that needs an approval is denied. */
   headless: z.boolean().optional(),
 });
-export type Permissions = z.infer<typeof permissionsSchema>;
+export type Permissions = z.infer<typeof unlimitedPermissionsSchema>;
 
-const rules = z.array(toolPermissionSchema).max(500);
+export const permissionsSchema = withRuleLimits(unlimitedPermissionsSchema, [
+  'allowlist',
+  'allowOnce',
+  'deny',
+  'denylist',
+  'ask',
+]);
+
+const rules = z.array(toolPermissionSchema);
 
 const approverGroups = ['roles', 'groups', 'keys'] as const;
 
@@ -88,6 +148,8 @@ export const policyRulesSchema = z.strictObject({
   approvers: z.array(approverRuleSchema).max(500).default([]),
 });
 export type PolicyRules = z.infer<typeof policyRulesSchema>;
+
+export const policyLists = ['allow', 'deny', 'ask', 'approvers'] as const;
 
 const approvedResponse = z.strictObject({
   approved: z.literal(true),

@@ -138,7 +138,8 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
       const isNeeded = schemaOf(route, name)?.safeParse(undefined).success === false;
       expect(required, name).toBe(place === 'path' || isNeeded);
       expect(schema, name).not.toHaveProperty('description');
-      const isNumber = ['limit', 'after', 'waitMs', 'seq'].includes(name);
+      const isCursor = name === 'after' && route.responseType === 'lines';
+      const isNumber = !isCursor && ['limit', 'after', 'waitMs', 'seq'].includes(name);
       expect(schema['type'], name).toBe(isNumber ? 'integer' : 'string');
     }
     expect(new Set(parameters.map((each) => `${each.in} ${each.name}`)).size).toBe(
@@ -171,6 +172,7 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
       sse: 'text/event-stream',
       html: 'text/html',
       text: 'text/plain',
+      lines: 'application/x-ndjson',
       none: undefined,
     };
     const kind = kinds[route.responseType ?? 'json'];

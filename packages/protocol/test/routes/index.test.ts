@@ -250,6 +250,7 @@ describe('roles', () => {
     expect(closed.map(([name]) => name).toSorted()).toEqual([
       'auditHead',
       'awaitToolResult',
+      'exportAudit',
       'getTenant',
       'listAudit',
       'listCredentials',

@@ -107,12 +107,18 @@ export class ApprovalWatcher implements Watcher {
       if (approval.status !== 'pending') return;
       const decision = await handler(approval, { signal });
       if (decision === undefined || signal.aborted) return;
+      // The handler has seen these arguments, and no others.
+      const digest = approval.executedDigest ?? approval.digest;
+      const body = decision.approved === true ? { digest, ...decision } : decision;
       // Repeating a decision has no effect, so it is safe to retry.
-      await http.json('POST', path, { body: decision, repeatable: true, signal });
+      await http.json('POST', path, { body, repeatable: true, signal });
     } catch (error) {
       // Another approver was faster, or the reader has stopped.
       if (signal.aborted) return;
       if (error instanceof RelayApiError && error.code === 'approval_conflict') return;
+      if (error instanceof RelayApiError && error.code === 'approval_changed') {
+        return this.#decide(id, handler, closed);
+      }
       throw error;
     }
   }

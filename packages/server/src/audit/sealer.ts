@@ -4,6 +4,7 @@
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
 import { type AuditRecord, BackgroundLoop, type Engine, type NewAuditEntry } from '@relay/core';
+import { checkCursor, exportLines, type HeadSigner, positionOf } from './export.ts';
 import { type AuditPosition, initialHash, type AuditSigner } from './signer.ts';
 import { verifyTrail, type Verdict } from './verify.ts';
 
@@ -18,6 +19,7 @@ const maxLostRaces = 20;
 
 export interface SealerOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly signer: AuditSigner;
+  readonly heads: HeadSigner;
 }
 
 export interface AuditHead extends AuditPosition {
@@ -71,6 +73,31 @@ export class AuditSealer {
     const { signer } = this.#options;
     const heads = [known, this.#sealed.get(tenantId)].filter((head) => head !== undefined);
     return verifyTrail({ tenantId, signer, trail: this.#trail(tenantId) }, heads);
+  }
+
+  /** The lines of the trail after a cursor. Throws if the trail does not contain it. */
+  async export(
+    tenantId: string,
+    range: { readonly after?: string | undefined; readonly limit?: number | undefined },
+  ): Promise<AsyncGenerator<string>> {
+    const { signer, heads, clock } = this.#options;
+    const { after, limit } = range;
+    const options = {
+      tenantId,
+      trail: this.#trail(tenantId),
+      signer,
+      heads,
+      end: await this.head(tenantId),
+      after: after === undefined ? undefined : positionOf(after),
+      limit,
+      now: clock.now(),
+    };
+    await checkCursor(options);
+    return exportLines(options);
+  }
+
+  get publicKey(): string {
+    return this.#options.heads.publicKey;
   }
 
   async #sealBatch(tenantId: string): Promise<'sealed' | 'lost' | 'nothing'> {

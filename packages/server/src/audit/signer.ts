@@ -59,7 +59,7 @@ export class AuditSigner {
 
   chain(tenantId: string, entry: NewAuditEntry, before: AuditPosition): AuditRecord {
     const seq = before.seq + 1;
-    const hash = hashOf(entry, seq, before.hash);
+    const hash = chainHash({ ...entry, seq }, before.hash);
     return { ...entry, seq, hash, proof: this.#sign(['placed', tenantId, entry.id, seq, hash]) };
   }
 
@@ -67,7 +67,7 @@ export class AuditSigner {
   problemOf(tenantId: string, entry: AuditRecord, before: AuditPosition): string | undefined {
     const { id, seq, hash } = entry;
     if (seq !== before.seq + 1) return 'The entry is missing';
-    if (hash !== hashOf(entry, seq, before.hash)) return 'The entry was changed';
+    if (hash !== chainHash(entry, before.hash)) return 'The entry was changed';
     if (!this.#isSigned(entry.proof, ['placed', tenantId, id, seq, hash])) {
       return 'The signature of the entry does not match its position';
     }
@@ -96,7 +96,11 @@ export class AuditSigner {
 /** The first part names the purpose, so that a proof for one is invalid for another. */
 type Parts = readonly (string | number)[];
 
-function hashOf({ id, text }: NewAuditEntry, seq: number, before: string): string {
+/** The hash of an entry that follows the one with the hash `before`. */
+export function chainHash(
+  { seq, id, text }: Pick<AuditRecord, 'seq' | 'id' | 'text'>,
+  before: string,
+): string {
   return sha256([before, seq, id, text]);
 }
 

@@ -14,6 +14,7 @@ import {
   type ToolDefinition,
   bubblewrapProblem,
   refusedVariable,
+  type Sandbox,
 } from '@relay/tools';
 import { z } from 'zod';
 import type { Timeouts } from '@relay/models';
@@ -107,10 +108,12 @@ const endpoint = z.url({ protocol: /^https?$/ });
 /** Agents and tools are checked in `definitions.ts`. */
 const definitions = z.array(z.looseObject({ name: z.string() }));
 const bashSchema = z.strictObject({
-  /** `bwrap`: inside bubblewrap. The server does not start if that is not possible. */
-  sandbox: z.literal('bwrap').optional(),
-  /** Whether sandboxed commands may use the network. Default: no. */
+  /** Whether sandboxed commands may use the network. Default: yes. */
   network: z.boolean().optional(),
+  /** The most memory of a process of a sandboxed command. Default: 4096. */
+  memoryMb: z.int().min(16).max(16_000_000).optional(),
+  /** The most processes and threads of a sandboxed command. Default: 1024. */
+  processes: z.int().min(8).max(4_000_000).optional(),
   /** Environment variables that commands inherit from the server, besides PATH and a few others. */
   environment: z.array(z.string()).readonly().optional(),
 });
@@ -155,25 +158,26 @@ const schema = z.strictObject({
 export type BashConfig = Readonly<z.input<typeof bashSchema>>;
 
 export interface BashSettings {
-  readonly sandbox: 'bwrap' | undefined;
-  readonly network: boolean;
+  /** Undefined: no command runs in a sandbox. */
+  readonly sandbox: Sandbox | undefined;
   readonly environment: readonly string[];
+  /** Which commands run in a sandbox, for the operator. */
+  readonly summary: string;
 }
 
-/** `RELAY_SANDBOX` overrides the file. */
+const megabyte = 1024 * 1024;
+
 export function bashSettings(
-  config: Pick<Config, 'sandbox'>,
+  { sandbox: mode }: Pick<Config, 'sandbox'>,
   file: BashConfig = {},
-  problem: () => string | undefined = bubblewrapProblem,
+  findProblem: () => string | undefined = bubblewrapProblem,
 ): BashSettings {
-  const sandbox = config.sandbox ?? file.sandbox;
-  const why = sandbox === undefined ? undefined : problem();
-  if (why !== undefined) {
-    const setting = config.sandbox === undefined ? 'relay.config: bash.sandbox' : 'RELAY_SANDBOX';
-    throw new ConfigError(`${setting} is bwrap, but ${why}`);
+  const problem = mode === 'off' ? 'RELAY_SANDBOX is off' : findProblem();
+  if (mode === 'bwrap' && problem !== undefined) {
+    throw new ConfigError(`RELAY_SANDBOX is bwrap, but ${problem}`);
   }
-  if (sandbox === undefined && file.network !== undefined) {
-    throw new ConfigError('relay.config: bash.network requires bash.sandbox');
+  if (problem !== undefined && file.network === false) {
+    throw new ConfigError(`relay.config: bash.network: false requires a sandbox, but ${problem}`);
   }
   for (const [index, name] of (file.environment ?? []).entries()) {
     const refused = refusedVariable(name);
@@ -181,5 +185,17 @@ export function bashSettings(
       throw new ConfigError(`relay.config: bash.environment[${index}]: ${refused}`);
     }
   }
-  return { sandbox, network: file.network ?? false, environment: file.environment ?? [] };
+  const { environment = [], network = true, memoryMb = 4_096, processes = 1_024 } = file;
+  if (problem !== undefined) {
+    return { sandbox: undefined, environment, summary: `No command runs in a sandbox: ${problem}` };
+  }
+  const commands = mode === 'bwrap' ? 'all' : 'allowed-by-rule';
+  return {
+    sandbox: { commands, network, memoryBytes: memoryMb * megabyte, processes },
+    environment,
+    summary:
+      mode === 'bwrap'
+        ? 'All commands run in a sandbox (RELAY_SANDBOX=bwrap)'
+        : 'Commands that a rule allows run in a sandbox; those that a person approves do not (RELAY_SANDBOX=auto)',
+  };
 }

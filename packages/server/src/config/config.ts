@@ -14,7 +14,8 @@ export interface Config {
   readonly databaseUrl: string | undefined;
   /** The workspace folder of the tenant `default`. */
   readonly workspace: string | undefined;
-  readonly sandbox: 'bwrap' | undefined;
+  /** `auto`: commands that a rule allowed run in a sandbox, where bubblewrap works. */
+  readonly sandbox: 'auto' | 'bwrap' | 'off';
   /** What callers on this machine may use without a key: nothing, the demonstration, or everything. */
   readonly keylessChat: 'off' | 'demo' | 'all';
   readonly defaultModel: string | undefined;
@@ -82,7 +83,7 @@ export function readConfig(env: Environment, cwd: string): Config {
     dataDir: isAbsolute(dataDir) ? dataDir : resolve(cwd, dataDir),
     databaseUrl: databaseUrlOf(env),
     workspace: folderOf(env, cwd),
-    sandbox: choice(env, 'RELAY_SANDBOX', ['bwrap']),
+    sandbox: choice(env, 'RELAY_SANDBOX', ['auto', 'bwrap', 'off']) ?? 'auto',
     keylessChat: keylessChatOf(env, [host, ...allowedHosts, ...hostsOf(publicUrl)]),
     defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
     embeddings: text(env, 'RELAY_EMBEDDINGS'),

@@ -16,6 +16,8 @@ export interface ServerLog extends Log {
   info(message: string, fields?: Fields): void;
   debug(message: string, fields?: Fields): void;
   addSecret(secret: string): void;
+  /** A text of a tool without the keys that this process knows. */
+  withoutKeys(text: string): string;
   /** For Fastify's own warnings and errors. */
   readonly fastify?: FastifyBaseLogger;
 }
@@ -73,6 +75,7 @@ export function createLog(options: LogOptions = {}): ServerLog {
     warn: at('warn'),
     error: at('error'),
     addSecret: (secret) => redactor.addSecret(secret),
+    withoutKeys: (text) => redactor.withoutKeys(text),
     // At `info` Fastify would report that it listens; `serve` already does.
     fastify: isQuiet ? logger : logger.child({}, { level: 'warn' }),
   };
@@ -80,7 +83,13 @@ export function createLog(options: LogOptions = {}): ServerLog {
 
 /** Adds the methods that a plain `Log` lacks, as no-ops. */
 export function asServerLog(log: Log): ServerLog {
-  const silent = { info: () => undefined, debug: () => undefined, addSecret: () => undefined };
+  const redactor = new Redactor();
+  const silent = {
+    info: () => undefined,
+    debug: () => undefined,
+    addSecret: (secret: string) => redactor.addSecret(secret),
+    withoutKeys: (text: string) => redactor.withoutKeys(text),
+  };
   return Object.assign(Object.create(log) as Log, silent, log);
 }
 

@@ -7,6 +7,7 @@ export {
   type Restored,
   verifyBackup,
 } from './backup.ts';
+export { type ExportVerdict, verifyExport } from '../audit/export.ts';
 export { type Inspection, inspectStore } from './inspect.ts';
 export type { Installation } from '../config/config.ts';
 export {

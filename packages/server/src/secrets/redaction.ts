@@ -27,6 +27,9 @@ const secretFields =
 
 /** Shorter secrets could match ordinary words. */
 const minSecretChars = 6;
+/** In the results of tools, shorter ones could be words such as the password of a test database. */
+const minKeyChars = 12;
+const relayKey = /\brelay_(?:live|sess)_\w{16,}/g;
 const maxSecrets = 20_000;
 const maxDepth = 6;
 const maxItems = 100;
@@ -95,25 +98,35 @@ export class Redactor {
     return isWhole && clean.length <= end ? clean : `${clean.slice(0, end)}…`;
   }
 
+  /**
+   * Of any length, without the keys that this process knows and without Relay's own keys. For what tools
+   * return, which must stay as it is otherwise: no other secrets are guessed.
+   */
+  withoutKeys(text: string): string {
+    return this.#redactKnown(text, minKeyChars).replaceAll(relayKey, hidden);
+  }
+
   #error(error: Error, depth: number): unknown {
     const { name, message, stack, cause } = error;
     const { code } = error as { code?: unknown };
     return this.clean({ name, message, ...defined({ code, stack, cause }) }, depth + 1);
   }
 
-  #redactKnown(text: string): string {
+  #redactKnown(text: string, minChars = minSecretChars): string {
     if (this.#byStart.size === 0) return text;
-    let result = text;
-    for (let at = 0; at + minSecretChars <= result.length; at += 1) {
-      const candidates = this.#byStart.get(result.slice(at, at + minSecretChars));
+    const parts: string[] = [];
+    let copied = 0;
+    for (let at = 0; at + minSecretChars <= text.length; at += 1) {
+      const candidates = this.#byStart.get(text.slice(at, at + minSecretChars));
       if (candidates === undefined) continue;
       const found = [...candidates]
-        .filter((secret) => result.startsWith(secret, at))
+        .filter((secret) => secret.length >= minChars && text.startsWith(secret, at))
         .toSorted((a, b) => b.length - a.length)[0];
       if (found === undefined) continue;
-      result = result.slice(0, at) + hidden + result.slice(at + found.length);
-      at += hidden.length - 1;
+      parts.push(text.slice(copied, at), hidden);
+      copied = at + found.length;
+      at = copied - 1;
     }
-    return result;
+    return parts.join('') + text.slice(copied);
   }
 }

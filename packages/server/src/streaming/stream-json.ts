@@ -3,10 +3,14 @@ import type { ApiRequest } from '../http/handlers/handler.ts';
 import { ResponseWriter } from './response-writer.ts';
 
 /** Takes over the response. A failure closes the connection, so that no client takes a part for all. */
-export async function streamJson(call: ApiRequest, pieces: AsyncIterable<string>): Promise<void> {
+export async function streamJson(
+  call: ApiRequest,
+  pieces: AsyncIterable<string>,
+  contentType = 'application/json; charset=utf-8',
+): Promise<void> {
   const { reply, context, caller } = call;
   reply.hijack();
-  reply.raw.writeHead(200, { 'content-type': 'application/json; charset=utf-8' });
+  reply.raw.writeHead(200, { 'content-type': contentType });
   const writer = new ResponseWriter(reply.raw);
   // A server that stops completes the response.
   const remove = context.streams.add(caller, (reason) => {

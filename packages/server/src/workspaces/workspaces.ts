@@ -15,6 +15,7 @@ import {
   type Tool,
   type ToolRegistry,
 } from '@relay/core';
+import { defined } from '@relay/protocol';
 import { createToolRegistry, createWorkspaceTools, isWithin } from '@relay/tools';
 import { operatorAuditEntry } from '../audit/operator-entries.ts';
 import type { BashSettings } from '../config/config-file.ts';
@@ -129,17 +130,12 @@ export class Workspaces {
     const own = createWorkspaceTools({
       root,
       outputs: join(config.dataDir, 'outputs', tenantId),
+      // Real, because the data folder that commands may not name is; it must not be mistaken for that.
+      home: join(realpathSync(config.dataDir), 'homes', tenantId),
       env: process.env,
       pass: bash?.environment ?? [],
-      ...(bash?.sandbox === undefined
-        ? {}
-        : {
-            sandbox: {
-              kind: bash.sandbox,
-              network: bash.network,
-              hidden: () => this.#paths.filter((path) => path !== root),
-            },
-          }),
+      hidden: () => this.#paths.filter((path) => path !== root),
+      ...defined({ sandbox: bash?.sandbox }),
     });
     return withTools(tools, own);
   }

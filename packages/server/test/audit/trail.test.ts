@@ -9,6 +9,7 @@ import { createMemoryStore, openPostgresStore, openSqliteStore } from '@relay/st
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { createDatabase } from '../../../../test/support/postgres.ts';
+import { HeadSigner } from '../../src/audit/export.ts';
 import { AuditSealer } from '../../src/audit/sealer.ts';
 import { initialHash, AuditSigner } from '../../src/audit/signer.ts';
 import { verifyTrail } from '../../src/audit/verify.ts';
@@ -16,6 +17,7 @@ import { verifyTrail } from '../../src/audit/verify.ts';
 const key = randomBytes(32);
 const ids = { next: uuidv7 };
 const signer = new AuditSigner(key, ids);
+const heads = new HeadSigner(Buffer.alloc(32, 2));
 const tenantId = uuidv7();
 
 function entry(n: number): AuditEntry {
@@ -27,6 +29,7 @@ function sealerOn(store: SystemStore, by = signer): AuditSealer {
   return new AuditSealer({
     store,
     signer: by,
+    heads,
     clock: systemClock,
     log: { warn: () => undefined, error: () => undefined },
   });
@@ -275,7 +278,7 @@ describe('verifying finds', () => {
       SELECT 'foreign-' || i, '${tenantId}', 0, 'key.created', 'x', '{}', 'x' FROM n`);
     const errors: string[] = [];
     const log = { warn: () => undefined, error: (message: string) => void errors.push(message) };
-    const sealer = new AuditSealer({ store, signer, clock: systemClock, log });
+    const sealer = new AuditSealer({ store, signer, heads, clock: systemClock, log });
     await store.tenant(tenantId).audit.add([signer.write(tenantId, entry(40))]);
     await sealer.seal(tenantId);
     await sealer.seal(tenantId);

@@ -174,33 +174,55 @@ describe('assembleDefinitions', () => {
 
 const there = () => undefined;
 const missing = () => 'bubblewrap is not installed (no bwrap on the PATH)';
-const open = { sandbox: undefined };
+const auto = { sandbox: 'auto' } as const;
 
 describe('bashSettings', () => {
-  it('has no sandbox by default and does not look for one', () => {
-    expect(bashSettings(open, undefined, missing)).toEqual({
-      sandbox: undefined,
-      network: false,
+  it('has a sandbox for commands that a rule allowed, where bubblewrap works', () => {
+    expect(bashSettings(auto, undefined, there)).toEqual({
+      sandbox: {
+        commands: 'allowed-by-rule',
+        network: true,
+        memoryBytes: 4 * 1024 ** 3,
+        processes: 1_024,
+      },
       environment: [],
+      summary: expect.stringContaining('Commands that a rule allows run in a sandbox'),
+    });
+    expect(bashSettings(auto, undefined, missing)).toEqual({
+      sandbox: undefined,
+      environment: [],
+      summary: 'No command runs in a sandbox: bubblewrap is not installed (no bwrap on the PATH)',
     });
   });
 
-  it('prefers the environment to the file', () => {
-    const file = { sandbox: 'bwrap', network: true, environment: ['JAVA_HOME'] } as const;
-    expect(bashSettings(open, file, there)).toEqual(file);
-    expect(bashSettings({ sandbox: 'bwrap' }, {}, there)).toMatchObject({ sandbox: 'bwrap' });
+  it('has a sandbox for all commands or for none if that is demanded', () => {
+    expect(bashSettings({ sandbox: 'bwrap' }, {}, there)).toMatchObject({
+      sandbox: { commands: 'all' },
+    });
+    expect(bashSettings({ sandbox: 'off' }, {}, there)).toMatchObject({
+      sandbox: undefined,
+      summary: 'No command runs in a sandbox: RELAY_SANDBOX is off',
+    });
+  });
+
+  it('takes the limits, the network and the variables from the file', () => {
+    const file = { network: false, memoryMb: 100, processes: 50, environment: ['JAVA_HOME'] };
+    expect(bashSettings(auto, file, there)).toMatchObject({
+      sandbox: { network: false, memoryBytes: 100 * 1024 ** 2, processes: 50 },
+      environment: ['JAVA_HOME'],
+    });
   });
 
   it.each([
     ['RELAY_SANDBOX is bwrap, but bubblewrap is not installed', { sandbox: 'bwrap' }, {}],
-    ['relay.config: bash.sandbox is bwrap, but', open, { sandbox: 'bwrap' }],
-    ['bash.network requires bash.sandbox', open, { network: true }],
+    ['bash.network: false requires a sandbox, but bubblewrap is not', auto, { network: false }],
+    ['requires a sandbox, but RELAY_SANDBOX is off', { sandbox: 'off' }, { network: false }],
     [
       'bash.environment[1]: RELAY_X may contain a Relay secret',
-      open,
+      auto,
       { environment: ['A', 'RELAY_X'] },
     ],
-    ['bash.environment[0]', open, { environment: ['LD_PRELOAD'] }],
+    ['bash.environment[0]', auto, { environment: ['LD_PRELOAD'] }],
   ] as const)('stops the start: %s', (message, config, file) => {
     expect(() => bashSettings(config, file, missing)).toThrow(message);
   });

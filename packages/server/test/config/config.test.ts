@@ -33,7 +33,7 @@ const defaults: Config = {
   dataDir: '/srv/relay/.relay',
   databaseUrl: undefined,
   workspace: undefined,
-  sandbox: undefined,
+  sandbox: 'auto',
   keylessChat: 'demo',
   defaultModel: undefined,
   embeddings: undefined,

@@ -235,6 +235,38 @@ describe('a decision link', () => {
     expect(entries.filter(({ action }) => action === 'approval.decided')).toHaveLength(1);
   });
 
+  it('cannot decide where the policy names approvers, and says who can', async () => {
+    const setApprovers = async (...approvers: readonly unknown[]) => {
+      const { version } = await server.json('/v1/policy');
+      await server.json('/v1/policy', { method: 'PUT', body: { version, approvers } });
+    };
+    for (const rule of [{ quorum: 2 }, { roles: ['admin'] }, { notRequester: true }]) {
+      await setApprovers({ tool: 'send_note', ...rule });
+      const { run, approvalId, path } = await asked(`notify ${JSON.stringify(rule)}`);
+      if ('quorum' in rule) {
+        await server.json(`/v1/approvals/${approvalId}`, { body: { approved: true } });
+      }
+      const html = await (await server.request(path, { key: null })).text();
+      expect(html).toContain('This link cannot decide: the policy demands');
+      expect(html.includes('1 of 2 approvals')).toBe('quorum' in rule);
+      expect(html).not.toContain('<form');
+      for (const approved of [true, false]) {
+        const refused = await post(path, `approved=${approved}`);
+        expect(refused.status).toBe(403);
+        expect(await refused.text()).toContain('the policy demands');
+      }
+      expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });
+      await server.request(`/v1/runs/${run.runId}/cancel`, { method: 'POST' });
+      await run.reader.rest();
+    }
+    // Any approver will do.
+    await setApprovers({ tool: 'send_note' });
+    const { run, path } = await asked('notify anyone');
+    expect((await post(path, 'approved=true')).status).toBe(200);
+    await run.reader.rest();
+    await setApprovers();
+  });
+
   it('is invalid once the key that created the webhook is revoked', async () => {
     const { run, path } = await asked('notify revoked');
     expect((await server.request(path, { key: null })).status).toBe(200);

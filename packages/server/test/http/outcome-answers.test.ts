@@ -12,7 +12,7 @@ import {
   startRun,
   untilStatus,
 } from '../support/requests.ts';
-import { bootServer, type TestServer, until } from '../support/server.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 
 interface Payload {
   readonly type: string;
@@ -52,6 +52,8 @@ describe('an approval of a call that was started before a crash', () => {
     'link-completed',
     'link-failed',
     'policy',
+    'voted-rerun',
+    'voted-failed',
   ] as const;
   type Order = (typeof orders)[number];
   const store = createMemoryStore();
@@ -78,7 +80,7 @@ describe('an approval of a call that was started before a crash', () => {
     await dead.json('/v1/webhooks', {
       body: {
         url: `http://127.0.0.1:${port}/`,
-        events: ['approval.requested', 'approval.decided'],
+        events: ['approval.requested', 'approval.voted', 'approval.decided'],
       },
     });
     const tools = [{ name: 'refund', kind: 'builtin' }];
@@ -247,6 +249,37 @@ describe('an approval of a call that was started before a crash', () => {
     expect(await status('policy', { outcome: 'rerun' })).toBe(403);
     expect(await status('policy', { outcome: 'failed' })).toBe(200);
     expect(executions('policy')).toBe(1);
+  });
+
+  it('is answered by the votes of approvers that agree; “failed” is a denial, which decides', async () => {
+    const { version } = await server.json('/v1/policy');
+    const approvers = [{ tool: 'refund', params: { order: 'voted-*' }, quorum: 2 }];
+    await server.json('/v1/policy', { method: 'PUT', body: { version, approvers } });
+    const { apiKey: key } = await addKey(server.store, { owner: 'second' });
+    const second = async (order: Order, body: unknown) => {
+      const response = await server.request(`/v1/approvals/${of(order).id}`, { key, body });
+      return (await response.json()) as Record<string, unknown>;
+    };
+    const rerun = { outcome: 'rerun' };
+    expect(await (await post('voted-rerun', rerun)).json()).toMatchObject({ status: 'pending' });
+    expect(await sentFor('voted-rerun', 'approval.voted')).toMatchObject({
+      approval: { votes: 1, quorum: 2, votedBy: { type: 'key' } },
+    });
+    const completed = { outcome: 'completed', output: 1 };
+    expect(await second('voted-rerun', completed)).toMatchObject({
+      status: 'pending',
+      votes: [{}, { by: { owner: 'second' } }],
+    });
+    expect(executions('voted-rerun')).toBe(1);
+    expect(await second('voted-rerun', rerun)).toMatchObject({
+      status: 'approved',
+      outcome: 'rerun',
+    });
+    await untilStatus(server, of('voted-rerun').runId, 'completed');
+    expect(executions('voted-rerun')).toBe(2);
+    await post('voted-failed', rerun);
+    expect(await second('voted-failed', { outcome: 'failed' })).toMatchObject({ status: 'denied' });
+    expect(executions('voted-failed')).toBe(1);
   });
 
   describe('with a decision link', () => {

@@ -2,7 +2,7 @@
 import { createToolRegistry, defineTool } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { bootServer, type TestServer } from '../support/server.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
 import {
   answerApproval,
   decideCall,
@@ -88,6 +88,24 @@ describe('a question', () => {
       what: 'shirt',
       answer: input,
     });
+  });
+
+  it('is answered by one of the approvers that the policy names for its tool', async () => {
+    const approvers = [{ tool: 'order', groups: ['shop'], quorum: 2 }];
+    const { apiKey: key } = await addKey(server.store, { groups: ['shop'] });
+    // The policy allows the call itself, whoever its approvers are.
+    await server.json('/v1/policy', {
+      method: 'PUT',
+      body: { version: 0, allow: [{ tool: 'order' }], approvers },
+    });
+    const { path, decide, reader } = await asking();
+    const body = { approved: true, input: { size: 'M' } };
+    expect((await decide(body)).status).toBe(403);
+    expect((await decide({ approved: false })).status).toBe(403);
+    const answered = await server.request(path, { key, body });
+    expect(await answered.json()).toMatchObject({ status: 'approved', quorum: 1 });
+    await reader.rest();
+    await server.json('/v1/policy', { method: 'PUT', body: { version: 1 } });
   });
 
   it.each([

@@ -360,3 +360,63 @@ describe('a chat without a key', () => {
     expect(existsSync(join(folder, 'x'))).toBe(true);
   });
 });
+
+describe('a key that Relay knows', () => {
+  it('is in no result and no progress of a tool', async () => {
+    const internal = 'an-internal-secret-for-tests';
+    const server = await boot({ env: { RELAY_INTERNAL_SECRET: internal } });
+    const apiKey = 'provider-key-0123456789';
+    await server.request('/v1/credentials/acme', {
+      method: 'PUT',
+      body: { apiKey, baseUrl: 'https://models.example/v1' },
+    });
+    const keys = [internal, apiKey, server.apiKey];
+    writeFileSync(join(folder, 'leaked.txt'), keys.map((key) => `key: ${key}.\n`).join(''));
+    const permissions = { allowlist: [{ tool: 'bash' }, { tool: 'read' }] };
+    for (const [tool, input] of [
+      ['read', { filePath: 'leaked.txt' }],
+      ['bash', { command: 'cat leaked.txt; cat leaked.txt >&2' }],
+    ] as const) {
+      const { runId, reader } = await startWith(server, tool, input, { permissions });
+      await reader.until('done');
+      const { events } = await eventsOf(server, runId);
+      const results = JSON.stringify(events.filter(({ type }) => /^tool\.(?!called)/.test(type)));
+      expect(results).toContain('key: [redacted].');
+      for (const key of keys) expect(results).not.toContain(key);
+    }
+  });
+});
+
+describe('a command that a rule allows', () => {
+  it('needs a person where git would run a program of the workspace', async () => {
+    const server = await boot();
+    mkdirSync(join(folder, '.git/objects'), { recursive: true });
+    mkdirSync(join(folder, '.git/refs'));
+    writeFileSync(join(folder, '.git/HEAD'), 'ref: refs/heads/main\n');
+    writeFileSync(join(folder, '.git/config'), '[diff "evil"]\n\ttextconv = touch ran\n');
+    const call = { tool: 'bash', params: { command: 'git diff' } };
+    const permissions = { allowlist: [{ tool: 'bash', params: { command: 'git diff*' } }] };
+    const explained = await server.request('/v1/permissions/explain', {
+      body: { ...call, permissions },
+    });
+    expect(await explained.json()).toMatchObject({
+      decision: 'ask',
+      rule: { list: 'needsApproval' },
+      reason: expect.stringContaining('diff.evil.textconv, which runs a program'),
+    });
+    const { approvalId, runId } = await asked(server, 'bash', call.params, { permissions });
+    await decide(server, approvalId, { approved: true });
+    await untilStatus(server, runId, 'completed');
+  });
+
+  it('does not reach the data folder', async () => {
+    const server = await boot();
+    const command = `cat ${server.config.dataDir}/master-key`;
+    const permissions = { allowlist: [{ tool: 'bash' }] };
+    const { runId, reader } = await startWith(server, 'bash', { command }, { permissions });
+    await reader.until('done');
+    expect((await eventsOf(server, runId)).events).toContainEqual(
+      expect.objectContaining({ type: 'tool.failed', code: 'path_refused' }),
+    );
+  });
+});

@@ -45,6 +45,7 @@ describe('NodeHeartbeat', () => {
         parentRunId: null,
         workflowId: null,
         keyId: null,
+        owner: 'ada',
         createdAt: 0,
       },
       lease: null,

@@ -163,3 +163,19 @@ it('scans a text once, however many secrets are known', () => {
   cost(10);
   expect(cost(10_000)).toBeLessThan(50 * cost(10));
 });
+
+describe('what a tool returned', () => {
+  it('has no known keys and no keys of Relay, and stays as it is otherwise', () => {
+    const redactor = new Redactor();
+    redactor.addSecret('a-known-"key"-0123');
+    redactor.addSecret('postgres');
+    const own = `relay_live_${'x1'.repeat(22)}`;
+    const text = `Basic authentication of postgres, ${'long '.repeat(10_000)}sk-example-not-a-key`;
+    expect(redactor.withoutKeys(text)).toBe(text);
+    expect(redactor.withoutKeys(`a-known-"key"-0123a-known-"key"-0123 ${own}!`)).toBe(
+      '[redacted][redacted] [redacted]!',
+    );
+    const json = JSON.stringify({ deep: ['a-known-"key"-0123'] });
+    expect(JSON.parse(redactor.withoutKeys(json))).toEqual({ deep: ['[redacted]'] });
+  });
+});

@@ -50,6 +50,7 @@ export class TestJournal {
         parentRunId: null,
         workflowId: null,
         keyId: null,
+        owner: 'ada',
         createdAt: noon,
       },
       lease: { owner: 'node', until: noon + 15_000 },

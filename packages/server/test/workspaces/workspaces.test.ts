@@ -15,7 +15,7 @@ let base = '';
 let store: SystemStore;
 const logged: string[] = [];
 const log = { warn: () => undefined, error: (message: string) => void logged.push(message) };
-const bash = { sandbox: undefined, network: false, environment: [] };
+const bash = { sandbox: undefined, environment: [], summary: '' };
 
 beforeEach(() => {
   base = realpathSync(mkdtempSync(join(tmpdir(), 'relay-workspaces-')));

@@ -66,6 +66,7 @@ export function identityIn(tenant: TenantStore, over: Partial<RunIdentity> = {})
     parentRunId: null,
     workflowId: null,
     keyId: null,
+    owner: 'ada',
     createdAt: noon,
     ...over,
   };

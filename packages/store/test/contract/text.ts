@@ -69,9 +69,9 @@ export function textTests(open: Open): void {
         reason: text,
       });
       expect((await tenant.readInbox(run.id))[0]).toEqual(queued);
-      expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toEqual([
-        { id: approval.id, tool: text, exact, params: exact },
-      ]);
+      expect(
+        await tenant.readGrants({ runId: run.id, conversationId: '', owner: 'ada', now: noon }),
+      ).toEqual([{ id: approval.id, tool: text, exact, params: exact }]);
       expect(await tenant.readEvents(run.id, { after: 1, limit: 1 })).toMatchObject([{ text }]);
     });
   }
@@ -113,7 +113,12 @@ export function textTests(open: Open): void {
       events: [{ type: 'tool.called', agentId: run.id, toolCallId: 'c', name: 't', input: odd }],
     });
     const [event] = await tenant.readEvents(other.id, { after: 0, limit: 1 });
-    const [grant] = await tenant.readGrants({ runId: run.id, conversationId: '', now: noon });
+    const [grant] = await tenant.readGrants({
+      runId: run.id,
+      conversationId: '',
+      owner: 'ada',
+      now: noon,
+    });
     const read = [
       (await tenant.readApproval(approval.id))?.params,
       grant?.exact,

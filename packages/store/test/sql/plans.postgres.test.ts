@@ -34,10 +34,10 @@ describe('query plans of PostgreSQL', () => {
     await (await openPostgresStore({ url: database.url })).close();
     await database.sql(`INSERT INTO runs (id, tenant_id, last_seq, epoch, lease_until, status,
         created_at, input_tokens, output_tokens, conversation_id, correlation_id, surface, agent,
-        model, labels, position)
+        model, labels, position, owner)
       SELECT 'run-' || n, 'tenant-' || n % 20, 10, 1, 0,
         CASE WHEN n % 1000 = 0 THEN 'waiting' ELSE 'completed' END, n, 0, 0, 'c-' || n % 2000,
-        '""', 'runs', '"agent-' || n % 50 || '"', '"demo"', '{}', n FROM generate_series(1, 10000) n`);
+        '""', 'runs', '"agent-' || n % 50 || '"', '"demo"', '{}', n, '"ada"' FROM generate_series(1, 10000) n`);
     await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, payload, checksum)
       SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, '[]', 0
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);

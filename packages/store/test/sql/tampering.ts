@@ -105,7 +105,12 @@ export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void 
     }
   }
 
-  const scope = () => ({ runId: run.id, conversationId: run.conversationId, now: noon });
+  const scope = () => ({
+    runId: run.id,
+    conversationId: run.conversationId,
+    owner: 'ada',
+    now: noon,
+  });
 
   /** What each kind of row gives, in its own tenant or another. */
   const rights: Readonly<Record<string, () => Promise<readonly unknown[]>>> = {

@@ -75,7 +75,7 @@ export class ProgramTransport implements Transport {
       file: config.command,
       args: config.args ?? [],
       cwd,
-      env: { ...cleanEnvironment({ env, pass: [], home }), ...config.env },
+      env: { ...cleanEnvironment({ env, pass: [], home, workspace: home }), ...config.env },
       hasInput: true,
     });
     this.#group = group;

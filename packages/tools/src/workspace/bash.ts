@@ -1,16 +1,20 @@
 /** `bash`: a command in the tenant's workspace, without the environment of the server. */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { suggestedPattern, type Tool, type ToolContext } from '@relay/core';
+import { defined } from '@relay/protocol';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
-import { inBubblewrap, type Sandbox } from './bwrap.ts';
+import { inBubblewrap, protectPaths, type Sandbox } from './bwrap.ts';
 import { type CapturedOutput, CommandOutput } from './command-output.ts';
-import { cleanEnvironment } from './environment.ts';
+import { cleanEnvironment, readerEnvironment } from './environment.ts';
+import { hiddenNameIn } from './guards.ts';
 import { childPath, openResolved, PathRefused, resolveAllowed, resolvePaths } from './paths.ts';
 import { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
+import { checkRepositories, mayUseGit } from './repositories.ts';
 import { Progress } from '../progress.ts';
 
 const { O_DIRECTORY } = constants;
@@ -40,14 +44,23 @@ export interface BashOptions {
   readonly root: string;
   /** The folder for output that is too long to be shown. */
   readonly outputs: string;
+  /** The home folder of commands, outside the workspace. It is created if it does not exist. */
+  readonly home: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Names of variables to pass on to commands besides the harmless ones. */
   readonly pass?: readonly string[];
+  /** Folders of Relay and of other tenants: commands may not name them, and a sandbox hides them. */
+  readonly hidden?: () => readonly string[];
   readonly sandbox?: Sandbox;
 }
 
 export function createBash(options: BashOptions): Tool {
-  const { root } = options;
+  const { root, home, hidden = () => [] } = options;
+  const ownEnvironment = () =>
+    cleanEnvironment({ env: options.env, pass: options.pass ?? [], home, workspace: root });
+  /** Undefined if the command is not about git. */
+  const checkGit = (command: string) =>
+    mayUseGit(command) ? checkRepositories(root, ownEnvironment()) : undefined;
   return defineTool({
     name: 'bash',
     description:
@@ -56,7 +69,14 @@ export function createBash(options: BashOptions): Tool {
     schema,
     kinds: { command: 'command', cwd: 'path' },
     sensitive: ['command', 'cwd'],
-    resolvePaths: ({ cwd }) => resolvePaths(root, { cwd }),
+    async resolvePaths({ command, cwd }) {
+      const resolution = await resolvePaths(root, { cwd });
+      if (!resolution.ok) return resolution;
+      const folder = resolution.resolvedPaths?.paths['cwd'] ?? root;
+      const named = await hiddenNameIn(command, folder, { hidden: hidden(), home });
+      if (named !== undefined) return { ok: false, problem: refusedName(named) };
+      return { ...resolution, ...defined({ needsApproval: (await checkGit(command))?.problem }) };
+    },
     derivePermission: ({ command, cwd }) => {
       const pattern = suggestedPattern(command);
       const isPlain = cwd === undefined || /^[\w./-]+$/.test(cwd);
@@ -71,23 +91,42 @@ export function createBash(options: BashOptions): Tool {
       });
       try {
         context.signal.throwIfAborted();
+        const named = await hiddenNameIn(command, resolved, { hidden: hidden(), home });
+        if (named !== undefined) throw new PathRefused(refusedName(named));
+        const byRule = context.allowedBy === 'rule';
+        const git = byRule ? await checkGit(command) : undefined;
+        if (git?.problem !== undefined) {
+          throw new PathRefused(`A rule does not suffice for this command: ${git.problem}`);
+        }
+        await mkdir(home, { recursive: true, mode: 0o700 });
         const line: CommandLine = {
           file: 'bash',
           args: ['--noprofile', '--norc', '-c', '--', command],
           cwd: resolved,
-          env: cleanEnvironment({ env: options.env, pass: options.pass ?? [], home: root }),
+          env: { ...ownEnvironment(), ...(byRule ? readerEnvironment(git?.folders) : {}) },
         };
         const { sandbox } = options;
-        const sandboxed =
-          sandbox === undefined
-            ? { ...line, cwd: childPath(folder, resolved, '.') }
-            : inBubblewrap(root, line, sandbox);
-        return await run(sandboxed, timeoutMs, options.outputs, context);
+        if (sandbox === undefined || (sandbox.commands === 'allowed-by-rule' && !byRule)) {
+          const inFolder = { ...line, cwd: childPath(folder, resolved, '.') };
+          return await run(inFolder, timeoutMs, options.outputs, context);
+        }
+        const protectedPaths = byRule ? await protectPaths(root, git?.folders ?? []) : undefined;
+        try {
+          const view = { root, home, hidden: hidden(), ...defined({ protectedPaths }) };
+          const sandboxed = inBubblewrap(line, sandbox, view);
+          return await run(sandboxed, timeoutMs, options.outputs, context);
+        } finally {
+          await protectedPaths?.release();
+        }
       } finally {
         await folder.close();
       }
     },
   });
+}
+
+function refusedName(word: string): string {
+  return `The command names ${JSON.stringify(word)}, which belongs to Relay or shows the environment of a process`;
 }
 
 function explained(error: unknown, path: string): unknown {

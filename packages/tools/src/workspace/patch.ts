@@ -3,11 +3,12 @@ import { isUtf8 } from 'node:buffer';
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { lstat, open, rename, rm } from 'node:fs/promises';
-import { basename, dirname, relative, sep } from 'node:path';
+import { basename, dirname } from 'node:path';
 import type { Tool } from '@relay/core';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
 import { applyDiff, applyEdits, type Edit, EditRefused } from './edits.ts';
+import { patchGuard } from './guards.ts';
 import {
   childPath,
   openFolder,
@@ -50,10 +51,12 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     kinds: { filePath: 'path' },
     sensitive: ['filePath'],
     async resolvePaths({ filePath }) {
-      const locating = await resolvePaths(root, { filePath });
-      const resolved = locating.ok ? locating.resolvedPaths?.paths['filePath'] : undefined;
-      const problem = resolved === undefined ? undefined : problemWithTarget(root, resolved);
-      return problem === undefined ? locating : { ok: false, problem };
+      const resolution = await resolvePaths(root, { filePath });
+      const resolved = resolution.ok ? resolution.resolvedPaths?.paths['filePath'] : undefined;
+      const guard = resolved === undefined ? undefined : await patchGuard(root, resolved);
+      if (guard === undefined) return resolution;
+      if (guard.kind === 'refused') return { ok: false, problem: guard.reason };
+      return { ...resolution, needsApproval: guard.reason };
     },
     derivePermission: ({ filePath }) =>
       /^(?:[\w-][\w.-]*\/)*[\w-][\w.-]*$/.test(filePath)
@@ -62,8 +65,11 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     async execute(input, context) {
       const { filePath } = input;
       const resolved = await resolveAllowed(root, 'filePath', filePath, context);
-      const problem = problemWithTarget(root, resolved);
-      if (problem !== undefined) throw new PathRefused(problem);
+      const guard = await patchGuard(root, resolved);
+      // The folder may have changed since the rule was applied.
+      if (guard?.kind === 'refused' || (guard !== undefined && context.allowedBy === 'rule')) {
+        throw new PathRefused(guard.reason);
+      }
       const previous = queues.get(resolved) ?? Promise.resolve();
       const change = previous.then(() => changeFile(resolved, input, context.signal));
       const settled = change.catch(() => undefined);
@@ -79,20 +85,6 @@ export function createPatch({ root }: { readonly root: string }): Tool {
       }
     },
   });
-}
-
-/**
- * These files configure which programs git runs. Permission to patch files and to run `git log` must
- * not amount to permission to run any program.
- */
-const gitFiles = /(?:^|\/)\.git(?:\/|$)|^\.gitconfig$/i;
-
-function problemWithTarget(root: string, target: string): string | undefined {
-  if (target === root) return 'The workspace itself is a folder, not a file';
-  const path = relative(root, target).replaceAll(sep, '/');
-  return gitFiles.test(path)
-    ? `${path} belongs to git and configures which programs git runs`
-    : undefined;
 }
 
 async function changeFile(

@@ -74,6 +74,17 @@ async function followLinks(path: string, given: string): Promise<string> {
   return folder === path ? path : join(await followLinks(folder, given), basename(path));
 }
 
+/** The real path behind a path, as far as it exists; it may lie anywhere. */
+export async function realPathOf(path: string): Promise<string> {
+  try {
+    return await realpath(path);
+  } catch (error) {
+    const folder = dirname(path);
+    const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
+    return isMissing && folder !== path ? join(await realPathOf(folder), basename(path)) : path;
+  }
+}
+
 async function isLink(path: string): Promise<boolean> {
   try {
     return (await lstat(path)).isSymbolicLink();

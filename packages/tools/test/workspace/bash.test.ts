@@ -16,6 +16,7 @@ const tool = (more: Partial<BashOptions> = {}) =>
   createBash({
     root: folder.root,
     outputs: join(folder.outside, 'outputs'),
+    home: join(folder.outside, 'home'),
     env: { ...process.env, RELAY_MASTER_KEY: 'very-secret', OPENAI_API_KEY: 'very-secret' },
     ...more,
   });
@@ -87,7 +88,7 @@ describe('bash', () => {
   it('has no secrets in its environment, and no input', async () => {
     const { result } = await bash({ command: 'env; cat; echo end' });
     expect(result['stdout']).not.toContain('very-secret');
-    expect(result['stdout']).toContain(`HOME=${folder.root}\n`);
+    expect(result['stdout']).toContain(`HOME=${join(folder.outside, 'home')}\n`);
     expect(result['stdout']).toMatch(/end\n$/);
   });
 

@@ -5,32 +5,58 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { requires } from '../../../../test/support/requires.ts';
 import { makeFolder, type TestFolder } from '../support/folder.ts';
+import type { ToolContext } from '@relay/core';
 import { createToolContext } from '../support/tool-context.ts';
 import { createBash } from '../../src/workspace/bash.ts';
 import { bubblewrapProblem, inBubblewrap } from '../../src/workspace/bwrap.ts';
 
 const line = { file: 'bash', args: ['-c', 'ls'], cwd: '/ws/src', env: { A: 'b' } };
 
-describe('a command line for bubblewrap', () => {
-  const of = (network: boolean) =>
-    inBubblewrap('/ws', line, { kind: 'bwrap', network, hidden: () => ['/data', '/other'] });
+const limits = { memoryBytes: 2 * 1024 ** 3, processes: 500 };
 
-  it('wraps the command, and starts in the workspace', () => {
+describe('a command line for bubblewrap', () => {
+  const protectedPaths = {
+    mounted: ['/ws/.git'],
+    readOnly: ['/ws/.git/config', '/ws/.envrc'],
+    missing: ['/ws/.envrc'],
+  };
+  const of = (network: boolean, byRule = true) =>
+    inBubblewrap(
+      line,
+      { commands: 'all', network, ...limits },
+      {
+        root: '/ws',
+        home: '/data/home',
+        hidden: ['/data', '/other'],
+        ...(byRule ? { protectedPaths } : {}),
+      },
+    );
+
+  it('wraps the command with its limits, and starts in the workspace', () => {
     const { file, args, cwd, env } = of(false);
     expect({ file, cwd, env }).toEqual({ file: 'bwrap', cwd: '/ws', env: { A: 'b' } });
-    expect(args.slice(args.indexOf('--'))).toEqual(['--', 'bash', '-c', 'ls']);
-    expect(args.join(' ')).toContain('--chdir /ws/src --');
+    expect(args.slice(-6)).toEqual(['2097152', '500', '/.envrc\n', 'bash', '-c', 'ls']);
+    expect(args.join(' ')).toContain('--chdir /ws/src -- bash');
   });
 
   it('makes the disk readable, hides folders, and then binds the workspace', () => {
     const text = of(false).args.join(' ');
-    const order = ['--ro-bind / /', '--tmpfs /data', '--tmpfs /other', '--bind /ws /ws'];
+    const order = [
+      '--ro-bind / /',
+      '--tmpfs /data',
+      '--tmpfs /other',
+      '--tmpfs /data/home',
+      '--bind /ws /ws',
+      '--bind /ws/.git /ws/.git',
+      '--ro-bind /ws/.git/config /ws/.git/config',
+    ];
     const places = order.map((part) => text.indexOf(part));
     expect(places).toEqual(places.toSorted((a, b) => a - b));
     expect(places.every((place) => place >= 0)).toBe(true);
+    expect(of(false, false).args.join(' ')).toContain('--bind /data/home /data/home');
   });
 
-  it('has a network only if that is allowed', () => {
+  it('has a network unless that is switched off', () => {
     expect(of(false).args).toContain('--unshare-all');
     expect(of(false).args).not.toContain('--share-net');
     expect(of(true).args).toContain('--share-net');
@@ -46,17 +72,21 @@ describe('a command inside bubblewrap', requires('sandbox', bubblewrapProblem())
   });
   afterEach(() => folder.remove());
 
-  const bash = async (command: string, network = false) => {
-    const hidden = () => [join(folder.outside, 'data')];
+  const bash = async (command: string, network = false, more: Partial<ToolContext> = {}) => {
     const tool = createBash({
       root: folder.root,
       outputs: join(folder.outside, 'data/outputs'),
+      home: join(folder.outside, 'data/home'),
       env: process.env,
-      sandbox: { kind: 'bwrap', network, hidden },
+      hidden: () => [join(folder.outside, 'data')],
+      sandbox: { commands: 'all', network, ...limits },
     });
-    const { result } = await tool.execute({ command }, createToolContext());
+    const { result } = await tool.execute({ command }, createToolContext(more));
     return result as { exitCode: number; stdout: string; stderr: string };
   };
+
+  /** The name is computed: a command that names a hidden folder does not start. */
+  const nameOfData = () => `x=${folder.outside}/da; export d=\${x}ta`;
 
   it('writes in the workspace', async () => {
     expect(await bash('pwd; echo hi > x')).toMatchObject({
@@ -73,15 +103,14 @@ describe('a command inside bubblewrap', requires('sandbox', bubblewrapProblem())
   });
 
   it('does not see hidden folders', async () => {
-    const { stdout } = await bash(`cat ${folder.outside}/data/key; ls -A ${folder.outside}/data`);
-    expect(stdout).toBe('');
+    const { stdout } = await bash(`${nameOfData()}; cat $d/key; ls -A $d`);
+    expect(stdout).toBe('home\n');
   });
 
   it('cannot undo the protection, even if the server runs as root', async () => {
-    const data = join(folder.outside, 'data');
-    const undo = `umount ${data}; umount -l ${data}; mount -o remount,rw,bind /`;
+    const undo = 'umount $d; umount -l $d; mount -o remount,rw,bind /';
     const { stdout } = await bash(
-      `{ ${undo}; unshare -Urm bash -c '${undo}'; } >/dev/null 2>&1; ls -A ${data}; ` +
+      `${nameOfData()}; { ${undo}; unshare -Urm bash -c '${undo}'; } >/dev/null 2>&1; ls $d/key; ` +
         `(echo x > ${folder.outside}/escaped) 2>/dev/null; grep CapEff /proc/self/status`,
     );
     expect(stdout).toBe('CapEff:\t0000000000000000\n');
@@ -97,7 +126,9 @@ describe('a command inside bubblewrap', requires('sandbox', bubblewrapProblem())
   });
 
   it('sees no other processes', async () => {
-    const { stdout } = await bash(`ls /proc | grep -c '^[0-9]'; cat /proc/${process.pid}/environ`);
+    const { stdout } = await bash(
+      `ls /proc | grep -c '^[0-9]'; p=/proc/${process.pid}; cat $p/environ`,
+    );
     expect(Number(stdout.split('\n')[0])).toBeLessThan(10);
     expect(stdout.split('\n')[1]).toBe('');
   });

@@ -17,25 +17,30 @@ describe('the environment of a command', () => {
       SSH_AUTH_SOCK: '/tmp/agent',
       LC_: 'x',
     };
-    expect(cleanEnvironment({ env, pass: [], home: '/ws' })).toEqual({
+    expect(cleanEnvironment({ env, pass: [], home: '/home', workspace: '/ws' })).toEqual({
       PATH: '/bin',
       LANG: 'C',
       LC_ALL: 'C',
       TZ: 'UTC',
       TERM: 'dumb',
-      HOME: '/ws',
+      HOME: '/home',
     });
-    expect(cleanEnvironment({ env, pass: ['SSH_AUTH_SOCK', 'NONE'], home: '/ws' })).toMatchObject({
+    expect(
+      cleanEnvironment({ env, pass: ['SSH_AUTH_SOCK', 'NONE'], home: '/home', workspace: '/ws' }),
+    ).toMatchObject({
       SSH_AUTH_SOCK: '/tmp/agent',
     });
   });
 
   it('always has a PATH', () => {
-    expect(cleanEnvironment({ env: {}, pass: [], home: '/ws' })['PATH']).toContain('/usr/bin');
+    expect(
+      cleanEnvironment({ env: {}, pass: [], home: '/home', workspace: '/ws' })['PATH'],
+    ).toContain('/usr/bin');
   });
 
   it('has no relative folder and no folder of the workspace in its PATH', () => {
-    const pathOf = (PATH: string) => cleanEnvironment({ env: { PATH }, pass: [], home: '/ws' });
+    const pathOf = (PATH: string) =>
+      cleanEnvironment({ env: { PATH }, pass: [], home: '/home', workspace: '/ws' });
     expect(
       pathOf('.:/bin::bin:/ws:/ws/node_modules/.bin:/wsx:/usr/../ws/a:/usr/bin'),
     ).toMatchObject({

@@ -1,4 +1,12 @@
-import { chmodSync, lstatSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { makeFolder, type TestFolder } from '../support/folder.ts';
@@ -62,23 +70,73 @@ describe('patch', () => {
     ).rejects.toThrow('does not contain');
   });
 
-  it.each(['.git/config', '.git/hooks/pre-commit', 'sub/.git/config', '.GIT/config', '.gitconfig'])(
-    'refuses files that configure git: %s',
-    async (filePath) => {
-      folder.write('sub/x', '');
-      const input = { filePath, edits: [{ old: '', new: '[core]\n' }] };
-      await expect(patch(input)).rejects.toThrow('belongs to git');
-      expect(await createPatch(folder).resolvePaths?.(input)).toMatchObject({ ok: false });
-      expect(readdirSync(folder.root)).toEqual(['sub']);
-    },
-  );
+  it.each([
+    '.git/config',
+    '.git/hooks/pre-commit',
+    'sub/.git/config',
+    '.GIT/config',
+    'sub/.git',
+    '.hg/hgrc',
+  ])('refuses files that configure git: %s', async (filePath) => {
+    folder.write('sub/x', '');
+    const input = { filePath, edits: [{ old: '', new: '[core]\n' }] };
+    await expect(patch(input)).rejects.toThrow('belongs to git');
+    expect(await createPatch(folder).resolvePaths?.(input)).toMatchObject({ ok: false });
+    expect(readdirSync(folder.root)).toEqual(['sub']);
+  });
 
   it('changes files whose names only start like those of git', async () => {
-    for (const filePath of ['.gitignore', '.github/x.yml', 'a.git', 'sub/.gitconfig']) {
+    for (const filePath of [
+      '.gitignore',
+      '.github/x.yml',
+      'a.git',
+      'HEADER',
+      'config',
+      'hooks/x',
+    ]) {
       expect((await patch({ filePath, edits: [{ old: '', new: 'x\n' }] })).result).toMatchObject({
         created: true,
       });
     }
+  });
+
+  it.each([
+    '.npmrc',
+    'sub/.NPMRC',
+    '.config/git/config',
+    '.cargo/config.toml',
+    'sub/.ssh/authorized_keys',
+    '.bashrc',
+    '.profile',
+    '.zshenv',
+    '.envrc',
+    '.vscode/tasks.json',
+    '.gitattributes',
+    'sub/.gitmodules',
+    '.yarnrc.yml',
+    'rust-toolchain.toml',
+    '.en\u200bvrc',
+    'sub/HEAD',
+    'bare/config',
+    'bare/hooks/pre-commit',
+  ])('needs a person for %s, whatever rule allows it', async (filePath) => {
+    folder.write('bare/HEAD', 'ref: refs/heads/main\n');
+    folder.write('bare/objects/x', '');
+    const input = { filePath, edits: [{ old: '', new: 'x\n' }] };
+    expect(await createPatch(folder).resolvePaths?.(input)).toMatchObject({
+      ok: true,
+      needsApproval: expect.stringContaining(filePath),
+    });
+    await expect(patch(input, { allowedBy: 'rule' })).rejects.toThrow(filePath);
+    expect(existsSync(join(folder.root, filePath))).toBe(false);
+    expect((await patch(input)).result).toMatchObject({ created: true });
+  });
+
+  it('needs a person if a link leads to such a file', async () => {
+    folder.write('.npmrc', 'a=b\n');
+    folder.link('notes.txt', '.npmrc');
+    const input = { filePath: 'notes.txt', edits: [{ old: 'a', new: 'x' }] };
+    await expect(patch(input, { allowedBy: 'rule' })).rejects.toThrow('.npmrc');
   });
 
   it('keeps the mode of a file', async () => {

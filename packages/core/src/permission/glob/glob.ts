@@ -31,10 +31,12 @@
  * line breaks and dots, so that `rm *` also matches `rm -r ~/.ssh`. It matches everything that an
  * allow rule with that pattern matches.
  */
-import { buildAutomaton } from './nfa.ts';
+import { indexOfText, spendSteps } from '../step-budget.ts';
+import { buildAutomaton, isAlwaysSmall } from './nfa.ts';
 import { type Effect, parseGlob } from './parse.ts';
-import { literalPrefixLength } from './pattern-text.ts';
 import { GlobRun } from './run.ts';
+import { trigramsOf } from './text-index.ts';
+import { all, countPositions, type GlobNode, type RequiredText, requiredText } from './tree.ts';
 
 export type { Effect } from './parse.ts';
 
@@ -45,24 +47,57 @@ export interface Glob {
    * matches its own text and nothing else; a deny rule with it matches everything.
    */
   readonly fault: string | undefined;
-  matches(value: string): boolean;
+  /** Whether it matches the value, or the value and the ending. */
+  matches(value: string, ending?: string): boolean;
 }
 
 const MAX_PATTERN_BYTES = 1_024;
 /** More than the rules of a large tenant, so that going through all of them does not evict any. */
 const MAX_CACHED = 4_096;
+/** An automaton takes some 100 bytes per character. */
+const MAX_CACHED_CHARS = 256 * 1_024;
 
-const cached: Readonly<Record<Effect, Map<string, Glob>>> = { allow: new Map(), deny: new Map() };
+/** What it costs to parse a character, a pattern, to build a position, and to look at a value at all. */
+const PARSE_STEPS = 80;
+const COMPILE_STEPS = 500;
+const BUILD_STEPS = 150;
+const MATCH_STEPS = 8;
+/** Shorter values are read faster than they are indexed. */
+const MIN_INDEXED = 1_024;
+const MAX_REQUIRED = 18;
+const NOTHING = all();
+const TOO_LARGE = 'The pattern has too many alternatives that can repeat or be left out.';
 
-/** Never throws; a refused pattern is a glob with a fault. */
+class GlobCache {
+  readonly #globs = new Map<string, Glob>();
+  #chars = 0;
+
+  get(pattern: string): Glob | undefined {
+    return this.#globs.get(pattern);
+  }
+
+  add(glob: Glob): void {
+    this.#globs.set(glob.pattern, glob);
+    this.#chars += glob.pattern.length;
+    while (this.#globs.size > MAX_CACHED || this.#chars > MAX_CACHED_CHARS) {
+      const oldest = this.#globs.keys().next().value!;
+      this.#globs.delete(oldest);
+      this.#chars -= oldest.length;
+    }
+  }
+}
+
+const cached: Readonly<Record<Effect, GlobCache>> = {
+  allow: new GlobCache(),
+  deny: new GlobCache(),
+};
+
+/** Never throws for a refused pattern, which is a glob with a fault. */
 export function compileGlob(pattern: string, effect: Effect = 'allow'): Glob {
-  const cache = cached[effect];
-  const known = cache.get(pattern);
+  const known = cached[effect].get(pattern);
   if (known !== undefined) return known;
-  const glob = compile(pattern, effect);
-  if (glob.fault !== undefined) return glob;
-  if (cache.size >= MAX_CACHED) cache.delete(cache.keys().next().value!);
-  cache.set(pattern, glob);
+  const glob = new CompiledGlob(pattern, effect);
+  if (typeof pattern === 'string' && pattern.length <= MAX_PATTERN_BYTES) cached[effect].add(glob);
   return glob;
 }
 
@@ -71,33 +106,70 @@ export function checkPattern(pattern: string): string | undefined {
   return compileGlob(pattern).fault ?? compileGlob(pattern, 'deny').fault;
 }
 
-function compile(pattern: string, effect: Effect): Glob {
-  const fault = checkSize(pattern);
-  const parsed = fault ?? parseGlob(pattern, effect);
-  if (typeof parsed === 'string') return refused(pattern, effect, parsed);
-  const automaton = buildAutomaton(parsed);
-  if (automaton === undefined) {
-    return refused(
-      pattern,
-      effect,
-      'The pattern has too many alternatives that can repeat or be left out.',
-    );
-  }
-  const run = new GlobRun(automaton);
-  const allowsEmpty = effect === 'deny';
-  // Fast path: most rules do not match by their prefix already. `a/**` matches `a` too.
-  const prefix = pattern.slice(0, literalPrefixLength(pattern)).replace(/\/$/, '');
-  return {
-    pattern,
-    fault: undefined,
-    matches: (value) =>
-      value === pattern ||
-      ((allowsEmpty || value !== '') && value.startsWith(prefix) && run.matches(value)),
-  };
-}
+/**
+ * Most rules do not match most calls. Values are therefore ruled out by the literal text of the pattern,
+ * and its automaton is built when a value first gets past that.
+ */
+class CompiledGlob implements Glob {
+  readonly pattern: string;
+  readonly #effect: Effect;
+  #fault: string | undefined;
+  readonly #tree: GlobNode;
+  readonly #positions: number;
+  readonly #required: RequiredText;
+  #trigrams: Int32Array | undefined;
+  #run: GlobRun | undefined;
 
-function refused(pattern: string, effect: Effect, fault: string): Glob {
-  return { pattern, fault, matches: (value) => effect === 'deny' || value === pattern };
+  constructor(pattern: string, effect: Effect) {
+    this.pattern = pattern;
+    this.#effect = effect;
+    const fault = checkSize(pattern);
+    if (fault === undefined) spendSteps(COMPILE_STEPS + PARSE_STEPS * pattern.length);
+    const parsed = fault ?? parseGlob(pattern, effect);
+    this.#fault = typeof parsed === 'string' ? parsed : undefined;
+    this.#tree = typeof parsed === 'string' ? NOTHING : parsed;
+    this.#positions = countPositions(this.#tree);
+    this.#required = requiredText(this.#tree);
+  }
+
+  get fault(): string | undefined {
+    if (this.#fault === undefined && !isAlwaysSmall(this.#tree, this.#positions)) this.#automaton();
+    return this.#fault;
+  }
+
+  matches(value: string, ending = ''): boolean {
+    spendSteps(MATCH_STEPS);
+    if (value === this.pattern || (ending !== '' && value + ending === this.pattern)) return true;
+    const isDenial = this.#effect === 'deny';
+    if (this.#fault !== undefined) return isDenial;
+    if (value === '' && !isDenial) return false;
+    if (!this.#mayMatch(value, ending)) return false;
+    return this.#automaton()?.matches(value, ending) ?? isDenial;
+  }
+
+  #mayMatch(value: string, ending: string): boolean {
+    const { prefix, suffix, longest } = this.#required;
+    if (value.length < prefix.length) return `${value}${ending}`.startsWith(prefix);
+    if (!value.startsWith(prefix)) return false;
+    // A suffix that begins in the value and ends in the ending is left to the automaton.
+    if (ending === '' && !value.endsWith(suffix)) return false;
+    if (value.length < MIN_INDEXED) return true;
+    this.#trigrams ??= trigramsOf(longest.slice(0, MAX_REQUIRED));
+    if (this.#trigrams.length <= ending.length) return true;
+    const within = this.#trigrams.subarray(0, this.#trigrams.length - ending.length);
+    spendSteps(within.length);
+    return indexOfText(value)?.mayContain(within) ?? true;
+  }
+
+  /** Undefined if it would be too large. */
+  #automaton(): GlobRun | undefined {
+    if (this.#run !== undefined || this.#fault !== undefined) return this.#run;
+    spendSteps(BUILD_STEPS * this.#positions);
+    const automaton = buildAutomaton(this.#tree);
+    if (automaton === undefined) this.#fault = TOO_LARGE;
+    else this.#run = new GlobRun(automaton);
+    return this.#run;
+  }
 }
 
 function checkSize(pattern: string): string | undefined {

@@ -1,4 +1,5 @@
-import type { CodeRanges, GlobNode } from './tree.ts';
+import { spendSteps } from '../step-budget.ts';
+import { type CodeRanges, flatten, type GlobNode } from './tree.ts';
 
 /**
  * A position automaton (Glushkov): state 0 is the start, and each other state is a position in the
@@ -19,6 +20,8 @@ export interface Automaton {
   readonly beforeDot: readonly Int32Array[];
   readonly beforeOther: readonly Int32Array[];
   readonly accepting: Int32Array;
+  /** Steps per code point without a table of states. */
+  readonly cost: number;
 }
 
 type Ahead = 'dot' | 'other' | 'end';
@@ -31,6 +34,15 @@ type Edge =
 const ACCEPT = 0;
 /** The number of words that the branching states can change: the worst cost of one code point. */
 const MAX_COST = 1_024;
+
+/** Whether the automaton of a pattern is never too large, so that it need not be built to know. */
+export function isAlwaysSmall(root: GlobNode, positions: number): boolean {
+  if ((positions + 1) * ((positions + 32) >>> 5) <= MAX_COST) return true;
+  // Without groups, the successors of a state are its neighbours.
+  return [...flatten(root)].every(
+    (node) => node.kind === 'assert' || (node.kind === 'repeat' ? node.node : node).kind === 'one',
+  );
+}
 
 /** Undefined if the automaton is too large. */
 export function buildAutomaton(root: GlobNode): Automaton | undefined {
@@ -51,10 +63,11 @@ export function buildAutomaton(root: GlobNode): Automaton | undefined {
   const beforeDot: Int32Array[] = [];
   const beforeOther: Int32Array[] = [];
   let cost = 0;
+  const closures = new Closures(edges, stateOf);
   for (const [state, from] of entries.entries()) {
-    const dot = closure(edges, from, 'dot').map((index) => stateOf.get(index)!);
-    const other = closure(edges, from, 'other').map((index) => stateOf.get(index)!);
-    if (closure(edges, from, 'end').includes(ACCEPT)) setBit(accepting, state);
+    const other = closures.from(from, 'other');
+    const dot = closures.asserts ? closures.from(from, 'dot') : other;
+    if (closures.reachesEnd(from)) setBit(accepting, state);
     const near = other.every((next) => next >= state && next <= state + 2);
     // A dot ahead can only rule successors out, so equal counts mean equal sets.
     if (near && dot.length === other.length) {
@@ -68,7 +81,17 @@ export function buildAutomaton(root: GlobNode): Automaton | undefined {
     if (cost > MAX_COST) return undefined;
   }
   const { alphabet, reach } = buildReach(ranges, words);
-  return { words, alphabet, reach, shifts, branching, beforeDot, beforeOther, accepting };
+  const automaton = {
+    words,
+    alphabet,
+    reach,
+    shifts,
+    branching,
+    beforeDot,
+    beforeOther,
+    accepting,
+  };
+  return { ...automaton, cost: 4 + 2 * words + cost };
 }
 
 /** Adds a node that continues at `next`, and returns the edge that enters it. */
@@ -99,23 +122,55 @@ function afterConsuming(edges: readonly Edge[], index: number): number {
   return edge.kind === 'consume' ? edge.next : ACCEPT;
 }
 
-/** The consuming edges (and ACCEPT) that are reachable from an edge without consuming anything. */
-function closure(edges: readonly Edge[], from: number, ahead: Ahead): number[] {
-  const seen = new Set([from]);
-  const reached: number[] = [];
-  for (const index of seen) {
-    const edge = edges[index]!;
-    if (index === ACCEPT) {
-      if (ahead === 'end') reached.push(index);
-    } else if (edge.kind === 'consume') {
-      if (ahead !== 'end') reached.push(index);
-    } else if (edge.kind === 'fork') {
-      for (const next of edge.next) seen.add(next);
-    } else if (holds(edge.what, ahead)) {
-      seen.add(edge.next);
-    }
+/** What is reachable from an edge without consuming anything. */
+class Closures {
+  readonly #edges: readonly Edge[];
+  readonly #stateOf: ReadonlyMap<number, number>;
+  /** The number of the search that last visited an edge. */
+  readonly #visited: Int32Array;
+  #search = 0;
+  /** Without assertions, the next code point makes no difference. */
+  readonly asserts: boolean;
+
+  constructor(edges: readonly Edge[], stateOf: ReadonlyMap<number, number>) {
+    this.#edges = edges;
+    this.#stateOf = stateOf;
+    this.#visited = new Int32Array(edges.length);
+    this.asserts = edges.some(({ kind }) => kind === 'assert');
   }
-  return reached;
+
+  /** The states that can consume the next code point. */
+  from(start: number, ahead: 'dot' | 'other'): number[] {
+    const reached: number[] = [];
+    for (const index of this.#reachable(start, ahead)) {
+      const state = this.#stateOf.get(index);
+      if (state !== undefined) reached.push(state);
+    }
+    return reached;
+  }
+
+  reachesEnd(start: number): boolean {
+    return this.#reachable(start, 'end').includes(ACCEPT);
+  }
+
+  #reachable(start: number, ahead: Ahead): number[] {
+    this.#search += 1;
+    this.#visited[start] = this.#search;
+    const reached = [start];
+    for (let at = 0; at < reached.length; at += 1) {
+      const edge = this.#edges[reached[at]!]!;
+      if (edge.kind === 'fork') for (const next of edge.next) this.#visit(next, reached);
+      else if (edge.kind === 'assert' && holds(edge.what, ahead)) this.#visit(edge.next, reached);
+    }
+    spendSteps(4 * reached.length);
+    return reached;
+  }
+
+  #visit(index: number, reached: number[]): void {
+    if (this.#visited[index] === this.#search) return;
+    this.#visited[index] = this.#search;
+    reached.push(index);
+  }
 }
 
 function holds(what: 'notDot' | 'notEnd' | 'end', ahead: Ahead): boolean {

@@ -26,7 +26,10 @@ type Preceding = 'slash' | 'star' | 'class' | 'text';
 const MAX_DEPTH = 32;
 const LINE_ENDS = rangesOf('\n\r\u2028\u2029');
 const SLASH = rangesOf('/');
-const DOT = rangesOf('.');
+const WITHOUT_LINE_ENDS = complement(LINE_ENDS);
+/** What a question mark matches in an allow rule, and at the start of a segment. */
+const VISIBLE_CHAR = except(WITHOUT_LINE_ENDS, SLASH);
+const VISIBLE_START = except(WITHOUT_LINE_ENDS, rangesOf('/.'));
 
 // picomatch has three compilers, and so three meanings of a star. In patterns without any of these
 // characters it stops before a hidden name (`/.x`), in all others only at a leading dot…
@@ -61,11 +64,9 @@ class GlobParser {
     this.#allow = effect === 'allow';
     const short = SHORT_FORM.exec(pattern);
     this.#short = short === null ? undefined : { base: short[1]!, suffix: short[2]! };
-    this.#wildcard = this.#allow ? complement(LINE_ENDS) : ANY_CODE;
+    this.#wildcard = this.#allow ? WITHOUT_LINE_ENDS : ANY_CODE;
     const free = many(one(this.#wildcard));
-    this.#visible = this.#allow
-      ? many(either(one(except(this.#wildcard, SLASH)), visibleSlash()))
-      : free;
+    this.#visible = this.#allow ? many(either(one(VISIBLE_CHAR), visibleSlash())) : free;
     const guarded =
       this.#short === undefined
         ? !FREE_STARS.test(pattern)
@@ -131,10 +132,10 @@ class GlobParser {
   }
 
   #questionMark(): GlobNode {
-    const hidden = this.#allow && this.#startsSegment() ? union(SLASH, DOT) : SLASH;
+    const visible = this.#startsSegment() ? VISIBLE_START : VISIBLE_CHAR;
     this.#at += 1;
     this.#preceding.push('text');
-    return one(this.#allow ? except(this.#wildcard, hidden) : this.#wildcard);
+    return one(this.#allow ? visible : this.#wildcard);
   }
 
   #stars(earlier: GlobNode[]): GlobNode {

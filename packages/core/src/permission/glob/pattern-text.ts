@@ -1,5 +1,13 @@
+import { spendSteps } from '../step-budget.ts';
+
 /** The length of the literal text before the first wildcard or group of a pattern. */
 export function literalPrefixLength(pattern: string): number {
+  const length = literalLength(pattern);
+  spendSteps(1 + length);
+  return length;
+}
+
+function literalLength(pattern: string): number {
   for (let at = 0; at < pattern.length; at += 1) {
     const char = pattern[at]!;
     if ('*?[{(\\'.includes(char)) return at;
@@ -16,6 +24,7 @@ export function expandAlternatives(pattern: string): readonly string[] | undefin
   const done: string[] = [];
   const pending = [pattern];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    spendSteps(2 * next.length);
     const group = firstGroup(next);
     if (group === undefined) done.push(next);
     else pending.push(...group);

@@ -1,3 +1,4 @@
+import { spendSteps } from '../step-budget.ts';
 import type { Automaton } from './nfa.ts';
 
 const UNKNOWN = -1;
@@ -5,11 +6,16 @@ const DEAD = 0;
 const START = 1;
 const MAX_STATES = 256;
 const MAX_CELLS = 16_384;
+/** Of the table that the next value starts with. */
+const MAX_KEPT_CELLS = 4_096;
+/** The code units between two looks at the budget. */
+const CHUNK = 4_096;
+const EXTENSION_STEPS = 100;
 
 /**
  * Runs an automaton over a value: one table access per code point, in a DFA that is built lazily.
  * When the table is full, the rest of the value is matched on bitsets, whose cost per code point
- * depends on the pattern alone. The next value starts with an empty table.
+ * depends on the pattern alone. The next value starts with an empty table if this one has become large.
  */
 export class GlobRun {
   readonly #automaton: Automaton;
@@ -24,34 +30,49 @@ export class GlobRun {
     this.#maxStates = Math.max(8, Math.min(MAX_STATES, fitting));
   }
 
-  matches(value: string): boolean {
-    if (!this.#canEndWith(value)) return false;
-    if (this.#sets.length === 0 || this.#sets.length >= this.#maxStates) this.#restart();
+  /** Whether it matches the value, or the value and the ending. */
+  matches(value: string, ending = ''): boolean {
+    try {
+      return this.#matches(value, ending);
+    } finally {
+      if (this.#sets.length * this.#automaton.alphabet.size > MAX_KEPT_CELLS) this.#sets = [];
+    }
+  }
+
+  #matches(value: string, ending: string): boolean {
+    if (!this.#canEndWith(value) && (ending === '' || !this.#canEndWith(ending))) return false;
+    if (this.#sets.length === 0) this.#restart();
     const { ascii, classOf } = this.#automaton.alphabet;
     const rows = this.#rows;
     let state = START;
     let row = rows[START]!;
-    for (let at = 0; at < value.length; at += 1) {
-      const unit = value.charCodeAt(at);
-      let symbol = ascii[unit];
-      if (symbol === undefined) {
-        const code = value.codePointAt(at)!;
-        if (code > 0xff_ff) at += 1;
-        symbol = classOf(code);
+    let at = 0;
+    while (at < value.length) {
+      const end = Math.min(value.length, at + CHUNK);
+      spendSteps(end - at);
+      for (; at < end; at += 1) {
+        const unit = value.charCodeAt(at);
+        let symbol = ascii[unit];
+        if (symbol === undefined) {
+          const code = value.codePointAt(at)!;
+          if (code > 0xff_ff) at += 1;
+          symbol = classOf(code);
+        }
+        let next = row[symbol]!;
+        if (next === state) continue;
+        if (next === UNKNOWN) next = this.#extend(state, symbol);
+        if (next === DEAD) return false;
+        if (next === UNKNOWN) {
+          const states = new Int32Array(this.#automaton.words);
+          step(this.#automaton, symbol, this.#sets[state]!, states);
+          const reached = this.#simulate(value, at + 1, states);
+          return this.#acceptsWith(reached, ending);
+        }
+        state = next;
+        row = rows[next]!;
       }
-      let next = row[symbol]!;
-      if (next === state) continue;
-      if (next === UNKNOWN) next = this.#extend(state, symbol);
-      if (next === DEAD) return false;
-      if (next === UNKNOWN) {
-        const states = new Int32Array(this.#automaton.words);
-        step(this.#automaton, symbol, this.#sets[state]!, states);
-        return this.#matchesRest(value, at + 1, states);
-      }
-      state = next;
-      row = rows[next]!;
     }
-    return this.#accepts(this.#sets[state]!);
+    return this.#acceptsWith(this.#sets[state]!, ending);
   }
 
   /** Fast path: most values that do not match end in the wrong character. */
@@ -64,16 +85,28 @@ export class GlobRun {
     return this.#accepts(reach.subarray(row, row + words));
   }
 
-  #matchesRest(value: string, start: number, states: Int32Array): boolean {
+  /** The states after the rest of the value, from `start` on. */
+  #simulate(value: string, start: number, states: Int32Array): Int32Array {
+    const { cost, words, alphabet } = this.#automaton;
     let from: Int32Array = states;
-    let to: Int32Array = new Int32Array(this.#automaton.words);
-    for (let at = start; at < value.length; at += 1) {
-      const code = value.codePointAt(at)!;
-      if (code > 0xff_ff) at += 1;
-      step(this.#automaton, this.#automaton.alphabet.classOf(code), from, to);
-      [from, to] = [to, from];
+    let to: Int32Array = new Int32Array(words);
+    let at = start;
+    while (at < value.length) {
+      const end = Math.min(value.length, at + CHUNK);
+      spendSteps((end - at) * cost);
+      for (; at < end; at += 1) {
+        const code = value.codePointAt(at)!;
+        if (code > 0xff_ff) at += 1;
+        step(this.#automaton, alphabet.classOf(code), from, to);
+        [from, to] = [to, from];
+      }
     }
-    return this.#accepts(from);
+    return from;
+  }
+
+  #acceptsWith(states: Int32Array, ending: string): boolean {
+    if (this.#accepts(states)) return true;
+    return ending !== '' && this.#accepts(this.#simulate(ending, 0, states.slice()));
   }
 
   #restart(): void {
@@ -88,9 +121,10 @@ export class GlobRun {
   }
 
   #extend(state: number, symbol: number): number {
+    spendSteps(EXTENSION_STEPS + this.#automaton.cost);
     const set = new Int32Array(this.#automaton.words);
     step(this.#automaton, symbol, this.#sets[state]!, set);
-    const known = this.#ids.get(set.join(','));
+    const known = this.#ids.get(keyOf(set));
     if (known === undefined && this.#sets.length >= this.#maxStates) return UNKNOWN;
     const next = known ?? this.#add(set);
     this.#rows[state]![symbol] = next;
@@ -100,13 +134,17 @@ export class GlobRun {
   #add(set: Int32Array): number {
     const id = this.#sets.push(set) - 1;
     this.#rows.push(new Int32Array(this.#automaton.alphabet.size).fill(UNKNOWN));
-    this.#ids.set(set.join(','), id);
+    this.#ids.set(keyOf(set), id);
     return id;
   }
 
   #accepts(set: Int32Array): boolean {
     return set.some((word, index) => (word & this.#automaton.accepting[index]!) !== 0);
   }
+}
+
+function keyOf(set: Int32Array): string {
+  return String.fromCharCode(...new Uint16Array(set.buffer));
 }
 
 function step(automaton: Automaton, symbol: number, from: Int32Array, to: Int32Array): void {

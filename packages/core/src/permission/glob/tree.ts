@@ -36,6 +36,8 @@ export function except(ranges: CodeRanges, removed: CodeRanges): CodeRanges {
 }
 
 export function rangesOf(text: string): CodeRanges {
+  const code = text.codePointAt(0);
+  if (code !== undefined && text.length === (code > 0xff_ff ? 2 : 1)) return [code, code];
   return union(...Array.from(text, (char) => [char.codePointAt(0)!, char.codePointAt(0)!]));
 }
 
@@ -78,4 +80,46 @@ export function maybe(node: GlobNode): GlobNode {
 
 export function textNode(text: string): GlobNode {
   return all(...Array.from(text, (char) => one(rangesOf(char))));
+}
+
+/** The text that every match starts with, ends with, and contains in one piece, as far as it is literal. */
+export interface RequiredText {
+  readonly prefix: string;
+  readonly suffix: string;
+  readonly longest: string;
+}
+
+export function requiredText(root: GlobNode): RequiredText {
+  const runs = [''];
+  for (const node of flatten(root)) {
+    const [low, high, ...more] = node.kind === 'one' ? node.ranges : [];
+    if (low !== undefined && low === high && more.length === 0) {
+      runs[runs.length - 1] += String.fromCodePoint(low);
+    } else {
+      runs.push('');
+    }
+  }
+  const longest = runs.reduce((best, run) => (run.length > best.length ? run : best));
+  return { prefix: runs[0]!, suffix: runs.at(-1)!, longest };
+}
+
+/** The nodes of a sequence, without the sequences inside of it. */
+export function* flatten(node: GlobNode): Generator<GlobNode> {
+  if (node.kind !== 'all') yield node;
+  else for (const part of node.nodes) yield* flatten(part);
+}
+
+/** The number of code points that a pattern can consume. */
+export function countPositions(node: GlobNode): number {
+  switch (node.kind) {
+    case 'one':
+      return 1;
+    case 'assert':
+      return 0;
+    case 'repeat':
+      return countPositions(node.node);
+    case 'all':
+    case 'either':
+      return node.nodes.reduce((sum, part) => sum + countPositions(part), 0);
+  }
 }

@@ -22,6 +22,7 @@
  */
 import { compileGlob } from '../glob/glob.ts';
 import { expandAlternatives, literalPrefixLength } from '../glob/pattern-text.ts';
+import { spendSteps } from '../step-budget.ts';
 import type { CommandReading } from './deny.ts';
 import { hasSideEffectOption } from './options.ts';
 import { commandNames, plainCommands } from './parse.ts';
@@ -141,6 +142,7 @@ class Coverage {
 
   /** Whether a matching pattern is literal far enough, namely up to `literalEnd` in the source. */
   #isLiteralEnough(words: readonly ShellWord[], literalEnd: number, depth: number): boolean {
+    spendSteps(words.length);
     const isLiteral = literalEnd >= this.#source.length;
     const [head, ...rest] = words as readonly [ShellWord, ...ShellWord[]];
     const name = this.#source.slice(head.start, head.end);
@@ -164,7 +166,11 @@ class Coverage {
   ): boolean {
     const { starts, bare } = wrappedStarts(rest, wrapper);
     const last = starts.at(-1);
-    if (last === undefined) return bare || literalEnd >= this.#source.length;
+    if (last === undefined) {
+      // The operand of a subcommand may name the code: `docker run image`.
+      const end = wrapper.only === undefined ? 0 : (rest.at(-1)?.end ?? 0);
+      return (bare && literalEnd >= end) || literalEnd >= this.#source.length;
+    }
     if (starts.length > MAX_STARTS) return false;
     if (literalEnd >= rest[last]!.end) {
       return starts.every((at) => this.#isLiteralEnough(rest.slice(at), literalEnd, depth + 1));

@@ -5,12 +5,29 @@
  *  - A command starts at its first word that is not a keyword, assignment or redirection. After a
  *    wrapper (`sudo`, `timeout 5`, `xargs -n 1`), each word that may be the wrapped command is a start.
  *  - Its name is read as written, without its folder, and in lower case; its words are joined by single
- *    blanks. Options before a subcommand are left out, and aliases resolved. An expansion in it is read as nothing (`r$@m`) and as a blank (`rm$IFS-r`).
+ *    blanks. Options before a subcommand are left out, and aliases resolved. An expansion in it is read
+ *    as nothing (`r$@m`) and as a blank (`rm$IFS-r`).
  *  - Arguments of shells and wrappers that contain more than a word are read as shell text again.
+ *  - Words that are paths are also matched in their shortest form, and options in any order
+ *    (`deny-pattern.ts`).
+ *  - A program that is not in the tables may run what its arguments name. If one of them is the program
+ *    of a deny rule, the command is never allowed without a person, except where every command of the
+ *    text is known to run nothing else (`isInert`).
  *  - The work is bounded by a multiple of the length of the text. A text that exceeds it, or nests shell
  *    text too deep, is `excessive`, and every deny rule about the parameter matches.
  */
 import { compileGlob } from '../glob/glob.ts';
+import { spendSteps } from '../step-budget.ts';
+import { normalizePath } from '../path.ts';
+import { DeniableCommand, DenyPattern, namesIn } from './deny-pattern.ts';
+import {
+  assignsSubscript,
+  evaluatesCode,
+  evaluatesCondition,
+  isInert,
+  mayRunOperand,
+  runsCodeIfWrapped,
+} from './opaque.ts';
 import { hasSideEffectOption } from './options.ts';
 import {
   COMMAND_OPTIONS,
@@ -25,7 +42,8 @@ import {
 } from './programs.ts';
 import { scanIgnoringQuotes, scanShell } from './scan.ts';
 import { mayBeUserDefined, subcommandReadings } from './subcommands.ts';
-import { EXPANSION, type ShellWord } from './words.ts';
+import { assignsWhatRuns } from './variables.ts';
+import { EXPANSION, type ShellWord, type SimpleCommand } from './words.ts';
 
 export interface CommandReading {
   /** The texts to match. */
@@ -37,11 +55,22 @@ export interface CommandReading {
   readonly withUnknownArguments: ReadonlySet<string>;
   /** The name of a command is known only at run time, or text runs that is not read here. */
   readonly opaque: boolean;
+  /** A value or an argument is evaluated as code; then it is `opaque`, too. */
+  readonly evaluates: boolean;
+  readonly commands: readonly DeniableCommand[];
+  /** Names in arguments that may be programs; none if no command runs what its arguments name. */
+  readonly mentioned: ReadonlySet<string>;
 }
 
 const MAX_DEPTH = 4;
 const BUDGET_PER_CHARACTER = 12;
 const LEAST_BUDGET = 65_536;
+/** How many words after a name decide whether it would run code. */
+const MAX_LOOKAHEAD = 64;
+/** Wrappers that start no shell without a command. */
+const RUNS_NOTHING: ReadonlySet<string> = new Set(
+  'arch builtin command env exec git ip jobs nice time xargs'.split(' '),
+);
 const KEYWORDS: ReadonlySet<string> = new Set(
   'if then elif else fi while until do done esac in'.split(' '),
 );
@@ -52,14 +81,8 @@ const NAME_TABLE = /^BASH_(?:CMDS|ALIASES)\b/;
 const PROGRAM_OPTION = /^--[a-z-]*(?:command|entrypoint|exec|program|rsh|run|cmd)=/;
 const MORE_THAN_A_WORD = /[\s;&|<>()`$'"\\{}]/;
 
-/** Builtins that evaluate the subscript in a variable's name, always or by an option. */
-const NAME_TAKERS = new Map<string, { option?: string; always?: true }>([
-  ...['test', '[', 'printf'].map((name) => [name, { option: '-v' }] as const),
-  ['wait', { option: '-p' }],
-  ...['read', 'unset', 'export', 'readonly', 'local', 'getopts'].map(
-    (name) => [name, { always: true }] as const,
-  ),
-]);
+/** What it costs to compare a pattern with a command. */
+const COMMAND_STEPS = 40;
 
 export function readCommands(source: string): CommandReading {
   return new CommandReader(source).run();
@@ -68,12 +91,31 @@ export function readCommands(source: string): CommandReading {
 /** Whether a deny pattern matches one of the commands. */
 export function deniesCommand(pattern: string, reading: CommandReading): boolean {
   if (reading.excessive) return true;
-  const glob = compileGlob(pattern, 'deny');
+  const globs = [...new Set([pattern, withShortestPaths(pattern)])].map((each) =>
+    compileGlob(each, 'deny'),
+  );
   for (const text of reading.texts) {
     // `rm *` also denies a bare `rm`, which may get its arguments from elsewhere, such as xargs.
-    if (glob.matches(text) || glob.matches(`${text} `)) return true;
+    if (globs.some((glob) => glob.matches(text, ' '))) return true;
   }
-  return false;
+  spendSteps(COMMAND_STEPS * reading.commands.length);
+  const parsed = new DenyPattern(pattern);
+  return reading.commands.some((command) => parsed.matches(command));
+}
+
+/** Whether a deny pattern that does not match may be about a command of the text, so that it is asked about. */
+export function concernsCommand(pattern: string, reading: CommandReading): boolean {
+  spendSteps(COMMAND_STEPS * reading.commands.length);
+  const parsed = new DenyPattern(pattern);
+  if (parsed.names(reading.mentioned)) return true;
+  return reading.commands.some((command) => parsed.concerns(command));
+}
+
+/** A pattern with the literal starts of its paths in their shortest form. */
+function withShortestPaths(pattern: string): string {
+  return pattern
+    .replace(/(?<=^|\s)(?:\.\/+)+(?=[^\s*?[{(+@!\\/.]|\.[^\s/.])/g, '')
+    .replace(/\/(?:\.?\/)+/g, '/');
 }
 
 class CommandReader {
@@ -84,7 +126,13 @@ class CommandReader {
   readonly #withUnknownArguments = new Set<string>();
   readonly #pending: { readonly text: string; readonly depth: number }[];
   #budget: number;
+  readonly #commands: DeniableCommand[] = [];
+  readonly #mentioned = new Set<string>();
+  #allInert = true;
+  #conditional = false;
+  #arithmetic = false;
   #opaque = false;
+  #evaluates = false;
   #excessive = false;
 
   constructor(source: string) {
@@ -95,33 +143,53 @@ class CommandReader {
   run(): CommandReading {
     for (let at = 0; at < this.#pending.length && !this.#excessive; at += 1) {
       const { text, depth } = this.#pending[at]!;
-      const { commands, ambiguous, tooDeep } = scanShell(text);
-      this.#opaque ||= tooDeep || evaluatesValues(text);
-      for (const { words, end } of commands) {
+      const { commands, ambiguous, tooDeep, evaluates } = scanShell(text);
+      this.#opaque ||= tooDeep;
+      this.#evaluates ||= evaluates;
+      for (const command of commands) {
+        const { words, end } = command;
         const own = end === undefined ? undefined : text.slice(words[0]!.start, end);
         if (own !== undefined) {
           if (this.#seen.has(own)) continue;
           this.#seen.add(own);
           this.#add(normalize(own));
         }
-        this.#command(words, depth);
+        this.#command(command, depth);
       }
-      if (ambiguous) for (const { words } of scanIgnoringQuotes(text)) this.#command(words, depth);
+      if (ambiguous) this.#readIgnoringQuotes(text, depth);
     }
+    this.#evaluates ||= this.#conditional && this.#arithmetic;
     return {
       texts: this.#texts,
       excessive: this.#excessive,
       names: this.#names,
       withUnknownArguments: this.#withUnknownArguments,
-      opaque: this.#opaque,
+      opaque: this.#opaque || this.#evaluates,
+      evaluates: this.#evaluates,
+      commands: this.#commands,
+      mentioned: this.#allInert ? new Set() : this.#mentioned,
     };
   }
 
-  #command(words: readonly ShellWord[], depth: number): void {
-    if (words.some(({ text }) => NAME_TABLE.test(text))) this.#opaque = true;
+  #readIgnoringQuotes(text: string, depth: number): void {
+    const { commands, evaluates } = scanIgnoringQuotes(text);
+    this.#evaluates ||= evaluates;
+    for (const command of commands) this.#command(command, depth);
+  }
+
+  #command({ words, targets }: SimpleCommand, depth: number): void {
+    if (words.some(({ text }) => NAME_TABLE.test(text) || assignsWhatRuns(text)))
+      this.#opaque = true;
+    if (words.some(assignsSubscript)) this.#evaluates = true;
+    this.#conditional ||= words.some(({ text }) => text === '[[' || text === ']]');
+    this.#arithmetic ||= evaluatesCondition(words);
+    for (const target of targets) this.#mention(target);
     const starts = [0];
     const seen = new Set<number>();
     const read = new Set<boolean>();
+    let inert = true;
+    let appends = false;
+    const replaced = replacedWords(words);
     for (let next = starts.pop(); next !== undefined; next = starts.pop()) {
       const at = commandWordIndex(words, next);
       if (at >= words.length || seen.has(at) || this.#excessive) continue;
@@ -134,13 +202,38 @@ class CommandReader {
       const wrapper = known !== undefined && isWrapping(known, name, rest) ? known : undefined;
       const hasSideEffects = hasSideEffectOption(program, rest);
       const evaluates = SHELLS.has(program) || SHELL_EVALUATORS.has(program);
-      for (const start of wrappedStarts(words, at, wrapper)) starts.push(start);
+      const wrapped = wrappedStarts(words, at, wrapper);
+      const hasStart = wrapped.length > 0 && (!appends || hasCommand(wrapper, rest));
+      for (const start of wrapped) starts.push(start);
       for (const start of startsWithin(words, at, program)) starts.push(start);
-      if (evaluates || evaluatesNames(program, rest)) this.#opaque = true;
+      if (evaluates) this.#opaque = true;
+      if (evaluatesCode(program, rest)) this.#evaluates = true;
+      if (wrapper === undefined && mayRunOperand(program, rest, appends)) this.#opaque = true;
+      // A wrapper without a command starts a shell, or gets the command from its input.
+      if (wrapper !== undefined && !hasStart && (appends || !RUNS_NOTHING.has(program)))
+        this.#opaque = true;
+      if (appends) this.#withUnknownArguments.add(program);
+      if (replaced.has(at)) this.#opaque = true;
+      appends ||= wrapper?.appendsArguments === true;
+      if (!isInert(name, program, rest)) inert = false;
       if (read.has(evaluates) || !(evaluates || hasSideEffects || wrapper !== undefined)) continue;
       read.add(evaluates);
       this.#readArguments(rest, { depth, evaluates });
     }
+    if (!inert) this.#allInert = false;
+    for (const [at, word] of words.entries()) {
+      if (seen.has(at)) continue;
+      this.#mention(word.text);
+      if (inert || word.expands) continue;
+      const rest = words.slice(at + 1, at + 1 + MAX_LOOKAHEAD);
+      if (runsCodeIfWrapped(programName(word.text), rest)) this.#opaque = true;
+    }
+  }
+
+  #mention(word: string): void {
+    this.#spend(word.length);
+    if (this.#excessive) return;
+    for (const name of namesIn(word)) this.#mentioned.add(name);
   }
 
   #emit(words: readonly ShellWord[], at: number): void {
@@ -156,19 +249,33 @@ class CommandReader {
     // An alias that a user defined may stand for any subcommand.
     const isUnknown = rest.some(varies) || mayBeUserDefined(program, rest);
     if (isUnknown) this.#withUnknownArguments.add(program);
+    const paths = rest.map((word) => shortestPath(word.text)).join(' ');
+    this.#deniable(
+      head.text,
+      rest.map((word) => word.text),
+    );
     for (const name of new Set([head.text, base, base.toLowerCase(), program])) {
       const text = `${name} ${tail}`;
       const without = text.replaceAll(EXPANSION, '');
       this.#add(normalize(without));
       if (text.includes(EXPANSION)) this.#add(normalize(text.replaceAll(EXPANSION, ' ')));
+      if (paths !== tail) this.#add(normalize(`${name} ${paths}`.replaceAll(EXPANSION, '')));
       if (/[{},]/.test(name)) this.#add(normalize(without.replace(/[{},]/g, ' ')));
     }
     for (const reading of subcommandReadings(program, rest)) {
-      if (this.#excessive) return;
+      this.#excessive ||= reading === undefined;
+      if (this.#excessive || reading === undefined) return;
+      this.#deniable(program, reading.slice(1));
       const text = normalize(reading.join(' ').replaceAll(EXPANSION, ''));
       this.#add(text);
       if (head.text.includes('/')) this.#add(head.text + text.slice(program.length));
     }
+  }
+
+  #deniable(name: string, words: readonly string[]): void {
+    if (this.#excessive) return;
+    const texts = words.map((word) => word.replaceAll(EXPANSION, ''));
+    this.#commands.push(new DeniableCommand(name.replaceAll(EXPANSION, ''), texts));
   }
 
   #readArguments(
@@ -213,21 +320,30 @@ function normalize(text: string): string {
   return text.trim().replace(/\s+/g, ' ');
 }
 
-/**
- * Whether the value of a variable is evaluated: as a prompt, or as arithmetic over input, where
- * `a[$(…)]` runs a command.
- */
-function evaluatesValues(text: string): boolean {
-  const joined = text.includes('\\\n') ? text.replaceAll('\\\n', '') : text;
-  if (joined.includes('@P}')) return true;
-  return /\bread\b/.test(joined) && /\(\(|\$\[|\s-(?:eq|ne|lt|le|gt|ge|v)\s/.test(joined);
+/** A word with the path in it, or after its `=`, in its shortest form. */
+function shortestPath(word: string): string {
+  if (!/\.\/|\/\/|\/$|\/\.\.?$/.test(word) || word.includes('://')) return word;
+  const at = word.indexOf('=') + 1;
+  return word.slice(0, at) + normalizePath(word.slice(at));
 }
 
-/** Whether a builtin takes a variable name that is known only at run time: `a[$(…)]`. */
-function evaluatesNames(program: string, rest: readonly ShellWord[]): boolean {
-  const { option, always } = NAME_TAKERS.get(program) ?? {};
-  if (always !== true && !rest.some(({ text }) => text === option)) return false;
-  return rest.some(({ text }) => text.split('=', 1)[0]!.includes(EXPANSION));
+/** Whether the words after a wrapper are certainly more than its options and operands. */
+function hasCommand(wrapper: Wrapper | undefined, rest: readonly ShellWord[]): boolean {
+  const options = rest.filter(({ text }) => text.startsWith('-')).length;
+  return wrapper !== undefined && rest.length - 2 * options > operandsOf(wrapper, rest);
+}
+
+/** The words that `xargs -I` and `parallel` replace by their input. */
+function replacedWords(words: readonly ShellWord[]): ReadonlySet<number> {
+  const placeholders = new Set(['{}']);
+  for (const [at, { text }] of words.entries()) {
+    if (/^-[Ii]/.test(text)) placeholders.add(text.slice(2) || (words[at + 1]?.text ?? ''));
+  }
+  const found = new Set<number>();
+  for (const [at, { text }] of words.entries()) {
+    if (placeholders.has(text) && !/^-[Ii]$/.test(words[at - 1]?.text ?? '')) found.add(at);
+  }
+  return found;
 }
 
 /** The first word from `at` on that names a command. */

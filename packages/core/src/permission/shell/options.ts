@@ -11,7 +11,8 @@ interface Word {
 
 /*
  * Each line is a program, or a program with a subcommand, and its options. A leading `=`: only in
- * exactly this spelling, never in a bundle of short options. `+`: any word that starts with it.
+ * exactly this spelling, never in a bundle of short options. `+`, and what follows `^`: any word that
+ * starts with it.
  */
 const TABLE = `
 ack --pager
@@ -20,7 +21,8 @@ apt -o -c --option --config-file
 apt-cache -o -c --option --config-file
 apt-get -o -c --option --config-file
 aptitude -o
-aws --endpoint-url
+aws --endpoint-url --profile
+az --subscription
 bat --pager --config-file
 cargo --config --manifest-path --target-dir --artifact-dir -C -Z
 clang -fplugin -load --config -specs
@@ -33,23 +35,23 @@ file -C --compile
 find -exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls
 g++ -wrapper -fplugin -specs --specs
 gcc -wrapper -fplugin -specs --specs
-git -c -C -O -o -x --config --config-env --exec --exec-path --export-marks --ext-diff --extcmd --filters --git-dir --open-files-in-pager --output --output-directory --receive-pack --super-prefix --template --textconv --unsafe-paths --upload-archive --upload-pack --work-tree
+git =--help -c -C -O -o -x --config --config-env --exec --exec-path --export-marks --ext-diff --extcmd --filters --git-dir --open-files-in-pager --output --output-directory --receive-pack --super-prefix --template --textconv --unsafe-paths --upload-archive --upload-pack --work-tree
 git clone -u
 go =-C -exec -toolexec -vettool -modfile -overlay =-o =-w -outputdir -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace
-gcloud --flags-file --configuration --access-token-file --impersonate-service-account
+gcloud --account --flags-file --configuration --access-token-file --impersonate-service-account
 gpg -o --output --agent-program --dirmngr-program --exec-path --photo-viewer --options --homedir
-helm --post-renderer --kubeconfig
+helm --post-renderer --kubeconfig --kube-apiserver --kube-as-group --kube-as-user --kube-ca-file --kube-context --kube-token --registry-config --repository-cache --repository-config
 iconv -o --output
 iptables --modprobe
 journalctl --cursor-file --flush --relinquish-var --rotate --setup-keys --update-catalog --vacuum-files --vacuum-size --vacuum-time
-kubectl --kubeconfig --server --profile-output --cache-dir
+kubectl ^-s --as --as-group --as-uid --cache-dir --certificate-authority --client-certificate --client-key --cluster --context --insecure-skip-tls-verify --kubeconfig --password --profile-output --server --tls-server-name --token --user --username
 less -o -O -k --log-file --lesskey-file --lesskey-src --lesskey-content +
 man -C -E -H -P -X --config-file --gxditview --html --pager
 more +
 nmap -o --script --script-args-file --datadir --stylesheet
 npm -C -c --browser --call --editor --git --globalconfig --init-module --node-options --prefix --script-shell --shell --userconfig --viewer
 openssl -out -engine -provider -provider-path -config
-oc --kubeconfig --server --profile-output --cache-dir
+oc ^-s --as --as-group --as-uid --cache-dir --certificate-authority --client-certificate --client-key --cluster --context --insecure-skip-tls-verify --kubeconfig --password --profile-output --server --tls-server-name --token --user --username
 pandoc -F -L -o -d --filter --lua-filter --output --defaults --pdf-engine --extract-media
 pip --log --log-file --local-log --python
 pnpm -C -c --dir --node-options --prefix --script-shell --shell-mode --config.
@@ -83,7 +85,7 @@ const SIDE_EFFECT_OPTIONS: ReadonlyMap<string, readonly string[]> = new Map(
   TABLE.trim()
     .split('\n')
     .map((line) => {
-      const [, program = '', options = ''] = /^(\S+(?: [a-z]+)?) ([-=+].*)$/.exec(line) ?? [];
+      const [, program = '', options = ''] = /^(\S+(?: [a-z]+)?) ([-=+^].*)$/.exec(line) ?? [];
       return [program, options.split(' ')] as const;
     }),
 );
@@ -127,6 +129,7 @@ function countOperands(words: readonly Word[]): number {
 
 function mayBeOption(option: string, word: string): boolean {
   if (option === '+') return word.startsWith('+');
+  if (option.startsWith('^')) return word.startsWith(option.slice(1));
   if (!word.startsWith('-') || word === '-' || word === '--') return false;
   const name = word.split('=', 1)[0]!;
   if (option.startsWith('=')) return name === option.slice(1);

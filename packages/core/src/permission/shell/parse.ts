@@ -15,6 +15,7 @@ import {
   type Word,
   type WordPart,
 } from 'unbash';
+import { spendSteps } from '../step-budget.ts';
 
 export interface ParsedCommand {
   readonly start: number;
@@ -24,6 +25,8 @@ export interface ParsedCommand {
 }
 
 const MAX_LENGTH = 10_000;
+/** What it costs to parse a character. */
+const PARSE_STEPS = 50;
 /** Bounds the nesting without parsing. */
 const MAX_OPENERS = 256;
 // Control and format characters, and white space that bash does not treat as blank.
@@ -70,7 +73,9 @@ function attempt<Result>(
   source: string,
   read: (script: ParsedScript) => Result | undefined,
 ): Result | undefined {
-  if (source.length > MAX_LENGTH || UNUSUAL.test(source)) return undefined;
+  if (source.length > MAX_LENGTH) return undefined;
+  spendSteps(PARSE_STEPS * source.length);
+  if (UNUSUAL.test(source)) return undefined;
   let openers = 0;
   for (const char of source) if ('({[`'.includes(char)) openers += 1;
   if (openers > MAX_OPENERS) return undefined;

@@ -2,7 +2,7 @@
  * Programs that run other programs. Deny rules look inside all of them; no wildcard of an allow rule
  * covers what they run. Programs that are not listed are assumed to run nothing else.
  */
-import { possibleSubcommands } from './subcommands.ts';
+import { mayHaveSubcommand } from './subcommands.ts';
 import type { ShellWord } from './words.ts';
 
 export interface Wrapper {
@@ -132,8 +132,7 @@ export function operandsOf(
 /** Whether the words after the name make it a wrapper. */
 export function isWrapping({ only }: Wrapper, name: string, words: readonly ShellWord[]): boolean {
   if (only === undefined) return true;
-  for (const [first = '', second = ''] of possibleSubcommands(programName(name), words)) {
-    if (only.includes(SUBCOMMAND_GROUPS.has(first) ? second : first)) return true;
-  }
-  return false;
+  return mayHaveSubcommand(programName(name), words, ([first = '', second = '']) =>
+    only.includes(SUBCOMMAND_GROUPS.has(first) ? second : first),
+  );
 }

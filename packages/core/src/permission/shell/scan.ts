@@ -17,13 +17,8 @@
  *    use `scanIgnoringQuotes` as well, which quotes cannot mislead.
  *  - Only the character at `#at` and its neighbours are read, and `#at` never moves back.
  */
-import {
-  CommandDraft,
-  EXPANSION,
-  readAnsiQuoted,
-  type ShellScan,
-  type SimpleCommand,
-} from './words.ts';
+import { CommandDraft, EXPANSION, readAnsiQuoted, type ShellScan } from './words.ts';
+import { changesWhatRuns } from './variables.ts';
 
 /** `skip` is the content of `${…}` and of arithmetic, where only nested commands matter. */
 interface Frame {
@@ -40,6 +35,16 @@ const NAME = /[A-Za-z_]\w*|[\d@*#$!-]/y;
 const REDIRECTION = /<<<|<<-?|<[&>]|>[>|&]|[<>]/y;
 const EXPANDED_NAME = /(?:\w+|[@*#$!?-])?/y;
 const REDIRECTION_SIGN = /[<>][<>&|-]*/y;
+/** Arithmetic over constants. The bounds keep the work linear. */
+const CONSTANT = String.raw`(?:[\d\s+*/%<>=!&|^~?:,-]|\([\d\s+*/%<>=!&|^~?:,-]{0,50}\)){0,200}`;
+const CONSTANT_ARITHMETIC = new RegExp(String.raw`\$?\(\(${CONSTANT}\)\)|\$\[${CONSTANT}\]`, 'y');
+/** Expansions that evaluate no value; the last group is the variable that `=` assigns to. */
+const PLAIN_EXPANSION =
+  /\$\{(?:[#?$!-]\}|!\w+(?:\[[@*]\]|[@*])\}|#?(?:\w+|[@*])(?:\[(?:-?\d+|[@*])\])?\}|(?:\w+|[@*])(?:\[(?:-?\d+|[@*])\])?(?::?[-+?]|[#%/^,]|@[UuLQEKkAa]\}|: *(?:-?\d+|\(-?\d+\))? *(?:: *-?\d+ *)?\})|(\w+):?=)/y;
+/** In double quotes, too, these become several words. */
+const SEVERAL_WORDS = /^\$(?:@|\{[^}]*@)/;
+/** `{a[x]}>f`, which may also be text. */
+const SUBSCRIPT_IN_BRACES = /\{\w{1,100}\[/y;
 const BLANK = /[\s\p{Cc}\ufeff]/u;
 
 /** NUL is dropped first, as in bash; positions refer to the text without it. */
@@ -57,7 +62,12 @@ class Scanner {
 
   constructor(source: string) {
     this.#source = source;
-    this.#scan = { commands: [], ambiguous: UNUSUAL_SPACE.test(source), tooDeep: false };
+    this.#scan = {
+      commands: [],
+      ambiguous: UNUSUAL_SPACE.test(source),
+      tooDeep: false,
+      evaluates: false,
+    };
     this.#frames = [{ mode: 'code', close: '', draft: new CommandDraft(this.#scan) }];
   }
 
@@ -191,6 +201,7 @@ class Scanner {
     const after = this.#source[this.#at + 2] ?? '';
     NAME.lastIndex = this.#at + 1;
     const name = NAME.exec(this.#source)?.[0];
+    if (evaluatesValueAt(this.#source, this.#at)) this.#scan.evaluates = true;
     if (next === '(' && after === '(') {
       this.#expand(3);
       this.#markAmbiguous();
@@ -209,8 +220,8 @@ class Scanner {
       this.#ansi();
     } else if (next === '"' && mode === 'code') {
       this.#at += 1;
-    } else if (next === '?') {
-      this.#append('$?'); // always a number
+    } else if (next !== '' && '?#$'.includes(next)) {
+      this.#append(`$${next}`); // always a number
       this.#at += 2;
     } else if (name !== undefined) {
       this.#expand(1 + name.length);
@@ -221,11 +232,13 @@ class Scanner {
   }
 
   #ansi(): void {
-    const { text, end, closed } = readAnsiQuoted(this.#source, this.#at + 2);
+    const { text, end, closed, dependsOnLocale } = readAnsiQuoted(this.#source, this.#at + 2);
     // Plain sh does not know this form and ends it at the first quote.
     const plain = this.#source.indexOf("'", this.#at + 2) === end - 1;
     if (!closed || !plain || this.#backquoteBase >= 0) this.#markAmbiguous();
-    this.#append(text).quoted = true;
+    const word = this.#append(text);
+    word.quoted = true;
+    word.expands ||= dependsOnLocale;
     this.#at = end;
   }
 
@@ -243,7 +256,10 @@ class Scanner {
   }
 
   #parenthesis(): void {
-    if (this.#next() === '(') this.#markAmbiguous();
+    if (this.#next() === '(') {
+      this.#markAmbiguous();
+      if (evaluatesValueAt(this.#source, this.#at)) this.#scan.evaluates = true;
+    }
     if (this.#top().draft.inWord) this.#expand(1);
     else this.#at += 1;
     this.#enter(')', this.#scan.commands.length);
@@ -287,7 +303,11 @@ class Scanner {
   }
 
   #expand(width: number): void {
-    this.#append(EXPANSION).expands = true;
+    const word = this.#append(EXPANSION);
+    word.expands = true;
+    word.splits ||=
+      this.#top().mode !== 'double' ||
+      SEVERAL_WORDS.test(this.#source.slice(this.#at, this.#at + 100));
     this.#at += width;
   }
 
@@ -314,25 +334,31 @@ class Scanner {
  * and more, and is used for texts whose quotes are ambiguous. For the same reason a backslash before a
  * line break is read both ways.
  */
-export function scanIgnoringQuotes(source: string): readonly SimpleCommand[] {
+export function scanIgnoringQuotes(source: string): ShellScan {
+  const found: ShellScan = { commands: [], ambiguous: true, tooDeep: false, evaluates: false };
   const text = source.replaceAll(EXPANSION, '');
   const joined = text.replaceAll('\\\n', '');
-  return joined === text ? splitCommands(text) : [...splitCommands(text), ...splitCommands(joined)];
+  splitCommands(text, found);
+  if (joined !== text) splitCommands(joined, found);
+  return found;
 }
 
-function splitCommands(text: string): readonly SimpleCommand[] {
-  const found: ShellScan = { commands: [], ambiguous: true, tooDeep: false };
+function splitCommands(text: string, found: ShellScan): void {
   const draft = new CommandDraft(found);
   let at = 0;
   while (at < text.length) {
     const char = text[at]!;
     let width = 1;
+    if (evaluatesValueAt(text, at)) found.evaluates = true;
     if ('\n;&|(){}`'.includes(char)) {
       draft.endCommand(at);
     } else if (char === '<' || char === '>') {
       width = lengthOf(REDIRECTION_SIGN, text, at);
       draft.redirect(at, width);
       if (text[at + width] === '(') draft.endCommand(at + width);
+    } else if (char === '$' && '?#$'.includes(text[at + 1] ?? ' ')) {
+      draft.append(text.slice(at, at + 2), at); // always a number
+      width = 2;
     } else if (char === '$') {
       const name = lengthOf(EXPANDED_NAME, text, at + 1);
       if (name > 0 || !`'"`.includes(text[at + 1] ?? ' '))
@@ -346,7 +372,29 @@ function splitCommands(text: string): readonly SimpleCommand[] {
     at += width;
   }
   draft.endCommand(at);
-  return found.commands.map(({ words }) => ({ words, end: undefined }));
+}
+
+/** Whether an expansion, arithmetic or a redirection that starts here evaluates the value of a variable. */
+function evaluatesValueAt(text: string, at: number): boolean {
+  const next = text[at + 1];
+  switch (text[at]) {
+    case '(':
+      return next === '(' && lengthOf(CONSTANT_ARITHMETIC, text, at) === 0;
+    case '{':
+      return lengthOf(SUBSCRIPT_IN_BRACES, text, at) > 0;
+    case '$':
+      if (next === '[' || (next === '(' && text[at + 2] === '('))
+        return lengthOf(CONSTANT_ARITHMETIC, text, at) === 0;
+      if (next !== '{') return false;
+      PLAIN_EXPANSION.lastIndex = at;
+      return isEvaluating(PLAIN_EXPANSION.exec(text));
+    default:
+      return false;
+  }
+}
+
+function isEvaluating(plain: RegExpExecArray | null): boolean {
+  return plain === null || (plain[1] !== undefined && changesWhatRuns(plain[1]));
 }
 
 /** `pattern` must be sticky. */

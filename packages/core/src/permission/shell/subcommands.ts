@@ -96,6 +96,8 @@ const STANDALONE: ReadonlyMap<string, string> = new Map([
 const STANDALONE_PREFIX = /^(cargo|git|kubectl)-(?=[a-z])/;
 const NOTHING_KNOWN = compile({ groups: 'compose container machine pod' });
 const MAX_DEPTH = 4;
+/** Candidates for a subcommand behind options that are not known. */
+const MAX_CANDIDATES = 64;
 
 /** Whether the second word of this program is a subcommand. */
 export function hasSubcommands(program: string): boolean {
@@ -138,36 +140,42 @@ export function readingSubcommand(name: string, words: readonly string[]): strin
 
 /**
  * The words of a command as deny rules may spell it: without the options before the subcommand, and
- * with the other names of the program and the subcommand.
+ * with the other names of the program and the subcommand. Ends with undefined if there are too many.
  */
 export function* subcommandReadings(
   name: string,
   words: readonly Word[],
-): Generator<readonly string[]> {
+): Generator<readonly string[] | undefined> {
   const [program = name, inserted] = (
     STANDALONE.get(name) ?? name.replace(STANDALONE_PREFIX, '$1 ')
   ).split(' ');
   if (!PROGRAMS.has(program)) return;
   const all = inserted === undefined ? words : [insertedWord(inserted), ...words];
-  for (const { names, next, isLiteral } of readingsOf(program, all)) {
-    if (isLiteral && program === name) continue;
-    yield [program, ...names, ...all.slice(next).map(({ text }) => text)];
+  for (const reading of readingsOf(program, all)) {
+    if (reading === undefined) return yield undefined;
+    if (reading.isLiteral && program === name) continue;
+    yield [program, ...reading.names, ...all.slice(reading.next).map(({ text }) => text)];
   }
 }
 
-/** The subcommands that the words may contain. */
-export function* possibleSubcommands(
+/** Whether one of the subcommands that the words may contain is as wanted. */
+export function mayHaveSubcommand(
   name: string,
   words: readonly Word[],
-): Generator<readonly string[]> {
-  for (const { names } of readingsOf(name, words)) yield names;
+  isWanted: (names: readonly string[]) => boolean,
+): boolean {
+  for (const reading of readingsOf(name, words)) {
+    if (reading === undefined || isWanted(reading.names)) return true;
+  }
+  return false;
 }
 
 /** Whether users may have defined the subcommand, so that it may stand for any other. */
 export function mayBeUserDefined(name: string, words: readonly Word[]): boolean {
   const program = PROGRAMS.get(name);
   if (program === undefined || program.known.size === 0) return false;
-  return operandCandidates(program, words, 0).some(
+  const candidates = operandCandidates(program, words, 0).slice(0, MAX_CANDIDATES);
+  return candidates.some(
     (at) => !program.known.has(words[at]!.text) && expand(program, words[at]!.text).length === 1,
   );
 }
@@ -185,9 +193,11 @@ function* readingsOf(
   words: readonly Word[],
   from = 0,
   before: readonly string[] = [],
-): Generator<Reading> {
+): Generator<Reading | undefined> {
   const program = PROGRAMS.get(name) ?? NOTHING_KNOWN;
-  for (const at of operandCandidates(program, words, from)) {
+  const candidates = operandCandidates(program, words, from);
+  if (candidates.length > MAX_CANDIDATES) yield undefined;
+  for (const at of candidates.slice(0, MAX_CANDIDATES)) {
     const path = [...before, words[at]!.text];
     for (const names of alternatives(program, path)) {
       const isLiteral = at === path.length - 1 && names.join(' ') === path.join(' ');

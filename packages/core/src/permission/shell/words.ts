@@ -1,3 +1,5 @@
+import { changesWhatRuns } from './variables.ts';
+
 /** Replaces, in a word, text that is known only at run time. NUL is dropped from sources first. */
 export const EXPANSION = '\0';
 
@@ -7,8 +9,10 @@ export interface ShellWord {
   readonly start: number;
   readonly end: number;
   readonly quoted: boolean;
-  /** Contains EXPANSION. */
+  /** Contains EXPANSION, or text that depends on the locale. */
   readonly expands: boolean;
+  /** Contains an expansion that can become several words: `$x`, `"$@"`. */
+  readonly splits: boolean;
   /** Contains an unquoted `*`, `?` or `[`. */
   readonly globs: boolean;
   /** Contains an unquoted brace, or a tilde that may be expanded. */
@@ -19,6 +23,8 @@ export interface SimpleCommand {
   readonly words: readonly ShellWord[];
   /** Where its own text ends; undefined if it contains other commands. */
   readonly end: number | undefined;
+  /** The targets of its redirections, and its here-strings. */
+  readonly targets: readonly string[];
 }
 
 export interface ShellScan {
@@ -27,6 +33,8 @@ export interface ShellScan {
   ambiguous: boolean;
   /** Nested too deep, and not read to its end; `ambiguous` is set, too. */
   tooDeep: boolean;
+  /** An expansion, arithmetic or a subscript evaluates the value of a variable: `$((x))`. */
+  evaluates: boolean;
 }
 
 type WordDraft = { -readonly [Field in keyof ShellWord]: ShellWord[Field] };
@@ -42,6 +50,7 @@ export class CommandDraft {
   #end = 0;
   #nested = false;
   #target = false;
+  #targets: string[] = [];
 
   constructor(scan: ShellScan) {
     this.#scan = scan;
@@ -52,8 +61,16 @@ export class CommandDraft {
   }
 
   append(text: string, at: number): WordDraft {
-    const clean = { quoted: false, expands: false, globs: false, hasBraceOrTilde: false };
-    this.#word ??= { text: '', start: at, end: at, ...clean };
+    this.#word ??= {
+      text: '',
+      start: at,
+      end: at,
+      quoted: false,
+      expands: false,
+      splits: false,
+      globs: false,
+      hasBraceOrTilde: false,
+    };
     this.#word.text += text;
     return this.#word;
   }
@@ -67,6 +84,11 @@ export class CommandDraft {
   redirect(at: number, width: number): void {
     const word = this.#word;
     if (word !== undefined && !word.quoted && DESCRIPTOR.test(word.text)) this.#word = undefined;
+    // Bash stores the descriptor in the variable: `{PATH}>f`, `{a[x]}>f`.
+    if (word !== undefined && /^\{\w/.test(word.text)) {
+      const name = word.text.slice(1, -1);
+      if (!/^\w+$/.test(name) || changesWhatRuns(name)) this.#scan.evaluates = true;
+    }
     this.endWord(at);
     if (this.#target) this.#scan.ambiguous = true;
     this.#target = true;
@@ -83,8 +105,11 @@ export class CommandDraft {
     if (QUOTED_CODE.test(word.text)) this.#scan.ambiguous = true;
     if (this.#target) {
       this.#target = false;
+      this.#targets.push(word.text);
       this.#end = at;
     } else if (bare === '{' || bare === '}') {
+      // As an argument it is text: `find . { -exec x`. The words after it belong to the command then.
+      if (this.#words.length > 0 && !this.#words.every(precedesBrace)) this.#scan.evaluates = true;
       this.endCommand(at);
     } else if (bare !== '!' || this.#words.length > 0) {
       if (bare === 'case' || bare === '[[' || opensSubscript(word)) this.#scan.ambiguous = true;
@@ -101,12 +126,24 @@ export class CommandDraft {
       this.#scan.commands.push({
         words: this.#words,
         end: this.#nested ? undefined : this.#end,
+        targets: this.#targets,
       });
     }
     this.#words = [];
+    this.#targets = [];
     this.#nested = false;
     this.#target = false;
   }
+}
+
+const BEFORE_BRACE: ReadonlySet<string> = new Set(
+  'if then elif else while until do time function coproc !'.split(' '),
+);
+
+/** Whether a brace after this word may start a group: `then {`, `function f {`. */
+function precedesBrace({ text, quoted }: ShellWord, at: number, words: readonly ShellWord[]) {
+  if (!quoted && BEFORE_BRACE.has(text)) return true;
+  return at > 0 && /^(?:function|coproc)$/.test(words[at - 1]!.text);
 }
 
 /** A subscript after `a[` may contain blanks and `#`. */
@@ -115,58 +152,106 @@ function opensSubscript(word: ShellWord): boolean {
   return word.text.lastIndexOf('[') > word.text.lastIndexOf(']');
 }
 
-const NAMED_ESCAPES: Readonly<Record<string, string>> = {
-  a: '\x07',
-  b: '\b',
-  e: '\x1b',
-  E: '\x1b',
-  f: '\f',
-  n: '\n',
-  r: '\r',
-  t: '\t',
-  v: '\v',
+const NAMED_ESCAPES: Readonly<Record<string, number>> = {
+  a: 7,
+  b: 8,
+  e: 27,
+  E: 27,
+  f: 12,
+  n: 10,
+  r: 13,
+  t: 9,
+  v: 11,
+  '\\': 92,
+  "'": 39,
+  '"': 34,
+  '?': 63,
 };
-const NUMBERED_ESCAPE = /(?:[0-7]{1,3}|x[\dA-Fa-f]{1,2}|u[\dA-Fa-f]{1,4}|U[\dA-Fa-f]{1,8})/y;
+const PLAIN = /[^\\]*/y;
+/** Octal, `\x{…}`, `\x`, `\u`, `\U`, `\c`, any other character; a lone backslash at the end is text. */
+const ESCAPE =
+  /\\(?:([0-7]{1,3})|x\{([\dA-Fa-f]*)\}?|x([\dA-Fa-f]{1,2})|u([\dA-Fa-f]{1,4})|U([\dA-Fa-f]{1,8})|c([^])|([^]?))/uy;
 
 export interface AnsiText {
   readonly text: string;
   /** The position after the closing quote, or the end of the source if there is none. */
   readonly end: number;
   readonly closed: boolean;
+  /** Contains a character that bash writes according to the locale. */
+  readonly dependsOnLocale: boolean;
 }
 
-/** Decodes `$'…'`; `start` is the position after the opening quote. */
+/**
+ * Decodes `$'…'` as bash does; `start` is the position after the opening quote. Bash looks for the
+ * closing quote first. Escapes yield bytes, and NUL ends the text.
+ */
 export function readAnsiQuoted(source: string, start: number): AnsiText {
-  const parts: string[] = [];
-  let at = start;
+  let close = start;
+  while (close < source.length && source[close] !== "'") close += source[close] === '\\' ? 2 : 1;
+  const closed = close < source.length;
+  const content = source.slice(start, Math.min(close, source.length));
+  const end = closed ? close + 1 : source.length;
+  if (!content.includes('\\')) return { text: content, end, closed, dependsOnLocale: false };
+  const { bytes, dependsOnLocale } = decodeEscapes(content);
+  return {
+    text: new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes),
+    end,
+    closed,
+    dependsOnLocale,
+  };
+}
+
+function decodeEscapes(source: string): { bytes: Uint8Array; dependsOnLocale: boolean } {
+  const encoder = new TextEncoder();
+  const bytes: number[] = [];
+  let dependsOnLocale = false;
+  let at = 0;
+  const match = (pattern: RegExp): RegExpExecArray | null => {
+    pattern.lastIndex = at;
+    return pattern.exec(source);
+  };
   while (at < source.length) {
-    const char = source[at]!;
-    if (char === "'") return { text: parts.join(''), end: at + 1, closed: true };
-    if (char !== '\\') {
-      parts.push(char);
-      at += 1;
-      continue;
-    }
-    NUMBERED_ESCAPE.lastIndex = at + 1;
-    const digits = NUMBERED_ESCAPE.exec(source)?.[0];
-    const escaped = source[at + 1] ?? '';
-    if (digits !== undefined) {
-      parts.push(numbered(digits));
-      at += 1 + digits.length;
-    } else if (escaped === 'c') {
-      parts.push(' '); // a control character: never part of a name
-      at += 3;
+    const plain = match(PLAIN)?.[0] ?? '';
+    for (const byte of encoder.encode(plain)) bytes.push(byte);
+    at += plain.length;
+    const found = match(ESCAPE);
+    if (found === null) continue;
+    const [all, octal, braced, hex, short, long, control, other = ''] = found;
+    at += all.length;
+    const unicode = short ?? long;
+    if (octal !== undefined) {
+      bytes.push(Number.parseInt(octal, 8) & 0xff);
+    } else if (braced !== undefined || hex !== undefined) {
+      // All digits count, modulo 256.
+      bytes.push(Number.parseInt(`0${(braced ?? hex ?? '').slice(-2)}`, 16));
+    } else if (unicode !== undefined) {
+      const value = Number.parseInt(unicode, 16);
+      dependsOnLocale ||= value > 0x7f;
+      bytes.push(...utf8(value));
+    } else if (control !== undefined) {
+      const [first = 0, ...more] = encoder.encode(control);
+      bytes.push(control === '?' ? 0x7f : first & 0x1f, ...more);
+      if (control === '\\' && source[at] === '\\') at += 1;
     } else {
-      parts.push(NAMED_ESCAPES[escaped] ?? escaped);
-      at += 2;
+      const named = NAMED_ESCAPES[other];
+      bytes.push(...(named === undefined ? encoder.encode(`\\${other}`) : [named]));
     }
   }
-  return { text: parts.join(''), end: source.length, closed: false };
+  const end = bytes.indexOf(0);
+  return { bytes: Uint8Array.from(end < 0 ? bytes : bytes.slice(0, end)), dependsOnLocale };
 }
 
-function numbered(digits: string): string {
-  const hex = /^[xuU]/.test(digits);
-  const code = Number.parseInt(hex ? digits.slice(1) : digits, hex ? 16 : 8);
-  if (code === 0) return ''; // bash ends the text here
-  return String.fromCodePoint(code > 0x10_ff_ff ? 0xff_fd : code);
+/** Bash also encodes surrogates and values beyond Unicode, and drops those of 32 bits. */
+function utf8(value: number): readonly number[] {
+  if (value <= 0x7f) return [value];
+  const length = [0x7ff, 0xffff, 0x1f_ffff, 0x3ff_ffff, 0x7fff_ffff].findIndex(
+    (max) => value <= max,
+  );
+  if (length < 0) return [];
+  const bytes: number[] = [];
+  for (let shift = 6 * (length + 1); shift >= 0; shift -= 6) {
+    const bits = Math.floor(value / 2 ** shift);
+    bytes.push(bytes.length === 0 ? ((0xff << (6 - length)) & 0xff) | bits : 0x80 | (bits & 0x3f));
+  }
+  return bytes;
 }

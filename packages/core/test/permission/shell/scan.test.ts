@@ -5,7 +5,7 @@ import { EXPANSION, type SimpleCommand } from '../../../src/permission/shell/wor
 const texts = (commands: readonly SimpleCommand[]): string[][] =>
   commands.map(({ words }) => words.map((word) => word.text.replaceAll(EXPANSION, '¤')));
 const read = (source: string): string[][] => texts(scanShell(source).commands);
-const blind = (source: string): string[][] => texts(scanIgnoringQuotes(source));
+const blind = (source: string): string[][] => texts(scanIgnoringQuotes(source).commands);
 
 describe('the scanner', () => {
   it.each([

@@ -1,6 +1,7 @@
 /** `/v1/audit`: list and verify the audit trail. Entries written before a request are sealed first. */
 import type { AuditEntry, AuditFilter, AuditRecord } from '@relay/core';
 import { defined, type QueryOf, RelayError } from '@relay/protocol';
+import { streamJson } from '../../streaming/stream-json.ts';
 import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
 
@@ -18,7 +19,8 @@ export const listAudit: Handler<'listAudit'> = async (call) => {
 export const auditHead: Handler<'auditHead'> = async (call) => {
   await sealNow(call);
   const { sealedAt, ...head } = await call.context.audit.head(call.caller.tenantId);
-  return { ...head, sealedAt: isoOrUndefined(sealedAt) };
+  const { publicKey } = call.context.audit;
+  return { ...head, sealedAt: isoOrUndefined(sealedAt), publicKey };
 };
 
 export const verifyAudit: Handler<'verifyAudit'> = async (call) => {
@@ -26,6 +28,12 @@ export const verifyAudit: Handler<'verifyAudit'> = async (call) => {
   await sealNow(call);
   const known = seq === undefined || hash === undefined ? undefined : { seq, hash };
   return call.context.audit.verify(call.caller.tenantId, known);
+};
+
+export const exportAudit: Handler<'exportAudit'> = async (call) => {
+  await sealNow(call);
+  const lines = await call.context.audit.export(call.caller.tenantId, call.query);
+  await streamJson(call, lines, 'application/x-ndjson');
 };
 
 function sealNow({ context, caller }: ApiRequest): Promise<void> {

@@ -1,7 +1,7 @@
 /** `/v1/grants` and `/v1/permissions/explain`: standing permissions, and how a call is decided. */
 import * as core from '@relay/core';
 import { faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
-import { type BodyOf, defined, RelayError, type ToolPermission } from '@relay/protocol';
+import { type BodyOf, defined, personOf, RelayError, type ToolPermission } from '@relay/protocol';
 import { invalidField, notFound, rejectInvalidPatterns } from '../errors.ts';
 import { auditEntry, type ApiRequest, type Handler, type ResultOf, storeOf } from './handler.ts';
 import {
@@ -129,6 +129,7 @@ export const explainPermission: Handler<'explainPermission'> = async (call) => {
     tool,
     params,
     functions,
+    owner: personOf(call.caller.actor),
     keyId: core.keyIdOf(call.caller.actor),
     ...defined({ permissions, agent, runId, conversationId }),
   });

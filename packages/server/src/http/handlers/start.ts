@@ -74,6 +74,7 @@ async function startNew(
     tenantId,
     by,
     keyId,
+    anyConversation: call.caller.scopes.has('admin'),
     correlationId: correlationId(call),
     traceparent: traceparentOf(call),
     ...options,

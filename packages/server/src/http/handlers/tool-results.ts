@@ -1,19 +1,31 @@
 /** Calls of function tools: clients claim a call and post its result; internal programs wait for it. */
 import * as core from '@relay/core';
-import { isEnded, RelayError } from '@relay/protocol';
+import { isEnded, personOf, RelayError } from '@relay/protocol';
 import { closedSignal } from '../../streaming/response-writer.ts';
 import { notFound } from '../errors.ts';
 import { iso } from '../views/pagination.ts';
-import type { Handler, RouteRequest } from './handler.ts';
+import { type Handler, type RouteRequest, storeOf } from './handler.ts';
 
-function refOf({ params, caller }: RouteRequest<'postToolResult' | 'claimToolCall'>) {
+/** The call that this caller may answer: one of its own runs, or any with the scope `worker`. */
+async function findCall(call: RouteRequest<'postToolResult' | 'claimToolCall'>) {
+  const { caller, params } = call;
   const { id: runId, toolUseId: toolCallId } = params;
+  if (!caller.scopes.has('worker')) {
+    const run = await storeOf(call).readRunHead(runId);
+    if (run === undefined) throw notFound('call');
+    if (run.owner !== personOf(caller.actor)) {
+      throw new RelayError(
+        'not_run_owner',
+        'This run belongs to another owner: use a key of that owner, or one with the scope worker',
+      );
+    }
+  }
   return { tenantId: caller.tenantId, runId, toolCallId };
 }
 
 export const postToolResult: Handler<'postToolResult'> = async (call) => {
   const { output, isError = false } = call.body;
-  const outcome = await core.postToolResult(call.context.control, refOf(call), {
+  const outcome = await core.postToolResult(call.context.control, await findCall(call), {
     output,
     failed: isError,
   });
@@ -29,7 +41,8 @@ export const postToolResult: Handler<'postToolResult'> = async (call) => {
 };
 
 export const claimToolCall: Handler<'claimToolCall'> = async (call) => {
-  const claimed = await core.claimToolCall(call.context.control, refOf(call), call.body?.claimId);
+  const ref = await findCall(call);
+  const claimed = await core.claimToolCall(call.context.control, ref, call.body?.claimId);
   switch (claimed.kind) {
     case 'claimed':
       return { claimId: claimed.claimId, expiresAt: iso(claimed.until) };

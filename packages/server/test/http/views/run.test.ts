@@ -17,6 +17,7 @@ const run: RunRecord = {
   parentRunId: null,
   workflowId: null,
   keyId: null,
+  owner: 'ada',
   createdAt: noon,
   status: 'queued',
   startedAt: null,

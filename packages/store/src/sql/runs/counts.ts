@@ -15,9 +15,8 @@ import { addUsage, defined, noUsage, type RunStatus } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { encode, number, numberOrNull, text } from '../../codec/values.ts';
 
-const countEndingSql = `INSERT INTO conversations (tenant_id, id, ended_runs)
-  SELECT tenant_id, conversation_id, 1 FROM runs WHERE tenant_id = ? AND id = ?
-  ON CONFLICT (tenant_id, id) DO UPDATE SET ended_runs = conversations.ended_runs + 1`;
+const countEndingSql = `UPDATE conversations SET ended_runs = ended_runs + 1
+  WHERE tenant_id = ? AND id = (SELECT r.conversation_id FROM runs r WHERE r.id = ?)`;
 
 export function countEnding({ tenantId, runId }: RunRef): Statement[] {
   const sql = `UPDATE runs SET position = (

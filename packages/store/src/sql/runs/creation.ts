@@ -27,7 +27,8 @@ export function creationUnit(
     unit.push(sweepKeys(tenantId, at), takeKey(run, idempotency, at));
   }
   const journal = insertEvents({ tenantId, runId, afterSeq: 0, at, events });
-  unit.push(insertRun(dialect, tenantId, creation, journal.size), ...insertLabels(identity));
+  unit.push(insertRun(dialect, tenantId, creation, journal.size), takeConversation(creation));
+  unit.push(...insertLabels(identity));
   unit.push(...journal.statements);
   unit.push(...putSnapshot(run, progress));
   if (connection !== undefined) unit.push(insertConnection(run, connection));
@@ -38,12 +39,32 @@ export function creationUnit(
   return unit;
 }
 
-/** The rows of idempotency keys, counts and tenants are shared with other runs. */
+/** The rows of idempotency keys, conversations, counts and tenants are shared with other runs. */
 export function creationScope(creation: RunCreation): UnitScope {
-  const { identity, idempotency, budgets = [], progress = {} } = creation;
+  const { identity, conversation, idempotency, budgets = [], progress = {} } = creation;
   const exclusive =
-    idempotency !== undefined || budgets.length > 0 || isEnded(progress.status ?? 'queued');
+    conversation !== 'new' ||
+    idempotency !== undefined ||
+    budgets.length > 0 ||
+    isEnded(progress.status ?? 'queued');
   return { run: identity.id, exclusive };
+}
+
+const insertConversationSql = `INSERT INTO conversations (tenant_id, id, owner, ended_runs)
+  VALUES (?, ?, ?, 0)`;
+
+/** Changes a row only if the conversation is new or belongs to this owner. */
+export const ownConversationSql = `${insertConversationSql}
+  ON CONFLICT (tenant_id, id) DO UPDATE SET owner = excluded.owner
+    WHERE conversations.owner = excluded.owner`;
+
+const anyConversationSql = `${insertConversationSql} ON CONFLICT (tenant_id, id) DO NOTHING`;
+
+function takeConversation({ identity, conversation }: RunCreation): Statement {
+  const params = [identity.tenantId, identity.conversationId, encode(identity.owner)];
+  if (conversation === 'any') return { sql: anyConversationSql, params };
+  const sql = conversation === 'new' ? insertConversationSql : ownConversationSql;
+  return { sql, params, expect: 1 };
 }
 
 const keyColumns = ['tenant_id', 'name', 'run_id', 'fingerprint', 'expires_at'];

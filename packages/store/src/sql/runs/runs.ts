@@ -35,6 +35,7 @@ const identityCodec = new RecordCodec<RunIdentity>({
   parentRunId: column.nullable(column.text()),
   workflowId: column.nullable(column.freeText),
   keyId: column.nullable(column.text()),
+  owner: column.freeText,
   createdAt: column.number,
 });
 

@@ -9,6 +9,7 @@ export const runTables: readonly string[] = [
   `CREATE TABLE conversations (
     tenant_id TEXT NOT NULL,
     id TEXT NOT NULL,
+    owner TEXT NOT NULL,
     ended_runs BIGINT NOT NULL,
     PRIMARY KEY (tenant_id, id)
   )`,
@@ -42,6 +43,7 @@ export const runTables: readonly string[] = [
     parent_run_id TEXT,
     workflow_id TEXT,
     key_id TEXT,
+    owner TEXT NOT NULL,
     error TEXT,
     finish_reason TEXT,
     serialized_state TEXT,

@@ -1,4 +1,4 @@
-import type { Grant, GrantFilter, GrantRecord, NewGrant, Page } from '@relay/core';
+import type { Grant, GrantedTo, GrantFilter, GrantRecord, NewGrant, Page } from '@relay/core';
 import { defined } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { residualFilter, columnFilters, selectRows } from '../lists.ts';
@@ -48,17 +48,20 @@ const activeSql = `g.revoked_at IS NULL AND (g.expires_at IS NULL OR g.expires_a
 
 export const selectGrantsSql = `SELECT ${columns.join(', ')} FROM grants g
   WHERE g.tenant_id = ? AND g.scope_id IN (?, ?, ?)
-    AND ((g.scope = 'run' AND g.scope_id = ?) OR (g.scope = 'conversation' AND g.scope_id = ?)
+    AND ((g.scope = 'run' AND g.scope_id = ?) OR (g.scope = 'conversation' AND g.scope_id = ?
+        AND NOT EXISTS (SELECT 1 FROM conversations c
+          WHERE c.tenant_id = g.tenant_id AND c.id = g.scope_id AND c.owner <> ?))
       OR (g.scope = 'tenant' AND g.scope_id = ?))
     AND ${activeSql}
   ORDER BY g.created_at, g.id`;
 
 export function selectGrants(
   tenantId: string,
-  scope: { readonly runId: string; readonly conversationId: string; readonly now: number },
+  { runId, conversationId, owner, now }: GrantedTo & { readonly now: number },
 ): Statement {
-  const ids = [scope.runId, scope.conversationId, tenantId];
-  return { sql: selectGrantsSql, params: [tenantId, ...ids, ...ids, scope.now] };
+  const ids = [runId, conversationId, tenantId];
+  const params = [tenantId, ...ids, runId, conversationId, encode(owner), tenantId, now];
+  return { sql: selectGrantsSql, params };
 }
 
 export const selectGrantSql = `SELECT ${columns.join(', ')} FROM grants

@@ -146,9 +146,9 @@ export function approvalTests(open: Open): void {
       reason: winner?.reason,
     });
     expect(await tenant.readInbox(run.id)).toEqual([winner?.queued]);
-    expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toHaveLength(
-      1,
-    );
+    expect(
+      await tenant.readGrants({ runId: run.id, conversationId: '', owner: 'ada', now: noon }),
+    ).toHaveLength(1);
   });
 
   test('a second decision does not count, whether it agrees or not', async () => {
@@ -171,9 +171,9 @@ export function approvalTests(open: Open): void {
     );
     expect(await tenant.readApproval(late.approval.id)).toMatchObject({ status: 'pending' });
     expect(await tenant.readInbox(late.run.id)).toEqual([]);
-    expect(await tenant.readGrants({ runId: late.run.id, conversationId: '', now: noon })).toEqual(
-      [],
-    );
+    expect(
+      await tenant.readGrants({ runId: late.run.id, conversationId: '', owner: 'ada', now: noon }),
+    ).toEqual([]);
     expect(await tenant.decideApproval(decisionOn(late.approval, { at: expiresAt - 1 }))).toBe(
       true,
     );
@@ -283,7 +283,9 @@ export function approvalTests(open: Open): void {
     await tenant.append(ending(run, { approvals: [approval] }));
     expect(await tenant.decideApproval(decisionOn(approval, { grant: grantOf(run) }))).toBe(false);
     expect(await tenant.readApproval(approval.id)).toMatchObject({ status: 'closed' });
-    expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toEqual([]);
+    expect(
+      await tenant.readGrants({ runId: run.id, conversationId: '', owner: 'ada', now: noon }),
+    ).toEqual([]);
   });
 
   test('a decision on an approval that was never requested does not count', async () => {
@@ -323,13 +325,13 @@ export function approvalTests(open: Open): void {
     await tenant.decideApproval(decisionOn(second.approval, { grant: ofConversation }));
 
     const { id, tool, exact } = ofRun;
-    const scope = { runId: run.id, conversationId: run.conversationId, now: noon };
+    const scope = { runId: run.id, conversationId: run.conversationId, owner: 'ada', now: noon };
     expect(await tenant.readGrants(scope)).toEqual([
       { id: ofConversation.id, tool, exact, params: { to: 'a*' } },
       { id, tool, exact },
     ]);
     expect(await tenant.readGrants({ ...scope, runId: uuidv7() })).toHaveLength(1);
-    const swapped = { runId: run.conversationId, conversationId: run.id, now: noon };
+    const swapped = { runId: run.conversationId, conversationId: run.id, owner: 'ada', now: noon };
     expect(await tenant.readGrants(swapped)).toEqual([]);
   });
 

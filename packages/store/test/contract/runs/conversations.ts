@@ -1,7 +1,8 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { ending, newRun, useStore } from '../fixtures.ts';
+import { ending, identityIn, newRun, noon, started, useStore } from '../fixtures.ts';
 import type { Open, TestRun } from '../fixtures.ts';
+import { newGrant } from '../tenants/grants.ts';
 
 const all = { after: 0, upTo: 1_000 };
 
@@ -15,6 +16,54 @@ export function conversationTests(open: Open): void {
       expect(await tenant.countEndedRuns(id)).toBe(0);
       expect(await tenant.endedRuns(id, all)).toEqual([]);
     }
+  });
+
+  test('a conversation belongs to the owner of its first run', async () => {
+    const tenant = newTenant();
+    const { conversationId } = await newRun(tenant);
+    const start = (owner: string, conversation?: 'any', of = tenant) =>
+      of.createRun({
+        identity: identityIn(of, { conversationId, owner }),
+        lease: null,
+        events: [started],
+        conversation,
+      });
+    expect(await start('eve')).toEqual({ kind: 'not-owner' });
+    expect(await start('ada')).toEqual({ kind: 'created' });
+    expect(await start('eve', 'any')).toEqual({ kind: 'created' });
+    // That has not changed the owner.
+    expect(await start('eve')).toEqual({ kind: 'not-owner' });
+    expect(await start('eve', undefined, newTenant())).toEqual({ kind: 'created' });
+    const runs = await tenant.listRuns({ conversationId }, { limit: 9 });
+    expect(runs.map(({ owner }) => owner).toSorted()).toEqual(['ada', 'ada', 'eve']);
+  });
+
+  test('of two owners that start one new conversation at once, one gets it', async () => {
+    const tenant = newTenant();
+    for (let round = 0; round < 5; round += 1) {
+      const conversationId = uuidv7();
+      const outcomes = await Promise.all(
+        ['ada', 'eve', 'ada', 'eve'].map(async (owner) => {
+          const identity = identityIn(tenant, { conversationId, owner });
+          const { kind } = await tenant.createRun({ identity, lease: null, events: [started] });
+          return { owner, kind };
+        }),
+      );
+      const created = outcomes.filter(({ kind }) => kind === 'created');
+      expect(created).toHaveLength(2);
+      expect(new Set(created.map(({ owner }) => owner)).size).toBe(1);
+    }
+  });
+
+  test('the grants of a conversation hold for runs of its owner only', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    const { id: runId, conversationId } = run;
+    await tenant.addGrant(newGrant(tenant, { scope: 'conversation', scopeId: conversationId }));
+    await tenant.addGrant(newGrant(tenant, { scope: 'run', scopeId: runId }));
+    const held = (owner: string) => tenant.readGrants({ runId, conversationId, owner, now: noon });
+    expect(await held('ada')).toHaveLength(2);
+    expect(await held('eve')).toHaveLength(1);
   });
 
   test('runs take their positions as they end, not as they begin', async () => {

@@ -21,7 +21,7 @@ export function grantTests(open: Open): void {
   const { tenant: newTenant } = useStore(open);
 
   const active = (tenant: TenantStore, now = noon) =>
-    tenant.readGrants({ runId: uuidv7(), conversationId: uuidv7(), now });
+    tenant.readGrants({ runId: uuidv7(), conversationId: uuidv7(), owner: 'ada', now });
   const idsOf = (grants: readonly { id: string }[]) => grants.map(({ id }) => id);
 
   test('a grant reads back as it was made', async () => {
@@ -47,7 +47,12 @@ export function grantTests(open: Open): void {
     expect(await active(tenant)).toEqual([{ id: grant.id, tool: grant.tool, exact: grant.exact }]);
     const other = newTenant();
     expect(await active(other)).toEqual([]);
-    const disguised = { runId: tenant.tenantId, conversationId: tenant.tenantId, now: noon };
+    const disguised = {
+      runId: tenant.tenantId,
+      conversationId: tenant.tenantId,
+      owner: 'ada',
+      now: noon,
+    };
     expect(await other.readGrants(disguised)).toEqual([]);
     expect(await other.readGrant(grant.id)).toBeUndefined();
     expect(await other.listGrants({}, { limit: 9 })).toEqual([]);

@@ -54,7 +54,7 @@ async function inventory(tenant: TenantStore, owned: Awaited<ReturnType<typeof f
     events: await tenant.readEvents(run.id, { after: 0, limit: 100 }),
     approval: await tenant.readApproval(open.id),
     queued: await tenant.readInbox(run.id),
-    grants: await tenant.readGrants({ runId: run.id, conversationId, now: noon }),
+    grants: await tenant.readGrants({ runId: run.id, conversationId, owner: 'ada', now: noon }),
     count: await tenant.countEndedRuns(conversationId),
     ended: await tenant.endedRuns(conversationId, { after: 0, upTo: 100 }),
     connection: await tenant.findConnection(connection.id),
@@ -206,7 +206,9 @@ export function tenancyTests(open: Open): void {
       { runId: run.id, position: 1 },
     ]);
     expect(await one.countEndedRuns(conversationId)).toBe(1);
-    expect(await two.readGrants({ runId: run.id, conversationId, now: noon })).toEqual([]);
+    expect(
+      await two.readGrants({ runId: run.id, conversationId, owner: 'ada', now: noon }),
+    ).toEqual([]);
   });
 
   test('the same command id in two tenants is two commands', async () => {

@@ -22,7 +22,7 @@ const writerScript = (dir: string, limit: number) => `
     const createdAt = Date.now();
     const identity = {
       id: runId, tenantId: 'tenant', conversationId: 'c', correlationId: 'r', surface: 'runs',
-      agent: 'a', model: 'm', labels: {}, parentRunId: null, workflowId: null, keyId: null, createdAt,
+      agent: 'a', model: 'm', labels: {}, parentRunId: null, workflowId: null, keyId: null, owner: 'ada', createdAt,
     };
     const lease = { owner: 'node', until: createdAt + 60_000 };
     await tenant.createRun({ identity, lease, events: [], progress: { status: 'running' } });
@@ -49,7 +49,7 @@ const keyedScript = (dir: string) => `
       const identity = {
         id: 'run-of-' + key, tenantId: 'tenant', conversationId: 'c', correlationId: 'r',
         surface: 'runs', agent: 'a', model: 'm', labels: {}, parentRunId: null, workflowId: null,
-        keyId: null, createdAt: 1,
+        keyId: null, owner: 'ada', createdAt: 1,
       };
       const idempotency = { key, fingerprint: 'f', expiresAt: 9 };
       await store.tenant('tenant').createRun({ identity, lease: null, events: [], idempotency });
