@@ -17,7 +17,12 @@ const reconnectTimeoutMs = 240_000 + 20 * (idle + stalled);
 
 const secret = 'a-secret-of-16-or-more';
 const server = new TestServer(
-  { RELAY_LOG_LEVEL: 'warn', RELAY_INTERNAL_SECRET: secret },
+  {
+    RELAY_LOG_LEVEL: 'warn',
+    RELAY_INTERNAL_SECRET: secret,
+    RELAY_MAX_STREAMS_PER_KEY: '20000',
+    RELAY_MAX_STREAMS_PER_TENANT: '20000',
+  },
   'test/support/servers/measured.ts',
 );
 const sockets: Socket[] = [];

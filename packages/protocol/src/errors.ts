@@ -48,6 +48,7 @@ export const errorTable = {
   tenant_paused: permanent(409, 'The tenant is paused'),
   budget_exceeded: retryable(429, 'A budget is exhausted'),
   rate_limited: retryable(429, 'Too many requests'),
+  too_many_open: retryable(429, 'Too many streams, waiting requests or request bodies are open'),
   checkpoint_missing: permanent(409, 'The run has no checkpoint to resume from'),
   idempotency_mismatch: permanent(422, 'The idempotency key was used with a different body'),
   approval_state_missing: permanent(500, 'The run has no approval for this tool call'),

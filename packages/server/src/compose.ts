@@ -44,7 +44,7 @@ import { OpenStreams } from './streaming/open-streams.ts';
 import { NodeHeartbeat } from './jobs/node-heartbeat.ts';
 import { readModelTable } from './config/model-table.ts';
 import { isOffered, Providers } from './outbound/providers.ts';
-import { RateLimiter } from './http/rate-limit.ts';
+import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
 import { Vault } from './secrets/vault.ts';
@@ -56,7 +56,11 @@ export const ids = { next: uuidv7 };
 
 /** Far above what a client needs, far below what would slow down other clients. */
 const defaultRequestsPerMinute = 60_000;
+const defaultTenantRequestsPerMinute = 240_000;
+const defaultMegabytesPerMinute = 4_096;
 const defaultFailuresPerMinute = 600;
+/** Of keys that are not known to be valid, from an address with too many failures. */
+const lookupsPerMinute = 60;
 
 export interface ComposeOptions extends Replacements {
   readonly config: Config;
@@ -214,10 +218,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const context: ServerContext = {
     store,
     config,
-    rates: {
-      requests: new RateLimiter(file.rateLimit?.requestsPerMinute ?? defaultRequestsPerMinute),
-      failures: new RateLimiter(file.rateLimit?.failuresPerMinute ?? defaultFailuresPerMinute),
-    },
+    rates: createRates(config, file.rateLimit),
     feed,
     metrics,
     log,
@@ -351,4 +352,41 @@ export async function stopAll(steps: readonly (() => unknown)[]): Promise<void> 
   }
   if (errors.length === 1) throw errors[0];
   if (errors.length > 1) throw new AggregateError(errors, 'Several components failed to stop');
+}
+
+function createRates(
+  config: Config,
+  limits: RelayConfig['rateLimit'] = {},
+): ServerContext['rates'] {
+  const rate = (perMinute: number, what: string, setting: string) =>
+    new RateLimiter(perMinute, { what, setting: `rateLimit.${setting} in relay.config.ts` });
+  const {
+    requestsPerMinute = defaultRequestsPerMinute,
+    tenantRequestsPerMinute = defaultTenantRequestsPerMinute,
+    megabytesPerMinute = defaultMegabytesPerMinute,
+    failuresPerMinute = defaultFailuresPerMinute,
+  } = limits;
+  const bodies = { most: config.requestMemoryBytes, setting: 'RELAY_REQUEST_MEMORY_MB' };
+  const half = { ...bodies, most: Math.ceil(bodies.most / 2) };
+  return {
+    requests: rate(requestsPerMinute, 'requests of a key', 'requestsPerMinute'),
+    tenantRequests: rate(
+      tenantRequestsPerMinute,
+      'requests of a tenant',
+      'tenantRequestsPerMinute',
+    ),
+    megabytes: rate(megabytesPerMinute, 'megabytes of a key', 'megabytesPerMinute'),
+    failures: rate(failuresPerMinute, 'failed authentications of an address', 'failuresPerMinute'),
+    lookups: rate(lookupsPerMinute, 'unknown keys of an address', 'failuresPerMinute'),
+    streams: new ConcurrencyLimiter('streams and waiting requests', {
+      perKey: { most: config.maxStreamsPerKey, setting: 'RELAY_MAX_STREAMS_PER_KEY' },
+      perTenant: { most: config.maxStreamsPerTenant, setting: 'RELAY_MAX_STREAMS_PER_TENANT' },
+      perNode: { most: config.maxStreams, setting: 'RELAY_MAX_STREAMS' },
+    }),
+    bodies: new ConcurrencyLimiter('bytes of requests', {
+      perKey: half,
+      perTenant: half,
+      perNode: bodies,
+    }),
+  };
 }

@@ -290,12 +290,12 @@ async function refuseUnlessEntitled(
   store: TenantStore,
   approval: ApprovalRecord,
   requirement: Requirement,
-  { by, byLink }: DecisionInput,
+  { by, byLink, approved }: Decision,
 ): Promise<void> {
   if (!demandsApprovers(requirement)) return;
   const at = engine.clock.now();
   const approver = await findApprover(store, keyIdOf(by), at);
-  if (byLink !== true && mayDecide(requirement, approver)) return;
+  if (byLink !== true && mayDecide(requirement, approver, approved)) return;
   const entry = auditOfRefusal(approval, { at, by });
   await store.audit.add(auditRecordsOf(engine, store.tenantId, [entry]));
   throw notAnApprover(approval, requirement);

@@ -17,7 +17,7 @@ import {
   isEntitled,
   keyIdOf,
 } from '../permission/approvers.ts';
-import { approverRuleFor, declaredBy } from '../permission/decide.ts';
+import { approverRulesFor, declaredBy } from '../permission/decide.ts';
 import type { Policy } from '../permission/policy.ts';
 import type { ApprovalRecord, TenantStore, Vote } from '../ports/index.ts';
 import { isObject, resolvePaths } from '../run/arguments.ts';
@@ -57,8 +57,8 @@ export async function requirementFor(
   for (const { params } of versions) {
     const resolution = await resolvePaths(tool, params);
     const call = { toolCallId: '', name, arguments: isObject(params) ? params : {} };
-    const rule = approverRuleFor(call, { policies, ...declaredBy(tool, resolution) });
-    if (rule !== undefined) rules.add(rule);
+    const declared = declaredBy(tool, resolution);
+    for (const rule of approverRulesFor(call, { policies, ...declared })) rules.add(rule);
   }
   const { person } = await findApprover(store, keyId, engine.clock.now());
   // Answers to a question differ, so that they cannot be counted.
@@ -74,8 +74,14 @@ export function demandsApprovers({ rules }: Requirement): boolean {
   );
 }
 
-export function mayDecide({ rules, requester }: Requirement, approver: Approver): boolean {
-  return rules.every((rule) => isEntitled(rule, approver, requester));
+/** To approve, a person must be named by every rule; to deny, by one of them. */
+export function mayDecide(
+  { rules, requester }: Requirement,
+  approver: Approver,
+  approves = true,
+): boolean {
+  const names = (rule: ApproverRule) => isEntitled(rule, approver, requester);
+  return approves ? rules.every(names) : rules.some(names);
 }
 
 export function notAnApprover(approval: Pick<ApprovalRecord, 'tool'>, { rules }: Requirement) {

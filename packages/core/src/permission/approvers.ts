@@ -4,7 +4,8 @@
  *
  *  - The first rule that matches counts, those of the policy for all agents first: the policy of an
  *    agent cannot weaken them.
- *  - A rule matches as widely as it can: what a deny rule would match, and what no rule can read.
+ *  - A rule matches what a deny rule would match. Rules before it that cannot read the call may be about
+ *    it, and must be met too.
  *  - A call that a rule matches is allowed only by its approvers, by a grant that enough of them made, or
  *    by the policy. Rules of a request count as the decision of the person who started the run.
  */

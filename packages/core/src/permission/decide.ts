@@ -130,8 +130,8 @@ export function isForDefinition(
 function evaluate(call: CallToDecide, all: RuleSet): Verdict {
   const grants = all.grants.filter((grant) => isForDefinition(grant, all));
   const rules = { ...all, grants };
-  const approvers = approverRuleFor(call, rules);
-  const counted = approvers === undefined ? rules : allowedByApprovers(rules, approvers);
+  const approvers = approverRulesFor(call, rules);
+  const counted = approvers.length === 0 ? rules : allowedByApprovers(rules, approvers);
   const { permissions, policies = [], kinds, sensitive, resolvedPaths } = counted;
   const standing: readonly ToolRule[] = [
     ...(permissions.allowlist ?? []),
@@ -153,30 +153,41 @@ function evaluate(call: CallToDecide, all: RuleSet): Verdict {
   return findAllowance(call, counted, matcher) ?? { decision: 'ask' };
 }
 
-/** The policy's rule about who may decide about the call: the first that may be about it. */
-export function approverRuleFor(
+/**
+ * The policy's rules about who may decide about the call: the first that matches. Rules before it that
+ * may be about the call, because they cannot read it, must be met too: otherwise a call could be
+ * disguised to get the approvers of another rule.
+ */
+export function approverRulesFor(
   call: CallToDecide,
   { policies = [], kinds, resolvedPaths }: Pick<RuleSet, 'policies' | 'kinds' | 'resolvedPaths'>,
-): ApproverRule | undefined {
-  const rules = policies.flatMap(({ approvers }) => approvers);
-  if (!rules.some(({ tool }) => tool === call.name)) return undefined;
+): ApproverRule[] {
+  const rules = policies
+    .flatMap(({ approvers }) => approvers)
+    .filter(({ tool }) => tool === call.name);
+  if (rules.length === 0) return [];
   const matcher = new CallMatcher(call, { standing: [], kinds, resolvedPaths });
-  let last: ApproverRule | undefined;
-  const { result } = withinSteps(() => ({
-    found: rules.find((rule) => {
-      last = rule;
-      return matcher.concerns(rule);
-    }),
-  }));
-  // Without an answer, the rule may be about the call.
-  return result === undefined ? last : result.found;
+  const found: ApproverRule[] = [];
+  let read = 0;
+  const { result } = withinSteps(() => {
+    for (const rule of rules) {
+      if (matcher.concerns(rule)) {
+        found.push(rule);
+        if (matcher.denies(rule)) return true;
+      }
+      read += 1;
+    }
+    return true;
+  });
+  // A call that is too large to read may be about any of the remaining rules.
+  return result === undefined ? [...new Set([...found, ...rules.slice(read)])] : found;
 }
 
 /** Without the allow rules and grants that are not a decision of enough approvers. */
-function allowedByApprovers(rules: RuleSet, rule: ApproverRule): RuleSet {
+function allowedByApprovers(rules: RuleSet, demanded: readonly ApproverRule[]): RuleSet {
   const { permissions, grants, requester } = rules;
   const decided = (approvers: readonly Approver[]) =>
-    isQuorum(rule, approvers, requester?.person ?? '');
+    demanded.every((rule) => isQuorum(rule, approvers, requester?.person ?? ''));
   return {
     ...rules,
     permissions:

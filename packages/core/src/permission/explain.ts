@@ -9,7 +9,7 @@ import {
 import type { Engine } from '../engine.ts';
 import { describeApprovers, findApprover } from './approvers.ts';
 import {
-  approverRuleFor,
+  approverRulesFor,
   decideCall,
   declaredBy,
   type Grant,
@@ -89,10 +89,11 @@ export async function explainCall(
     builtinAllow: tool?.allowedByDefault ?? false,
     ...declared,
   });
-  const approvers = approverRuleFor(decided, { policies, ...declared });
+  const demanded = approverRulesFor(decided, { policies, ...declared });
+  const approvers = demanded.at(-1);
   const problem = parsed?.ok === false ? parsed.problem : undefined;
   const notes = [
-    ...(approvers === undefined ? [] : [approversNote(approvers)]),
+    ...demanded.map(approversNote),
     ...(tool === undefined
       ? [
           `${unknownToolNote(registry.list(), call.tool)} Its parameters are treated as text.`,

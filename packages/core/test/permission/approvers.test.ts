@@ -7,7 +7,7 @@ import {
   isEntitled,
   isQuorum,
 } from '../../src/permission/approvers.ts';
-import { approverRuleFor, decideCall, type RuleSet } from '../../src/permission/decide.ts';
+import { approverRulesFor, decideCall, type RuleSet } from '../../src/permission/decide.ts';
 import { policiesOf } from '../../src/permission/policy.ts';
 
 function rule(over: Partial<ApproverRule> = {}): ApproverRule {
@@ -92,7 +92,7 @@ describe('the rule about a call', () => {
 
   function find(approvers: readonly ApproverRule[], name: string, args: Record<string, unknown>) {
     const call = { toolCallId: '', name, arguments: args };
-    return approverRuleFor(call, { policies: policies(approvers), kinds });
+    return approverRulesFor(call, { policies: policies(approvers), kinds });
   }
 
   test.each([
@@ -107,13 +107,13 @@ describe('the rule about a call', () => {
     ['$x push'],
     ['eval "$y"'],
   ])('for `git push*` is about `%s`', (command) => {
-    expect(find([push], 'bash', { command })).toEqual(push);
+    expect(find([push], 'bash', { command })).toEqual([push]);
   });
 
   test.each([['git status'], ['echo git-push'], ['ls']])(
     'for `git push*` is not about `%s`',
     (command) => {
-      expect(find([push], 'bash', { command })).toBe(undefined);
+      expect(find([push], 'bash', { command })).toEqual([]);
     },
   );
 
@@ -121,24 +121,34 @@ describe('the rule about a call', () => {
     const prod = rule({ params: { env: 'prod' }, quorum: 2 });
     const other = rule({ agent: 'other', quorum: 3 });
     const any = rule({ quorum: 1 });
-    expect(find([other, prod, any], 'deploy', { env: 'prod' })).toEqual(prod);
-    expect(find([other, prod, any], 'deploy', { env: 'test' })).toEqual(any);
-    expect(find([other, prod], 'deploy', { env: 'test' })).toBe(undefined);
-    expect(find([prod, any], 'read', { env: 'prod' })).toBe(undefined);
+    expect(find([other, prod, any], 'deploy', { env: 'prod' })).toEqual([prod]);
+    expect(find([other, prod, any], 'deploy', { env: 'test' })).toEqual([any]);
+    expect(find([other, prod], 'deploy', { env: 'test' })).toEqual([]);
+    expect(find([prod, any], 'read', { env: 'prod' })).toEqual([]);
   });
 
   test('matches a value that patterns cannot read', () => {
     const prod = rule({ params: { env: 'prod' } });
-    expect(find([prod], 'deploy', { env: ['prod'] })).toEqual(prod);
-    expect(find([prod], 'deploy', {})).toBe(undefined);
+    expect(find([prod], 'deploy', { env: ['prod'] })).toEqual([prod]);
+    expect(find([prod], 'deploy', {})).toEqual([]);
+  });
+
+  test('does not hide a later one behind a call that cannot be read', () => {
+    const weak = rule({ tool: 'bash', params: { command: 'ls*' } });
+    const strict = { ...push, quorum: 2 };
+    const rest = rule({ tool: 'bash', quorum: 3 });
+    const found = (command: string) => find([weak, strict, rest], 'bash', { command });
+    expect(found('ls')).toEqual([weak]);
+    expect(found('git push')).toEqual([strict]);
+    expect(found('eval "$y"')).toEqual([weak, strict, rest]);
   });
 
   test('of all agents comes before that of one agent, which cannot weaken it', () => {
     const strict = rule({ quorum: 2 });
     const weak = rule({ quorum: 1 });
     const call = { toolCallId: '', name: 'deploy', arguments: {} };
-    expect(approverRuleFor(call, { policies: policies([strict], [weak]) })).toEqual(strict);
-    expect(approverRuleFor(call, { policies: policies([], [weak]) })).toEqual(weak);
+    expect(approverRulesFor(call, { policies: policies([strict], [weak]) })).toEqual([strict]);
+    expect(approverRulesFor(call, { policies: policies([], [weak]) })).toEqual([weak]);
   });
 });
 

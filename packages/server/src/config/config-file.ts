@@ -38,9 +38,11 @@ export interface RelayConfig {
   readonly prices?: Readonly<Record<string, Price>>;
   /** Limits of every run; a request can only lower them. */
   readonly limits?: Limits;
-  /** Requests per key, and failed authentications per address. */
+  /** Per key: requests, and megabytes of their bodies. Per tenant: requests. Per address: failures. */
   readonly rateLimit?: {
     readonly requestsPerMinute?: number;
+    readonly tenantRequestsPerMinute?: number;
+    readonly megabytesPerMinute?: number;
     readonly failuresPerMinute?: number;
   };
   /** How the commands of the tool `bash` run. */
@@ -140,6 +142,8 @@ const schema = z.strictObject({
   rateLimit: z
     .strictObject({
       requestsPerMinute: z.int().min(1).optional(),
+      tenantRequestsPerMinute: z.int().min(1).optional(),
+      megabytesPerMinute: z.int().min(1).optional(),
       failuresPerMinute: z.int().min(1).optional(),
     })
     .optional(),

@@ -31,6 +31,12 @@ export interface Config {
   readonly runMemoryBytes: number;
   /** The most characters of an answer. */
   readonly maxAnswerChars: number;
+  /** Open streams and waiting requests on this node. */
+  readonly maxStreams: number;
+  readonly maxStreamsPerTenant: number;
+  readonly maxStreamsPerKey: number;
+  /** Bodies of requests that are being received. */
+  readonly requestMemoryBytes: number;
   readonly disconnect: 'cancel' | 'detach';
   /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs: number | undefined;
@@ -121,6 +127,20 @@ export function readConfig(env: Environment, cwd: string): Config {
       min: 1_000,
       max: 64 * megabyte,
     }),
+    maxStreams: integer(env, 'RELAY_MAX_STREAMS', { fallback: 20_000, min: 1, max: 1_000_000 }),
+    maxStreamsPerTenant: integer(env, 'RELAY_MAX_STREAMS_PER_TENANT', {
+      fallback: 10_000,
+      min: 1,
+      max: 1_000_000,
+    }),
+    maxStreamsPerKey: integer(env, 'RELAY_MAX_STREAMS_PER_KEY', {
+      fallback: 1_000,
+      min: 1,
+      max: 1_000_000,
+    }),
+    requestMemoryBytes:
+      megabyte *
+      integer(env, 'RELAY_REQUEST_MEMORY_MB', { fallback: 512, min: 20, max: 1_000_000 }),
     disconnect: choice(env, 'RELAY_DISCONNECT', ['cancel', 'detach']) ?? 'cancel',
     retentionMs: retentionOf(env),
     outputBytes:

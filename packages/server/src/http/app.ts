@@ -10,6 +10,7 @@ import fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify';
+import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { uuidv7 } from 'uuidv7';
 import type { ServerLog } from '../observability/log.ts';
@@ -185,11 +186,21 @@ function addRoute<Name extends CallerRoute>(
     bodyLimit: route.bodyLimit ?? bodyLimit,
     // Before the body is read.
     onRequest: async (request, reply) => {
-      callers.set(request, await authenticateAndRateLimit(route, context, request, reply));
+      try {
+        const caller = await authenticateAndRateLimit(route, context, request, reply);
+        callers.set(request, caller);
+        takeShares(name, context, caller, { request, reply });
+      } catch (error) {
+        if (error instanceof RelayError && error.status === 429) {
+          context.metrics.refused(error.code, callers.get(request)?.tenantId ?? '');
+        }
+        throw error;
+      }
     },
     handler: async (request, reply) => {
       const caller = callers.get(request);
       if (caller === undefined) throw new TypeError(`${route.path} was not authenticated`);
+      releaseShares(request, context, caller);
       const result = await handler(withInput({ caller, context, request, reply }));
       if (reply.sent) return reply;
       if (status !== undefined) reply.code(status);
@@ -206,17 +217,79 @@ async function authenticateAndRateLimit(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<Caller> {
-  const { requests, failures } = context.rates;
+  const { requests, tenantRequests, megabytes, failures, lookups } = context.rates;
+  const key = keyDigest(request.headers.authorization);
+  // An address that guesses keys must not keep the store busy; valid keys may share it.
+  if (failures.isExhausted(request.ip) && !acceptedKeys.has(key)) lookups.check(request.ip, reply);
   const caller = await authenticate(request, route, context).catch((error: unknown) => {
-    // Only failures count against the address: callers with valid keys may share it.
+    // Only failures count against the address.
     if (error instanceof RelayError && error.code === 'unauthorized') {
       failures.check(request.ip, reply);
     }
     throw error;
   });
+  rememberKey(key);
   requests.check(caller.actor.id, reply);
+  if (caller.tenantId !== '') tenantRequests.check(caller.tenantId, reply);
+  if (megabytes.isExhausted(caller.actor.id)) megabytes.check(caller.actor.id, reply);
   return caller;
 }
+
+const maxAcceptedKeys = 10_000;
+/** Digests of the keys that were valid lately. Only a lookup says whether they still are. */
+const acceptedKeys = new Set<string>();
+
+function rememberKey(digest: string): void {
+  acceptedKeys.add(digest);
+  if (acceptedKeys.size <= maxAcceptedKeys) return;
+  for (const oldest of acceptedKeys) {
+    acceptedKeys.delete(oldest);
+    return;
+  }
+}
+
+function keyDigest(authorization = ''): string {
+  return createHash('sha256').update(authorization).digest('base64');
+}
+
+/** Routes besides event streams whose responses wait for something. */
+const waitingRoutes: ReadonlySet<string> = new Set<RouteName>([
+  'approveTool',
+  'resumeChat',
+  'awaitToolResult',
+]);
+
+/** Takes the caller's share of streams and of memory for bodies until the response is over. */
+function takeShares(
+  name: RouteName,
+  { rates }: ServerContext,
+  caller: Caller,
+  { request, reply }: { request: FastifyRequest; reply: FastifyReply },
+): void {
+  const route: Route = routes[name];
+  if (route.responseType === 'sse' || waitingRoutes.has(name)) {
+    reply.raw.once('close', rates.streams.acquire(caller));
+  }
+  if (route.body === undefined) return;
+  const length = Number(request.headers['content-length'] ?? route.bodyLimit ?? bodyLimit);
+  if (!(length > smallBody)) return;
+  const release = rates.bodies.acquire(caller, Math.min(length, route.bodyLimit ?? bodyLimit));
+  reply.raw.once('close', release);
+  bodies.set(request, release);
+}
+
+/** The body has been received and parsed. */
+function releaseShares(request: FastifyRequest, { rates }: ServerContext, caller: Caller): void {
+  bodies.get(request)?.();
+  const size = Number(request.headers['content-length'] ?? 0);
+  if (size > smallBody) rates.megabytes.charge(caller.actor.id, size / megabyte);
+}
+
+const megabyte = 1024 * 1024;
+/** Smaller bodies are bounded by the number of requests. */
+const smallBody = 16 * 1024;
+/** What releases the memory for the body of a request. */
+const bodies = new WeakMap<FastifyRequest, () => void>();
 
 function addPublicRoute(app: FastifyInstance, name: PublicRoute, context: ServerContext): void {
   const route: Route = routes[name];

@@ -26,6 +26,7 @@ export class Metrics {
   readonly #tokens = this.#counter('relay_tokens_total', 'direction');
   readonly #approvalsRequested = this.#counter('relay_approvals_requested_total');
   readonly #damagedRows = this.#counter('relay_damaged_rows_total', 'table');
+  readonly #refused = this.#counter('relay_refused_requests_total', 'code');
   readonly #firstToken = this.#histogram(
     'relay_first_token_seconds',
     'Time from the start of a run to its first token',
@@ -67,6 +68,11 @@ export class Metrics {
   /** A row that decides who may do what was read, and is not as Relay wrote it. */
   damagedRow({ table, tenantId: tenant }: DamagedRow): void {
     this.#damagedRows.inc({ tenant, table });
+  }
+
+  /** A limit refused a request. The tenant is empty if the caller is not known. */
+  refused(code: string, tenant: string): void {
+    this.#refused.inc({ tenant, code });
   }
 
   publish(runId: string, events: readonly StoredEvent[], tenant: string): void {

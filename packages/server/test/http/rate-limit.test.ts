@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RateLimiter } from '../../src/http/rate-limit.ts';
+import { ConcurrencyLimiter, RateLimiter } from '../../src/http/rate-limit.ts';
 import { addKey, bootServer } from '../support/server.ts';
 
 describe('RateLimiter', () => {
@@ -78,5 +78,78 @@ describe('rate limits over HTTP', () => {
     expect((await server.request('/v1/runs')).status).toBe(200);
     expect((await server.request('/health', { key: null })).status).toBe(200);
     await server.stop();
+  });
+
+  it('bound the open streams of a key, and free one when it is closed', async () => {
+    const server = await bootServer({ env: { RELAY_MAX_STREAMS_PER_KEY: '2' } });
+    const open = new AbortController();
+    const first = await server.request('/v1/feed', { signal: open.signal });
+    const second = await server.request('/v1/feed');
+    const refused = await server.request('/v1/feed');
+    expect([first.status, second.status, refused.status]).toEqual([200, 200, 429]);
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(await refused.json()).toMatchObject({
+      code: 'too_many_open',
+      error: expect.stringContaining('at most 2 of this key (RELAY_MAX_STREAMS_PER_KEY)'),
+    });
+    expect((await server.request('/v1/runs')).status).toBe(200);
+    const other = await addKey(server.store, { tenant: 'other' });
+    expect((await server.request('/v1/feed', { key: other.apiKey })).status).toBe(200);
+    open.abort();
+    await expect
+      .poll(async () => (await server.request('/v1/feed')).status, { timeout: 5_000 })
+      .toBe(200);
+    expect(await (await server.request('/metrics')).text()).toContain(
+      'relay_refused_requests_total',
+    );
+    await server.stop();
+  });
+
+  it('bound the requests of a tenant, whichever key it uses', async () => {
+    const server = await bootServer({ file: { rateLimit: { tenantRequestsPerMinute: 3 } } });
+    const second = await addKey(server.store, { tenant: 'default' });
+    const statuses = [];
+    for (const key of [undefined, second.apiKey, undefined, second.apiKey]) {
+      statuses.push((await server.request('/models', key === undefined ? {} : { key })).status);
+    }
+    expect(statuses).toEqual([200, 200, 200, 429]);
+    await server.stop();
+  });
+
+  it('bound the bytes of a key', async () => {
+    const server = await bootServer({ file: { rateLimit: { megabytesPerMinute: 1 } } });
+    const body = { tool: 'send_note', params: { text: 'x'.repeat(900_000) } };
+    const explain = () => server.request('/v1/permissions/explain', { method: 'POST', body });
+    expect((await explain()).status).toBe(200);
+    const refused = await explain();
+    expect(refused.status).toBe(429);
+    expect(await refused.json()).toMatchObject({
+      error: expect.stringContaining('1 megabytes of a key per minute'),
+    });
+    await server.stop();
+  });
+});
+
+describe('ConcurrencyLimiter', () => {
+  const setting = 'X';
+  const caller = (tenantId: string, id: string) => ({ tenantId, actor: { id, type: 'key' } });
+
+  it('counts for the key, the tenant and the node, and releases once', () => {
+    const limiter = new ConcurrencyLimiter('streams', {
+      perKey: { most: 2, setting },
+      perTenant: { most: 3, setting },
+      perNode: { most: 4, setting },
+    });
+    const release = limiter.acquire(caller('t', 'a'));
+    limiter.acquire(caller('t', 'a'));
+    expect(() => limiter.acquire(caller('t', 'a'))).toThrow('of this key');
+    limiter.acquire(caller('t', 'b'));
+    expect(() => limiter.acquire(caller('t', 'b'))).toThrow('of this tenant');
+    limiter.acquire(caller('u', 'c'));
+    expect(() => limiter.acquire(caller('v', 'd'))).toThrow('of this node');
+    release();
+    release();
+    limiter.acquire(caller('v', 'd'));
+    expect(() => limiter.acquire(caller('w', 'e'))).toThrow('of this node');
   });
 });

@@ -115,21 +115,36 @@ describe('bash in a chat', () => {
   it('is granted by its suggested rule, which chained commands do not match', async () => {
     const server = await boot();
     const conversationId = '018f0000-0000-7000-8000-000000000002';
-    const first = await asked(server, 'bash', { command: 'ls -a' }, { conversationId });
+    mkdirSync(join(folder, 'src'));
+    writeFileSync(join(folder, 'src/b.txt'), 'beta\n');
+    const first = await asked(server, 'bash', { command: 'cat src/a.txt' }, { conversationId });
     expect(await server.json(`/v1/approvals/${first.approvalId}`)).toMatchObject({
-      suggestedRule: { tool: 'bash', params: { command: 'ls*' } },
+      suggestedRule: {
+        tool: 'bash',
+        params: { command: 'cat src/[a-zA-Z0-9_]*([a-zA-Z0-9_.-])' },
+      },
     });
     await decide(server, first.approvalId, { approved: true, always: true, rule: 'suggested' });
     await first.reader.rest();
-    const like = await startWith(server, 'bash', { command: 'ls -l a.txt' }, { conversationId });
+    const like = await startWith(server, 'bash', { command: 'cat src/b.txt' }, { conversationId });
     await like.reader.rest();
     expect(await typesOf(server, like.runId)).toContain('tool.completed');
-    for (const command of ['ls; touch x', 'lsof', 'ls $(touch x)', 'ls > x']) {
+    for (const command of [
+      'cat src/b.txt; touch x',
+      'cat src/../a.txt',
+      'cat src/b.txt a.txt',
+      'cat src/b.txt > x',
+    ]) {
       const { approvalId, reader } = await asked(server, 'bash', { command }, { conversationId });
       await decide(server, approvalId, { approved: false });
       await reader.rest();
     }
-    const elsewhere = await asked(server, 'bash', { command: 'ls', cwd: '.' }, { conversationId });
+    const elsewhere = await asked(
+      server,
+      'bash',
+      { command: 'cat src/b.txt', cwd: '.' },
+      { conversationId },
+    );
     await decide(server, elsewhere.approvalId, { approved: false });
     expect(existsSync(join(folder, 'x'))).toBe(false);
   });

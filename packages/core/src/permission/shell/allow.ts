@@ -263,14 +263,29 @@ const READERS: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
-/** A pattern for commands like this one that only read; undefined if none is safe. */
+/** These show nothing of a file's content, so that repeating them needs no file. */
+const HARMLESS = /^(?:(?:date|df|id|ls|pwd|uname|whoami)|git status)(?: -[\w-]+)*$/;
+/** A word that means itself: no path, no hidden name, nothing that the shell expands. */
+const PLAIN_WORD = /^[\w+:@%,=-][\w.+:@%,=-]*$/;
+/** A file in a folder below the current one, without hidden names. */
+const FILE_IN_FOLDER = /^((?:\w[\w.-]*\/)+)\w[\w.-]*$/;
+/** Names that are neither hidden nor another path: a star would match `../.env` and more words. */
+const ONE_NAME = '[a-zA-Z0-9_]*([a-zA-Z0-9_.-])';
+
+/**
+ * A pattern for commands like this one that only read: the same for the other files in the folder of its
+ * last word. Undefined if there is no such file, or if it may be more than the files of a project.
+ */
 export function suggestedPattern(command: string): string | undefined {
   const [only, ...others] = plainCommands(command) ?? [];
-  if (only === undefined || others.length > 0) return undefined;
+  if (only === undefined || others.length > 0 || only.words.join(' ') !== command) return undefined;
   const [name = '', ...rest] = only.words;
-  const subcommand = readingSubcommand(name, rest);
-  if (!READERS.has(name) && subcommand === undefined) return undefined;
-  const prefix = subcommand === undefined ? name : `${name} ${subcommand}`;
-  const pattern = `${prefix}*`;
+  if (!READERS.has(name) && readingSubcommand(name, rest) === undefined) return undefined;
+  const last = rest.at(-1) ?? '';
+  const folder = FILE_IN_FOLDER.exec(last)?.[1];
+  const before = only.words.slice(0, -1);
+  const isFile = folder !== undefined && before.every((word) => PLAIN_WORD.test(word));
+  if (!isFile && !HARMLESS.test(command)) return undefined;
+  const pattern = isFile ? [...before, `${folder}${ONE_NAME}`].join(' ') : command;
   return allowsCommand(command, [pattern]) ? pattern : undefined;
 }

@@ -1,7 +1,7 @@
 /*
  * Cases generated from the subcommands of real programs, as their help texts list them (git 2.39, npm 11,
- * cargo 1.95, kubectl 1.32, docker 28, terraform 1.11, pip 23, go 1.24, apt 2.6). The classification is
- * made here again, without a look at the tables under test.
+ * cargo 1.95, kubectl 1.32, docker 28, terraform 1.11, pip 23, apt 2.6); those of go are written from
+ * memory. The classification is made here again, apart from the tables under test.
  */
 import { type Expected, type Group, ofKind } from './group.ts';
 

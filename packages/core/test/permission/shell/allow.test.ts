@@ -203,16 +203,82 @@ describe('a star directly after a word', () => {
   });
 });
 
+const oneName = '[a-zA-Z0-9_]*([a-zA-Z0-9_.-])';
+
 describe('the suggested pattern', () => {
   it.each([
-    ['ls', 'ls*'],
-    ['ls -la src', 'ls*'],
-    ['git log --oneline -5', 'git log*'],
-    ['git status', 'git status*'],
-    ["grep -rn 'to do' src", 'grep*'],
-    ['cat "a b.txt"', 'cat*'],
+    ['ls', 'ls'],
+    ['ls -la', 'ls -la'],
+    ['pwd', 'pwd'],
+    ['git status -s', 'git status -s'],
+    ['cat src/a.ts', `cat src/${oneName}`],
+    ['head -n 5 src/lib/a.ts', `head -n 5 src/lib/${oneName}`],
+    ['grep -n todo src/a.ts', `grep -n todo src/${oneName}`],
+    ['git diff src/a.ts', `git diff src/${oneName}`],
   ])('%s: %s', (command, pattern) => {
     expect(suggestedPattern(command)).toBe(pattern);
+    expect(allows(command, pattern)).toBe(true);
+  });
+
+  it.each([
+    'cat /etc/passwd',
+    'cat /srv/app/src/a.ts',
+    'cat .env',
+    'cat src/.env',
+    'cat .ssh/id_rsa',
+    'cat src/.git/config',
+    'cat ../x/a.ts',
+    'cat src/../x/a.ts',
+    'cat ./src/a.ts',
+    'cat ~/x/a.ts',
+    'cat a.ts',
+    'cat src/a.ts ../x',
+    'cat ../x src/a.ts',
+    'cat .env src/a.ts',
+    'cat src/*',
+    'cat src/{a,b}',
+    'cat src/',
+    'cat "src/a b.ts"',
+    'cat',
+    'git log',
+    'git log -5',
+    'git show HEAD',
+    'printenv',
+    'printenv HOME',
+    'ls -la ..',
+    'ls src',
+    'echo x',
+  ])('does not exist for the path of %s', (command) => {
+    expect(suggestedPattern(command)).toBeUndefined();
+  });
+
+  it('allows the other files in the folder, and nothing else', () => {
+    const pattern = suggestedPattern('cat src/a.ts') ?? '';
+    for (const path of ['src/b.ts', 'src/_x', 'src/A-1.test.ts']) {
+      expect(allows(`cat ${path}`, pattern), path).toBe(true);
+    }
+    for (const path of [
+      'src/.env',
+      'src/../.env',
+      'src/..',
+      'src/x/../../.env',
+      'src/x/y.ts',
+      'src//etc/passwd',
+      'src/a.ts .env',
+      'src/a.ts /etc/passwd',
+      'src/a.ts -x',
+      'src/*',
+      'src/a*',
+      'src/?env',
+      'src/{a,.env}',
+      'src/a.ts > x',
+      'src/a.ts; cat .env',
+      'src/$x',
+      'srcx/a.ts',
+      '-n src/a.ts',
+    ]) {
+      expect(allows(`cat ${path}`, pattern), path).toBe(false);
+    }
   });
 
   it.each([

@@ -72,11 +72,12 @@ async function requireEntitled(
   const policy = await store.policies.read(null);
   const policies = policy === undefined ? [] : core.policiesOf([policy], '');
   const tool = call.context.control.engine.tools(call.caller.tenantId).find(name);
-  const rule = core.approverRuleFor(
+  const rules = core.approverRulesFor(
     { toolCallId: '', name, arguments: exact ?? {} },
     { policies, ...core.declaredBy(tool) },
   );
-  if (rule === undefined || core.isQuorum(rule, [approver], '')) return;
+  const rule = rules.find((each) => !core.isQuorum(each, [approver], ''));
+  if (rule === undefined) return;
   throw new RelayError(
     'not_an_approver',
     `A grant of ${name} would have no effect: the policy demands ${core.describeApprovers(rule)} for each call. Approve a call with always instead`,

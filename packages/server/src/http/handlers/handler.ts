@@ -31,7 +31,7 @@ import type { Hub } from '../../streaming/hub.ts';
 import type { WebhookSigner } from '../../secrets/webhook-signer.ts';
 import type { AuthContext, Caller } from '../auth.ts';
 import { notFound } from '../errors.ts';
-import type { RateLimiter } from '../rate-limit.ts';
+import type { ConcurrencyLimiter, RateLimiter } from '../rate-limit.ts';
 
 /** The services that handlers use. */
 export interface ServerContext extends AuthContext {
@@ -41,10 +41,17 @@ export interface ServerContext extends AuthContext {
   readonly metrics: Metrics;
   readonly log: ServerLog;
   readonly rates: {
-    /** Requests per caller. */
+    /** Requests per caller, and per tenant. */
     readonly requests: RateLimiter;
+    readonly tenantRequests: RateLimiter;
+    /** Of the bodies of requests, per caller. */
+    readonly megabytes: RateLimiter;
     /** Failed authentications per address. */
     readonly failures: RateLimiter;
+    /** Lookups of unknown keys per address, once it has too many failures. */
+    readonly lookups: RateLimiter;
+    readonly streams: ConcurrencyLimiter;
+    readonly bodies: ConcurrencyLimiter;
   };
   readonly budgets: TenantBudgets;
   readonly streams: OpenStreams;
