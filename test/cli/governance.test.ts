@@ -53,7 +53,7 @@ describe('policy', () => {
     expect((await runIn({ stdin }, 'policy', 'set', '-')).out).toContain('Version 2 is active');
 
     const history = await run('policy', 'history');
-    expect(history.out.split('\n')[0]).toMatch(/^VERSION +SINCE +DENY +ASK +ALLOW +BY$/);
+    expect(history.out.split('\n')[0]).toMatch(/^VERSION +SINCE +DENY +ASK +ALLOW +APPROVERS +BY$/);
     expect(values<{ version: number }>(await run('policy', 'history', '--json'))).toMatchObject([
       { version: 2 },
       { version: 1 },

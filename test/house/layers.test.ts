@@ -15,7 +15,7 @@ const layers: Record<string, readonly string[]> = {
   tools: ['core', 'protocol'],
   agents: ['core', 'models', 'protocol', 'store', 'tools'],
   server: ['core', 'models', 'protocol', 'store', 'tools'],
-  cli: ['sdk', 'server'],
+  cli: ['protocol', 'sdk', 'server'],
 };
 
 interface Manifest {

@@ -9,7 +9,11 @@ import { TestServer } from '../support/server.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 
 /** `pay` appends to `notes.log`, then blocks while TEST_HOLD is set. It is not idempotent. */
-const server = new TestServer({ TEST_ASK: 'yes' }, 'test/support/servers/blocking-tools.ts');
+const secret = 'a-secret-of-16-or-more';
+const server = new TestServer(
+  { TEST_ASK: 'yes', RELAY_INTERNAL_SECRET: secret },
+  'test/support/servers/blocking-tools.ts',
+);
 let port: string;
 
 beforeAll(async () => {
@@ -57,7 +61,9 @@ test('the handler of the SDK README, copied into a program, refunds once althoug
   // A program that asks for what follows the request has read it, and has called its handler if it has one.
   await until(async () => {
     if (sent.includes(`last-event-id: ${seq}\r\n`)) return true;
-    const metrics = await (await server.request('/metrics')).text();
+    const headers = { authorization: `Internal ${secret}` };
+    const response = await server.request('/metrics', { keyless: true, headers });
+    const metrics = await response.text();
     if (/^relay_open_streams [1-9]/m.test(metrics)) proxy.cut();
     return false;
   }, 'the program to read the question about the outcome');

@@ -1,5 +1,6 @@
 /** The events of an agent: those of `POST /chat`, as typed objects. */
 import type {
+  Display,
   EarlierDenial,
   FinishReason,
   LimitName,
@@ -96,6 +97,13 @@ export interface RelayEvent extends AgentFields {
   readonly toolCallId: string;
   readonly tool: string;
   readonly params: Record<string, unknown>;
+  /**
+   * What to show a person: the whole request, with the files that its paths lead to, the change to a
+   * file as a diff, and misleading characters made visible.
+   */
+  readonly display: Display;
+  /** Where path parameters lead. */
+  readonly resolvedPaths?: Readonly<Record<string, string>>;
   /** Of a question: its text, and a JSON schema of the answer. */
   readonly prompt?: string;
   readonly schema?: Readonly<Record<string, unknown>>;

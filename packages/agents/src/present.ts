@@ -1,6 +1,6 @@
 /** Converts stored events to the events of the library: those of `/chat`, and some of its own. */
 import { suggestedRule, type Tool } from '@relay/core';
-import { defined, dialects, type EventOf, type StoredEvent } from '@relay/protocol';
+import { defined, dialects, displayOf, type EventOf, type StoredEvent } from '@relay/protocol';
 import type { AgentEvent, RelayEvent, RelayResponse } from './events.ts';
 
 export interface PresentOptions {
@@ -37,7 +37,9 @@ function relayEvent(event: EventOf<'approval.requested'>, options: PresentOption
     tool: event.tool,
     params,
     agentPath: event.agentPath,
+    display: displayOf(event),
     ...defined({
+      resolvedPaths: event.resolvedPaths,
       prompt: event.question?.prompt,
       schema: event.question?.schema,
       earlierDenial: event.earlierDenial,

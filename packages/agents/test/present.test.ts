@@ -48,6 +48,7 @@ describe('a relay', () => {
       toolCallId: 'c-1',
       tool: 'read',
       params: { filePath: 'a.ts', deep: { list: [1] } },
+      display: { text: expect.stringMatching(/^read \{\n {2}"filePath": "a.ts"/), flags: [] },
       agentPath: ['assistant'],
       respond: expect.any(Function),
     });

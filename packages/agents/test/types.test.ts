@@ -40,6 +40,7 @@ const relay: RelayEvent = {
   toolCallId: 'tc-1',
   tool: 'bash',
   params: { command: 'ls', limit: 1 },
+  display: { text: '', flags: [] },
   agentPath: ['assistant'],
   respond: () => undefined,
 };

@@ -1,5 +1,6 @@
 export * from './defined.ts';
 export * from './dialects/index.ts';
+export * from './display/display.ts';
 export * from './errors.ts';
 export * from './events/catalogue.ts';
 export * from './json-schema/check.ts';

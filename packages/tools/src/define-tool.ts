@@ -12,6 +12,7 @@ import {
   type FieldIssue,
   fieldIssues,
   issueMessage,
+  type Preview,
   type ToolPermission,
 } from '@relay/protocol';
 import { z } from 'zod';
@@ -39,6 +40,11 @@ interface BaseDefinition<Schema extends z.ZodType> {
   derivePermission?(input: Parsed<Schema>): ToolPermission | undefined;
   /** Resolves path parameters; an approval is valid only while the result stays the same. */
   resolvePaths?(input: Parsed<Schema>): Promise<PathResolution>;
+  /** What a call would do, for the approver. Called when an approval is requested; has no effects. */
+  preview?(
+    input: Parsed<Schema>,
+    resolvedPaths: Readonly<Record<string, string>>,
+  ): Promise<Preview>;
 }
 
 export interface ToolDefinition<
@@ -90,6 +96,7 @@ function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) 
   const { name, description, schema, needsApproval, kinds, sensitive } = definition;
   const derive = definition.derivePermission?.bind(definition);
   const resolvePaths = definition.resolvePaths?.bind(definition);
+  const preview = definition.preview?.bind(definition);
   checkToolName(name);
   if (needsApproval === true && definition.allowedByDefault === true) {
     throw new TypeError(`The tool ${name} has needsApproval and allowedByDefault: use one of them`);
@@ -107,6 +114,12 @@ function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) 
       resolvePaths:
         resolvePaths &&
         ((input: Readonly<Record<string, unknown>>) => resolvePaths(input as Parsed<Schema>)),
+      preview:
+        preview &&
+        ((
+          input: Readonly<Record<string, unknown>>,
+          resolvedPaths: Readonly<Record<string, string>>,
+        ) => preview(input as Parsed<Schema>, resolvedPaths)),
       derivePermission:
         derive && ((input: Record<string, unknown>) => derive(input as Parsed<Schema>)),
     }),

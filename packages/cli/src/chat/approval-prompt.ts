@@ -1,6 +1,7 @@
 /** Prompts the user for the decision on one approval. */
+import { describeFlags } from '@relay/protocol/display';
 import type { Paint } from '../output/paint.ts';
-import { escapeUnsafe } from '../output/escape.ts';
+import { escapeLine, escapeUnsafe, safeJson } from '../output/escape.ts';
 import type { ApprovalRequest, Decision } from './client.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -34,6 +35,7 @@ export class ApprovalPrompt {
       writeLine(
         paint('yellow', `? ${escapeUnsafe(tool)} asks${path}: ${escapeUnsafe(prompt ?? '')}`),
       );
+      this.#warn(flags);
       return;
     }
     const title =
@@ -42,7 +44,15 @@ export class ApprovalPrompt {
         : `? ${escapeUnsafe(tool)} needs approval${path}:`;
     writeLine(paint('yellow', title));
     for (const line of text.split('\n')) writeLine(`    ${line}`);
-    if (flags.length > 0) writeLine(paint('red', `  ! Warning, it contains: ${flags.join(', ')}`));
+    this.#warn(flags);
+  }
+
+  /** After the text: the beginning of a long one has left the screen. */
+  #warn(flags: readonly string[]): void {
+    const { paint, writeLine } = this.#options;
+    for (const warning of describeFlags(flags)) {
+      writeLine(paint('red', `  ! Warning: the request ${escapeUnsafe(warning)}`));
+    }
   }
 
   async #permission(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
@@ -115,7 +125,7 @@ export class ApprovalPrompt {
   }
 
   async #edited(params: unknown, signal: AbortSignal): Promise<Input | undefined> {
-    let text = JSON.stringify(params);
+    let text = safeJson(params);
     for (;;) {
       const line = await this.#line('  Arguments > ', signal, text);
       if (line === undefined || line.trim() === '') return undefined;
@@ -130,7 +140,7 @@ export class ApprovalPrompt {
 
   /** Asks for an object field by field; any other answer is one line. The server validates it. */
   async #answer(schema: Schema | undefined, signal: AbortSignal): Promise<unknown> {
-    const ask = (label: string) => this.#line(`  ${label} > `, signal);
+    const ask = (label: string) => this.#line(`  ${escapeLine(label)} > `, signal);
     const fields = fieldsOf(schema);
     if (fields === undefined) {
       const line = await ask('Answer');

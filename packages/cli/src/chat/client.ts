@@ -1,4 +1,5 @@
 /** What the chat needs from a server, with an API key (durable runs) or without (`/chat`). */
+import { displayOf } from '@relay/protocol/display';
 import type { Approval, DecisionBody, RunStreamEvent } from '@relay/sdk';
 import { escapeUnsafe } from '../output/escape.ts';
 
@@ -31,7 +32,7 @@ export interface ApprovalRequest {
   readonly params: unknown;
   /** The call as text that is safe to show. */
   readonly text: string;
-  /** Warnings about the text. */
+  /** Why the request must be read with care. */
   readonly flags: readonly string[];
   /** The requesting agent, preceded by the agents that spawned it. */
   readonly agents: readonly string[];
@@ -68,17 +69,13 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
 export function requestFromEvent(
   event: Pick<
     ApprovalRequested,
-    'id' | 'kind' | 'tool' | 'params' | 'agentPath' | 'earlierDenial' | 'rule'
+    'id' | 'kind' | 'tool' | 'params' | 'agentPath' | 'earlierDenial' | 'rule' | 'display'
   >,
 ): ApprovalRequest {
-  const { id, kind, tool, params, agentPath = [], earlierDenial: denial } = event;
-  const started = 'This call was started before a crash and may have taken effect:\n';
-  const why = denial?.reason === undefined ? '' : `: ${JSON.stringify(denial.reason)}`;
-  const denied = denial === undefined ? '' : `\nDenied before${why}`;
-  const shown = `${tool} ${JSON.stringify(params, null, 2)}${denied}`;
-  const call = kind === 'outcome' ? `${started}${shown}` : shown;
-  const text = escapeUnsafe(call);
-  const flags = text === call ? [] : ['invisible characters'];
+  const { id, kind, tool, params, agentPath = [] } = event;
+  const display = event.display ?? displayOf(event);
+  const text = escapeUnsafe(display.text);
+  const flags = display.flags;
   const canAllowAlways = event.rule === undefined;
   const shared = { id, kind, tool, params, text, flags, agents: agentPath };
   return { ...shared, canEdit: false, canAllowAlways };

@@ -1,3 +1,4 @@
+import { describeFlags } from '@relay/protocol/display';
 import type { Approval, DecisionBody } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
@@ -101,6 +102,7 @@ async function listApprovals(context: Context<ListOptions>): Promise<void> {
       { title: 'votes', value: votesText },
       { title: 'kind', value: ({ kind }) => kind, minor: true },
       { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
+      { title: 'warnings', value: ({ display }) => display.flags.join(', ') },
       { title: 'request', value: requestText },
     ],
     wanted === 'pending' ? 'No pending approvals.' : 'No matching approvals.',
@@ -218,8 +220,10 @@ function printApproval({ print }: Context, approval: Approval): void {
     requested: formatTime(approval.requestedAt),
     expires: formatTime(approval.expiresAt),
     question: approval.prompt,
+    warnings: describeFlags(display.flags)
+      .map((warning) => `The request ${warning}`)
+      .join('\n'),
     request: display.text,
-    warnings: display.flags.join(', '),
     executed:
       approval.executedParams === undefined
         ? undefined

@@ -3,38 +3,21 @@
  * cursor, hide text or reverse its direction, especially next to an approval prompt.
  */
 
-/** Ranges of code points that are invisible, control the terminal, or change the text direction. */
-const unsafeRanges: readonly (readonly [number, number])[] = [
-  [0x00, 0x08],
-  [0x0b, 0x1f],
-  [0x7f, 0x9f],
-  [0xad, 0xad],
-  [0x03_4f, 0x03_4f],
-  [0x06_1c, 0x06_1c],
-  [0x18_0e, 0x18_0e],
-  [0x20_0b, 0x20_0b],
-  [0x20_0e, 0x20_0f],
-  [0x20_28, 0x20_2e],
-  [0x20_60, 0x20_69],
-  [0xd8_00, 0xdf_ff],
-  [0xfe_ff, 0xfe_ff],
-  [0xe_00_00, 0xe_0f_ff],
-];
-
-function isSafe(code: number): boolean {
-  // Fast path: most text is ASCII.
-  if (code >= 0x20 && code < 0x7f) return true;
-  return !unsafeRanges.some(([from, to]) => code >= from && code <= to);
-}
+import { escapeMisleading } from '@relay/protocol/display';
 
 /** Escapes unsafe code points, except newlines and tabs. */
 export function escapeUnsafe(text: string): string {
-  let safe = '';
-  for (const char of text) {
-    const code = char.codePointAt(0) ?? 0;
-    safe += isSafe(code) ? char : `\\u{${code.toString(16)}}`;
-  }
-  return safe;
+  return escapeMisleading(text);
+}
+
+/** JSON without characters that act on the terminal or are invisible; it has the same value. */
+export function safeJson(value: unknown): string {
+  const json = JSON.stringify(value) ?? 'null';
+  return json.replaceAll(/[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu, (char) =>
+    Array.from({ length: char.length }, (_, at) => {
+      return `\\u${char.charCodeAt(at).toString(16).padStart(4, '0')}`;
+    }).join(''),
+  );
 }
 
 /** The same on one line, for a table cell. */

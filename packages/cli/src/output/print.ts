@@ -5,7 +5,7 @@
 import type { CliEnvironment, Output } from '../environment.ts';
 import { type Paint, paintFor, paintStatus } from './paint.ts';
 import { type Column, tableOf } from './table.ts';
-import { escapeUnsafe } from './escape.ts';
+import { escapeUnsafe, safeJson } from './escape.ts';
 
 export type Fields = Readonly<Record<string, string | number | undefined>>;
 
@@ -24,7 +24,7 @@ export class Print {
 
   /** The JSON value, whether or not `--json` is set. */
   value(value: unknown): void {
-    this.#out.write(`${JSON.stringify(value)}\n`);
+    this.#out.write(`${safeJson(value)}\n`);
   }
 
   /** The outcome of an action: `value` with `--json`, otherwise `text`. */

@@ -1,4 +1,5 @@
 /** Prints the events of a run as they arrive. */
+import { describeFlags } from '@relay/protocol/display';
 import type { Approval, RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes } from '../errors.ts';
 import type { Print } from './print.ts';
@@ -60,6 +61,9 @@ export class Transcript {
         break;
       case 'approval_requested':
         this.line(paint('yellow', requestText(event)));
+        for (const warning of describeFlags(event.display?.flags ?? [])) {
+          this.line(paint('red', `  ! Warning: the request ${escapeLine(warning)}`));
+        }
         break;
       case 'approval_expiring':
         this.line(paint('yellow', `! approval ${event.id} expires at ${event.expiresAt}`));

@@ -87,14 +87,16 @@ describe('permission prompt', () => {
     const shown = written.join('\n');
     expect(shown).toContain('send_note needs approval (assistant › helper)');
     expect(shown).toContain('      "to": "ada"');
-    expect(shown).toContain('Warning, it contains: bidi');
+    expect(shown).toContain(
+      '! Warning: the request contains characters that reverse the direction of text',
+    );
   });
 
   test('without a key is built from the event', () => {
     const approval = { id: 'r', kind: 'permission', tool: 'x', params: { a: '\u202Eb' } } as const;
     expect(requestFromEvent(approval)).toMatchObject({
       text: 'x {\n  "a": "\\u{202e}b"\n}',
-      flags: ['invisible characters'],
+      flags: ['bidi'],
       canEdit: false,
     });
   });

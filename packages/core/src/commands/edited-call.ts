@@ -20,7 +20,13 @@ import type {
   TenantStore,
   Tool,
 } from '../ports/index.ts';
-import { type Arguments, digestOfCall, parseArguments, resolvePaths } from '../run/arguments.ts';
+import {
+  type Arguments,
+  digestOfCall,
+  parseArguments,
+  previewCall,
+  resolvePaths,
+} from '../run/arguments.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
 
 interface CallToCheck {
@@ -58,9 +64,11 @@ export async function editedCall(
   if (!resolution.ok) throw invalid(resolution.problem);
   const permissions = await permissionsOf(engine, store, approval.runId);
   await rejectIfDenied(store, approval, { tool, params, resolution, permissions });
-  const paths = defined({ resolvedPaths: resolution.resolvedPaths?.paths });
-  const digest = digestOfCall(engine, { name: approval.tool, input: params, ...paths });
-  return { params, ...paths, digest };
+  const { resolvedPaths } = resolution;
+  const preview = await previewCall(tool, params, resolvedPaths);
+  const shown = defined({ resolvedPaths: resolvedPaths?.paths, preview });
+  const digest = digestOfCall(engine, { name: approval.tool, input: params, ...shown });
+  return { params, ...shown, digest };
 }
 
 /** A tool of the tenant, or a function of the caller. */

@@ -1,5 +1,11 @@
 /** The notices of webhooks: that something happened and where to read more, never a call's content. */
-import { defined, type OutcomeAnswer, type StoredEvent, type WebhookEvent } from '@relay/protocol';
+import {
+  defined,
+  displayOf,
+  type OutcomeAnswer,
+  type StoredEvent,
+  type WebhookEvent,
+} from '@relay/protocol';
 import type {
   ApprovalDecision,
   ApprovalRecord,
@@ -20,7 +26,9 @@ function noticeOf(run: RunIdentity, event: StoredEvent): Notice | undefined {
     case 'approval.requested': {
       const { approvalId: id, kind, tool, toolCallId, agentId, agentPath } = event;
       const { digest, expiresAt } = event;
-      const approval = { id, kind, tool, toolCallId, agentId, agentPath, digest, expiresAt };
+      const { flags } = displayOf(event);
+      const request = { id, kind, tool, toolCallId, agentId, agentPath, digest, expiresAt };
+      const approval = flags.length === 0 ? request : { ...request, flags };
       return noticeOfApproval('approval.requested', at(), run, approval);
     }
     case 'approval.expiring': {

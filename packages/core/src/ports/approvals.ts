@@ -6,6 +6,7 @@ import type {
   EarlierDenial,
   GrantScope,
   OutcomeAnswer,
+  Preview,
   RuleRef,
 } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
@@ -23,6 +24,7 @@ export interface ApprovalRecord {
   readonly params: unknown;
   /** Where path parameters led when the approval was requested. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
+  readonly preview?: Preview;
   readonly digest: string;
   /** Of the tool, when the approval was requested. */
   readonly definitionDigest?: string;
@@ -72,6 +74,7 @@ export interface ApprovalVotes {
 export interface EditedCall {
   readonly params: Readonly<Record<string, unknown>>;
   readonly resolvedPaths?: Readonly<Record<string, string>>;
+  readonly preview?: Preview;
   readonly digest: string;
 }
 

@@ -1,4 +1,4 @@
-import type { AttachmentPart, FieldIssue, ToolPermission } from '@relay/protocol';
+import type { AttachmentPart, FieldIssue, Preview, ToolPermission } from '@relay/protocol';
 import type { ParameterKind } from '../permission/match.ts';
 import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
@@ -21,6 +21,8 @@ export interface ToolContext {
   readonly progress: (text: string) => void;
   /** Where path parameters led when the call was allowed. A tool must open nothing else. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
+  /** The digest of the preview that an approver was shown. A tool must do nothing else. */
+  readonly previewDigest?: string;
   /**
    * Runs a sub-agent and waits for it. After a crash an `idempotent` tool runs again and gets the
    * agents that it had spawned, in the same order.
@@ -116,6 +118,14 @@ export interface Tool extends ToolSpec {
    * valid only while they stay the same. It may refuse the call, or demand a person for it.
    */
   readonly resolvePaths?: (input: Readonly<Record<string, unknown>>) => Promise<PathResolution>;
+  /**
+   * What a call would do, for the approver: it is called once, when the approval is requested. It has
+   * no effects and does not throw.
+   */
+  readonly preview?: (
+    input: Readonly<Record<string, unknown>>,
+    resolvedPaths: Readonly<Record<string, string>>,
+  ) => Promise<Preview>;
   /**
    * Instead of `execute`: a sub-agent does the work, and the call ends with it. The run can wait for
    * approvals meanwhile without a process.

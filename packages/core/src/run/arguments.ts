@@ -4,9 +4,10 @@
  * A tool's schema may add defaults or normalize what a model wrote. That happens once, before rules
  * decide. A schema that would change its own output again has no such form, and its calls are refused.
  */
-import { canonicalJson } from '@relay/protocol';
+import { canonicalJson, defined, type Preview } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { PathResolution, ResolvedPaths, Tool } from '../ports/index.ts';
+import { relativeTo } from '../permission/path.ts';
 import { errorText, textOfIssues } from './errors.ts';
 
 export type Arguments = Record<string, unknown>;
@@ -62,6 +63,55 @@ export async function resolvePaths(
   }
 }
 
+/** What an approver is shown of a call besides its arguments; undefined if there is nothing to add. */
+export async function previewCall(
+  tool: Tool | undefined,
+  input: unknown,
+  resolvedPaths: ResolvedPaths | undefined,
+): Promise<Preview | undefined> {
+  if (tool === undefined || !isObject(input)) return undefined;
+  const preview = await previewOf(tool, input, resolvedPaths?.paths ?? {});
+  const links = [...linksOf(input, resolvedPaths), ...(preview.links ?? [])];
+  const { diff, digest } = preview;
+  const all = defined({ links: links.length === 0 ? undefined : links, diff, digest });
+  return Object.keys(all).length === 0 ? undefined : all;
+}
+
+async function previewOf(
+  tool: Tool,
+  input: Arguments,
+  paths: ResolvedPaths['paths'],
+): Promise<Preview> {
+  try {
+    return (await tool.preview?.(input, paths)) ?? {};
+  } catch (error) {
+    return { diff: `There is no preview of this call: ${errorText(error)}` };
+  }
+}
+
+/** The path parameters that links or `..` lead elsewhere than their text says. */
+function linksOf(input: Arguments, resolved: ResolvedPaths | undefined): Preview['links'] & {} {
+  const { root = '', paths = {} } = resolved ?? {};
+  return Object.entries(paths).flatMap(([name, target]) => {
+    const path = Object.hasOwn(input, name) ? input[name] : undefined;
+    const shown = relativeTo(root, target);
+    if (typeof path !== 'string') return [];
+    return isSameText(path, shown) || isSameText(path, target)
+      ? []
+      : [{ name, path, target: shown }];
+  });
+}
+
+/** Apart from `.` and repeated slashes, which nobody misreads. */
+function isSameText(path: string, target: string): boolean {
+  const parts = (text: string) => text.split('/').filter((part) => part !== '' && part !== '.');
+  return path.startsWith('/') === target.startsWith('/') && samePartsAs(parts(path), parts(target));
+}
+
+function samePartsAs(some: readonly string[], others: readonly string[]): boolean {
+  return some.length === others.length && some.every((part, at) => part === others[at]);
+}
+
 /** Whether the paths of a call lead where they led when the call was shown. */
 export function resolveToSamePaths(
   shown: Readonly<Record<string, string>> = {},
@@ -76,15 +126,16 @@ interface DigestedCall {
   readonly name: string;
   readonly input: unknown;
   readonly resolvedPaths?: Readonly<Record<string, string>> | undefined;
+  readonly preview?: Preview | undefined;
 }
 
-/** What a decision is bound to: the tool, exactly these arguments, and the resolved paths. */
+/** What a decision is bound to: the tool, exactly these arguments, and what was shown with them. */
 export function digestOfCall(
   engine: Pick<Engine, 'digest'>,
-  { name, input, resolvedPaths }: DigestedCall,
+  { name, input, resolvedPaths, preview }: DigestedCall,
 ): string {
-  const paths = resolvedPaths === undefined ? {} : { resolvedPaths };
-  return engine.digest(canonicalJson({ tool: name, input, ...paths }));
+  const shown = defined({ resolvedPaths, preview: preview?.digest });
+  return engine.digest(canonicalJson({ tool: name, input, ...shown }));
 }
 
 const maxDepth = 64;

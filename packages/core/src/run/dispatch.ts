@@ -104,6 +104,8 @@ function intentOf(run: LiveRun, agent: AgentState, each: CallStart): Intent {
     idempotencyKey: call.idempotencyKey ?? `${run.identity.id}:${call.toolCallId}`,
     ...defined({
       resolvedPaths: call.resolvedPaths,
+      // A rule allows what a call does now; a person approved what was shown.
+      previewDigest: approvalId === undefined ? undefined : call.preview?.digest,
       rule,
       approvalId,
       via: viaOf(tool),
@@ -170,7 +172,7 @@ function contextFor(
   intent: Intent,
   activity: Activity,
 ): ToolContext {
-  const { toolCallId, idempotencyKey, resolvedPaths } = intent;
+  const { toolCallId, idempotencyKey, resolvedPaths, previewDigest } = intent;
   let spawned = 0;
   let asked = 0;
   return {
@@ -197,7 +199,11 @@ function contextFor(
       suppressUnhandledRejection(
         askFor(run, { intent, tool, activity, question, nth: (asked += 1) }),
       ),
-    ...defined({ resolvedPaths, memory: memoryFor(run, idempotencyKey, activity) }),
+    ...defined({
+      resolvedPaths,
+      previewDigest,
+      memory: memoryFor(run, idempotencyKey, activity),
+    }),
   };
 }
 

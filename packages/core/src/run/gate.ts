@@ -14,7 +14,13 @@ import { defined, type LimitName, RelayError, type RunEvent } from '@relay/proto
 import type { OnGrantExhausted } from '../journal.ts';
 import { pathsOf, type Verdict } from '../permission/decide.ts';
 import type { PathResolution, Tool } from '../ports/index.ts';
-import { digestOfCall, resolveToSamePaths, parseArguments, resolvePaths } from './arguments.ts';
+import {
+  digestOfCall,
+  resolveToSamePaths,
+  parseArguments,
+  previewCall,
+  resolvePaths,
+} from './arguments.ts';
 import { CallRules } from './call-rules.ts';
 import { type CallStart, startCalls } from './dispatch.ts';
 import type { LiveRun } from './live-run.ts';
@@ -90,13 +96,14 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
       const rules = await CallRules.withoutGrants(run, agent);
       const verdict = rules.decide({ call, tool, resolution });
       const kind = call.approval?.kind === 'outcome' ? 'outcome' : 'permission';
+      const preview = await previewCall(tool, call.input, pathsOf(resolution));
       run.journal.stage([
         verdict.decision === 'deny'
           ? deniedByRule(agent, call, verdict)
           : approvalRequested(
               run,
               agent,
-              { ...call, ...shownPaths(resolution) },
+              { ...call, ...shownPaths(resolution), ...defined({ preview }) },
               kind,
               verdict.decision === 'ask' ? verdict.rule : undefined,
             ),
@@ -144,7 +151,11 @@ async function check(run: LiveRun, agent: AgentState, call: CallState): Promise<
   const read = { ...call, input: parsed.input };
   const resolution = await resolvePaths(tool, read.input);
   if (!resolution.ok) return invalid('path_refused', resolution.problem);
-  return { ok: true, call: { ...read, ...shownPaths(resolution) }, tool, resolution };
+  const preview = run.isHeadless
+    ? undefined
+    : await previewCall(tool, read.input, pathsOf(resolution));
+  const shown = { ...shownPaths(resolution), ...defined({ preview }) };
+  return { ok: true, call: { ...read, ...shown }, tool, resolution };
 }
 
 function shownPaths(resolution: PathResolution): Pick<CallState, 'resolvedPaths'> {

@@ -1,7 +1,8 @@
 import { defined } from '../defined.ts';
 import type { EventOf, RuleRef } from '../events/catalogue.ts';
+import type { Display } from '../display/display.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type AgentEvent, failureOutput, agentPathOf, questionOf } from './dialect.ts';
+import { type AgentEvent, failureOutput, agentPathOf, questionOf, shownWith } from './dialect.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
 import type { ApprovalKind, EarlierDenial } from '../schemas/permissions.ts';
 import type { AgentEnd, FinishReason, Usage } from '../schemas/runs.ts';
@@ -34,6 +35,10 @@ export type ChatFrame =
             tool: string;
             params: unknown;
             agentPath?: readonly string[];
+            /** Where path parameters lead. */
+            resolvedPaths?: Readonly<Record<string, string>>;
+            /** What to show an approver, where the tool and its arguments alone would mislead. */
+            display?: Display;
             earlierDenial?: EarlierDenial;
             rule?: RuleRef;
           }
@@ -123,6 +128,7 @@ export const chat: Dialect = {
           params: event.params,
           ...questionOf(event),
           ...agentPathOf(event),
+          ...shownWith(event),
           ...defined({ earlierDenial: event.earlierDenial, rule: event.rule }),
         });
       // `tool_call` has shown the original arguments: what runs instead must be visible too.

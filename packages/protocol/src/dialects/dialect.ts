@@ -1,3 +1,5 @@
+import { defined } from '../defined.ts';
+import { type Display, displayUnlessPlain } from '../display/display.ts';
 import type { EventOf, StoredEvent } from '../events/catalogue.ts';
 
 /** The ids of a run that frames may show. */
@@ -44,6 +46,14 @@ export function agentPathOf(event: EventOf<'approval.requested'>): {
 /** The question of a tool, and the JSON Schema of its answer. */
 export function questionOf({ question }: EventOf<'approval.requested'>) {
   return question === undefined ? {} : { prompt: question.prompt, schema: question.schema };
+}
+
+/** What to show an approver, where the tool and its arguments alone would mislead. */
+export function shownWith(event: EventOf<'approval.requested'>): {
+  resolvedPaths?: Readonly<Record<string, string>>;
+  display?: Display;
+} {
+  return defined({ resolvedPaths: event.resolvedPaths, display: displayUnlessPlain(event) });
 }
 
 type FailedOrDenied = EventOf<'tool.failed'> | EventOf<'tool.denied'>;

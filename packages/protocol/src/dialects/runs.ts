@@ -2,8 +2,9 @@ import { defined } from '../defined.ts';
 import type { EventOf, RuleRef, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
+import type { Display } from '../display/display.ts';
 import type { Dialect } from './dialect.ts';
-import { withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
+import { withAgentId, failureOutput, agentPathOf, questionOf, shownWith } from './dialect.ts';
 import type {
   ApprovalKind,
   ApprovalStatus,
@@ -47,6 +48,10 @@ export type RunsFrame =
       /** Set for a question: its text, and the JSON Schema of the answer. */
       prompt?: string | undefined;
       schema?: Readonly<Record<string, unknown>> | undefined;
+      /** Where path parameters lead. */
+      resolvedPaths?: Readonly<Record<string, string>>;
+      /** What to show an approver, where the tool and its arguments alone would mislead. */
+      display?: Display;
       /** A person has denied the same call before in this run. */
       earlierDenial?: EarlierDenial | undefined;
       /** The rule that demands a person for each such call: `always` has no effect while it stands. */
@@ -156,6 +161,7 @@ export const runs: Dialect = {
           }),
           ...questionOf(event),
           ...agentPathOf(event),
+          ...shownWith(event),
         };
       case 'approval.expiring':
         return { type: 'approval_expiring', id: event.approvalId, expiresAt: event.expiresAt };

@@ -2,7 +2,14 @@ import { defined } from '../defined.ts';
 import type { EventOf, Progress } from '../events/catalogue.ts';
 import type { AgentEnd } from '../schemas/runs.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type AgentEvent, withAgentId, failureOutput, agentPathOf, questionOf } from './dialect.ts';
+import {
+  type AgentEvent,
+  withAgentId,
+  failureOutput,
+  agentPathOf,
+  questionOf,
+  shownWith,
+} from './dialect.ts';
 
 /** The status of an ended run in `/api/chat`. */
 export const runtimeStatus = {
@@ -43,6 +50,7 @@ export const runtime: Dialect = {
           kind: event.kind,
           ...questionOf(event),
           ...agentPathOf(event),
+          ...shownWith(event),
           ...defined({ earlierDenial: event.earlierDenial, rule: event.rule }),
         });
       case 'tool.started':

@@ -12,6 +12,7 @@ import {
   approvalKinds,
   deciderSchema,
   earlierDenialSchema,
+  previewSchema,
   outcomeAnswers,
   permissionsSchema,
 } from '../schemas/permissions.ts';
@@ -269,6 +270,8 @@ export const catalogue = {
     /** Until when a client may post the result. */
     resultBy: z.iso.datetime().optional(),
     resolvedPaths: resolvedPaths.optional(),
+    /** Of the preview that an approver was shown. */
+    previewDigest: z.string().optional(),
   }),
   'tool.progressed': event(1, { ...call, progressId: idSchema, content: z.string() }),
   'tool.completed': event(1, {
@@ -303,6 +306,8 @@ export const catalogue = {
     params: json,
     /** Covered by the digest. */
     resolvedPaths: resolvedPaths.optional(),
+    /** Its own digest is covered by the digest. */
+    preview: previewSchema.optional(),
     digest: z.string(),
     /** A question of a running tool: its index within the call, and the JSON Schema of its answer. */
     question: z
@@ -332,6 +337,7 @@ export const catalogue = {
     /** The arguments as changed by the approver, and their digest; the call runs with these. */
     input: json.optional(),
     resolvedPaths: resolvedPaths.optional(),
+    preview: previewSchema.optional(),
     digest: z.string().optional(),
     /** The answer to an approval of kind `outcome`; `output` comes with `completed`. */
     outcome: z.enum(outcomeAnswers).optional(),

@@ -5,6 +5,7 @@ import { attachmentPartSchema } from '../schemas/messages.ts';
 import {
   approvalKinds,
   approvalStatuses,
+  displaySchema,
   earlierDenialSchema,
   outcomeAnswers,
 } from '../schemas/permissions.ts';
@@ -24,12 +25,14 @@ const finishReason = z.enum(finishReasons).optional();
 const subAgent = { agentId: text.optional() };
 const handoff = z.strictObject({ type: z.literal('handoff'), from: text, to: text });
 const agentSwitch = z.strictObject({ type: z.literal('agent_switch'), agentName: text });
-/** Of a question, of a sub-agent, of a repeated call, and of a rule that demands a person. */
+/** Of a question, of a sub-agent, of what a call leads to, of a repeated call, and of a rule that demands a person. */
 const approval = {
   kind: z.enum(approvalKinds),
   prompt: text.optional(),
   schema: z.record(text, z.json()).optional(),
   agentPath: z.array(text).readonly().optional(),
+  resolvedPaths: z.record(text, text).optional(),
+  display: displaySchema.optional(),
   earlierDenial: earlierDenialSchema.optional(),
   rule: ruleRefSchema.optional(),
 };

@@ -5,8 +5,10 @@ import {
   approvalStatuses,
   approverRuleSchema,
   deciderSchema,
+  displaySchema,
   earlierDenialSchema,
   outcomeAnswers,
+  previewSchema,
   seenDigestSchema,
   toolPermissionSchema,
 } from '../schemas/permissions.ts';
@@ -86,6 +88,8 @@ export const approvalSchema = z.object({
   params: z.json(),
   /** Resolved file paths, keyed by parameter. */
   resolvedPaths: z.record(z.string(), z.string()).optional(),
+  /** What the call leads to, with misleading characters made visible. It is part of `display.text`. */
+  preview: previewSchema.pick({ links: true, diff: true }).optional(),
   /** The arguments as an approver changed them: those that run, or that a pending approval is about. */
   executedParams: z.json().optional(),
   executedDigest: z.string().optional(),
@@ -96,11 +100,8 @@ export const approvalSchema = z.object({
   /** Set for a decided approval of kind `outcome`: the answer, and the output of a completed call. */
   outcome: z.enum(outcomeAnswers).optional(),
   output: z.json().optional(),
-  /**
-   * The call as text for people, with misleading characters made visible. For an `outcome`, the text
-   * says first that the call was started before a crash and may have taken effect.
-   */
-  display: z.object({ text: z.string(), flags: z.array(z.string()) }),
+  /** For an `outcome`, its text says first that the call was started and may have taken effect. */
+  display: displaySchema,
   digest: z.string(),
   suggestedRule: toolPermissionSchema.optional(),
   /** A person has denied the same call before in this run. */

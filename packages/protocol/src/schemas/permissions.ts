@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { displayFlags } from '../display/characters.ts';
 import { roleNames } from './roles.ts';
 import { groupSchema, idSchema, toolCallIdSchema } from './values.ts';
 
@@ -226,3 +227,32 @@ export const earlierDenialSchema = z.object({
   reason: z.string().optional(),
 });
 export type EarlierDenial = z.infer<typeof earlierDenialSchema>;
+
+/**
+ * A request as an approver must see it, with misleading characters made visible. `text` has everything:
+ * paths with what they lead to, warnings, the call, and the change to a file as a diff.
+ */
+export const displaySchema = z.object({
+  text: z
+    .string()
+    .describe(
+      'The whole request, safe to show: paths with what they lead to, the call, its change',
+    ),
+  flags: z
+    .array(z.enum(displayFlags))
+    .readonly()
+    .describe('Why the request must be read with care'),
+});
+
+/** What the arguments of a call lead to, as its tool found it when the approval was requested. */
+export const previewSchema = z.object({
+  /** Paths of the call that lead elsewhere than their text says; `name` is the parameter. */
+  links: z
+    .array(z.object({ name: z.string(), path: z.string(), target: z.string() }))
+    .optional()
+    .describe('Paths of the call that lead elsewhere than their text says'),
+  diff: z.string().optional().describe('The change to a file, as a unified diff'),
+  /** Of everything that was previewed, also of what is too long to be shown. */
+  digest: z.string().optional(),
+});
+export type Preview = z.infer<typeof previewSchema>;

@@ -214,15 +214,17 @@ describe('a page of another origin', () => {
 describe('scopes', () => {
   it('are all required, and the missing one is named', async () => {
     const authorization = `Bearer ${await keyWith({ scopes: ['approve'] })}`;
-    const error = await refusal({ authorization });
+    const error = await refusal({ authorization }, routes.startRun);
     expect(error.status).toBe(403);
     expect(error.code).toBe('scope_required');
     expect(error.message).toContain('runs');
   });
 
-  it('do not include one another: admin alone may neither run nor approve', async () => {
+  it('include reading and nothing else: admin alone may neither run nor approve', async () => {
     const authorization = `Bearer ${await keyWith({ scopes: ['admin'] })}`;
-    expect((await refusal({ authorization }, routes.getRun)).code).toBe('scope_required');
+    const reading = requestOf({ ...local, authorization });
+    expect((await authenticate(reading, routes.getRun, contextOf())).tenantId).toBe('tenant-1');
+    expect((await refusal({ authorization }, routes.startRun)).code).toBe('scope_required');
     expect((await refusal({ authorization }, routes.answerChatRelay)).code).toBe('scope_required');
   });
 

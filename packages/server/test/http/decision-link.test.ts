@@ -65,7 +65,7 @@ describe('a decision link', () => {
       expect(html).not.toContain('<script');
       expect(html).toContain('&#60;script&#62;alert(1)');
       expect(html).toContain('\\u{202e}');
-      expect(html).toContain('misleading characters');
+      expect(html).toContain('such as a right-to-left override');
       expect(html.match(/<form method="post">/g)).toHaveLength(2);
       const headers = Object.fromEntries(response.headers);
       expect(headers).toMatchObject({

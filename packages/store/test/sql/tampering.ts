@@ -36,8 +36,7 @@ function keyed(...keys: [string, ...string[]]): RowAuthenticator {
 
 /** Columns that give no right. */
 const unsigned = ['status', 'decided_at', 'decided_by', 'reason', 'answer'].concat([
-  'executed_params',
-  'executed_digest',
+  'edited',
   'position',
   'mac',
 ]);

@@ -1,18 +1,25 @@
 /** `bash`: a command in the tenant's workspace, without the environment of the server. */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, realpath } from 'node:fs/promises';
+import { join, relative, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { suggestedPattern, type Tool, type ToolContext } from '@relay/core';
-import { defined } from '@relay/protocol';
+import { defined, type Preview } from '@relay/protocol';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
 import { inBubblewrap, protectPaths, type Sandbox } from './bwrap.ts';
 import { type CapturedOutput, CommandOutput } from './command-output.ts';
 import { cleanEnvironment, readerEnvironment } from './environment.ts';
 import { hiddenNameIn } from './guards.ts';
-import { childPath, openResolved, PathRefused, resolveAllowed, resolvePaths } from './paths.ts';
+import {
+  childPath,
+  isWithin,
+  openResolved,
+  PathRefused,
+  resolveAllowed,
+  resolvePaths,
+} from './paths.ts';
 import { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
 import { checkRepositories, mayUseGit } from './repositories.ts';
 import { Progress } from '../progress.ts';
@@ -77,6 +84,7 @@ export function createBash(options: BashOptions): Tool {
       if (named !== undefined) return { ok: false, problem: refusedName(named) };
       return { ...resolution, ...defined({ needsApproval: (await checkGit(command))?.problem }) };
     },
+    preview: ({ command }, { cwd = root }) => previewLinks(root, cwd, command),
     derivePermission: ({ command, cwd }) => {
       const pattern = suggestedPattern(command);
       const isPlain = cwd === undefined || /^[\w./-]+$/.test(cwd);
@@ -91,6 +99,15 @@ export function createBash(options: BashOptions): Tool {
       });
       try {
         context.signal.throwIfAborted();
+        const { previewDigest } = context;
+        if (
+          previewDigest !== undefined &&
+          previewDigest !== (await previewLinks(root, resolved, command)).digest
+        ) {
+          throw new PathRefused(
+            'A link that the command names was changed after the approval was requested',
+          );
+        }
         const named = await hiddenNameIn(command, resolved, { hidden: hidden(), home });
         if (named !== undefined) throw new PathRefused(refusedName(named));
         const byRule = context.allowedBy === 'rule';
@@ -123,6 +140,26 @@ export function createBash(options: BashOptions): Tool {
       }
     },
   });
+}
+
+/** Words that could be paths. Approvers are shown where they lead, however the command is written. */
+const word = /[^\s;&|<>()"'`$=,:]+/g;
+const maxWords = 200;
+
+async function previewLinks(root: string, cwd: string, command: string): Promise<Preview> {
+  const words = [...new Set(command.match(word))].slice(0, maxWords);
+  const found = await Promise.all(words.map((path) => linkBehind(root, cwd, path)));
+  const links = found.filter((link) => link !== undefined);
+  const digest = createHash('sha256').update(JSON.stringify(links)).digest('hex');
+  return { links, digest };
+}
+
+async function linkBehind(root: string, cwd: string, path: string) {
+  const named = resolve(cwd, path);
+  if (!isWithin(root, named)) return undefined;
+  const real = await realpath(named).catch(() => undefined);
+  if (real === undefined || real === named) return undefined;
+  return { name: 'command', path, target: isWithin(root, real) ? relative(root, real) : real };
 }
 
 function refusedName(word: string): string {

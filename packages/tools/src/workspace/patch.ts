@@ -3,8 +3,9 @@ import { isUtf8 } from 'node:buffer';
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { lstat, open, rename, rm } from 'node:fs/promises';
-import { basename, dirname } from 'node:path';
-import type { Tool } from '@relay/core';
+import { basename, dirname, relative, sep } from 'node:path';
+import type { Tool, ToolContext } from '@relay/core';
+import type { Preview } from '@relay/protocol';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
 import { applyDiff, applyEdits, type Edit, EditRefused } from './edits.ts';
@@ -17,6 +18,7 @@ import {
   resolveAllowed,
   resolvePaths,
 } from './paths.ts';
+import { unifiedDiff } from './unified-diff.ts';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
 const maxFileBytes = 10 * 1024 * 1024;
@@ -58,6 +60,7 @@ export function createPatch({ root }: { readonly root: string }): Tool {
       if (guard.kind === 'refused') return { ok: false, problem: guard.reason };
       return { ...resolution, needsApproval: guard.reason };
     },
+    preview: (input, { filePath: target = '' }) => previewChange(root, target, input),
     derivePermission: ({ filePath }) =>
       /^(?:[\w-][\w.-]*\/)*[\w-][\w.-]*$/.test(filePath)
         ? { tool: 'patch', params: { filePath } }
@@ -71,7 +74,7 @@ export function createPatch({ root }: { readonly root: string }): Tool {
         throw new PathRefused(guard.reason);
       }
       const previous = queues.get(resolved) ?? Promise.resolve();
-      const change = previous.then(() => changeFile(resolved, input, context.signal));
+      const change = previous.then(() => changeFile(root, resolved, input, context));
       const settled = change.catch(() => undefined);
       queues.set(resolved, settled);
       try {
@@ -87,12 +90,10 @@ export function createPatch({ root }: { readonly root: string }): Tool {
   });
 }
 
-async function changeFile(
-  target: string,
-  { edits = [], diff, filePath }: z.output<typeof schema>,
-  signal: AbortSignal,
-) {
-  signal.throwIfAborted();
+type Input = z.output<typeof schema>;
+
+/** The file as it is, and the text that it would have. */
+async function planChange(target: string, { edits = [], diff, filePath }: Input) {
   const file = await readTarget(target, filePath);
   const endings = lineEndingsOf(file?.text, diff ?? '', edits);
   const before = file === undefined ? undefined : endings.strip(file.text);
@@ -101,6 +102,47 @@ async function changeFile(
   );
   if (after === file?.text) throw new EditRefused('The file would not change');
   if (Buffer.byteLength(after) > maxFileBytes) throw new EditRefused('The file would be too large');
+  return { file, after };
+}
+
+async function previewChange(root: string, target: string, input: Input): Promise<Preview> {
+  try {
+    const { file, after } = await planChange(target, input);
+    const { text: diff, digest } = diffOf(root, target, file?.text, after);
+    return { diff, digest };
+  } catch (error) {
+    if (!(error instanceof EditRefused) && !(error instanceof PathRefused)) throw error;
+    const diff = `This change does not apply to the file as it is now: ${error.message}`;
+    return { diff, digest: 'does-not-apply' };
+  }
+}
+
+/** Carriage returns that end all lines are part of neither version. */
+function diffOf(root: string, target: string, before: string | undefined, after: string) {
+  const path = relative(root, target).replaceAll(sep, '/');
+  const hidesReturns =
+    before !== undefined && endsAllLinesWithReturn(before) && endsAllLinesWithReturn(after);
+  if (!hidesReturns) return unifiedDiff(path, before, after);
+  return unifiedDiff(path, before.replaceAll('\r\n', '\n'), after.replaceAll('\r\n', '\n'));
+}
+
+async function changeFile(
+  root: string,
+  target: string,
+  input: Input,
+  { signal, previewDigest }: ToolContext,
+) {
+  signal.throwIfAborted();
+  const { filePath } = input;
+  const { file, after } = await planChange(target, input);
+  if (
+    previewDigest !== undefined &&
+    previewDigest !== diffOf(root, target, file?.text, after).digest
+  ) {
+    throw new EditRefused(
+      `${filePath} was changed after the approval was requested, so the call would do something else than was shown. Read the file, and call patch again`,
+    );
+  }
   await writeAtomically(target, after, file?.mode, async () => {
     signal.throwIfAborted();
     if ((await versionOf(target)) === file?.version) return;

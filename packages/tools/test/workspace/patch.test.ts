@@ -245,3 +245,69 @@ describe('patch', () => {
     }
   });
 });
+
+describe('a preview of patch', () => {
+  const preview = (input: object) => {
+    const { filePath } = input as { filePath: string };
+    const resolved = { filePath: join(folder.root, filePath) };
+    return createPatch(folder).preview?.(input as Record<string, unknown>, resolved);
+  };
+
+  it('shows a new file', async () => {
+    const shown = await preview({ filePath: 'x/new.ts', edits: [{ old: '', new: 'a\nb' }] });
+    expect(shown?.diff).toBe(
+      '--- /dev/null\n+++ x/new.ts\n@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file',
+    );
+    expect(readdirSync(folder.root)).toEqual([]);
+  });
+
+  it('shows a diff at the lines where it applies', async () => {
+    folder.write('a.ts', `${Array.from({ length: 20 }, (_, at) => `line ${at}`).join('\n')}\n`);
+    const diff = '@@ -2,1 +2,1 @@\n-line 10\n+line ten\n';
+    const shown = await preview({ filePath: 'a.ts', diff });
+    expect(shown?.diff).toContain(
+      '@@ -8,7 +8,7 @@\n line 7\n line 8\n line 9\n-line 10\n+line ten',
+    );
+  });
+
+  it('does not show carriage returns that end all lines', async () => {
+    folder.write('dos.txt', 'one\r\ntwo\r\n');
+    const shown = await preview({ filePath: 'dos.txt', edits: [{ old: 'two', new: '2' }] });
+    expect(shown?.diff).toBe('--- dos.txt\n+++ dos.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2');
+  });
+
+  it('says how much of a long change is not shown, and its digest covers that too', async () => {
+    folder.write('a.txt', 'x\n');
+    const lines = Array.from({ length: 1_000 }, (_, at) => `line ${at}`);
+    const shown = await preview({
+      filePath: 'a.txt',
+      edits: [{ old: 'x', new: lines.join('\n') }],
+    });
+    expect(shown?.diff).toMatch(/\n… 602 more lines not shown$/);
+    lines[999] = 'other';
+    const other = await preview({
+      filePath: 'a.txt',
+      edits: [{ old: 'x', new: lines.join('\n') }],
+    });
+    expect(other?.diff).toBe(shown?.diff);
+    expect(other?.digest).not.toBe(shown?.digest);
+    const long = await preview({
+      filePath: 'a.txt',
+      edits: [{ old: 'x', new: 'y'.repeat(3_000) }],
+    });
+    expect(long?.diff).toMatch(/y … 1001 more characters not shown$/);
+  });
+
+  it('stays valid while only other parts of the file change', async () => {
+    const lines = Array.from({ length: 20 }, (_, at) => `line ${at}`);
+    folder.write('a.txt', `${lines.join('\n')}\n`);
+    const input = { filePath: 'a.txt', edits: [{ old: 'line 15', new: 'fifteen' }] };
+    const { digest } = (await preview(input)) ?? {};
+    folder.write('a.txt', `before\n${lines.join('\n')}\n`);
+    await patch(input, { previewDigest: digest });
+    expect(text('a.txt')).toContain('fifteen');
+    folder.write('a.txt', `${lines.with(14, 'changed').join('\n')}\n`);
+    await expect(patch(input, { previewDigest: digest })).rejects.toThrow('was changed after');
+    expect(text('a.txt')).toContain('line 15');
+  });
+});

@@ -11,7 +11,7 @@
  * - An approved call whose paths have changed needs another approval.
  * - `settled` is final (E6). The table is total: every other step is refused.
  */
-import { defined, type EventOf, type Stored } from '@relay/protocol';
+import { defined, type EventOf, type Preview, type Stored } from '@relay/protocol';
 import type { AllowedBy } from '../../ports/index.ts';
 import { agentFields, type AgentState } from './agent.ts';
 
@@ -98,6 +98,8 @@ export interface CallState {
   readonly allowedBy?: AllowedBy;
   /** Its resolved path parameters, as shown to approvers or as started. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
+  /** What approvers were shown of it besides its arguments. */
+  readonly preview?: Preview;
   /** What settles the call, where it is not the tool's own code. */
   readonly via?: 'agent' | 'handoff' | 'client';
   /** Until when a client may post the result. */
@@ -125,16 +127,12 @@ export function evolveCall(call: CallState, event: Stored<CallEvent>): CallState
   }
   if (event.type === 'approval.decided' && call.approval !== undefined) {
     const { approved, input = call.input, digest = call.approval.digest } = event;
-    const resolvedPaths = event.input === undefined ? call.resolvedPaths : event.resolvedPaths;
-    return withResolvedPaths(
-      { ...next, input, approval: { ...call.approval, approved, digest } },
-      resolvedPaths,
-    );
+    const approval = { ...call.approval, approved, digest };
+    return asShown({ ...next, input, approval }, event.input === undefined ? call : event);
   }
   if (event.type === 'approval.expiring') return warned(next);
   if (event.type !== 'approval.requested') return next;
-  const { params: input, resolvedPaths } = event;
-  return withResolvedPaths({ ...next, input, approval: openApproval(event) }, resolvedPaths);
+  return asShown({ ...next, input: event.params, approval: openApproval(event) }, event);
 }
 
 function openApproval(event: Stored<EventOf<'approval.requested'>>): OpenApproval {
@@ -142,9 +140,12 @@ function openApproval(event: Stored<EventOf<'approval.requested'>>): OpenApprova
   return { id, seq, kind, digest, expiresAt, ...defined({ warnsAt, definitionDigest }) };
 }
 
-function withResolvedPaths(call: CallState, resolvedPaths: CallState['resolvedPaths']): CallState {
-  const { resolvedPaths: _, ...rest } = call;
-  return resolvedPaths === undefined ? rest : { ...rest, resolvedPaths };
+function asShown(
+  call: CallState,
+  { resolvedPaths, preview }: Pick<EventOf<'approval.requested'>, 'resolvedPaths' | 'preview'>,
+): CallState {
+  const { resolvedPaths: _, preview: __, ...rest } = call;
+  return { ...rest, ...defined({ resolvedPaths, preview }) };
 }
 
 type ApprovalEvent = Extract<CallEvent, { approvalId: string; type: `approval.${string}` }>;

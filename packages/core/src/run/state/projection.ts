@@ -183,6 +183,7 @@ function requestedApproval(event: StoredEvent, runId: string): NewApproval[] {
       ...defined({
         resolvedPaths: event.resolvedPaths,
         definitionDigest: event.definitionDigest,
+        preview: event.preview,
         earlierDenial: event.earlierDenial,
         rule: event.rule,
         question:

@@ -33,7 +33,13 @@ export function approvalRequested(
   const definitionDigest = findTool(run, agent, call.name)?.definitionDigest;
   return {
     ...requestOf(run, agent, call, kind, digest),
-    ...defined({ resolvedPaths: call.resolvedPaths, definitionDigest, earlierDenial, rule }),
+    ...defined({
+      resolvedPaths: call.resolvedPaths,
+      preview: call.preview,
+      definitionDigest,
+      earlierDenial,
+      rule,
+    }),
   };
 }
 

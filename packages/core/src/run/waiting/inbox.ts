@@ -69,6 +69,7 @@ function decidedEvent(agent: AgentState, call: CallState, decision: Decision): D
       reason: reason ?? undefined,
       input: edited?.params as Decided['input'],
       resolvedPaths: edited?.resolvedPaths,
+      preview: edited?.preview,
       digest: edited?.digest,
       outcome: decision.outcome,
       output: decision.output as Decided['output'],

@@ -19,11 +19,12 @@ import {
   type ApprovalStatus,
   type BodyOf,
   defined,
+  displayOf,
+  escapeMisleading,
   type OutcomeAnswer,
   RelayError,
 } from '@relay/protocol';
 import { notFound } from '../errors.ts';
-import { displayOfApproval } from '../views/display.ts';
 import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { byRequest, iso, isoOrUndefined, readPageBySize, parseTime } from '../views/pagination.ts';
 
@@ -105,9 +106,9 @@ export function statusNow({ status, expiresAt }: ApprovalRecord): ApprovalStatus
 export function asShown(approval: ApprovalRecord): ApprovalRecord {
   const { edited } = (approval.status === 'pending' ? approval.votes : null) ?? {};
   if (edited === undefined) return approval;
-  const { resolvedPaths: _, ...rest } = approval;
-  const { params, resolvedPaths, digest } = edited;
-  return { ...rest, params, digest, ...defined({ resolvedPaths }) };
+  const { resolvedPaths: _, preview: __, ...rest } = approval;
+  const { params, resolvedPaths, preview, digest } = edited;
+  return { ...rest, params, digest, ...defined({ resolvedPaths, preview }) };
 }
 
 /** Who may decide approvals, by the current policies, which are read once per request. */
@@ -188,6 +189,7 @@ async function presentApproval(
   } = approval;
   // Of a pending approval, the arguments that votes are for.
   const edited = executed ?? votes?.edited;
+  const shown = asShown(approval);
   const tools = call.context.control.engine.tools(call.caller.tenantId);
   const requested = { name: approval.tool, params: edited?.params ?? approval.params };
   // Where each call needs a person, "always" is not offered.
@@ -202,7 +204,8 @@ async function presentApproval(
     executedDigest: edited?.digest,
     ...question,
     ...storedAnswerOf(approval),
-    display: displayOfApproval(asShown(approval)),
+    preview: previewOf(shown),
+    display: displayOf(shown),
     suggestedRule,
     ...(await presentVotes(approval, requirements)),
     requestedAt: iso(requestedAt),
@@ -211,6 +214,18 @@ async function presentApproval(
     decidedBy: decidedBy ?? undefined,
     reason: reason ?? undefined,
   };
+}
+
+function previewOf(approval: ApprovalRecord) {
+  const { preview } = approval;
+  if (preview === undefined) return undefined;
+  const safe = (text: string) => escapeMisleading(text);
+  const links = preview.links?.map(({ name, path, target }) => ({
+    name: safe(name),
+    path: safe(path),
+    target: safe(target),
+  }));
+  return defined({ links, diff: preview.diff === undefined ? undefined : safe(preview.diff) });
 }
 
 /** The stored answer to a question, or to an approval of kind `outcome`. */

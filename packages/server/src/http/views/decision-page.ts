@@ -1,13 +1,20 @@
 /** The page behind a decision link: the call and a button per answer. No scripts, no frames. */
 import { createHash } from 'node:crypto';
 import type { ApprovalRecord } from '@relay/core';
-import type { OutcomeAnswer, RelayError } from '@relay/protocol';
-import { displayOf, outcomeWarning } from './display.ts';
+import {
+  describeFlags,
+  displayParts,
+  escapeMisleading,
+  type OutcomeAnswer,
+  outcomeWarning,
+  type RelayError,
+} from '@relay/protocol';
 import { escapeHtml } from './docs-page.ts';
 
 const style = `:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
 pre{white-space:pre-wrap;border:1px solid;padding:1rem}
+ins,del{text-decoration:none}ins{color:light-dark(#116329,#7ee787)}del{color:light-dark(#a40e26,#ffa198)}
 form{display:flex;flex-wrap:wrap;gap:.75rem;margin:0 0 1.5rem}
 button,input{font:inherit;padding:.75rem 1rem;border:1px solid;border-radius:.4rem}
 button{min-width:8rem}input{flex:1 1 14rem;min-width:0;background:none;color:inherit}input::placeholder{color:inherit;opacity:.75}
@@ -39,21 +46,34 @@ export function pendingPage(
   /** Who may decide, if the policy demands more than a link. */
   approvers: readonly string[],
 ): string {
-  const { text, flags } = displayOf(approval.tool, approval.params, approval.earlierDenial);
-  const warning =
-    flags.length === 0
-      ? ''
-      : `<p class="warning">Warning: the call contains invisible or misleading characters (${escapeHtml(flags.join(', '))}). They are shown as escapes.</p>`;
+  const { links, notes, call, diff, remarks, flags } = displayParts(approval);
+  const items = [...describeFlags(flags).map((warning) => `The request ${warning}`), ...notes]
+    .map((item) => `<li>${escapeHtml(item)}</li>`)
+    .join('');
+  const warning = flags.length === 0 ? '' : `<ul class="warning">${items}</ul>\n`;
+  const paths = links.map((link) => `<p class="warning">${escapeHtml(link)}</p>\n`).join('');
+  const change = diff === undefined ? '' : `<p>It changes:</p>\n<pre>${diffHtml(diff)}</pre>\n`;
+  const text = [call, ...remarks].join('\n');
   const asksOutcome = approval.kind === 'outcome';
-  const agent = `The agent <b>${escapeHtml(approval.agentPath.join(' › '))}</b>`;
-  const tool = `<b>${escapeHtml(approval.tool)}</b>`;
+  const safe = (name: string) => `<b>${escapeHtml(escapeMisleading(name))}</b>`;
+  const agent = `The agent ${safe(approval.agentPath.join(' › '))}`;
+  const tool = safe(approval.tool);
   return page(
     asksOutcome ? 'Did this tool call take effect?' : 'Approve this tool call?',
     `<p>${agent} ${asksOutcome ? 'used' : 'wants to use'} ${tool}:</p>
-${warning}<pre>${escapeHtml(text)}</pre>
+${paths}${warning}${change}<pre>${escapeHtml(text)}</pre>
 ${asksOutcome ? `<p class="warning">${outcomeWarning}. Check whether it did, then choose one answer.</p>\n` : ''}<p>Run ${escapeHtml(approval.runId)}. The request expires on ${escapeHtml(minuteInUtc(approval.expiresAt))}.</p>
 ${formsFor(approval, approvers)}`,
   );
+}
+
+function diffHtml(diff: string): string {
+  const lines = diff.split('\n').map((line) => {
+    const html = escapeHtml(line);
+    if (line.startsWith('+')) return `<ins>${html}</ins>`;
+    return line.startsWith('-') ? `<del>${html}</del>` : html;
+  });
+  return lines.join('\n');
 }
 
 function formsFor({ kind, votes }: ApprovalRecord, approvers: readonly string[]): string {

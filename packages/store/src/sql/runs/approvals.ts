@@ -17,11 +17,7 @@ import { column } from '../../codec/records.ts';
 import { type Assignments, type RowSigner, SignedTable } from '../../codec/signed-table.ts';
 import { encode, encodeOrNull, text } from '../../codec/values.ts';
 
-type ApprovalRow = Omit<ApprovalRecord, 'edited'> & {
-  readonly tenantId: string;
-  readonly executedParams: Readonly<Record<string, unknown>> | null;
-  readonly executedDigest: string | null;
-};
+type ApprovalRow = ApprovalRecord & { readonly tenantId: string };
 
 /**
  * What a person sees must be what was requested, and votes must be those that were given. What was
@@ -47,6 +43,7 @@ export const approvalTable = new SignedTable<ApprovalRow>({
     question: column.optional(column.json()),
     resolvedPaths: column.optional(column.json()),
     definitionDigest: column.optional(column.text()),
+    preview: column.optional(column.json()),
     earlierDenial: column.optional(column.json()),
     rule: column.optional(column.json()),
     status: column.text(),
@@ -54,20 +51,11 @@ export const approvalTable = new SignedTable<ApprovalRow>({
     decidedBy: column.nullable(column.json()),
     reason: column.nullable(column.freeText),
     answer: column.nullable(column.freeText),
-    executedParams: column.nullable(column.json()),
-    executedDigest: column.nullable(column.text()),
+    edited: column.nullable(column.json()),
     ballot: column.number,
     votes: column.nullable(column.json()),
   },
-  unsigned: [
-    'status',
-    'decidedAt',
-    'decidedBy',
-    'reason',
-    'answer',
-    'executedParams',
-    'executedDigest',
-  ],
+  unsigned: ['status', 'decidedAt', 'decidedBy', 'reason', 'answer', 'edited'],
 });
 
 const { columns } = approvalTable;
@@ -87,8 +75,7 @@ export function insertApproval(
     decidedBy: null,
     reason: null,
     answer: null,
-    executedParams: null,
-    executedDigest: null,
+    edited: null,
     ballot: 0,
     votes: null,
   });
@@ -128,7 +115,7 @@ export function storeDecision(
 ): Statement {
   const { approvalId, runId, status, at, by, reason, answer, edited, ballot } = decision;
   const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
-      executed_params = ?, executed_digest = ?${voted === undefined ? '' : `, ${voted.assignments}`}
+      edited = ?${voted === undefined ? '' : `, ${voted.assignments}`}
     WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?
       ${ballot === undefined ? '' : 'AND ballot = ?'} ${voted === undefined ? '' : 'AND mac = ?'}`;
   return {
@@ -139,8 +126,7 @@ export function storeDecision(
       encode(by),
       encodeOrNull(reason),
       encode(answer),
-      encodeOrNull(edited?.params),
-      edited?.digest ?? null,
+      encodeOrNull(edited),
       ...(voted?.values ?? []),
       tenantId,
       approvalId,
@@ -196,7 +182,6 @@ export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page
 }
 
 export function decodeApproval(signer: RowSigner, row: Row): ApprovalRecord {
-  const approval = approvalTable.decode(signer, row);
-  const { tenantId: _, executedParams: params, executedDigest: digest, ...fields } = approval;
-  return { ...fields, edited: params === null ? null : { params, digest: digest ?? '' } };
+  const { tenantId: _, ...approval } = approvalTable.decode(signer, row);
+  return approval;
 }
