@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { checkSqlite, readPostgresMetadata, readSqliteMetadata } from '@relay/store';
+import { bashSettings } from '../config/config-file.ts';
 import { type Config, readConfig, type Installation } from '../config/config.ts';
 import { unknownSettings } from '../config/unknown-settings.ts';
 import { masterKeyFile } from '../secrets/master-key.ts';
@@ -20,6 +21,8 @@ export interface Inspection {
   readonly keyFile: string | undefined;
   readonly unknownSettings: readonly string[];
   readonly unfinishedRotation: string | undefined;
+  /** Which commands run in a sandbox, and whether those that should do not. */
+  readonly sandbox: { readonly summary: string; readonly isMissing: boolean };
 }
 
 /** Throws the same `ConfigError` as a start with invalid settings. */
@@ -41,7 +44,13 @@ export async function inspectStore({ env, cwd }: Installation): Promise<Inspecti
         : undefined,
     unknownSettings: unknownSettings(env),
     unfinishedRotation: existsSync(next) ? next : undefined,
+    sandbox: sandboxOf(config),
   };
+}
+
+function sandboxOf(config: Config): Inspection['sandbox'] {
+  const { sandbox, summary } = bashSettings(config);
+  return { summary, isMissing: sandbox === undefined && config.sandbox !== 'off' };
 }
 
 async function inspect(
