@@ -61,6 +61,26 @@ test('a key whose scopes were changed in the database is named', async () => {
   });
 });
 
+test('the sandbox of commands is reported, and that it is missing', async () => {
+  const off = await diagnose({ RELAY_SANDBOX: 'off' });
+  expect(off.of('sandbox')).toMatchObject({
+    state: 'ok',
+    message: 'No command runs in a sandbox: RELAY_SANDBOX is off',
+  });
+  vi.stubEnv('PATH', empty());
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const missing = await diagnose();
+  expect(missing.of('sandbox')).toMatchObject({
+    state: 'warning',
+    message: expect.stringContaining('bubblewrap is not installed') as string,
+  });
+  const required = await diagnose({ RELAY_SANDBOX: 'bwrap' });
+  expect(required.of('settings')).toMatchObject({
+    state: 'wrong',
+    message: expect.stringContaining('RELAY_SANDBOX is bwrap, but') as string,
+  });
+});
+
 test('a healthy setup has no failed check', async () => {
   const { code, findings, of } = await diagnose();
   expect(code).toBe(0);

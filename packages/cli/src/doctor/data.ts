@@ -21,7 +21,14 @@ export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<F
   for (const message of inspection.unknownSettings) {
     yield warning('settings', message, 'correct its name, or unset it');
   }
-  const { dataDir } = inspection;
+  const { dataDir, sandbox } = inspection;
+  yield sandbox.isMissing
+    ? warning(
+        'sandbox',
+        sandbox.summary,
+        'install bubblewrap, or set RELAY_SANDBOX=off to run the commands of agents without a sandbox',
+      )
+    : ok('sandbox', sandbox.summary);
   if (inspection.kind === 'sqlite' && !existsSync(dataDir)) {
     yield warning(
       'data folder',

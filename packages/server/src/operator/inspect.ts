@@ -9,6 +9,7 @@ import {
   readPostgresMetadata,
   readSqliteMetadata,
 } from '@relay/store';
+import { bashSettings } from '../config/config-file.ts';
 import { type Config, readConfig, type Installation } from '../config/config.ts';
 import { unknownSettings } from '../config/unknown-settings.ts';
 import { masterKeyFile, masterKeys } from '../secrets/master-key.ts';
@@ -30,6 +31,8 @@ export interface Inspection {
   readonly keyFile: string | undefined;
   readonly unknownSettings: readonly string[];
   readonly unfinishedRotation: string | undefined;
+  /** Which commands run in a sandbox, and whether those that should do not. */
+  readonly sandbox: { readonly summary: string; readonly isMissing: boolean };
 }
 
 /** Throws the same `ConfigError` as a start with invalid settings. */
@@ -53,7 +56,13 @@ export async function inspectStore({ env, cwd }: Installation): Promise<Inspecti
         : undefined,
     unknownSettings: unknownSettings(env),
     unfinishedRotation: existsSync(next) ? next : undefined,
+    sandbox: sandboxOf(config),
   };
+}
+
+function sandboxOf(config: Config): Inspection['sandbox'] {
+  const { sandbox, summary } = bashSettings(config);
+  return { summary, isMissing: sandbox === undefined && config.sandbox !== 'off' };
 }
 
 async function inspect(

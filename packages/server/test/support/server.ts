@@ -142,6 +142,7 @@ export async function addKey(
     createdAt: 0,
     expiresAt: options.expiresAt ?? null,
     revokedAt: options.revokedAt ?? null,
+    lastUsedAt: null,
   };
   await store.addKey(key, hashApiKey(apiKey));
   return { apiKey, tenantId, keyId };
