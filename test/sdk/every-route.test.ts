@@ -185,6 +185,10 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     for await (const { type } of client.audit.export({ limit: 2 })) types.push(type);
     expect(types).toEqual(['entry', 'entry', 'head']);
   },
+  rotateKey: async () => {
+    const { id } = await client.keys.create({ name: 'old', role: 'viewer' });
+    expect((await client.keys.rotate(id)).apiKey).toMatch(/^relay_/);
+  },
   getCurrentKey: async () => expect((await client.keys.current()).scopes).toContain('admin'),
   revokeKey: async () =>
     client.keys.revoke((await client.keys.create({ name: 'old', scopes: ['runs'] })).id),

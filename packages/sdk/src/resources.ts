@@ -149,6 +149,13 @@ export function keys(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.ApiKey & { apiKey: string }> =>
       http.json('POST', '/v1/keys', { body, ...options }),
+    /** A new key with the same rights; the old one stays valid for the overlap, by default a day. */
+    rotate: (
+      id: string,
+      body: { readonly overlapSeconds?: number } = {},
+      options: CallOptions = {},
+    ): Promise<wire.ApiKey & { apiKey: string }> =>
+      http.json('POST', pathOf`/v1/keys/${id}/rotate`, { body, ...options }),
     /** The key of this client. */
     current: (options: CallOptions = {}): Promise<wire.ApiKey> =>
       http.json('GET', '/v1/keys/current', options),

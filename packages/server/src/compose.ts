@@ -19,6 +19,7 @@ import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './http/app.ts';
 import { HeadSigner } from './audit/export.ts';
+import { KeyActivity } from './jobs/key-activity.ts';
 import { AuditSealer } from './audit/sealer.ts';
 import { AuditSigner } from './audit/signer.ts';
 import { auditRotation, auditWriter } from './audit/operator-entries.ts';
@@ -96,7 +97,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   });
   const { file = {} } = options;
   const ignoreDamage = store.onDamagedRow((row) => {
-    metrics.damagedRow(row.table);
+    metrics.damagedRow(row);
     log.error('A row was changed in the database and gives no right; see relay doctor', {
       ...row,
     });
@@ -204,6 +205,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   let unsubscribe = () => {};
   const heartbeat =
     config.databaseUrl === undefined ? undefined : new NodeHeartbeat(control, config);
+  const activity = new KeyActivity({ store, clock, log, ...defined({ audit: engine.audit }) });
   const audit = new AuditSealer({
     store,
     signer: auditSigner,
@@ -230,6 +232,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     signer,
     limits: file.limits ?? {},
     defaultTenantId: tenant.id,
+    activity,
     onKeyAccepted: (keyId) => workspaces.refreshFor(keyId),
     control,
     hub,
@@ -272,6 +275,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       embeddings?.worker.start();
       workspaces.start();
       audit.start();
+      activity.start();
       deliverer.start();
     },
     async stop() {
@@ -286,6 +290,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => streams.stop(),
         () => mcp?.stop(),
         () => deliverer.stop(),
+        () => activity.stop(),
         () => audit.stop(),
         () => heartbeat?.stop(),
         () => tracing.stop(),

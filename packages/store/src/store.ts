@@ -8,6 +8,8 @@ import type {
   DueRun,
   Hint,
   KeyRecord,
+  KeyRotation,
+  KeyUse,
   NewAuditEntry,
   CredentialReseal,
   RunRef,
@@ -134,6 +136,28 @@ class SqlStore implements SystemStore {
   async findKey(hash: string): Promise<KeyRecord | undefined> {
     const rows = await this.#driver.read(tenants.selectKeyByHashSql, [hash]);
     return rows.flatMap((row) => tenants.decodeKey(this.#signer, row))[0];
+  }
+
+  async rotateKey(rotation: KeyRotation, audit?: readonly NewAuditEntry[]): Promise<boolean> {
+    const { oldKeyId, expiresAt, key, hash } = rotation;
+    const params = [key.tenantId, oldKeyId];
+    // Repeated if another change came first.
+    for (;;) {
+      const [row] = await this.#driver.read(tenants.selectKeySql, params);
+      const old = row === undefined ? undefined : tenants.keyTable.find(this.#signer, row);
+      if (row === undefined || old === undefined || old.revokedAt !== null) return false;
+      const ends = Math.min(expiresAt, old.expiresAt ?? Infinity);
+      const { ok } = await this.#driver.transact([
+        tenants.keyTable.update(this.#signer, row, { expiresAt: ends }),
+        tenants.insertKey(this.#signer, key, hash),
+        ...insertAudit(key.tenantId, audit),
+      ]);
+      if (ok) return true;
+    }
+  }
+
+  async recordKeyUses(uses: readonly KeyUse[]): Promise<void> {
+    await this.#driver.transact(uses.map((use) => tenants.updateKeyUse(use)));
   }
 
   async sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]> {

@@ -52,6 +52,8 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     stats: (tenantId) => read(() => inner.stats(tenantId)),
     pausedTenants: () => read(() => inner.pausedTenants()),
     addKey: (key, hash, audit) => write('addKey', () => inner.addKey(key, hash, audit)),
+    rotateKey: (rotation, audit) => write('rotateKey', () => inner.rotateKey(rotation, audit)),
+    recordKeyUses: (uses) => write('recordKeyUses', () => inner.recordKeyUses(uses)),
     addFirstKey: (key, hash, audit) =>
       write('addFirstKey', () => inner.addFirstKey(key, hash, audit)),
     findKey: (hash) => read(() => inner.findKey(hash)),

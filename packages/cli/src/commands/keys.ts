@@ -1,4 +1,5 @@
 import type { ApiKeyBody } from '@relay/sdk';
+import { defined } from '@relay/protocol/wire';
 import { Option } from 'commander';
 import { type CliCommand, type Context, take } from '../command.ts';
 import { count, futureTime } from '../options.ts';
@@ -37,6 +38,12 @@ export function registerKeys(program: CliCommand): void {
     ])
     .handle(createKey);
   keys
+    .command('rotate <key>')
+    .description('replace a key by a new one with the same rights; it is shown only once')
+    .option('--overlap <seconds>', 'how long the old key stays valid (default: a day)', Number)
+    .examples(['relay keys rotate KEY_ID', 'relay keys rotate KEY_ID --overlap 0'])
+    .handle(rotateKey);
+  keys
     .command('revoke <keys...>')
     .description('revoke keys and close their open connections')
     .examples(['relay keys revoke KEY_ID'])
@@ -57,6 +64,7 @@ async function listKeys(context: Context<{ limit: number }>): Promise<void> {
       { title: 'role', value: ({ role }) => role },
       { title: 'scopes', value: ({ scopes }) => scopes.join(' ') },
       { title: 'groups', value: ({ groups }) => groups.join(' '), minor: true },
+      { title: 'last use', value: ({ lastUsedAt }) => lastUsedAt, time: true },
       { title: 'expires', value: ({ expiresAt }) => expiresAt, time: true, minor: true },
       { title: 'created', value: ({ createdAt }) => createdAt, time: true, minor: true },
       { title: 'owner', value: ({ owner }) => owner, minor: true },
@@ -84,6 +92,15 @@ async function createKey(
   const role = scopes === undefined ? (context.options.role ?? 'operator') : undefined;
   const { keys } = await context.client();
   const key = await keys.create({ name, role, scopes, groups, owner, expiresAt: expires });
+  context.print.secret(key, `API key ${key.name}, id ${key.id} (shown only once):`, key.apiKey);
+}
+
+async function rotateKey(
+  context: Context<{ overlap?: number }>,
+  [id = '']: readonly string[],
+): Promise<void> {
+  const { keys } = await context.client();
+  const key = await keys.rotate(id, defined({ overlapSeconds: context.options.overlap }));
   context.print.secret(key, `API key ${key.name}, id ${key.id} (shown only once):`, key.apiKey);
 }
 

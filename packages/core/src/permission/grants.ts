@@ -53,7 +53,8 @@ export function grantFor(
     createdAt: now,
     createdBy: by,
     approvers,
-    ...defined({ expiresAt, uses }),
+    // The definition that the approver saw, which the tool may no longer have.
+    ...defined({ expiresAt, uses, definitionDigest: approval.definitionDigest }),
   };
   for (const approver of approvers) requireAdminForWholeTool(grant, approver);
   return grant;
@@ -152,7 +153,10 @@ function decisionWith(
   rule: ToolRule,
 ): Parameters<typeof decideCall> | undefined {
   if (typeof params !== 'object' || params === null) return undefined;
-  const grant = { id: '', tool: rule.tool, ...defined({ exact: rule.exact, params: rule.params }) };
+  const { exact, params: patterns } = rule;
+  const { definitionDigest } = tool ?? {};
+  const terms = defined({ exact, params: patterns, definitionDigest });
+  const grant = { id: '', tool: rule.tool, ...terms };
   return [
     { toolCallId: '', name, arguments: params as Record<string, unknown> },
     {

@@ -319,8 +319,8 @@ export class CallMatcher {
    * would not be used up.
    */
   #allowsCommand(name: string, pattern: string, text: string): boolean {
-    // No wildcard stands for code. A pattern without wildcards contains all of it.
-    if (this.#reading(name, text).evaluates && !isLiteralPattern(pattern)) return false;
+    // No pattern stands for code, whatever it contains: values decide what the code does.
+    if (this.#reading(name, text).evaluates) return false;
     const patterns = this.#covering.get(name) ?? this.#coveringPatterns(name);
     this.#covering.set(name, patterns);
     spendSteps(patterns.length);
@@ -436,8 +436,4 @@ function mentionsProgram(pattern: string, text: string): boolean {
 function patternFor(rule: ToolRule, name: string): string | undefined {
   const { params = {} } = rule;
   return Object.hasOwn(params, name) ? params[name] : undefined;
-}
-
-function isLiteralPattern(pattern: string): boolean {
-  return literalPrefixLength(pattern) === pattern.length;
 }

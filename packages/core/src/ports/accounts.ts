@@ -37,6 +37,21 @@ export interface KeyRecord {
   readonly createdAt: number;
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
+  readonly lastUsedAt: number | null;
+}
+
+export interface KeyUse {
+  readonly tenantId: string;
+  readonly keyId: string;
+  readonly at: number;
+}
+
+/** A new key, and when the one that it replaces expires. */
+export interface KeyRotation {
+  readonly oldKeyId: string;
+  readonly expiresAt: number;
+  readonly key: KeyRecord;
+  readonly hash: string;
 }
 
 /** A provider's API key, encrypted under the master key. A tenant has at most one per provider. */

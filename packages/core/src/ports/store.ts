@@ -13,6 +13,8 @@ import type {
   CredentialReseal,
   DamagedRow,
   KeyRecord,
+  KeyRotation,
+  KeyUse,
   SealedCredential,
   StoreStats,
   TenantChange,
@@ -260,6 +262,10 @@ export interface SystemStore {
   /** The same, unless the store has ever had a first key; then false. */
   addFirstKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
+  /** False, and nothing is stored, if the old key does not exist or is revoked. */
+  rotateKey(rotation: KeyRotation, audit?: readonly NewAuditEntry[]): Promise<boolean>;
+  /** An earlier use does not replace a later one. */
+  recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
 
   /** Credentials of all tenants, ordered by id, after the id `after`. They are not verified. */
   sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]>;

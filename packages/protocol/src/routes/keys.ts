@@ -5,6 +5,7 @@ import { groupSchema, idSchema, timeSchema } from '../schemas/values.ts';
 import {
   listErrors,
   idParam,
+  itemErrors,
   listOf,
   keyErrors,
   pageQuery,
@@ -45,7 +46,19 @@ export const keySchema = z.object({
   createdAt: timeSchema,
   expiresAt: timeSchema.optional(),
   revokedAt: timeSchema.optional(),
+  lastUsedAt: timeSchema.optional().describe('Accurate to a minute or two'),
 });
+
+export const rotateKeyBodySchema = z
+  .strictObject({
+    /** How long the old key stays valid. Default: a day. 0: it ends at once. */
+    overlapSeconds: z
+      .int()
+      .min(0)
+      .max(90 * 86_400)
+      .default(86_400),
+  })
+  .default({ overlapSeconds: 86_400 });
 
 export const keyRoutes = {
   createKey: {
@@ -79,6 +92,17 @@ export const keyRoutes = {
     anyScope: true,
     output: keySchema,
     errors: keyErrors,
+  },
+  rotateKey: {
+    method: 'POST',
+    path: '/v1/keys/:id/rotate',
+    summary: 'Replace an API key by a new one with the same rights; the old one expires later',
+    scopes: ['admin'],
+    params: idParam,
+    body: rotateKeyBodySchema,
+    status: 201,
+    output: keySchema.extend({ apiKey: z.string() }),
+    errors: [...itemErrors, ...bodyErrors, 'scope_not_held', 'key_ended'],
   },
   revokeKey: {
     method: 'DELETE',

@@ -14,7 +14,7 @@ import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { uuidv7 } from 'uuidv7';
 import type { ServerLog } from '../observability/log.ts';
-import { authenticate, type Caller } from './auth.ts';
+import { authenticate, type Caller, noteRefusal } from './auth.ts';
 import { preflight, setCorsHeaders } from './cors.ts';
 import { notFound, respondToMalformedRequest, toRelayError } from './errors.ts';
 import type {
@@ -202,7 +202,12 @@ function addRoute<Name extends CallerRoute>(
       const caller = callers.get(request);
       if (caller === undefined) throw new TypeError(`${route.path} was not authenticated`);
       releaseShares(request, context, caller);
-      const result = await handler(withInput({ caller, context, request, reply }));
+      const result = await handler(withInput({ caller, context, request, reply })).catch(
+        (error: unknown) => {
+          noteRefusal(context, route, { caller, request, error });
+          throw error;
+        },
+      );
       if (reply.sent) return reply;
       if (status !== undefined) reply.code(status);
       else if (route.noContentWhen !== undefined && result === undefined) reply.code(204);

@@ -11,6 +11,7 @@ import {
 } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from '../config/config.ts';
+import type { KeyActivity } from '../jobs/key-activity.ts';
 import { unauthorized } from './errors.ts';
 import { hasInternalSecret, hashApiKey, isWellFormed } from '../secrets/keys.ts';
 
@@ -32,6 +33,7 @@ export interface AuthContext {
   readonly defaultTenantId: string;
   /** Completes before a request with this key is handled. */
   readonly onKeyAccepted?: (keyId: string) => Promise<void>;
+  readonly activity?: KeyActivity;
 }
 
 /** The caller of a route that is not public. Throws `unauthorized` or `scope_required`. */
@@ -43,8 +45,44 @@ export async function authenticate(
   rejectForeignHost(request, context.config);
   rejectForeignOrigin(request, context.config);
   const caller = await identify(request, route, context);
-  requireScopes(caller, route);
+  try {
+    requireScopes(caller, route);
+  } catch (error) {
+    noteRefusal(context, route, { caller, request, error });
+    throw error;
+  }
   return caller;
+}
+
+interface Refused {
+  readonly caller: Caller;
+  readonly request: FastifyRequest;
+  readonly error: unknown;
+}
+
+/** A refused decision, or rule that allows calls, has an audit entry. */
+export function noteRefusal(
+  { activity }: AuthContext,
+  route: Route,
+  { caller, request, error }: Refused,
+): void {
+  if (!(error instanceof RelayError) || error.status !== 403) return;
+  // A decision that the policy reserves for others has an entry of its own.
+  if (error.code === 'not_an_approver') return;
+  const decides = route.scopes.includes('approve') && route.anyScope !== true;
+  if (!decides && error.code !== 'approve_scope_required') return;
+  const { id, relayId } = (request.params ?? {}) as { id?: string; relayId?: string };
+  const what = defined({
+    route: `${route.method} ${route.path}`,
+    code: error.code,
+    id: id ?? relayId,
+  });
+  activity?.refused(caller.tenantId, JSON.stringify([caller.actor.id, what]), {
+    who: caller.actor,
+    action: 'decision.refused',
+    what,
+    why: error.message,
+  });
 }
 
 /** A page of another origin may not call, whatever key it has. */
@@ -92,16 +130,31 @@ async function identify(
     if (hasInternalSecret(authorization, internalSecret)) return internalCaller;
     if (route.auth === 'internal') throw unauthorized();
   }
-  const caller = await callerByKey(authorization, context.store);
+  const caller = await callerByKey(authorization, context);
   await context.onKeyAccepted?.(caller.actor.id);
   return caller;
 }
 
-async function callerByKey(authorization: string | undefined, store: SystemStore): Promise<Caller> {
+async function callerByKey(
+  authorization: string | undefined,
+  { store, activity }: AuthContext,
+): Promise<Caller> {
   const apiKey = /^Bearer ([^\s]+)$/i.exec(authorization ?? '')?.[1];
   if (apiKey === undefined || !isWellFormed(apiKey)) throw unauthorized();
   const key = await store.findKey(hashApiKey(apiKey));
-  if (!isValidKey(key)) throw unauthorized();
+  // An unknown key belongs to no tenant: only the access log has it.
+  if (key === undefined) throw unauthorized();
+  if (!isValidKey(key)) {
+    const reason = key.revokedAt === null ? 'expired' : 'revoked';
+    activity?.refused(key.tenantId, key.id, {
+      who: actorOf(key),
+      action: 'key.refused',
+      what: { keyId: key.id, reason },
+      why: null,
+    });
+    throw unauthorized();
+  }
+  activity?.used(key.tenantId, key.id);
   const { tenantId, scopes, groups } = key;
   return { tenantId, scopes: effectiveScopes(scopes), groups, actor: actorOf(key) };
 }
@@ -118,7 +171,7 @@ function actorOf({ id, name, owner, role, scopes }: KeyRecord): Decider {
   });
 }
 
-export function isValidKey(key: KeyRecord | undefined): key is KeyRecord {
+export function isValidKey(key: KeyRecord | undefined): boolean {
   if (key === undefined || key.revokedAt !== null) return false;
   return key.expiresAt === null || key.expiresAt > Date.now();
 }

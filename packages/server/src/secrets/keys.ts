@@ -78,6 +78,7 @@ async function newBootstrapKey(store: SystemStore, ids: Ids, issue: KeyIssue) {
     createdAt: now,
     expiresAt: null,
     revokedAt: null,
+    lastUsedAt: null,
   };
   const { id: keyId, name, scopes, expiresAt } = key;
   const entry = operatorAuditEntry(issue.by, 'key.created', { keyId, name, scopes, expiresAt });

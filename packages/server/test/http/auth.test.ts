@@ -39,6 +39,7 @@ async function keyWith(over: Partial<KeyRecord> = {}): Promise<string> {
     createdAt: 0,
     expiresAt: null,
     revokedAt: null,
+    lastUsedAt: null,
     ...over,
   };
   await store.addKey(key, hashApiKey(apiKey));

@@ -26,6 +26,7 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   approveTool: ({ runId }) => ({ runId, toolCallId: 'call_1', action: 'approve' }),
   resumeChat: ({ runId }) => ({ runId }),
   createKey: () => ({ name: 'made', scopes: ['runs'] }),
+  rotateKey: () => ({}),
   updateTenant: () => ({}),
   cancelRuns: () => ({ agent: 'nobody' }),
   putCredential: () => ({ apiKey: 'sk-0123456789abcdef' }),

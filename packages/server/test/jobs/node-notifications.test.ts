@@ -133,7 +133,7 @@ describe('hints from other nodes', () => {
   });
 
   it('close the streams of a key that another node revoked', async () => {
-    const times = { createdAt: 0, expiresAt: null, revokedAt: null };
+    const times = { createdAt: 0, expiresAt: null, revokedAt: null, lastUsedAt: null };
     const key = {
       id: 'k',
       tenantId: 't',

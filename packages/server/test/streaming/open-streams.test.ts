@@ -20,6 +20,7 @@ function keyWith(change: Partial<KeyRecord> = {}): KeyRecord {
     createdAt: 0,
     expiresAt: null,
     revokedAt: null,
+    lastUsedAt: null,
     ...change,
   };
 }

@@ -224,6 +224,8 @@ class CommandReader {
       for (const start of startsWithin(words, at, program)) starts.push(start);
       if (evaluates) this.#opaque = true;
       if (evaluatesCode(program, rest)) this.#evaluates = true;
+      if (wrapper !== undefined && wrapper.only === undefined)
+        this.#evaluates ||= rest.some(({ text }) => assignsWhatRuns(text));
       if (wrapper === undefined && mayRunOperand(program, rest, appends)) this.#opaque = true;
       // A wrapper without a command starts a shell, or gets the command from its input.
       if (wrapper !== undefined && !hasStart && (appends || !RUNS_NOTHING.has(program)))

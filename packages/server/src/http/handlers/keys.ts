@@ -1,6 +1,8 @@
 /** `/v1/keys`: create, list and revoke API keys. */
 import type { KeyRecord, Page } from '@relay/core';
 import { RelayError, type Role, type Scope, scopesOfRole } from '@relay/protocol';
+import { changeSettings, type TenantSettings } from '../../config/tenant-settings.ts';
+import { isValidKey } from '../auth.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { hashApiKey, makeApiKey } from '../../secrets/keys.ts';
 import { type ApiRequest, auditEntry, type Handler, storeOf } from './handler.ts';
@@ -28,6 +30,7 @@ export const createKey: Handler<'createKey'> = async (call) => {
     createdAt: now,
     expiresAt,
     revokedAt: null,
+    lastUsedAt: null,
   };
   const apiKey = makeApiKey();
   const { id: keyId, name, groups, owner } = key;
@@ -65,6 +68,41 @@ async function findKey(call: ApiRequest, id: string): Promise<KeyRecord> {
   return key;
 }
 
+/**
+ * The new key is the same person, also if the old one has no owner. A budget of the old key counts for
+ * the new one too: a limit must not end with a rotation.
+ */
+export const rotateKey: Handler<'rotateKey'> = async (call) => {
+  const { context, caller } = call;
+  const old = await findKey(call, call.params.id);
+  rejectScopesNotHeld(call, old.scopes);
+  const { engine } = context.control;
+  const now = engine.clock.now();
+  const expiresAt = now + call.body.overlapSeconds * 1000;
+  const owner = old.owner ?? old.id;
+  const times = { createdAt: now, revokedAt: null, lastUsedAt: null };
+  const key: KeyRecord = { ...old, ...times, id: engine.ids.next(), owner };
+  const apiKey = makeApiKey();
+  const what = { keyId: old.id, name: old.name, newKeyId: key.id, oldExpiresAt: expiresAt };
+  const audit = auditEntry(call, 'key.rotated', what);
+  await copyBudget(call, old.id, key.id);
+  const rotation = { oldKeyId: old.id, expiresAt, key, hash: hashApiKey(apiKey) };
+  if (!isValidKey(old) || !(await context.store.rotateKey(rotation, audit))) {
+    throw new RelayError('key_ended', 'The key is revoked or has expired: create a new one');
+  }
+  if (call.body.overlapSeconds === 0) context.streams.closeByKey(old.id);
+  context.budgets.invalidate(caller.tenantId);
+  return { ...presentKey(key), apiKey };
+};
+
+async function copyBudget(call: ApiRequest, from: string, to: string): Promise<void> {
+  const store = storeOf(call);
+  const { budgets = {} } = (await store.readTenant()).settings as TenantSettings;
+  const budget = budgets.keys?.[from];
+  if (budget === undefined) return;
+  await changeSettings(store, { budgets: { ...budgets, keys: { ...budgets.keys, [to]: budget } } });
+}
+
 /** Succeeds if the key is revoked already. */
 export const revokeKey: Handler<'revokeKey'> = async (call) => {
   const { id } = call.params;
@@ -77,7 +115,8 @@ export const revokeKey: Handler<'revokeKey'> = async (call) => {
 };
 
 function presentKey(key: KeyRecord) {
-  const { id, name, role, scopes, groups, owner, createdAt, expiresAt, revokedAt } = key;
+  const { id, name, role, scopes, groups, owner, createdAt, expiresAt } = key;
+  const { revokedAt, lastUsedAt } = key;
   return {
     id,
     name,
@@ -89,5 +128,6 @@ function presentKey(key: KeyRecord) {
     createdAt: iso(createdAt),
     expiresAt: isoOrUndefined(expiresAt),
     revokedAt: isoOrUndefined(revokedAt),
+    lastUsedAt: isoOrUndefined(lastUsedAt),
   };
 }

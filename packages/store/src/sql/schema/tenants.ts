@@ -22,6 +22,7 @@ export const accountTables: readonly string[] = [
     created_at BIGINT NOT NULL,
     expires_at BIGINT,
     revoked_at BIGINT,
+    last_used_at BIGINT,
     mac TEXT NOT NULL
   )`,
   `CREATE INDEX keys_of_tenant ON keys (tenant_id, created_at, id)`,
@@ -52,6 +53,7 @@ export const accountTables: readonly string[] = [
     expires_at BIGINT,
     uses BIGINT,
     approvers TEXT,
+    definition_digest TEXT,
     uses_left BIGINT,
     revoked_at BIGINT
   )`,

@@ -1,5 +1,5 @@
 /** Tenants and their API keys. */
-import type { KeyRecord, Page, TenantChange, TenantRecord, Workspace } from '@relay/core';
+import type { KeyRecord, KeyUse, Page, TenantChange, TenantRecord, Workspace } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { selectRows } from '../lists.ts';
@@ -106,7 +106,9 @@ export const keyTable = new SignedTable<KeyRow>({
     createdAt: column.number,
     expiresAt: column.nullable(column.number),
     revokedAt: column.nullable(column.number),
+    lastUsedAt: column.nullable(column.number),
   },
+  unsigned: ['lastUsedAt'],
 });
 
 const keyColumns = keyTable.columns;
@@ -120,6 +122,12 @@ export function insertKey(signer: RowSigner, key: KeyRecord, hash: string): Stat
 export const selectKeyByHashSql = `SELECT ${keyColumns.join(', ')} FROM keys WHERE hash = ?`;
 
 export const selectKeySql = `SELECT ${keyColumns.join(', ')} FROM keys WHERE tenant_id = ? AND id = ?`;
+
+export function updateKeyUse({ tenantId, keyId, at }: KeyUse): Statement {
+  const sql = `UPDATE keys SET last_used_at = ?
+    WHERE tenant_id = ? AND id = ? AND (last_used_at IS NULL OR last_used_at < ?)`;
+  return { sql, params: [at, tenantId, keyId, at] };
+}
 
 export function selectKeys(tenantId: string, page: Page): Statement {
   return selectRows({ tenantId, table: 'keys' }, keyColumns, page);

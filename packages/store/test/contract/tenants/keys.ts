@@ -16,6 +16,7 @@ export function newKey(over: Partial<KeyRecord> = {}): KeyRecord {
     createdAt: noon,
     expiresAt: null,
     revokedAt: null,
+    lastUsedAt: null,
     ...over,
   };
 }
