@@ -75,28 +75,30 @@ const MAX_REQUIRED = 18;
 const NOTHING = all();
 const TOO_LARGE = 'The pattern has too many alternatives that can repeat or be left out.';
 
-class GlobCache {
-  readonly #globs = new Map<string, Glob>();
+/** What was read from patterns. The oldest are dropped. */
+export class PatternCache<Value> {
+  readonly #values = new Map<string, Value>();
   #chars = 0;
 
-  get(pattern: string): Glob | undefined {
-    return this.#globs.get(pattern);
+  get(pattern: string): Value | undefined {
+    return this.#values.get(pattern);
   }
 
-  add(glob: Glob): void {
-    this.#globs.set(glob.pattern, glob);
-    this.#chars += glob.pattern.length;
-    while (this.#globs.size > MAX_CACHED || this.#chars > MAX_CACHED_CHARS) {
-      const oldest = this.#globs.keys().next().value!;
-      this.#globs.delete(oldest);
+  add(pattern: string, value: Value): void {
+    if (typeof pattern !== 'string' || pattern.length > MAX_PATTERN_BYTES) return;
+    this.#values.set(pattern, value);
+    this.#chars += pattern.length;
+    while (this.#values.size > MAX_CACHED || this.#chars > MAX_CACHED_CHARS) {
+      const oldest = this.#values.keys().next().value!;
+      this.#values.delete(oldest);
       this.#chars -= oldest.length;
     }
   }
 }
 
-const cached: Readonly<Record<Effect, GlobCache>> = {
-  allow: new GlobCache(),
-  deny: new GlobCache(),
+const cached: Readonly<Record<Effect, PatternCache<Glob>>> = {
+  allow: new PatternCache(),
+  deny: new PatternCache(),
 };
 
 /** Never throws for a refused pattern, which is a glob with a fault. */
@@ -104,7 +106,7 @@ export function compileGlob(pattern: string, effect: Effect = 'allow'): Glob {
   const known = cached[effect].get(pattern);
   if (known !== undefined) return known;
   const glob = new CompiledGlob(pattern, effect);
-  if (typeof pattern === 'string' && pattern.length <= MAX_PATTERN_BYTES) cached[effect].add(glob);
+  cached[effect].add(pattern, glob);
   return glob;
 }
 
