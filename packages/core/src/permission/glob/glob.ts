@@ -36,7 +36,14 @@ import { buildAutomaton, isAlwaysSmall } from './nfa.ts';
 import { type Effect, parseGlob } from './parse.ts';
 import { GlobRun } from './run.ts';
 import { trigramsOf } from './text-index.ts';
-import { all, countPositions, type GlobNode, type RequiredText, requiredText } from './tree.ts';
+import {
+  all,
+  countPositions,
+  type GlobNode,
+  literalRuns,
+  type RequiredText,
+  requiredText,
+} from './tree.ts';
 
 export type { Effect } from './parse.ts';
 
@@ -106,6 +113,13 @@ export function compileGlob(pattern: string, effect: Effect = 'allow'): Glob {
 /** Why a pattern is refused; undefined if it is valid. */
 export function checkPattern(pattern: string): string | undefined {
   return compileGlob(pattern).fault ?? compileGlob(pattern, 'deny').fault;
+}
+
+/** Whether the pattern matches only values with a certain letter or digit: not `{*,x}` or `[a-z]*`. */
+export function lettersRequiredBy(pattern: string): boolean {
+  const tree = parseGlob(pattern, 'allow');
+  if (typeof tree === 'string') return false;
+  return literalRuns(tree).some((text) => /[\p{L}\p{N}]/u.test(text));
 }
 
 /**
