@@ -12,12 +12,13 @@ import { invalidRequest } from './errors.ts';
 /** Accepts `application/json` only. A POST without a body, such as a cancel, may name it too. */
 export function acceptJson(app: FastifyInstance): void {
   app.removeContentTypeParser('text/plain');
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, async (request, body) => {
+  const parse = async (request: FastifyRequest, body: string): Promise<unknown> => {
     if (!isPlainUtf8(request)) {
       throw new RelayError('unsupported_media_type', 'The body must be UTF-8 and not compressed');
     }
-    return body === '' ? undefined : parseStrictly(body as string);
-  });
+    return body === '' ? undefined : parseStrictly(body);
+  };
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, parse);
 }
 
 function isPlainUtf8({ headers }: FastifyRequest): boolean {
