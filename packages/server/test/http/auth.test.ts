@@ -40,6 +40,8 @@ async function keyWith(over: Partial<KeyRecord> = {}): Promise<string> {
     expiresAt: null,
     revokedAt: null,
     lastUsedAt: null,
+    replaces: [],
+    replacedBy: null,
     ...over,
   };
   await store.addKey(key, hashApiKey(apiKey));
