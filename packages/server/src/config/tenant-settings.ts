@@ -21,7 +21,10 @@ export async function changeSettings(
   for (let attempt = 0; attempt < attempts; attempt += 1) {
     const { settings: expectedSettings } = await store.readTenant();
     const before = expectedSettings as TenantSettings;
-    const changed = { ...before, ...(typeof settings === 'function' ? settings(before) : settings) };
+    const changed = {
+      ...before,
+      ...(typeof settings === 'function' ? settings(before) : settings),
+    };
     if (await store.updateTenant({ ...change, settings: changed, expectedSettings }, audit)) return;
   }
   throw new RelayError('storage_failed', 'The tenant settings changed concurrently; try again');

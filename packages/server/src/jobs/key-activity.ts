@@ -44,14 +44,14 @@ export class KeyActivity {
   readonly #refusals = new Map<string, Refusals>();
 
   constructor(options: KeyActivityOptions) {
-    const { clock, log } = options;
+    const { clock } = options;
     this.#options = options;
     this.#loop = new BackgroundLoop({
       clock,
       intervalMs: minuteMs,
       maxBackoffMs: minuteMs,
       step: () => this.flush(),
-      onError: (error) => log.warn('The use of keys was not stored', { error: String(error) }),
+      onError: (error) => this.#report(error),
     });
   }
 
@@ -61,7 +61,11 @@ export class KeyActivity {
 
   async stop(): Promise<void> {
     await this.#loop.stop();
-    await this.flush(Infinity);
+    await this.flush(Infinity).catch((error: unknown) => this.#report(error));
+  }
+
+  #report(error: unknown): void {
+    this.#options.log.warn('The use of keys was not stored', { error: String(error) });
   }
 
   used(tenantId: string, keyId: string): void {

@@ -1,8 +1,7 @@
 import type { KeyRecord, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { hostileText, noon, useStore } from '../fixtures.ts';
-import { newAudit } from './audit.ts';
+import { hostileText, newAudit, noon, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
 export function newKey(over: Partial<KeyRecord> = {}): KeyRecord {
@@ -162,7 +161,9 @@ export function keyTests(open: Open): void {
     test('changes nothing that revoking or rotating compares', async () => {
       const tenant = newTenant();
       const key = await addKey(tenant);
-      const uses = Array.from({ length: 20 }, (_, n) => system().recordKeyUses([use(key, noon + n)]));
+      const uses = Array.from({ length: 20 }, (_, n) =>
+        system().recordKeyUses([use(key, noon + n)]),
+      );
       expect(await tenant.revokeKey(key.id, noon + 1)).toBe(true);
       await Promise.all(uses);
       const used = { ...key, revokedAt: noon + 1, lastUsedAt: noon + 19 };
