@@ -46,6 +46,41 @@ async function listening(fake: Server | ReturnType<typeof createTcpServer>): Pro
   return `http://127.0.0.1:${(fake.address() as AddressInfo).port}`;
 }
 
+test('a key whose scopes were changed in the database is named', async () => {
+  const other = new TestServer();
+  await other.start();
+  onTestFinished(() => other.dispose());
+  const db = new DatabaseSync(join(other.dataDir, 'relay.db'), { timeout: 5_000 });
+  db.exec(`UPDATE keys SET scopes = '["admin"]'`);
+  db.close();
+  const { code, of } = await diagnose({ RELAY_URL: other.url, RELAY_DATA_DIR: other.dataDir });
+  expect(code).toBe(1);
+  expect(of('rights')).toMatchObject({
+    state: 'wrong',
+    message: expect.stringMatching(/^Changed in the database past Relay: keys \S+ of tenant \S+$/),
+  });
+});
+
+test('the sandbox of commands is reported, and that it is missing', async () => {
+  const off = await diagnose({ RELAY_SANDBOX: 'off' });
+  expect(off.of('sandbox')).toMatchObject({
+    state: 'ok',
+    message: 'No command runs in a sandbox: RELAY_SANDBOX is off',
+  });
+  vi.stubEnv('PATH', empty());
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const missing = await diagnose();
+  expect(missing.of('sandbox')).toMatchObject({
+    state: 'warning',
+    message: expect.stringContaining('bubblewrap is not installed') as string,
+  });
+  const required = await diagnose({ RELAY_SANDBOX: 'bwrap' });
+  expect(required.of('settings')).toMatchObject({
+    state: 'wrong',
+    message: expect.stringContaining('RELAY_SANDBOX is bwrap, but') as string,
+  });
+});
+
 test('a healthy setup has no failed check', async () => {
   const { code, findings, of } = await diagnose();
   expect(code).toBe(0);
@@ -56,6 +91,7 @@ test('a healthy setup has no failed check', async () => {
     'data folder',
     'store',
     'master key',
+    'rights',
     'server',
     'version',
   ]) {

@@ -98,7 +98,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   });
   const { file = {} } = options;
   const ignoreDamage = store.onDamagedRow((row) => {
-    metrics.damagedRow(row.table);
+    metrics.damagedRow(row);
     log.error('A row was changed in the database and gives no right; see relay doctor', {
       ...row,
     });

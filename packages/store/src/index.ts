@@ -1,7 +1,8 @@
 import { join } from 'node:path';
-import type { SystemStore } from '@relay/core';
+import type { DamagedRow, SystemStore } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
-import type { RowAuthenticator } from './codec/signed-table.ts';
+import { type RowAuthenticator, RowSigner } from './codec/signed-table.ts';
+import { findDamagedRows } from './sql/signed-tables.ts';
 import { createOwnerOnlyFile, makeFolder } from './drivers/sqlite/folder-lock.ts';
 import { nameOf, openPostgresDriver } from './drivers/postgres/driver.ts';
 import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
@@ -15,7 +16,12 @@ import { createSqlStore } from './store.ts';
 export { lockFolder, makeFolder } from './drivers/sqlite/folder-lock.ts';
 export type { FolderLock } from './drivers/sqlite/folder-lock.ts';
 export type { RowAuthenticator } from './codec/signed-table.ts';
-export { checkSqlite, copySqlite, readSqliteMetadata } from './drivers/sqlite/copy.ts';
+export {
+  checkSqlite,
+  copySqlite,
+  findDamagedSqliteRows,
+  readSqliteMetadata,
+} from './drivers/sqlite/copy.ts';
 
 interface StoreOptions {
   /** Signs the rows that decide who may do what. Default: a checksum, which resists no attacker. */
@@ -86,6 +92,19 @@ export async function readPostgresMetadata(url: string, name: string): Promise<s
     const there = await driver.read(`SELECT to_regclass('metadata') IS NOT NULL AS there`, []);
     if (String(there[0]?.['there']) !== 'true') return undefined;
     return await readOne(driver, selectMetadata(name), decodeMetadata);
+  } finally {
+    await driver.close();
+  }
+}
+
+/** Rows that decide who may do what, and are not as Relay wrote them. Nothing is changed. */
+export async function findDamagedPostgresRows(
+  url: string,
+  rows: RowAuthenticator,
+): Promise<DamagedRow[]> {
+  const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
+  try {
+    return await findDamagedRows(driver, new RowSigner(rows));
   } finally {
     await driver.close();
   }

@@ -21,7 +21,14 @@ export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<F
   for (const message of inspection.unknownSettings) {
     yield warning('settings', message, 'correct its name, or unset it');
   }
-  const { dataDir } = inspection;
+  const { dataDir, sandbox } = inspection;
+  yield sandbox.isMissing
+    ? warning(
+        'sandbox',
+        sandbox.summary,
+        'install bubblewrap, or set RELAY_SANDBOX=off to run the commands of agents without a sandbox',
+      )
+    : ok('sandbox', sandbox.summary);
   if (inspection.kind === 'sqlite' && !existsSync(dataDir)) {
     yield warning(
       'data folder',
@@ -35,6 +42,7 @@ export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<F
   if (existsSync(dataDir)) yield* checkFolder(dataDir);
   yield storeFinding(inspection);
   yield keyFinding(inspection);
+  yield* rowFindings(inspection);
   if (inspection.unfinishedRotation !== undefined) {
     yield warning(
       'rotation',
@@ -90,6 +98,24 @@ function storeFinding({ kind, store }: Inspection): Finding {
       ? 'check the disk and the version of Relay; "relay restore" creates a data folder from a backup'
       : 'check RELAY_DATABASE_URL, its role and password, the version of Relay, and whether the database is running';
   return wrong('store', store.problem, fix);
+}
+
+const maxShownRows = 5;
+
+function* rowFindings({ masterKey, damagedRows }: Inspection): Generator<Finding> {
+  if (masterKey !== 'fits') return;
+  if (damagedRows.length === 0) {
+    yield ok('rights', 'Keys, grants, policies and credentials are as Relay wrote them');
+    return;
+  }
+  const shown = damagedRows.slice(0, maxShownRows);
+  const names = shown.map(({ table, id, tenantId }) => `${table} ${id} of tenant ${tenantId}`);
+  const more = damagedRows.length - shown.length;
+  yield wrong(
+    'rights',
+    `Changed in the database past Relay: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`,
+    'find out who can write to the database; delete these rows, or restore a backup, and set them again',
+  );
 }
 
 function keyFinding({ masterKey, keyFile, kind }: Inspection): Finding {

@@ -1,10 +1,9 @@
 import { type ApproverRule, defined, type Permissions, type RuleRef } from '@relay/protocol';
 import type { PathResolution, ResolvedPaths, Tool } from '../ports/tool.ts';
-import { eventLoop } from '../runtime/event-loop-budget.ts';
 import { type Approver, isQuorum } from './approvers.ts';
 import { CallMatcher, type ParameterKind, type ToolRule } from './match.ts';
 import type { Policy } from './policy.ts';
-import { withinSteps } from './step-budget.ts';
+import { turnAfter, withinSteps } from './step-budget.ts';
 
 export interface CallToDecide {
   toolCallId: string;
@@ -18,6 +17,8 @@ export interface Grant {
   tool: string;
   exact?: Record<string, unknown>;
   params?: Record<string, string>;
+  /** Holds only for this definition of the tool. */
+  definitionDigest?: string;
   /** How many more calls it allows. Default: unlimited. */
   usesLeft?: number;
   /** The persons who made it. */
@@ -42,17 +43,20 @@ export interface RuleSet {
   sensitive?: readonly string[];
   /** The path parameters with all links resolved. */
   resolvedPaths?: ResolvedPaths | undefined;
+  /** Of the tool: grants for another definition do not count. */
+  definitionDigest?: string;
 }
 
 /** What a tool declares about its calls and their parameters, and about this call (`resolvePaths`). */
 export function declaredBy(
-  tool: Pick<Tool, 'needsApproval' | 'kinds' | 'sensitive'> | undefined,
+  tool: Pick<Tool, 'needsApproval' | 'kinds' | 'sensitive' | 'definitionDigest'> | undefined,
   resolution?: PathResolution,
-): Pick<RuleSet, 'needsApproval' | 'kinds' | 'sensitive' | 'resolvedPaths'> {
-  const { kinds, sensitive } = tool ?? {};
+): Pick<RuleSet, 'needsApproval' | 'kinds' | 'sensitive' | 'resolvedPaths' | 'definitionDigest'> {
+  const { kinds, sensitive, definitionDigest } = tool ?? {};
   const demand = resolution?.ok === true ? resolution.needsApproval : undefined;
   const needsApproval = tool?.needsApproval === true || demand !== undefined;
-  return { needsApproval, ...defined({ kinds, sensitive, resolvedPaths: pathsOf(resolution) }) };
+  const resolvedPaths = pathsOf(resolution);
+  return { needsApproval, ...defined({ kinds, sensitive, resolvedPaths, definitionDigest }) };
 }
 
 export function pathsOf(resolution: PathResolution | undefined): ResolvedPaths | undefined {
@@ -87,14 +91,6 @@ export async function decideInTurn(call: CallToDecide, rules: RuleSet): Promise<
   return verdict;
 }
 
-/** Waits for another turn of the event loop if decisions have used up this one. */
-export async function turnAfter(steps: number): Promise<void> {
-  await eventLoop.take(Math.ceil(steps / STEPS_PER_CHAR));
-}
-
-/** Of the event loop's budget, which counts characters of answers. */
-const STEPS_PER_CHAR = 16;
-
 /** The verdict, and the steps that it took. */
 export function decideCounted(
   call: CallToDecide,
@@ -114,13 +110,23 @@ export const tooLargeToDecide =
 
 export const noApprover = 'The run is headless: it has no approver';
 
-function evaluate(call: CallToDecide, rules: RuleSet): Verdict {
+/** Whether the grant was given for the tool as it is defined now. */
+export function isForDefinition(
+  grant: Pick<Grant, 'definitionDigest'>,
+  { definitionDigest }: Pick<RuleSet, 'definitionDigest'>,
+): boolean {
+  return grant.definitionDigest === definitionDigest && definitionDigest !== '';
+}
+
+function evaluate(call: CallToDecide, all: RuleSet): Verdict {
+  const grants = all.grants.filter((grant) => isForDefinition(grant, all));
+  const rules = { ...all, grants };
   const approvers = approverRulesFor(call, rules);
   const counted = approvers.length === 0 ? rules : allowedByApprovers(rules, approvers);
-  const { permissions, grants, policies = [], kinds, sensitive, resolvedPaths } = counted;
+  const { permissions, policies = [], kinds, sensitive, resolvedPaths } = counted;
   const standing: readonly ToolRule[] = [
     ...(permissions.allowlist ?? []),
-    ...grants.filter(({ usesLeft }) => usesLeft === undefined),
+    ...counted.grants.filter(({ usesLeft }) => usesLeft === undefined),
     ...policies.flatMap(({ allow: allowed }) => allowed),
   ];
   // An ask rule narrows like a deny rule: nothing is allowed that it cannot read.

@@ -13,6 +13,7 @@ import {
   decideCall,
   declaredBy,
   type Grant,
+  isForDefinition,
   tooLargeToDecide,
   type Verdict,
 } from './decide.ts';
@@ -103,6 +104,12 @@ export async function explainCall(
     ...(problem === undefined ? [] : [`The arguments do not match the tool’s schema: ${problem}.`]),
     ...(location?.ok === false ? [`The tool would refuse the path: ${location.problem}.`] : []),
   ];
+  if (
+    verdict.decision === 'ask' &&
+    grants.some((grant) => wasForAnother(grant, call.tool, declared))
+  ) {
+    notes.push(definitionNote);
+  }
   const demand = location?.ok === true ? location.needsApproval : undefined;
   const reason = [describe(verdict, own !== undefined, demand), ...notes].join(' ');
   const { decision, rule } = verdict;
@@ -114,6 +121,17 @@ export async function explainCall(
     ...defined({ approvers }),
     reason,
   };
+}
+
+const definitionNote =
+  'A grant for this tool does not count: its MCP server has changed the definition of the tool since, or is not connected.';
+
+function wasForAnother(
+  grant: Grant,
+  tool: string,
+  declared: ReturnType<typeof declaredBy>,
+): boolean {
+  return grant.tool === tool && !isForDefinition(grant, declared);
 }
 
 function approversNote(rule: ApproverRule): string {

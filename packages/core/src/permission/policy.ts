@@ -99,7 +99,7 @@ export async function previewPolicy(
       const next = await decideWithDraft(tool, call, {
         policies: await policies.forAgent(call.agent),
         requester: await policies.requesterOf(run.keyId, engine.clock.now()),
-        grants: await grantsOf(store, call),
+        grants: await grantsOf(store, tool, call),
       });
       const { by: _, spec: __, ...shown } = call;
       if (next.now !== call.was) changed.push({ runId: run.id, ...shown, ...next });
@@ -250,9 +250,15 @@ function toolOf(engine: Engine, tenantId: string, { spec, tool }: DecidedCall): 
 }
 
 /** A grant that allowed the call then still counts, even if it was revoked since. */
-async function grantsOf(store: TenantStore, { by, tool, params }: DecidedCall): Promise<Grant[]> {
+async function grantsOf(
+  store: TenantStore,
+  definition: Tool | undefined,
+  { by, tool, params }: DecidedCall,
+): Promise<Grant[]> {
   if (by?.source !== 'grant' || typeof params !== 'object' || params === null) return [];
   const { id = '' } = by;
   const { approvers } = (await store.readGrant(id)) ?? {};
-  return [{ id, tool, exact: params as Record<string, unknown>, ...defined({ approvers }) }];
+  const { definitionDigest } = definition ?? {};
+  const exact = params as Record<string, unknown>;
+  return [{ id, tool, exact, ...defined({ approvers, definitionDigest }) }];
 }

@@ -26,6 +26,8 @@ export interface ApprovalRecord {
   readonly resolvedPaths?: Readonly<Record<string, string>>;
   readonly preview?: Preview;
   readonly digest: string;
+  /** Of the tool, when the approval was requested. */
+  readonly definitionDigest?: string;
   /** A person has denied the same call before in this run. */
   readonly earlierDenial?: EarlierDenial;
   /** What demands a person for each such call. */

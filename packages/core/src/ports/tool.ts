@@ -102,6 +102,11 @@ export interface Tool extends ToolSpec {
   readonly idempotent: boolean;
   /** What to do when a crash left the outcome unknown and the tool is not idempotent. */
   readonly onUnknown: 'ask' | 'fail';
+  /**
+   * For a tool whose definition another program supplies: identifies what it says. Grants and approvals
+   * hold only for the definition that a person saw. Empty while the definition is not known.
+   */
+  readonly definitionDigest?: string;
   /** Offered only in runs with memory. */
   readonly needsMemory?: boolean;
   /** The kinds of parameters that are more than text; rules are matched accordingly. */

@@ -69,8 +69,8 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
 }
 
 /**
- * Starts calls that people approved, whatever their siblings wait for. A call whose paths have
- * changed is not what was approved: it is denied or needs another approval.
+ * Starts calls that people approved, whatever their siblings wait for. A call whose paths or whose
+ * tool's definition have changed is not what was approved: it is denied or needs another approval.
  */
 export async function startApproved(run: LiveRun, agent: AgentState): Promise<void> {
   const approved = agent.turn?.calls.filter(({ phase }) => phase === 'decided') ?? [];
@@ -87,7 +87,10 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
       run.journal.stage([toolFailed(agent, call, 'unknown_tool', error)]);
     } else if (!resolution.ok) {
       run.journal.stage([toolFailed(agent, call, 'path_refused', resolution.problem)]);
-    } else if (resolveToSamePaths(call.resolvedPaths, resolution.resolvedPaths)) {
+    } else if (
+      resolveToSamePaths(call.resolvedPaths, resolution.resolvedPaths) &&
+      call.approval?.definitionDigest === tool.definitionDigest
+    ) {
       starts.push(approvedStart(run, call, tool));
     } else {
       const rules = await CallRules.withoutGrants(run, agent);

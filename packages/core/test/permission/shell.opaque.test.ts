@@ -334,6 +334,7 @@ describe('a command that evaluates a value as code', requires('shell', noBash), 
   it.each(evaluating)('is asked about: %s', (command) => {
     expect(executes(command)).toBe(true);
     expect(on(command, patterns)).toBe('ask');
+    expect(on(command, ruleSet({ allowlist: [rule(command)] }))).toBe('ask');
     for (const rules of [besideDeny, besideAsk, besidePolicy])
       expect(on(command, rules)).toBe('ask');
     expect(on(command, alone)).toBe('allow');

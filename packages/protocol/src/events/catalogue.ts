@@ -318,6 +318,8 @@ export const catalogue = {
       })
       .optional(),
     agentPath: z.array(z.string()),
+    /** Of a tool of an MCP server: the approval holds for this definition alone. */
+    definitionDigest: z.string().optional(),
     earlierDenial: earlierDenialSchema.optional(),
     /** The rule that demands a person, whatever allows the call: "always" does not change that. */
     rule: ruleRefSchema.optional(),

@@ -75,6 +75,8 @@ export const grantSchema = z.object({
   expiresAt,
   uses: z.int().optional(),
   usesLeft: z.int().optional(),
+  /** Of a tool of an MCP server: the grant holds for this definition alone. */
+  definitionDigest: z.string().optional(),
   revokedAt: timeSchema.optional(),
 });
 

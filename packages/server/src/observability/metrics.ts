@@ -3,7 +3,7 @@
  * operator sees the whole node, an administrator of a tenant only what belongs to that tenant.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import type { SystemStore } from '@relay/core';
+import type { DamagedRow, SystemStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
@@ -71,8 +71,8 @@ export class Metrics {
   }
 
   /** A row that decides who may do what was read, and is not as Relay wrote it. */
-  damagedRow(table: string): void {
-    this.#damagedRows.inc({ table });
+  damagedRow({ table, tenantId: tenant }: DamagedRow): void {
+    this.#damagedRows.inc({ tenant, table });
   }
 
   /** A limit refused a request. The tenant is empty if the caller is not known. */

@@ -22,6 +22,56 @@ const tools = (...names: string[]) => ({
 const resultIn = (frames: readonly { data: Record<string, unknown> }[]) =>
   frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
 
+describe('an MCP server that changes the definition of a tool', () => {
+  const fixture = new McpFixture();
+  let server: TestServer;
+
+  beforeAll(async () => {
+    server = await bootServer({ file: { mcpServers: { shop: fixture.program('during') } } });
+  });
+  afterAll(async () => {
+    await server.stop();
+    fixture.dispose();
+  });
+
+  const explain = (over: object = {}) =>
+    server.json('/v1/permissions/explain', { body: { tool: 'shop_stall', params: {}, ...over } });
+
+  it('is asked about again: no grant and no approval holds for another definition', async () => {
+    const { runId, reader } = await startRun(server, {
+      input: 'use shop_stall {}',
+      ...tools('shop_stall'),
+    });
+    const first = (await reader.until('approval_requested')).data;
+    const scope = { tool: 'shop_stall', scope: 'tenant' };
+    const granted = await server.json('/v1/grants', { body: scope });
+    expect(granted['definitionDigest']).toMatch(/^[0-9a-f]{64}$/);
+    expect(await explain()).toMatchObject({ decision: 'allow', rule: { source: 'grant' } });
+
+    await finishedRun(server, {
+      input: 'use shop_grow {}',
+      ...tools('shop_grow'),
+      ...allowed('shop_grow'),
+    });
+    await until(async () => (await explain())['decision'] === 'ask', 'the new definition');
+    expect((await explain())['reason']).toContain('has changed the definition of the tool');
+
+    await server.request(`/v1/approvals/${String(first['id'])}`, { body: { approved: true } });
+    const again = (await reader.until('approval_requested')).data;
+    expect(again).toMatchObject({ tool: 'shop_stall', params: {} });
+    expect(again['id']).not.toBe(first['id']);
+    expect(fixture.traces()).not.toContain('stall');
+
+    const always = { approved: true, always: true };
+    await server.request(`/v1/approvals/${String(again['id'])}`, { body: always });
+    await until(() => fixture.traces().includes('stall'), 'the call');
+    expect(await explain({ runId })).toMatchObject({ decision: 'allow' });
+    const { grants } = (await server.json('/v1/grants')) as { grants?: Record<string, unknown>[] };
+    const digests = grants?.map(({ definitionDigest }) => definitionDigest) ?? [];
+    expect([digests.length, new Set(digests).size]).toEqual([2, 2]);
+  });
+});
+
 describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (asks) => {
   const fixture = new McpFixture();
   let server: TestServer;

@@ -15,6 +15,8 @@ import { readConfig } from '../../src/config/config.ts';
 import { openStore } from '../../src/config/open-store.ts';
 import { inspectStore } from '../../src/operator/inspect.ts';
 import { rotateMasterKey } from '../../src/operator/rotate.ts';
+import { makeTenantKey } from '../../src/operator/tenant-key.ts';
+import { hashApiKey } from '../../src/secrets/keys.ts';
 
 /** A folder whose store was sealed by a start. */
 async function installation() {
@@ -38,6 +40,16 @@ test('each rotation leaves a valid new key and renames the old one', async () =>
   const kept = readdirSync(dataDir).filter((name) => name.endsWith('.old'));
   expect(kept.map(read)).toEqual(expect.arrayContaining([first, second]));
   expect(await inspectStore(target)).toMatchObject({ masterKey: 'fits' });
+});
+
+test('keys and grants stay valid, and their rows are signed with the new key', async () => {
+  const { target } = await installation();
+  const { apiKey } = await makeTenantKey(target, 'acme');
+  await rotateMasterKey(target);
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'fits', damagedRows: [] });
+  const opened = await openStore(readConfig(target.env, '/'), 'shared');
+  expect(await opened.store.findKey(hashApiKey(apiKey))).toMatchObject({ name: 'bootstrap' });
+  await opened.close();
 });
 
 test('after a crash with a new key file, a second attempt uses that key', async () => {

@@ -10,6 +10,8 @@ import { compose, ids, type Relay } from '../../src/compose.ts';
 import { type Config, readConfig } from '../../src/config/config.ts';
 import type { RelayConfig } from '../../src/config/config-file.ts';
 import { hashApiKey, makeApiKey } from '../../src/secrets/keys.ts';
+import { masterKeys } from '../../src/secrets/master-key.ts';
+import { rowAuthenticator } from '../../src/secrets/row-authenticator.ts';
 
 export type StoreKind = 'memory' | 'sqlite';
 
@@ -73,7 +75,7 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
     ...options.env,
   };
   const config = readConfig(env, dataDir);
-  const store = options.store ?? (await openStore(options.kind ?? 'memory', dataDir));
+  const store = options.store ?? (await openStore(options.kind ?? 'memory', config));
   const logged: string[] = [];
   const log = (message: string, fields = {}) =>
     void logged.push(`${message} ${JSON.stringify(fields, errorAsText)}`);
@@ -109,8 +111,10 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
   };
 }
 
-function openStore(kind: StoreKind, dir: string): Promise<SystemStore> {
-  return kind === 'sqlite' ? openSqliteStore({ dir }) : Promise.resolve(createMemoryStore());
+async function openStore(kind: StoreKind, config: Config): Promise<SystemStore> {
+  const rows = rowAuthenticator(masterKeys(config));
+  const { dataDir: dir } = config;
+  return kind === 'sqlite' ? openSqliteStore({ dir, rows }) : createMemoryStore({ rows });
 }
 
 /** JSON.stringify writes an error as an empty object. */

@@ -167,12 +167,13 @@ export class McpServers {
     return tools;
   }
 
-  /** Grants refer to tools by name, so a changed description should be noticed. */
+  /** Grants and approvals of these tools no longer hold. */
   #logChanges({ name, tools: before }: ManagedServer, now: ReadonlyMap<string, Tool>): void {
     const changed = [...now.values()]
       .filter(
         (tool) =>
-          before?.has(tool.name) && fingerprint(tool) !== fingerprint(before.get(tool.name)),
+          before?.has(tool.name) &&
+          tool.definitionDigest !== before.get(tool.name)?.definitionDigest,
       )
       .map((tool) => tool.name);
     if (changed.length === 0) return;
@@ -187,11 +188,6 @@ export class McpServers {
   #problemOf(name: string, listed: ListedTool): string | undefined {
     return this.#options.isTaken(name) ? 'another tool has this name' : problemOf(listed);
   }
-}
-
-function fingerprint(tool: Tool | undefined): string {
-  const { description, inputSchema, allowedByDefault, idempotent } = tool ?? {};
-  return JSON.stringify([description, inputSchema, allowedByDefault, idempotent]);
 }
 
 function tooMany(count: number): string | undefined {

@@ -1,4 +1,5 @@
 /** An MCP tool as a tool of Relay. What the server says about it is not trusted. */
+import { createHash } from 'node:crypto';
 import type { Tool as ListedTool } from '@modelcontextprotocol/client';
 import {
   isNestedTooDeep,
@@ -7,11 +8,11 @@ import {
   type ToolOutput,
   type Validation,
 } from '@relay/core';
-import { checkToolSchema, issuesOfValue } from '@relay/protocol';
+import { canonicalJson, checkToolSchema, defined, issuesOfValue } from '@relay/protocol';
 import { CallNotExecuted, type McpConnection } from './connection.ts';
 import { outputOf, truncate } from './output.ts';
 import { SecretRedactor } from './secrets.ts';
-import type { McpServerConfig, ToolChoice } from './settings.ts';
+import { isProgram, type McpServerConfig, type ToolChoice } from './settings.ts';
 import { qualifiedName } from './tool-names.ts';
 
 const maxDescriptionChars = 4_096;
@@ -52,6 +53,7 @@ export function createMcpTool({ name, listed, config, ready }: McpToolOptions): 
     allowedByDefault: isReadOnly,
     idempotent: isReadOnly || isSelected(config.idempotent, isListed, idempotentHint),
     onUnknown: 'ask',
+    definitionDigest: digestOfDefinition(name, listed, config),
     ...kindsIn(config, (tool) => tool === listed.name),
     validate(input) {
       const issues = issuesOfValue(inputSchema, input);
@@ -87,6 +89,7 @@ export function createPendingTool(
     allowedByDefault: false,
     idempotent: isSelected(config.readOnly, isListed) || isSelected(config.idempotent, isListed),
     onUnknown: 'ask',
+    definitionDigest: '',
     // Rules must not be more lenient before the server is connected.
     ...kindsIn(config, isThis),
     validate: (input): Validation => ({ ok: true, value: input }),
@@ -98,6 +101,24 @@ export function createPendingTool(
       throw new TypeError(`Invalid arguments: ${issue?.path ?? ''}: ${issue?.message ?? ''}`);
     },
   };
+}
+
+/**
+ * Covers what a person and the model are told about the tool, in full, and which server says it. The
+ * operator's settings are not part of it, except for the address or the program.
+ */
+function digestOfDefinition(name: string, listed: ListedTool, config: McpServerConfig): string {
+  const { title, description, inputSchema, outputSchema, annotations } = listed;
+  const server = isProgram(config) ? config.command : withoutQuery(config.url);
+  const told = { title, description, inputSchema, outputSchema, annotations };
+  const definition = canonicalJson({ name, tool: listed.name, server, ...defined(told) });
+  return createHash('sha256').update(definition).digest('hex');
+}
+
+/** Where the server is, without what may be a secret. */
+function withoutQuery(url: string): string {
+  const { origin, pathname } = new URL(url);
+  return `${origin}${pathname}`;
 }
 
 function kindsIn(

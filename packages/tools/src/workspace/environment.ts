@@ -43,14 +43,14 @@ const readerSettings: Readonly<Record<string, string>> = {
   VISUAL: 'false',
   BROWSER: 'false',
   LESSSECURE: '1',
-  // `.npmrc`; npm ignores variables that are empty.
+  // `.npmrc`; npm ignores variables that are empty, and reads no file twice.
   npm_config_userconfig: '/dev/null',
-  npm_config_globalconfig: '/dev/null',
+  npm_config_globalconfig: '/dev/null/npmrc',
   npm_config_ignore_scripts: 'true',
-  npm_config_ignore_pnpmfile: 'true',
   npm_config_script_shell: '/bin/sh',
   npm_config_shell: '/bin/sh',
-  npm_config_node_options: '--no-addons',
+  // What node does anyway: scripts of the project get this option, too.
+  npm_config_node_options: '--unhandled-rejections=throw',
   npm_config_git: 'git',
   npm_config_browser: 'false',
   npm_config_editor: 'false',

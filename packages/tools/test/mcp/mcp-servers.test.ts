@@ -168,7 +168,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     const learned = await find(servers, 'shop_learned');
     expect(await learned.execute({}, createToolContext())).toEqual({ context: 'new' });
     expect(servers.find('shop_grow', everyone)).toBeUndefined();
-    // A grant refers to the tool by name, so the operator should notice the change.
+    // Grants of the tool no longer hold, so the operator should notice the change.
     expect(logged).toEqual([expect.stringContaining('has changed the definitions of tools')]);
     expect(logged[0]).toContain('{"tools":["shop_stall"],"more":0}');
   });

@@ -267,10 +267,19 @@ describe.each(modes)('a reader that a rule allowed, %s', (_name, within, options
       chmodSync(join(folder.root, 'evil.sh'), 0o755);
       folder.write('package.json', '{"name":"x","version":"1.0.0","scripts":{"test":"true"}}');
       folder.write('.npmrc', `script-shell=${join(folder.root, 'evil.sh')}\n`);
-      await run('npm test', 'rule', within);
+      expect(await run('npm test', 'rule', within)).toMatchObject({ exitCode: 0 });
       expect(wasMarked()).toBe(false);
       await run('npm test', 'person', within);
       expect(wasMarked()).toBe(true);
+    });
+
+    it('does not keep scripts of npm from native modules, and warns of nothing', async () => {
+      const print = 'node -p process.env.NODE_OPTIONS';
+      const scripts = JSON.stringify({ test: print });
+      folder.write('package.json', `{"name":"x","version":"1.0.0","scripts":${scripts}}`);
+      const { exitCode, stdout, stderr } = await run('npm test', 'rule', within);
+      expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
+      expect(stdout).not.toContain('addons');
     });
   });
 });

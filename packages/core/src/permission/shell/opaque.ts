@@ -46,7 +46,9 @@ export function evaluatesCode(program: string, rest: readonly ShellWord[]): bool
   if (CODE_TAKERS.has(program)) return true;
   if (AWKS.has(program)) return !isPlainAwk(rest);
   if (SEDS.has(program)) return !isPlainSed(rest);
-  if (INTERPRETERS.has(program) && !SHELLS.has(program)) return !runsScript(program, rest);
+  if (SHELL_EVALUATORS.has(program)) return true;
+  if (SHELLS.has(program)) return !runsShellScript(program, rest);
+  if (INTERPRETERS.has(program)) return !runsScript(program, rest);
   switch (program) {
     case 'bun':
     case 'deno':
@@ -162,6 +164,23 @@ function runsScript(program: string, rest: readonly ShellWord[]): boolean {
     }
     if (ENDS_WORK.test(text)) return true;
     if (!ANY_PLAIN_OPTION.test(text) && plain?.test(text) !== true) return false;
+  }
+  return false;
+}
+
+const POSIX_SHELLS: ReadonlySet<string> = new Set(
+  'ash bash dash hush ksh mksh osh rbash sh yash zsh'.split(' '),
+);
+const SHELL_OPTIONS = /^(?:[-+][abefhkmnuvx]*o?|--(?:norc|noprofile|posix))$/;
+
+/** Whether a shell runs a file, not code from an option (`-c`) or from its input. */
+function runsShellScript(program: string, rest: readonly ShellWord[]): boolean {
+  for (let at = 0; at < rest.length; at += 1) {
+    const word = rest[at]!;
+    if (!/^[-+]./.test(word.text)) return !varies(word) && !INPUT_FILE.test(word.text);
+    if (ANY_PLAIN_OPTION.test(word.text)) return true;
+    if (!POSIX_SHELLS.has(program) || !SHELL_OPTIONS.test(word.text)) return false;
+    if (word.text.endsWith('o')) at += 1;
   }
   return false;
 }

@@ -66,6 +66,8 @@ export interface OpenApproval {
   readonly seq: number;
   readonly kind: EventOf<'approval.requested'>['kind'];
   readonly digest: string;
+  /** Of the tool, as it was when the approval was requested. */
+  readonly definitionDigest?: string;
   readonly expiresAt: string;
   /** When to warn of its expiry; absent after the warning. */
   readonly warnsAt?: string;
@@ -134,8 +136,8 @@ export function evolveCall(call: CallState, event: Stored<CallEvent>): CallState
 }
 
 function openApproval(event: Stored<EventOf<'approval.requested'>>): OpenApproval {
-  const { approvalId: id, seq, kind, digest, expiresAt, warnsAt } = event;
-  return { id, seq, kind, digest, expiresAt, ...defined({ warnsAt }) };
+  const { approvalId: id, seq, kind, digest, expiresAt, warnsAt, definitionDigest } = event;
+  return { id, seq, kind, digest, expiresAt, ...defined({ warnsAt, definitionDigest }) };
 }
 
 function asShown(

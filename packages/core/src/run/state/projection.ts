@@ -182,6 +182,7 @@ function requestedApproval(event: StoredEvent, runId: string): NewApproval[] {
       digest: event.digest,
       ...defined({
         resolvedPaths: event.resolvedPaths,
+        definitionDigest: event.definitionDigest,
         preview: event.preview,
         earlierDenial: event.earlierDenial,
         rule: event.rule,

@@ -6,7 +6,7 @@
 import { defined, type EventOf, type RuleRef } from '@relay/protocol';
 import { digestOfCall } from '../arguments.ts';
 import type { LiveRun } from '../live-run.ts';
-import { pathOf } from '../agents/profile.ts';
+import { findTool, pathOf } from '../agents/profile.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import {
   type CallState,
@@ -30,9 +30,16 @@ export function approvalRequested(
 ): ApprovalRequested {
   const digest = digestOfCall(run.engine, call);
   const earlierDenial = kind === 'permission' ? run.state.denials[digest] : undefined;
+  const definitionDigest = findTool(run, agent, call.name)?.definitionDigest;
   return {
     ...requestOf(run, agent, call, kind, digest),
-    ...defined({ resolvedPaths: call.resolvedPaths, preview: call.preview, earlierDenial, rule }),
+    ...defined({
+      resolvedPaths: call.resolvedPaths,
+      preview: call.preview,
+      definitionDigest,
+      earlierDenial,
+      rule,
+    }),
   };
 }
 

@@ -109,10 +109,15 @@ npm --json false exec x
 npm ls --prefix=x
 npm ls --unknown
 pnpm build
+pnpm ls
+pnpm why x
 yarn list
 cargo r
 cargo z
 cargo +nightly tree
+cargo tree
+cargo metadata --no-deps
+cargo search x
 kubectl get --raw /x
 kubectl get -f x
 kubectl --kubeconfig x get pods
@@ -124,6 +129,10 @@ docker compose ps
 podman --runtime x ps
 terraform plan
 terraform fmt
+terraform output -json
+terraform state list
+terraform providers
+terraform workspace list
 pip --log x list
 pip list --lo=x
 go list -toolexec x y
@@ -157,13 +166,12 @@ git branch --list x
 git tag -l
 npm --silent ls --depth=0
 npm c get x
-pnpm ls
 cargo --list
 kubectl -n x get pods -o wide
 kubectl get pods -nx
 docker image ls -q
 podman ps -aq
-terraform state list
+terraform workspace show
 pip -qq list
 go list -m all
 apt list --installed

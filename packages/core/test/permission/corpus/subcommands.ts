@@ -107,11 +107,11 @@ export const realPrograms: Readonly<Record<string, RealProgram>> = {
   cargo: {
     harmless: ['-q', '--color never', '--locked', '--offline', '-v'],
     changing: ['+nightly', '--config x=y', '-C x', '-Z x'],
-    reads: 'tree|tree -d|metadata --no-deps|pkgid|search x|version|locate-project',
+    reads: 'version|locate-project',
     writes:
       'add x|clean|fetch|generate-lockfile|init|login|logout|new x|owner x|package|publish|remove x|' +
       'uninstall x|update|vendor|yank x|metadata --config=x|tree --manifest-path x/Cargo.toml',
-    runs: 'bench|build|check|clippy|doc|fix|fmt|install x|miri run|run|rustc|rustdoc|test|b|c|d|r|t|rm x|z',
+    runs: 'tree|tree -d|metadata --no-deps|pkgid|search x|bench|build|check|clippy|doc|fix|fmt|install x|miri run|run|rustc|rustdoc|test|b|c|d|r|t|rm x|z',
     otherNames: [
       ['cargo r -- x', 'run'],
       ['cargo b', 'build'],
@@ -180,13 +180,12 @@ export const realPrograms: Readonly<Record<string, RealProgram>> = {
   terraform: {
     harmless: [],
     changing: ['-chdir=x'],
-    reads:
-      'version|output|output -json|state list|providers|workspace list|workspace show|fmt -check',
+    reads: 'version|workspace show|fmt -check',
     writes:
       'apply|destroy|fmt|force-unlock x|get|import a b|init|login|logout|refresh|state mv a b|state rm a|' +
       'state push x|state replace-provider a b|taint x|untaint x|workspace new x|workspace delete x|' +
       'workspace select x|providers lock|providers mirror x',
-    runs: 'console|plan|test|validate|show|graph|providers schema',
+    runs: 'output|output -json|state list|providers|workspace list|console|plan|test|validate|show|graph|providers schema',
     otherNames: [['terraform -chdir=x state rm a', 'state rm']],
   },
   pip: {

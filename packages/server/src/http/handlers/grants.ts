@@ -35,6 +35,13 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
   const expiresAt = parseTime(body.expiresAt);
   if (expiresAt !== undefined) core.requireFutureExpiry(expiresAt, now);
   const approver = await core.findApprover(storeOf(call), core.keyIdOf(call.caller.actor), now);
+  const { definitionDigest } = engine.tools(call.caller.tenantId).find(body.tool) ?? {};
+  if (definitionDigest === '') {
+    throw invalidField(
+      'tool',
+      'Its MCP server is not connected, so its definition is not known yet',
+    );
+  }
   const grant: NewGrant = {
     id: engine.ids.next(),
     ...checkedRule(body),
@@ -43,7 +50,7 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
     scopeId: await scopeIdOf(call, body),
     createdAt: now,
     createdBy: call.caller.actor,
-    ...defined({ expiresAt, uses: body.uses }),
+    ...defined({ expiresAt, uses: body.uses, definitionDigest }),
   };
   core.requireAdminForWholeTool(grant, approver);
   await requireEntitled(call, grant, approver);
@@ -117,7 +124,7 @@ export const explainPermission: Handler<'explainPermission'> = async (call) => {
   const problem = core.checkRuleTool(tool);
   rejectInvalidPatterns([
     ...(problem === undefined ? [] : [{ path: 'tool', message: problem }]),
-    ...faultsIn(permissions ?? {}),
+    ...(await faultsIn(permissions ?? {})),
   ]);
   return core.explainCall(call.context.control.engine, storeOf(call), {
     tool,

@@ -2,9 +2,12 @@
 import { chmodSync, closeSync, fsyncSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { RelayError } from '@relay/protocol';
+import type { DamagedRow } from '@relay/core';
+import { type RowAuthenticator, RowSigner } from '../../codec/signed-table.ts';
+import { findDamagedRows } from '../../sql/signed-tables.ts';
 import { findSqliteProblem } from '../../sql/schema/migrations.ts';
 import { decodeMetadata, selectMetadata } from '../../sql/system.ts';
-import type { Row } from '../driver.ts';
+import type { Row, SqlValue } from '../driver.ts';
 
 const busyTimeoutMs = 10_000;
 
@@ -45,6 +48,16 @@ export function readSqliteMetadata(path: string, name: string): string | undefin
     const row = db.prepare(sql).get(...params) as Row | undefined;
     return row === undefined ? undefined : decodeMetadata(row);
   });
+}
+
+/** Rows that decide who may do what, and are not as Relay wrote them. */
+export async function findDamagedSqliteRows(
+  path: string,
+  rows: RowAuthenticator,
+): Promise<DamagedRow[]> {
+  const read = async (sql: string, params: readonly SqlValue[]) =>
+    withDatabase(path, (db) => db.prepare(sql).all(...params));
+  return findDamagedRows({ read }, new RowSigner(rows));
 }
 
 function withDatabase<Value>(path: string, use: (db: DatabaseSync) => Value): Value {

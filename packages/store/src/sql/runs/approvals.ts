@@ -42,6 +42,7 @@ export const approvalTable = new SignedTable<ApprovalRow>({
     digest: column.text(),
     question: column.optional(column.json()),
     resolvedPaths: column.optional(column.json()),
+    definitionDigest: column.optional(column.text()),
     preview: column.optional(column.json()),
     earlierDenial: column.optional(column.json()),
     rule: column.optional(column.json()),

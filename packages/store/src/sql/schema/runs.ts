@@ -140,6 +140,7 @@ export const runTables: readonly string[] = [
     edited TEXT,
     question TEXT,
     resolved_paths TEXT,
+    definition_digest TEXT,
     preview TEXT,
     earlier_denial TEXT,
     rule TEXT,

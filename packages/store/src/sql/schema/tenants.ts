@@ -55,6 +55,7 @@ export const accountTables: readonly string[] = [
     expires_at BIGINT,
     uses BIGINT,
     approvers TEXT,
+    definition_digest TEXT,
     uses_left BIGINT,
     revoked_at BIGINT
   )`,

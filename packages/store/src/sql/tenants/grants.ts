@@ -25,6 +25,7 @@ export const grantTable = new SignedTable<GrantRow>({
     expiresAt: column.optional(column.number),
     uses: column.optional(column.number),
     approvers: column.optional(column.json()),
+    definitionDigest: column.optional(column.text()),
     usesLeft: column.optional(column.number),
     createdAt: column.number,
     createdBy: column.json(),
@@ -115,8 +116,8 @@ export function useGrants(
 /** None if the row is not as it was written. */
 export function decodeGrant(signer: RowSigner, row: Row): Grant[] {
   return decodeGrantRecord(signer, row).map((grant) => {
-    const { id, tool, exact, params, usesLeft, approvers } = grant;
-    return { id, tool, ...defined({ exact, params, usesLeft, approvers }) };
+    const { id, tool, exact, params, usesLeft, approvers, definitionDigest } = grant;
+    return { id, tool, ...defined({ exact, params, usesLeft, approvers, definitionDigest }) };
   });
 }
 

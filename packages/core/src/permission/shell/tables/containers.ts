@@ -1,8 +1,9 @@
 import type { SubcommandTable } from '../subcommands.ts';
 
 /*
- * Containers and clusters. `compose` reads a file of the folder that may include others by address, and
- * `kubectl diff` starts the program that a variable names: they are no readers.
+ * Containers and clusters. `compose` reads a file of the folder that may include others by address,
+ * `kubectl diff` starts the program that a variable names, and `terraform` starts those that the backend
+ * of the folder names as soon as it reads the state (`output`, `state list`): they are no readers.
  */
 export const containers: Readonly<Record<string, SubcommandTable>> = {
   'docker podman nerdctl': {
@@ -192,13 +193,9 @@ export const containers: Readonly<Record<string, SubcommandTable>> = {
     changing: '-chdir=',
     readers: `
       fmt+-check -check -diff -recursive -list -no-color
-      output -json -raw -no-color
-      providers! -no-color
-      state list -id= -no-color
       version -json
-      workspace list
       workspace show`,
-    groups: 'metadata',
+    groups: 'metadata state',
     aliases: `
       workspace list|env list
       workspace|env`,

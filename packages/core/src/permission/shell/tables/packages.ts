@@ -2,7 +2,9 @@ import type { SubcommandTable } from '../subcommands.ts';
 
 /*
  * Package managers and build tools. Those that evaluate files of the folder (`Gemfile`, `.yarnrc.yml`,
- * project files of MSBuild) have no readers: they run what the files say, whatever the subcommand.
+ * `.pnpmfile.cjs`, project files of MSBuild) have no readers: they run what the files say, whatever the
+ * subcommand. So do those of cargo that call rustc or a registry, with the programs and the `PATH` of
+ * `.cargo/config.toml`.
  */
 const NPM_OPTIONS =
   '-s --silent -q --quiet -d -dd -ddd --verbose --loglevel= --color --no-color --no-progress ' +
@@ -87,16 +89,7 @@ export const packages: Readonly<Record<string, SubcommandTable>> = {
     options: NPM_OPTIONS,
     changing: NPM_CHANGING,
     runsScripts: true,
-    readers: `
-      config get
-      config list
-      licenses list
-      licenses ls
-      list --depth= -P --prod -D --dev -g --global -r --recursive --only-projects
-      outdated --format= --compatible -P --prod -D --dev -g --global -r --recursive
-      root -g --global
-      why --depth= -P --prod -D --dev -g --global -r --recursive`,
-    groups: 'cache env store',
+    groups: 'cache config env licenses store',
     aliases: `
       config|c
       exec|x
@@ -110,8 +103,8 @@ export const packages: Readonly<Record<string, SubcommandTable>> = {
       update|up|upgrade`,
     others:
       'add approve-builds audit bin catalog cat-file cat-index ci dedupe deploy dlx doctor fetch ' +
-      'find-hash ignored-builds import init install-test it login logout pack patch patch-commit ' +
-      'patch-remove prune publish restart self-update server set setup start stop unlink version view',
+      'find-hash ignored-builds import init install-test it login logout outdated pack patch patch-commit ' +
+      'patch-remove prune publish restart root self-update server set setup start stop unlink version view why',
   },
   yarn: {
     changing: NPM_CHANGING,
@@ -151,10 +144,6 @@ export const packages: Readonly<Record<string, SubcommandTable>> = {
     changing: '-C= -Z= --config= --explain=',
     readers: `
       locate-project --workspace --message-format=
-      metadata --no-deps --format-version= --filter-platform= --features= -F= --all-features --no-default-features
-      pkgid -p= --package=
-      search --limit=
-      tree --depth= -d --duplicates -e= --edges= -i= --invert= --no-dedupe --prefix= -p= --package= --prune= --workspace --exclude= --target= --features= -F= --all-features --no-default-features -f= --format= --charset=
       version`,
     groups: 'config report',
     aliases: `
@@ -166,8 +155,8 @@ export const packages: Readonly<Record<string, SubcommandTable>> = {
       test|t`,
     others:
       'add bench clean clippy fetch fix fmt generate-lockfile git-checkout help info init install login ' +
-      'logout miri new nextest owner package publish read-manifest rustc rustdoc uninstall update vendor ' +
-      'verify-project yank',
+      'logout metadata miri new nextest owner package pkgid publish read-manifest rustc rustdoc search tree ' +
+      'uninstall update vendor verify-project yank',
   },
   rustup: {
     options: '-v --verbose -q --quiet -V --version',
