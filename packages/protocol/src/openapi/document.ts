@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { defined } from '../defined.ts';
 import { errorTable, type ErrorCode } from '../errors.ts';
+import { jsonSchema } from '../schemas/values.ts';
 import { messageSchema } from '../schemas/messages.ts';
 import {
   deciderSchema,
@@ -256,6 +257,7 @@ const named = {
   Decider: deciderSchema,
   FeedFrame: feedFrameSchema,
   Grant: grantSchema,
+  Json: jsonSchema,
   Key: keySchema,
   Memory: memorySchema,
   Message: messageSchema,

@@ -14,7 +14,7 @@ import {
 } from '../schemas/permissions.ts';
 import { ruleRefSchema } from '../events/catalogue.ts';
 import { grantTerms } from './grants.ts';
-import { idSchema, timeSchema } from '../schemas/values.ts';
+import { idSchema, jsonSchema, timeSchema } from '../schemas/values.ts';
 import {
   itemErrors,
   listErrors,
@@ -38,8 +38,8 @@ export const approvalBodySchema = z
     outcome: z.enum(outcomeAnswers).optional(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
-    input: z.json().optional(),
-    output: z.json().optional(),
+    input: jsonSchema.optional(),
+    output: jsonSchema.optional(),
     digest: seenDigestSchema.optional(),
     ...grantTerms,
     /** With `always`: grant the exact call, or the `suggestedRule`. */

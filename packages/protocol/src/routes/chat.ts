@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { limitsSchema } from '../schemas/runs.ts';
 import { messageSchema } from '../schemas/messages.ts';
 import { relayResponseSchema, permissionsSchema } from '../schemas/permissions.ts';
-import { idSchema } from '../schemas/values.ts';
+import { idSchema, jsonSchema } from '../schemas/values.ts';
 import { attachmentsBodyLimit, type Route, startErrors } from './route.ts';
 
 export const chatBodySchema = z.strictObject({
@@ -11,7 +11,7 @@ export const chatBodySchema = z.strictObject({
   messages: z.array(messageSchema).min(1),
   permissions: permissionsSchema.optional(),
   tools: z.array(z.string().min(1)).optional(),
-  context: z.record(z.string(), z.json()).optional(),
+  context: z.record(z.string(), jsonSchema).optional(),
   conversationId: idSchema.optional(),
   maxIterations: z.int().min(1).max(1000).optional(),
   limits: limitsSchema.optional(),

@@ -10,7 +10,7 @@ import {
   toolPermissionSchema,
 } from '../schemas/permissions.ts';
 import { functionSchema } from '../schemas/runs.ts';
-import { idSchema, timeSchema } from '../schemas/values.ts';
+import { idSchema, jsonSchema, timeSchema } from '../schemas/values.ts';
 import {
   listErrors,
   idParam,
@@ -101,7 +101,7 @@ const previewSchema = z.object({
 
 export const explainBodySchema = z.strictObject({
   tool: z.string().min(1),
-  params: z.record(z.string(), z.json()),
+  params: z.record(z.string(), jsonSchema),
   /** Default: those of the run that is named. */
   permissions: permissionsSchema.optional(),
   /** The function tools of the request, as in `POST /v1/runs`. */

@@ -7,7 +7,7 @@ import {
   permissionsSchema,
   seenDigestSchema,
 } from '../schemas/permissions.ts';
-import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
+import { idSchema, jsonSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { keyErrors, bodyErrors, type Route, startErrors } from './route.ts';
 
 export const apiChatBodySchema = z.strictObject({
@@ -32,13 +32,13 @@ export const toolApprovalBodySchema = z
     action: z.enum(['approve', 'reject']).optional(),
     outcome: z.enum(outcomeAnswers).optional(),
     /** The result of a call whose outcome is `completed`. */
-    output: z.json().optional(),
+    output: jsonSchema.optional(),
     kind: z.enum(approvalKinds).optional(),
     approvalId: idSchema.optional(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
     /** Replaces the call's arguments, or answers a question. */
-    input: z.json().optional(),
+    input: jsonSchema.optional(),
     /** What the approver saw, as in `POST /v1/approvals/:id`. */
     digest: seenDigestSchema.optional(),
   })

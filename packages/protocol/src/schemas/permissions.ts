@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { displayFlags } from '../display/characters.ts';
 import { roleNames } from './roles.ts';
-import { groupSchema, idSchema, toolCallIdSchema } from './values.ts';
+import { groupSchema, idSchema, jsonSchema, toolCallIdSchema } from './values.ts';
 
 /** So that a request, and each decision by its rules, takes a bounded time. */
 export const ruleLimits = {
@@ -42,7 +42,7 @@ export const toolPermissionSchema = z.strictObject({
   tool: z.string().min(1),
   params: recordOf(z.string(), ruleLimits.paramsPerRule).optional(),
   /** Matches a call with exactly these arguments; patterns are taken literally. */
-  exact: recordOf(z.json()).optional(),
+  exact: recordOf(jsonSchema).optional(),
 });
 export type ToolPermission = z.infer<typeof toolPermissionSchema>;
 
@@ -175,7 +175,7 @@ export type OutcomeAnswer = (typeof outcomeAnswers)[number];
 
 const outcomeResponse = z.strictObject({
   outcome: z.enum(outcomeAnswers),
-  output: z.json().optional(),
+  output: jsonSchema.optional(),
   reason: z.string().optional(),
 });
 
@@ -183,9 +183,9 @@ const outcomeResponse = z.strictObject({
 export const relayResponseSchema = z.union([
   z.discriminatedUnion('approved', [
     approvedResponse.extend({
-      input: z.json().optional(),
+      input: jsonSchema.optional(),
       /** Never accepted with `approved`: an approval of kind `outcome` is answered by `outcome`. */
-      output: z.json().optional(),
+      output: jsonSchema.optional(),
       digest: seenDigestSchema.optional(),
     }),
     deniedResponse,

@@ -1,7 +1,7 @@
 /**
  * JSON bodies. Refuses what JSON.parse accepts and changes: a duplicate key (one value is lost), a number
  * that cannot be represented exactly, and nesting so deep that recursion overflows. Refuses the names by
- * which a body could reach the prototype of objects, too. A long text is read in pieces, and others get
+ * which a body could reach the prototype of objects, and more values than are handled quickly. A long text is read in pieces, and others get
  * their turn of the event loop in between, which JSON.parse does not allow.
  */
 import { eventLoop } from '@relay/core';
@@ -45,7 +45,6 @@ interface Level {
   readonly object: Record<string, unknown>;
   /** Of the member of the object that is being read. */
   key: string;
-  keys: number;
 }
 
 type Expected = 'value' | 'first item' | 'first key' | 'key' | 'colon' | 'next' | 'end';
@@ -56,8 +55,8 @@ const literals: readonly (readonly [string, unknown])[] = [
   ['false', false],
   ['null', null],
 ];
-/** An object with very many keys is copied, at once, each time it has doubled. */
-const maxKeys = 100_000;
+/** What checks, stores and shows a body looks at each value, without a pause. Long texts are one value. */
+const maxValues = 100_000;
 /** A longer part of a text keeps the whole text in memory. */
 const maxSliceChars = 12;
 const maxExactDigits = 15;
@@ -79,6 +78,7 @@ class JsonReader {
   readonly #levels: Level[] = [];
   #at = 0;
   #expected: Expected = 'value';
+  #values = 0;
   value: unknown;
 
   constructor(json: string) {
@@ -136,6 +136,8 @@ class JsonReader {
   }
 
   #readValue(code: number): void {
+    this.#values += 1;
+    if (this.#values > maxValues) throw this.#refused(`More than ${maxValues} values in one body`);
     if (code === quote) return this.#add(this.#string());
     if (code === openBrace || code === openBracket) return this.#open(code === openBracket);
     if (code === minus || (code >= zero && code <= nine)) return this.#add(this.#number());
@@ -154,8 +156,6 @@ class JsonReader {
       level.key === '__proto__' ||
       (level.key === 'prototype' && this.#levels.at(-2)?.key === 'constructor');
     if (isPrototype) throw malformed();
-    level.keys += 1;
-    if (level.keys > maxKeys) throw this.#refused(`More than ${maxKeys} keys in one object`);
     this.#expected = 'colon';
   }
 
@@ -163,7 +163,7 @@ class JsonReader {
     if (this.#levels.length === maxDepth) {
       throw this.#refused(`Nested deeper than ${maxDepth} levels`);
     }
-    const level: Level = { array: isArray ? [] : undefined, object: {}, key: '', keys: 0 };
+    const level: Level = { array: isArray ? [] : undefined, object: {}, key: '' };
     this.#levels.push(level);
     this.#at += 1;
     this.#expected = isArray ? 'first item' : 'first key';

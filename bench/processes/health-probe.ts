@@ -1,0 +1,40 @@
+/**
+ * The probe of `attacks.ts`: asks `/health` every few milliseconds from a process of its own, so that the
+ * load of the client does not count. A message starts it with a URL or, without one, ends it.
+ */
+import { Agent, get } from 'node:http';
+import { setTimeout as pause } from 'node:timers/promises';
+
+export interface Probe {
+  readonly url?: string;
+}
+
+const agent = new Agent({ keepAlive: true });
+let target: string | undefined;
+let times: number[] = [];
+
+/** How long the answer took, or Infinity if there was none. */
+function ask(url: string): Promise<number> {
+  const before = performance.now();
+  return new Promise((resolve) => {
+    const sent = get(`${url}/health`, { agent }, (response) => {
+      response.resume().once('end', () => resolve(performance.now() - before));
+    });
+    sent.once('error', () => resolve(Infinity));
+  });
+}
+
+async function run(url: string): Promise<void> {
+  while (target === url) {
+    times.push(await ask(url));
+    await pause(3);
+  }
+  process.send?.(times);
+}
+
+process.on('message', ({ url }: Probe) => {
+  target = url;
+  if (url === undefined) return;
+  times = [];
+  void run(url);
+});
