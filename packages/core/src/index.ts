@@ -23,6 +23,7 @@ export * from './permission/approvers.ts';
 export * from './permission/decide.ts';
 export {
   checkPermissions,
+  checkPermissionsInTurn,
   matchesPermission,
   matchesPermissions,
   type ParameterKind,

@@ -258,8 +258,9 @@ async function storeAnswer(
     const parts = { ...changed, ...defined({ grant, votes: named }) };
     return storeDecision(engine, store, approval, run, decision, parts);
   }
-  const isRepeated = earlier.some(
-    ({ person, answer }) => person === vote.person && answer === vote.answer,
+  // Not if it was given with a key that has ended since: then the vote no longer counts.
+  const isRepeated = counted.some(
+    (each) => each.approver.person === vote.person && each.vote.answer === vote.answer,
   );
   if (isRepeated) return 'voted';
   const isStored = await store.changeVotes({

@@ -1,10 +1,9 @@
 import { type ApproverRule, defined, type Permissions, type RuleRef } from '@relay/protocol';
 import type { PathResolution, ResolvedPaths, Tool } from '../ports/tool.ts';
-import { eventLoop } from '../runtime/event-loop-budget.ts';
 import { type Approver, isQuorum } from './approvers.ts';
 import { CallMatcher, type ParameterKind, type ToolRule } from './match.ts';
 import type { Policy } from './policy.ts';
-import { withinSteps } from './step-budget.ts';
+import { turnAfter, withinSteps } from './step-budget.ts';
 
 export interface CallToDecide {
   toolCallId: string;
@@ -91,14 +90,6 @@ export async function decideInTurn(call: CallToDecide, rules: RuleSet): Promise<
   await turnAfter(steps);
   return verdict;
 }
-
-/** Waits for another turn of the event loop if decisions have used up this one. */
-export async function turnAfter(steps: number): Promise<void> {
-  await eventLoop.take(Math.ceil(steps / STEPS_PER_CHAR));
-}
-
-/** Of the event loop's budget, which counts characters of answers. */
-const STEPS_PER_CHAR = 16;
 
 /** The verdict, and the steps that it took. */
 export function decideCounted(

@@ -9,6 +9,7 @@ import {
 import type { Engine } from '../engine.ts';
 import type { Approver } from './approvers.ts';
 import { decideCall, decideInTurn, declaredBy } from './decide.ts';
+import { lettersRequiredBy } from './glob/glob.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './match.ts';
 import { pagedItems } from './policy.ts';
 import type { ApprovalRecord, NewGrant, RunHead, TenantStore, Tool } from '../ports/index.ts';
@@ -66,16 +67,17 @@ export function requireAdminForWholeTool(
   { scopes }: Pick<Approver, 'scopes'>,
 ): void {
   if (scope !== 'tenant' || exact !== undefined || scopes.includes('admin')) return;
-  const patterns = Object.values(params ?? {});
-  if (patterns.some((pattern) => !matchesAnything.test(pattern))) return;
+  if (Object.values(params ?? {}).some(isLimiting)) return;
   throw new RelayError(
     'scope_required',
     `A grant of all calls of ${tool} for the whole tenant needs the scope admin too. Limit it by params, or to a conversation`,
   );
 }
 
-/** A pattern of any length without a literal character. */
-const matchesAnything = /^(?=.*[*+])[*?/@+|(){},]*$/;
+/** Whether every value has a letter or digit that the pattern names; the scheme of a URL does not limit. */
+function isLimiting(pattern: string): boolean {
+  return lettersRequiredBy(pattern.replace(/^https?:\/\//, ''));
+}
 
 export function requireFutureExpiry(expiresAt: number, now: number): void {
   if (expiresAt > now) return;

@@ -13,7 +13,7 @@ import {
 } from './path.ts';
 import { allowsCommand, isVisibleToDenyRules } from './shell/allow.ts';
 import { type CommandReading, concernsCommand, deniesCommand, readCommands } from './shell/deny.ts';
-import { MAX_STEPS, spendSteps, withinSteps } from './step-budget.ts';
+import { MAX_STEPS, spendSteps, turnAfter, withinSteps } from './step-budget.ts';
 import { checkRuleTool } from './tool-name.ts';
 import { allowsUrl, deniesUrl, isReadableUrl, urlReadings } from './url.ts';
 
@@ -93,27 +93,48 @@ function stepsToWrite(value: unknown): number {
 
 /** All refused patterns and tool names, with the path of their field. */
 export function checkPermissions(permissions: Permissions): PatternFault[] {
-  const { result } = withinSteps(() => findFaults(permissions), 2 * MAX_STEPS);
-  return result ?? [{ path: '', message: TOO_COMPLEX }];
+  const { result } = withinSteps(() => [...findFaults(permissions)], MAX_CHECK_STEPS);
+  return result?.filter((fault) => fault !== undefined) ?? [{ path: '', message: TOO_COMPLEX }];
 }
+
+/** The same, and others get their turn of the event loop in between. */
+export async function checkPermissionsInTurn(permissions: Permissions): Promise<PatternFault[]> {
+  const faults: PatternFault[] = [];
+  const found = findFaults(permissions);
+  let left = MAX_CHECK_STEPS;
+  let turn = 0;
+  for (;;) {
+    const { result, steps } = withinSteps(() => found.next(), left);
+    if (result === undefined) return [{ path: '', message: TOO_COMPLEX }];
+    if (result.done === true) return faults;
+    if (result.value !== undefined) faults.push(result.value);
+    left -= steps;
+    turn += steps;
+    if (turn < MAX_STEPS / 8) continue;
+    await turnAfter(turn);
+    turn = 0;
+  }
+}
+
+const MAX_CHECK_STEPS = 2 * MAX_STEPS;
 
 const TOO_COMPLEX =
   'The patterns are too complex to be checked together; use fewer groups and wildcards, or fewer rules';
 
-function findFaults(permissions: Permissions): PatternFault[] {
-  const faults: PatternFault[] = [];
+/** One entry per pattern, undefined if it is valid. */
+function* findFaults(permissions: Permissions): Generator<PatternFault | undefined, undefined> {
   for (const list of ['allowlist', 'allowOnce', 'denylist', 'ask'] as const) {
     for (const [index, rule] of (permissions[list] ?? []).entries()) {
       const problem = checkRuleTool(rule.tool);
-      if (problem !== undefined) faults.push({ path: `${list}[${index}].tool`, message: problem });
+      if (problem !== undefined) yield { path: `${list}[${index}].tool`, message: problem };
       for (const [name, pattern] of Object.entries(rule.params ?? {})) {
         const message = checkPattern(pattern);
         const path = `${list}[${index}].params${fieldPath(name)}`;
-        if (message !== undefined) faults.push({ path, message });
+        yield message === undefined ? undefined : { path, message };
       }
     }
   }
-  return faults;
+  return undefined;
 }
 
 function matchesRule(toolCall: ToolCallLike, rule: ToolRule, effect: Effect): boolean {
@@ -149,9 +170,8 @@ function scalarText(
   }
 }
 
-/** What it costs to look at a rule at all, and to read a character of a command for deny rules. */
+/** What it costs to look at a rule at all. */
 const RULE_STEPS = 4;
-const COMMAND_STEPS = 40;
 /** What it costs to write one value inside of others as JSON. */
 const VALUE_STEPS = 40;
 /** No allow rule with a pattern, and none beside deny rules, allows a command of this length. */
@@ -385,7 +405,6 @@ export class CallMatcher {
   #reading(name: string, text: string): CommandReading {
     const known = this.#readings.get(name);
     if (known !== undefined) return known;
-    spendSteps(COMMAND_STEPS * text.length);
     const reading = readCommands(text);
     this.#readings.set(name, reading);
     return reading;

@@ -4,6 +4,7 @@
  * as several. A decision is made without interruption, so the budget of the current one is kept here, and
  * all that matches patterns or reads values takes its steps from it.
  */
+import { eventLoop } from '../runtime/event-loop-budget.ts';
 import { TextIndex } from './glob/text-index.ts';
 
 /** Some 20 ms on a slow machine. Hundreds of rules and arguments of 64 KB need a fraction of it. */
@@ -59,3 +60,11 @@ export function withinSteps<Result>(
     if (outer !== undefined) outer.left -= granted - own.left;
   }
 }
+
+/** Waits for another turn of the event loop if decisions have used up this one. */
+export async function turnAfter(steps: number): Promise<void> {
+  await eventLoop.take(Math.ceil(steps / STEPS_PER_CHAR));
+}
+
+/** Of the event loop's budget, which counts characters of answers. */
+const STEPS_PER_CHAR = 8;

@@ -6,14 +6,9 @@
 import type { Permissions, RuleRef } from '@relay/protocol';
 import type { ProgramRules } from '../engine.ts';
 import { type Approver, findApprover } from '../permission/approvers.ts';
-import {
-  decideCounted,
-  declaredBy,
-  type Grant,
-  turnAfter,
-  type Verdict,
-} from '../permission/decide.ts';
+import { decideCounted, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
+import { turnAfter } from '../permission/step-budget.ts';
 import type { PathResolution, PolicyRecord, Tool } from '../ports/index.ts';
 import type { AgentState } from './state/agent.ts';
 import type { CallState } from './state/call.ts';

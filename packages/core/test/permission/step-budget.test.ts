@@ -5,8 +5,10 @@ import {
   decideInTurn,
   type RuleSet,
 } from '../../src/permission/decide.ts';
-import { checkPermissions } from '../../src/permission/match.ts';
+import { checkPermissions, checkPermissionsInTurn } from '../../src/permission/match.ts';
 import type { ParameterKind } from '../../src/permission/match.ts';
+import { readCommands } from '../../src/permission/shell/deny.ts';
+import { DenyPattern } from '../../src/permission/shell/deny-pattern.ts';
 import { MAX_STEPS } from '../../src/permission/step-budget.ts';
 
 const rulesOf = (permissions: RuleSet['permissions'], more: Partial<RuleSet> = {}): RuleSet => ({
@@ -119,17 +121,63 @@ describe('a decision takes a bounded number of steps', () => {
   });
 });
 
+describe('the steps of reading a command', () => {
+  const rules = rulesOf({ denylist: denylist(['rm *', 'curl *']) }, { kinds: { a: 'command' } });
+
+  it.each(['npm --a x ', 'ab ', 'eval "', "'$(a)' ", 'kubectl -n x ', 'env ', 'for i do '])(
+    'grow with its words and with the commands that it may run: %j',
+    (unit) => {
+      const { verdict } = decideCounted(callOf(unit.repeat(60_000 / unit.length)), rules);
+      expect(verdict).toEqual({ decision: 'ask', tooLarge: true });
+    },
+  );
+
+  it.each(['$(', '${', '"$(', '`', '<('])('are few if it repeats %j', (unit) => {
+    const { commands } = readCommands(unit.repeat(30_000 / unit.length));
+    expect(commands.length).toBeLessThan(1_000);
+  });
+
+  it('suffice for an ordinary script of 30 KB', () => {
+    const script = Array.from({ length: 1_000 }, (_, n) => `echo "line ${n} of ${n}" >> notes`);
+    expect(decideCall(callOf(script.join('\n')), rules)).not.toHaveProperty('tooLarge');
+  });
+
+  it('do not include a pattern that has been read before', () => {
+    const many = denylist(Array.from({ length: 300 }, (_, n) => `program-${n} --option {a,b} x*`));
+    const under = rulesOf({ denylist: many }, { kinds: { a: 'command' } });
+    const first = decideCounted(callOf('ls x'), under);
+    const second = decideCounted(callOf('ls y'), under);
+    expect(first.verdict.decision).toBe('allow');
+    expect(second.steps).toBeLessThan(first.steps / 10);
+    expect(DenyPattern.of('rm *')).toBe(DenyPattern.of('rm *'));
+  });
+});
+
 describe('the check of patterns takes a bounded number of steps', () => {
   it('and accepts five hundred ordinary rules', () => {
     const ordinary = Array.from({ length: 500 }, (_, n) => `src/part-${n}/**/*.{ts,tsx}`);
     expect(checkPermissions({ denylist: denylist(ordinary) })).toEqual([]);
   });
 
-  it('and refuses patterns that exceed it together', () => {
+  it('and gives others their turn of the event loop in between', async () => {
+    const long = Array.from({ length: 40 }, (_, n) => `${n}${' word'.repeat(180)}`);
+    const rules = { denylist: denylist([...long, '!(x)']) };
+    let turns = 0;
+    const timer = setInterval(() => (turns += 1), 0);
+    const faults = await checkPermissionsInTurn(rules);
+    clearInterval(timer);
+    expect(turns).toBeGreaterThanOrEqual(1);
+    expect(faults).toEqual(checkPermissions(rules));
+    expect(faults).toHaveLength(1);
+  });
+
+  it('and refuses patterns that exceed it together', async () => {
     const nested = Array.from({ length: 64 }, (_, n) => `${n}${'?(a)?(b)'.repeat(120)}`);
     const [fault] = checkPermissions({ denylist: denylist(nested) });
     expect(fault).toMatchObject({ path: '' });
     expect(fault?.message).toContain('too complex');
+    const others = nested.map((pattern) => `x${pattern}`);
+    expect(await checkPermissionsInTurn({ denylist: denylist(others) })).toEqual([fault]);
   });
 });
 

@@ -187,8 +187,9 @@ function addRoute<Name extends CallerRoute>(
     // Before the body is read.
     onRequest: async (request, reply) => {
       try {
-        const caller = await authenticateAndRateLimit(route, context, request, reply);
+        const caller = await authenticateWithinLimits(route, context, request, reply);
         callers.set(request, caller);
+        limitRate(context, caller, reply);
         takeShares(name, context, caller, { request, reply });
       } catch (error) {
         if (error instanceof RelayError && error.status === 429) {
@@ -215,14 +216,14 @@ function addRoute<Name extends CallerRoute>(
   });
 }
 
-/** Authenticates the caller and applies the rate limits. */
-async function authenticateAndRateLimit(
+/** Authenticates the caller. An address that fails too often must wait. */
+async function authenticateWithinLimits(
   route: Route,
   context: ServerContext,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<Caller> {
-  const { requests, tenantRequests, megabytes, failures, lookups } = context.rates;
+  const { failures, lookups } = context.rates;
   const key = keyDigest(request.headers.authorization);
   // An address that guesses keys must not keep the store busy; valid keys may share it.
   if (failures.isExhausted(request.ip) && !acceptedKeys.has(key)) lookups.check(request.ip, reply);
@@ -234,10 +235,14 @@ async function authenticateAndRateLimit(
     throw error;
   });
   rememberKey(key);
+  return caller;
+}
+
+function limitRate({ rates }: ServerContext, caller: Caller, reply: FastifyReply): void {
+  const { requests, tenantRequests, megabytes } = rates;
   requests.check(caller.actor.id, reply);
   if (caller.tenantId !== '') tenantRequests.check(caller.tenantId, reply);
   if (megabytes.isExhausted(caller.actor.id)) megabytes.check(caller.actor.id, reply);
-  return caller;
 }
 
 const maxAcceptedKeys = 10_000;

@@ -362,7 +362,14 @@ describe('approvers', () => {
 
   it('need the scope admin too for a grant of a whole tool for the tenant', async () => {
     await setApprovers();
-    for (const params of [undefined, {}, { text: '*' }, { text: '**', to: '*' }]) {
+    const everything = ['{*,x}', '?(x)*', '@(*|x)', '[a-z]*', '[^x]*', '* *', './**', 'https://**'];
+    for (const params of [
+      undefined,
+      {},
+      { text: '*' },
+      { text: '**', to: '*' },
+      ...everything.map((text) => ({ text })),
+    ]) {
       const body = { tool: 'send_note', scope: 'tenant', params };
       const refused = await server.request('/v1/grants', { key: eve.key, body });
       expect([refused.status, await refused.json()]).toMatchObject([
@@ -373,6 +380,20 @@ describe('approvers', () => {
     const body = { tool: 'send_note', scope: 'tenant' };
     const made = (await server.json('/v1/grants', { body })) as { id: string };
     await server.request(`/v1/grants/${made.id}`, { method: 'DELETE' });
+  });
+
+  it('vote again with a new key after the key of their vote has ended', async () => {
+    const cleo = await person({ owner: 'cleo', scopes: approve, groups: ['release'] });
+    const { decide, reader, sent } = await asking('voted twice');
+    await decide(cleo);
+    const rotated = (await server.json(`/v1/keys/${cleo.keyId}/rotate`, {
+      body: { overlapSeconds: 0 },
+    })) as { id: string; apiKey: string };
+    const again = await decide({ key: rotated.apiKey, keyId: rotated.id });
+    expect(again.body).toMatchObject({ status: 'pending', votes: [{ by: { id: rotated.id } }] });
+    expect((await decide(ben)).body).toMatchObject({ status: 'approved' });
+    await reader.rest();
+    expect(sent()).toBe(1);
   });
 
   it('list what they can still decide', async () => {

@@ -105,6 +105,18 @@ describe('rate limits over HTTP', () => {
     await server.stop();
   });
 
+  it('count a refusal for the tenant of the caller', async () => {
+    const server = await bootServer({ file: { rateLimit: { requestsPerMinute: 3 } } });
+    for (let n = 0; n < 4; n += 1) await server.request('/models');
+    const admin = await addKey(server.store, { tenant: 'default', scopes: ['admin'] });
+    const other = await addKey(server.store, { tenant: 'other', scopes: ['admin'] });
+    const counted = 'relay_refused_requests_total{code="rate_limited"} 1';
+    const metricsOf = async (key: string) => (await server.request('/metrics', { key })).text();
+    expect(await metricsOf(admin.apiKey)).toContain(counted);
+    expect(await metricsOf(other.apiKey)).not.toContain(counted);
+    await server.stop();
+  });
+
   it('bound the requests of a tenant, whichever key it uses', async () => {
     const server = await bootServer({ file: { rateLimit: { tenantRequestsPerMinute: 3 } } });
     const second = await addKey(server.store, { tenant: 'default' });

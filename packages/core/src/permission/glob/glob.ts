@@ -36,7 +36,14 @@ import { buildAutomaton, isAlwaysSmall } from './nfa.ts';
 import { type Effect, parseGlob } from './parse.ts';
 import { GlobRun } from './run.ts';
 import { trigramsOf } from './text-index.ts';
-import { all, countPositions, type GlobNode, type RequiredText, requiredText } from './tree.ts';
+import {
+  all,
+  countPositions,
+  type GlobNode,
+  literalRuns,
+  type RequiredText,
+  requiredText,
+} from './tree.ts';
 
 export type { Effect } from './parse.ts';
 
@@ -68,28 +75,30 @@ const MAX_REQUIRED = 18;
 const NOTHING = all();
 const TOO_LARGE = 'The pattern has too many alternatives that can repeat or be left out.';
 
-class GlobCache {
-  readonly #globs = new Map<string, Glob>();
+/** What was read from patterns. The oldest are dropped. */
+export class PatternCache<Value> {
+  readonly #values = new Map<string, Value>();
   #chars = 0;
 
-  get(pattern: string): Glob | undefined {
-    return this.#globs.get(pattern);
+  get(pattern: string): Value | undefined {
+    return this.#values.get(pattern);
   }
 
-  add(glob: Glob): void {
-    this.#globs.set(glob.pattern, glob);
-    this.#chars += glob.pattern.length;
-    while (this.#globs.size > MAX_CACHED || this.#chars > MAX_CACHED_CHARS) {
-      const oldest = this.#globs.keys().next().value!;
-      this.#globs.delete(oldest);
+  add(pattern: string, value: Value): void {
+    if (typeof pattern !== 'string' || pattern.length > MAX_PATTERN_BYTES) return;
+    this.#values.set(pattern, value);
+    this.#chars += pattern.length;
+    while (this.#values.size > MAX_CACHED || this.#chars > MAX_CACHED_CHARS) {
+      const oldest = this.#values.keys().next().value!;
+      this.#values.delete(oldest);
       this.#chars -= oldest.length;
     }
   }
 }
 
-const cached: Readonly<Record<Effect, GlobCache>> = {
-  allow: new GlobCache(),
-  deny: new GlobCache(),
+const cached: Readonly<Record<Effect, PatternCache<Glob>>> = {
+  allow: new PatternCache(),
+  deny: new PatternCache(),
 };
 
 /** Never throws for a refused pattern, which is a glob with a fault. */
@@ -97,13 +106,20 @@ export function compileGlob(pattern: string, effect: Effect = 'allow'): Glob {
   const known = cached[effect].get(pattern);
   if (known !== undefined) return known;
   const glob = new CompiledGlob(pattern, effect);
-  if (typeof pattern === 'string' && pattern.length <= MAX_PATTERN_BYTES) cached[effect].add(glob);
+  cached[effect].add(pattern, glob);
   return glob;
 }
 
 /** Why a pattern is refused; undefined if it is valid. */
 export function checkPattern(pattern: string): string | undefined {
   return compileGlob(pattern).fault ?? compileGlob(pattern, 'deny').fault;
+}
+
+/** Whether the pattern matches only values with a certain letter or digit: not `{*,x}` or `[a-z]*`. */
+export function lettersRequiredBy(pattern: string): boolean {
+  const tree = parseGlob(pattern, 'allow');
+  if (typeof tree === 'string') return false;
+  return literalRuns(tree).some((text) => /[\p{L}\p{N}]/u.test(text));
 }
 
 /**

@@ -89,7 +89,8 @@ export interface RequiredText {
   readonly longest: string;
 }
 
-export function requiredText(root: GlobNode): RequiredText {
+/** The text that every value contains, in this order; empty where the pattern leaves a choice. */
+export function literalRuns(root: GlobNode): string[] {
   const runs = [''];
   for (const node of flatten(root)) {
     const [low, high, ...more] = node.kind === 'one' ? node.ranges : [];
@@ -99,6 +100,11 @@ export function requiredText(root: GlobNode): RequiredText {
       runs.push('');
     }
   }
+  return runs;
+}
+
+export function requiredText(root: GlobNode): RequiredText {
+  const runs = literalRuns(root);
   const longest = runs.reduce((best, run) => (run.length > best.length ? run : best));
   return { prefix: runs[0]!, suffix: runs.at(-1)!, longest };
 }

@@ -9,9 +9,10 @@
  *    literal operand of the pattern may be in it, in any order and in any folder. Such a command is
  *    never allowed without a person.
  */
-import { type Glob, compileGlob } from '../glob/glob.ts';
+import { type Glob, compileGlob, PatternCache } from '../glob/glob.ts';
 import { expandAlternatives } from '../glob/pattern-text.ts';
 import { normalizePath, samePath } from '../path.ts';
+import { spendSteps } from '../step-budget.ts';
 import { programName } from './programs.ts';
 import { hasSubcommands } from './subcommands.ts';
 import { EXPANSION } from './words.ts';
@@ -57,6 +58,11 @@ const WORD_OPTIONS: ReadonlySet<string> = new Set(
 );
 const BUNDLE = /^-[A-Za-z0-9]{1,8}$/;
 const MAX_ALTERNATIVES = 32;
+/** What it costs to read a pattern, a word of a command, and to look for an option. */
+const PATTERN_STEPS = 500;
+const PART_STEPS = 100;
+const OPTION_STEPS = 300;
+const WORD_STEPS = 10;
 
 /** A command that a text may run, prepared for comparison. */
 export class DeniableCommand {
@@ -80,6 +86,7 @@ export class DeniableCommand {
   /** What an operand of a pattern may be equal to: words, their values, paths and file names. */
   get parts(): ReadonlySet<string> {
     if (this.#parts !== undefined) return this.#parts;
+    spendSteps(PART_STEPS * (this.operands.length + this.options.length));
     const parts = new Set<string>();
     for (const word of [...this.operands, ...this.options]) {
       // `if=x`, `HEAD:x`, `-d @x`
@@ -96,12 +103,20 @@ export class DeniableCommand {
   }
 }
 
+const known = new PatternCache<DenyPattern>();
+
 export class DenyPattern {
   readonly #forms: readonly PatternForm[];
   /** There are too many alternatives to look at. */
   readonly #unread: boolean;
 
-  constructor(pattern: string) {
+  static of(pattern: string): DenyPattern {
+    const found = known.get(pattern) ?? new DenyPattern(pattern);
+    if (known.get(pattern) === undefined) known.add(pattern, found);
+    return found;
+  }
+
+  private constructor(pattern: string) {
     const alternatives = expandAlternatives(pattern);
     this.#unread = alternatives === undefined || alternatives.length > MAX_ALTERNATIVES;
     this.#forms = this.#unread ? [] : (alternatives ?? []).map((text) => new PatternForm(text));
@@ -133,6 +148,7 @@ class PatternForm {
   readonly #residue: Glob | undefined;
 
   constructor(pattern: string) {
+    spendSteps(PATTERN_STEPS);
     const [head = '', ...tokens] = pattern.trim().split(/\s+/);
     const name = withoutStar(head.slice(head.lastIndexOf('/') + 1)).toLowerCase();
     this.#name = name;
@@ -150,6 +166,7 @@ class PatternForm {
 
   matches(command: DeniableCommand): boolean {
     if (this.#residue === undefined || !this.#isProgram(command)) return false;
+    this.#spendOn(command);
     if (!this.#options.every((option) => presence(option, command) === 'present')) return false;
     return [command.name, command.program].some((name) =>
       [command.operands, command.operands.map(normalizePath)].some((operands) => {
@@ -161,6 +178,7 @@ class PatternForm {
 
   concerns(command: DeniableCommand, targets: DeniableCommand): boolean {
     if (!this.#isProgram(command)) return false;
+    this.#spendOn(command);
     if (this.#options.some((option) => presence(option, command) === 'absent')) return false;
     const operands = this.#operands.filter((token) => !/^\*+$/.test(token));
     if (this.#name === '' && operands.length + this.#options.length === 0) return false;
@@ -178,6 +196,11 @@ class PatternForm {
       return words.has(this.#name) || words.has(programName(this.#name));
     for (const word of words) if (this.#nameGlob.matches(word)) return true;
     return false;
+  }
+
+  #spendOn({ options, operands }: DeniableCommand): void {
+    const words = options.length + operands.length;
+    spendSteps(OPTION_STEPS + this.#options.length * (OPTION_STEPS + WORD_STEPS * words));
   }
 
   #isProgram({ name, program }: DeniableCommand): boolean {

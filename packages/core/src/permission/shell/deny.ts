@@ -85,7 +85,11 @@ const PROGRAM_OPTION = /^--[a-z-]*(?:command|entrypoint|exec|program|rsh|run|cmd
 const MORE_THAN_A_WORD = /[\s;&|<>()`$'"\\{}]/;
 
 /** What it costs to compare a pattern with a command. */
-const COMMAND_STEPS = 40;
+const COMPARE_STEPS = 40;
+/** What it costs to look at a command, at one of its words, and at a character of a text to match. */
+const COMMAND_STEPS = 400;
+const WORD_STEPS = 200;
+const TEXT_STEPS = 6;
 
 export function readCommands(source: string): CommandReading {
   return new CommandReader(source).run();
@@ -101,15 +105,15 @@ export function deniesCommand(pattern: string, reading: CommandReading): boolean
     // `rm *` also denies a bare `rm`, which may get its arguments from elsewhere, such as xargs.
     if (globs.some((glob) => glob.matches(text, ' '))) return true;
   }
-  spendSteps(COMMAND_STEPS * reading.commands.length);
-  const parsed = new DenyPattern(pattern);
+  spendSteps(COMPARE_STEPS * reading.commands.length);
+  const parsed = DenyPattern.of(pattern);
   return reading.commands.some((command) => parsed.matches(command));
 }
 
 /** Whether a deny pattern that does not match may be about a command of the text, so that it is asked about. */
 export function concernsCommand(pattern: string, reading: CommandReading): boolean {
-  spendSteps(COMMAND_STEPS * reading.commands.length);
-  const parsed = new DenyPattern(pattern);
+  spendSteps(COMPARE_STEPS * reading.commands.length);
+  const parsed = DenyPattern.of(pattern);
   if (parsed.names(reading.mentioned)) return true;
   return reading.commands.some((command) => parsed.concerns(command, reading.targets));
 }
@@ -125,6 +129,9 @@ class CommandReader {
   readonly #texts = new Set<string>();
   /** Commands as written, to read each of them once. */
   readonly #seen = new Set<string>();
+  readonly #seenIgnoringQuotes = new Set<string>();
+  readonly #seenTexts = new Set<string>();
+  readonly #seenMentions = new Set<string>();
   readonly #names = new Set<string>();
   readonly #withUnknownArguments = new Set<string>();
   readonly #pending: { readonly text: string; readonly depth: number }[];
@@ -182,10 +189,19 @@ class CommandReader {
   #readIgnoringQuotes(text: string, depth: number): void {
     const { commands, evaluates } = scanIgnoringQuotes(text);
     this.#evaluates ||= evaluates;
-    for (const command of commands) this.#command(command, depth);
+    for (const command of commands) {
+      // Words contain no control character here, except for EXPANSION.
+      const key = [...command.words.map(({ text: word }) => word), '', ...command.targets].join(
+        '\x01',
+      );
+      if (this.#seenIgnoringQuotes.has(key)) continue;
+      this.#seenIgnoringQuotes.add(key);
+      this.#command(command, depth);
+    }
   }
 
   #command({ words, targets }: SimpleCommand, depth: number): void {
+    spendSteps(COMMAND_STEPS + WORD_STEPS * words.length);
     if (words.some(({ text }) => NAME_TABLE.test(text) || assignsWhatRuns(text)))
       this.#opaque = true;
     if (words.some(assignsSubscript)) this.#evaluates = true;
@@ -234,13 +250,16 @@ class CommandReader {
     for (const [at, word] of words.entries()) {
       if (seen.has(at)) continue;
       this.#mention(word.text);
-      if (inert || word.expands) continue;
+      if (inert || word.expands || this.#opaque) continue;
       const rest = words.slice(at + 1, at + 1 + MAX_LOOKAHEAD);
       if (runsCodeIfWrapped(programName(word.text), rest)) this.#opaque = true;
     }
   }
 
   #mention(word: string): void {
+    if (this.#seenMentions.has(word)) return;
+    this.#seenMentions.add(word);
+    spendSteps(WORD_STEPS);
     this.#spend(word.length);
     if (this.#excessive) return;
     for (const name of namesIn(word)) this.#mentioned.add(name);
@@ -250,6 +269,7 @@ class CommandReader {
     const head = words[at]!;
     const rest = words.slice(at + 1);
     const tail = rest.map((word) => word.text).join(' ');
+    spendSteps(COMMAND_STEPS + WORD_STEPS * rest.length);
     this.#spend(head.text.length + tail.length + 1);
     const base = head.text.slice(head.text.lastIndexOf('/') + 1);
     const varies = (word: ShellWord): boolean => word.expands || word.globs || word.hasBraceOrTilde;
@@ -274,6 +294,7 @@ class CommandReader {
       if (/[{},]/.test(name)) this.#add(normalize(without.replace(/[{},]/g, ' ')));
     }
     for (const reading of subcommandReadings(program, rest)) {
+      spendSteps(COMMAND_STEPS + WORD_STEPS * rest.length);
       this.#excessive ||= reading === undefined;
       if (this.#excessive || reading === undefined) return;
       this.#deniable(program, reading.slice(1));
@@ -322,6 +343,8 @@ class CommandReader {
     }
     if (evaluates || texts.size > 0) texts.add(words.map((word) => word.text).join(' '));
     for (const text of texts) {
+      if (this.#seenTexts.has(text)) continue;
+      this.#seenTexts.add(text);
       this.#spend(text.length);
       if (depth >= MAX_DEPTH) this.#excessive = true;
       else this.#pending.push({ text: text.replaceAll(EXPANSION, ''), depth: depth + 1 });
@@ -329,6 +352,7 @@ class CommandReader {
   }
 
   #add(text: string): void {
+    spendSteps(TEXT_STEPS * text.length);
     this.#spend(text.length + 1);
     if (!this.#excessive) this.#texts.add(text);
   }

@@ -3,6 +3,7 @@
  * although it usually reads. A wildcard allows none of them, and deny rules search their values for
  * commands. Programs that are not listed are assumed to have none.
  */
+import { spendSteps } from '../step-budget.ts';
 
 interface Word {
   readonly text: string;
@@ -103,6 +104,9 @@ const OPERANDS_READ: ReadonlyMap<string, number> = new Map([
 /** Programs that pass the words after `--` to a script. */
 const SCRIPT_RUNNERS: ReadonlySet<string> = new Set(['npm', 'pnpm', 'yarn']);
 
+/** What it costs to compare an option with a word. */
+const OPTION_STEPS = 8;
+
 /** Whether a word may be an option with side effects; abbreviations count. */
 export function hasSideEffectOption(program: string, words: readonly Word[]): boolean {
   const read = OPERANDS_READ.get(program);
@@ -115,6 +119,7 @@ export function hasSideEffectOption(program: string, words: readonly Word[]): bo
   const end = SCRIPT_RUNNERS.has(program) ? words.findIndex(({ text }) => text === '--') : -1;
   const own = end < 0 ? words : words.slice(0, end);
   return own.some(({ text, globs }, at) => {
+    if (text.startsWith('-')) spendSteps(OPTION_STEPS * options.length);
     // A file name that a glob matches may start with a dash, too.
     if (globs && /^[-*?[]/.test(text)) return true;
     // tar reads its first word as options even without a dash.

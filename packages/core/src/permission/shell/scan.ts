@@ -17,6 +17,7 @@
  *    use `scanIgnoringQuotes` as well, which quotes cannot mislead.
  *  - Only the character at `#at` and its neighbours are read, and `#at` never moves back.
  */
+import { spendSteps } from '../step-budget.ts';
 import { CommandDraft, EXPANSION, readAnsiQuoted, type ShellScan } from './words.ts';
 import { changesWhatRuns } from './variables.ts';
 
@@ -30,6 +31,8 @@ interface Frame {
 }
 
 const MAX_DEPTH = 256;
+/** What it costs to scan a character. */
+const SCAN_STEPS = 28;
 const UNUSUAL_SPACE = /[^\P{White_Space} \t\n]|[^\P{Cc}\t\n]|\ufeff/u;
 const NAME = /[A-Za-z_]\w*|[\d@*#$!-]/y;
 const REDIRECTION = /<<<|<<-?|<[&>]|>[>|&]|[<>]/y;
@@ -49,6 +52,7 @@ const BLANK = /[\s\p{Cc}\ufeff]/u;
 
 /** NUL is dropped first, as in bash; positions refer to the text without it. */
 export function scanShell(source: string): ShellScan {
+  spendSteps(SCAN_STEPS * source.length);
   return new Scanner(source.replaceAll(EXPANSION, '')).run();
 }
 
@@ -353,6 +357,7 @@ export function scanIgnoringQuotes(source: string): ShellScan {
 }
 
 function splitCommands(text: string, found: ShellScan): void {
+  spendSteps(SCAN_STEPS * text.length);
   const draft = new CommandDraft(found);
   let at = 0;
   while (at < text.length) {

@@ -124,7 +124,7 @@ export const explainPermission: Handler<'explainPermission'> = async (call) => {
   const problem = core.checkRuleTool(tool);
   rejectInvalidPatterns([
     ...(problem === undefined ? [] : [{ path: 'tool', message: problem }]),
-    ...faultsIn(permissions ?? {}),
+    ...(await faultsIn(permissions ?? {})),
   ]);
   return core.explainCall(call.context.control.engine, storeOf(call), {
     tool,

@@ -1,7 +1,7 @@
 /** `/v1/policy`: the versioned rules of a tenant, or of one of its agents. */
 import * as core from '@relay/core';
 import type { PolicyRecord } from '@relay/core';
-import { canonicalJson, type PolicyRules, RelayError } from '@relay/protocol';
+import { canonicalJson, type PolicyRules, RelayError, type ToolPermission } from '@relay/protocol';
 import { auditEntry, type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { invalidField, rejectInvalidPatterns } from '../errors.ts';
 import {
@@ -97,13 +97,12 @@ async function rulesOf(
   call: ApiRequest,
   { agent, allow, deny, ask, approvers }: PolicyRules & { readonly agent?: string | undefined },
 ): Promise<PolicyRules> {
+  const named = approvers.map(({ tool, params }) => ({ tool, params }));
   rejectInvalidPatterns([
-    ...core.checkPermissions({ allowlist: allow }).map(renameList('allowlist', 'allow')),
-    ...core.checkPermissions({ denylist: deny }).map(renameList('denylist', 'deny')),
-    ...core.checkPermissions({ denylist: ask }).map(renameList('denylist', 'ask')),
-    ...core
-      .checkPermissions({ denylist: approvers.map(({ tool, params }) => ({ tool, params })) })
-      .map(renameList('denylist', 'approvers')),
+    ...(await faultsInList('allow', allow)),
+    ...(await faultsInList('deny', deny)),
+    ...(await faultsInList('ask', ask)),
+    ...(await faultsInList('approvers', named)),
   ]);
   await rejectUnmeetable(call, approvers);
   const foreign = approvers.findIndex((rule) => agent !== undefined && rule.agent !== undefined);
@@ -128,11 +127,12 @@ async function rejectUnmeetable(call: ApiRequest, rules: PolicyRules['approvers'
   }
 }
 
-function renameList(list: string, field: string) {
-  return ({ path, message }: core.PatternFault) => ({
-    path: path.replace(new RegExp(`^${list}`), field),
-    message,
-  });
+async function faultsInList(
+  field: string,
+  rules: readonly ToolPermission[],
+): Promise<core.PatternFault[]> {
+  const faults = await core.checkPermissionsInTurn({ denylist: [...rules] });
+  return faults.map(({ path, message }) => ({ path: path.replace(/^denylist/, field), message }));
 }
 
 /** Required, so that concurrent changes cannot overwrite each other. */

@@ -51,7 +51,7 @@ async function specOf(call: RouteRequest<'forkRun'>): Promise<RunSpec> {
     outputSchema,
     reasoning,
     memory: spec.memory,
-    permissions: choosePermissions(call, body.permissions ?? inheritedPermissions(point)),
+    permissions: await choosePermissions(call, body.permissions ?? inheritedPermissions(point)),
     maxIterations: Math.min(
       body.maxIterations ?? spec.maxIterations,
       engine.agents(call.caller.tenantId).find(point.agent)?.maxIterations ?? Infinity,

@@ -4,7 +4,7 @@
  */
 import {
   type AgentDefinition,
-  checkPermissions,
+  checkPermissionsInTurn,
   findStarted,
   handoffToolName,
   type Idempotency,
@@ -134,7 +134,7 @@ export async function buildSpec(call: ApiRequest, input: SpecInput): Promise<Run
     outputSchema: input.outputSchema ?? agent.outputSchema,
     reasoning: input.reasoning ?? agent.reasoning,
     memory: memory === undefined ? undefined : { namespace: namespaceOf(memory) },
-    permissions: choosePermissions(call, input.permissions),
+    permissions: await choosePermissions(call, input.permissions),
     maxIterations: Math.min(
       input.maxIterations ?? agent.maxIterations ?? defaultMaxIterations,
       agent.maxIterations ?? Infinity,
@@ -272,15 +272,18 @@ export function chooseToolsAndFunctions(
 }
 
 /** The malformed patterns in the permissions of a request. */
-export function faultsIn(permissions: Permissions): PatternFault[] {
-  return checkPermissions(permissions).map(({ path, message }) => ({
+export async function faultsIn(permissions: Permissions): Promise<PatternFault[]> {
+  return (await checkPermissionsInTurn(permissions)).map(({ path, message }) => ({
     path: `permissions.${path}`,
     message,
   }));
 }
 
 /** Rules that allow calls without an approval require the scope `approve`. */
-export function choosePermissions(call: ApiRequest, permissions: Permissions = {}): Permissions {
+export async function choosePermissions(
+  call: ApiRequest,
+  permissions: Permissions = {},
+): Promise<Permissions> {
   const { allowlist = [], allowOnce = [] } = permissions;
   const allows = allowlist.length > 0 || allowOnce.length > 0;
   const { scopes, keyless } = call.caller;
@@ -290,7 +293,7 @@ export function choosePermissions(call: ApiRequest, permissions: Permissions = {
       'Rules that allow tools require a key with the scope approve',
     );
   }
-  rejectInvalidPatterns(faultsIn(permissions));
+  rejectInvalidPatterns(await faultsIn(permissions));
   return permissions;
 }
 

@@ -19,7 +19,7 @@ form{display:flex;flex-wrap:wrap;gap:.75rem;margin:0 0 1.5rem}
 button,input{font:inherit;padding:.75rem 1rem;border:1px solid;border-radius:.4rem}
 button{min-width:8rem}input{flex:1 1 14rem;min-width:0;background:none;color:inherit}input::placeholder{color:inherit;opacity:.75}
 .yes{background:#1f7a4d;border-color:#1f7a4d;color:#fff}.no{background:#a83232;border-color:#a83232;color:#fff}
-.warning{border-left:.3rem solid;padding-left:1rem;font-weight:bold}`;
+.warning{border-left:.3rem solid;padding-left:1rem;font-weight:bold}ul.warning{padding-left:2rem}`;
 
 const styleHash = createHash('sha256').update(style).digest('base64');
 
