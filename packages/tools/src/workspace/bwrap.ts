@@ -59,7 +59,8 @@ export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxV
     // `ulimit` does not count files in memory.
     ...temporary('/tmp', memoryBytes),
     ...temporary('/dev/shm', memoryBytes),
-    ...['--remount-ro', '/dev'],
+    '--remount-ro',
+    '/dev',
     ...temporary('/run'),
     ...(network ? ['--ro-bind-try', '/run/systemd/resolve', '/run/systemd/resolve'] : []),
     ...hidden.flatMap((folder) => temporary(folder)),

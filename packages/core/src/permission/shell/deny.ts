@@ -137,7 +137,7 @@ class CommandReader {
   readonly #pending: { readonly text: string; readonly depth: number }[];
   #budget: number;
   readonly #commands: DeniableCommand[] = [];
-  readonly #targets: string[] = [];
+  readonly #targets = new Set<string>();
   #unknownInput = false;
   readonly #mentioned = new Set<string>();
   #allInert = true;
@@ -156,8 +156,7 @@ class CommandReader {
     for (let at = 0; at < this.#pending.length && !this.#excessive; at += 1) {
       const { text, depth } = this.#pending[at]!;
       const { commands, targets, unknownInput, ambiguous, tooDeep, evaluates } = scanShell(text);
-      this.#unknownInput ||= unknownInput;
-      for (const target of targets) this.#targets.push(target.text.replaceAll(EXPANSION, ''));
+      this.#readTargets(targets, unknownInput);
       this.#opaque ||= tooDeep;
       this.#evaluates ||= evaluates;
       for (const command of commands) {
@@ -181,19 +180,23 @@ class CommandReader {
       opaque: this.#opaque || this.#evaluates,
       evaluates: this.#evaluates,
       commands: this.#commands,
-      targets: new DeniableCommand('', this.#targets),
+      targets: new DeniableCommand('', [...this.#targets]),
       mentioned: this.#allInert ? new Set() : this.#mentioned,
     };
   }
 
+  #readTargets(targets: readonly ShellWord[], unknownInput: boolean): void {
+    this.#unknownInput ||= unknownInput;
+    for (const text of textsOf(targets)) this.#targets.add(text.replaceAll(EXPANSION, ''));
+  }
+
   #readIgnoringQuotes(text: string, depth: number): void {
-    const { commands, evaluates } = scanIgnoringQuotes(text);
+    const { commands, targets, unknownInput, evaluates } = scanIgnoringQuotes(text);
+    this.#readTargets(targets, unknownInput);
     this.#evaluates ||= evaluates;
     for (const command of commands) {
       // Words contain no control character here, except for EXPANSION.
-      const key = [...command.words.map(({ text: word }) => word), '', ...command.targets].join(
-        '\x01',
-      );
+      const key = [...textsOf(command.words), '', ...textsOf(command.targets)].join('\x01');
       if (this.#seenIgnoringQuotes.has(key)) continue;
       this.#seenIgnoringQuotes.add(key);
       this.#command(command, depth);
@@ -307,8 +310,8 @@ class CommandReader {
   /** `cat < x` reads the same file as `cat x`. */
   #emitWithTargets(name: string, rest: readonly ShellWord[], targets: readonly ShellWord[]): void {
     if (targets.length === 0) return;
-    const words = [...rest, ...targets].map(({ text }) => text);
-    this.#spend(words.join(' ').length);
+    const words = textsOf([...rest, ...targets]);
+    spendSteps(COMMAND_STEPS + WORD_STEPS * words.length);
     this.#deniable(name, words);
     const base = name.slice(name.lastIndexOf('/') + 1);
     for (const texts of [words, words.map(shortestPath)]) {
@@ -361,6 +364,10 @@ class CommandReader {
     this.#budget -= cost;
     if (this.#budget < 0) this.#excessive = true;
   }
+}
+
+function textsOf(words: readonly ShellWord[]): string[] {
+  return words.map(({ text }) => text);
 }
 
 function normalize(text: string): string {
