@@ -311,7 +311,7 @@ class CommandReader {
   #emitWithTargets(name: string, rest: readonly ShellWord[], targets: readonly ShellWord[]): void {
     if (targets.length === 0) return;
     const words = textsOf([...rest, ...targets]);
-    spendSteps(COMMAND_STEPS + WORD_STEPS * words.length);
+    spendSteps(WORD_STEPS * targets.length);
     this.#deniable(name, words);
     const base = name.slice(name.lastIndexOf('/') + 1);
     for (const texts of [words, words.map(shortestPath)]) {
