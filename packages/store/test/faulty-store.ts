@@ -56,7 +56,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     recordKeyUses: (uses) => write('recordKeyUses', () => inner.recordKeyUses(uses)),
     addFirstKey: (key, hash, audit) =>
       write('addFirstKey', () => inner.addFirstKey(key, hash, audit)),
-    findKey: (hash) => read(() => inner.findKey(hash)),
+    findKey: (hash, onDamage) => read(() => inner.findKey(hash, onDamage)),
     sealedCredentials: (page) => read(() => inner.sealedCredentials(page)),
     resealCredential: (row) => write('resealCredential', () => inner.resealCredential(row)),
     onDamagedRow: (listener) => inner.onDamagedRow(listener),
