@@ -95,6 +95,8 @@ const wordsPerTurn = 1_000;
 const betweenWords = /[\s;&|<>()`=:,@{}]+/;
 /** After these words comes a folder that later names may be relative to. */
 const folderChangers = /^(?:cd|pushd|-C|--directory|--cwd|--chdir|--prefix)$/;
+/** A `cd` without a folder. */
+const goesHome = /(?<![\w./-])cd(?:[^\S\n]+-[-\w]*)*[^\S\n]*(?:$|[;&|()<>}#\n])/;
 /** What shows the environment and the memory of a process, or leads to any file. */
 const processFiles = ['environ', 'mem', 'root', 'cwd', 'task', 'map_files'];
 
@@ -108,13 +110,13 @@ export async function hiddenNameIn(
   cwd: string,
   { hidden, home }: HiddenNames,
 ): Promise<string | undefined> {
-  const words = command
+  const text = command
     .replaceAll('\\\n', '')
     .replaceAll(/["'\\]/g, '')
     .replaceAll(/\$(?:\{PWD\}|PWD\b)/g, cwd)
-    .replaceAll(/\$(?:\{HOME\}|HOME\b)/g, home)
-    .split(betweenWords);
-  const folders = new Set([cwd]);
+    .replaceAll(/\$(?:\{HOME\}|HOME\b)/g, home);
+  const words = text.split(betweenWords);
+  const folders = new Set(goesHome.test(text) ? [cwd, home] : [cwd]);
   for (const [index, word] of words.entries()) {
     if (word === '') continue;
     if (index % wordsPerTurn === wordsPerTurn - 1) await setImmediate();
@@ -129,7 +131,6 @@ export async function hiddenNameIn(
         if (changesFolder && folders.size < maxFolders) folders.add(each);
       }
     }
-    if (/^(?:cd|pushd)$/.test(word)) folders.add(home);
   }
   return undefined;
 }
