@@ -1,4 +1,5 @@
 /** The policy, audit and webhooks commands. */
+import { generateKeyPairSync } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -132,6 +133,115 @@ describe('audit', () => {
     expect((await run('audit', 'list', '--action', 'tea.made')).code).toBe(2);
     const none = await run('audit', 'list', '--until', '2020-01-01');
     expect(none).toMatchObject({ code: 0, out: '', err: 'No matching entries.\n' });
+  });
+
+  describe('exported to a file', () => {
+    let lines: readonly string[];
+    let cursor: string;
+    let publicKey: string;
+
+    beforeAll(async () => {
+      for (const name of ['one', 'two', 'three']) await run('keys', 'create', name);
+      const exported = await run('audit', 'export');
+      expect(exported).toMatchObject({ code: 0, err: '' });
+      lines = exported.out.trimEnd().split('\n');
+      const head = JSON.parse(lines.at(-1) ?? '') as { cursor: string; publicKey: string };
+      ({ cursor } = head);
+      publicKey = file('relay-audit.pem', head.publicKey);
+    });
+
+    const verify = (content: readonly string[], ...args: readonly string[]) =>
+      run('audit', 'verify', '--file', file('audit.jsonl', `${content.join('\n')}\n`), ...args);
+
+    test('is verified with the public key, without a server', async () => {
+      const path = file('audit.jsonl', `${lines.join('\n')}\n`);
+      const args = ['audit', 'verify', '--file', path, '--public-key', publicKey];
+      const env = { RELAY_URL: 'http://127.0.0.1:1', RELAY_API_KEY: '' };
+      const whole = await runIn({ env }, ...args);
+      expect(whole).toMatchObject({ code: 0, err: '' });
+      const last = lines.length - 1;
+      expect(whole.out).toBe(
+        `${path} is intact: ${last} entries up to ${last}, cursor ${cursor}.\n`,
+      );
+      expect(values(await run(...args, '--json'))).toMatchObject([{ ok: true, entries: last }]);
+      expect((await verify(lines)).err).toContain('--public-key verifies that');
+    });
+
+    test('continues after a cursor', async () => {
+      await run('keys', 'create', 'four');
+      const next = (await run('audit', 'export', '--after', cursor)).out.trimEnd().split('\n');
+      expect(next[0]).toContain('"four"');
+      const after = ['--after', cursor, '--public-key', publicKey];
+      expect(await verify(next, ...after)).toMatchObject({ code: 0 });
+      const whole = await verify(lines, ...after);
+      expect(whole.err).toContain('does not continue after the given cursor');
+      expect(whole.code).toBe(1);
+      const limited = await run('audit', 'export', '--limit', '2');
+      expect(limited.out.trimEnd().split('\n')).toHaveLength(3);
+      const unknown = await run('audit', 'export', '--after', `1.${'0'.repeat(64)}`);
+      expect(unknown).toMatchObject({ code: 5, out: '' });
+    });
+
+    test.each<[string, (lines: readonly string[]) => readonly string[], RegExp]>([
+      [
+        'a changed line',
+        (all) => all.with(1, all[1]?.replace('"action":"', '"action":"un') ?? ''),
+        /Entry 2 differs from its text/,
+      ],
+      [
+        'a changed line and its text',
+        (all) => all.with(1, all[1]?.replaceAll(/(action\\*":\\*")/g, '$1un') ?? ''),
+        /Entry 2 was changed, or does not follow 1/,
+      ],
+      ['a removed line', (all) => all.toSpliced(1, 1), /Entry 3 was changed, or does not follow 1/],
+      [
+        'its first line removed',
+        (all) => all.slice(1),
+        /Entry 2 was changed, or does not follow 0/,
+      ],
+      ['its last entry removed', (all) => all.toSpliced(-2, 1), /The last entries are missing/],
+      ['no head', (all) => all.slice(0, -1), /The file has no head: it is not complete/],
+      [
+        'half a line at its end',
+        (all) => [...all.slice(0, -1), all.at(-1)?.slice(0, 40) ?? ''],
+        /Line \d+ is neither an entry nor a head/,
+      ],
+      ['nothing', () => [], /The file has no head/],
+      ['an entry without its text', (all) => all.with(0, '{"type":"entry","seq":1}'), /Line 1 is/],
+      [
+        'a head without a key',
+        (all) => [...all.slice(0, -1), '{"type":"head"}'],
+        /is neither an entry/,
+      ],
+    ])('with %s is not intact', async (_, change, problem) => {
+      const broken = await verify(change(lines), '--public-key', publicKey);
+      expect(broken).toMatchObject({ code: 1, out: '' });
+      expect(broken.err).toMatch(problem);
+      expect(broken.err).toContain('[audit_broken]');
+      expect(broken.err.trimEnd()).not.toContain('\n');
+    });
+
+    test('that another key signed is not intact', async () => {
+      const other = generateKeyPairSync('ed25519').publicKey;
+      const wrong = file('other.pem', other.export({ format: 'pem', type: 'spki' }).toString());
+      const refused = await verify(lines, '--public-key', wrong);
+      expect(refused).toMatchObject({ code: 1, out: '' });
+      expect(refused.err).toContain('The signature of the head is not valid for this public key');
+      const odd = await verify(lines, '--public-key', file('odd.pem', 'no key'));
+      expect(odd.err).toContain('The public key is not in PEM');
+      expect(odd.code).toBe(1);
+    });
+
+    test('is not confused with the other sources of a trail', async () => {
+      const missing = await run('audit', 'verify', '--file', '/nowhere/audit.jsonl');
+      expect(missing).toMatchObject({ code: 2 });
+      expect(missing.err).toContain('No such file: /nowhere/audit.jsonl');
+      expect((await verify(lines, '--against', 'head.json')).code).toBe(2);
+      expect((await verify(lines, '--backup', dir)).code).toBe(2);
+      const alone = await run('audit', 'verify', '--public-key', publicKey);
+      expect(alone).toMatchObject({ code: 2 });
+      expect(alone.err).toContain('--public-key and --after require --file');
+    });
   });
 
   test('is verified, also against a saved head, and the first bad entry is reported', async () => {

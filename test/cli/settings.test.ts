@@ -37,6 +37,38 @@ test('keys are created, listed without their secrets, and revoked', async () => 
   expect((await run('keys', 'list')).out).toMatch(/revoked +operator +read runs.*ci/);
 });
 
+test('keys are rotated; only the new secret is on standard output', async () => {
+  const [old] = values<{ id: string; apiKey: string }>(
+    await run('keys', 'create', 'rotating', '--expires', '90d', '--json'),
+  );
+  const env = { RELAY_API_KEY: old?.apiKey ?? '' };
+  const rotated = await run('keys', 'rotate', old?.id ?? '', '--overlap', '12h');
+  expect(rotated.code).toBe(0);
+  expect(rotated.out).toMatch(/^relay_live_[0-9a-f]{72}\n$/);
+  expect(rotated.err).toMatch(
+    new RegExp(`^API key rotating, id \\S+ \\(shown only once\\). The key ${old?.id} works until`),
+  );
+  expect((await runIn({ env }, 'runs', 'list')).code).toBe(0);
+  expect((await runIn({ env: { RELAY_API_KEY: rotated.out.trim() } }, 'runs', 'list')).code).toBe(
+    0,
+  );
+
+  const again = await run('keys', 'rotate', old?.id ?? '');
+  expect(again).toMatchObject({ code: 5, out: '' });
+  expect(again.err).toMatch(/was rotated already: rotate the key \S+, .* \[key_ended\]/);
+  const [, id = ''] = /rotate the key (\S+),/.exec(again.err) ?? [];
+  const args = ['keys', 'rotate', id, '--overlap', '0', '--expires', '2099-01-01', '--json'];
+  const [last] = values<{ replaces: string; expiresAt: string }>(await run(...args));
+  expect(last).toMatchObject({ replaces: id, expiresAt: '2099-01-01T00:00:00.000Z' });
+  const ended = await runIn({ env: { RELAY_API_KEY: rotated.out.trim() } }, 'runs', 'list');
+  expect(ended.code).toBe(4);
+});
+
+test.each(['soon', '-1', '12', ''])('keys are not rotated with the overlap %j', async (overlap) => {
+  const refused = await run('keys', 'rotate', 'KEY', `--overlap=${overlap}`);
+  expect(refused).toMatchObject({ code: 2, out: '' });
+});
+
 test('keys accept several scopes and reject unknown ones', async () => {
   const two = await run('keys', 'create', 'ada', '--scopes', 'runs', 'approve', '--json');
   expect(values(two)[0]).toMatchObject({ scopes: ['runs', 'approve'], apiKey: expect.any(String) });

@@ -208,7 +208,8 @@ async function demandTwoApprovers(store: SystemStore): Promise<void> {
   for (const id of ['ada', 'ben']) {
     const scopes = ['read', 'approve'];
     const key = { id, tenantId, name: id, owner: id, role: null, scopes, groups: [], createdAt: 0 };
-    await store.addKey({ ...key, expiresAt: null, revokedAt: null, lastUsedAt: null }, id);
+    const times = { expiresAt: null, revokedAt: null, lastUsedAt: null };
+    await store.addKey({ ...key, ...times, replaces: [], replacedBy: null }, id);
   }
   const rule = { tool: 'pay', quorum: 2, notRequester: false };
   const by = { type: 'system', id: 'relay', name: 'relay' } as const;

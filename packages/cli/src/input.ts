@@ -1,5 +1,6 @@
 /** Input from a person, a file or a pipe: JSON documents, secrets and confirmations. */
 import { readFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { CliEnvironment } from './environment.ts';
 import { CliError, exitCodes, usageError } from './errors.ts';
@@ -36,15 +37,28 @@ function noDocument(): Error {
   return usageError('No input', 'pass a file name, or pipe JSON to standard input');
 }
 
-function readFile(path: string): string {
+export function readFile(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw usageError(
-      code === 'ENOENT' ? `No such file: ${path}` : `${path} cannot be read (${code})`,
-    );
+    throw cannotRead(path, error);
   }
+}
+
+/** The lines of a file of any size. */
+export async function readLines(path: string): Promise<AsyncIterable<string>> {
+  try {
+    return (await open(path)).readLines();
+  } catch (error) {
+    throw cannotRead(path, error);
+  }
+}
+
+function cannotRead(path: string, error: unknown): CliError {
+  const { code } = error as NodeJS.ErrnoException;
+  return usageError(
+    code === 'ENOENT' ? `No such file: ${path}` : `${path} cannot be read (${code})`,
+  );
 }
 
 async function readStdin({ stdin }: CliEnvironment, maxLength: number): Promise<string> {

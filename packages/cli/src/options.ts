@@ -64,3 +64,8 @@ export function duration(text: string): number {
   }
   return length;
 }
+
+/** The same, or 0. */
+export function durationOrZero(text: string): number {
+  return text === '0' ? 0 : duration(text);
+}

@@ -99,6 +99,12 @@ export interface Engine {
   agents(tenantId: string): AgentRegistry;
   /** Makes the record of an audit entry; default: there is no audit trail. */
   readonly audit?: (tenantId: string, entry: AuditEntry) => NewAuditEntry;
+  /** Writes the entry of a refused decision, or counts it as a repetition; default: writes each. */
+  readonly refused?: (
+    tenantId: string,
+    subject: readonly string[],
+    entry: AuditEntry,
+  ) => Promise<void>;
   /** The budgets that a run of this key counts for; default: none. */
   readonly budgets?: (tenantId: string, keyId: string | null) => Promise<readonly RunBudget[]>;
   /** Default: memories are searched by words only. */

@@ -42,7 +42,7 @@ export const errorTable = {
   cursor_past_end: permanent(409, 'The requested position is after the end of the journal'),
   payload_too_large: permanent(413, 'The request body is too large'),
   unsupported_media_type: permanent(415, 'The request body must be JSON'),
-  key_ended: permanent(409, 'The key is revoked or has expired; create a new one'),
+  key_ended: permanent(409, 'The key is revoked, has expired or was rotated already'),
   tenant_paused: permanent(409, 'The tenant is paused'),
   budget_exceeded: retryable(429, 'A budget is exhausted'),
   rate_limited: retryable(429, 'Too many requests'),

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import {
+  type AuditEntry,
   combinePublishers,
   type RunControl,
   defaultSettings,
@@ -159,6 +160,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const node = ids.next();
   const tracing = await openTracing({ settings: config.traces, store, log, node, version });
   const budgets = new TenantBudgets(store);
+  const writeAudit = (tenantId: string, entry: AuditEntry) => auditSigner.write(tenantId, entry);
+  const activity = new KeyActivity({ store, clock, log, audit: writeAudit });
   const engine: Engine = {
     store,
     budgets: (tenantId, keyId) => budgets.of(tenantId, keyId),
@@ -198,14 +201,14 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     },
     agents: () => agents,
     ...defined({ embedders: embeddings?.embedders }),
-    audit: (tenantId, entry) => auditSigner.write(tenantId, entry),
+    audit: writeAudit,
+    refused: (...refusal) => activity.refused(...refusal),
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
   let stopping = false;
   let unsubscribe = () => {};
   const heartbeat =
     config.databaseUrl === undefined ? undefined : new NodeHeartbeat(control, config);
-  const activity = new KeyActivity({ store, clock, log, ...defined({ audit: engine.audit }) });
   const audit = new AuditSealer({
     store,
     signer: auditSigner,

@@ -133,22 +133,29 @@ class SqlStore implements SystemStore {
     return result.ok;
   }
 
-  async findKey(hash: string): Promise<KeyRecord | undefined> {
-    const rows = await this.#driver.read(tenants.selectKeyByHashSql, [hash]);
-    return rows.flatMap((row) => tenants.decodeKey(this.#signer, row))[0];
+  async findKey(
+    hash: string,
+    onDamage?: (row: DamagedRow) => void,
+  ): Promise<KeyRecord | undefined> {
+    const [row] = await this.#driver.read(tenants.selectKeyByHashSql, [hash]);
+    if (row === undefined) return undefined;
+    const [key] = tenants.decodeKey(this.#signer, row);
+    if (key === undefined) onDamage?.(tenants.keyTable.identify(row));
+    return key;
   }
 
   async rotateKey(rotation: KeyRotation, audit?: readonly NewAuditEntry[]): Promise<boolean> {
-    const { oldKeyId, expiresAt, key, hash } = rotation;
+    const { oldKeyId, oldExpiresAt, key, hash } = rotation;
     const params = [key.tenantId, oldKeyId];
     // Repeated if another change came first.
     for (;;) {
       const [row] = await this.#driver.read(tenants.selectKeySql, params);
       const old = row === undefined ? undefined : tenants.keyTable.find(this.#signer, row);
-      if (row === undefined || old === undefined || old.revokedAt !== null) return false;
-      const ends = Math.min(expiresAt, old.expiresAt ?? Infinity);
+      if (row === undefined || old === undefined) return false;
+      if (old.revokedAt !== null || old.replacedBy !== null) return false;
+      const expiresAt = Math.min(oldExpiresAt, old.expiresAt ?? Infinity);
       const { ok } = await this.#driver.transact([
-        tenants.keyTable.update(this.#signer, row, { expiresAt: ends }),
+        tenants.keyTable.update(this.#signer, row, { expiresAt, replacedBy: key.id }),
         tenants.insertKey(this.#signer, key, hash),
         ...insertAudit(key.tenantId, audit),
       ]);
@@ -157,7 +164,9 @@ class SqlStore implements SystemStore {
   }
 
   async recordKeyUses(uses: readonly KeyUse[]): Promise<void> {
-    await this.#driver.transact(uses.map((use) => tenants.updateKeyUse(use)));
+    // Sorted, so that nodes that record the same keys do not deadlock.
+    const sorted = uses.toSorted((a, b) => (a.keyId < b.keyId ? -1 : 1));
+    await this.#driver.transact(sorted.map((use) => tenants.updateKeyUse(use)));
   }
 
   async sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]> {

@@ -56,7 +56,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     recordKeyUses: (uses) => write('recordKeyUses', () => inner.recordKeyUses(uses)),
     addFirstKey: (key, hash, audit) =>
       write('addFirstKey', () => inner.addFirstKey(key, hash, audit)),
-    findKey: (hash) => read(() => inner.findKey(hash)),
+    findKey: (hash, onDamage) => read(() => inner.findKey(hash, onDamage)),
     sealedCredentials: (page) => read(() => inner.sealedCredentials(page)),
     resealCredential: (row) => write('resealCredential', () => inner.resealCredential(row)),
     onDamagedRow: (listener) => inner.onDamagedRow(listener),
@@ -168,7 +168,7 @@ function faultyPolicies(
   { read, write }: Pick<MortalProcess, 'read' | 'write'>,
 ): PolicyStore {
   return {
-    inForce: (agent) => read(() => inner.inForce(agent)),
+    inForce: (...agents) => read(() => inner.inForce(...agents)),
     read: (agent) => read(() => inner.read(agent)),
     put: (policy, audit) => write('policies.put', () => inner.put(policy, audit)),
     versions: (agent, page) => read(() => inner.versions(agent, page)),

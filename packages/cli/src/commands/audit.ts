@@ -1,10 +1,8 @@
-import { createReadStream, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { createInterface } from 'node:readline';
 import type { AuditEntry, AuditExportQuery, AuditHead, AuditQuery } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
-import { readDocument } from '../input.ts';
+import { readDocument, readFile, readLines } from '../input.ts';
 import { CliError, usageError } from '../errors.ts';
 import { count, pastTime } from '../options.ts';
 import { formatTime } from '../output/table.ts';
@@ -46,7 +44,11 @@ export function registerAudit(program: CliCommand): void {
   const audit = program
     .command('audit')
     .description('show and verify the audit trail')
-    .examples(['relay audit list --since 24h', 'relay audit verify']);
+    .examples([
+      'relay audit list --since 24h',
+      'relay audit verify',
+      'relay audit export > audit.jsonl',
+    ]);
   audit
     .command('list')
     .description('list audit entries, newest first')
@@ -79,7 +81,14 @@ export function registerAudit(program: CliCommand): void {
     .command('verify')
     .description('check that no entry was changed, removed, moved or added')
     .option('--against <file>', 'a head saved earlier, which the trail must still contain')
-    .option('--file <file>', 'verify an exported file, without a server')
+    .addOption(
+      new Option('--file <file>', 'verify an exported file, without a server').conflicts([
+        'against',
+        'backup',
+        'masterKeyFile',
+        'tenant',
+      ]),
+    )
     .option('--public-key <file>', 'with --file: the public key in PEM, saved from an earlier head')
     .option('--after <cursor>', 'with --file: the cursor that the file must continue after')
     .option('--backup <folder>', 'verify the trail in a backup, without a server')
@@ -125,9 +134,10 @@ function whoText({ who }: AuditEntry): string {
 
 /** Empty values are left out; `--json` has them all. */
 function whatText({ what, why }: AuditEntry): string {
-  const facts = Object.entries(what).flatMap(([name, value]) =>
-    value === null || value === '' ? [] : [`${name}=${[value].flat().join(',')}`],
-  );
+  const facts = Object.entries(what).flatMap(([name, value]) => {
+    const text = [value ?? []].flat().join(',');
+    return text === '' ? [] : [`${name}=${text}`];
+  });
   return [...facts, ...(why === undefined ? [] : [`(${why})`])].join(' ');
 }
 
@@ -157,6 +167,9 @@ interface VerifyOptions {
 async function verifyAudit(context: Context<VerifyOptions>): Promise<void> {
   const { against, file } = context.options;
   if (file !== undefined) return verifyFile(context, file);
+  if (context.options.publicKey !== undefined || context.options.after !== undefined) {
+    throw usageError('--public-key and --after require --file');
+  }
   const known =
     against === undefined ? undefined : headIn(await readDocument(context.environment, against));
   const verdict = await verdictOn(context, known);
@@ -174,14 +187,11 @@ async function verifyAudit(context: Context<VerifyOptions>): Promise<void> {
 }
 
 async function verifyFile(context: Context<VerifyOptions>, file: string): Promise<void> {
-  const { publicKey, after } = context.options;
+  const { publicKey: keyFile, after } = context.options;
   const { verifyExport } = await import('@relay/server/operator');
   const { cwd } = context.environment;
-  const lines = createInterface({ input: createReadStream(resolve(cwd, file)) });
-  const verdict = await verifyExport(lines, {
-    after,
-    publicKey: publicKey === undefined ? undefined : readFileSync(resolve(cwd, publicKey), 'utf8'),
-  });
+  const publicKey = keyFile === undefined ? undefined : readFile(resolve(cwd, keyFile));
+  const verdict = await verifyExport(await readLines(resolve(cwd, file)), { after, publicKey });
   if (context.print.json) context.print.value(verdict);
   if (!verdict.ok) {
     throw new CliError('audit_broken', `${file} is not an intact export: ${verdict.problem}`, {
@@ -192,6 +202,9 @@ async function verifyFile(context: Context<VerifyOptions>, file: string): Promis
   context.print.line(
     `${file} is intact: ${verdict.entries} entries up to ${seq}, cursor ${cursor}.`,
   );
+  if (publicKey === undefined && !context.print.json) {
+    context.print.note('The file itself says whose signature it has; --public-key verifies that.');
+  }
 }
 
 async function verdictOn(context: Context<VerifyOptions>, known: Head | undefined) {

@@ -2,7 +2,7 @@ import type { ApiKeyBody } from '@relay/sdk';
 import { defined } from '@relay/protocol/wire';
 import { Option } from 'commander';
 import { type CliCommand, type Context, take } from '../command.ts';
-import { count, futureTime } from '../options.ts';
+import { count, durationOrZero, futureTime } from '../options.ts';
 
 /** Repeat the lists in @relay/protocol so that help does not load it; a test compares them. */
 export const keyRoles = ['viewer', 'operator', 'approver', 'admin'] as const;
@@ -12,7 +12,11 @@ export function registerKeys(program: CliCommand): void {
   const keys = program
     .command('keys')
     .description('manage API keys')
-    .examples(['relay keys list', 'relay keys create ci --role operator']);
+    .examples([
+      'relay keys list',
+      'relay keys create ci --role operator',
+      'relay keys rotate KEY_ID --overlap 12h',
+    ]);
   keys
     .command('list')
     .description('list keys, newest first, without their secrets')
@@ -40,8 +44,20 @@ export function registerKeys(program: CliCommand): void {
   keys
     .command('rotate <key>')
     .description('replace a key by a new one with the same rights; it is shown only once')
-    .option('--overlap <seconds>', 'how long the old key stays valid (default: a day)', Number)
-    .examples(['relay keys rotate KEY_ID', 'relay keys rotate KEY_ID --overlap 0'])
+    .option(
+      '--overlap <time>',
+      'how long the old key stays valid: 0, or 12h, 7d (default: a day)',
+      durationOrZero,
+    )
+    .option(
+      '--expires <time>',
+      'expiry of the new key: a date, or 12h, 90d (default: as the old key)',
+      futureTime,
+    )
+    .examples(
+      ['relay keys rotate KEY_ID', 'relay keys rotate KEY_ID --overlap 0 --expires 90d'],
+      'Replace the old key where it is used before the overlap ends. Policy rules that name it also mean the new one.',
+    )
     .handle(rotateKey);
   keys
     .command('revoke <keys...>')
@@ -96,12 +112,15 @@ async function createKey(
 }
 
 async function rotateKey(
-  context: Context<{ overlap?: number }>,
+  context: Context<{ overlap?: number; expires?: string }>,
   [id = '']: readonly string[],
 ): Promise<void> {
+  const { overlap: overlapSeconds, expires: expiresAt } = context.options;
   const { keys } = await context.client();
-  const key = await keys.rotate(id, defined({ overlapSeconds: context.options.overlap }));
-  context.print.secret(key, `API key ${key.name}, id ${key.id} (shown only once):`, key.apiKey);
+  const key = await keys.rotate(id, defined({ overlapSeconds, expiresAt }));
+  const old = overlapSeconds === 0 ? 'no longer works' : 'works until the overlap ends';
+  const note = `API key ${key.name}, id ${key.id} (shown only once). The key ${id} ${old}:`;
+  context.print.secret(key, note, key.apiKey);
 }
 
 async function revokeKeys(context: Context, ids: readonly string[]): Promise<void> {

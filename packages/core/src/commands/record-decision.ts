@@ -298,7 +298,11 @@ async function refuseUnlessEntitled(
   const approver = await findApprover(store, keyIdOf(by), at);
   if (byLink !== true && mayDecide(requirement, approver, approved)) return;
   const entry = auditOfRefusal(approval, { at, by });
-  await store.audit.add(auditRecordsOf(engine, store.tenantId, [entry]));
+  if (engine.refused === undefined) {
+    await store.audit.add(auditRecordsOf(engine, store.tenantId, [entry]));
+  } else {
+    await engine.refused(store.tenantId, [by.id, approval.id], entry);
+  }
   throw notAnApprover(approval, requirement);
 }
 

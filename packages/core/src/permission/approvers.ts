@@ -17,6 +17,8 @@ export interface Approver {
   readonly person: string;
   /** `null` for a local caller without a key. */
   readonly keyId: string | null;
+  /** The keys that this one replaces by rotation: a rule that names one of them names it too. */
+  readonly replaces: readonly string[];
   /** Empty if the key is no longer valid. */
   readonly scopes: readonly string[];
   readonly groups: readonly string[];
@@ -25,6 +27,7 @@ export interface Approver {
 const localApprover: Approver = {
   person: 'local',
   keyId: null,
+  replaces: [],
   scopes: ['read', 'runs', 'approve'],
   groups: [],
 };
@@ -38,15 +41,15 @@ export async function findApprover(
   if (keyId === null) return localApprover;
   const key = await store.readKey(keyId);
   return key === undefined
-    ? { person: keyId, keyId, scopes: [], groups: [] }
+    ? { person: keyId, keyId, replaces: [], scopes: [], groups: [] }
     : approverWithKey(key, now);
 }
 
 export function approverWithKey(key: KeyRecord, now: number): Approver {
-  const { id, owner, scopes, groups, revokedAt, expiresAt } = key;
+  const { id, owner, replaces, scopes, groups, revokedAt, expiresAt } = key;
   const isValid = revokedAt === null && (expiresAt ?? Infinity) > now;
   const person = owner ?? id;
-  return { person, keyId: id, scopes: isValid ? scopes : [], groups };
+  return { person, keyId: id, replaces, scopes: isValid ? scopes : [], groups };
 }
 
 export function keyIdOf({ type, id }: Decider): string | null {
@@ -55,14 +58,14 @@ export function keyIdOf({ type, id }: Decider): string | null {
 
 /** Whether a rule lets this person decide in a run that `requester` started. */
 export function isEntitled(rule: ApproverRule, approver: Approver, requester: string): boolean {
-  const { scopes, person, groups, keyId } = approver;
+  const { scopes, person, groups, keyId, replaces } = approver;
   if (!scopes.includes('approve')) return false;
   if (rule.notRequester && person === requester) return false;
   if (rule.roles !== undefined) {
     return rolesHeld(scopes).some((role) => rule.roles?.includes(role) === true);
   }
   if (rule.groups !== undefined) return groups.some((group) => rule.groups?.includes(group));
-  if (rule.keys !== undefined) return keyId !== null && rule.keys.includes(keyId);
+  if (rule.keys !== undefined) return rule.keys.some((id) => id === keyId || replaces.includes(id));
   return true;
 }
 
@@ -107,7 +110,7 @@ export function faultOfApprovers(
   const unusable = keys.findIndex((id) => known.get(id)?.scopes.includes('approve') !== true);
   if (unusable >= 0) {
     const message = known.has(keys[unusable] ?? '')
-      ? 'This key lacks the scope approve, or is revoked or expired'
+      ? 'This key lacks the scope approve, or is revoked or expired. If it was rotated, name the key that replaces it'
       : 'No such key';
     return { path: `keys[${unusable}]`, message };
   }

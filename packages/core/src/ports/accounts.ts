@@ -38,6 +38,10 @@ export interface KeyRecord {
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
   readonly lastUsedAt: number | null;
+  /** The keys that it replaces by rotation, latest first. */
+  readonly replaces: readonly string[];
+  /** The key that replaces it. */
+  readonly replacedBy: string | null;
 }
 
 export interface KeyUse {
@@ -46,10 +50,10 @@ export interface KeyUse {
   readonly at: number;
 }
 
-/** A new key, and when the one that it replaces expires. */
+/** A new key, and when the one that it replaces expires, unless that is earlier anyway. */
 export interface KeyRotation {
   readonly oldKeyId: string;
-  readonly expiresAt: number;
+  readonly oldExpiresAt: number;
   readonly key: KeyRecord;
   readonly hash: string;
 }

@@ -261,8 +261,9 @@ export interface SystemStore {
   addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void>;
   /** The same, unless the store has ever had a first key; then false. */
   addFirstKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
-  findKey(hash: string): Promise<KeyRecord | undefined>;
-  /** False, and nothing is stored, if the old key does not exist or is revoked. */
+  /** Undefined for a row that is not as it was written; `onDamage` receives which one it is. */
+  findKey(hash: string, onDamage?: (row: DamagedRow) => void): Promise<KeyRecord | undefined>;
+  /** False, and nothing is stored, if the old key does not exist, is revoked or was replaced. */
   rotateKey(rotation: KeyRotation, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** An earlier use does not replace a later one. */
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;

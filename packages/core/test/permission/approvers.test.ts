@@ -15,7 +15,14 @@ function rule(over: Partial<ApproverRule> = {}): ApproverRule {
 }
 
 function approver(person: string, over: Partial<Approver> = {}): Approver {
-  return { person, keyId: `key-${person}`, scopes: ['read', 'approve'], groups: [], ...over };
+  return {
+    person,
+    keyId: `key-${person}`,
+    replaces: [],
+    scopes: ['read', 'approve'],
+    groups: [],
+    ...over,
+  };
 }
 
 const ada = approver('ada', { groups: ['release'] });
@@ -34,6 +41,16 @@ describe('a person', () => {
   ])('may decide %s', (_, each, expected) => {
     const entitled = [ada, ben, root, operator].filter((one) => isEntitled(each, one, 'ben'));
     expect(entitled).toEqual(expected);
+  });
+
+  test('may decide with a rotated key if the rule names one that it replaces', () => {
+    const rotated = approver('cyd', { replaces: ['key-newer', 'key-old'] });
+    for (const id of ['key-cyd', 'key-newer', 'key-old']) {
+      expect(isEntitled(rule({ keys: [id] }), rotated, '')).toBe(true);
+      expect(isEntitled(rule({ keys: [id] }), { ...rotated, scopes: [] }, '')).toBe(false);
+    }
+    const old = approver('cyd', { keyId: 'key-old' });
+    expect(isEntitled(rule({ keys: ['key-newer'] }), old, '')).toBe(false);
   });
 
   test('counts once towards the quorum, with however many keys', () => {

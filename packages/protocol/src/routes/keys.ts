@@ -47,6 +47,8 @@ export const keySchema = z.object({
   expiresAt: timeSchema.optional(),
   revokedAt: timeSchema.optional(),
   lastUsedAt: timeSchema.optional().describe('Accurate to a minute or two'),
+  replaces: idSchema.optional().describe('The key that this one replaces by rotation'),
+  replacedBy: idSchema.optional().describe('The key that replaces this one by rotation'),
 });
 
 export const rotateKeyBodySchema = z
@@ -57,6 +59,8 @@ export const rotateKeyBodySchema = z
       .min(0)
       .max(90 * 86_400)
       .default(86_400),
+    /** Of the new key. Default: that of the old one. */
+    expiresAt: timeSchema.optional(),
   })
   .default({ overlapSeconds: 86_400 });
 

@@ -57,6 +57,21 @@ describe('canonicalJson', () => {
     );
   });
 
+  it('calls toJSON once, and not that of a function', () => {
+    const twice = { toJSON: () => ({ a: 1, toJSON: () => 2 }) };
+    const call = Object.assign(() => 0, { toJSON: () => 1 });
+    expect(canonicalJson([twice])).toBe('[{"a":1}]');
+    expect(canonicalJson({ call, items: [call] })).toBe('{"items":[null]}');
+  });
+
+  it('writes a value in the same way wherever it is nested', () => {
+    const nested = [{ 9: 1, 10: 2 }, { b: 1, a: 2n }, { a: undefined, b: null }, [1n, 'x'], [-0]];
+    expect(canonicalJson(nested)).toBe('[{"10":2,"9":1},{"a":2,"b":1},{"b":null},[1,"x"],[0]]');
+    for (const value of nested) {
+      expect(canonicalJson({ x: value })).toBe(`{"x":${canonicalJson(value)}}`);
+    }
+  });
+
   it('handles deep and large values', () => {
     const depth = 100_000;
     const deep: unknown = JSON.parse('['.repeat(depth) + ']'.repeat(depth));

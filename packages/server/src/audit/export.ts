@@ -12,6 +12,7 @@ import {
 } from 'node:crypto';
 import type { AuditEntry, AuditTrail } from '@relay/core';
 import { canonicalJson, defined, RelayError } from '@relay/protocol';
+import { z } from 'zod';
 import { type AuditPosition, type AuditSigner, chainHash, initialHash } from './signer.ts';
 
 /** Small, so that other requests are served between two pages. */
@@ -198,7 +199,8 @@ export async function verifyExport(
   }
   if (head === undefined) return bad('The file has no head: it is not complete');
   const { signature, ...signed } = head;
-  const publicKey = createPublicKey(known.publicKey ?? head.publicKey);
+  const publicKey = readPublicKey(known.publicKey ?? head.publicKey);
+  if (publicKey === undefined) return bad('The public key is not in PEM');
   if (!verifyBytes(null, bytesOf(signed), publicKey, Buffer.from(signature, 'base64'))) {
     return bad('The signature of the head is not valid for this public key');
   }
@@ -223,10 +225,39 @@ export async function verifyExport(
   return { ok: true, entries, head };
 }
 
+function readPublicKey(pem: string): KeyObject | undefined {
+  try {
+    return createPublicKey(pem);
+  } catch {
+    return undefined;
+  }
+}
+
+/** With the fields that are needed to verify it: the file may come from anywhere. */
+const lineSchema = z.discriminatedUnion('type', [
+  z.looseObject({
+    type: z.literal('entry'),
+    id: z.string(),
+    seq: z.int(),
+    at: z.string(),
+    hash: z.string(),
+    text: z.string(),
+  }),
+  z.looseObject({
+    type: z.literal('head'),
+    tenantId: z.string(),
+    after: z.looseObject({ seq: z.int(), hash: z.string() }),
+    seq: z.int(),
+    hash: z.string(),
+    publicKey: z.string(),
+    signature: z.string(),
+  }),
+]);
+
 function parsed(line: string): ExportedEntry | ExportHead | undefined {
   try {
     const value = JSON.parse(line) as ExportedEntry | ExportHead;
-    return value.type === 'entry' || value.type === 'head' ? value : undefined;
+    return lineSchema.safeParse(value).success ? value : undefined;
   } catch {
     return undefined;
   }
@@ -234,7 +265,10 @@ function parsed(line: string): ExportedEntry | ExportHead | undefined {
 
 /** The fields repeat the text, which the hash covers. */
 function isAsWritten({ at, who, action, what, why, text }: ExportedEntry): boolean {
-  const written = JSON.parse(text) as AuditEntry;
   const shown = { at: Date.parse(at), who, action, what, why: why ?? null };
-  return canonicalJson(shown) === canonicalJson({ ...written });
+  try {
+    return canonicalJson(shown) === canonicalJson(JSON.parse(text));
+  } catch {
+    return false;
+  }
 }

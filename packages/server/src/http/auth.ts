@@ -1,5 +1,5 @@
 /** Authentication: an API key, the internal secret, or a local caller of `/chat` without a key. */
-import type { KeyRecord, SystemStore } from '@relay/core';
+import type { DamagedRow, KeyRecord, SystemStore } from '@relay/core';
 import {
   type Decider,
   defined,
@@ -7,11 +7,13 @@ import {
   RelayError,
   rolesHeld,
   type Route,
+  routes,
   type Scope,
 } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from '../config/config.ts';
 import type { KeyActivity } from '../jobs/key-activity.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import { unauthorized } from './errors.ts';
 import { hasInternalSecret, hashApiKey, isWellFormed } from '../secrets/keys.ts';
 
@@ -34,6 +36,7 @@ export interface AuthContext {
   /** Completes before a request with this key is handled. */
   readonly onKeyAccepted?: (keyId: string) => Promise<void>;
   readonly activity?: KeyActivity;
+  readonly metrics?: Pick<Metrics, 'unknownKey'>;
 }
 
 /** The caller of a route that is not public. Throws `unauthorized` or `scope_required`. */
@@ -60,27 +63,26 @@ interface Refused {
   readonly error: unknown;
 }
 
-/** A refused decision, or rule that allows calls, has an audit entry. */
+/**
+ * A refused decision, or rule that allows calls, has an audit entry. They are counted by caller and
+ * route, not by what the request names: a caller could invent any number of ids.
+ */
 export function noteRefusal(
   { activity }: AuthContext,
   route: Route,
   { caller, request, error }: Refused,
 ): void {
   if (!(error instanceof RelayError) || error.status !== 403) return;
-  // A decision that the policy reserves for others has an entry of its own.
-  if (error.code === 'not_an_approver') return;
+  // `recordDecision` writes `approval.refused`.
+  if (error.code === 'not_an_approver' && route.path !== routes.createGrant.path) return;
   const decides = route.scopes.includes('approve') && route.anyScope !== true;
   if (!decides && error.code !== 'approve_scope_required') return;
   const { id, relayId } = (request.params ?? {}) as { id?: string; relayId?: string };
-  const what = defined({
-    route: `${route.method} ${route.path}`,
-    code: error.code,
-    id: id ?? relayId,
-  });
-  activity?.refused(caller.tenantId, JSON.stringify([caller.actor.id, what]), {
+  const which = { route: `${route.method} ${route.path}`, code: error.code };
+  void activity?.refused(caller.tenantId, [caller.actor.id, which.route, which.code], {
     who: caller.actor,
     action: 'decision.refused',
-    what,
+    what: { ...which, ...defined({ id: id ?? relayId }) },
     why: error.message,
   });
 }
@@ -137,21 +139,34 @@ async function identify(
 
 async function callerByKey(
   authorization: string | undefined,
-  { store, activity }: AuthContext,
+  { store, activity, metrics }: AuthContext,
 ): Promise<Caller> {
   const apiKey = /^Bearer ([^\s]+)$/i.exec(authorization ?? '')?.[1];
-  if (apiKey === undefined || !isWellFormed(apiKey)) throw unauthorized();
-  const key = await store.findKey(hashApiKey(apiKey));
-  // An unknown key belongs to no tenant: only the access log has it.
-  if (key === undefined) throw unauthorized();
-  if (!isValidKey(key)) {
-    const reason = key.revokedAt === null ? 'expired' : 'revoked';
-    activity?.refused(key.tenantId, key.id, {
-      who: actorOf(key),
+  if (apiKey === undefined) throw unauthorized();
+  const refuse = (tenantId: string, who: Decider, reason: string) =>
+    void activity?.refused(tenantId, [who.id], {
+      who,
       action: 'key.refused',
-      what: { keyId: key.id, reason },
+      what: { keyId: who.id, reason },
       why: null,
     });
+  let damaged: DamagedRow | undefined;
+  const key = isWellFormed(apiKey)
+    ? await store.findKey(hashApiKey(apiKey), (row) => (damaged = row))
+    : undefined;
+  if (damaged !== undefined) {
+    // Nothing in the row can be trusted, its name and owner neither.
+    const { tenantId, id } = damaged;
+    refuse(tenantId, { type: 'key', id, name: id }, 'damaged');
+    throw unauthorized();
+  }
+  if (key === undefined) {
+    // It belongs to no tenant whose audit trail could have an entry.
+    metrics?.unknownKey();
+    throw unauthorized();
+  }
+  if (!isValidKey(key)) {
+    refuse(key.tenantId, actorOf(key), key.revokedAt === null ? 'expired' : 'revoked');
     throw unauthorized();
   }
   activity?.used(key.tenantId, key.id);
@@ -197,12 +212,13 @@ function localCaller(context: AuthContext, keyless: 'demo' | 'all'): Caller {
 
 /** Headers that proxies, load balancers and CDNs add: whole names, then beginnings of names. */
 const forwardingNames =
-  'forwarded via cdn-loop client-ip true-client-ip incap-client-ip x-client-ip x-cluster-client-ip ' +
+  'via cdn-loop client-ip true-client-ip incap-client-ip x-cdn x-client-ip x-cluster-client-ip ' +
   'x-host x-scheme x-varnish';
 const forwardingPrefixes =
-  'akamai- ali- cf- fastly- fly- proxy- surrogate- x-akamai- x-amz- x-amzn- x-appengine- x-arr- ' +
-  'x-azure- x-envoy- x-forwarded- x-nf- x-original- x-proxy- x-real- x-remote- x-render- x-sucuri- ' +
-  'x-vercel-';
+  'akamai- ali- cf- cloudfront- fastly- fly- forwarded ngrok- proxy- remote- surrogate- tailscale- ' +
+  'wl-proxy- x-akamai- x-amz- x-amzn- x-appengine- x-arr- x-auth-request- x-azure- x-edge- x-envoy- ' +
+  'x-forward x-haproxy- x-nf- x-ngrok- x-original- x-originating- x-proxy- x-real- x-remote- ' +
+  'x-render- x-ssl- x-sucuri- x-vercel-';
 const FORWARDING_NAMES: ReadonlySet<string> = new Set(forwardingNames.split(' '));
 const FORWARDING_PREFIXES: readonly string[] = forwardingPrefixes.split(' ');
 

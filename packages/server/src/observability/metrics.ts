@@ -35,6 +35,11 @@ export class Metrics {
     'relay_journal_commit_seconds',
     'Time from an event to its commit',
   );
+  readonly #unknownKeys = new Counter({
+    name: 'relay_unknown_keys_total',
+    help: 'Requests with an API key that does not exist, since the start of this node',
+    registers: [this.#registry],
+  });
   readonly #awaitingToken = new Map<string, number>();
 
   constructor(store: SystemStore, { activeRuns, openStreams }: Gauges) {
@@ -73,6 +78,11 @@ export class Metrics {
   /** A limit refused a request. The tenant is empty if the caller is not known. */
   refused(code: string, tenant: string): void {
     this.#refused.inc({ tenant, code });
+  }
+
+  /** Of the node: such a key belongs to no tenant. */
+  unknownKey(): void {
+    this.#unknownKeys.inc();
   }
 
   publish(runId: string, events: readonly StoredEvent[], tenant: string): void {

@@ -79,6 +79,8 @@ async function newBootstrapKey(store: SystemStore, ids: Ids, issue: KeyIssue) {
     expiresAt: null,
     revokedAt: null,
     lastUsedAt: null,
+    replaces: [],
+    replacedBy: null,
   };
   const { id: keyId, name, scopes, expiresAt } = key;
   const entry = operatorAuditEntry(issue.by, 'key.created', { keyId, name, scopes, expiresAt });

@@ -156,9 +156,8 @@ describe('approvers', () => {
       expect(refused.body['error']).toContain('2 persons in the group release');
     }
     const entries = await auditOf(runId, 'approval.refused');
-    expect(entries).toMatchObject(
-      Array.from({ length: 3 }, () => ({ who: { owner: 'eve' }, what: { tool: 'send_note' } })),
-    );
+    // Repetitions within a minute are counted in the next entry.
+    expect(entries).toMatchObject([{ who: { owner: 'eve' }, what: { tool: 'send_note' } }]);
     await decide(ada, { approved: false });
     await reader.rest();
   });

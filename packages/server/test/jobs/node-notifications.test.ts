@@ -134,6 +134,7 @@ describe('hints from other nodes', () => {
 
   it('close the streams of a key that another node revoked', async () => {
     const times = { createdAt: 0, expiresAt: null, revokedAt: null, lastUsedAt: null };
+    const rotation = { replaces: [], replacedBy: null };
     const key = {
       id: 'k',
       tenantId: 't',
@@ -143,6 +144,7 @@ describe('hints from other nodes', () => {
       scopes: ['runs'],
       groups: [],
       ...times,
+      ...rotation,
     };
     await nodes.store.addKey(key, 'hash');
     let closed = false;

@@ -21,6 +21,8 @@ function keyWith(change: Partial<KeyRecord> = {}): KeyRecord {
     expiresAt: null,
     revokedAt: null,
     lastUsedAt: null,
+    replaces: [],
+    replacedBy: null,
     ...change,
   };
 }

@@ -143,6 +143,8 @@ export async function addKey(
     expiresAt: options.expiresAt ?? null,
     revokedAt: options.revokedAt ?? null,
     lastUsedAt: null,
+    replaces: [],
+    replacedBy: null,
   };
   await store.addKey(key, hashApiKey(apiKey));
   return { apiKey, tenantId, keyId };

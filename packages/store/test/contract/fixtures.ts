@@ -2,6 +2,7 @@ import type {
   Append,
   QueuedRunCommand,
   NewApproval,
+  NewAuditEntry,
   Page,
   ApprovalDecision,
   RunCreation,
@@ -68,6 +69,19 @@ export function identityIn(tenant: TenantStore, over: Partial<RunIdentity> = {})
     keyId: null,
     owner: 'ada',
     createdAt: noon,
+    ...over,
+  };
+}
+
+export function newAudit(over: Partial<NewAuditEntry> = {}): NewAuditEntry {
+  return {
+    id: uuidv7(),
+    at: noon,
+    action: 'key.created',
+    actor: 'key-1',
+    runId: null,
+    text: '{}',
+    proof: 'proof',
     ...over,
   };
 }

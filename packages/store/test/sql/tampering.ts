@@ -35,7 +35,7 @@ function keyed(...keys: [string, ...string[]]): RowAuthenticator {
 }
 
 /** Columns that give no right. */
-const unsigned = ['status', 'decided_at', 'decided_by', 'reason', 'answer'].concat([
+const unsigned = ['last_used_at', 'status', 'decided_at', 'decided_by', 'reason', 'answer'].concat([
   'edited',
   'position',
   'mac',

@@ -11,8 +11,8 @@ const versionControl: ReadonlySet<string> = new Set(['.git', '.hg', '.svn', '.jj
 /** Folders with settings or programs of other programs, at any depth. */
 const guardedFolders: ReadonlySet<string> = new Set(
   (
-    '.aws .cargo .config .devcontainer .direnv .docker .gnupg .husky .idea .kube .mvn .ssh .terraform ' +
-    '.vscode .yarn'
+    '.aws .bundle .cargo .claude .config .cursor .devcontainer .direnv .docker .emacs.d .fleet .gnupg .gradle ' +
+    '.husky .idea .kube .local .m2 .mise .mvn .pip .ssh .terraform .vim .vscode .yarn .zed'
   ).split(' '),
 );
 
@@ -22,11 +22,13 @@ const guardedFolders: ReadonlySet<string> = new Set(
  */
 const guardedFiles: ReadonlySet<string> = new Set(
   (
-    '.bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .curlrc .envrc .exrc .gdbinit ' +
-    '.gitattributes .gitconfig .gitmodules .inputrc .kshrc .lfsconfig .lldbinit .login .logout .netrc ' +
+    '.autoenv .autoenv.zsh .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .condarc .curlrc .dir-locals.el .emacs .envrc .exrc .gdbinit .gemrc ' +
+    '.git-credentials .gitattributes .gitconfig .gitmodules .hgrc .inputrc .irbrc .kshrc .lesskey .lfsconfig ' +
+    '.lldbinit .login .logout .lvimrc .mcp.json .mise.toml .mkshrc .netrc .nvim.lua .pnpmfile.mjs .pryrc ' +
+    '.psqlrc .pydistutils.cfg .rtx.toml .screenrc .sqliterc .terraformrc .tmux.conf .tool-versions ' +
     '.npmrc .nvimrc .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs .profile .pypirc .tcshrc .vimrc .wgetrc ' +
     '.xinitrc .xprofile .xsession .yarnrc .yarnrc.yml .zlogin .zlogout .zprofile .zshenv .zshrc ' +
-    'rust-toolchain rust-toolchain.toml'
+    'mise.toml pip.conf rust-toolchain rust-toolchain.toml terraform.rc'
   ).split(' '),
 );
 

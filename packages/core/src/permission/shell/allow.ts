@@ -240,6 +240,11 @@ function wrappedStarts(rest: readonly ShellWord[], wrapper: Wrapper) {
   return { starts, bare };
 }
 
+/** Modules of Python that run the project, not a file or code that an argument names. */
+const MODULES: ReadonlySet<string> = new Set(
+  'black build flake8 isort mypy pylint pyright pytest ruff unittest'.split(' '),
+);
+
 /** Without a script, an interpreter reads code from its input, which no rule has seen. */
 function hasLiteralScript(
   rest: readonly ShellWord[],
@@ -248,7 +253,7 @@ function hasLiteralScript(
 ): boolean {
   const isOption = (word: ShellWord): boolean => word.text.startsWith('-');
   if (isLiteral) return rest.some((word) => !isOption(word)) || rest[0]?.text === '--version';
-  const script = rest[0];
+  const script = rest[0]?.text === '-m' && MODULES.has(rest[1]?.text ?? '') ? rest[1] : rest[0];
   return script !== undefined && !isOption(script) && literalEnd >= script.end;
 }
 

@@ -122,7 +122,7 @@ export class Requirements {
 
   async of(approval: ApprovalRecord): Promise<Requirement> {
     const store = storeOf(this.#call);
-    const policies = await this.#policiesFor(approval.agentPath.at(-1) ?? '');
+    const policies = await this.#policiesFor(approval.agentPath);
     const isNamed = policies.some(({ approvers }) => approvers.length > 0);
     const run = isNamed ? await store.readRunHead(approval.runId) : undefined;
     return requirementFor(this.#call.context.control.engine, store, approval, {
@@ -144,13 +144,14 @@ export class Requirements {
     return hasVoted !== true && mayDecide(requirement, approver);
   }
 
-  #policiesFor(agent: string): Promise<Policy[]> {
+  #policiesFor(path: readonly string[]): Promise<Policy[]> {
+    const key = JSON.stringify(path);
     const read = async () => {
       const { policies } = storeOf(this.#call);
-      return policiesOf(await policies.inForce(agent), agent);
+      return policiesOf(await policies.inForce(...path), ...path);
     };
-    const policies = this.#policies.get(agent) ?? read();
-    this.#policies.set(agent, policies);
+    const policies = this.#policies.get(key) ?? read();
+    this.#policies.set(key, policies);
     return policies;
   }
 }

@@ -1,4 +1,4 @@
-/** `/v1/keys`: create, list and revoke API keys. */
+/** `/v1/keys`: create, list, rotate and revoke API keys. */
 import type { KeyRecord, Page } from '@relay/core';
 import { RelayError, type Role, type Scope, scopesOfRole } from '@relay/protocol';
 import { changeSettings, type TenantSettings } from '../../config/tenant-settings.ts';
@@ -12,10 +12,7 @@ export const createKey: Handler<'createKey'> = async (call) => {
   const body = call.body;
   const { engine } = call.context.control;
   const now = engine.clock.now();
-  const expiresAt = parseTime(body.expiresAt) ?? null;
-  if (expiresAt !== null && expiresAt <= now) {
-    throw invalidField('expiresAt', 'Must be in the future');
-  }
+  const expiresAt = expiryIn(body, now) ?? null;
   const { role = null } = body;
   const scopes = role === null ? (body.scopes ?? []) : scopesOfRole[role];
   rejectScopesNotHeld(call, scopes);
@@ -31,6 +28,8 @@ export const createKey: Handler<'createKey'> = async (call) => {
     expiresAt,
     revokedAt: null,
     lastUsedAt: null,
+    replaces: [],
+    replacedBy: null,
   };
   const apiKey = makeApiKey();
   const { id: keyId, name, groups, owner } = key;
@@ -40,9 +39,15 @@ export const createKey: Handler<'createKey'> = async (call) => {
   return { ...presentKey(key), apiKey };
 };
 
+function expiryIn({ expiresAt }: { readonly expiresAt?: string | undefined }, now: number) {
+  const time = parseTime(expiresAt);
+  if (time !== undefined && time <= now) throw invalidField('expiresAt', 'Must be in the future');
+  return time;
+}
+
 /**
  * Nobody gives a key more than they have: an administrator without the scope `approve` must not get it
- * by creating a key. Groups and owners need no such check, because without `approve` they decide nothing.
+ * by creating a key, nor by rotating one. Groups and owners need no such check, because without `approve` they decide nothing.
  */
 function rejectScopesNotHeld({ caller }: ApiRequest, scopes: readonly string[]): void {
   const missing = scopes.find((scope) => !caller.scopes.has(scope));
@@ -68,39 +73,70 @@ async function findKey(call: ApiRequest, id: string): Promise<KeyRecord> {
   return key;
 }
 
+/** Bounds the row of a key that is rotated again and again. */
+const maxReplaced = 100;
+
 /**
- * The new key is the same person, also if the old one has no owner. A budget of the old key counts for
- * the new one too: a limit must not end with a rotation.
+ * The new key is the same person, also if the old one has no owner, and is meant by rules that name the
+ * old one. It does not live longer than the old one was made to, unless the caller says so. A budget of
+ * the old key is copied first: a limit must not end with a rotation.
  */
 export const rotateKey: Handler<'rotateKey'> = async (call) => {
-  const { context, caller } = call;
+  const { context, caller, body } = call;
   const old = await findKey(call, call.params.id);
   rejectScopesNotHeld(call, old.scopes);
+  rejectEnded(old);
   const { engine } = context.control;
   const now = engine.clock.now();
-  const expiresAt = now + call.body.overlapSeconds * 1000;
-  const owner = old.owner ?? old.id;
-  const times = { createdAt: now, revokedAt: null, lastUsedAt: null };
-  const key: KeyRecord = { ...old, ...times, id: engine.ids.next(), owner };
+  const key: KeyRecord = {
+    ...old,
+    id: engine.ids.next(),
+    owner: old.owner ?? old.id,
+    createdAt: now,
+    expiresAt: expiryIn(body, now) ?? old.expiresAt,
+    lastUsedAt: null,
+    replaces: [old.id, ...old.replaces].slice(0, maxReplaced),
+  };
   const apiKey = makeApiKey();
-  const what = { keyId: old.id, name: old.name, newKeyId: key.id, oldExpiresAt: expiresAt };
+  const hash = hashApiKey(apiKey);
+  const oldExpiresAt = Math.min(now + body.overlapSeconds * 1000, old.expiresAt ?? Infinity);
+  const { id: newKeyId, name, scopes, groups, owner, expiresAt } = key;
+  const what = { keyId: old.id, oldExpiresAt, newKeyId, name, scopes, groups, owner, expiresAt };
   const audit = auditEntry(call, 'key.rotated', what);
   await copyBudget(call, old.id, key.id);
-  const rotation = { oldKeyId: old.id, expiresAt, key, hash: hashApiKey(apiKey) };
-  if (!isValidKey(old) || !(await context.store.rotateKey(rotation, audit))) {
-    throw new RelayError('key_ended', 'The key is revoked or has expired: create a new one');
+  const rotation = { oldKeyId: old.id, oldExpiresAt, key, hash };
+  if (!(await context.store.rotateKey(rotation, audit))) {
+    rejectEnded(await findKey(call, old.id));
+    throw new RelayError('storage_failed', 'The key was not rotated; try again');
   }
-  if (call.body.overlapSeconds === 0) context.streams.closeByKey(old.id);
+  if (body.overlapSeconds === 0) context.streams.closeByKey(old.id);
   context.budgets.invalidate(caller.tenantId);
   return { ...presentKey(key), apiKey };
 };
 
+/** A key that was replaced already expires soon, and so would a key with the same expiry. */
+function rejectEnded(key: KeyRecord): void {
+  const { replacedBy } = key;
+  if (key.revokedAt === null && replacedBy !== null) {
+    throw new RelayError(
+      'key_ended',
+      `The key was rotated already: rotate the key ${replacedBy}, which replaces it. To end this one now, revoke it`,
+    );
+  }
+  if (isValidKey(key)) return;
+  const ended = key.revokedAt === null ? 'has expired' : 'is revoked';
+  throw new RelayError('key_ended', `The key ${ended} and cannot be rotated: create a new one`);
+}
+
 async function copyBudget(call: ApiRequest, from: string, to: string): Promise<void> {
   const store = storeOf(call);
-  const { budgets = {} } = (await store.readTenant()).settings as TenantSettings;
-  const budget = budgets.keys?.[from];
-  if (budget === undefined) return;
-  await changeSettings(store, { budgets: { ...budgets, keys: { ...budgets.keys, [to]: budget } } });
+  const { settings } = await store.readTenant();
+  if ((settings as TenantSettings).budgets?.keys?.[from] === undefined) return;
+  await changeSettings(store, ({ budgets = {} }) => {
+    const budget = budgets.keys?.[from];
+    if (budget === undefined) return {};
+    return { budgets: { ...budgets, keys: { ...budgets.keys, [to]: budget } } };
+  });
 }
 
 /** Succeeds if the key is revoked already. */
@@ -116,7 +152,7 @@ export const revokeKey: Handler<'revokeKey'> = async (call) => {
 
 function presentKey(key: KeyRecord) {
   const { id, name, role, scopes, groups, owner, createdAt, expiresAt } = key;
-  const { revokedAt, lastUsedAt } = key;
+  const { revokedAt, lastUsedAt, replaces, replacedBy } = key;
   return {
     id,
     name,
@@ -129,5 +165,7 @@ function presentKey(key: KeyRecord) {
     expiresAt: isoOrUndefined(expiresAt),
     revokedAt: isoOrUndefined(revokedAt),
     lastUsedAt: isoOrUndefined(lastUsedAt),
+    replaces: replaces[0],
+    replacedBy: replacedBy ?? undefined,
   };
 }

@@ -23,6 +23,8 @@ export const accountTables: readonly string[] = [
     expires_at BIGINT,
     revoked_at BIGINT,
     last_used_at BIGINT,
+    replaces TEXT NOT NULL,
+    replaced_by TEXT,
     mac TEXT NOT NULL
   )`,
   `CREATE INDEX keys_of_tenant ON keys (tenant_id, created_at, id)`,

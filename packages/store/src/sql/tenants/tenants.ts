@@ -107,6 +107,8 @@ export const keyTable = new SignedTable<KeyRow>({
     expiresAt: column.nullable(column.number),
     revokedAt: column.nullable(column.number),
     lastUsedAt: column.nullable(column.number),
+    replaces: column.json(),
+    replacedBy: column.nullable(column.text()),
   },
   unsigned: ['lastUsedAt'],
 });

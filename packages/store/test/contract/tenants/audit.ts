@@ -8,6 +8,7 @@ import {
   decisionOn,
   ending,
   hostileText,
+  newAudit,
   newRun,
   noon,
   person,
@@ -17,19 +18,6 @@ import {
 } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 import { newKey } from './keys.ts';
-
-export function newAudit(over: Partial<NewAuditEntry> = {}): NewAuditEntry {
-  return {
-    id: uuidv7(),
-    at: noon,
-    action: 'key.created',
-    actor: 'key-1',
-    runId: null,
-    text: '{}',
-    proof: 'proof',
-    ...over,
-  };
-}
 
 function sealing(after: number, entries: readonly NewAuditEntry[]): AuditSealing {
   return {

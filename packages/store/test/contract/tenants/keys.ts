@@ -1,7 +1,7 @@
 import type { KeyRecord, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { hostileText, noon, useStore } from '../fixtures.ts';
+import { hostileText, newAudit, noon, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
 export function newKey(over: Partial<KeyRecord> = {}): KeyRecord {
@@ -17,6 +17,8 @@ export function newKey(over: Partial<KeyRecord> = {}): KeyRecord {
     expiresAt: null,
     revokedAt: null,
     lastUsedAt: null,
+    replaces: [],
+    replacedBy: null,
     ...over,
   };
 }
@@ -38,6 +40,9 @@ export function keyTests(open: Open): void {
       owner: 'ada',
       role: 'operator',
       groups: ['release'],
+      lastUsedAt: noon + 1,
+      replaces: [uuidv7(), uuidv7()],
+      replacedBy: uuidv7(),
       ...times,
     });
     await system().addKey(plain, 'hash-plain');
@@ -119,6 +124,132 @@ export function keyTests(open: Open): void {
       expect(await owner.revokeKey(uuidv7(), noon)).toBe(false);
       expect(await stranger.revokeKey(key.id, noon)).toBe(false);
       expect(await owner.readKey(key.id)).toEqual(key);
+    });
+  });
+
+  describe('the last use', () => {
+    const use = ({ tenantId, id: keyId }: KeyRecord, at: number) => ({ tenantId, keyId, at });
+
+    test('is recorded of several keys of several tenants at once', async () => {
+      const [one, two] = [newTenant(), newTenant()];
+      const [first, second, unused] = [await addKey(one), await addKey(two), await addKey(one)];
+      await system().recordKeyUses([use(second, noon + 2), use(first, noon + 1)]);
+      expect(await one.readKey(first.id)).toEqual({ ...first, lastUsedAt: noon + 1 });
+      const used = { ...second, lastUsedAt: noon + 2 };
+      expect(await two.listKeys({ limit: 9 })).toEqual([used]);
+      expect(await system().findKey(`hash of ${second.id}`)).toEqual(used);
+      expect(await one.readKey(unused.id)).toEqual(unused);
+      await expect(system().recordKeyUses([])).resolves.toBeUndefined();
+    });
+
+    test('stays the latest, in whichever order uses are recorded', async () => {
+      const tenant = newTenant();
+      const key = await addKey(tenant);
+      await Promise.all([3, 9, 1, 5].map((ms) => system().recordKeyUses([use(key, noon + ms)])));
+      await system().recordKeyUses([use(key, noon)]);
+      expect((await tenant.readKey(key.id))?.lastUsedAt).toBe(noon + 9);
+    });
+
+    test('does not reach a key under the name of another tenant, nor one that is not there', async () => {
+      const tenant = newTenant();
+      const key = await addKey(tenant);
+      const { tenantId } = newTenant();
+      await system().recordKeyUses([use({ ...key, tenantId }, noon), use(newKey(), noon)]);
+      expect(await tenant.readKey(key.id)).toEqual(key);
+    });
+
+    test('changes nothing that revoking or rotating compares', async () => {
+      const tenant = newTenant();
+      const key = await addKey(tenant);
+      const uses = Array.from({ length: 20 }, (_, n) =>
+        system().recordKeyUses([use(key, noon + n)]),
+      );
+      expect(await tenant.revokeKey(key.id, noon + 1)).toBe(true);
+      await Promise.all(uses);
+      const used = { ...key, revokedAt: noon + 1, lastUsedAt: noon + 19 };
+      expect(await tenant.readKey(key.id)).toEqual(used);
+    });
+  });
+
+  describe('rotating', () => {
+    function successor(old: KeyRecord, oldExpiresAt: number) {
+      const { tenantId, id } = old;
+      const key = newKey({ tenantId, owner: 'ada', replaces: [id], createdAt: noon + 1 });
+      return { oldKeyId: id, oldExpiresAt, key, hash: `hash of ${key.id}` };
+    }
+
+    test('adds the new key, and lets the old one expire, with one entry in one commit', async () => {
+      const tenant = newTenant();
+      const old = await addKey(tenant, { owner: 'ada' });
+      const entry = newAudit();
+      const rotation = successor(old, noon + 60);
+      expect(await system().rotateKey(rotation, [entry])).toBe(true);
+      expect(await system().findKey(rotation.hash)).toEqual(rotation.key);
+      const replaced = { ...old, expiresAt: noon + 60, replacedBy: rotation.key.id };
+      expect(await system().findKey(`hash of ${old.id}`)).toEqual(replaced);
+      expect(await tenant.listKeys({ limit: 9 })).toEqual([rotation.key, replaced]);
+      expect(await tenant.audit.unsealed(9)).toEqual([entry]);
+    });
+
+    test('stores nothing if the new key cannot be stored', async () => {
+      const tenant = newTenant();
+      const [old, other] = [await addKey(tenant), await addKey(tenant)];
+      const taken = { ...successor(old, noon + 60), hash: `hash of ${other.id}` };
+      await expect(system().rotateKey(taken, [newAudit()])).rejects.toMatchObject({
+        code: 'storage_failed',
+      });
+      expect(await tenant.readKey(old.id)).toEqual(old);
+      expect(await tenant.readKey(taken.key.id)).toBeUndefined();
+      expect(await tenant.audit.unsealed(9)).toEqual([]);
+    });
+
+    test('does not prolong the old key', async () => {
+      const tenant = newTenant();
+      const old = await addKey(tenant, { expiresAt: noon + 5 });
+      expect(await system().rotateKey(successor(old, noon + 60))).toBe(true);
+      expect((await tenant.readKey(old.id))?.expiresAt).toBe(noon + 5);
+    });
+
+    test('of 20 at once one counts, and only its key exists', async () => {
+      const tenant = newTenant();
+      const old = await addKey(tenant);
+      const rotations = Array.from({ length: 20 }, () => successor(old, noon + 60));
+      const answers = await Promise.all(
+        rotations.map((each) => system().rotateKey(each, [newAudit()])),
+      );
+      expect(answers.filter(Boolean)).toHaveLength(1);
+      const { key } = rotations[answers.indexOf(true)] ?? { key: old };
+      expect((await tenant.readKey(old.id))?.replacedBy).toBe(key.id);
+      const ids = (await tenant.listKeys({ limit: 99 })).map(({ id }) => id);
+      expect(ids).toEqual([key.id, old.id]);
+      expect(await tenant.audit.unsealed(99)).toHaveLength(1);
+    });
+
+    test('reaches no key that is revoked, replaced, missing or of another tenant', async () => {
+      const [tenant, stranger] = [newTenant(), newTenant()];
+      const revoked = await addKey(tenant, { revokedAt: noon });
+      const replaced = await addKey(tenant, { replacedBy: uuidv7() });
+      const theirs = await addKey(stranger);
+      const missing = newKey({ tenantId: tenant.tenantId });
+      const before = await tenant.listKeys({ limit: 9 });
+      for (const old of [revoked, replaced, missing, { ...theirs, tenantId: tenant.tenantId }]) {
+        expect(await system().rotateKey(successor(old, noon + 60), [newAudit()])).toBe(false);
+      }
+      expect(await tenant.listKeys({ limit: 9 })).toEqual(before);
+      expect(await tenant.audit.unsealed(9)).toEqual([]);
+      expect(await stranger.readKey(theirs.id)).toEqual(theirs);
+    });
+
+    test('and revoking at once leaves the old key revoked', async () => {
+      const tenant = newTenant();
+      const old = await addKey(tenant);
+      const rotation = successor(old, noon + 60);
+      const [rotated] = await Promise.all([
+        system().rotateKey(rotation),
+        tenant.revokeKey(old.id, noon + 1),
+      ]);
+      expect((await tenant.readKey(old.id))?.revokedAt).toBe(noon + 1);
+      expect((await tenant.readKey(rotation.key.id)) !== undefined).toBe(rotated);
     });
   });
 

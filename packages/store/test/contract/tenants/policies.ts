@@ -1,8 +1,7 @@
 import type { PolicyRecord } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { newAudit } from './audit.ts';
-import { allPages, hostileText, noon, person, useStore } from '../fixtures.ts';
+import { allPages, hostileText, newAudit, noon, person, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
 export function newPolicy(over: Partial<PolicyRecord> = {}): PolicyRecord {

@@ -1,9 +1,9 @@
 import type { Notice, TenantStore, WebhookRecord } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { newAudit } from './audit.ts';
 import {
   decisionOn,
+  newAudit,
   newRun,
   noon,
   person,
