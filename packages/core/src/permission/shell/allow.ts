@@ -12,7 +12,8 @@
  *  - Hence an interpreter is allowed by a pattern with its literal script (`node build.js *`); a wrapper
  *    by one with the literal wrapped command (`sudo ls *`), or if it has no options and the wrapped
  *    command is covered on its own (`timeout *` with `ls *`); and a program that evaluates its
- *    arguments (`eval`, `awk`, `sed`, `export`) only by a pattern without wildcards.
+ *    arguments (`awk`, `sed`, `make`) only by a pattern without wildcards. Opaque commands (`eval`) are
+ *    allowed by no pattern (see match.ts).
  *  - Of a program with subcommands, a wildcard grants those that only read; any other must be literal
  *    (see subcommands.ts).
  *  - After a `cd` that matched a wildcard, patterns that depend on the folder (`node build.js*`,
