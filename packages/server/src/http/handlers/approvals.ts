@@ -1,6 +1,7 @@
 /** `/v1/approvals`: list, read and decide approvals of all surfaces. */
 import {
   type ApprovalRecord,
+  countedVotes,
   demandsApprovers,
   type DecisionInput,
   type DecisionOutcome,
@@ -138,10 +139,12 @@ export class Requirements {
     if (!caller.scopes.has('approve')) return false;
     const requirement = await this.of(approval);
     if (!demandsApprovers(requirement)) return true;
-    const now = context.control.engine.clock.now();
-    const approver = await findApprover(storeOf(this.#call), keyIdOf(caller.actor), now);
-    const hasVoted = approval.votes?.votes.some(({ person }) => person === approver.person);
-    return hasVoted !== true && mayDecide(requirement, approver);
+    const { engine } = context.control;
+    const store = storeOf(this.#call);
+    const approver = await findApprover(store, keyIdOf(caller.actor), engine.clock.now());
+    const votes = await countedVotes(engine, store, requirement, approval.votes?.votes ?? []);
+    const hasVoted = votes.some((each) => each.approver.person === approver.person);
+    return !hasVoted && mayDecide(requirement, approver);
   }
 
   #policiesFor(path: readonly string[]): Promise<Policy[]> {
