@@ -1,6 +1,12 @@
 export * from './run/agents/registry.ts';
 export * from './commands/record-decision.ts';
-export { demandsApprovers, mayDecide, type Requirement, requirementFor } from './commands/votes.ts';
+export {
+  countedVotes,
+  demandsApprovers,
+  mayDecide,
+  type Requirement,
+  requirementFor,
+} from './commands/votes.ts';
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/start-run.ts';

@@ -27,6 +27,7 @@ const retryableCodes: ReadonlySet<string> = new Set<RelayApiErrorCode>([
   'request_timeout',
   'budget_exceeded',
   'rate_limited',
+  'too_many_open',
   'provider_failed',
   'shutting_down',
   'storage_full',

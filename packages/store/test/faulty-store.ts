@@ -168,7 +168,7 @@ function faultyPolicies(
   { read, write }: Pick<MortalProcess, 'read' | 'write'>,
 ): PolicyStore {
   return {
-    inForce: (agent) => read(() => inner.inForce(agent)),
+    inForce: (...agents) => read(() => inner.inForce(...agents)),
     read: (agent) => read(() => inner.read(agent)),
     put: (policy, audit) => write('policies.put', () => inner.put(policy, audit)),
     versions: (agent, page) => read(() => inner.versions(agent, page)),

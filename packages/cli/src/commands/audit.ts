@@ -134,9 +134,10 @@ function whoText({ who }: AuditEntry): string {
 
 /** Empty values are left out; `--json` has them all. */
 function whatText({ what, why }: AuditEntry): string {
-  const facts = Object.entries(what).flatMap(([name, value]) =>
-    value === null || value === '' ? [] : [`${name}=${[value].flat().join(',')}`],
-  );
+  const facts = Object.entries(what).flatMap(([name, value]) => {
+    const text = [value ?? []].flat().join(',');
+    return text === '' ? [] : [`${name}=${text}`];
+  });
   return [...facts, ...(why === undefined ? [] : [`(${why})`])].join(' ');
 }
 

@@ -103,13 +103,12 @@ export async function rejectIfDeniedByPolicy(
   await rejectIfDenied(store, approval, call);
 }
 
-/** The current policies for the agent that made the call. */
+/** The current policies for the agent that made the call, and for those that delegated to it. */
 export async function policiesFor(
   store: TenantStore,
   { agentPath }: Pick<ApprovalRecord, 'agentPath'>,
 ): Promise<Policy[]> {
-  const agent = agentPath.at(-1) ?? '';
-  return policiesOf(await store.policies.inForce(agent), agent);
+  return policiesOf(await store.policies.inForce(...agentPath), ...agentPath);
 }
 
 async function rejectIfDenied(

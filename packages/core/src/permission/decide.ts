@@ -147,15 +147,25 @@ function evaluate(call: CallToDecide, all: RuleSet): Verdict {
 /**
  * The policy's rules about who may decide about the call: the first that matches. Rules before it that
  * may be about the call, because they cannot read it, must be met too: otherwise a call could be
- * disguised to get the approvers of another rule.
+ * disguised to get the approvers of another rule. So must those of the agents that delegated the call.
  */
 export function approverRulesFor(
   call: CallToDecide,
-  { policies = [], kinds, resolvedPaths }: Pick<RuleSet, 'policies' | 'kinds' | 'resolvedPaths'>,
+  { policies = [], ...declared }: Pick<RuleSet, 'policies' | 'kinds' | 'resolvedPaths'>,
 ): ApproverRule[] {
-  const rules = policies
-    .flatMap(({ approvers }) => approvers)
-    .filter(({ tool }) => tool === call.name);
+  const own = policies.filter(({ delegated }) => delegated !== true);
+  const delegated = policies.filter((policy) => policy.delegated === true);
+  const lists = [...delegated.map((each) => each.approvers), own.flatMap((each) => each.approvers)];
+  const found = lists.flatMap((list) => firstThatMatches(call, list, declared));
+  return [...new Set(found)];
+}
+
+function firstThatMatches(
+  call: CallToDecide,
+  list: readonly ApproverRule[],
+  { kinds, resolvedPaths }: Pick<RuleSet, 'kinds' | 'resolvedPaths'>,
+): ApproverRule[] {
+  const rules = list.filter(({ tool }) => tool === call.name);
   if (rules.length === 0) return [];
   const matcher = new CallMatcher(call, { standing: [], kinds, resolvedPaths });
   const found: ApproverRule[] = [];

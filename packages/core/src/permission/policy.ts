@@ -19,14 +19,44 @@ import { decideInTurn, declaredBy, type Grant, type RuleSet } from './decide.ts'
 export interface Policy extends PolicyRules {
   /** Its agent and version, such as `*@3` or `assistant@2`. */
   readonly id: string;
+  /** Of an agent that delegated to the calling one: its approvers must be met too. */
+  readonly delegated?: true;
 }
 
-/** The policies that are in force for the calls of an agent. */
-export function policiesOf(records: readonly PolicyRecord[], agent: string): Policy[] {
-  return records.map((record) => ({
-    id: `${record.agent ?? '*'}@${record.version}`,
-    ...rulesFor(agent, record.rules),
-  }));
+type NamedRules = Pick<PolicyRecord, 'agent' | 'rules'> & { readonly version: number | 'draft' };
+
+/**
+ * The policies that are in force for the calls of an agent, the last of `path`. The agents before it
+ * delegated to it: what their policies deny, ask about or name approvers for, they cannot get done by a
+ * sub-agent. What these allow is allowed to them alone.
+ */
+export function policiesOf(records: readonly NamedRules[], ...path: readonly string[]): Policy[] {
+  const agent = path.at(-1) ?? '';
+  const all = records.find((record) => record.agent === null);
+  const own = (name: string) => records.find((record) => record.agent === name);
+  const inForce = [all, own(agent)].flatMap((record) =>
+    record === undefined ? [] : [{ id: idOf(record), ...rulesFor(agent, record.rules) }],
+  );
+  const delegating = [...new Set(path)].filter((name) => name !== agent);
+  return [...inForce, ...delegating.flatMap((name) => delegatedBy(name, all, own(name)))];
+}
+
+function delegatedBy(
+  agent: string,
+  all: NamedRules | undefined,
+  own: NamedRules | undefined,
+): Policy[] {
+  const record = own ?? all;
+  if (record === undefined) return [];
+  const { deny, ask } = own?.rules ?? { deny: [], ask: [] };
+  const approvers = [all, own].flatMap((each) =>
+    each === undefined ? [] : rulesFor(agent, each.rules).approvers,
+  );
+  return [{ id: idOf(record), allow: [], deny, ask, approvers, delegated: true }];
+}
+
+function idOf({ agent, version }: NamedRules): string {
+  return `${agent ?? '*'}@${version}`;
 }
 
 function rulesFor(agent: string, rules: PolicyRules): PolicyRules {
@@ -97,11 +127,11 @@ export async function previewPolicy(
       calls += 1;
       const tool = toolOf(engine, store.tenantId, call);
       const next = await decideWithDraft(tool, call, {
-        policies: await policies.forAgent(call.agent),
+        policies: await policies.forAgent(call.path),
         requester: await policies.requesterOf(run.keyId, engine.clock.now()),
         grants: await grantsOf(store, tool, call),
       });
-      const { by: _, spec: __, ...shown } = call;
+      const { by: _, spec: __, path: ___, ...shown } = call;
       if (next.now !== call.was) changed.push({ runId: run.id, ...shown, ...next });
     }
   }
@@ -148,9 +178,10 @@ class DraftPolicies {
     this.#draft = draft;
   }
 
-  forAgent(agent: string): Promise<Policy[]> {
-    const policies = this.#cache.get(agent) ?? this.#read(agent);
-    this.#cache.set(agent, policies);
+  forAgent(path: readonly string[]): Promise<Policy[]> {
+    const key = JSON.stringify(path);
+    const policies = this.#cache.get(key) ?? this.#read(path);
+    this.#cache.set(key, policies);
     return policies;
   }
 
@@ -160,21 +191,17 @@ class DraftPolicies {
     return requester;
   }
 
-  async #read(agent: string): Promise<Policy[]> {
-    const { agent: target, rules } = this.#draft;
-    const inForce = await this.#store.policies.inForce(agent);
-    const others = policiesOf(
-      inForce.filter((policy) => policy.agent !== target),
-      agent,
-    );
-    const draft = { id: `${target ?? '*'}@draft`, ...rulesFor(agent, rules) };
-    // The policy for all agents first, as in force.
-    if (target === null) return [draft, ...others];
-    return target === agent ? [...others, draft] : others;
+  async #read(path: readonly string[]): Promise<Policy[]> {
+    const { agent, rules } = this.#draft;
+    const inForce = await this.#store.policies.inForce(...path);
+    const others = inForce.filter((policy) => policy.agent !== agent);
+    return policiesOf([...others, { agent, rules, version: 'draft' }], ...path);
   }
 }
 
 interface DecidedCall extends Omit<ChangedCall, 'runId' | 'now' | 'rule'> {
+  /** The names of the agents from the root agent down to the calling one. */
+  readonly path: readonly string[];
   readonly by?: RuleRef;
   readonly spec: EventOf<'run.created'>;
 }
@@ -186,11 +213,15 @@ function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
   const [spec] = events;
   if (spec?.type !== 'run.created') return [];
   const names = new Map<string, string>();
+  const parents = new Map<string, string | undefined>();
+  const pathOf = (id: string | undefined): string[] =>
+    id === undefined ? [] : [...pathOf(parents.get(id)), names.get(id) ?? spec.agent];
   const calledEvents = new Map<string, EventOf<'tool.called'>>();
   const calls: DecidedCall[] = [];
   for (const event of events) {
     if (event.type === 'agent.started' || event.type === 'agent.switched') {
       names.set(event.agentId, event.name);
+      if (event.type === 'agent.started') parents.set(event.agentId, event.parentId ?? undefined);
     } else if (event.type === 'tool.called') {
       calledEvents.set(`${event.agentId} ${event.toolCallId}`, event);
     } else if (isDecided(event)) {
@@ -201,8 +232,9 @@ function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
       if (call === undefined || decided === undefined) continue;
       const { toolCallId, name: tool, input } = call;
       const params = event.type === 'tool.started' ? event.input : input;
-      const agent = names.get(event.agentId) ?? spec.agent;
-      calls.push({ agent, toolCallId, tool, params, at: event.at, ...decided, spec });
+      const path = pathOf(event.agentId);
+      const agent = path.at(-1) ?? spec.agent;
+      calls.push({ agent, path, toolCallId, tool, params, at: event.at, ...decided, spec });
     }
   }
   return calls;

@@ -93,8 +93,8 @@ export interface PolicyRecord {
 }
 
 export interface PolicyStore {
-  /** The current policies for this agent: that for all agents, then its own. */
-  inForce(agent: string): Promise<PolicyRecord[]>;
+  /** The current policies for these agents: that for all agents, then their own. */
+  inForce(...agents: readonly string[]): Promise<PolicyRecord[]>;
   /** The latest version. */
   read(agent: string | null): Promise<PolicyRecord | undefined>;
   /** Compare-and-set: false if its version does not follow the latest one. */

@@ -10,6 +10,7 @@ import { decideCounted, declaredBy, type Grant, type Verdict } from '../permissi
 import { policiesOf, type Policy } from '../permission/policy.ts';
 import { turnAfter } from '../permission/step-budget.ts';
 import type { PathResolution, PolicyRecord, Tool } from '../ports/index.ts';
+import { pathOf } from './agents/profile.ts';
 import type { AgentState } from './state/agent.ts';
 import type { CallState } from './state/call.ts';
 import type { LiveRun } from './live-run.ts';
@@ -49,22 +50,23 @@ export class CallRules {
     const { id: runId, conversationId, owner } = run.identity;
     const [grants, policies] = await Promise.all([
       run.store.readGrants({ runId, conversationId, owner, now: run.engine.clock.now() }),
-      run.store.policies.inForce(agent.name),
+      run.store.policies.inForce(...pathOf(run.state, agent)),
     ]);
     return CallRules.#with(run, agent, grants, policies);
   }
 
   static async withoutGrants(run: LiveRun, agent: AgentState): Promise<CallRules> {
-    return CallRules.#with(run, agent, [], await run.store.policies.inForce(agent.name));
+    const policies = await run.store.policies.inForce(...pathOf(run.state, agent));
+    return CallRules.#with(run, agent, [], policies);
   }
 
   static async #with(
     run: LiveRun,
-    { name }: AgentState,
+    agent: AgentState,
     grants: readonly Grant[],
     records: readonly PolicyRecord[],
   ): Promise<CallRules> {
-    const policies = policiesOf(records, name);
+    const policies = policiesOf(records, ...pathOf(run.state, agent));
     const requester = policies.some(({ approvers }) => approvers.length > 0)
       ? await findApprover(run.store, run.identity.keyId, run.engine.clock.now())
       : undefined;

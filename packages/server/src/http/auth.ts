@@ -212,12 +212,13 @@ function localCaller(context: AuthContext, keyless: 'demo' | 'all'): Caller {
 
 /** Headers that proxies, load balancers and CDNs add: whole names, then beginnings of names. */
 const forwardingNames =
-  'forwarded via cdn-loop client-ip true-client-ip incap-client-ip x-client-ip x-cluster-client-ip ' +
+  'via cdn-loop client-ip true-client-ip incap-client-ip x-cdn x-client-ip x-cluster-client-ip ' +
   'x-host x-scheme x-varnish';
 const forwardingPrefixes =
-  'akamai- ali- cf- fastly- fly- proxy- surrogate- x-akamai- x-amz- x-amzn- x-appengine- x-arr- ' +
-  'x-azure- x-envoy- x-forwarded- x-nf- x-original- x-proxy- x-real- x-remote- x-render- x-sucuri- ' +
-  'x-vercel-';
+  'akamai- ali- cf- cloudfront- fastly- fly- forwarded ngrok- proxy- remote- surrogate- tailscale- ' +
+  'wl-proxy- x-akamai- x-amz- x-amzn- x-appengine- x-arr- x-auth-request- x-azure- x-edge- x-envoy- ' +
+  'x-forward x-haproxy- x-nf- x-ngrok- x-original- x-originating- x-proxy- x-real- x-remote- ' +
+  'x-render- x-ssl- x-sucuri- x-vercel-';
 const FORWARDING_NAMES: ReadonlySet<string> = new Set(forwardingNames.split(' '));
 const FORWARDING_PREFIXES: readonly string[] = forwardingPrefixes.split(' ');
 

@@ -383,11 +383,14 @@ describe('approvers', () => {
 
   it('vote again with a new key after the key of their vote has ended', async () => {
     const cleo = await person({ owner: 'cleo', scopes: approve, groups: ['release'] });
-    const { decide, reader, sent } = await asking('voted twice');
+    const { decide, reader, sent, id } = await asking('voted twice');
     await decide(cleo);
     const rotated = (await server.json(`/v1/keys/${cleo.keyId}/rotate`, {
       body: { overlapSeconds: 0 },
     })) as { id: string; apiKey: string };
+    const decidable = '/v1/approvals?decidable=true&limit=200';
+    const listed = await server.json(decidable, { key: rotated.apiKey });
+    expect((listed['approvals'] as { id: string }[]).map((each) => each.id)).toContain(id);
     const again = await decide({ key: rotated.apiKey, keyId: rotated.id });
     expect(again.body).toMatchObject({ status: 'pending', votes: [{ by: { id: rotated.id } }] });
     expect((await decide(ben)).body).toMatchObject({ status: 'approved' });

@@ -290,6 +290,8 @@ describe('a caller without a key', () => {
     ...(
       'x-real-ip cf-connecting-ip cf-ray true-client-ip x-client-ip fly-client-ip fly-region ' +
       'fastly-client-ip x-cluster-client-ip x-original-forwarded-for x-envoy-external-address ' +
+      'x-forwarded forwarded-for x-originating-ip cloudfront-viewer-country tailscale-user-login ' +
+      'wl-proxy-client-ip remote-addr x-edge-ip x-ssl-client-verify ' +
       'x-azure-clientip x-amzn-trace-id x-amz-cf-id x-vercel-ip-country x-remote-addr cdn-loop ' +
       'proxy-connection'
     )

@@ -232,4 +232,47 @@ describe('a policy', () => {
     });
     expect(await server.json('/v1/policy/preview', { key, body: {} })).toMatchObject({ runs: 0 });
   });
+
+  it('of an agent also binds the sub-agents that it starts', async () => {
+    const { apiKey: key } = await addKey(server.store, {
+      scopes: ['runs', 'approve'],
+      owner: 'eve',
+    });
+    const own = { agent: 'assistant' };
+    const setOwn = async (rules: object) => {
+      const { version } = await server.json('/v1/policy?agent=assistant');
+      expect((await put({ ...own, ...rules, version })).status).toBe(200);
+    };
+    await set({ allow: [note] });
+    const tools = [note, { tool: 'agent' }].map(({ tool: name }) => ({ name, kind: 'builtin' }));
+    const input = 'use agent {"prompt": "notify from below"}';
+    const start = () => startRun(server, { input, tools }, { key });
+    const sent = () => server.notes().filter((line) => line.includes('from below')).length;
+    const asking = async () => {
+      const { reader, runId } = await start();
+      const { data } = await reader.until('approval_requested');
+      const path = `/v1/approvals/${String(data['id'])}`;
+      const answer = await server.request(path, { key, body: { approved: true } });
+      await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+      await reader.rest();
+      return answer.status;
+    };
+
+    await setOwn({ deny: [note] });
+    await (await start()).reader.rest();
+    expect(sent()).toBe(0);
+
+    const approvers = [{ ...note, groups: ['release'] }];
+    await setOwn({ ask: [note], approvers });
+    expect(await asking()).toBe(403);
+    await setOwn({ ask: [note] });
+    await set({ approvers: [{ ...approvers[0], ...own }] });
+    expect(await asking()).toBe(403);
+    expect(sent()).toBe(0);
+
+    await setOwn({});
+    await set({ allow: [note] });
+    await (await start()).reader.rest();
+    expect(sent()).toBe(1);
+  });
 });

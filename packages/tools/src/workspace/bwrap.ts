@@ -56,10 +56,15 @@ export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxV
     // Root can write kernel settings like other files, even without capabilities.
     ...kernelSettings.flatMap((path) => ['--ro-bind-try', path, path]),
     // Sockets of services in `/run`, such as Docker's, can be used even on a read-only file system.
-    ...['/tmp', '/run'].flatMap((folder) => ['--tmpfs', folder]),
+    // `ulimit` does not count files in memory.
+    ...temporary('/tmp', memoryBytes),
+    ...temporary('/dev/shm', memoryBytes),
+    '--remount-ro',
+    '/dev',
+    ...temporary('/run'),
     ...(network ? ['--ro-bind-try', '/run/systemd/resolve', '/run/systemd/resolve'] : []),
-    ...hidden.flatMap((folder) => ['--tmpfs', folder]),
-    ...(protectedPaths === undefined ? ['--bind', home, home] : ['--tmpfs', home]),
+    ...hidden.flatMap((folder) => temporary(folder)),
+    ...(protectedPaths === undefined ? ['--bind', home, home] : temporary(home, memoryBytes)),
     '--bind',
     root,
     root,
@@ -72,6 +77,19 @@ export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxV
   const settings = [String(Math.floor(memoryBytes / 1024)), String(processes), ignored ?? ''];
   const command = ['--chdir', line.cwd, '--', ...limited, ...settings, line.file, ...line.args];
   return { ...line, file: 'bwrap', args: [...args, ...command], cwd: root };
+}
+
+/** An empty folder in memory. By default it has no room for more than mount points. */
+function temporary(folder: string, bytes = 4096): string[] {
+  return [...(limitsSizes() ? ['--size', String(bytes)] : []), '--tmpfs', folder];
+}
+
+let sizes: boolean | undefined;
+
+/** Bubblewrap before 0.7 cannot limit the size of a folder in memory. */
+function limitsSizes(): boolean {
+  sizes ??= /--size/.test(spawnSync('bwrap', ['--help'], { encoding: 'utf8' }).stdout ?? '');
+  return sizes;
 }
 
 export interface ProtectedPaths {

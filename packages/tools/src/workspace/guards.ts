@@ -11,8 +11,8 @@ const versionControl: ReadonlySet<string> = new Set(['.git', '.hg', '.svn', '.jj
 /** Folders with settings or programs of other programs, at any depth. */
 const guardedFolders: ReadonlySet<string> = new Set(
   (
-    '.aws .cargo .config .devcontainer .direnv .docker .gnupg .husky .idea .kube .mvn .ssh .terraform ' +
-    '.vscode .yarn'
+    '.aws .bundle .cargo .claude .config .cursor .devcontainer .direnv .docker .emacs.d .fleet .gnupg .gradle ' +
+    '.husky .idea .kube .local .m2 .mise .mvn .pip .ssh .terraform .vim .vscode .yarn .zed'
   ).split(' '),
 );
 
@@ -22,11 +22,13 @@ const guardedFolders: ReadonlySet<string> = new Set(
  */
 const guardedFiles: ReadonlySet<string> = new Set(
   (
-    '.bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .curlrc .envrc .exrc .gdbinit ' +
-    '.gitattributes .gitconfig .gitmodules .inputrc .kshrc .lfsconfig .lldbinit .login .logout .netrc ' +
+    '.autoenv .autoenv.zsh .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .condarc .curlrc .dir-locals.el .emacs .envrc .exrc .gdbinit .gemrc ' +
+    '.git-credentials .gitattributes .gitconfig .gitmodules .hgrc .inputrc .irbrc .kshrc .lesskey .lfsconfig ' +
+    '.lldbinit .login .logout .lvimrc .mcp.json .mise.toml .mkshrc .netrc .nvim.lua .pnpmfile.mjs .pryrc ' +
+    '.psqlrc .pydistutils.cfg .rtx.toml .screenrc .sqliterc .terraformrc .tmux.conf .tool-versions ' +
     '.npmrc .nvimrc .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs .profile .pypirc .tcshrc .vimrc .wgetrc ' +
     '.xinitrc .xprofile .xsession .yarnrc .yarnrc.yml .zlogin .zlogout .zprofile .zshenv .zshrc ' +
-    'rust-toolchain rust-toolchain.toml'
+    'mise.toml pip.conf rust-toolchain rust-toolchain.toml terraform.rc'
   ).split(' '),
 );
 
@@ -93,6 +95,8 @@ const wordsPerTurn = 1_000;
 const betweenWords = /[\s;&|<>()`=:,@{}]+/;
 /** After these words comes a folder that later names may be relative to. */
 const folderChangers = /^(?:cd|pushd|-C|--directory|--cwd|--chdir|--prefix)$/;
+/** A `cd` without a folder. */
+const goesHome = /(?<![\w./-])cd(?:[^\S\n]+-[-\w]*)*[^\S\n]*(?:$|[;&|()<>}#\n])/;
 /** What shows the environment and the memory of a process, or leads to any file. */
 const processFiles = ['environ', 'mem', 'root', 'cwd', 'task', 'map_files'];
 
@@ -106,13 +110,13 @@ export async function hiddenNameIn(
   cwd: string,
   { hidden, home }: HiddenNames,
 ): Promise<string | undefined> {
-  const words = command
+  const text = command
     .replaceAll('\\\n', '')
     .replaceAll(/["'\\]/g, '')
     .replaceAll(/\$(?:\{PWD\}|PWD\b)/g, cwd)
-    .replaceAll(/\$(?:\{HOME\}|HOME\b)/g, home)
-    .split(betweenWords);
-  const folders = new Set([cwd]);
+    .replaceAll(/\$(?:\{HOME\}|HOME\b)/g, home);
+  const words = text.split(betweenWords);
+  const folders = new Set(goesHome.test(text) ? [cwd, home] : [cwd]);
   for (const [index, word] of words.entries()) {
     if (word === '') continue;
     if (index % wordsPerTurn === wordsPerTurn - 1) await setImmediate();
@@ -127,7 +131,6 @@ export async function hiddenNameIn(
         if (changesFolder && folders.size < maxFolders) folders.add(each);
       }
     }
-    if (/^(?:cd|pushd)$/.test(word)) folders.add(home);
   }
   return undefined;
 }

@@ -27,10 +27,10 @@ export interface RepositoryCheck {
   readonly problem?: string;
 }
 
-/** Whether a command may use git. Quotes and backslashes do not hide its name. */
+/** Whether a command may use git, as `go list -json` does. Quotes and backslashes do not hide its name. */
 export function mayUseGit(command: string): boolean {
   const plain = command.replaceAll(/["'\\]/g, '');
-  return /(?<![\w.-])(?:git|gh|hub|tig)(?!\w)/i.test(plain) || command.includes("$'");
+  return /(?<![\w.-])(?:git|gh|glab|go|hub|tig)(?!\w)/i.test(plain) || command.includes("$'");
 }
 
 export async function checkRepositories(

@@ -102,6 +102,17 @@ describe('a command inside bubblewrap', requires('sandbox', bubblewrapProblem())
     expect(existsSync('/usr/relay-was-here') || existsSync('/etc/relay-was-here')).toBe(false);
   });
 
+  it('cannot fill the memory with files', async () => {
+    const { stdout } = await bash(
+      `${nameOfData()}; for f in /tmp /dev/shm /run "$d"; do stat -f -c '%b %S' "$f"; done; ` +
+        'echo x 2>&- > /dev/x || echo read-only',
+    );
+    const sizes = stdout.trim().split('\n');
+    expect(sizes.pop()).toBe('read-only');
+    const bytes = sizes.map((size) => size.split(' ').reduce((all, each) => all * Number(each), 1));
+    expect(bytes).toEqual([limits.memoryBytes, limits.memoryBytes, 4096, 4096]);
+  });
+
   it('does not see hidden folders', async () => {
     const { stdout } = await bash(`${nameOfData()}; cat $d/key; ls -A $d`);
     expect(stdout).toBe('home\n');

@@ -308,6 +308,8 @@ describe('a command that names what belongs to Relay', () => {
     'cat innocent/key',
     'cat ~/../data/key',
     'cd; cat ../data/key',
+    'cd -P && cat ../data/key',
+    '(cd) ; cd && cat ../data/key',
     'cat $PWD/../outside/data/key',
     'cat /proc/self/environ',
     'cat /proc/*/environ',
@@ -339,6 +341,26 @@ describe('a command that names what belongs to Relay', () => {
     folder.write('data/x', 'x');
     expect((await run(command, 'person')).exitCode).toBe(0);
   });
+});
+
+describe('a command in a folder of the workspace, with a home folder that is hidden', () => {
+  it.each(['cd src && cat ../a.txt', 'cd src; ls; cd ..; cat a.txt', 'pushd src; cat ../a.txt'])(
+    'runs: %s',
+    async (command) => {
+      folder.write('src/b.txt', 'b\n');
+      folder.write('a.txt', 'a\n');
+      const data = join(folder.outside, 'data');
+      const tool = createBash({
+        root: folder.root,
+        outputs: join(data, 'outputs'),
+        home: join(data, 'homes/one'),
+        env: process.env,
+        hidden: () => [data],
+      });
+      const { result } = await tool.execute({ command }, createToolContext({}));
+      expect(result).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/a\n$/) });
+    },
+  );
 });
 
 describe('a sandboxed command', requires('sandbox', bubblewrapProblem()), () => {

@@ -12,7 +12,8 @@
  *  - Hence an interpreter is allowed by a pattern with its literal script (`node build.js *`); a wrapper
  *    by one with the literal wrapped command (`sudo ls *`), or if it has no options and the wrapped
  *    command is covered on its own (`timeout *` with `ls *`); and a program that evaluates its
- *    arguments (`eval`, `awk`, `sed`, `export`) only by a pattern without wildcards.
+ *    arguments (`awk`, `sed`, `make`) only by a pattern without wildcards. Opaque commands (`eval`) are
+ *    allowed by no pattern (see match.ts).
  *  - Of a program with subcommands, a wildcard grants those that only read; any other must be literal
  *    (see subcommands.ts).
  *  - After a `cd` that matched a wildcard, patterns that depend on the folder (`node build.js*`,
@@ -240,6 +241,11 @@ function wrappedStarts(rest: readonly ShellWord[], wrapper: Wrapper) {
   return { starts, bare };
 }
 
+/** Modules of Python that run the project, not a file or code that an argument names. */
+const MODULES: ReadonlySet<string> = new Set(
+  'black build flake8 isort mypy pylint pyright pytest ruff unittest'.split(' '),
+);
+
 /** Without a script, an interpreter reads code from its input, which no rule has seen. */
 function hasLiteralScript(
   rest: readonly ShellWord[],
@@ -248,7 +254,7 @@ function hasLiteralScript(
 ): boolean {
   const isOption = (word: ShellWord): boolean => word.text.startsWith('-');
   if (isLiteral) return rest.some((word) => !isOption(word)) || rest[0]?.text === '--version';
-  const script = rest[0];
+  const script = rest[0]?.text === '-m' && MODULES.has(rest[1]?.text ?? '') ? rest[1] : rest[0];
   return script !== undefined && !isOption(script) && literalEnd >= script.end;
 }
 

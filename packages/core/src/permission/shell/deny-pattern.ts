@@ -89,7 +89,11 @@ export class DeniableCommand {
     spendSteps(PART_STEPS * (this.operands.length + this.options.length));
     const parts = new Set<string>();
     for (const word of [...this.operands, ...this.options]) {
-      for (const part of [word, word.slice(word.indexOf('=') + 1)]) {
+      // `if=x`, `HEAD:x`, `-d @x`
+      for (const part of [
+        word,
+        ...['=', ':', '@'].map((mark) => word.slice(word.indexOf(mark) + 1)),
+      ]) {
         const path = normalizePath(part);
         for (const form of [part, path, path.slice(path.lastIndexOf('/') + 1)]) parts.add(form);
       }
@@ -123,8 +127,9 @@ export class DenyPattern {
     return this.#forms.some((form) => form.matches(command));
   }
 
-  concerns(command: DeniableCommand): boolean {
-    return this.#unread || this.#forms.some((form) => form.concerns(command));
+  /** @param targets Of redirections in the same text. */
+  concerns(command: DeniableCommand, targets: DeniableCommand): boolean {
+    return this.#unread || this.#forms.some((form) => form.concerns(command, targets));
   }
 
   /** Whether one of these names is the program of the pattern. */
@@ -171,7 +176,7 @@ class PatternForm {
     );
   }
 
-  concerns(command: DeniableCommand): boolean {
+  concerns(command: DeniableCommand, targets: DeniableCommand): boolean {
     if (!this.#isProgram(command)) return false;
     this.#spendOn(command);
     if (this.#options.some((option) => presence(option, command) === 'absent')) return false;
@@ -179,10 +184,10 @@ class PatternForm {
     if (this.#name === '' && operands.length + this.#options.length === 0) return false;
     // Which word is the subcommand is known for programs in our tables.
     const [subcommand] = operands;
-    if (subcommand !== undefined && hasSubcommands(command.program)) {
+    if (this.#name !== '' && subcommand !== undefined && hasSubcommands(command.program)) {
       if (!glob(subcommand).matches(command.operands[0] ?? '')) return false;
     }
-    return operands.every((token) => hasOperand(token, command));
+    return operands.every((token) => hasOperand(token, command) || hasOperand(token, targets));
   }
 
   names(words: ReadonlySet<string>): boolean {

@@ -8,6 +8,7 @@
  *    blanks. Options before a subcommand are left out, and aliases resolved. An expansion in it is read
  *    as nothing (`r$@m`) and as a blank (`rm$IFS-r`).
  *  - Arguments of shells and wrappers that contain more than a word are read as shell text again.
+ *  - The targets of redirections are read as operands, too.
  *  - Words that are paths are also matched in their shortest form, and options in any order
  *    (`deny-pattern.ts`).
  *  - A program that is not in the tables may run what its arguments name. If one of them is the program
@@ -58,6 +59,8 @@ export interface CommandReading {
   /** A value or an argument is evaluated as code; then it is `opaque`, too. */
   readonly evaluates: boolean;
   readonly commands: readonly DeniableCommand[];
+  /** What commands may read or write by a redirection that is not their own. */
+  readonly targets: DeniableCommand;
   /** Names in arguments that may be programs; none if no command runs what its arguments name. */
   readonly mentioned: ReadonlySet<string>;
 }
@@ -112,7 +115,7 @@ export function concernsCommand(pattern: string, reading: CommandReading): boole
   spendSteps(COMPARE_STEPS * reading.commands.length);
   const parsed = DenyPattern.of(pattern);
   if (parsed.names(reading.mentioned)) return true;
-  return reading.commands.some((command) => parsed.concerns(command));
+  return reading.commands.some((command) => parsed.concerns(command, reading.targets));
 }
 
 /** A pattern with the literal starts of its paths in their shortest form. */
@@ -134,6 +137,8 @@ class CommandReader {
   readonly #pending: { readonly text: string; readonly depth: number }[];
   #budget: number;
   readonly #commands: DeniableCommand[] = [];
+  readonly #targets = new Set<string>();
+  #unknownInput = false;
   readonly #mentioned = new Set<string>();
   #allInert = true;
   #conditional = false;
@@ -150,7 +155,8 @@ class CommandReader {
   run(): CommandReading {
     for (let at = 0; at < this.#pending.length && !this.#excessive; at += 1) {
       const { text, depth } = this.#pending[at]!;
-      const { commands, ambiguous, tooDeep, evaluates } = scanShell(text);
+      const { commands, targets, unknownInput, ambiguous, tooDeep, evaluates } = scanShell(text);
+      this.#readTargets(targets, unknownInput);
       this.#opaque ||= tooDeep;
       this.#evaluates ||= evaluates;
       for (const command of commands) {
@@ -174,18 +180,23 @@ class CommandReader {
       opaque: this.#opaque || this.#evaluates,
       evaluates: this.#evaluates,
       commands: this.#commands,
+      targets: new DeniableCommand('', [...this.#targets]),
       mentioned: this.#allInert ? new Set() : this.#mentioned,
     };
   }
 
+  #readTargets(targets: readonly ShellWord[], unknownInput: boolean): void {
+    this.#unknownInput ||= unknownInput;
+    for (const text of textsOf(targets)) this.#targets.add(text.replaceAll(EXPANSION, ''));
+  }
+
   #readIgnoringQuotes(text: string, depth: number): void {
-    const { commands, evaluates } = scanIgnoringQuotes(text);
+    const { commands, targets, unknownInput, evaluates } = scanIgnoringQuotes(text);
+    this.#readTargets(targets, unknownInput);
     this.#evaluates ||= evaluates;
     for (const command of commands) {
       // Words contain no control character here, except for EXPANSION.
-      const key = [...command.words.map(({ text: word }) => word), '', ...command.targets].join(
-        '\x01',
-      );
+      const key = [...textsOf(command.words), '', ...textsOf(command.targets)].join('\x01');
       if (this.#seenIgnoringQuotes.has(key)) continue;
       this.#seenIgnoringQuotes.add(key);
       this.#command(command, depth);
@@ -199,7 +210,7 @@ class CommandReader {
     if (words.some(assignsSubscript)) this.#evaluates = true;
     this.#conditional ||= words.some(({ text }) => text === '[[' || text === ']]');
     this.#arithmetic ||= evaluatesCondition(words);
-    for (const target of targets) this.#mention(target);
+    for (const { text } of targets) this.#mention(text);
     const starts = [0];
     const seen = new Set<number>();
     const read = new Set<boolean>();
@@ -210,7 +221,7 @@ class CommandReader {
       const at = commandWordIndex(words, next);
       if (at >= words.length || seen.has(at) || this.#excessive) continue;
       seen.add(at);
-      this.#emit(words, at);
+      this.#emit(words, at, targets);
       const name = words[at]!.text.replaceAll(EXPANSION, '');
       const program = programName(name);
       const rest = words.slice(at + 1);
@@ -257,7 +268,7 @@ class CommandReader {
     for (const name of namesIn(word)) this.#mentioned.add(name);
   }
 
-  #emit(words: readonly ShellWord[], at: number): void {
+  #emit(words: readonly ShellWord[], at: number, targets: readonly ShellWord[]): void {
     const head = words[at]!;
     const rest = words.slice(at + 1);
     const tail = rest.map((word) => word.text).join(' ');
@@ -269,13 +280,14 @@ class CommandReader {
     this.#names.add(head.text);
     const program = programName(base);
     // An alias that a user defined may stand for any subcommand.
-    const isUnknown = rest.some(varies) || mayBeUserDefined(program, rest);
+    const isUnknown = this.#unknownInput || rest.some(varies) || mayBeUserDefined(program, rest);
     if (isUnknown) this.#withUnknownArguments.add(program);
     const paths = rest.map((word) => shortestPath(word.text)).join(' ');
     this.#deniable(
       head.text,
       rest.map((word) => word.text),
     );
+    this.#emitWithTargets(head.text, rest, targets);
     for (const name of new Set([head.text, base, base.toLowerCase(), program])) {
       const text = `${name} ${tail}`;
       const without = text.replaceAll(EXPANSION, '');
@@ -292,6 +304,18 @@ class CommandReader {
       const text = normalize(reading.join(' ').replaceAll(EXPANSION, ''));
       this.#add(text);
       if (head.text.includes('/')) this.#add(head.text + text.slice(program.length));
+    }
+  }
+
+  /** `cat < x` reads the same file as `cat x`. */
+  #emitWithTargets(name: string, rest: readonly ShellWord[], targets: readonly ShellWord[]): void {
+    if (targets.length === 0) return;
+    const words = textsOf([...rest, ...targets]);
+    spendSteps(WORD_STEPS * targets.length);
+    this.#deniable(name, words);
+    const base = name.slice(name.lastIndexOf('/') + 1);
+    for (const texts of [words, words.map(shortestPath)]) {
+      this.#add(normalize(`${base} ${texts.join(' ')}`.replaceAll(EXPANSION, '')));
     }
   }
 
@@ -340,6 +364,10 @@ class CommandReader {
     this.#budget -= cost;
     if (this.#budget < 0) this.#excessive = true;
   }
+}
+
+function textsOf(words: readonly ShellWord[]): string[] {
+  return words.map(({ text }) => text);
 }
 
 function normalize(text: string): string {

@@ -18,6 +18,7 @@ interface Word {
 const TABLE = `
 ack --pager
 ag --pager
+ar --plugin
 apt -o -c --option --config-file
 apt-cache -o -c --option --config-file
 apt-get -o -c --option --config-file
@@ -30,6 +31,7 @@ clang -fplugin -load --config -specs
 cmake =-P =-E
 curl -o -O -J -K -T -D -c --output --output-dir --remote-name --remote-name-all --remote-header-name --config --upload-file --dump-header --cookie-jar --trace --trace-ascii --stderr --libcurl --engine --hsts --alt-svc --etag-save
 date -s --set
+dmesg -C -c -D -E -n --clear --read-clear --console-off --console-on --console-level
 fd -x -X --exec --exec-batch
 fdfind -x -X --exec --exec-batch
 file -C --compile
@@ -49,14 +51,16 @@ kubectl ^-s --as --as-group --as-uid --cache-dir --certificate-authority --clien
 less -o -O -k --log-file --lesskey-file --lesskey-src --lesskey-content +
 man -C -E -H -P -X --config-file --gxditview --html --pager
 more +
+nm --plugin
 nmap -o --script --script-args-file --datadir --stylesheet
 npm -C -c --browser --call --editor --git --globalconfig --init-module --node-options --prefix --script-shell --shell --userconfig --viewer
-openssl -out -engine -provider -provider-path -config
+openssl -out -keyout -writerand -engine -provider -provider-path -config
 oc ^-s --as --as-group --as-uid --cache-dir --certificate-authority --client-certificate --client-key --cluster --context --insecure-skip-tls-verify --kubeconfig --password --profile-output --server --tls-server-name --token --user --username
 pandoc -F -L -o -d --filter --lua-filter --output --defaults --pdf-engine --extract-media
 pip --log --log-file --local-log --python
 pnpm -C -c --dir --node-options --prefix --script-shell --shell-mode --config.
 printf -v
+ranlib --plugin
 rg --pre --hostname-bin
 rsync -e -M --config --daemon --log-file --only-write-batch --remote-option --rsh --rsync-path --write-batch
 scp -D -F -S -o
@@ -65,6 +69,7 @@ sftp -D -F -S -b -o
 shuf -o --output
 sort -o -T --output --compress-program --temporary-directory
 split --filter
+ss -D -K --diag --kill
 ssh-add -s
 ssh-keygen -D -w
 tar -I -F --checkpoint-action --index-file --info-script --new-volume-script --rmt-command --rsh-command --to-command --use-compress-program

@@ -68,6 +68,8 @@ class Scanner {
     this.#source = source;
     this.#scan = {
       commands: [],
+      targets: [],
+      unknownInput: false,
       ambiguous: UNUSUAL_SPACE.test(source),
       tooDeep: false,
       evaluates: false,
@@ -284,7 +286,7 @@ class Scanner {
     REDIRECTION.lastIndex = this.#at;
     const sign = REDIRECTION.exec(this.#source)![0];
     if (sign.startsWith('<<') && sign !== '<<<') this.#markAmbiguous();
-    this.#top().draft.redirect(this.#at, sign.length);
+    this.#top().draft.redirect(this.#at, sign);
     this.#at += sign.length;
   }
 
@@ -339,7 +341,14 @@ class Scanner {
  * line break is read both ways.
  */
 export function scanIgnoringQuotes(source: string): ShellScan {
-  const found: ShellScan = { commands: [], ambiguous: true, tooDeep: false, evaluates: false };
+  const found: ShellScan = {
+    commands: [],
+    targets: [],
+    unknownInput: false,
+    ambiguous: true,
+    tooDeep: false,
+    evaluates: false,
+  };
   const text = source.replaceAll(EXPANSION, '');
   const joined = text.replaceAll('\\\n', '');
   splitCommands(text, found);
@@ -359,7 +368,7 @@ function splitCommands(text: string, found: ShellScan): void {
       draft.endCommand(at);
     } else if (char === '<' || char === '>') {
       width = lengthOf(REDIRECTION_SIGN, text, at);
-      draft.redirect(at, width);
+      draft.redirect(at, text.slice(at, at + width));
       if (text[at + width] === '(') draft.endCommand(at + width);
     } else if (char === '$' && '?#$'.includes(text[at + 1] ?? ' ')) {
       draft.append(text.slice(at, at + 2), at); // always a number

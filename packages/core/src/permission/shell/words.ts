@@ -24,11 +24,15 @@ export interface SimpleCommand {
   /** Where its own text ends; undefined if it contains other commands. */
   readonly end: number | undefined;
   /** The targets of its redirections, and its here-strings. */
-  readonly targets: readonly string[];
+  readonly targets: readonly ShellWord[];
 }
 
 export interface ShellScan {
   commands: SimpleCommand[];
+  /** The targets of all redirections, also of those of a group: `{ cat; } < x`. */
+  targets: ShellWord[];
+  /** Which file a redirection reads is known only at run time: `< $x`, `< .e*`. */
+  unknownInput: boolean;
   /** Quotes in the text may have another meaning than the scanner assumes. */
   ambiguous: boolean;
   /** Nested too deep, and not read to its end; `ambiguous` is set, too. */
@@ -49,8 +53,8 @@ export class CommandDraft {
   #word: WordDraft | undefined;
   #end = 0;
   #nested = false;
-  #target = false;
-  #targets: string[] = [];
+  #target: '' | 'read' | 'other' = '';
+  #targets: ShellWord[] = [];
 
   constructor(scan: ShellScan) {
     this.#scan = scan;
@@ -81,7 +85,7 @@ export class CommandDraft {
   }
 
   /** The next word is the target of a redirection; digits before its operator are a descriptor. */
-  redirect(at: number, width: number): void {
+  redirect(at: number, sign: string): void {
     const word = this.#word;
     if (word !== undefined && !word.quoted && DESCRIPTOR.test(word.text)) this.#word = undefined;
     // Bash stores the descriptor in the variable: `{PATH}>f`, `{a[x]}>f`.
@@ -90,9 +94,9 @@ export class CommandDraft {
       if (!/^\w+$/.test(name) || changesWhatRuns(name)) this.#scan.evaluates = true;
     }
     this.endWord(at);
-    if (this.#target) this.#scan.ambiguous = true;
-    this.#target = true;
-    this.#end = at + width;
+    if (this.#target !== '') this.#scan.ambiguous = true;
+    this.#target = sign === '<' || sign === '<>' ? 'read' : 'other';
+    this.#end = at + sign.length;
   }
 
   endWord(at: number): void {
@@ -103,9 +107,12 @@ export class CommandDraft {
     const bare = word.quoted ? '' : word.text;
     // Some builtins evaluate text that is quoted for the shell: test -v 'a[$(rm x)]'.
     if (QUOTED_CODE.test(word.text)) this.#scan.ambiguous = true;
-    if (this.#target) {
-      this.#target = false;
-      this.#targets.push(word.text);
+    if (this.#target !== '') {
+      const varies = word.expands || word.globs || word.hasBraceOrTilde;
+      this.#scan.unknownInput ||= this.#target === 'read' && varies;
+      this.#target = '';
+      this.#targets.push(word);
+      this.#scan.targets.push(word);
       this.#end = at;
     } else if (bare === '{' || bare === '}') {
       // As an argument it is text: `find . { -exec x`. The words after it belong to the command then.
@@ -121,7 +128,7 @@ export class CommandDraft {
 
   endCommand(at: number): void {
     this.endWord(at);
-    if (this.#target) this.#scan.ambiguous = true;
+    if (this.#target !== '') this.#scan.ambiguous = true;
     if (this.#words.length > 0) {
       this.#scan.commands.push({
         words: this.#words,
@@ -132,7 +139,7 @@ export class CommandDraft {
     this.#words = [];
     this.#targets = [];
     this.#nested = false;
-    this.#target = false;
+    this.#target = '';
   }
 }
 

@@ -55,10 +55,18 @@ export const shellSideEffects: readonly Group[] = [
         'terraform *',
         'xmllint *',
         'duckdb *',
+        'nm *',
+        'ss *',
+        'dmesg*',
       ],
     },
     [
       ...asked(`
+nm --plugin ./x.so y
+ss -K
+ss -tnD x
+dmesg --clear
+openssl req -keyout x
 uniq input .bashrc
 uniq -c input output
 uniq *

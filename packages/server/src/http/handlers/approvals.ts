@@ -1,6 +1,7 @@
 /** `/v1/approvals`: list, read and decide approvals of all surfaces. */
 import {
   type ApprovalRecord,
+  countedVotes,
   demandsApprovers,
   type DecisionInput,
   type DecisionOutcome,
@@ -122,7 +123,7 @@ export class Requirements {
 
   async of(approval: ApprovalRecord): Promise<Requirement> {
     const store = storeOf(this.#call);
-    const policies = await this.#policiesFor(approval.agentPath.at(-1) ?? '');
+    const policies = await this.#policiesFor(approval.agentPath);
     const isNamed = policies.some(({ approvers }) => approvers.length > 0);
     const run = isNamed ? await store.readRunHead(approval.runId) : undefined;
     return requirementFor(this.#call.context.control.engine, store, approval, {
@@ -138,19 +139,22 @@ export class Requirements {
     if (!caller.scopes.has('approve')) return false;
     const requirement = await this.of(approval);
     if (!demandsApprovers(requirement)) return true;
-    const now = context.control.engine.clock.now();
-    const approver = await findApprover(storeOf(this.#call), keyIdOf(caller.actor), now);
-    const hasVoted = approval.votes?.votes.some(({ person }) => person === approver.person);
-    return hasVoted !== true && mayDecide(requirement, approver);
+    const { engine } = context.control;
+    const store = storeOf(this.#call);
+    const approver = await findApprover(store, keyIdOf(caller.actor), engine.clock.now());
+    const votes = await countedVotes(engine, store, requirement, approval.votes?.votes ?? []);
+    const hasVoted = votes.some((each) => each.approver.person === approver.person);
+    return !hasVoted && mayDecide(requirement, approver);
   }
 
-  #policiesFor(agent: string): Promise<Policy[]> {
+  #policiesFor(path: readonly string[]): Promise<Policy[]> {
+    const key = JSON.stringify(path);
     const read = async () => {
       const { policies } = storeOf(this.#call);
-      return policiesOf(await policies.inForce(agent), agent);
+      return policiesOf(await policies.inForce(...path), ...path);
     };
-    const policies = this.#policies.get(agent) ?? read();
-    this.#policies.set(agent, policies);
+    const policies = this.#policies.get(key) ?? read();
+    this.#policies.set(key, policies);
     return policies;
   }
 }

@@ -57,8 +57,8 @@ export class SqlPolicyStore implements PolicyStore {
     this.#tenantId = tenantId;
   }
 
-  inForce(agent: string): Promise<PolicyRecord[]> {
-    return this.#inForce([null, agent]);
+  inForce(...agents: readonly string[]): Promise<PolicyRecord[]> {
+    return this.#inForce([null, ...new Set(agents)]);
   }
 
   async read(agent: string | null): Promise<PolicyRecord | undefined> {
