@@ -10,8 +10,7 @@ export interface Probe {
 }
 
 const agent = new Agent({ keepAlive: true });
-let target: string | undefined;
-let times: number[] = [];
+let over = new AbortController();
 
 /** How long the answer took, or Infinity if there was none. */
 function ask(url: string): Promise<number> {
@@ -24,8 +23,9 @@ function ask(url: string): Promise<number> {
   });
 }
 
-async function run(url: string): Promise<void> {
-  while (target === url) {
+async function run(url: string, signal: AbortSignal): Promise<void> {
+  const times: number[] = [];
+  while (!signal.aborted) {
     times.push(await ask(url));
     await pause(3);
   }
@@ -33,8 +33,7 @@ async function run(url: string): Promise<void> {
 }
 
 process.on('message', ({ url }: Probe) => {
-  target = url;
-  if (url === undefined) return;
-  times = [];
-  void run(url);
+  over.abort();
+  over = new AbortController();
+  if (url !== undefined) void run(url, over.signal);
 });
