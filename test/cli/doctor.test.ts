@@ -68,6 +68,8 @@ test('the sandbox of commands is reported, and that it is missing', async () => 
     message: 'No command runs in a sandbox: RELAY_SANDBOX is off',
   });
   vi.stubEnv('PATH', empty());
+  // What was found out before is remembered.
+  vi.resetModules();
   onTestFinished(() => void vi.unstubAllEnvs());
   const missing = await diagnose();
   expect(missing.of('sandbox')).toMatchObject({

@@ -38,7 +38,7 @@ async function fixture(options: { calls?: number; idempotent?: boolean } = {}) {
   const tool = createRecordingTool({
     name: 'pay',
     idempotent,
-    derivePermission: () => ({ tool: 'pay', params: { amount: '?' } }),
+    derivePermission: () => ({ tool: 'pay', params: { amount: '1*' } }),
   });
   const kernel = await opened.boot({ model: script(calls), tools: [tool], clock });
   return { ...opened, kernel, tool, clock };
@@ -319,7 +319,7 @@ describe('“always”', () => {
     expect(grant).toEqual({
       id: expect.any(String),
       tool: 'pay',
-      params: { amount: '?' },
+      params: { amount: '1*' },
       scope: 'tenant',
       scopeId: kernel.tenantId,
       createdAt: expect.any(Number),

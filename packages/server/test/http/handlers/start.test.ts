@@ -121,19 +121,24 @@ describe('the permissions', () => {
     ['lists that allow nothing', { allowlist: [], allowOnce: [] }],
   ];
 
-  it.each(widening)('that allow calls by %s require the scope approve', (_what, permissions) => {
-    const error = refusal(() => choosePermissions(callWith({ scopes: ['runs'] }), permissions));
-    expect(error.code).toBe('approve_scope_required');
-    expect(error.status).toBe(403);
-    expect(choosePermissions(callWith(), permissions)).toEqual(permissions);
+  it.each(widening)(
+    'that allow calls by %s require the scope approve',
+    async (_what, permissions) => {
+      const error = await refusalOf(choosePermissions(callWith({ scopes: ['runs'] }), permissions));
+      expect(error.code).toBe('approve_scope_required');
+      expect(error.status).toBe(403);
+      expect(await choosePermissions(callWith(), permissions)).toEqual(permissions);
+    },
+  );
+
+  it.each(narrowing)('that only deny do not require it: %s', async (_what, permissions) => {
+    expect(await choosePermissions(callWith({ scopes: ['runs'] }), permissions)).toEqual(
+      permissions,
+    );
   });
 
-  it.each(narrowing)('that only deny do not require it: %s', (_what, permissions) => {
-    expect(choosePermissions(callWith({ scopes: ['runs'] }), permissions)).toEqual(permissions);
-  });
-
-  it('are empty if left out', () => {
-    expect(choosePermissions(callWith({ scopes: ['runs'] }), undefined)).toEqual({});
+  it('are empty if left out', async () => {
+    expect(await choosePermissions(callWith({ scopes: ['runs'] }), undefined)).toEqual({});
   });
 
   it.each([
@@ -144,10 +149,10 @@ describe('the permissions', () => {
     ['an unclosed brace', '{a,b'],
     ['too long', 'a'.repeat(1025)],
     ['a numeric range', '{1..100000}'],
-  ])('are refused with the path of a pattern that is %s', (_what, pattern) => {
+  ])('are refused with the path of a pattern that is %s', async (_what, pattern) => {
     for (const list of ['allowlist', 'allowOnce', 'denylist'] as const) {
       const permissions = { [list]: [{ tool: 'one' }, { tool: 'one', params: { path: pattern } }] };
-      const error = refusal(() => choosePermissions(callWith(), permissions));
+      const error = await refusalOf(choosePermissions(callWith(), permissions));
       expect(error.code).toBe('invalid_pattern');
       expect(error.status).toBe(400);
       expect(error.details).toHaveLength(1);
@@ -156,12 +161,12 @@ describe('the permissions', () => {
     }
   });
 
-  it('are refused with the paths of all bad patterns', () => {
+  it('are refused with the paths of all bad patterns', async () => {
     const permissions: Permissions = {
       allowlist: [{ tool: 'one', params: { a: '', b: 'fine', 'c d': '!x' } }],
       denylist: [{ tool: 'two', params: { path: '[' } }],
     };
-    const error = refusal(() => choosePermissions(callWith(), permissions));
+    const error = await refusalOf(choosePermissions(callWith(), permissions));
     expect(error.details?.map(({ path }) => path)).toEqual([
       'permissions.allowlist[0].params.a',
       'permissions.allowlist[0].params["c d"]',
