@@ -1,12 +1,14 @@
 import { fileURLToPath } from 'node:url';
 import { configDefaults, defineConfig } from 'vitest/config';
 
-/** Faults, kills, loads and the growth of time with size: `npm run test:faults`. */
+/** Faults, attacks, kills, loads, packing and the growth of time with size: `npm run test:faults`. */
 const faults = [
   'test/faults/**/*.test.ts',
-  'test/e2e/{agents,dead-peer,kill*,many-streams,nodes*}.test.ts',
+  'test/e2e/{agents,dead-peer,kill*,many-streams,nodes*,packed}.test.ts',
   'packages/**/{leaks,*-crash,*.linear}.test.ts',
   'packages/store/test/drivers/**/{crash,faults,nodes}.test.ts',
+  'packages/store/test/sql/tampering.postgres.test.ts',
+  'packages/tools/test/mcp/hostile-servers.test.ts',
 ];
 
 /** These run in both, and look further there. Not RELAY_*: servers would warn of unknown settings. */

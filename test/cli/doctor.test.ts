@@ -67,10 +67,13 @@ test('the sandbox of commands is reported, and that it is missing', async () => 
     state: 'ok',
     message: 'No command runs in a sandbox: RELAY_SANDBOX is off',
   });
+  // The modules remember whether there is a sandbox, also for the next files of this worker.
   vi.stubEnv('PATH', empty());
-  // What was found out before is remembered.
   vi.resetModules();
-  onTestFinished(() => void vi.unstubAllEnvs());
+  onTestFinished(() => {
+    vi.unstubAllEnvs();
+    vi.resetModules();
+  });
   const missing = await diagnose();
   expect(missing.of('sandbox')).toMatchObject({
     state: 'warning',
