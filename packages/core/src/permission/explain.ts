@@ -10,13 +10,14 @@ import type { Engine } from '../engine.ts';
 import { describeApprovers, findApprover } from './approvers.ts';
 import {
   approverRulesFor,
-  decideCall,
+  decideInTurn,
   declaredBy,
   type Grant,
   isForDefinition,
   tooLargeToDecide,
   type Verdict,
 } from './decide.ts';
+import { MAX_STEPS, turnAfter } from './step-budget.ts';
 import type { ToolRule } from './match.ts';
 import { type Policy, policiesOf } from './policy.ts';
 import { isSimilar, unknownToolNote } from './tool-name.ts';
@@ -80,7 +81,9 @@ export async function explainCall(
   const location = parsed?.ok === true ? await resolvePaths(tool, parsed.input) : undefined;
   const decided = { toolCallId: '', name: call.tool, arguments: { ...input } };
   const declared = declaredBy(tool, location);
-  const verdict = decideCall(decided, {
+  // Others get their turn after the checks of the request, and after the decision.
+  await turnAfter(MAX_STEPS);
+  const verdict = await decideInTurn(decided, {
     permissions,
     usedOnce,
     grants,
