@@ -62,7 +62,8 @@ export function displayParts(request: DisplayedRequest): DisplayParts {
   const call = `${tool} ${jsonOf(question ?? params, flags)}`;
   const links = linesOf(preview, flags);
   const remarks = [...denialOf(earlierDenial), ...editOf(edited, flags)];
-  const words = misleadingWords([call, ...links, preview?.diff ?? '', ...remarks].join('\n'));
+  // The call comes last: it can be so long that not all of it is checked.
+  const words = misleadingWords([...links, ...remarks, preview?.diff ?? '', call].join('\n'));
   for (const { flag } of words) flags.add(flag);
   const safe = (text: string) => escapeMisleading(text, flags);
   return {

@@ -27,8 +27,12 @@ const escapeOrWord =
   /\\(?:u[\da-f]{4}|[nrtbf"\\])|(?<![A-Za-z0-9_])[A-Za-z0-9_]*[[\p{L}\p{M}\p{N}]--[\0-\x7f]][\p{L}\p{M}\p{N}_]*/gv;
 const ascii = /^[\0-\x7f]*$/;
 
-export function misleadingWords(text: string): MisleadingWord[] {
-  if (ascii.test(text)) return [];
+/** Characters that are checked for words, for the same reason. */
+const maxText = 150_000;
+
+export function misleadingWords(whole: string): MisleadingWord[] {
+  if (ascii.test(whole)) return [];
+  const text = whole.slice(0, maxText);
   const found = new Map<string, MisleadingWord>();
   /** Lookalikes that no neighbour has explained yet. */
   let unexplained: string[] = [];
@@ -76,7 +80,10 @@ export function misleadingWords(text: string): MisleadingWord[] {
     }
   }
   explain(undefined);
-  return [...found.values(), ...separatorsIn(text)];
+  const rest: MisleadingWord[] = ascii.test(whole.slice(maxText))
+    ? []
+    : [{ flag: 'not-checked', note: `Only words in the first ${maxText} characters were checked` }];
+  return [...found.values(), ...separatorsIn(text), ...rest];
 }
 
 /** So many lookalikes in a row are not ordinary writing. */

@@ -190,6 +190,14 @@ describe('displayOf', () => {
     expect(displayOf({ tool: 'say', params: { value } }).flags).toEqual(['not-checked']);
   });
 
+  it('says that a text is too long to check it all, and checks paths first', () => {
+    const links = [{ name: 'path', path: 'a', target: 'р\u0430th' }];
+    const params = { value: `${'a'.repeat(200_000)} é` };
+    const { flags } = displayOf({ tool: 'say', params, preview: { links } });
+    expect(flags).toEqual(['mixed-scripts', 'not-checked', 'resolves-elsewhere']);
+    expect(displayOf({ tool: 'say', params: { value: 'a'.repeat(400_000) } }).flags).toEqual([]);
+  });
+
   it('has words for every flag', () => {
     expect(describeFlags(displayFlags).join('\n')).not.toContain('flagged as');
     expect(describeFlags(['newer'])).toEqual(['is flagged as newer']);
