@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { applyDiff } from '../../src/workspace/edits.ts';
+import { unifiedDiff } from '../../src/workspace/unified-diff.ts';
 
 const before = 'one\ntwo\nthree\nfour\n';
 
@@ -50,6 +51,26 @@ describe('a unified diff', () => {
   });
 });
 
+const line = fc.constantFrom('a', 'b', 'c', '', '-x', '+y', ' z', '@@ -1 +1 @@x', '\\');
+const textOf = (maxLength: number) =>
+  fc
+    .tuple(fc.array(line, { maxLength }), fc.boolean())
+    .map(([lines, open]) => (lines.length === 0 ? '' : lines.join('\n') + (open ? '' : '\n')));
+const text = textOf(12);
+
+describe('the diff that an approver sees', () => {
+  it('leads from the file as it is to the file as it will be', () => {
+    const long = textOf(60);
+    fc.assert(
+      fc.property(long, long, (old, now) => {
+        if (old === now) return;
+        expect(applyDiff(old, unifiedDiff('x', old, now).text)).toBe(now);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});
+
 describe('what diff -u writes', () => {
   let folder = '';
   beforeAll(() => {
@@ -58,10 +79,6 @@ describe('what diff -u writes', () => {
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   it('leads from the one text to the other', { timeout: 60_000 }, () => {
-    const line = fc.constantFrom('a', 'b', 'c', '', '-x', '+y', ' z', '@@ -1 +1 @@x', '\\');
-    const text = fc
-      .tuple(fc.array(line, { maxLength: 12 }), fc.boolean())
-      .map(([lines, open]) => (lines.length === 0 ? '' : lines.join('\n') + (open ? '' : '\n')));
     const [one, two] = [join(folder, 'one'), join(folder, 'two')];
     fc.assert(
       fc.property(text, text, (old, now) => {
