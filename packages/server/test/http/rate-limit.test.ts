@@ -1,7 +1,8 @@
+import { connect } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConcurrencyLimiter, RateLimiter } from '../../src/http/rate-limit.ts';
-import { addKey, bootServer } from '../support/server.ts';
+import { addKey, bootServer, until } from '../support/server.ts';
 
 describe('RateLimiter', () => {
   it('allows a burst of one minute’s tokens, and then one call per refill', () => {
@@ -125,6 +126,35 @@ describe('rate limits over HTTP', () => {
       statuses.push((await server.request('/models', key === undefined ? {} : { key })).status);
     }
     expect(statuses).toEqual([200, 200, 200, 429]);
+    await server.stop();
+  });
+
+  it('bound the memory of bodies that a tenant is sending, and free it when a sender leaves', async () => {
+    // Half of it for one tenant: ten bodies of 1 MB.
+    const server = await bootServer({ env: { RELAY_REQUEST_MEMORY_MB: '20' } });
+    const { hostname, port } = new URL(server.url);
+    const head = [
+      'POST /v1/permissions/explain HTTP/1.1',
+      `host: ${hostname}`,
+      `authorization: Bearer ${server.apiKey}`,
+      'content-type: application/json',
+      'content-length: 1048576',
+    ];
+    const senders = Array.from({ length: 10 }, () => {
+      const socket = connect(Number(port), hostname);
+      socket.on('error', () => undefined);
+      // The rest of the body never comes.
+      socket.write(`${head.join('\r\n')}\r\n\r\n{`);
+      return socket;
+    });
+    const body = { tool: 'send_note', params: { text: 'x'.repeat(100_000) } };
+    const explain = () => server.request('/v1/permissions/explain', { method: 'POST', body });
+    await until(async () => (await explain()).status === 429 || undefined, 'the limit');
+    const other = await addKey(server.store, { tenant: 'other' });
+    const options = { method: 'POST', body, key: other.apiKey };
+    expect((await server.request('/v1/permissions/explain', options)).status).toBe(200);
+    for (const socket of senders) socket.destroy();
+    await until(async () => (await explain()).status === 200 || undefined, 'the memory');
     await server.stop();
   });
 
