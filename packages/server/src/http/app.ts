@@ -86,7 +86,9 @@ export function createApp(context: ServerContext): FastifyInstance {
     },
     ...defined({ loggerInstance: log.fastify }),
     // Requests are validated and responses are serialized here, so Fastify need not load its compilers.
-    schemaController: { compilersFactory: { buildValidator: noCompiler, buildSerializer: noCompiler } },
+    schemaController: {
+      compilersFactory: { buildValidator: noCompiler, buildSerializer: noCompiler },
+    },
     logController: new LogController({ disableRequestLogging: true }),
     childLoggerFactory: (logger) => logger,
     requestIdHeader: false,
