@@ -3,19 +3,25 @@
  */
 import { parseArgs } from 'node:util';
 import { defined } from '@relay/protocol';
+import { benchApproval } from './approval.ts';
 import { benchJournal } from './journal.ts';
 import { benchMemories } from './memories.ts';
 import { benchPermissions } from './permissions.ts';
 import { benchPostgresTenants } from './postgres-tenants.ts';
 import { benchPostgres } from './postgres.ts';
+import { benchSilent } from './silent.ts';
+import { benchStart } from './start.ts';
 import { benchStream } from './stream.ts';
 
 const benches = {
+  approval: benchApproval,
   journal: benchJournal,
   memories: benchMemories,
   permissions: benchPermissions,
   postgres: benchPostgres,
   'postgres-tenants': benchPostgresTenants,
+  silent: benchSilent,
+  start: benchStart,
   stream: benchStream,
 } as const;
 

@@ -10,4 +10,5 @@ export const scripts = {
   'small-writes': { tokens: 200, tokensPerWrite: 1, everyMs: 0 },
   'large-writes': { tokens: 200, tokensPerWrite: 10, everyMs: 0 },
   paced: { tokens: 300, tokensPerWrite: 1, everyMs: 10 },
+  short: { tokens: 1, tokensPerWrite: 1, everyMs: 0 },
 } as const satisfies Record<string, Script>;
