@@ -18,6 +18,8 @@ export interface BenchOptions {
   readonly only?: string;
   /** A folder for CPU profiles of Relay's process. */
   readonly profile?: string;
+  /** Measure the OpenAI Agents SDK too. */
+  readonly peer?: boolean;
 }
 
 /** The rows of a benchmark that `--only` names, or all of them. */

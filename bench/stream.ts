@@ -93,6 +93,16 @@ function relay(server: BenchProcess): Target {
   };
 }
 
+/** Runs with a tool only. */
+function openaiAgents(server: BenchProcess): Target {
+  return {
+    name: 'OpenAI Agents SDK, stores nothing',
+    server,
+    post: ({ model }) => ({ path: '/', body: { model, input: question } }),
+    end: '[DONE]',
+  };
+}
+
 /** One run, from the request to its end. */
 async function run({ server, end, post }: Target, work: Workload): Promise<Run> {
   const { path, body } = post(work);
@@ -208,7 +218,7 @@ const rows = {
     );
   },
   async tool(measure: Measure) {
-    const work: Workload = { model: 'small-writes', tool: true };
+    const work: Workload = { model: 'tool', tool: true };
     for (const [title, atOnce, count] of [
       [`${concurrency} at once`, concurrency, runsAtOnce],
       ['one at a time', 1, runsAlone],
@@ -222,11 +232,12 @@ const rows = {
 
 export async function benchStream(
   rounds: number,
-  { only, profile }: BenchOptions = {},
+  { only, profile, peer = false }: BenchOptions = {},
 ): Promise<void> {
   const chosen = selectRows('stream', rows, only);
   await Processes.use(profile, async (processes) => {
     const targets = [bareProxy(await processes.start('proxy.ts')), relay(await processes.relay())];
+    if (peer) targets.push(openaiAgents(await processes.start('../peers/openai-agents.mjs')));
     for (const row of chosen) await row(measureWith(targets, rounds));
   });
   agent.destroy();
