@@ -9,7 +9,7 @@ import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
 import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
 import { selectEndedSql, selectOpenRuns, selectUsage } from '../../src/sql/runs/counts.ts';
-import { selectEventsSql } from '../../src/sql/runs/events.ts';
+import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
 import { claim, selectDue } from '../../src/sql/runs/leases.ts';
@@ -117,6 +117,7 @@ describe('query plans of PostgreSQL', () => {
     ),
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
+    'a page of a large journal': selectPageSql,
     'an approval': selectApprovalSql,
     'a decision': storeDecision('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
