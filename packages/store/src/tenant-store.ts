@@ -209,7 +209,8 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async countOpenRuns(scope: UsageScope): Promise<OpenRuns> {
-    return counts.decodeOpenRuns(await this.#select(counts.selectOpenRuns(this.tenantId, scope)));
+    const [row = {}] = await this.#select(counts.selectOpenRuns(this.tenantId, scope));
+    return counts.decodeOpenRuns(row);
   }
 
   async readBudgetUse(budget: RunBudget, exceptRunId: string): Promise<Reserved> {
