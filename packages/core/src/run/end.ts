@@ -4,15 +4,13 @@ import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { MemoryRecord, RunRef } from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
-import { eventLoop } from '../runtime/event-loop-budget.ts';
-import { lengthOf, noText } from '../runtime/growing-text.ts';
-import { bytesPerChar, type LiveRun } from './live-run.ts';
+import type { LiveRun } from './live-run.ts';
 import { settleResults } from './agents/spawn.ts';
 import { memoryOfRun } from './context/memory.ts';
 import type { AgentState } from './state/agent.ts';
 import { type Command, decide } from './state/machine.ts';
 import { project } from './state/projection.ts';
-import { initialState, rootAgent, type RunState } from './state/state.ts';
+import { initialState, type RunState } from './state/state.ts';
 
 export type Outcome = 'settled' | 'suspended' | 'yielded';
 
@@ -57,10 +55,6 @@ async function settle(
 ): Promise<Outcome> {
   const decision = decide(run.state, command);
   if (!decision.ok) throw new TypeError(decision.reason);
-  // The answer is encoded for the journal and for the row of the run, and copied to the writer.
-  const chars = lengthOf(rootAgent(run.state)?.turn?.text ?? noText);
-  await run.memory.reserveEnd(chars * 2 * bytesPerChar);
-  await eventLoop.take(chars);
   await run.journal.write([...events, ...decision.events], { memories });
   run.cacheTranscripts();
   return 'settled';

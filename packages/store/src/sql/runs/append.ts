@@ -27,7 +27,8 @@ export function appendUnit(
 ): readonly Statement[] {
   const { runId, afterSeq, at, events, progress = {} } = append;
   const run = { tenantId, runId };
-  const journal = insertEvents({ tenantId, runId, afterSeq, at, events });
+  const { answerSeq } = progress;
+  const journal = insertEvents({ tenantId, runId, afterSeq, at, events, answerSeq });
   const unit: Statement[] = [fence(tenantId, append, journal.size), ...journal.statements];
   unit.push(...putSnapshot(run, progress));
   for (const approval of append.approvals ?? [])

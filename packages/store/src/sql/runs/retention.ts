@@ -7,7 +7,8 @@ import type { Statement } from '../../drivers/driver.ts';
 
 /** Oldest first, so that the rest of a conversation is always its end. */
 const markSql = `UPDATE runs
-  SET pruning = 1, position = NULL, serialized_state = NULL, state_checksum = NULL, output_json = NULL
+  SET pruning = 1, position = NULL, serialized_state = NULL, state_checksum = NULL, output_json = NULL,
+    answer_seq = NULL
   WHERE id IN (
     SELECT r.id FROM runs r
     WHERE r.ended_at IS NOT NULL AND r.ended_at <= ? AND r.pruning IS NULL
