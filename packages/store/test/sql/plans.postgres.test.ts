@@ -79,7 +79,7 @@ describe('query plans of PostgreSQL', () => {
     endedAt: 1,
     usage: { inputTokens: 1, outputTokens: 1 },
   } as const;
-  const ending = appendUnit(signer, 't', {
+  const ending = appendUnit({ dialect: 'postgres', signer }, 't', {
     ...run,
     epoch: 1,
     afterSeq: 1,

@@ -328,7 +328,7 @@ describe('query plans', () => {
   test('a step finds its run by the id, and its open approvals among the pending ones', async () => {
     const usage = { inputTokens: 1, outputTokens: 1 };
     const progress = { status: 'completed', endedAt: 1, usage } as const;
-    const unit = appendUnit(signer, 't', {
+    const unit = appendUnit({ dialect: 'sqlite', signer }, 't', {
       runId: 'r',
       epoch: 1,
       afterSeq: 1,
@@ -345,7 +345,7 @@ describe('query plans', () => {
   });
 
   test('no index is changed by an append of text', async () => {
-    const [fence] = appendUnit(signer, 't', {
+    const [fence] = appendUnit({ dialect: 'sqlite', signer }, 't', {
       runId: 'r',
       epoch: 1,
       afterSeq: 1,
