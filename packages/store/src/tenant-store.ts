@@ -76,7 +76,9 @@ import * as credentials from './sql/tenants/credentials.ts';
 import {
   decodeJournal,
   decodeText,
+  isLargerThan,
   selectEvents,
+  selectPage,
   selectText,
   sizeOfPage,
 } from './sql/runs/events.ts';
@@ -196,7 +198,8 @@ export class SqlTenantStore implements TenantStore {
 
   async readPage(runId: string, range: PageRange): Promise<JournalPage> {
     const run = { tenantId: this.tenantId, runId };
-    const rows = await this.#select(selectEvents(run, range));
+    let rows = await this.#select(selectEvents(run, range));
+    if (isLargerThan(range, rows)) rows = await this.#select(selectPage(run, range));
     // Many readers of long journals do not delay what else waits for the event loop.
     await eventLoop.take(sizeOfPage(rows));
     const page = decodeJournal(run, range, rows);
@@ -229,7 +232,8 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async countOpenRuns(scope: UsageScope): Promise<OpenRuns> {
-    return counts.decodeOpenRuns(await this.#select(counts.selectOpenRuns(this.tenantId, scope)));
+    const [row = {}] = await this.#select(counts.selectOpenRuns(this.tenantId, scope));
+    return counts.decodeOpenRuns(row);
   }
 
   async readBudgetUse(budget: RunBudget, exceptRunId: string): Promise<Reserved> {
