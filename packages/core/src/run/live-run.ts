@@ -38,8 +38,8 @@ export interface LiveRunOptions {
   readonly state: RunState;
   /** What was charged before it was loaded; default: nothing. */
   readonly memory?: MemoryAccount;
-  /** It was created by this call: its inbox is empty. */
-  readonly isNew?: boolean;
+  /** All events of a run that this call created: its inbox is empty, and its journal need not be read. */
+  readonly opening?: readonly RunEvent[];
   /** What it has reserved of its budgets. */
   readonly reserved?: Reserved | undefined;
 }
@@ -79,7 +79,7 @@ export class LiveRun {
   #transcripts: Transcripts | undefined;
   #loading: Promise<void> | undefined;
   /** Events from before the transcripts were loaded. */
-  #unfolded: RunEvent[] = [];
+  #unfolded: RunEvent[];
   #stop: Stop | undefined;
   readonly #toolResults: RunEvent[] = [];
   readonly #endedTurns: EndedTurn[] = [];
@@ -107,8 +107,11 @@ export class LiveRun {
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });
     this.reservation = new Reservation(this, options.reserved);
-    this.#loadedSeq = options.state.seq;
-    this.#hasCommands = options.isNew !== true;
+    const { opening } = options;
+    // The transcript of a run up to `run.created` follows from its spec.
+    this.#loadedSeq = opening === undefined ? options.state.seq : 1;
+    this.#unfolded = opening?.slice(1) ?? [];
+    this.#hasCommands = opening === undefined;
   }
 
   get ref(): RunRef {
