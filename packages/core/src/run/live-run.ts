@@ -7,7 +7,7 @@ import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protoco
 import { auditOfEvents } from '../governance/audit.ts';
 import { Reservation } from '../governance/budgets.ts';
 import type { Engine } from '../engine.ts';
-import { RunJournal } from '../journal.ts';
+import { isDelta, RunJournal } from '../journal.ts';
 import type {
   AgentReport,
   QueuedRunCommand,
@@ -42,10 +42,6 @@ export interface LiveRunOptions {
   readonly opening?: readonly RunEvent[];
   /** What it has reserved of its budgets. */
   readonly reserved?: Reserved | undefined;
-}
-
-function isDelta(event: RunEvent): event is EventOf<'text.appended' | 'reasoning.appended'> {
-  return event.type === 'text.appended' || event.type === 'reasoning.appended';
 }
 
 /** A text is held by the state and by the transcript of its agent. */
