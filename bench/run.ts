@@ -1,5 +1,8 @@
-/** `npm run bench [-- NAME …] [--rounds N]`: everything, or what is named. */
+/**
+ * `npm run bench [-- NAME …] [--rounds N] [--only ROW] [--profile DIR]`: everything, or what is named.
+ */
 import { parseArgs } from 'node:util';
+import { defined } from '@relay/protocol';
 import { benchJournal } from './journal.ts';
 import { benchMemories } from './memories.ts';
 import { benchPermissions } from './permissions.ts';
@@ -18,7 +21,11 @@ const benches = {
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { rounds: { type: 'string', default: '5' } },
+  options: {
+    rounds: { type: 'string', default: '5' },
+    only: { type: 'string' },
+    profile: { type: 'string' },
+  },
 });
 const names = positionals.length === 0 ? Object.keys(benches) : positionals;
 for (const name of names) {
@@ -28,5 +35,5 @@ for (const name of names) {
     process.exitCode = 1;
     break;
   }
-  await bench(Number(values.rounds));
+  await bench(Number(values.rounds), defined({ only: values.only, profile: values.profile }));
 }

@@ -102,7 +102,7 @@ class SqlStore implements SystemStore {
 
   async stats(tenantId?: string): Promise<StoreStats> {
     const values = tenantId === undefined ? [] : [tenantId];
-    const [runs, approvals] = await Promise.all([
+    const [[runs = {}], [approvals = {}]] = await Promise.all([
       this.#driver.read(openRunsSql(tenantId !== undefined), values),
       this.#driver.read(openApprovalsSql(tenantId !== undefined), values),
     ]);
@@ -276,9 +276,8 @@ class SqlStore implements SystemStore {
     await this.#driver.transact(system.heartbeat(this.#driver.dialect, node));
     const { sql, params } = leases.selectBlamed(node.owner);
     // In order of their ids, so that nodes that touch the same runs do not deadlock.
-    const unit = (await this.#texts('id', sql, params)).map((runId) =>
-      leases.withdrawCrash(runId, node.owner),
-    );
+    const blamed = (await this.#texts('id', sql, params)).toSorted();
+    const unit = blamed.map((runId) => leases.withdrawCrash(runId, node.owner));
     if (unit.length > 0) await this.#driver.transact(unit);
   }
 

@@ -76,16 +76,14 @@ export async function recordDecision(
   tenantId: string,
   decision: DecisionInput,
 ): Promise<DecisionOutcome> {
-  const { engine, supervisor } = control;
-  const store = engine.store.tenant(tenantId);
+  const store = control.engine.store.tenant(tenantId);
   let approval = await store.readApproval(decision.approvalId);
   if (approval === undefined) return { kind: 'missing' };
   const run = await store.readRunHead(approval.runId);
   if (run === undefined) return { kind: 'missing' };
   const answer = answerTo(approval, decision);
   while (approval.status === 'pending') {
-    const stored = await storeAnswer(engine, store, approval, run, { ...decision, ...answer });
-    if (stored === 'decided') supervisor.wake({ tenantId, runId: approval.runId });
+    const stored = await storeAnswer(control, store, approval, run, { ...decision, ...answer });
     if (stored !== 'outdated') return { kind: stored, approval };
     const now: ApprovalRecord = (await store.readApproval(approval.id)) ?? approval;
     const isSame = now.status === 'pending' && now.ballot === approval.ballot;
@@ -205,17 +203,18 @@ type Stored = 'decided' | 'voted' | 'outdated';
 
 /** Checks the answer, then stores it as a decision, or as a vote if more approvers must agree. */
 async function storeAnswer(
-  engine: Engine,
+  control: RunControl,
   store: TenantStore,
   approval: ApprovalRecord,
   run: RunHead,
   decision: Decision,
 ): Promise<Stored> {
+  const { engine } = control;
   const { approved, always, by, terms = {} } = decision;
   // Before anything else about the call is checked, and again for a changed call.
   const asShown = await requirementOf(engine, store, approval, run, approval.votes?.edited);
   await refuseUnlessEntitled(engine, store, approval, asShown, decision);
-  if (!approved) return storeDecision(engine, store, approval, run, decision, {});
+  if (!approved) return storeDecision(control, approval, run, decision, {});
   const changed = await changedCall(engine, store, approval, decision);
   const requirement = await requirementOf(engine, store, approval, run, changed.edited);
   await refuseUnlessEntitled(engine, store, approval, requirement, decision);
@@ -256,7 +255,7 @@ async function storeAnswer(
   if (decides) {
     const named = rules.length === 0 ? undefined : votes;
     const parts = { ...changed, ...defined({ grant, votes: named }) };
-    return storeDecision(engine, store, approval, run, decision, parts);
+    return storeDecision(control, approval, run, decision, parts);
   }
   // Not if it was given with a key that has ended since: then the vote no longer counts.
   const isRepeated = counted.some(
@@ -358,8 +357,7 @@ interface DecisionParts extends ChangedCall {
 }
 
 async function storeDecision(
-  engine: Engine,
-  store: TenantStore,
+  { engine, supervisor }: RunControl,
   approval: ApprovalRecord,
   run: RunHead,
   decision: Decision,
@@ -385,7 +383,7 @@ async function storeDecision(
     edited: edited?.digest,
     votes,
   });
-  const isStored = await store.decideApproval({
+  const isStored = await supervisor.decide(run.tenantId, {
     approvalId,
     runId: approval.runId,
     status,
@@ -410,7 +408,7 @@ async function storeDecision(
     // A denial stands whatever others voted.
     ...defined({ grant, votes, ballot: approved ? approval.ballot : undefined }),
     notices: [noticeOfDecision(run, approval, { status, at, by, outcome, edited })],
-    audit: auditRecordsOf(engine, store.tenantId, [
+    audit: auditRecordsOf(engine, run.tenantId, [
       entry,
       ...(grant === undefined ? [] : [auditOfGrant(grant, approval.runId)]),
     ]),

@@ -110,6 +110,13 @@ export interface Append {
   readonly useGrants?: readonly string[];
   /** Ids of queued commands that these events answer: they are removed in the same commit. */
   readonly consumeCommands?: readonly string[];
+  /**
+   * Claims the run in the same commit, with `epoch` as the one after the stored epoch. Fenced, unless the
+   * run has no holder, no crash counts and its inbox is empty.
+   */
+  readonly claim?: Claim;
+  /** The decision that these events apply, by compare-and-set. Its command is not queued. */
+  readonly decision?: ApprovalDecision;
   /** Releases the lease in the same commit. */
   readonly release?: boolean;
   /** The run has come further: its crashes so far no longer count, as when its lease is released. */

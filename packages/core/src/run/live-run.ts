@@ -1,15 +1,16 @@
 /**
  * A run while this node drives it: its lease, its journal, and the model calls and tools that run for
- * it. It exists from the claim of the lease until the run ends, is suspended or yielded (E5). Only the
- * journal is authoritative.
+ * it. It exists from the claim of the lease, or from a decision that will be stored with the claim, until
+ * the run ends, is suspended or yielded (E5). Only the journal is authoritative.
  */
 import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protocol';
 import { auditOfEvents } from '../governance/audit.ts';
 import { Reservation } from '../governance/budgets.ts';
 import type { Engine } from '../engine.ts';
-import { isDelta, RunJournal } from '../journal.ts';
+import { type FirstClaim, isDelta, RunJournal } from '../journal.ts';
 import type {
   AgentReport,
+  ApprovalDecision,
   QueuedRunCommand,
   Reserved,
   RunIdentity,
@@ -19,6 +20,7 @@ import type {
 import { charsIn, type MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
 import { Activity } from './activity.ts';
+import { Evidence } from './evidence.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
 import { decide } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
@@ -40,8 +42,15 @@ export interface LiveRunOptions {
   readonly memory?: MemoryAccount;
   /** All events of a run that this call created: its inbox is empty, and its journal need not be read. */
   readonly opening?: readonly RunEvent[];
+  readonly resumption?: Resumption | undefined;
   /** What it has reserved of its budgets. */
   readonly reserved?: Reserved | undefined;
+}
+
+/** A decision that resumes a suspended run. Its first commit stores the decision and claims the run. */
+export interface Resumption {
+  readonly decision: ApprovalDecision;
+  readonly claim: FirstClaim;
 }
 
 /** A text is held by the state and by the transcript of its agent. */
@@ -63,6 +72,7 @@ export class LiveRun {
   readonly epoch: number;
   readonly reservation: Reservation;
   readonly memory: MemoryAccount;
+  readonly evidence: Evidence;
   /** Running tools, by call. */
   readonly #tools = new Map<string, Activity>();
   /** Running model calls, by agent. */
@@ -81,6 +91,8 @@ export class LiveRun {
   readonly #endedTurns: EndedTurn[] = [];
   #fault: { readonly error: unknown } | undefined;
   #hasCommands: boolean;
+  /** Not stored yet, and not applied. */
+  #decision: ApprovalDecision | undefined;
   #isMarkedChanged = false;
   readonly #changed = new Signal();
 
@@ -94,6 +106,7 @@ export class LiveRun {
     this.journal = new RunJournal({
       run: options.identity,
       epoch: options.epoch,
+      claim: options.resumption?.claim,
       state: options.state,
       store: this.store,
       clock: options.engine.clock,
@@ -103,11 +116,14 @@ export class LiveRun {
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });
     this.reservation = new Reservation(this, options.reserved);
-    const { opening } = options;
+    this.evidence = new Evidence(options.engine.digest, options.state);
+    const { opening, resumption } = options;
     // The transcript of a run up to `run.created` follows from its spec.
     this.#loadedSeq = opening === undefined ? options.state.seq : 1;
     this.#unfolded = opening?.slice(1) ?? [];
-    this.#hasCommands = opening === undefined;
+    this.#decision = resumption?.decision;
+    // The commit that claims a run for a decision checks that its inbox is empty.
+    this.#hasCommands = opening === undefined && resumption === undefined;
   }
 
   get ref(): RunRef {
@@ -329,6 +345,13 @@ export class LiveRun {
     return this.store.readInbox(this.identity.id);
   }
 
+  /** The decision that the run was loaded for. */
+  takeDecision(): ApprovalDecision | undefined {
+    const decision = this.#decision;
+    this.#decision = undefined;
+    return decision;
+  }
+
   takeToolResults(): RunEvent[] {
     return this.#toolResults.splice(0);
   }
@@ -369,6 +392,7 @@ export class LiveRun {
     let chars = 0;
     for (const event of events) chars += isDelta(event) ? event.text.length : charsIn(event);
     this.memory.add(chars * bytesPerChar);
+    this.evidence.add(events);
     if (this.#transcripts !== undefined) {
       this.#transcripts = foldTranscripts(this.#transcripts, events);
     } else {

@@ -3,6 +3,8 @@
  * (`writer.ts`); reads run on this thread, on a read-only connection. With a WAL neither waits for the
  * other, and a read that starts after a commit resolved sees it.
  */
+import { getCompileCacheDir } from 'node:module';
+import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import { RelayError } from '@relay/protocol';
@@ -80,12 +82,19 @@ class Sqlite implements SqliteDriver {
   }
 }
 
+/** A thread does not inherit the cache of compiled code, without which it starts twice as slowly. */
+function writerEnvironment(): NodeJS.ProcessEnv {
+  const cache = getCompileCacheDir();
+  return cache === undefined ? process.env : { ...process.env, NODE_COMPILE_CACHE: dirname(cache) };
+}
+
 function startWriter(options: WriterOptions): Promise<Worker> {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
   const worker = new Worker(new URL(`./writer.${extension}`, import.meta.url), {
     workerData: options,
     // Flags of the process concern its own script.
     execArgv: [],
+    env: writerEnvironment(),
   });
   return new Promise((resolve, reject) => {
     const failed = (error: unknown) => reject(toRelayError(faultOf(error), options.path));

@@ -30,6 +30,7 @@ export function runTests(open: Open): void {
       wakeAt: null,
       lastSeq: 2,
       epoch: 0,
+      journalSize: expect.any(Number),
     });
   });
 
