@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- NAME …] [--rounds N] [--only ROW] [--profile DIR]`: everything, or what is named.
+ * `npm run bench [-- NAME …] [--rounds N] [--only ROW] [--profile DIR] [--runs N]`: everything, or what is named.
  */
 import { parseArgs } from 'node:util';
 import { defined } from '@relay/protocol';
@@ -8,6 +8,7 @@ import { benchMemories } from './memories.ts';
 import { benchPermissions } from './permissions.ts';
 import { benchPostgresTenants } from './postgres-tenants.ts';
 import { benchPostgres } from './postgres.ts';
+import { benchScale } from './scale.ts';
 import { benchStream } from './stream.ts';
 
 const benches = {
@@ -16,6 +17,7 @@ const benches = {
   permissions: benchPermissions,
   postgres: benchPostgres,
   'postgres-tenants': benchPostgresTenants,
+  scale: benchScale,
   stream: benchStream,
 } as const;
 
@@ -25,6 +27,7 @@ const { values, positionals } = parseArgs({
     rounds: { type: 'string', default: '5' },
     only: { type: 'string' },
     profile: { type: 'string' },
+    runs: { type: 'string' },
   },
 });
 const names = positionals.length === 0 ? Object.keys(benches) : positionals;
@@ -35,5 +38,7 @@ for (const name of names) {
     process.exitCode = 1;
     break;
   }
-  await bench(Number(values.rounds), defined({ only: values.only, profile: values.profile }));
+  const runs = values.runs === undefined ? undefined : Number(values.runs);
+  const { only, profile } = values;
+  await bench(Number(values.rounds), defined({ only, profile, runs }));
 }
