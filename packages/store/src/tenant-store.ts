@@ -71,7 +71,13 @@ import {
   selectKeyHolder,
 } from './sql/runs/creation.ts';
 import * as credentials from './sql/tenants/credentials.ts';
-import { decodeJournal, selectEvents, sizeOfPage } from './sql/runs/events.ts';
+import {
+  decodeJournal,
+  isLargerThan,
+  selectEvents,
+  selectPage,
+  sizeOfPage,
+} from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
 import * as memories from './sql/memories/memories.ts';
@@ -184,7 +190,8 @@ export class SqlTenantStore implements TenantStore {
 
   async readPage(runId: string, range: PageRange): Promise<JournalPage> {
     const run = { tenantId: this.tenantId, runId };
-    const rows = await this.#select(selectEvents(run, range));
+    let rows = await this.#select(selectEvents(run, range));
+    if (isLargerThan(range, rows)) rows = await this.#select(selectPage(run, range));
     // Many readers of long journals do not delay what else waits for the event loop.
     await eventLoop.take(sizeOfPage(rows));
     return decodeJournal(run, range, rows);

@@ -18,6 +18,7 @@ import { editedCall, isUnchanged, policiesFor, rejectIfDeniedByPolicy } from './
 import type { Engine } from '../engine.ts';
 import { findApprover, keyIdOf } from '../permission/approvers.ts';
 import { grantFor, type GrantTerms } from '../permission/grants.ts';
+import type { Policy } from '../permission/policy.ts';
 import type {
   ApprovalRecord,
   ApprovalVotes,
@@ -211,12 +212,15 @@ async function storeAnswer(
 ): Promise<Stored> {
   const { engine } = control;
   const { approved, always, by, terms = {} } = decision;
+  const policies = await policiesFor(store, approval);
+  const requirementOf = (edited: EditedCall | undefined) =>
+    requirementFor(engine, store, approval, { policies, keyId: run.keyId, edited });
   // Before anything else about the call is checked, and again for a changed call.
-  const asShown = await requirementOf(engine, store, approval, run, approval.votes?.edited);
+  const asShown = await requirementOf(approval.votes?.edited);
   await refuseUnlessEntitled(engine, store, approval, asShown, decision);
   if (!approved) return storeDecision(control, approval, run, decision, {});
-  const changed = await changedCall(engine, store, approval, decision);
-  const requirement = await requirementOf(engine, store, approval, run, changed.edited);
+  const changed = await changedCall(engine, store, approval, decision, policies);
+  const requirement = await requirementOf(changed.edited);
   await refuseUnlessEntitled(engine, store, approval, requirement, decision);
   const { rules, quorum } = requirement;
   const at = engine.clock.now();
@@ -273,17 +277,6 @@ async function storeAnswer(
   return isStored ? 'voted' : 'outdated';
 }
 
-async function requirementOf(
-  engine: Engine,
-  store: TenantStore,
-  approval: ApprovalRecord,
-  { keyId }: RunHead,
-  edited: EditedCall | undefined,
-): Promise<Requirement> {
-  const policies = await policiesFor(store, approval);
-  return requirementFor(engine, store, approval, { policies, keyId, edited });
-}
-
 /** A refused decision is audited. The holder of a link is not known, so it is no approver of a rule. */
 async function refuseUnlessEntitled(
   engine: Engine,
@@ -326,18 +319,19 @@ async function changedCall(
   store: TenantStore,
   approval: ApprovalRecord,
   { input, digest, outcome }: Decision,
+  policies: readonly Policy[],
 ): Promise<ChangedCall> {
   const shown = shownDigest(approval);
   const { edited: pending, input: pendingInput } = approval.votes ?? {};
   const isBlind = digest === undefined && input === undefined && pending !== undefined;
   if (isBlind || (digest !== undefined && digest !== shown)) throw approvalChanged();
   const sent = input ?? pendingInput;
-  const edited = await editedCall(engine, store, approval, sent);
+  const edited = await editedCall(engine, store, approval, { input: sent, policies });
   // The paths of the changed arguments lead elsewhere by now.
   if (input === undefined && digestOf(approval, edited) !== shown) throw approvalChanged();
   if (edited !== undefined) return { edited, input: sent };
   if (outcome === 'rerun' || approval.kind === 'permission') {
-    await rejectIfDeniedByPolicy(engine, store, approval);
+    await rejectIfDeniedByPolicy(engine, store.tenantId, approval, policies);
   }
   return {};
 }

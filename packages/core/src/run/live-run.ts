@@ -7,7 +7,7 @@ import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protoco
 import { auditOfEvents } from '../governance/audit.ts';
 import { Reservation } from '../governance/budgets.ts';
 import type { Engine } from '../engine.ts';
-import { type FirstClaim, RunJournal } from '../journal.ts';
+import { type FirstClaim, readJournal, RunJournal } from '../journal.ts';
 import type {
   AgentReport,
   ApprovalDecision,
@@ -161,6 +161,16 @@ export class LiveRun {
     const stored = await this.engine.transcripts.ofRun(this.store, run, this.#loadedSeq, reserve);
     this.#transcripts = foldTranscripts(stored, this.#unfolded);
     this.#unfolded = [];
+  }
+
+  /**
+   * Throws if the stored journal of this run is damaged. Transcripts, loaded or cached, show that what they
+   * were folded from was intact. The runs before this one are read when a model is called.
+   */
+  async checkJournal(): Promise<void> {
+    if (this.#transcripts !== undefined) return;
+    const range = { after: this.engine.transcripts.endOf(this.ref), to: this.#loadedSeq };
+    for await (const _ of readJournal(this.store, this.identity.id, range)) continue;
   }
 
   /** To be called when everything is stored and the run is removed from memory. */

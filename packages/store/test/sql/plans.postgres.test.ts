@@ -15,7 +15,7 @@ import {
   selectOpenRuns,
   selectUsage,
 } from '../../src/sql/runs/counts.ts';
-import { selectEventsSql } from '../../src/sql/runs/events.ts';
+import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
 import { claim, selectBlamed, selectDue, suspectsSql } from '../../src/sql/runs/leases.ts';
@@ -129,6 +129,7 @@ describe('query plans of PostgreSQL', () => {
     ),
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
+    'a page of a large journal': selectPageSql,
     'an approval': selectApprovalSql,
     'a decision': storeDecision('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,

@@ -31,7 +31,7 @@ import {
   selectSealedSql,
   selectToResealSql,
 } from '../../src/sql/tenants/credentials.ts';
-import { selectEventsSql } from '../../src/sql/runs/events.ts';
+import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
 import { pruneUnit } from '../../src/sql/runs/retention.ts';
 import {
   selectGrantList,
@@ -124,6 +124,7 @@ describe('query plans', () => {
   const queries: Record<string, string> = {
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
+    'a page of a large journal': selectPageSql,
     'an approval': selectApprovalSql,
     'a decision': storeDecision('t', decisionOn(approval)).sql,
     'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }, 'others').sql,
@@ -416,10 +417,12 @@ describe('query plans', () => {
   });
 
   test('a range of the journal begins and ends at its seqs', async () => {
-    const lines = await plan(selectEventsSql);
-    expect(lines.some((line) => line.includes('run_id=? AND last_seq>? AND last_seq<?'))).toBe(
-      true,
-    );
+    for (const sql of [selectEventsSql, selectPageSql]) {
+      const lines = await plan(sql);
+      expect(lines.some((line) => line.includes('run_id=? AND last_seq>? AND last_seq<?'))).toBe(
+        true,
+      );
+    }
   });
 
   test('due runs are found among the open ones, by partial indexes and by their inbox', async () => {
