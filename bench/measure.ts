@@ -18,6 +18,21 @@ export interface BenchOptions {
   readonly only?: string;
   /** A folder for CPU profiles of Relay's process. */
   readonly profile?: string;
+  /** Measure the OpenAI Agents SDK too. */
+  readonly peer?: boolean;
+}
+
+/** The rows of a benchmark that `--only` names, or all of them. */
+export function selectRows<Row>(
+  bench: string,
+  rows: Readonly<Record<string, Row>>,
+  only: string | undefined,
+): Row[] {
+  if (only === undefined) return Object.values(rows);
+  if (!Object.hasOwn(rows, only)) {
+    throw new Error(`${bench} has no row ${only}; it has ${Object.keys(rows).join(', ')}`);
+  }
+  return Object.entries(rows).flatMap(([name, row]) => (name === only ? [row] : []));
 }
 
 /** The results of each contender, in the order of the contenders. */

@@ -2,18 +2,19 @@
  * Tokens from a scripted provider to a client, through Relay and through a bare `node:http`
  * pass-through. Every token that Relay shows is stored before, with synchronous=FULL.
  */
-import { Agent, request } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
+import { agent, exchange, repeat } from './client.ts';
 import {
   type BenchOptions,
   comparison,
   type Contender,
   interleave,
   quantile,
+  selectRows,
   show,
 } from './measure.ts';
 import { scripts } from './processes/scripts.ts';
-import { BenchProcess } from './processes/start.ts';
+import { type BenchProcess, Processes } from './processes/start.ts';
 
 const concurrency = 16;
 const runsAtOnce = 320;
@@ -21,8 +22,6 @@ const runsAlone = 100;
 const pacedStreams = 64;
 /** A paced token is on time if it arrives at most this late, counted from the request. */
 const lateMs = 5 * scripts.paced.everyMs;
-
-const agent = new Agent({ keepAlive: true });
 
 type Model = keyof typeof scripts;
 
@@ -94,62 +93,49 @@ function relay(server: BenchProcess): Target {
   };
 }
 
+/** Runs with a tool only. */
+function openaiAgents(server: BenchProcess): Target {
+  return {
+    name: 'OpenAI Agents SDK, stores nothing',
+    server,
+    post: ({ model }) => ({ path: '/', body: { model, input: question } }),
+    end: '[DONE]',
+  };
+}
+
 /** One run, from the request to its end. */
-function run({ server, end, post }: Target, work: Workload): Promise<Run> {
+async function run({ server, end, post }: Target, work: Workload): Promise<Run> {
   const { path, body } = post(work);
   const { tokens, everyMs } = scripts[work.model];
-  return new Promise((resolve, reject) => {
-    const began = performance.now();
-    let firstTokenMs = Number.NaN;
-    let received = 0;
-    let onTime = 0;
-    let isEnded = false;
-    /** What may be the beginning of a token or of the end. */
-    let rest = '';
-    const read = (chunk: string) => {
-      if (isEnded) return;
-      const text = rest + chunk;
-      const now = performance.now() - began;
-      const endAt = text.indexOf(end);
-      isEnded = endAt !== -1;
-      const until = isEnded ? endAt : text.length;
-      let from = 0;
-      for (
-        let at = text.indexOf(' word');
-        at !== -1 && at < until;
-        at = text.indexOf(' word', from)
-      ) {
-        if (received === 0) firstTokenMs = now;
-        if (now - received * everyMs <= lateMs) onTime += 1;
-        received += 1;
-        from = at + 1;
-      }
-      rest = text.slice(Math.max(from, text.length - end.length));
-    };
-    const sent = request(
-      {
-        host: '127.0.0.1',
-        port: server.port,
-        path,
-        method: 'POST',
-        agent,
-        headers: {
-          'content-type': 'application/json',
-          authorization: `Bearer ${server.apiKey}`,
-        },
-      },
-      (response) => {
-        response.setEncoding('latin1');
-        response.on('data', read);
-        response.once('end', () => {
-          if (isEnded && received === tokens) resolve({ firstTokenMs, onTime });
-          else reject(new Error(`${received} of ${tokens} tokens; the end was ${rest}`));
-        });
-      },
-    );
-    sent.once('error', reject);
-    sent.end(JSON.stringify(body));
-  });
+  const began = performance.now();
+  let firstTokenMs = Number.NaN;
+  let received = 0;
+  let onTime = 0;
+  let isEnded = false;
+  /** What may be the beginning of a token or of the end. */
+  let rest = '';
+  await exchange(server, path, body, (chunk) => {
+    if (isEnded) return;
+    const text = rest + chunk;
+    const now = performance.now() - began;
+    const endAt = text.indexOf(end);
+    isEnded = endAt !== -1;
+    const until = isEnded ? endAt : text.length;
+    let from = 0;
+    for (
+      let at = text.indexOf(' word');
+      at !== -1 && at < until;
+      at = text.indexOf(' word', from)
+    ) {
+      if (received === 0) firstTokenMs = now;
+      if (now - received * everyMs <= lateMs) onTime += 1;
+      received += 1;
+      from = at + 1;
+    }
+    rest = text.slice(Math.max(from, text.length - end.length));
+  }).ended;
+  if (isEnded && received === tokens) return { firstTokenMs, onTime };
+  throw new Error(`${received} of ${tokens} tokens; the end was ${rest}`);
 }
 
 async function measured(target: Target, work: () => Promise<Run[]>): Promise<Round> {
@@ -162,16 +148,7 @@ async function measured(target: Target, work: () => Promise<Run[]>): Promise<Rou
 }
 
 function manyAtOnce(target: Target, work: Workload, atOnce: number, count: number): Promise<Round> {
-  return measured(target, async () => {
-    const runs: Run[] = [];
-    let left = count;
-    await Promise.all(
-      Array.from({ length: atOnce }, async () => {
-        while (left-- > 0) runs.push(await run(target, work));
-      }),
-    );
-    return runs;
-  });
+  return measured(target, () => repeat(count, atOnce, () => run(target, work)));
 }
 
 /** They start one after the other, since starts that coincide are not what is measured. */
@@ -241,7 +218,7 @@ const rows = {
     );
   },
   async tool(measure: Measure) {
-    const work: Workload = { model: 'small-writes', tool: true };
+    const work: Workload = { model: 'tool', tool: true };
     for (const [title, atOnce, count] of [
       [`${concurrency} at once`, concurrency, runsAtOnce],
       ['one at a time', 1, runsAlone],
@@ -255,20 +232,19 @@ const rows = {
 
 export async function benchStream(
   rounds: number,
-  { only, profile }: BenchOptions = {},
+  { only, profile, peer = false }: BenchOptions = {},
 ): Promise<void> {
-  const chosen = Object.entries(rows).filter(([name]) => only === undefined || name === only);
-  if (chosen.length === 0) {
-    throw new Error(`stream has no row ${only}; it has ${Object.keys(rows).join(', ')}`);
-  }
-  const provider = await BenchProcess.start('provider.ts');
-  const env = { BENCH_PROVIDER_PORT: String(provider.port) };
-  const execArgv = profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`];
-  const targets = [
-    bareProxy(await BenchProcess.start('proxy.ts', { env })),
-    relay(await BenchProcess.start('relay.ts', { env, execArgv })),
-  ];
-  const measure: Measure = async (round) => {
+  const chosen = selectRows('stream', rows, only);
+  await Processes.use(profile, async (processes) => {
+    const targets = [bareProxy(await processes.start('proxy.ts')), relay(await processes.relay())];
+    if (peer) targets.push(openaiAgents(await processes.start('../peers/openai-agents.mjs')));
+    for (const row of chosen) await row(measureWith(targets, rounds));
+  });
+  agent.destroy();
+}
+
+function measureWith(targets: readonly Target[], rounds: number): Measure {
+  return async (round) => {
     const contenders = targets.map((target): Contender<Round> => ({
       name: target.name,
       run: () => round(target),
@@ -288,10 +264,4 @@ export async function benchStream(
         ),
     };
   };
-  try {
-    for (const [, row] of chosen) await row(measure);
-  } finally {
-    agent.destroy();
-    for (const server of [provider, ...targets.map(({ server }) => server)]) await server.stop();
-  }
 }

@@ -8,7 +8,7 @@
 import { createServer, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { announce } from './process.ts';
-import { type Script, scripts } from './scripts.ts';
+import { type Script, scripts, word } from './scripts.ts';
 
 interface ProviderRequest {
   readonly model: keyof typeof scripts;
@@ -22,7 +22,7 @@ function chunk(delta: object, finish: string | null = null): string {
   return `data: ${JSON.stringify(body)}\n\n`;
 }
 
-const words = Array.from({ length: 97 }, (_, index) => chunk({ content: ` word${index}` }));
+const words = Array.from({ length: 97 }, (_, index) => chunk({ content: word(index) }));
 
 function ending(finish: string, tokens: number): string {
   const usage = { prompt_tokens: 10, completion_tokens: tokens, total_tokens: tokens + 10 };

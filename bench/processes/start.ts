@@ -1,10 +1,11 @@
-/** Starts the processes of a benchmark and asks them what they use. */
+/** The processes of a benchmark: starts them, asks them what they use, and stops them. */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { defined } from '@relay/protocol';
 import type { Question, Report } from './process.ts';
 
-export interface StartOptions {
+interface StartOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Options of Node. */
   readonly execArgv?: readonly string[];
@@ -26,7 +27,7 @@ export class BenchProcess {
     const file = fileURLToPath(new URL(path, import.meta.url));
     const child = fork(file, { env: { ...process.env, ...env }, execArgv: [...execArgv] });
     const ended = new Promise<never>((_, reject) => {
-      child.once('exit', (code) => reject(new Error(`${path} ended with ${code}`)));
+      child.once('exit', (code, signal) => reject(new Error(`${path} ended: ${code ?? signal}`)));
     });
     return new BenchProcess(child, await Promise.race([next(child, 'port'), ended]));
   }
@@ -35,9 +36,21 @@ export class BenchProcess {
     return (await this.#ask('cpu', 'cpuMs')).cpuMs ?? Number.NaN;
   }
 
+  /** After garbage collection, if the process was started with `--expose-gc`. */
+  async heapBytes(): Promise<number> {
+    return (await this.#ask('heap', 'heapBytes')).heapBytes ?? Number.NaN;
+  }
+
   async stop(): Promise<void> {
+    if (!this.child.connected) return;
     const ended = once(this.child, 'exit');
     this.child.disconnect();
+    await ended;
+  }
+
+  async kill(): Promise<void> {
+    const ended = once(this.child, 'exit');
+    this.child.kill('SIGKILL');
     await ended;
   }
 
@@ -45,6 +58,49 @@ export class BenchProcess {
     const answered = next(this.child, answer);
     this.child.send(question);
     return answered;
+  }
+}
+
+/** The scripted provider and what a benchmark starts in front of it. */
+export class Processes {
+  readonly #running: BenchProcess[];
+  readonly #env: Readonly<Record<string, string>>;
+  readonly #profile: string | undefined;
+
+  private constructor(provider: BenchProcess, profile: string | undefined) {
+    this.#running = [provider];
+    this.#env = { BENCH_PROVIDER_PORT: String(provider.port) };
+    this.#profile = profile;
+  }
+
+  /** Stops all of them when `work` is done. With `profile`, Relay writes CPU profiles to that folder. */
+  static async use(
+    profile: string | undefined,
+    work: (processes: Processes) => Promise<void>,
+  ): Promise<void> {
+    const processes = new Processes(await BenchProcess.start('provider.ts'), profile);
+    try {
+      await work(processes);
+    } finally {
+      await processes.stop();
+    }
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#running.map((process) => process.stop()));
+  }
+
+  async start(path: string, { env, execArgv }: StartOptions = {}): Promise<BenchProcess> {
+    const options = { env: { ...this.#env, ...env }, ...defined({ execArgv }) };
+    const process = await BenchProcess.start(path, options);
+    this.#running.push(process);
+    return process;
+  }
+
+  relay({ env = {}, execArgv = [] }: StartOptions = {}): Promise<BenchProcess> {
+    const profiling =
+      this.#profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${this.#profile}`];
+    return this.start('relay.ts', { env, execArgv: [...execArgv, ...profiling] });
   }
 }
 

@@ -88,7 +88,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const { config, store } = options;
   const log = asServerLog(options.log);
   registerSecrets(log, config);
-  const hub = new Hub();
+  const hub = new Hub((runIds) => store.lastSeqs(runIds));
   const feed = new Feed();
   const streams = new OpenStreams(store);
   const metrics = new Metrics(store, {

@@ -259,6 +259,8 @@ export interface SystemStore {
   /** Creates the tenant if it does not exist. */
   ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }>;
   tenantOfRun(runId: string): Promise<string | undefined>;
+  /** The `seq` of the last event of each of these runs, of all tenants. */
+  lastSeqs(runIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
   findTenant(name: string): Promise<{ id: string; name: string } | undefined>;
   /** The workspaces in the settings of all tenants. */
   workspaces(): Promise<Workspace[]>;
