@@ -1,5 +1,6 @@
 /**
- * `npm run bench [-- NAME …] [--rounds N] [--only ROW] [--profile DIR] [--peer]`: everything, or what is named.
+ * `npm run bench [-- NAME …] [--rounds N] [--only ROW] [--profile DIR] [--peer] [--runs N]`: everything, or
+ * what is named.
  */
 import { parseArgs } from 'node:util';
 import { defined } from '@relay/protocol';
@@ -10,6 +11,7 @@ import { benchMemories } from './memories.ts';
 import { benchPermissions } from './permissions.ts';
 import { benchPostgresTenants } from './postgres-tenants.ts';
 import { benchPostgres } from './postgres.ts';
+import { benchScale } from './scale.ts';
 import { benchSilent } from './silent.ts';
 import { benchStart } from './start.ts';
 import { benchStream } from './stream.ts';
@@ -22,6 +24,7 @@ const benches = {
   permissions: benchPermissions,
   postgres: benchPostgres,
   'postgres-tenants': benchPostgresTenants,
+  scale: benchScale,
   silent: benchSilent,
   start: benchStart,
   stream: benchStream,
@@ -33,6 +36,7 @@ const { values, positionals } = parseArgs({
     rounds: { type: 'string', default: '5' },
     only: { type: 'string' },
     profile: { type: 'string' },
+    runs: { type: 'string' },
     peer: { type: 'boolean', default: false },
   },
 });
@@ -44,8 +48,7 @@ for (const name of names) {
     process.exitCode = 1;
     break;
   }
-  await bench(
-    Number(values.rounds),
-    defined({ only: values.only, profile: values.profile, peer: values.peer }),
-  );
+  const { only, profile, peer } = values;
+  const runs = values.runs === undefined ? undefined : Number(values.runs);
+  await bench(Number(values.rounds), defined({ only, profile, peer, runs }));
 }

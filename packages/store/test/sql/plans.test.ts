@@ -213,7 +213,7 @@ describe('query plans', () => {
     lines.filter(
       (line) =>
         line.startsWith('SCAN') &&
-        !/^SCAN (page|way\d|merged|w|s|CONSTANT ROW|t USING INDEX paused_tenants|\(subquery-\d+\))$/.test(
+        !/^SCAN (page|way\d|merged|w|s|c|CONSTANT ROW|t USING INDEX paused_tenants|\(subquery-\d+\))$/.test(
           line,
         ),
     );
@@ -268,6 +268,19 @@ describe('query plans', () => {
       tenants,
       `SEARCH a ${ofStatus('approvals_by_status')}`,
     ]);
+  });
+
+  test('what is to be forgotten is found by conversations, and their runs in order', async () => {
+    const [mark = { sql: '' }] = pruneUnit(0, 9);
+    const lines = await plan(mark.sql);
+    const inConversation = '(tenant_id=? AND conversation_id=?';
+    expect(lines).toEqual(
+      expect.arrayContaining([
+        'SEARCH c USING INDEX conversations_to_prune (ended_at<?)',
+        `SEARCH r USING INDEX runs_ended ${inConversation} AND position>?)`,
+        'SEARCH f USING INDEX runs_forked (tenant_id=? AND forked_from=?)',
+      ]),
+    );
   });
 
   test('due deliveries are found from webhook to webhook', async () => {

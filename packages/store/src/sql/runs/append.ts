@@ -35,7 +35,8 @@ export function appendUnit(
 ): readonly Statement[] {
   const { runId, afterSeq, at, events, progress = {} } = append;
   const run = { tenantId, runId };
-  const journal = insertEvents({ tenantId, runId, afterSeq, at, events });
+  const { answerSeq } = progress;
+  const journal = insertEvents({ tenantId, runId, afterSeq, at, events, answerSeq });
   const unit: Statement[] = [
     fence(dialect, tenantId, append, journal.size),
     ...decision,
@@ -51,7 +52,8 @@ export function appendUnit(
   for (const commandId of append.consumeCommands ?? []) unit.push(deleteCommand(run, commandId));
   for (const memory of append.memories ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
-    unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
+    const endedAt = progress.endedAt ?? at;
+    unit.push(...countEnding(run, endedAt), countUsage(run, endedAt));
     unit.push(deleteCommands(run), closeOpenApprovals(run, at), closeClientCalls(run));
     unit.push(deleteConnections(run));
   }

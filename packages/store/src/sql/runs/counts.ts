@@ -15,17 +15,17 @@ import { addUsage, defined, noUsage, type RunStatus } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { encode, number, numberOrNull, text } from '../../codec/values.ts';
 
-const countEndingSql = `UPDATE conversations SET ended_runs = ended_runs + 1
+const countEndingSql = `UPDATE conversations SET ended_runs = ended_runs + 1, ended_at = ?
   WHERE tenant_id = ? AND id = (SELECT r.conversation_id FROM runs r WHERE r.id = ?)`;
 
-export function countEnding({ tenantId, runId }: RunRef): Statement[] {
+export function countEnding({ tenantId, runId }: RunRef, endedAt: number): Statement[] {
   const sql = `UPDATE runs SET position = (
       SELECT c.ended_runs FROM conversations c
       WHERE c.tenant_id = runs.tenant_id AND c.id = runs.conversation_id)
     WHERE tenant_id = ? AND id = ?`;
   const params = [tenantId, runId];
   return [
-    { sql: countEndingSql, params, expect: 1 },
+    { sql: countEndingSql, params: [endedAt, ...params], expect: 1 },
     { sql, params, expect: 1 },
   ];
 }

@@ -10,8 +10,11 @@ export const runTables: readonly string[] = [
     id TEXT NOT NULL,
     owner TEXT NOT NULL,
     ended_runs BIGINT NOT NULL,
+    ended_at BIGINT,
     PRIMARY KEY (tenant_id, id)
   )`,
+  // The time when a run of it has ended last, until its runs are pruned.
+  `CREATE INDEX conversations_to_prune ON conversations (ended_at) WHERE ended_at IS NOT NULL`,
   `CREATE TABLE runs (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
@@ -48,6 +51,7 @@ export const runTables: readonly string[] = [
     serialized_state TEXT,
     state_checksum BIGINT,
     output_json TEXT,
+    answer_seq BIGINT,
     usage_details TEXT,
     pruning BIGINT,
     forked_from TEXT
@@ -68,7 +72,6 @@ export const runTables: readonly string[] = [
     WHERE workflow_id IS NOT NULL`,
   `CREATE INDEX runs_by_parent ON runs (tenant_id, parent_run_id, created_at, id)
     WHERE parent_run_id IS NOT NULL`,
-  `CREATE INDEX runs_to_prune ON runs (ended_at, id) WHERE ended_at IS NOT NULL AND pruning IS NULL`,
   `CREATE INDEX runs_pruning ON runs (pruning, tenant_id, id) WHERE pruning = 1`,
   `CREATE INDEX runs_forked ON runs (tenant_id, forked_from) WHERE forked_from IS NOT NULL`,
   `CREATE TABLE run_labels (
