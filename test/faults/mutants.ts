@@ -16,14 +16,43 @@ export interface Mutant {
 
 const chaos = ['test/faults/chaos.test.ts'];
 const sqliteStore = ['packages/store/test/sqlite-store.test.ts'];
+const resumption = ['test/loop/resume-by-decision.test.ts'];
 
 export const mutants: readonly Mutant[] = [
   {
     safeguard: 'fence: an append carries the epoch of its lease',
     file: 'packages/store/src/sql/runs/append.ts',
-    from: 'AND epoch = ? AND lease_owner IS NOT NULL`',
-    to: 'AND (epoch = ? OR 1 = 1)`',
+    from: 'AND last_seq = ? AND epoch = ?\n',
+    to: 'AND last_seq = ? AND (epoch = ? OR 1 = 1)\n',
     noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'resumption: a decision takes only a run without a holder',
+    file: 'packages/store/src/sql/runs/append.ts',
+    from: '`lease_owner IS NULL AND crashes = 0',
+    to: '`crashes = 0',
+    noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'resumption: a decision does not overtake what was accepted before it',
+    file: 'packages/store/src/sql/runs/append.ts',
+    from: 'AND NOT EXISTS (SELECT 1 FROM run_inbox m WHERE m.run_id = runs.id)',
+    to: '',
+    noticedBy: resumption,
+  },
+  {
+    safeguard: 'resumption: nothing is written before the decision',
+    file: 'packages/core/src/journal.ts',
+    from: 'this.#claim === undefined || batch.decision !== undefined;',
+    to: 'true;',
+    noticedBy: resumption,
+  },
+  {
+    safeguard: 'resumption: no model is called before the lease is held',
+    file: 'packages/core/src/run/loop.ts',
+    from: 'if (!run.journal.isClaimed) await run.journal.settled();',
+    to: '',
+    noticedBy: resumption,
   },
   {
     safeguard: 'lease: only what is free can be claimed',

@@ -11,13 +11,17 @@
  *   effect starts before the promise of its write has resolved.
  * - Every append carries the expected `seq` and the lease epoch (E3). A journal that was fenced out, or
  *   whose store failed, is broken: all its promises reject, and the loop abandons the run.
+ * - A suspended run may be loaded without a lease, to be resumed by a decision. Its first append claims it
+ *   and carries the decision. Without the decision nothing is written: the journal counts as fenced out.
  * - A batch that uses an exhausted grant is refused as a whole (E7). Every write with an
  *   `onGrantExhausted` then replaces its own events, one for one, so that later events keep their `seq`.
  */
-import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
+import { defined, isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import { noticesOfEvents } from './governance/notifications.ts';
 import type {
   Append,
+  ApprovalDecision,
+  Claim,
   Clock,
   Log,
   MemoryRecord,
@@ -35,6 +39,8 @@ import { evolveAll, type RunState } from './run/state/state.ts';
 export interface CommitExtras {
   /** Ids of queued commands that the events answer: they are removed from the inbox. */
   readonly consumeCommands?: readonly string[];
+  /** A decision that is not stored yet and that the events apply. */
+  readonly decision?: ApprovalDecision;
   /** Releases the lease. */
   readonly release?: boolean;
   /** Memories that the run stores. */
@@ -68,6 +74,7 @@ interface Batch {
   stored: StoredEvent[];
   readonly replaceable: Replaceable[];
   readonly consumeCommands: string[];
+  decision: ApprovalDecision | undefined;
   readonly memories: MemoryRecord[];
   release: boolean;
   /** Resolves after the commit with whether it succeeded; it never rejects. */
@@ -77,6 +84,8 @@ interface Batch {
 export interface JournalOptions {
   readonly run: RunIdentity;
   readonly epoch: number;
+  /** Of a run without a lease: the first append claims it, with `epoch`. */
+  readonly claim?: FirstClaim | undefined;
   readonly state: RunState;
   readonly store: TenantStore;
   readonly clock: Clock;
@@ -86,6 +95,12 @@ export interface JournalOptions {
   readonly observe: (events: readonly StoredEvent[]) => void;
   /** The audit entries of the events. */
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
+}
+
+export interface FirstClaim {
+  /** At the time of the append. */
+  readonly make: () => Claim;
+  readonly onStored: () => void;
 }
 
 /** Another node holds the run, or the store failed: this node must not continue it. */
@@ -105,6 +120,8 @@ export class RunJournal {
   readonly #ref: RunRef;
   #state: RunState;
   #storedSeq: number;
+  /** Until it is stored. */
+  #claim: FirstClaim | undefined;
   #next: Batch | undefined;
   #committing: Batch | undefined;
   #broken: JournalBroken | undefined;
@@ -114,6 +131,7 @@ export class RunJournal {
     this.#options = options;
     this.#state = options.state;
     this.#storedSeq = options.state.seq;
+    this.#claim = options.claim;
     this.#ref = { tenantId: options.run.tenantId, runId: options.run.id };
   }
 
@@ -130,6 +148,11 @@ export class RunJournal {
     return this.#closed || isEnded(this.#state.status);
   }
 
+  /** This node holds the lease of the run, as far as it knows. */
+  get isClaimed(): boolean {
+    return this.#claim === undefined;
+  }
+
   /** How many events wait for their commit; a fast model is slowed down by it. */
   get backlog(): number {
     return this.#next?.events.length ?? 0;
@@ -137,8 +160,10 @@ export class RunJournal {
 
   /** Adds events without starting a commit: the next `append` or `write` commits them. */
   stage(events: readonly RunEvent[], extras: CommitExtras = {}): void {
-    const { consumeCommands = [], release = false, memories = [], onGrantExhausted } = extras;
-    if (events.length === 0 && consumeCommands.length === 0 && !release) return;
+    const { consumeCommands = [], decision, release = false, memories = [] } = extras;
+    const { onGrantExhausted } = extras;
+    const isEmpty = events.length === 0 && consumeCommands.length === 0 && decision === undefined;
+    if (isEmpty && !release) return;
     const batch = (this.#next ??= emptyBatch(this.#options.clock.now(), this.#state));
     const at = batch.stored[0]?.at ?? new Date(batch.at).toISOString();
     const { seq } = this.#state;
@@ -152,6 +177,7 @@ export class RunJournal {
     batch.stored.push(...stored);
     this.#options.observe(stored);
     batch.consumeCommands.push(...consumeCommands);
+    batch.decision ??= decision;
     batch.memories.push(...memories);
     if (release) this.#closed = batch.release = true;
   }
@@ -192,7 +218,8 @@ export class RunJournal {
       this.#committing = batch;
       try {
         const { store } = this.#options;
-        let outcome = await store.append(this.#appendOf(batch, this.#state));
+        const mayStore = this.#claim === undefined || batch.decision !== undefined;
+        let outcome = mayStore ? await store.append(this.#appendOf(batch, this.#state)) : 'fenced';
         while (outcome === 'refused' && batch.replaceable.length > 0) {
           const state = this.#replace(batch, await replacementsOf(batch));
           outcome = await store.append(this.#appendOf(batch, state));
@@ -201,6 +228,8 @@ export class RunJournal {
           this.#broken = new JournalBroken('fenced');
         } else {
           this.#storedSeq += batch.events.length;
+          this.#claim?.onStored();
+          this.#claim = undefined;
           publishStored(this.#options, this.#ref, batch.stored);
         }
       } catch (error) {
@@ -241,6 +270,7 @@ export class RunJournal {
       consumeCommands: batch.consumeCommands,
       memories: batch.memories,
       release: batch.release,
+      ...defined({ claim: this.#claim?.make(), decision: batch.decision }),
       notices: noticesOfEvents(run, batch.stored),
       audit: audit?.(batch.stored) ?? [],
     };
@@ -255,6 +285,7 @@ function emptyBatch(at: number, before: RunState): Batch {
     stored: [],
     replaceable: [],
     consumeCommands: [],
+    decision: undefined,
     memories: [],
     release: false,
     done: Promise.withResolvers<boolean>(),

@@ -71,7 +71,13 @@ import {
   selectKeyHolder,
 } from './sql/runs/creation.ts';
 import * as credentials from './sql/tenants/credentials.ts';
-import { decodeJournal, selectEvents, sizeOfPage } from './sql/runs/events.ts';
+import {
+  decodeJournal,
+  isLargerThan,
+  selectEvents,
+  selectPage,
+  sizeOfPage,
+} from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
 import * as memories from './sql/memories/memories.ts';
@@ -155,10 +161,15 @@ export class SqlTenantStore implements TenantStore {
   async append(append: Append): Promise<AppendOutcome> {
     let outcome: AppendOutcome;
     let uses: grants.GrantUses | undefined;
+    const { dialect } = this.#driver;
+    const decision =
+      append.decision === undefined ? [] : await this.#decisionStatements(append.decision);
+    if (decision === undefined) return 'fenced';
     // Repeated if another append used a grant first and it has uses left.
     do {
       uses = append.useGrants?.length ? await this.#grantUses(append) : undefined;
-      const unit = appendUnit(this.#signer, this.tenantId, append, uses);
+      const tools = { dialect, signer: this.#signer };
+      const unit = appendUnit(tools, this.tenantId, append, { uses, decision });
       const result = await this.#driver.transact(unit, appendScope(append));
       outcome = appendOutcome(unit, result, uses);
     } while (outcome === 'refused' && uses?.available === true);
@@ -179,7 +190,8 @@ export class SqlTenantStore implements TenantStore {
 
   async readPage(runId: string, range: PageRange): Promise<JournalPage> {
     const run = { tenantId: this.tenantId, runId };
-    const rows = await this.#select(selectEvents(run, range));
+    let rows = await this.#select(selectEvents(run, range));
+    if (isLargerThan(range, rows)) rows = await this.#select(selectPage(run, range));
     // Many readers of long journals do not delay what else waits for the event loop.
     await eventLoop.take(sizeOfPage(rows));
     return decodeJournal(run, range, rows);
@@ -197,7 +209,8 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async countOpenRuns(scope: UsageScope): Promise<OpenRuns> {
-    return counts.decodeOpenRuns(await this.#select(counts.selectOpenRuns(this.tenantId, scope)));
+    const [row = {}] = await this.#select(counts.selectOpenRuns(this.tenantId, scope));
+    return counts.decodeOpenRuns(row);
   }
 
   async readBudgetUse(budget: RunBudget, exceptRunId: string): Promise<Reserved> {
@@ -229,22 +242,30 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {
-    const { runId, queued, grant, approvalId, votes } = decision;
+    const { runId, queued, approvalId } = decision;
+    const statements = await this.#decisionStatements(decision);
+    if (statements === undefined) return false;
+    const accepted = await this.#postCommand(runId, queued, statements);
+    if (accepted) this.#notify({ kind: 'approval', tenantId: this.tenantId, approvalId });
+    return accepted;
+  }
+
+  /** A decision with its grant, audit entries and notices; `undefined` if there is no such approval. */
+  async #decisionStatements(decision: ApprovalDecision): Promise<Statement[] | undefined> {
+    const { grant, approvalId, votes } = decision;
     const { tenantId } = this;
     const row = votes === undefined ? undefined : await this.#approvalRow(approvalId);
-    if (votes !== undefined && row === undefined) return false;
+    if (votes !== undefined && row === undefined) return undefined;
     const voted =
       votes === undefined || row === undefined
         ? undefined
         : approvals.voted(this.#signer, row, { votes });
-    const accepted = await this.#postCommand(runId, queued, [
+    return [
       approvals.storeDecision(tenantId, decision, voted),
       ...(grant === undefined ? [] : [grants.insertGrant(this.#signer, tenantId, grant)]),
       ...insertAudit(tenantId, decision.audit),
       ...insertNotices(tenantId, decision.notices),
-    ]);
-    if (accepted) this.#notify({ kind: 'approval', tenantId, approvalId: decision.approvalId });
-    return accepted;
+    ];
   }
 
   async changeVotes(change: VoteChange): Promise<boolean> {

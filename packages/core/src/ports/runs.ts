@@ -78,6 +78,8 @@ export interface CheckpointChange {
 export interface RunRecord extends RunIdentity, RunProgress {
   readonly lastSeq: number;
   readonly epoch: number;
+  /** Of its stored events, in characters. */
+  readonly journalSize: number;
 }
 
 /** The fields that are readable even if checkpoint and snapshot are damaged. */

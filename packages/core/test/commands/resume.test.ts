@@ -49,6 +49,7 @@ function runWith(change: Partial<RunRecord> = {}): RunRecord {
     wakeAt: null,
     lastSeq: 9,
     epoch: 1,
+    journalSize: 100,
     ...change,
   };
 }

@@ -8,17 +8,12 @@
  * A parser holds a frame until it ends, so the frames that have not ended are bounded: each of them,
  * and all of the process together.
  */
-import {
-  Agent as HttpAgent,
-  type ClientRequest,
-  type IncomingHttpHeaders,
-  type IncomingMessage,
-  request as httpRequest,
-} from 'node:http';
+import type { Agent, ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { StringDecoder } from 'node:string_decoder';
 import { getHeapStatistics } from 'node:v8';
 import { AnswerTooLarge, ProviderFailure, Signal } from '@relay/core';
+import { Agent as HttpAgent, request as httpRequest } from './node-http.ts';
 import { callAborted } from './provider-failure.ts';
 
 const httpAgent = new HttpAgent({ keepAlive: true });
@@ -37,7 +32,7 @@ const drainMs = 1_000;
 export interface Target {
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
-  readonly agent: HttpAgent | undefined;
+  readonly agent: Agent | undefined;
   readonly timeouts: Timeouts;
 }
 

@@ -85,6 +85,10 @@ export function createApp(context: ServerContext): FastifyInstance {
       respondToMalformedRequest(error, socket);
     },
     ...defined({ loggerInstance: log.fastify }),
+    // Requests are validated and responses are serialized here, so Fastify need not load its compilers.
+    schemaController: {
+      compilersFactory: { buildValidator: noCompiler, buildSerializer: noCompiler },
+    },
     logController: new LogController({ disableRequestLogging: true }),
     childLoggerFactory: (logger) => logger,
     requestIdHeader: false,
@@ -138,6 +142,11 @@ function logAccess(log: ServerLog, request: FastifyRequest, reply: FastifyReply)
 /** Probes come every few seconds and are logged at `info` only if they fail. */
 function isProbe(route: string | undefined): boolean {
   return route === '/health' || route === '/ready' || route === '/metrics';
+}
+
+/** No route has a schema of Fastify's. */
+function noCompiler(): never {
+  throw new TypeError('Routes are validated by `validate`, not by Fastify');
 }
 
 /** Errors of a provider, or documented answers: they are not logged as failures of the server. */

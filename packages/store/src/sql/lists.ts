@@ -122,13 +122,15 @@ export function columnFilters(wanted: Readonly<Record<string, Wanted>>): ColumnF
   });
 }
 
-/** The first filter chooses the index, so the most selective one must come first. */
-export function indexFilter(first: ColumnFilter, others: readonly ColumnFilter[]) {
-  const { column, values } = first;
-  return {
-    leading: values.map((value) => ({ sql: `t.${column} = ?`, params: [value] })),
-    others: others.map((other) => residualFilter(other)),
-  };
+/** The `prefix` are the columns after the tenant with which an index begins. */
+export function indexFilter(prefix: readonly ColumnFilter[], others: readonly ColumnFilter[]) {
+  let leading: readonly Condition[] = [everything];
+  for (const { column, values } of prefix) {
+    leading = leading.flatMap((condition) =>
+      values.map((value) => allOf([condition, { sql: `t.${column} = ?`, params: [value] }])),
+    );
+  }
+  return { leading, others: others.map((other) => residualFilter(other)) };
 }
 
 /** The function around the column keeps its index from being chosen. */

@@ -27,7 +27,7 @@ export const startRun: Handler<'startRun'> = async (call) => {
   // A provider that fails before its first output is a 502; from then on the response is a stream.
   const opening = await waitForFirstOutput(batches);
   if (opening.failure !== undefined) throw opening.failure;
-  await streamRun(call, { dialect: dialects.runs, run, batches: opening.batches });
+  void streamRun(call, { dialect: dialects.runs, run, batches: opening.batches });
 };
 
 function specOf(call: RouteRequest<'startRun'>): Promise<RunSpec> {
@@ -130,7 +130,7 @@ export const followRun: Handler<'followRun'> = async (call) => {
     follow: query.follow === 'true',
     signal: closedSignal(call.reply.raw),
   });
-  await streamRun(call, { dialect: dialects[query.dialect], run, batches });
+  void streamRun(call, { dialect: dialects[query.dialect], run, batches });
 };
 
 /** Undefined if the run has ended and no event follows. Drops the record, whose output may be long. */

@@ -32,6 +32,7 @@ const run: RunRecord = {
   wakeAt: 99,
   lastSeq: 1,
   epoch: 4,
+  journalSize: 100,
 };
 
 function specWith(messages: Message[]): StoredEvent {

@@ -4,6 +4,8 @@
  * With a WAL readers and writers do not wait for each other, and a read that starts after a commit
  * resolved sees it.
  */
+import { getCompileCacheDir } from 'node:module';
+import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import { RelayError } from '@relay/protocol';
@@ -101,11 +103,18 @@ class Sqlite implements SqliteDriver {
   }
 }
 
+/** A thread does not inherit the cache of compiled code, without which it starts twice as slowly. */
+function writerEnvironment(): NodeJS.ProcessEnv {
+  const cache = getCompileCacheDir();
+  return cache === undefined ? process.env : { ...process.env, NODE_COMPILE_CACHE: dirname(cache) };
+}
+
 function startWriter(options: WriterOptions): Worker {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
   return new Worker(new URL(`./writer.${extension}`, import.meta.url), {
     workerData: options,
     // Flags of the process concern its own script.
     execArgv: [],
+    env: writerEnvironment(),
   });
 }

@@ -1,5 +1,6 @@
 /**
- * Lists of runs by filters. The filter that is likely to match the fewest runs chooses the index; the
+ * Lists of runs by filters. The filters that are likely to match the fewest runs choose the index: those
+ * of a parent, conversation or workflow, then the open states, then a label, then agent and state. The
  * others are applied to what it finds.
  */
 import type { Page, RunFilter, RunIdentity, RunListing } from '@relay/core';
@@ -41,41 +42,31 @@ export function selectRunIds(tenantId: string, filter: RunFilter, page: Page): S
 }
 
 function listOf(tenantId: string, filter: RunFilter): List {
-  const { label, since, until } = filter;
-  const [selective, general] = filtersOf(filter);
+  const { label, since, until, parentRunId, conversationId, workflowId, agent } = filter;
+  const status = statusesOf(filter);
   const range = { tenantId, since, until };
-  if (label !== undefined && selective.length === 0) {
+  const [first, ...rest] = columnFilters({
+    parent_run_id: parentRunId,
+    conversation_id: conversationId,
+    workflow_id: workflowId === undefined ? undefined : encode(workflowId),
+  });
+  const general = columnFilters({ agent: agent === undefined ? undefined : encode(agent), status });
+  // However many runs there were, few are open.
+  const areOpen = status !== undefined && !status.some(isEnded);
+  if (label !== undefined && first === undefined && !areOpen) {
     const others = general.length === 0 ? [] : [ofRun(general)];
     const leading = [labelled('t', label)];
     return { ...range, table: 'run_labels', id: 'run_id', leading, others };
   }
-  const [first = ofAnyStatus, ...rest] = [...selective, ...general];
-  const { leading, others } = indexFilter(first, rest);
+  // The index of agents continues with the status.
+  const ofStates = status === undefined ? [...general, ofAnyStatus] : general;
+  const { leading, others } =
+    first === undefined ? indexFilter(ofStates, []) : indexFilter([first], [...rest, ...general]);
   if (label !== undefined) others.push(hasLabel(label));
   return { ...range, table: 'runs', leading, others };
 }
 
 const ofAnyStatus: ColumnFilter = { column: 'status', values: runStatuses };
-
-/** Filters that are more selective than a label, and those that are less; the most selective first. */
-function filtersOf(filter: RunFilter): [ColumnFilter[], ColumnFilter[]] {
-  const { parentRunId, conversationId, workflowId, agent } = filter;
-  const status = statusesOf(filter);
-  // However many runs there were, few are open.
-  const areOpen = status !== undefined && !status.some(isEnded);
-  return [
-    columnFilters({
-      parent_run_id: parentRunId,
-      conversation_id: conversationId,
-      workflow_id: workflowId === undefined ? undefined : encode(workflowId),
-      status: areOpen ? status : undefined,
-    }),
-    columnFilters({
-      agent: agent === undefined ? undefined : encode(agent),
-      status: areOpen ? undefined : status,
-    }),
-  ];
-}
 
 export function statusesOf({ status }: RunFilter) {
   if (status === undefined) return undefined;

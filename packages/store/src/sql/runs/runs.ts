@@ -73,16 +73,11 @@ const columns = [
   'wake_at',
   'serialized_state',
   'state_checksum',
+  'journal_size',
 ];
 
 /** These are only read by other statements. */
-const insertedColumns = [
-  ...columns,
-  'forked_from',
-  'reserved_tokens',
-  'reserved_usd',
-  'journal_size',
-];
+const insertedColumns = [...columns, 'forked_from', 'reserved_tokens', 'reserved_usd'];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -120,10 +115,10 @@ export function insertRun(
       wakeAt,
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
+      journalSize,
       sourceOf(creation),
       creation.reserved?.tokens ?? 0,
       creation.reserved?.costUsd ?? 0,
-      journalSize,
     ],
   };
 }
@@ -195,6 +190,7 @@ export function decodeRun(row: Row): RunRecord {
     ...decodeSnapshot(id, row),
     wakeAt: numberOrNull(row, 'wake_at'),
     epoch: number(row, 'epoch'),
+    journalSize: number(row, 'journal_size'),
   };
 }
 
