@@ -166,8 +166,8 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'checksum: a changed byte is noticed',
     file: 'packages/store/src/sql/runs/events.ts',
-    from: `if (checksum !== row['checksum']) throw`,
-    to: `if (checksum === -1) throw`,
+    from: `payload) !== row['checksum']) {`,
+    to: `payload) === -1) {`,
     noticedBy: chaos,
     row: 'bytes',
   },
