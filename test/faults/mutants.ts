@@ -70,7 +70,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'fsync: a commit is on the disk before it is acknowledged',
-    file: 'packages/store/src/drivers/sqlite/writer.ts',
+    file: 'packages/store/src/drivers/sqlite/connection.ts',
     from: 'PRAGMA synchronous = FULL',
     to: 'PRAGMA synchronous = OFF',
     noticedBy: ['packages/store/test/drivers/sqlite/faults.test.ts'],
@@ -166,8 +166,8 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'checksum: a changed byte is noticed',
     file: 'packages/store/src/sql/runs/events.ts',
-    from: `if (checksum !== row['checksum']) throw`,
-    to: `if (checksum === -1) throw`,
+    from: `payload) !== row['checksum']) {`,
+    to: `payload) === -1) {`,
     noticedBy: chaos,
     row: 'bytes',
   },

@@ -68,6 +68,23 @@ describe('waking a run', () => {
   });
 });
 
+describe('a run in a new conversation', () => {
+  test('is driven from its start to its end without reading the store', async () => {
+    const { store: inner, boot } = await openFixture();
+    const calls: string[] = [];
+    const runId = '01963a5c-7891-7abc-8ef0-123456789abc';
+    const store = wrapStore(inner, (call) => {
+      if (call.args.includes(runId)) calls.push(call.method);
+      return call.go();
+    });
+    const model = createScriptedModel([[text('Hello'), finish()]]);
+    const kernel = await boot({ store, model });
+    await ask(kernel, { runId });
+    await until(async () => kernel.published.at(-1)?.type === 'run.ended');
+    expect(calls).toEqual([]);
+  });
+});
+
 describe('starting an approved tool', () => {
   test('reads nothing of the conversation before the run', async () => {
     const { store: inner, boot } = await openFixture();

@@ -1,12 +1,12 @@
 /**
  * The journal of a run: the only writer of its events. Append, then publish (E1).
  *
- *   idle ─write─▶ committing ─commit─▶ idle, or committing again if more events arrived
+ *   idle ─write─▶ committing ─commit─▶ idle, or committing again if more events are due
  *                     ├─refused─▶ committing, with the refused events replaced
  *                     └─fenced or failed─▶ broken, permanently
  *
- * - There is no timer. An idle journal commits at once; events that arrive during a commit form the
- *   next batch.
+ * - An idle journal commits at once; events that arrive during a commit form the next batch. Only text
+ *   that continues text waits a few milliseconds under load, to share a commit with that of other runs.
  * - `state` runs ahead of the store, so that the loop can continue. Only the loop sees it, and no side
  *   effect starts before the promise of its write has resolved.
  * - Every append carries the expected `seq` and the lease epoch (E3). A journal that was fenced out, or
@@ -16,7 +16,7 @@
  * - A batch that uses an exhausted grant is refused as a whole (E7). Every write with an
  *   `onGrantExhausted` then replaces its own events, one for one, so that later events keep their `seq`.
  */
-import { defined, isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
+import { defined, type EventOf, isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import { noticesOfEvents } from './governance/notifications.ts';
 import type {
   Append,
@@ -34,6 +34,7 @@ import type {
 import { publishStored } from './publisher.ts';
 import { project } from './run/state/projection.ts';
 import { evolveAll, type RunState } from './run/state/state.ts';
+import { Pacer } from './runtime/pacer.ts';
 
 /** What is committed together with events. */
 export interface CommitExtras {
@@ -77,6 +78,8 @@ interface Batch {
   decision: ApprovalDecision | undefined;
   readonly memories: MemoryRecord[];
   release: boolean;
+  /** To be committed as soon as no other batch is. */
+  isDue: boolean;
   /** Resolves after the commit with whether it succeeded; it never rejects. */
   readonly done: PromiseWithResolvers<boolean>;
 }
@@ -93,6 +96,8 @@ export interface JournalOptions {
   readonly log: Pick<Log, 'error'>;
   /** Receives events as they are staged, before they are stored. */
   readonly observe: (events: readonly StoredEvent[]) => void;
+  /** Says when text is committed; default: together with that of the other runs of this process. */
+  readonly pacer?: Pick<Pacer, 'add'>;
   /** The audit entries of the events. */
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
 }
@@ -182,10 +187,14 @@ export class RunJournal {
     if (release) this.#closed = batch.release = true;
   }
 
-  /** Adds events and starts a commit; a failure surfaces at the next awaited write. */
+  /**
+   * Adds events and commits them at once, or together with the text of other runs if they are only text.
+   * A failure surfaces at the next awaited write.
+   */
   append(events: readonly RunEvent[]): void {
     this.stage(events);
-    this.#start();
+    if (events.every(isDelta)) (this.#options.pacer ?? textPacer).add(this.#start);
+    else this.#start();
   }
 
   /** Resolves when these events and all before them are stored. */
@@ -202,13 +211,15 @@ export class RunJournal {
     if (!isStored) throw this.#broken ?? new JournalBroken(undefined);
   }
 
-  #start(): void {
+  readonly #start = (): void => {
+    if (this.#next === undefined) return;
+    this.#next.isDue = true;
     if (this.#committing === undefined) void this.#commit();
-  }
+  };
 
   /** Never rejects: a failure breaks the journal instead. */
   async #commit(): Promise<void> {
-    while (this.#next !== undefined) {
+    while (this.#next?.isDue === true) {
       const batch = this.#next;
       this.#next = undefined;
       if (this.#broken !== undefined) {
@@ -277,6 +288,14 @@ export class RunJournal {
   }
 }
 
+/** Of this process; see `docs/decisions/2026-11-16-text-shares-commits.md`. */
+const textPacer = new Pacer({ baseMs: 4, msPerStart: 0.25, maxMs: 25 });
+
+/** Whether the event is a piece of what a model streams. */
+export function isDelta(event: RunEvent): event is EventOf<'text.appended' | 'reasoning.appended'> {
+  return event.type === 'text.appended' || event.type === 'reasoning.appended';
+}
+
 function emptyBatch(at: number, before: RunState): Batch {
   return {
     before,
@@ -288,6 +307,7 @@ function emptyBatch(at: number, before: RunState): Batch {
     decision: undefined,
     memories: [],
     release: false,
+    isDue: false,
     done: Promise.withResolvers<boolean>(),
   };
 }

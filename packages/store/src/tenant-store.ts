@@ -42,6 +42,7 @@ import type {
   RunHead,
   RunListing,
   RunRecord,
+  RunRef,
   TenantChange,
   TenantRecord,
   TenantStore,
@@ -53,6 +54,7 @@ import type {
 import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
+import { missingText, withText } from './codec/events.ts';
 import { encodeHint, hintsOfAppend } from './codec/hints.ts';
 import type { RowSigner, SignedTable } from './codec/signed-table.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
@@ -73,9 +75,11 @@ import {
 import * as credentials from './sql/tenants/credentials.ts';
 import {
   decodeJournal,
+  decodeText,
   isLargerThan,
   selectEvents,
   selectPage,
+  selectText,
   sizeOfPage,
 } from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
@@ -83,7 +87,7 @@ import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbo
 import * as memories from './sql/memories/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
 import * as approvals from './sql/runs/approvals.ts';
-import { decodeListing, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
+import { decodeListing, selectAnswers, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
 import { decodeRun, decodeRunHead, replaceCheckpoint, selectRunSql } from './sql/runs/runs.ts';
 import { changesIn, readAll, readOne } from './sql/statements.ts';
 import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
@@ -155,7 +159,11 @@ export class SqlTenantStore implements TenantStore {
 
   async listRuns(filter: RunFilter, page: Page): Promise<RunListing[]> {
     if (statusesOf(filter)?.length === 0) return [];
-    return this.#all(selectRuns(this.tenantId, filter, page), decodeListing);
+    const rows = await this.#select(selectRuns(this.tenantId, filter, page));
+    const answers = selectAnswers(this.tenantId, rows);
+    const parts = answers === undefined ? [] : await this.#select(answers);
+    const byRun = Map.groupBy(parts, (part) => text(part, 'run_id'));
+    return rows.map((row) => decodeListing(row, byRun.get(text(row, 'id')) ?? []));
   }
 
   async append(append: Append): Promise<AppendOutcome> {
@@ -194,7 +202,22 @@ export class SqlTenantStore implements TenantStore {
     if (isLargerThan(range, rows)) rows = await this.#select(selectPage(run, range));
     // Many readers of long journals do not delay what else waits for the event loop.
     await eventLoop.take(sizeOfPage(rows));
-    return decodeJournal(run, range, rows);
+    const page = decodeJournal(run, range, rows);
+    const { events } = page;
+    const turnSeq = missingText(events);
+    if (turnSeq === undefined) return page;
+    return { ...page, events: withText(events, await this.#textOfTurn(run, turnSeq, rows)) };
+  }
+
+  /** `rows`: those of a page that ends after the turn. */
+  async #textOfTurn(run: RunRef, turnSeq: number, rows: readonly Row[]): Promise<string> {
+    const [first] = rows;
+    const last = rows.at(-1);
+    if (first === undefined || last === undefined) return '';
+    if (number(first, 'first_seq') <= turnSeq) return decodeText(run, turnSeq, rows);
+    const all = await this.#select(selectText(run, turnSeq, number(last, 'last_seq')));
+    await eventLoop.take(sizeOfPage(all));
+    return decodeText(run, turnSeq, all);
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {

@@ -3,15 +3,13 @@ import { type RunError, type RunEvent, type Trust } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { MemoryRecord, RunRef } from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
-import { eventLoop } from '../runtime/event-loop-budget.ts';
-import { lengthOf, noText } from '../runtime/growing-text.ts';
-import { bytesPerChar, type LiveRun } from './live-run.ts';
+import type { LiveRun } from './live-run.ts';
 import { settleResults } from './agents/spawn.ts';
 import { memoryOfRun } from './context/memory.ts';
 import type { AgentState } from './state/agent.ts';
 import { type Command, decide } from './state/machine.ts';
 import { project } from './state/projection.ts';
-import { initialState, rootAgent, type RunState } from './state/state.ts';
+import { initialState, type RunState } from './state/state.ts';
 
 export type Outcome = 'settled' | 'suspended' | 'yielded';
 
@@ -56,10 +54,6 @@ async function settle(
 ): Promise<Outcome> {
   const decision = decide(run.state, command);
   if (!decision.ok) throw new TypeError(decision.reason);
-  // The answer is encoded for the journal and for the row of the run, and copied to the writer.
-  const chars = lengthOf(rootAgent(run.state)?.turn?.text ?? noText);
-  await run.memory.reserveEnd(chars * 2 * bytesPerChar);
-  await eventLoop.take(chars);
   await run.journal.write([...events, ...decision.events], { memories });
   run.cacheTranscripts();
   return 'settled';

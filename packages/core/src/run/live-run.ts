@@ -7,7 +7,7 @@ import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protoco
 import { auditOfEvents } from '../governance/audit.ts';
 import { Reservation } from '../governance/budgets.ts';
 import type { Engine } from '../engine.ts';
-import { type FirstClaim, readJournal, RunJournal } from '../journal.ts';
+import { type FirstClaim, isDelta, readJournal, RunJournal } from '../journal.ts';
 import type {
   AgentReport,
   ApprovalDecision,
@@ -40,8 +40,8 @@ export interface LiveRunOptions {
   readonly state: RunState;
   /** What was charged before it was loaded; default: nothing. */
   readonly memory?: MemoryAccount;
-  /** It was created by this call: its inbox is empty. */
-  readonly isNew?: boolean;
+  /** All events of a run that this call created: its inbox is empty, and its journal need not be read. */
+  readonly opening?: readonly RunEvent[];
   readonly resumption?: Resumption | undefined;
   /** What it has reserved of its budgets. */
   readonly reserved?: Reserved | undefined;
@@ -51,10 +51,6 @@ export interface LiveRunOptions {
 export interface Resumption {
   readonly decision: ApprovalDecision;
   readonly claim: FirstClaim;
-}
-
-function isDelta(event: RunEvent): event is EventOf<'text.appended' | 'reasoning.appended'> {
-  return event.type === 'text.appended' || event.type === 'reasoning.appended';
 }
 
 /** A text is held by the state and by the transcript of its agent. */
@@ -89,7 +85,7 @@ export class LiveRun {
   #transcripts: Transcripts | undefined;
   #loading: Promise<void> | undefined;
   /** Events from before the transcripts were loaded. */
-  #unfolded: RunEvent[] = [];
+  #unfolded: RunEvent[];
   #stop: Stop | undefined;
   readonly #toolResults: RunEvent[] = [];
   readonly #endedTurns: EndedTurn[] = [];
@@ -121,10 +117,13 @@ export class LiveRun {
     });
     this.reservation = new Reservation(this, options.reserved);
     this.evidence = new Evidence(options.engine.digest, options.state);
-    this.#loadedSeq = options.state.seq;
-    this.#decision = options.resumption?.decision;
+    const { opening, resumption } = options;
+    // The transcript of a run up to `run.created` follows from its spec.
+    this.#loadedSeq = opening === undefined ? options.state.seq : 1;
+    this.#unfolded = opening?.slice(1) ?? [];
+    this.#decision = resumption?.decision;
     // The commit that claims a run for a decision checks that its inbox is empty.
-    this.#hasCommands = options.isNew !== true && options.resumption === undefined;
+    this.#hasCommands = opening === undefined && resumption === undefined;
   }
 
   get ref(): RunRef {

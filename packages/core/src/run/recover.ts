@@ -29,14 +29,16 @@ export async function load(
   held: Pick<LiveRunOptions, 'epoch' | 'memory' | 'resumption'>,
 ): Promise<LiveRun> {
   const store = engine.store.tenant(record.tenantId);
-  const [spec] = await store.readEvents(record.id, { after: 0, limit: 1 });
+  const [[spec], state] = await Promise.all([
+    store.readEvents(record.id, { after: 0, limit: 1 }),
+    loadState(store, record),
+  ]);
   if (spec?.type !== 'run.created') {
     throw new RelayError(
       'journal_corrupt',
       `The journal of run ${record.id} does not start with run.created`,
     );
   }
-  const state = await loadState(store, record);
   return new LiveRun({ engine, identity: record, spec, state, ...held });
 }
 

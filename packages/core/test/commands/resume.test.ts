@@ -44,6 +44,7 @@ function runWith(change: Partial<RunRecord> = {}): RunRecord {
     finishReason: null,
     checkpoint: checkpointAt(5),
     outputJson: null,
+    answerSeq: null,
     snapshot: null,
     snapshotSeq: 0,
     wakeAt: null,

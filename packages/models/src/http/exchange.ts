@@ -89,16 +89,25 @@ export class HttpExchange {
     throw this.#failure ?? callAborted();
   }
 
-  async read(): Promise<string | undefined> {
-    const bytes = await this.readBytes();
+  /** All bytes that have arrived; waits for the first one. Undefined at the end. */
+  async readBytes(): Promise<Buffer | undefined> {
+    await this.arrival();
+    return this.#take();
+  }
+
+  /** The same as text, without waiting: to be called after the `arrival`. */
+  takeText(): string | undefined {
+    const bytes = this.#take();
     return bytes === undefined ? undefined : this.#decoder.write(bytes);
   }
 
-  /** All bytes that have arrived; waits for the first one. Undefined at the end. */
-  async readBytes(): Promise<Buffer | undefined> {
-    while (this.#pendingBytes === 0 && !this.#ended && this.#failure === undefined) {
-      await this.#change();
-    }
+  /** Resolves when there are bytes to take or the response is over; undefined if that is so already. */
+  arrival(): Promise<void> | undefined {
+    const isOver = this.#ended || this.#failure !== undefined;
+    return this.#pendingBytes > 0 || isOver ? undefined : this.#change();
+  }
+
+  #take(): Buffer | undefined {
     // After an abort, bytes that have arrived are discarded.
     if (this.#failure !== undefined && (this.#pendingBytes === 0 || this.#signal.aborted)) {
       throw this.#failure;
@@ -215,8 +224,12 @@ export class HttpExchange {
   }
 }
 
+const lineFeed = 0x0a;
+
 /** A frame ends with an empty line. An end that two chunks share is not noticed: the next one is. */
 function endOfLastFrame(bytes: Buffer): number | undefined {
+  // Most chunks end with a frame, and searching takes longer than the rest.
+  if (bytes.at(-1) === lineFeed && bytes.at(-2) === lineFeed) return bytes.byteLength;
   const end = bytes.lastIndexOf('\n\n');
   if (end !== -1) return end + 2;
   const endWithCr = bytes.lastIndexOf('\n\r\n');

@@ -118,6 +118,6 @@ export function closedSignal(response: ServerResponse): AbortSignal {
   const closed = new AbortController();
   closedSignals.set(response, closed.signal);
   if (response.closed || response.socket?.destroyed === true) closed.abort('closed');
-  else response.once('close', () => closed.abort('closed'));
+  else response.on('close', () => closed.abort('closed'));
   return closed.signal;
 }

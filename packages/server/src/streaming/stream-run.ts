@@ -102,7 +102,7 @@ interface Opening {
  * until then is answered with a 502, and not with a stream that begins with an error.
  */
 export async function waitForFirstOutput(batches: Batches): Promise<Opening> {
-  const seen: (readonly StoredEvent[])[] = [];
+  const read: Next[] = [];
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<'timeout'>((resolve) => {
     timer = setTimeout(resolve, firstOutputTimeoutMs, 'timeout');
@@ -110,37 +110,31 @@ export async function waitForFirstOutput(batches: Batches): Promise<Opening> {
   try {
     for (;;) {
       const next = batches.next();
+      read.push(next);
       const arrived = await Promise.race([next, timeout]);
-      if (arrived === 'timeout') return { batches: prependBatches(seen, next, batches) };
-      if (arrived.done === true) break;
-      seen.push(arrived.value);
+      if (arrived === 'timeout' || arrived.done === true) break;
       const failure = providerFailure(arrived.value);
       if (failure !== undefined) {
         await batches.return();
-        return { failure, batches: prependBatches(seen, undefined, batches) };
+        return { failure, batches: prependBatches(read, batches) };
       }
       if (arrived.value.some(isOutput)) break;
     }
-    return { batches: prependBatches(seen, undefined, batches) };
+    return { batches: prependBatches(read, batches) };
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function* prependBatches(
-  seen: readonly (readonly StoredEvent[])[],
-  pending: Promise<IteratorResult<readonly StoredEvent[], void>> | undefined,
-  batches: Batches,
-): Batches {
-  try {
-    yield* seen;
-    const next = await pending;
-    if (next?.done === true) return;
-    if (next !== undefined) yield next.value;
-    yield* batches;
-  } finally {
-    await batches.return();
-  }
+type Next = ReturnType<Batches['next']>;
+
+/** Not a generator: each of those would make every batch wait for another turn of the microtask queue. */
+function prependBatches(read: Next[], batches: Batches): AsyncIterable<readonly StoredEvent[]> {
+  const iterator = {
+    next: () => read.shift() ?? batches.next(),
+    return: () => batches.return(),
+  };
+  return { [Symbol.asyncIterator]: () => iterator };
 }
 
 /** Shows that the provider answered, or that the run ended for another reason. */

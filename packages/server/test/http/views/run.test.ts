@@ -26,6 +26,7 @@ const run: RunRecord = {
   error: null,
   finishReason: null,
   checkpoint: null,
+  answerSeq: null,
   outputJson: null,
   snapshot: '{"secret":"state"}',
   snapshotSeq: 1,

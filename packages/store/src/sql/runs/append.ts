@@ -35,7 +35,8 @@ export function appendUnit(
 ): readonly Statement[] {
   const { runId, afterSeq, at, events, progress = {} } = append;
   const run = { tenantId, runId };
-  const journal = insertEvents({ tenantId, runId, afterSeq, at, events });
+  const { answerSeq } = progress;
+  const journal = insertEvents({ tenantId, runId, afterSeq, at, events, answerSeq });
   const unit: Statement[] = [
     fence(dialect, tenantId, append, journal.size),
     ...decision,

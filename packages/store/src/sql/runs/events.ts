@@ -6,7 +6,7 @@ import type { EventRange, JournalPage, PageRange, RunRef } from '@relay/core';
 import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { insertInto } from '../statements.ts';
-import { decodeEvents, encodeEvents } from '../../codec/events.ts';
+import { decodeEvents, encodeEvents, textOfTurn } from '../../codec/events.ts';
 import { checksumOf, corrupt, number, numberOrNull, text } from '../../codec/values.ts';
 
 export interface JournalRow {
@@ -15,6 +15,8 @@ export interface JournalRow {
   readonly afterSeq: number;
   readonly at: number;
   readonly events: readonly RunEvent[];
+  /** Of the run that these events end (`RunProgress`). */
+  readonly answerSeq?: number | null | undefined;
 }
 
 const columns = ['tenant_id', 'run_id', 'last_seq', 'first_seq', 'at', 'payload', 'checksum'];
@@ -22,11 +24,11 @@ const insertSql = insertInto('events', columns);
 
 /** The row of an append, and its size in characters. */
 export function insertEvents(row: JournalRow): { statements: Statement[]; size: number } {
-  const { tenantId, runId, afterSeq, at, events } = row;
+  const { tenantId, runId, afterSeq, at, events, answerSeq } = row;
   if (events.length === 0) return { statements: [], size: 0 };
   const first = afterSeq + 1;
   const last = afterSeq + events.length;
-  const payload = encodeEvents(events);
+  const payload = encodeEvents(events, answerSeq);
   const checksum = checksumOf(tenantId, runId, first, last, at, payload);
   const params = [tenantId, runId, last, first, at, payload, checksum];
   return { statements: [{ sql: insertSql, params }], size: payload.length };
@@ -119,15 +121,51 @@ export function decodeJournal(owner: RunRef, range: PageRange, rows: readonly Ro
 function decodeRow(owner: RunRef, row: Row): StoredEvent[] {
   const first = number(row, 'first_seq');
   const last = number(row, 'last_seq');
-  const at = number(row, 'at');
-  const payload = text(row, 'payload');
-  const subject = `The journal of run ${owner.runId} at seq ${first} to ${last}`;
-  const checksum = checksumOf(owner.tenantId, owner.runId, first, last, at, payload);
-  if (checksum !== row['checksum']) throw corrupt(subject, 'it does not match its checksum');
-  const events = decodeEvents(payload, { seq: first, at: new Date(at).toISOString() });
-  if (events.length !== last - first + 1)
-    throw corrupt(subject, `it holds ${events.length} events`);
+  const at = new Date(number(row, 'at')).toISOString();
+  const events = decodeEvents(payloadOf(owner, row), { seq: first, at });
+  if (events.length !== last - first + 1) {
+    throw corrupt(subjectOf(owner, row), `it holds ${events.length} events`);
+  }
   return events;
+}
+
+function payloadOf({ tenantId, runId }: RunRef, row: Row): string {
+  const payload = text(row, 'payload');
+  const range = [number(row, 'first_seq'), number(row, 'last_seq'), number(row, 'at')];
+  if (checksumOf(tenantId, runId, ...range, payload) !== row['checksum']) {
+    throw corrupt(subjectOf({ tenantId, runId }, row), 'it does not match its checksum');
+  }
+  return payload;
+}
+
+function subjectOf({ runId }: RunRef, row: Row): string {
+  return `The journal of run ${runId} at seq ${number(row, 'first_seq')} to ${number(row, 'last_seq')}`;
+}
+
+/** The rows from that with the event `seq` to that with the event `last`. */
+export function selectText({ tenantId, runId }: RunRef, seq: number, last: number): Statement {
+  return {
+    sql: `SELECT first_seq, last_seq, at, payload, checksum, octet_length(payload) AS bytes
+      FROM events WHERE tenant_id = ? AND run_id = ? AND last_seq >= ? AND first_seq <= ?
+      ORDER BY last_seq`,
+    params: [tenantId, runId, seq, last],
+  };
+}
+
+/** The text of the turn that started at `seq`, from the row with this event and those after it. */
+export function decodeText(owner: RunRef, seq: number, rows: readonly Row[]): string {
+  let next = seq;
+  for (const row of rows) {
+    const first = number(row, 'first_seq');
+    const isNext = next === seq ? first <= seq : first === next;
+    if (!isNext) throw corrupt(`The journal of run ${owner.runId}`, `seq ${next} is missing`);
+    next = number(row, 'last_seq') + 1;
+  }
+  const [first] = rows;
+  if (first === undefined)
+    throw corrupt(`The journal of run ${owner.runId}`, `seq ${seq} is missing`);
+  const payloads = rows.map((row) => payloadOf(owner, row));
+  return textOfTurn(payloads, { firstSeq: number(first, 'first_seq'), seq });
 }
 
 function endOf(range: EventRange): number {

@@ -19,7 +19,8 @@ const isActive = `EXISTS (SELECT 1 FROM runs o
  * position any more. The cross join makes SQLite begin with the conversations.
  */
 const markSql = `UPDATE runs
-  SET pruning = 1, position = NULL, serialized_state = NULL, state_checksum = NULL, output_json = NULL
+  SET pruning = 1, position = NULL, serialized_state = NULL, state_checksum = NULL, output_json = NULL,
+    answer_seq = NULL
   WHERE id IN (
     SELECT r.id FROM (
       SELECT c.tenant_id, c.id, c.ended_at FROM conversations c

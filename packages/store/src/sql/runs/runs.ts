@@ -39,11 +39,14 @@ const identityCodec = new RecordCodec<RunIdentity>({
   createdAt: column.number,
 });
 
-const headCodec = new RecordCodec<Pick<RunHead, 'status' | 'outputJson' | 'lastSeq'>>({
-  status: column.text(),
-  outputJson: column.nullable(column.text()),
-  lastSeq: column.number,
-});
+const headCodec = new RecordCodec<Pick<RunHead, 'status' | 'outputJson' | 'answerSeq' | 'lastSeq'>>(
+  {
+    status: column.text(),
+    outputJson: column.nullable(column.text()),
+    answerSeq: column.nullable(column.number),
+    lastSeq: column.number,
+  },
+);
 
 /** Readable even if checkpoint and snapshot are damaged. */
 export const headColumns = [
@@ -103,7 +106,12 @@ export function insertRun(
     sql: lease === null ? insertFreeSql : insertHeldSql[dialect],
     params: [
       ...identityCodec.encode({ ...identity, tenantId }),
-      ...headCodec.encode({ status, outputJson, lastSeq: creation.events.length }),
+      ...headCodec.encode({
+        status,
+        outputJson,
+        answerSeq: null,
+        lastSeq: creation.events.length,
+      }),
       usage.inputTokens,
       usage.outputTokens,
       usage.costUsd ?? null,
@@ -153,6 +161,7 @@ export function changesOf(
     changes.push(['state_checksum', checkpointChecksum(runId, progress.checkpoint)]);
   }
   if (progress.outputJson !== undefined) changes.push(['output_json', progress.outputJson]);
+  if (progress.answerSeq !== undefined) changes.push(['answer_seq', progress.answerSeq]);
   if (progress.wakeAt !== undefined) changes.push(['wake_at', progress.wakeAt]);
   return changes;
 }

@@ -51,6 +51,7 @@ export const runTables: readonly string[] = [
     serialized_state TEXT,
     state_checksum BIGINT,
     output_json TEXT,
+    answer_seq BIGINT,
     usage_details TEXT,
     pruning BIGINT,
     forked_from TEXT

@@ -60,6 +60,7 @@ export function runListTests(open: Open): void {
       const listing: RunListing = {
         ...shown,
         opening,
+        answer: null,
         isOpeningOmitted: false,
         isOutputOmitted: false,
       };

@@ -25,6 +25,7 @@ export function runTests(open: Open): void {
       finishReason: null,
       checkpoint: null,
       outputJson: null,
+      answerSeq: null,
       snapshot: null,
       snapshotSeq: 0,
       wakeAt: null,
