@@ -70,7 +70,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'fsync: a commit is on the disk before it is acknowledged',
-    file: 'packages/store/src/drivers/sqlite/writer.ts',
+    file: 'packages/store/src/drivers/sqlite/connection.ts',
     from: 'PRAGMA synchronous = FULL',
     to: 'PRAGMA synchronous = OFF',
     noticedBy: ['packages/store/test/drivers/sqlite/faults.test.ts'],
