@@ -239,7 +239,7 @@ describe('query plans', () => {
     [{ conversationId: 'c' }, 'runs_by_conversation (tenant_id=? AND conversation_id=?'],
     [{ workflowId: 'w' }, 'runs_by_workflow (tenant_id=? AND workflow_id=?'],
     [{ parentRunId: 'p' }, 'runs_by_parent (tenant_id=? AND parent_run_id=?'],
-    [label, 'sqlite_autoindex_run_labels_1 (tenant_id=? AND name=? AND value=?'],
+    [label, 'PRIMARY KEY (tenant_id=? AND name=? AND value=?'],
   ];
   for (const [filter, index] of runLists) {
     test(`a page of runs by ${JSON.stringify(filter)} is one range of an index, in order`, async () => {
@@ -247,7 +247,7 @@ describe('query plans', () => {
       const searches = ids.filter((line) => line.startsWith('SEARCH'));
       expect(searches.length).toBeGreaterThan(0);
       for (const line of searches) {
-        expect(line).toMatch(/^SEARCH t USING COVERING INDEX /);
+        expect(line).toMatch(/^SEARCH t USING (COVERING INDEX|PRIMARY KEY) /);
         expect(line).toContain(`${index} AND created_at>? AND (created_at,`);
       }
       if (searches.length === 1) expect(ids).toHaveLength(1);
@@ -276,7 +276,7 @@ describe('query plans', () => {
     const inConversation = '(tenant_id=? AND conversation_id=?';
     expect(lines).toEqual(
       expect.arrayContaining([
-        'SEARCH c USING INDEX conversations_to_prune (ended_at<?)',
+        'SEARCH c USING COVERING INDEX conversations_to_prune (ended_at<?)',
         `SEARCH r USING INDEX runs_ended ${inConversation} AND position>?)`,
         'SEARCH f USING INDEX runs_forked (tenant_id=? AND forked_from=?)',
       ]),
@@ -318,7 +318,7 @@ describe('query plans', () => {
 
   const mixed: [RunFilter, string][] = [
     [{ ...label, agent: 'a', status: 'waiting' }, 'runs_by_agent'],
-    [{ ...label, agent: 'a', status: 'failed' }, 'sqlite_autoindex_run_labels_1'],
+    [{ ...label, agent: 'a', status: 'failed' }, 'PRIMARY KEY'],
     [{ ...label, status: 'queued' }, 'runs_by_status'],
     [{ ...label, conversationId: 'c', agent: 'a' }, 'runs_by_conversation'],
     [{ conversationId: 'c', workflowId: 'w', parentRunId: 'p' }, 'runs_by_parent'],
