@@ -173,8 +173,8 @@ class Scale {
       record('Start to ready', await measures.startToReady(server));
       record('An idle second, CPU', await measures.idleCpu(server));
       record('Heap', (await measures.held(server)).bytes / 1024 / 1024, 'MiB');
-      record('A decision, to the end of its run', await measures.decisions(server));
       record('Pending approvals', await measures.page(server, '/v1/approvals?status=pending'));
+      record('A decision, to the end of its run', await measures.decisions(server));
       record('Metrics', await measures.page(server, '/metrics'));
       record('A run beside them', (await measures.runs(server)).wallMs);
       await server.stop();

@@ -2,6 +2,7 @@
  * Tokens from a scripted provider to a client, through Relay and through a bare `node:http`
  * pass-through. Every token that Relay shows is stored before, with synchronous=FULL.
  */
+import { existsSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { agent, exchange, repeat } from './client.ts';
 import {
@@ -93,12 +94,11 @@ function relay(server: BenchProcess): Target {
   };
 }
 
-/** Runs with a tool only. */
 function openaiAgents(server: BenchProcess): Target {
   return {
     name: 'OpenAI Agents SDK, stores nothing',
     server,
-    post: ({ model }) => ({ path: '/', body: { model, input: question } }),
+    post: (work) => ({ path: '/', body: { ...work, input: question } }),
     end: '[DONE]',
   };
 }
@@ -167,7 +167,6 @@ type Measure = (round: (target: Target) => Promise<Round>) => Promise<Measured>;
 
 interface Measured {
   show(title: string, unit: string, figure: (round: Round) => number): void;
-  readonly rounds: readonly Round[][];
 }
 
 const writes = {
@@ -237,10 +236,17 @@ export async function benchStream(
   const chosen = selectRows('stream', rows, only);
   await Processes.use(profile, async (processes) => {
     const targets = [bareProxy(await processes.start('proxy.ts')), relay(await processes.relay())];
-    if (peer) targets.push(openaiAgents(await processes.start('../peers/openai-agents.mjs')));
+    if (peer) targets.push(openaiAgents(await startPeer(processes)));
     for (const row of chosen) await row(measureWith(targets, rounds));
   });
   agent.destroy();
+}
+
+function startPeer(processes: Processes): Promise<BenchProcess> {
+  if (!existsSync(new URL('peers/node_modules', import.meta.url))) {
+    throw new Error('--peer requires: npm --prefix bench/peers install --no-package-lock');
+  }
+  return processes.start('../peers/openai-agents.mjs');
 }
 
 function measureWith(targets: readonly Target[], rounds: number): Measure {
@@ -252,7 +258,6 @@ function measureWith(targets: readonly Target[], rounds: number): Measure {
     await interleave(contenders, 1);
     const results = await interleave(contenders, rounds);
     return {
-      rounds: results,
       show: (title, unit, figure) =>
         show(
           title,

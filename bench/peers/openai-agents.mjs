@@ -1,4 +1,4 @@
-/** The OpenAI Agents SDK behind a bare `node:http` server: one agent with one tool, nothing stored. */
+/** The OpenAI Agents SDK behind a bare `node:http` server: nothing is stored. */
 import { createServer } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { Agent, OpenAIProvider, Runner, tool } from '@openai/agents';
@@ -21,8 +21,8 @@ const runner = new Runner({
 });
 
 const server = createServer((request, response) => {
-  void json(request).then(async ({ model, input }) => {
-    const agent = new Agent({ name: 'bench', model, tools: [lookup] });
+  void json(request).then(async ({ model, input, tool: withTool }) => {
+    const agent = new Agent({ name: 'bench', model, tools: withTool ? [lookup] : [] });
     const result = await runner.run(agent, input, { stream: true });
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     for await (const text of result.toTextStream()) {

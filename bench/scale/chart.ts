@@ -12,8 +12,8 @@ export interface Figure {
   readonly value: number;
 }
 
-const [width, height] = [260, 190];
-const margin = { top: 44, right: 76, bottom: 36, left: 40 };
+const [width, height] = [280, 190];
+const margin = { top: 44, right: 106, bottom: 36, left: 40 };
 const perRow = 4;
 
 const style = `
@@ -31,7 +31,7 @@ const style = `
   }`;
 
 export function chartOf(figures: readonly Figure[]): string {
-  const panels = [...Map.groupBy(figures, ({ measure }) => measure).values()];
+  const panels = [...Map.groupBy(figures, ({ measure }) => measure).values()].filter(hasCourse);
   const series = [...new Set(figures.map((figure) => figure.series))];
   const rows = Math.ceil(panels.length / perRow);
   const drawn = panels.map((panel, n) => {
@@ -44,6 +44,11 @@ export function chartOf(figures: readonly Figure[]): string {
 ${drawn.join('\n')}
 </svg>
 `;
+}
+
+/** A measure of one size is no line. */
+function hasCourse(panel: readonly Figure[]): boolean {
+  return panel.some(({ size }) => size !== panel[0]?.size);
 }
 
 function panelOf(panel: readonly Figure[], series: readonly string[]): string {

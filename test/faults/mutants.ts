@@ -129,9 +129,9 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'publish after commit: nothing is shown before it is stored',
     file: 'packages/core/src/journal.ts',
-    from: `        let outcome = await store.append(this.#appendOf(batch, this.#state));`,
+    from: `        let outcome = mayStore ?`,
     to: `        this.#options.publisher.publish(this.#options.run.id, batch.stored, this.#options.run.tenantId);
-        let outcome = await store.append(this.#appendOf(batch, this.#state));`,
+        let outcome = mayStore ?`,
     noticedBy: ['packages/core/test/journal.test.ts'],
   },
   {
@@ -174,7 +174,7 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'nothing starts on a journal that is damaged',
     file: 'packages/core/src/run/dispatch.ts',
-    from: 'if (starts.length > 0) await run.transcripts();',
+    from: 'if (starts.length > 0) await run.checkJournal();',
     to: '',
     noticedBy: chaos,
     row: 'bytes',

@@ -1,4 +1,4 @@
-/** How many commits a run costs: each is a wake-up of the writer and an fsync. */
+/** How many commits and statements a run costs. A commit waits for the disk. */
 import type { Append } from '@relay/core';
 import {
   createRecordingTool,
@@ -8,6 +8,12 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
+import {
+  buildImage,
+  openMemoryDriver,
+} from '../../packages/store/src/drivers/sqlite/memory-driver.ts';
+import { schemaStatements } from '../../packages/store/src/sql/schema/migrations.ts';
+import { createSqlStore } from '../../packages/store/src/store.ts';
 import { ask, until } from '../support/kernel.ts';
 import {
   createStreamingModel,
@@ -107,6 +113,29 @@ describe('the commits of a run', () => {
       'append',
       'append',
     ]);
+  });
+});
+
+describe('the statements of a run', () => {
+  test('are 14, if the whole answer arrives at once: 3 to create it, and 11 to end it', async () => {
+    const driver = openMemoryDriver(buildImage(schemaStatements('sqlite')));
+    const units: number[] = [];
+    const store = createSqlStore({
+      ...driver,
+      transact(unit, of) {
+        units.push(unit.length);
+        return driver.transact(unit, of);
+      },
+    });
+    const { boot } = await openFixture({
+      name: 'counted',
+      open: async () => ({ store, dispose: () => store.close() }),
+    });
+    const model = createStreamingModel(() => [[text('Hello'), text(' there.'), finish()]]);
+    const kernel = await boot({ model });
+    units.length = 0;
+    await finished(kernel, (await ask(kernel)).id);
+    expect(units).toEqual([3, 11]);
   });
 });
 

@@ -44,7 +44,12 @@ const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['ff00::', 8],
 ];
 
-const blocked = listOf(notPublic);
+let blocked: BlockList | undefined;
+
+function isPublic(address: string): boolean {
+  blocked ??= listOf(notPublic);
+  return !contains(blocked, address);
+}
 
 export class UrlRefused extends ProviderFailure {
   readonly reason: string;
@@ -118,7 +123,7 @@ interface PortRules {
 function createPortRules(networks: readonly PrivateNetwork[]): PortRules {
   const opened = listOf(networks.map(({ network }) => network));
   const isOpened = (address: string) => contains(opened, address);
-  const isAllowed = (address: string) => isOpened(address) || !contains(blocked, address);
+  const isAllowed = (address: string) => isOpened(address) || isPublic(address);
   const http = guarded(HttpAgent, isOpened);
   return { isOpened, isAllowed, http, https: guarded(HttpsAgent, isAllowed) };
 }

@@ -64,9 +64,11 @@ export function rowsOn(page: Statement, { tenantId, table, columns, joined }: Pa
   const read = columns.map((column) => `r.${column}`);
   if (joined !== undefined) read.push(joined.columns);
   return {
-    // The cross join makes SQLite begin with the page.
+    // The cross join makes SQLite begin with the page. The function around the tenant keeps PostgreSQL,
+    // while it has no statistics yet, from reading all rows of the tenant instead of those on the page.
     sql: `SELECT ${read.join(', ')} FROM (${page.sql}) AS page CROSS JOIN ${table} r ${joined?.join ?? ''}
-      WHERE r.id = page.id AND r.tenant_id = ? ORDER BY page.at DESC, page.id DESC`,
+      WHERE r.id = page.id AND COALESCE(r.tenant_id, '') = ?
+      ORDER BY page.at DESC, page.id DESC`,
     params: [...page.params, tenantId],
   };
 }
