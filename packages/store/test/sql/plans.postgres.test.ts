@@ -7,8 +7,10 @@ import { decisionOn, newApproval } from '../contract/fixtures.ts';
 import { postgresText } from '../../src/drivers/postgres/session.ts';
 import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
+import { BudgetChecks, selectUse } from '../../src/sql/runs/budgets.ts';
 import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
 import {
+  countWaiting,
   openApprovalsSql,
   openRunsSql,
   selectEndedSql,
@@ -151,6 +153,7 @@ describe('query plans of PostgreSQL', () => {
       ]),
     ),
     ...Object.fromEntries(ending.map(({ sql }, n) => [`step ${n} of an ending`, sql])),
+    ...Object.fromEntries(countWaiting(run).map(({ sql }, n) => [`step ${n} of a wait`, sql])),
     ...Object.fromEntries(
       runFilters.map((filter) => [
         `runs by ${JSON.stringify(filter)}`,
@@ -190,6 +193,26 @@ describe('query plans of PostgreSQL', () => {
   test.each(Object.entries(ofSystem))('%s is found without reading a table', async (_name, sql) => {
     const plan = planOf(await database.sql(explained(sql)));
     expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
+  });
+
+  test('a budget reads no run that waits', async () => {
+    const tenantId = 'tenant-0';
+    const waiting = `SELECT id FROM runs WHERE tenant_id = '${tenantId}' AND status = 'waiting'`;
+    expect(await database.sql(waiting)).toHaveLength(10);
+    const budget = { period: 'day', since: 0, concurrentRuns: 9, tokens: 9, costUsd: 9 } as const;
+    const { statements } = new BudgetChecks('postgres', tenantId, [budget]);
+    const client = new Client({ connectionString: database.url });
+    await client.connect();
+    const [, ...checks] = statements;
+    for (const { sql, params } of [...checks, selectUse(tenantId, budget, 'none')]) {
+      const text = `EXPLAIN (ANALYZE, FORMAT JSON) ${postgresText(sql).text}`;
+      const { rows } = await client.query(text, [...params]);
+      const plan = JSON.stringify(rows);
+      expect(plan).toContain('"Relation Name":"runs"');
+      expect(plan).not.toMatch(/"Relation Name":"runs"[^{}]*"Actual Rows":(?!0\b)/);
+      expect(plan).not.toMatch(/"Rows Removed by Filter":(?!0\b)/);
+    }
+    await client.end();
   });
 
   test('an append of text changes no index', async () => {
