@@ -24,7 +24,7 @@ import { claim, selectBlamed, selectDue, suspectsSql } from '../../src/sql/runs/
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories/memories.ts';
 import { storeDecision, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
-import { selectRuns } from '../../src/sql/runs/run-lists.ts';
+import { selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import {
   claimVectors,
@@ -193,6 +193,17 @@ describe('query plans of PostgreSQL', () => {
   test.each(Object.entries(ofSystem))('%s is found without reading a table', async (_name, sql) => {
     const plan = planOf(await database.sql(explained(sql)));
     expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
+  });
+
+  test('the run of a label is found by its id, also where most tenants have few runs', async () => {
+    await database.sql('ALTER TABLE runs ALTER tenant_id SET (n_distinct = -0.5)');
+    await database.sql('ANALYZE runs');
+    const filter = { label: { name: 'a', value: 'b' }, status: 'failed' } as const;
+    const { sql } = selectRunIds('t', filter, page);
+    const plan = planOf((await asTenant.query(explained(sql))).rows);
+    expect(plan).toMatch(/runs_pkey on runs r\b[^>]*Index Cond: \(id = t\.run_id\)/);
+    await database.sql('ALTER TABLE runs ALTER tenant_id RESET (n_distinct)');
+    await database.sql('ANALYZE runs');
   });
 
   test('a budget reads no run that waits', async () => {
