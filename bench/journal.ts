@@ -52,7 +52,7 @@ async function bareInserts(dir: string): Promise<number> {
 /** The kernel's own path: journal, store, hub, follower. */
 async function journalled(dir: string): Promise<number> {
   const store = await openSqliteStore({ dir });
-  const hub = new Hub();
+  const hub = new Hub(async () => new Map());
   const tenant = await store.ensureTenant({ id: nextId(), name: 'bench', at: Date.now() });
   const runs = await Promise.all(
     Array.from({ length: writers }, () => openRun(store, hub, tenant.id)),

@@ -1,8 +1,8 @@
 /** Medians of interleaved rounds: what slows the machine down slows both sides down. */
 
-export interface Contender {
+export interface Contender<Result = number> {
   readonly name: string;
-  run(): Promise<number>;
+  run(): Promise<Result>;
 }
 
 export interface Comparison {
@@ -12,16 +12,54 @@ export interface Comparison {
   readonly ratio: number;
 }
 
-export async function compare(
-  contenders: readonly Contender[],
+/** What a benchmark may be asked for besides the number of rounds. */
+export interface BenchOptions {
+  /** The only row to measure. */
+  readonly only?: string;
+  /** A folder for CPU profiles of Relay's process. */
+  readonly profile?: string;
+  /** Measure the OpenAI Agents SDK too. */
+  readonly peer?: boolean;
+}
+
+/** The rows of a benchmark that `--only` names, or all of them. */
+export function selectRows<Row>(
+  bench: string,
+  rows: Readonly<Record<string, Row>>,
+  only: string | undefined,
+): Row[] {
+  if (only === undefined) return Object.values(rows);
+  if (!Object.hasOwn(rows, only)) {
+    throw new Error(`${bench} has no row ${only}; it has ${Object.keys(rows).join(', ')}`);
+  }
+  return Object.entries(rows).flatMap(([name, row]) => (name === only ? [row] : []));
+}
+
+/** The results of each contender, in the order of the contenders. */
+export async function interleave<Result>(
+  contenders: readonly Contender<Result>[],
   rounds: number,
-): Promise<Comparison[]> {
-  const results = contenders.map((): number[] => []);
+): Promise<Result[][]> {
+  const results = contenders.map((): Result[] => []);
   for (let round = 0; round < rounds; round += 1) {
     for (const [index, contender] of contenders.entries()) {
       results[index]?.push(await contender.run());
     }
   }
+  return results;
+}
+
+export async function compare(
+  contenders: readonly Contender[],
+  rounds: number,
+): Promise<Comparison[]> {
+  return comparison(contenders, await interleave(contenders, rounds));
+}
+
+export function comparison(
+  contenders: readonly Pick<Contender, 'name'>[],
+  results: readonly (readonly number[])[],
+): Comparison[] {
   const baseline = median(results[0] ?? []);
   return contenders.map(({ name }, index) => {
     const own = median(results[index] ?? []);

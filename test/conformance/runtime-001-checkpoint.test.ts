@@ -146,7 +146,8 @@ describe('runs.output_json', () => {
     await approval.decide('reject', 'Not now');
     await reader.rest();
     expect(await outputOf(runId)).toMatchObject({
-      output: 'The note was not sent: it was denied (Not now).',
+      // The text is that of a turn, which the journal has.
+      output: null,
       approvals: [{ ...entry, toolCallId: 'call_1', action: 'reject', reason: 'Not now' }],
     });
   });

@@ -10,7 +10,7 @@ import { TestServer } from '../support/server.ts';
 
 const idle = Number(process.env['RELAY_STREAMS'] ?? 1_000);
 const stalled = Number(process.env['RELAY_STALLED'] ?? 50);
-const maxBytesAStream = 30 * 1024;
+const maxBytesAStream = 18 * 1024;
 const maxBytesAReader = 256 * 1024;
 const words = 60_000;
 const reconnectTimeoutMs = 240_000 + 20 * (idle + stalled);
@@ -103,7 +103,7 @@ async function expectHealth(): Promise<void> {
   expect(fastest).toBeLessThanOrEqual(100);
 }
 
-const idleCosts = `${idle} streams on which nothing happens cost at most 30 KB each`;
+const idleCosts = `${idle} streams on which nothing happens cost at most 18 KB each`;
 it(
   idleCosts,
   async () => {

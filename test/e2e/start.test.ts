@@ -1,4 +1,4 @@
-/** `npm start`: its server ends with it, however it ends. */
+/** The start of a server, and `npm start`, whose server ends with it, however it ends. */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,7 @@ async function start(command: readonly string[], dataDir: string) {
     if (child.exitCode !== null) throw new Error(`It did not start: ${output}`);
     return /listening on (http:\S+)/.exec(output)?.[1];
   }, 'the server');
-  return { child, url, isOver };
+  return { child, url, isOver, output: () => output };
 }
 
 function isUp(url: string): Promise<boolean> {
@@ -35,6 +35,29 @@ function isUp(url: string): Promise<boolean> {
     () => false,
   );
 }
+
+/** Writes the modules that are loaded to the error output, and Node's own modules at the end. */
+const listing = `data:text/javascript,import { registerHooks } from 'node:module';
+  import { writeSync } from 'node:fs';
+  registerHooks({ load(url, context, next) { writeSync(2, url + '\\n'); return next(url, context); } });
+  process.on('exit', () => writeSync(2, process.moduleLoadList.join('\\n')));`;
+
+test('a server is ready without loading what its first request does not need', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'relay-start-'));
+  onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
+  const main = 'packages/server/src/main.ts';
+  const server = await start([process.execPath, `--import=${listing}`, main], dataDir);
+  expect(await isUp(server.url)).toBe(true);
+  server.child.kill('SIGTERM');
+  await server.isOver;
+  const loaded = server.output();
+  expect(loaded).toContain('/node_modules/fastify/');
+  expect(loaded).toContain('NativeModule internal/http');
+  const packages = '@ai-sdk|@fastify/ajv-compiler|@modelcontextprotocol|@opentelemetry|ajv|pg';
+  expect(loaded).not.toMatch(new RegExp(`/node_modules/(?:${packages})/`));
+  // Node's `fetch`, which an `import` of node:http would load.
+  expect(loaded).not.toContain('internal/deps/undici');
+}, 60_000);
 
 test.each([
   [['npm', 'start'], 'SIGTERM'],

@@ -16,14 +16,43 @@ export interface Mutant {
 
 const chaos = ['test/faults/chaos.test.ts'];
 const sqliteStore = ['packages/store/test/sqlite-store.test.ts'];
+const resumption = ['test/loop/resume-by-decision.test.ts'];
 
 export const mutants: readonly Mutant[] = [
   {
     safeguard: 'fence: an append carries the epoch of its lease',
     file: 'packages/store/src/sql/runs/append.ts',
-    from: 'AND epoch = ? AND lease_owner IS NOT NULL`',
-    to: 'AND (epoch = ? OR 1 = 1)`',
+    from: 'AND last_seq = ? AND epoch = ?\n',
+    to: 'AND last_seq = ? AND (epoch = ? OR 1 = 1)\n',
     noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'resumption: a decision takes only a run without a holder',
+    file: 'packages/store/src/sql/runs/append.ts',
+    from: '`lease_owner IS NULL AND crashes = 0',
+    to: '`crashes = 0',
+    noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'resumption: a decision does not overtake what was accepted before it',
+    file: 'packages/store/src/sql/runs/append.ts',
+    from: 'AND NOT EXISTS (SELECT 1 FROM run_inbox m WHERE m.run_id = runs.id)',
+    to: '',
+    noticedBy: resumption,
+  },
+  {
+    safeguard: 'resumption: nothing is written before the decision',
+    file: 'packages/core/src/journal.ts',
+    from: 'this.#claim === undefined || batch.decision !== undefined;',
+    to: 'true;',
+    noticedBy: resumption,
+  },
+  {
+    safeguard: 'resumption: no model is called before the lease is held',
+    file: 'packages/core/src/run/loop.ts',
+    from: 'if (!run.journal.isClaimed) await run.journal.settled();',
+    to: '',
+    noticedBy: resumption,
   },
   {
     safeguard: 'lease: only what is free can be claimed',
@@ -41,7 +70,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'fsync: a commit is on the disk before it is acknowledged',
-    file: 'packages/store/src/drivers/sqlite/writer.ts',
+    file: 'packages/store/src/drivers/sqlite/connection.ts',
     from: 'PRAGMA synchronous = FULL',
     to: 'PRAGMA synchronous = OFF',
     noticedBy: ['packages/store/test/drivers/sqlite/faults.test.ts'],
@@ -100,9 +129,9 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'publish after commit: nothing is shown before it is stored',
     file: 'packages/core/src/journal.ts',
-    from: `        let outcome = await store.append(this.#appendOf(batch, this.#state));`,
+    from: `        let outcome = mayStore ?`,
     to: `        this.#options.publisher.publish(this.#options.run.id, batch.stored, this.#options.run.tenantId);
-        let outcome = await store.append(this.#appendOf(batch, this.#state));`,
+        let outcome = mayStore ?`,
     noticedBy: ['packages/core/test/journal.test.ts'],
   },
   {
@@ -137,15 +166,15 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'checksum: a changed byte is noticed',
     file: 'packages/store/src/sql/runs/events.ts',
-    from: `if (checksum !== row['checksum']) throw`,
-    to: `if (checksum === -1) throw`,
+    from: `payload) !== row['checksum']) {`,
+    to: `payload) === -1) {`,
     noticedBy: chaos,
     row: 'bytes',
   },
   {
     safeguard: 'nothing starts on a journal that is damaged',
     file: 'packages/core/src/run/dispatch.ts',
-    from: 'if (starts.length > 0) await run.transcripts();',
+    from: 'if (starts.length > 0) await run.checkJournal();',
     to: '',
     noticedBy: chaos,
     row: 'bytes',

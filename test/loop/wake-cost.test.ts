@@ -68,6 +68,55 @@ describe('waking a run', () => {
   });
 });
 
+describe('a run in a new conversation', () => {
+  test('is driven from its start to its end without reading the store', async () => {
+    const { store: inner, boot } = await openFixture();
+    const calls: string[] = [];
+    const runId = '01963a5c-7891-7abc-8ef0-123456789abc';
+    const store = wrapStore(inner, (call) => {
+      if (call.args.includes(runId)) calls.push(call.method);
+      return call.go();
+    });
+    const model = createScriptedModel([[text('Hello'), finish()]]);
+    const kernel = await boot({ store, model });
+    await ask(kernel, { runId });
+    await until(async () => kernel.published.at(-1)?.type === 'run.ended');
+    expect(calls).toEqual([]);
+  });
+});
+
+describe('starting an approved tool', () => {
+  test('reads nothing of the conversation before the run', async () => {
+    const { store: inner, boot } = await openFixture();
+    const read = new Set<unknown>();
+    const store = wrapStore(inner, (call) => {
+      if (call.method === 'readEvents' || call.method === 'readPage') read.add(call.args[0]);
+      return call.go();
+    });
+    const pay = createRecordingTool({ name: 'pay' });
+    const model = createStreamingModel(({ messages }) =>
+      messages.at(-1)?.role === 'user' && messages.length > 1
+        ? [[toolCall('pay_1', 'pay', {}), finish()]]
+        : [[text('Done.'), finish()]],
+    );
+    const first = await boot({ model, tools: [pay] });
+    const earlier = await ask(first);
+    await finished(first, earlier.id);
+    const run = await ask(first, { conversationId: earlier.conversationId });
+    const [approval] = await untilAsked(first, run.id);
+    await first.stop();
+    pay.hold();
+    // A new process: nothing is cached.
+    const kernel = await boot({ store, model, tools: [pay], restarted: true });
+    await decide(kernel, approval?.approvalId);
+    await until(async () => pay.executions.length === 1, 'the tool');
+    expect([...read]).toEqual([run.id]);
+    pay.release();
+    await finished(kernel, run.id);
+    expect([...read]).toEqual([run.id, earlier.id]);
+  });
+});
+
 describe('the scan of the supervisor', () => {
   test('reads the inboxes of all active runs with one query', async () => {
     const { store: inner, boot } = await openFixture();

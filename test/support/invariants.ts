@@ -129,5 +129,18 @@ function expectSameFold(events: readonly StoredEvent[], row: RunRecord | undefin
   expect(row).toMatchObject({ status: state.status, lastSeq: state.seq, usage: state.usage });
   const end = events.at(-1);
   const output = end?.type === 'run.ended' ? end.output : undefined;
-  expect(JSON.parse(row.outputJson ?? 'null')).toMatchObject({ output });
+  // The row has only what the journal does not have as the text of a turn.
+  const inRow = row.answerSeq === null ? output : null;
+  expect(JSON.parse(row.outputJson ?? 'null')).toMatchObject({ output: inRow });
+  if (row.answerSeq !== null) expect(textOfTurn(events, row.answerSeq)).toBe(output);
+}
+
+/** The text of the turn that started at `seq`. */
+function textOfTurn(events: readonly StoredEvent[], seq: number): string {
+  const start = events[seq - 1];
+  const textId = start?.type === 'turn.started' ? start.textId : undefined;
+  const texts = events.flatMap((event) =>
+    event.type === 'text.appended' && event.textId === textId ? [event.text] : [],
+  );
+  return texts.join('');
 }

@@ -52,7 +52,13 @@ export { firstOutputTimeoutMs } from './run/turn.ts';
 export { handoffToolName } from './run/agents/profile.ts';
 export { TranscriptCache } from './run/context/transcript-cache.ts';
 export { emptyTranscript, foldTranscript, type Transcript } from './run/context/transcript.ts';
-export { evolve, initialState, readSnapshot, type RunState } from './run/state/state.ts';
+export {
+  evolve,
+  initialState,
+  partialOutputOf,
+  readSnapshot,
+  type RunState,
+} from './run/state/state.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';
 export { BackgroundLoop, type BackgroundLoopOptions } from './runtime/background-loop.ts';
 export { eventLoop } from './runtime/event-loop-budget.ts';

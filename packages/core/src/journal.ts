@@ -1,23 +1,27 @@
 /**
  * The journal of a run: the only writer of its events. Append, then publish (E1).
  *
- *   idle ─write─▶ committing ─commit─▶ idle, or committing again if more events arrived
+ *   idle ─write─▶ committing ─commit─▶ idle, or committing again if more events are due
  *                     ├─refused─▶ committing, with the refused events replaced
  *                     └─fenced or failed─▶ broken, permanently
  *
- * - There is no timer. An idle journal commits at once; events that arrive during a commit form the
- *   next batch.
+ * - An idle journal commits at once; events that arrive during a commit form the next batch. Only text
+ *   that continues text waits a few milliseconds under load, to share a commit with that of other runs.
  * - `state` runs ahead of the store, so that the loop can continue. Only the loop sees it, and no side
  *   effect starts before the promise of its write has resolved.
  * - Every append carries the expected `seq` and the lease epoch (E3). A journal that was fenced out, or
  *   whose store failed, is broken: all its promises reject, and the loop abandons the run.
+ * - A suspended run may be loaded without a lease, to be resumed by a decision. Its first append claims it
+ *   and carries the decision. Without the decision nothing is written: the journal counts as fenced out.
  * - A batch that uses an exhausted grant is refused as a whole (E7). Every write with an
  *   `onGrantExhausted` then replaces its own events, one for one, so that later events keep their `seq`.
  */
-import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
+import { defined, type EventOf, isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import { noticesOfEvents } from './governance/notifications.ts';
 import type {
   Append,
+  ApprovalDecision,
+  Claim,
   Clock,
   Log,
   MemoryRecord,
@@ -30,11 +34,14 @@ import type {
 import { publishStored } from './publisher.ts';
 import { project } from './run/state/projection.ts';
 import { evolveAll, type RunState } from './run/state/state.ts';
+import { Pacer } from './runtime/pacer.ts';
 
 /** What is committed together with events. */
 export interface CommitExtras {
   /** Ids of queued commands that the events answer: they are removed from the inbox. */
   readonly consumeCommands?: readonly string[];
+  /** A decision that is not stored yet and that the events apply. */
+  readonly decision?: ApprovalDecision;
   /** Releases the lease. */
   readonly release?: boolean;
   /** Memories that the run stores. */
@@ -68,8 +75,11 @@ interface Batch {
   stored: StoredEvent[];
   readonly replaceable: Replaceable[];
   readonly consumeCommands: string[];
+  decision: ApprovalDecision | undefined;
   readonly memories: MemoryRecord[];
   release: boolean;
+  /** To be committed as soon as no other batch is. */
+  isDue: boolean;
   /** Resolves after the commit with whether it succeeded; it never rejects. */
   readonly done: PromiseWithResolvers<boolean>;
 }
@@ -77,6 +87,8 @@ interface Batch {
 export interface JournalOptions {
   readonly run: RunIdentity;
   readonly epoch: number;
+  /** Of a run without a lease: the first append claims it, with `epoch`. */
+  readonly claim?: FirstClaim | undefined;
   readonly state: RunState;
   readonly store: TenantStore;
   readonly clock: Clock;
@@ -84,8 +96,16 @@ export interface JournalOptions {
   readonly log: Pick<Log, 'error'>;
   /** Receives events as they are staged, before they are stored. */
   readonly observe: (events: readonly StoredEvent[]) => void;
+  /** Says when text is committed; default: together with that of the other runs of this process. */
+  readonly pacer?: Pick<Pacer, 'add'>;
   /** The audit entries of the events. */
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
+}
+
+export interface FirstClaim {
+  /** At the time of the append. */
+  readonly make: () => Claim;
+  readonly onStored: () => void;
 }
 
 /** Another node holds the run, or the store failed: this node must not continue it. */
@@ -105,6 +125,8 @@ export class RunJournal {
   readonly #ref: RunRef;
   #state: RunState;
   #storedSeq: number;
+  /** Until it is stored. */
+  #claim: FirstClaim | undefined;
   #next: Batch | undefined;
   #committing: Batch | undefined;
   #broken: JournalBroken | undefined;
@@ -114,6 +136,7 @@ export class RunJournal {
     this.#options = options;
     this.#state = options.state;
     this.#storedSeq = options.state.seq;
+    this.#claim = options.claim;
     this.#ref = { tenantId: options.run.tenantId, runId: options.run.id };
   }
 
@@ -130,6 +153,11 @@ export class RunJournal {
     return this.#closed || isEnded(this.#state.status);
   }
 
+  /** This node holds the lease of the run, as far as it knows. */
+  get isClaimed(): boolean {
+    return this.#claim === undefined;
+  }
+
   /** How many events wait for their commit; a fast model is slowed down by it. */
   get backlog(): number {
     return this.#next?.events.length ?? 0;
@@ -137,8 +165,10 @@ export class RunJournal {
 
   /** Adds events without starting a commit: the next `append` or `write` commits them. */
   stage(events: readonly RunEvent[], extras: CommitExtras = {}): void {
-    const { consumeCommands = [], release = false, memories = [], onGrantExhausted } = extras;
-    if (events.length === 0 && consumeCommands.length === 0 && !release) return;
+    const { consumeCommands = [], decision, release = false, memories = [] } = extras;
+    const { onGrantExhausted } = extras;
+    const isEmpty = events.length === 0 && consumeCommands.length === 0 && decision === undefined;
+    if (isEmpty && !release) return;
     const batch = (this.#next ??= emptyBatch(this.#options.clock.now(), this.#state));
     const at = batch.stored[0]?.at ?? new Date(batch.at).toISOString();
     const { seq } = this.#state;
@@ -152,14 +182,19 @@ export class RunJournal {
     batch.stored.push(...stored);
     this.#options.observe(stored);
     batch.consumeCommands.push(...consumeCommands);
+    batch.decision ??= decision;
     batch.memories.push(...memories);
     if (release) this.#closed = batch.release = true;
   }
 
-  /** Adds events and starts a commit; a failure surfaces at the next awaited write. */
+  /**
+   * Adds events and commits them at once, or together with the text of other runs if they are only text.
+   * A failure surfaces at the next awaited write.
+   */
   append(events: readonly RunEvent[]): void {
     this.stage(events);
-    this.#start();
+    if (events.every(isDelta)) (this.#options.pacer ?? textPacer).add(this.#start);
+    else this.#start();
   }
 
   /** Resolves when these events and all before them are stored. */
@@ -176,13 +211,15 @@ export class RunJournal {
     if (!isStored) throw this.#broken ?? new JournalBroken(undefined);
   }
 
-  #start(): void {
+  readonly #start = (): void => {
+    if (this.#next === undefined) return;
+    this.#next.isDue = true;
     if (this.#committing === undefined) void this.#commit();
-  }
+  };
 
   /** Never rejects: a failure breaks the journal instead. */
   async #commit(): Promise<void> {
-    while (this.#next !== undefined) {
+    while (this.#next?.isDue === true) {
       const batch = this.#next;
       this.#next = undefined;
       if (this.#broken !== undefined) {
@@ -192,7 +229,8 @@ export class RunJournal {
       this.#committing = batch;
       try {
         const { store } = this.#options;
-        let outcome = await store.append(this.#appendOf(batch, this.#state));
+        const mayStore = this.#claim === undefined || batch.decision !== undefined;
+        let outcome = mayStore ? await store.append(this.#appendOf(batch, this.#state)) : 'fenced';
         while (outcome === 'refused' && batch.replaceable.length > 0) {
           const state = this.#replace(batch, await replacementsOf(batch));
           outcome = await store.append(this.#appendOf(batch, state));
@@ -201,6 +239,8 @@ export class RunJournal {
           this.#broken = new JournalBroken('fenced');
         } else {
           this.#storedSeq += batch.events.length;
+          this.#claim?.onStored();
+          this.#claim = undefined;
           publishStored(this.#options, this.#ref, batch.stored);
         }
       } catch (error) {
@@ -241,10 +281,19 @@ export class RunJournal {
       consumeCommands: batch.consumeCommands,
       memories: batch.memories,
       release: batch.release,
+      ...defined({ claim: this.#claim?.make(), decision: batch.decision }),
       notices: noticesOfEvents(run, batch.stored),
       audit: audit?.(batch.stored) ?? [],
     };
   }
+}
+
+/** Of this process; see `docs/decisions/2026-11-16-text-shares-commits.md`. */
+const textPacer = new Pacer({ baseMs: 4, msPerStart: 0.25, maxMs: 25 });
+
+/** Whether the event is a piece of what a model streams. */
+export function isDelta(event: RunEvent): event is EventOf<'text.appended' | 'reasoning.appended'> {
+  return event.type === 'text.appended' || event.type === 'reasoning.appended';
 }
 
 function emptyBatch(at: number, before: RunState): Batch {
@@ -255,8 +304,10 @@ function emptyBatch(at: number, before: RunState): Batch {
     stored: [],
     replaceable: [],
     consumeCommands: [],
+    decision: undefined,
     memories: [],
     release: false,
+    isDue: false,
     done: Promise.withResolvers<boolean>(),
   };
 }

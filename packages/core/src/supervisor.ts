@@ -10,6 +10,10 @@
  *   the loop reads the inbox, and a run that is just leaving is activated again.
  * - Runs that were driven before, by this node or another, are claimed and loaded in portions: a few at
  *   a time, and only while there is memory for them.
+ * - A decision on a suspended run resumes it, if this node has a slot and memory for it: the run is loaded
+ *   without a lease, and its first commit stores the decision and claims the run. If this fails, because
+ *   another node or another command came first, nothing is stored and nothing has started. The decision
+ *   is then stored in the inbox, and whichever node claims the run applies it.
  * - A suspect, whose process died several times in a row while it drove the run, is driven while no
  *   other suspect is, and not before this process has run for some seconds. If the process still dies,
  *   the run fails. The store counts, so nodes agree. A lease that expired while its process lives does
@@ -27,7 +31,7 @@ import { exponentialBackoff } from './runtime/backoff.ts';
 import { FairQueue } from './runtime/fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
-import { type ClaimedRun, maxCrashes, type RunRef } from './ports/index.ts';
+import { type ApprovalDecision, type Claim, maxCrashes, type RunRef } from './ports/index.ts';
 import { publishStored } from './publisher.ts';
 import { fail, failCorruptRun, yieldRun } from './run/end.ts';
 import { isStoreFault, runErrorOf } from './run/errors.ts';
@@ -40,11 +44,17 @@ interface ActiveRun {
   readonly ref: RunRef;
   /** Undefined until it is loaded. */
   live: LiveRun | undefined;
-  /** This node holds its lease. */
-  isClaimed: boolean;
+  /** Of the lease that this node holds; undefined until it is claimed. */
+  epoch: number | undefined;
   /** A wake-up arrived that the loop may not have noticed. */
   hasPendingWakeUp: boolean;
   done: Promise<void>;
+}
+
+/** How a run is taken that no call of this node has created. */
+interface Resuming {
+  readonly decision: ApprovalDecision;
+  readonly onStored: () => void;
 }
 
 /** Of the store, while it drove a run. */
@@ -61,6 +71,8 @@ const scanLimit = 1_000;
 /** How many runs are claimed and loaded at the same time. */
 const maxLoading = 16;
 const maxBackoffMs = 15_000;
+/** A larger journal is loaded under the lease: the store counts if the process dies of it. */
+const maxSizeWithoutLease = 1024 * 1024;
 
 export class Supervisor {
   readonly #engine: Engine;
@@ -144,7 +156,28 @@ export class Supervisor {
       this.#queue.add(ref.tenantId, ref.runId, ref);
       return;
     }
-    this.#activate(ref, undefined);
+    this.#activate(ref);
+  }
+
+  /** Stores a decision, with its consequences if this node can resume the run. False if it is outdated. */
+  async decide(tenantId: string, decision: ApprovalDecision): Promise<boolean> {
+    const ref = { tenantId, runId: decision.runId };
+    if (await this.#resumeWith(ref, decision)) return true;
+    const isStored = await this.#engine.store.tenant(tenantId).decideApproval(decision);
+    if (isStored) this.wake(ref);
+    return isStored;
+  }
+
+  /** True when the decision is stored and the run is driven here; false if nothing was stored. */
+  #resumeWith(ref: RunRef, decision: ApprovalDecision): Promise<boolean> {
+    const isBusy = this.#active.has(ref.runId) || !this.#canLoad;
+    if (isBusy || this.isPaused(ref.tenantId) || this.#isBackingOff(ref.runId)) {
+      return Promise.resolve(false);
+    }
+    return new Promise((resolve) => {
+      const resuming = { decision, onStored: () => resolve(true) };
+      void this.#activate(ref, { resuming }).done.then(() => resolve(false));
+    });
   }
 
   isPaused(tenantId: string): boolean {
@@ -173,7 +206,7 @@ export class Supervisor {
   /** Drives a run that was created with a lease, in its reserved slot. */
   adopt(live: LiveRun): void {
     this.#reserved -= 1;
-    if (!this.#active.has(live.identity.id)) this.#activate(live.ref, live);
+    if (!this.#active.has(live.identity.id)) this.#activate(live.ref, { adopted: live });
   }
 
   /** Yields all runs gracefully. No more runs are activated. */
@@ -189,24 +222,26 @@ export class Supervisor {
     await Promise.all([scanning, this.#renewal.stop()]);
   }
 
-  #activate(ref: RunRef, adopted: LiveRun | undefined): void {
+  /** By default the run is claimed, then loaded. */
+  #activate(ref: RunRef, taken: { adopted?: LiveRun; resuming?: Resuming } = {}): ActiveRun {
     const active: ActiveRun = {
       ref,
       live: undefined,
-      isClaimed: adopted !== undefined,
+      epoch: taken.adopted?.epoch,
       hasPendingWakeUp: false,
       done: Promise.resolve(),
     };
     this.#active.set(ref.runId, active);
-    if (adopted === undefined) this.#loading += 1;
-    active.done = this.#drive(active, adopted).finally(() => this.#deactivate(active));
+    if (taken.adopted === undefined) this.#loading += 1;
+    active.done = this.#drive(active, taken).finally(() => this.#deactivate(active));
+    return active;
   }
 
   #deactivate(active: ActiveRun): void {
     this.#active.delete(active.ref.runId);
     if (this.#suspect === active.ref.runId) {
       this.#suspect = undefined;
-      if (active.isClaimed) this.#resumeNextSuspect();
+      if (active.epoch !== undefined) this.#resumeNextSuspect();
     }
     if (active.hasPendingWakeUp) this.wake(active.ref);
     this.#activateQueued();
@@ -221,17 +256,19 @@ export class Supervisor {
   }
 
   /** Drives a run once: until it is settled, suspended or yielded. It never rejects. */
-  async #drive(active: ActiveRun, adopted: LiveRun | undefined): Promise<void> {
+  async #drive(
+    active: ActiveRun,
+    { adopted, resuming }: { adopted?: LiveRun; resuming?: Resuming },
+  ): Promise<void> {
     const { ref } = active;
     const memory = adopted?.memory ?? this.#engine.memory.open();
-    let epoch = adopted?.epoch;
     try {
       let live = adopted;
       if (live === undefined) {
         try {
-          const claimed = await this.#claim(active);
-          epoch = claimed?.epoch;
-          if (claimed !== undefined) live = await this.#load(ref, claimed, memory);
+          live = await (resuming === undefined
+            ? this.#claimAndLoad(active, memory)
+            : this.#loadToResume(active, resuming, memory));
         } finally {
           this.#loading -= 1;
           this.#activateQueued();
@@ -249,38 +286,58 @@ export class Supervisor {
       else if ((await live.store.readInbox(ref.runId)).length > 0) active.hasPendingWakeUp = true;
       this.#storeFaults.delete(ref.runId);
     } catch (error) {
-      await this.#recoverFrom(error, active, epoch);
+      await this.#recoverFrom(error, active);
     } finally {
       memory.close();
     }
   }
 
-  async #claim(active: ActiveRun): Promise<ClaimedRun | undefined> {
-    const { store, clock, settings } = this.#engine;
-    const { runId } = active.ref;
+  #newClaim(): Claim {
+    const { clock, settings } = this.#engine;
     const now = clock.now();
-    const until = now + settings.leaseTtlMs;
-    const suspect = runId === this.#suspect;
-    const claim = { owner: settings.node, now, until };
-    const claimed = await store.claimRun(runId, claim, { suspect });
-    active.isClaimed = claimed !== undefined;
-    active.hasPendingWakeUp = false;
-    return claimed;
+    return { owner: settings.node, now, until: now + settings.leaseTtlMs };
   }
 
-  /** Loads a claimed run, as soon as there is memory for it. */
-  async #load(
-    ref: RunRef,
-    { epoch, crashes, journalSize }: ClaimedRun,
-    memory: MemoryAccount,
-  ): Promise<LiveRun | undefined> {
+  /** Claims a run, and loads it as soon as there is memory for it. */
+  async #claimAndLoad(active: ActiveRun, memory: MemoryAccount): Promise<LiveRun | undefined> {
+    const { store } = this.#engine;
+    const { ref } = active;
+    const suspect = ref.runId === this.#suspect;
+    const claimed = await store.claimRun(ref.runId, this.#newClaim(), { suspect });
+    active.hasPendingWakeUp = false;
+    if (claimed === undefined) return undefined;
+    const { epoch, crashes, journalSize } = claimed;
+    active.epoch = epoch;
     if (crashes >= maxCrashes) {
       await failCorruptRun(this.#engine, ref, epoch, crashError(crashes));
       return undefined;
     }
     memory.add(bytesPerRun + journalSize * bytesPerChar);
     while (!memory.mayGrow) await memory.wait();
-    return load(this.#engine, ref, { epoch, memory });
+    const record = await store.tenant(ref.tenantId).readRun(ref.runId);
+    return record === undefined ? undefined : load(this.#engine, record, { epoch, memory });
+  }
+
+  /** Loads a suspended run without a lease: its first commit takes it, with the decision. */
+  async #loadToResume(
+    active: ActiveRun,
+    { decision, onStored }: Resuming,
+    memory: MemoryAccount,
+  ): Promise<LiveRun | undefined> {
+    const { tenantId, runId } = active.ref;
+    const record = await this.#engine.store.tenant(tenantId).readRun(runId);
+    if (record?.status !== 'waiting' || record.journalSize > maxSizeWithoutLease) return undefined;
+    memory.add(bytesPerRun + record.journalSize * bytesPerChar);
+    if (!memory.mayGrow) return undefined;
+    const epoch = record.epoch + 1;
+    const claim = {
+      make: () => this.#newClaim(),
+      onStored: () => {
+        active.epoch = epoch;
+        onStored();
+      },
+    };
+    return load(this.#engine, record, { epoch, memory, resumption: { decision, claim } });
   }
 
   /** Drives the suspect with the fewest crashes, unless one is driven already. */
@@ -294,7 +351,7 @@ export class Supervisor {
         if (ref === undefined || this.#suspect !== undefined || !this.#canLoad) return;
         if (this.#active.has(ref.runId)) return;
         this.#suspect = ref.runId;
-        this.#activate(ref, undefined);
+        this.#activate(ref);
       })
       .catch((error: unknown) => {
         log.warn('The search for suspect runs failed', { error: describe(error) });
@@ -302,8 +359,7 @@ export class Supervisor {
   }
 
   /** After a bug or a fault of the store, what is stored decides what happens to the run. */
-  async #recoverFrom(error: unknown, active: ActiveRun, epoch: number | undefined): Promise<void> {
-    const { ref, live } = active;
+  async #recoverFrom(error: unknown, { ref, live, epoch }: ActiveRun): Promise<void> {
     const fenced = error instanceof JournalBroken && error.fenced;
     const isPassing = fenced || isStoreFault(error);
     if (isPassing && !fenced) this.#backOff(ref.runId);
@@ -376,14 +432,13 @@ export class Supervisor {
   }
 
   async #renew(): Promise<void> {
-    const { store, clock, settings } = this.#engine;
-    const runIds = [...this.#active.values()].flatMap(({ isClaimed, ref }) =>
-      isClaimed ? [ref.runId] : [],
+    const { store } = this.#engine;
+    const runIds = [...this.#active.values()].flatMap(({ epoch, ref }) =>
+      epoch === undefined ? [] : [ref.runId],
     );
     if (runIds.length === 0) return;
-    const now = clock.now();
-    const until = now + settings.leaseTtlMs;
-    const held = new Set(await store.renewLeases(settings.node, { runIds, now, until }));
+    const { owner, now, until } = this.#newClaim();
+    const held = new Set(await store.renewLeases(owner, { runIds, now, until }));
     for (const runId of runIds) {
       if (held.has(runId)) continue;
       this.#active.get(runId)?.live?.stopWith({ kind: 'yield', reason: 'The lease was lost' });

@@ -18,7 +18,6 @@ import { defined } from '@relay/protocol';
 import { isProgram, killOrphanProcesses, type McpServerConfig } from '@relay/tools';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
-import { createApp } from './http/app.ts';
 import { HeadSigner } from './audit/export.ts';
 import { KeyActivity } from './jobs/key-activity.ts';
 import { AuditSealer } from './audit/sealer.ts';
@@ -89,7 +88,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const { config, store } = options;
   const log = asServerLog(options.log);
   registerSecrets(log, config);
-  const hub = new Hub();
+  const hub = new Hub((runIds) => store.lastSeqs(runIds));
   const feed = new Feed();
   const streams = new OpenStreams(store);
   const metrics = new Metrics(store, {
@@ -251,6 +250,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     retentionMs,
     sweepOutputs: () => sweepOutputs({ store, clock, retentionMs, maxBytes, folder }),
   });
+  const { createApp } = await import('./http/app.ts');
   const app = createApp(context);
   return {
     app,

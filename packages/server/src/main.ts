@@ -1,4 +1,9 @@
-import { explainStartError, serveProcess } from './serve.ts';
+import { enableCompileCache } from 'node:module';
+import { fileURLToPath } from 'node:url';
+
+// Before the rest is loaded: types are stripped and code is compiled only once.
+enableCompileCache(fileURLToPath(new URL('../../../node_modules/.cache/relay', import.meta.url)));
+const { explainStartError, serveProcess } = await import('./serve.ts');
 
 try {
   await serveProcess({ env: process.env, cwd: process.cwd() });

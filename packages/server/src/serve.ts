@@ -44,9 +44,10 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
   const closing: (() => Promise<void> | void)[] = [];
   const stop = () => stopAll(closing.splice(0).toReversed());
   try {
-    const opened = await openStore(config, 'exclusive', {
-      advise: (line) => log.warn(line),
-    });
+    const opening = openStore(config, 'exclusive', { advise: (line) => log.warn(line) });
+    // Loaded while the thread of the store starts. `compose` waits for it, and reports a failure.
+    import('./http/app.ts').catch(() => undefined);
+    const opened = await opening;
     const { store } = opened;
     closing.push(() => opened.close());
     const relay = await compose({

@@ -4,7 +4,6 @@ import { defined, RelayError } from '@relay/protocol';
 import { type RowAuthenticator, RowSigner } from './codec/signed-table.ts';
 import { findDamagedRows } from './sql/signed-tables.ts';
 import { createOwnerOnlyFile, makeFolder } from './drivers/sqlite/folder-lock.ts';
-import { nameOf, openPostgresDriver } from './drivers/postgres/driver.ts';
 import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
 import { buildImage, openMemoryDriver } from './drivers/sqlite/memory-driver.ts';
 import { readOne } from './sql/statements.ts';
@@ -58,6 +57,9 @@ export function createMemoryStore(options: StoreOptions = {}): SystemStore {
   return createSqlStore(openMemoryDriver(memoryImage), options);
 }
 
+/** Loaded only if it is used: the `pg` package is large. */
+const postgresDriver = () => import('./drivers/postgres/driver.ts');
+
 /** Building an index of a large table takes long, and other starting nodes wait for it. */
 const migrationOptions = { readers: 1, retryForMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
 
@@ -70,6 +72,7 @@ export interface PostgresStoreOptions extends StoreOptions {
 /** The store of several nodes. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<SystemStore> {
   const { url, advise, rows } = options;
+  const { nameOf, openPostgresDriver } = await postgresDriver();
   const migrator = await openPostgresDriver({ url, ...migrationOptions });
   try {
     await migrate(migrator).catch((error: unknown) => {
@@ -85,6 +88,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
 
 /** Checks that the database answers, and reads a metadata entry. Nothing is created or changed. */
 export async function readPostgresMetadata(url: string, name: string): Promise<string | undefined> {
+  const { openPostgresDriver } = await postgresDriver();
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
     const problem = await findSchemaProblem(driver);
@@ -102,6 +106,7 @@ export async function findDamagedPostgresRows(
   url: string,
   rows: RowAuthenticator,
 ): Promise<DamagedRow[]> {
+  const { openPostgresDriver } = await postgresDriver();
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
     return await findDamagedRows(driver, new RowSigner(rows));
@@ -112,6 +117,7 @@ export async function findDamagedPostgresRows(
 
 /** How many nodes are alive, on a database that one of them has used. */
 export async function countPostgresNodes(url: string): Promise<number> {
+  const { openPostgresDriver } = await postgresDriver();
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
     const statement = countNodes('postgres', Date.now());

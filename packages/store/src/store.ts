@@ -30,7 +30,7 @@ import { runsWithCommandsSql } from './sql/runs/inbox.ts';
 import * as leases from './sql/runs/leases.ts';
 import { pruneUnit } from './sql/runs/retention.ts';
 import { findDamagedRows, resignRows } from './sql/signed-tables.ts';
-import { changesIn, readAll, readOne } from './sql/statements.ts';
+import { changesIn, placeholders, readAll, readOne } from './sql/statements.ts';
 import * as system from './sql/system.ts';
 import { insertAudit, tenantsToSealSql } from './sql/tenants/audit.ts';
 import * as credentials from './sql/tenants/credentials.ts';
@@ -53,6 +53,9 @@ const probeSql = `INSERT INTO probes (id, count) VALUES (1, 1)
   ON CONFLICT (id) DO UPDATE SET count = probes.count + 1`;
 
 const tenantOfRunSql = 'SELECT tenant_id FROM runs WHERE id = ?';
+const maxKnownTenants = 1_000;
+const runsPerRead = 100;
+const lastSeqsSql = `SELECT id, last_seq FROM runs WHERE id IN (${placeholders(runsPerRead)})`;
 
 function runRef(row: Row): RunRef {
   return { tenantId: text(row, 'tenant_id'), runId: text(row, 'id') };
@@ -63,6 +66,8 @@ class SqlStore implements SystemStore {
   readonly #signer: RowSigner;
   readonly #signs: SignBitCache;
   readonly deliveries: DeliveryQueue;
+  /** A tenant's store has no state, so all requests and streams of the tenant share one. */
+  readonly #tenants = new Map<string, TenantStore>();
 
   constructor(driver: SqlDriver, options: SqlStoreOptions) {
     this.#driver = driver;
@@ -72,8 +77,13 @@ class SqlStore implements SystemStore {
   }
 
   tenant(tenantId: string): TenantStore {
+    const known = this.#tenants.get(tenantId);
+    if (known !== undefined) return known;
     const driver = this.#driver.tenant?.(tenantId) ?? this.#driver;
-    return new SqlTenantStore(driver, this.#signer, this.#signs, tenantId);
+    const store = new SqlTenantStore(driver, this.#signer, this.#signs, tenantId);
+    if (this.#tenants.size >= maxKnownTenants) this.#tenants.clear();
+    this.#tenants.set(tenantId, store);
+    return store;
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
@@ -86,6 +96,19 @@ class SqlStore implements SystemStore {
   async tenantOfRun(runId: string): Promise<string | undefined> {
     const [tenantId] = await this.#texts('tenant_id', tenantOfRunSql, [runId]);
     return tenantId;
+  }
+
+  async lastSeqs(runIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    const found = new Map<string, number>();
+    for (let at = 0; at < runIds.length; at += runsPerRead) {
+      const some = runIds.slice(at, at + runsPerRead);
+      // One statement for any number of runs: no id is empty.
+      const params = Array.from({ length: runsPerRead }, (_, index) => some[index] ?? '');
+      for (const row of await this.#driver.read(lastSeqsSql, params)) {
+        found.set(text(row, 'id'), number(row, 'last_seq'));
+      }
+    }
+    return found;
   }
 
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
@@ -102,7 +125,7 @@ class SqlStore implements SystemStore {
 
   async stats(tenantId?: string): Promise<StoreStats> {
     const values = tenantId === undefined ? [] : [tenantId];
-    const [runs, approvals] = await Promise.all([
+    const [[runs = {}], [approvals = {}]] = await Promise.all([
       this.#driver.read(openRunsSql(tenantId !== undefined), values),
       this.#driver.read(openApprovalsSql(tenantId !== undefined), values),
     ]);
@@ -276,9 +299,8 @@ class SqlStore implements SystemStore {
     await this.#driver.transact(system.heartbeat(this.#driver.dialect, node));
     const { sql, params } = leases.selectBlamed(node.owner);
     // In order of their ids, so that nodes that touch the same runs do not deadlock.
-    const unit = (await this.#texts('id', sql, params)).map((runId) =>
-      leases.withdrawCrash(runId, node.owner),
-    );
+    const blamed = (await this.#texts('id', sql, params)).toSorted();
+    const unit = blamed.map((runId) => leases.withdrawCrash(runId, node.owner));
     if (unit.length > 0) await this.#driver.transact(unit);
   }
 

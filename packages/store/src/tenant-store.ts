@@ -42,6 +42,7 @@ import type {
   RunHead,
   RunListing,
   RunRecord,
+  RunRef,
   TenantChange,
   TenantRecord,
   TenantStore,
@@ -53,6 +54,7 @@ import type {
 import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
+import { missingText, withText } from './codec/events.ts';
 import { encodeHint, hintsOfAppend } from './codec/hints.ts';
 import type { RowSigner, SignedTable } from './codec/signed-table.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
@@ -71,13 +73,21 @@ import {
   selectKeyHolder,
 } from './sql/runs/creation.ts';
 import * as credentials from './sql/tenants/credentials.ts';
-import { decodeJournal, selectEvents, sizeOfPage } from './sql/runs/events.ts';
+import {
+  decodeJournal,
+  decodeText,
+  isLargerThan,
+  selectEvents,
+  selectPage,
+  selectText,
+  sizeOfPage,
+} from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
 import * as memories from './sql/memories/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
 import * as approvals from './sql/runs/approvals.ts';
-import { decodeListing, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
+import { decodeListing, selectAnswers, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
 import { decodeRun, decodeRunHead, replaceCheckpoint, selectRunSql } from './sql/runs/runs.ts';
 import { changesIn, readAll, readOne } from './sql/statements.ts';
 import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
@@ -149,16 +159,25 @@ export class SqlTenantStore implements TenantStore {
 
   async listRuns(filter: RunFilter, page: Page): Promise<RunListing[]> {
     if (statusesOf(filter)?.length === 0) return [];
-    return this.#all(selectRuns(this.tenantId, filter, page), decodeListing);
+    const rows = await this.#select(selectRuns(this.tenantId, filter, page));
+    const answers = selectAnswers(this.tenantId, rows);
+    const parts = answers === undefined ? [] : await this.#select(answers);
+    const byRun = Map.groupBy(parts, (part) => text(part, 'run_id'));
+    return rows.map((row) => decodeListing(row, byRun.get(text(row, 'id')) ?? []));
   }
 
   async append(append: Append): Promise<AppendOutcome> {
     let outcome: AppendOutcome;
     let uses: grants.GrantUses | undefined;
+    const { dialect } = this.#driver;
+    const decision =
+      append.decision === undefined ? [] : await this.#decisionStatements(append.decision);
+    if (decision === undefined) return 'fenced';
     // Repeated if another append used a grant first and it has uses left.
     do {
       uses = append.useGrants?.length ? await this.#grantUses(append) : undefined;
-      const unit = appendUnit(this.#signer, this.tenantId, append, uses);
+      const tools = { dialect, signer: this.#signer };
+      const unit = appendUnit(tools, this.tenantId, append, { uses, decision });
       const result = await this.#driver.transact(unit, appendScope(append));
       outcome = appendOutcome(unit, result, uses);
     } while (outcome === 'refused' && uses?.available === true);
@@ -179,10 +198,26 @@ export class SqlTenantStore implements TenantStore {
 
   async readPage(runId: string, range: PageRange): Promise<JournalPage> {
     const run = { tenantId: this.tenantId, runId };
-    const rows = await this.#select(selectEvents(run, range));
+    let rows = await this.#select(selectEvents(run, range));
+    if (isLargerThan(range, rows)) rows = await this.#select(selectPage(run, range));
     // Many readers of long journals do not delay what else waits for the event loop.
     await eventLoop.take(sizeOfPage(rows));
-    return decodeJournal(run, range, rows);
+    const page = decodeJournal(run, range, rows);
+    const { events } = page;
+    const turnSeq = missingText(events);
+    if (turnSeq === undefined) return page;
+    return { ...page, events: withText(events, await this.#textOfTurn(run, turnSeq, rows)) };
+  }
+
+  /** `rows`: those of a page that ends after the turn. */
+  async #textOfTurn(run: RunRef, turnSeq: number, rows: readonly Row[]): Promise<string> {
+    const [first] = rows;
+    const last = rows.at(-1);
+    if (first === undefined || last === undefined) return '';
+    if (number(first, 'first_seq') <= turnSeq) return decodeText(run, turnSeq, rows);
+    const all = await this.#select(selectText(run, turnSeq, number(last, 'last_seq')));
+    await eventLoop.take(sizeOfPage(all));
+    return decodeText(run, turnSeq, all);
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {
@@ -197,7 +232,8 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async countOpenRuns(scope: UsageScope): Promise<OpenRuns> {
-    return counts.decodeOpenRuns(await this.#select(counts.selectOpenRuns(this.tenantId, scope)));
+    const [row = {}] = await this.#select(counts.selectOpenRuns(this.tenantId, scope));
+    return counts.decodeOpenRuns(row);
   }
 
   async readBudgetUse(budget: RunBudget, exceptRunId: string): Promise<Reserved> {
@@ -229,22 +265,30 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {
-    const { runId, queued, grant, approvalId, votes } = decision;
+    const { runId, queued, approvalId } = decision;
+    const statements = await this.#decisionStatements(decision);
+    if (statements === undefined) return false;
+    const accepted = await this.#postCommand(runId, queued, statements);
+    if (accepted) this.#notify({ kind: 'approval', tenantId: this.tenantId, approvalId });
+    return accepted;
+  }
+
+  /** A decision with its grant, audit entries and notices; `undefined` if there is no such approval. */
+  async #decisionStatements(decision: ApprovalDecision): Promise<Statement[] | undefined> {
+    const { grant, approvalId, votes } = decision;
     const { tenantId } = this;
     const row = votes === undefined ? undefined : await this.#approvalRow(approvalId);
-    if (votes !== undefined && row === undefined) return false;
+    if (votes !== undefined && row === undefined) return undefined;
     const voted =
       votes === undefined || row === undefined
         ? undefined
         : approvals.voted(this.#signer, row, { votes });
-    const accepted = await this.#postCommand(runId, queued, [
+    return [
       approvals.storeDecision(tenantId, decision, voted),
       ...(grant === undefined ? [] : [grants.insertGrant(this.#signer, tenantId, grant)]),
       ...insertAudit(tenantId, decision.audit),
       ...insertNotices(tenantId, decision.notices),
-    ]);
-    if (accepted) this.#notify({ kind: 'approval', tenantId, approvalId: decision.approvalId });
-    return accepted;
+    ];
   }
 
   async changeVotes(change: VoteChange): Promise<boolean> {

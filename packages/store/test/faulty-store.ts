@@ -47,6 +47,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     },
     ensureTenant: (tenant) => write('ensureTenant', () => inner.ensureTenant(tenant)),
     tenantOfRun: (runId) => read(() => inner.tenantOfRun(runId)),
+    lastSeqs: (runIds) => read(() => inner.lastSeqs(runIds)),
     findTenant: (name) => read(() => inner.findTenant(name)),
     workspaces: () => read(() => inner.workspaces()),
     stats: (tenantId) => read(() => inner.stats(tenantId)),

@@ -34,6 +34,7 @@ interface CallToCheck {
   readonly params: Arguments;
   readonly resolution: PathResolution;
   readonly permissions: Permissions;
+  readonly policies: readonly Policy[];
 }
 
 export function isUnchanged(approval: ApprovalRecord, input: unknown): boolean {
@@ -45,7 +46,7 @@ export async function editedCall(
   engine: Engine,
   store: TenantStore,
   approval: ApprovalRecord,
-  input: unknown,
+  { input, policies }: { readonly input: unknown; readonly policies: readonly Policy[] },
 ): Promise<EditedCall | undefined> {
   if (input === undefined || approval.kind !== 'permission' || isUnchanged(approval, input)) {
     return undefined;
@@ -63,7 +64,7 @@ export async function editedCall(
   const resolution = await resolvePaths(tool, params);
   if (!resolution.ok) throw invalid(resolution.problem);
   const permissions = await permissionsOf(engine, store, approval.runId);
-  await rejectIfDenied(store, approval, { tool, params, resolution, permissions });
+  rejectIfDenied(approval, { tool, params, resolution, permissions, policies });
   const { resolvedPaths } = resolution;
   const preview = await previewCall(tool, params, resolvedPaths);
   const shown = defined({ resolvedPaths: resolvedPaths?.paths, preview });
@@ -91,16 +92,17 @@ function invalid(problem: string): RelayError {
 /** A policy may deny the call by now, although it did not when the approval was requested. */
 export async function rejectIfDeniedByPolicy(
   engine: Engine,
-  store: TenantStore,
+  tenantId: string,
   approval: ApprovalRecord,
+  policies: readonly Policy[],
 ): Promise<void> {
   const { params } = approval;
   if (typeof params !== 'object' || params === null) return;
   // Functions of the caller declare no parameter kinds.
-  const tool = engine.tools(store.tenantId).find(approval.tool);
+  const tool = engine.tools(tenantId).find(approval.tool);
   const resolution = await resolvePaths(tool, params);
-  const call = { tool, params: params as Arguments, resolution, permissions: {} };
-  await rejectIfDenied(store, approval, call);
+  const call = { tool, params: params as Arguments, resolution, permissions: {}, policies };
+  rejectIfDenied(approval, call);
 }
 
 /** The current policies for the agent that made the call, and for those that delegated to it. */
@@ -111,12 +113,10 @@ export async function policiesFor(
   return policiesOf(await store.policies.inForce(...agentPath), ...agentPath);
 }
 
-async function rejectIfDenied(
-  store: TenantStore,
+function rejectIfDenied(
   approval: ApprovalRecord,
-  { tool, params, resolution, permissions }: CallToCheck,
-): Promise<void> {
-  const policies = await policiesFor(store, approval);
+  { tool, params, resolution, permissions, policies }: CallToCheck,
+): void {
   const verdict = decideCall(
     { toolCallId: approval.toolCallId, name: approval.tool, arguments: params },
     {

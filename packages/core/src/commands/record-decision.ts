@@ -18,6 +18,7 @@ import { editedCall, isUnchanged, policiesFor, rejectIfDeniedByPolicy } from './
 import type { Engine } from '../engine.ts';
 import { findApprover, keyIdOf } from '../permission/approvers.ts';
 import { grantFor, type GrantTerms } from '../permission/grants.ts';
+import type { Policy } from '../permission/policy.ts';
 import type {
   ApprovalRecord,
   ApprovalVotes,
@@ -76,16 +77,14 @@ export async function recordDecision(
   tenantId: string,
   decision: DecisionInput,
 ): Promise<DecisionOutcome> {
-  const { engine, supervisor } = control;
-  const store = engine.store.tenant(tenantId);
+  const store = control.engine.store.tenant(tenantId);
   let approval = await store.readApproval(decision.approvalId);
   if (approval === undefined) return { kind: 'missing' };
   const run = await store.readRunHead(approval.runId);
   if (run === undefined) return { kind: 'missing' };
   const answer = answerTo(approval, decision);
   while (approval.status === 'pending') {
-    const stored = await storeAnswer(engine, store, approval, run, { ...decision, ...answer });
-    if (stored === 'decided') supervisor.wake({ tenantId, runId: approval.runId });
+    const stored = await storeAnswer(control, store, approval, run, { ...decision, ...answer });
     if (stored !== 'outdated') return { kind: stored, approval };
     const now: ApprovalRecord = (await store.readApproval(approval.id)) ?? approval;
     const isSame = now.status === 'pending' && now.ballot === approval.ballot;
@@ -205,19 +204,23 @@ type Stored = 'decided' | 'voted' | 'outdated';
 
 /** Checks the answer, then stores it as a decision, or as a vote if more approvers must agree. */
 async function storeAnswer(
-  engine: Engine,
+  control: RunControl,
   store: TenantStore,
   approval: ApprovalRecord,
   run: RunHead,
   decision: Decision,
 ): Promise<Stored> {
+  const { engine } = control;
   const { approved, always, by, terms = {} } = decision;
+  const policies = await policiesFor(store, approval);
+  const requirementOf = (edited: EditedCall | undefined) =>
+    requirementFor(engine, store, approval, { policies, keyId: run.keyId, edited });
   // Before anything else about the call is checked, and again for a changed call.
-  const asShown = await requirementOf(engine, store, approval, run, approval.votes?.edited);
+  const asShown = await requirementOf(approval.votes?.edited);
   await refuseUnlessEntitled(engine, store, approval, asShown, decision);
-  if (!approved) return storeDecision(engine, store, approval, run, decision, {});
-  const changed = await changedCall(engine, store, approval, decision);
-  const requirement = await requirementOf(engine, store, approval, run, changed.edited);
+  if (!approved) return storeDecision(control, approval, run, decision, {});
+  const changed = await changedCall(engine, store, approval, decision, policies);
+  const requirement = await requirementOf(changed.edited);
   await refuseUnlessEntitled(engine, store, approval, requirement, decision);
   const { rules, quorum } = requirement;
   const at = engine.clock.now();
@@ -256,7 +259,7 @@ async function storeAnswer(
   if (decides) {
     const named = rules.length === 0 ? undefined : votes;
     const parts = { ...changed, ...defined({ grant, votes: named }) };
-    return storeDecision(engine, store, approval, run, decision, parts);
+    return storeDecision(control, approval, run, decision, parts);
   }
   // Not if it was given with a key that has ended since: then the vote no longer counts.
   const isRepeated = counted.some(
@@ -272,17 +275,6 @@ async function storeAnswer(
     notices: [noticeOfVote(run, approval, vote, votes)],
   });
   return isStored ? 'voted' : 'outdated';
-}
-
-async function requirementOf(
-  engine: Engine,
-  store: TenantStore,
-  approval: ApprovalRecord,
-  { keyId }: RunHead,
-  edited: EditedCall | undefined,
-): Promise<Requirement> {
-  const policies = await policiesFor(store, approval);
-  return requirementFor(engine, store, approval, { policies, keyId, edited });
 }
 
 /** A refused decision is audited. The holder of a link is not known, so it is no approver of a rule. */
@@ -327,18 +319,19 @@ async function changedCall(
   store: TenantStore,
   approval: ApprovalRecord,
   { input, digest, outcome }: Decision,
+  policies: readonly Policy[],
 ): Promise<ChangedCall> {
   const shown = shownDigest(approval);
   const { edited: pending, input: pendingInput } = approval.votes ?? {};
   const isBlind = digest === undefined && input === undefined && pending !== undefined;
   if (isBlind || (digest !== undefined && digest !== shown)) throw approvalChanged();
   const sent = input ?? pendingInput;
-  const edited = await editedCall(engine, store, approval, sent);
+  const edited = await editedCall(engine, store, approval, { input: sent, policies });
   // The paths of the changed arguments lead elsewhere by now.
   if (input === undefined && digestOf(approval, edited) !== shown) throw approvalChanged();
   if (edited !== undefined) return { edited, input: sent };
   if (outcome === 'rerun' || approval.kind === 'permission') {
-    await rejectIfDeniedByPolicy(engine, store, approval);
+    await rejectIfDeniedByPolicy(engine, store.tenantId, approval, policies);
   }
   return {};
 }
@@ -358,8 +351,7 @@ interface DecisionParts extends ChangedCall {
 }
 
 async function storeDecision(
-  engine: Engine,
-  store: TenantStore,
+  { engine, supervisor }: RunControl,
   approval: ApprovalRecord,
   run: RunHead,
   decision: Decision,
@@ -385,7 +377,7 @@ async function storeDecision(
     edited: edited?.digest,
     votes,
   });
-  const isStored = await store.decideApproval({
+  const isStored = await supervisor.decide(run.tenantId, {
     approvalId,
     runId: approval.runId,
     status,
@@ -410,7 +402,7 @@ async function storeDecision(
     // A denial stands whatever others voted.
     ...defined({ grant, votes, ballot: approved ? approval.ballot : undefined }),
     notices: [noticeOfDecision(run, approval, { status, at, by, outcome, edited })],
-    audit: auditRecordsOf(engine, store.tenantId, [
+    audit: auditRecordsOf(engine, run.tenantId, [
       entry,
       ...(grant === undefined ? [] : [auditOfGrant(grant, approval.runId)]),
     ]),

@@ -156,9 +156,9 @@ export async function startRun(
   if (outcome.kind === 'not-owner') throw new RelayError('not_found', 'No such conversation');
   publishStored(engine, { tenantId, runId: id }, opening.stored);
   if (hasSlot) {
-    const { state } = opening;
+    const { state, events } = opening;
     supervisor.adopt(
-      new LiveRun({ engine, identity, spec: created, epoch: 1, state, isNew: true, reserved }),
+      new LiveRun({ engine, identity, spec: created, epoch: 1, state, opening: events, reserved }),
     );
   } else {
     supervisor.wake({ tenantId, runId: id });

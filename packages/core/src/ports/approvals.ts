@@ -119,9 +119,11 @@ export type RunCommand =
   | { readonly kind: 'result'; readonly toolCallId: string }
   | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };
 
-export interface QueuedRunCommand {
+export type DecisionCommand = Extract<RunCommand, { kind: 'decision' }>;
+
+export interface QueuedRunCommand<Command extends RunCommand = RunCommand> {
   readonly id: string;
-  readonly command: RunCommand;
+  readonly command: Command;
 }
 
 export interface NewGrant extends Omit<Grant, 'usesLeft'> {
@@ -160,7 +162,7 @@ export interface ApprovalDecision {
   readonly reason: string | null;
   readonly edited?: EditedCall;
   readonly answer: string;
-  readonly queued: QueuedRunCommand;
+  readonly queued: QueuedRunCommand<DecisionCommand>;
   /** The votes that it counted may not have changed since. Default: they do not matter. */
   readonly ballot?: number;
   /** Those that decided. Default: as they are. */

@@ -59,8 +59,10 @@ export interface RunProgress {
   readonly finishReason: FinishReason | null;
   /** The checkpoint envelope of `runs.serialized_state`, as JSON. */
   readonly checkpoint: string | null;
-  /** `runs.output_json`: the answer, the approvals and the pending approval. */
+  /** `runs.output_json`: the output, unless it is the text of a turn; the approvals; what is pending. */
   readonly outputJson: string | null;
+  /** Where the turn started whose text is the output. The journal has this text once. */
+  readonly answerSeq: number | null;
   /** The fold of the journal up to `snapshotSeq`, as JSON: recovery reads only what follows. */
   readonly snapshot: string | null;
   readonly snapshotSeq: number;
@@ -78,10 +80,13 @@ export interface CheckpointChange {
 export interface RunRecord extends RunIdentity, RunProgress {
   readonly lastSeq: number;
   readonly epoch: number;
+  /** Of its stored events, in characters. */
+  readonly journalSize: number;
 }
 
 /** The fields that are readable even if checkpoint and snapshot are damaged. */
-export type RunHead = RunIdentity & Pick<RunRecord, 'status' | 'usage' | 'outputJson' | 'lastSeq'>;
+export type RunHead = RunIdentity &
+  Pick<RunRecord, 'status' | 'usage' | 'outputJson' | 'answerSeq' | 'lastSeq'>;
 
 /** A run in a list. */
 export interface RunListing
@@ -89,7 +94,9 @@ export interface RunListing
   /** Its first event; `null` if the first journal row is damaged or larger than 8 KiB. */
   readonly opening: EventOf<'run.created'> | null;
   readonly isOpeningOmitted: boolean;
-  /** `outputJson` is `null`, because it is larger than 8 KiB. */
+  /** The text at `answerSeq`; `null` if there is none, or if it is omitted or damaged. */
+  readonly answer: string | null;
+  /** The output is larger than 8 KiB, or consists of very many deltas: `outputJson` or `answer` is `null`. */
   readonly isOutputOmitted: boolean;
 }
 

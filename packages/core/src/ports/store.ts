@@ -110,6 +110,13 @@ export interface Append {
   readonly useGrants?: readonly string[];
   /** Ids of queued commands that these events answer: they are removed in the same commit. */
   readonly consumeCommands?: readonly string[];
+  /**
+   * Claims the run in the same commit, with `epoch` as the one after the stored epoch. Fenced, unless the
+   * run has no holder, no crash counts and its inbox is empty.
+   */
+  readonly claim?: Claim;
+  /** The decision that these events apply, by compare-and-set. Its command is not queued. */
+  readonly decision?: ApprovalDecision;
   /** Releases the lease in the same commit. */
   readonly release?: boolean;
   /** The run has come further: its crashes so far no longer count, as when its lease is released. */
@@ -252,6 +259,8 @@ export interface SystemStore {
   /** Creates the tenant if it does not exist. */
   ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }>;
   tenantOfRun(runId: string): Promise<string | undefined>;
+  /** The `seq` of the last event of each of these runs, of all tenants. */
+  lastSeqs(runIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
   findTenant(name: string): Promise<{ id: string; name: string } | undefined>;
   /** The workspaces in the settings of all tenants. */
   workspaces(): Promise<Workspace[]>;

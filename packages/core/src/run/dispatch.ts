@@ -45,8 +45,8 @@ export async function startCalls(
   starts: readonly CallStart[],
   onGrantExhausted?: OnGrantExhausted,
 ): Promise<void> {
-  // Nothing starts on a damaged journal: reading the transcripts checks all of it.
-  if (starts.length > 0) await run.transcripts();
+  // Nothing starts on a damaged journal.
+  if (starts.length > 0) await run.checkJournal();
   const planned: { tool: Tool; intent: Intent }[] = [];
   const events: RunEvent[] = [];
   for (const each of starts) {

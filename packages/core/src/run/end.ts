@@ -1,18 +1,15 @@
 /** How a run ends, or stops being driven by this node. */
-import { canonicalJson, type RunError, type RunEvent, type Trust } from '@relay/protocol';
+import { type RunError, type RunEvent, type Trust } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { readJournal } from '../journal.ts';
 import type { MemoryRecord, RunRef } from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
-import { eventLoop } from '../runtime/event-loop-budget.ts';
-import { lengthOf, noText } from '../runtime/growing-text.ts';
-import { bytesPerChar, type LiveRun } from './live-run.ts';
+import type { LiveRun } from './live-run.ts';
 import { settleResults } from './agents/spawn.ts';
 import { memoryOfRun } from './context/memory.ts';
 import type { AgentState } from './state/agent.ts';
 import { type Command, decide } from './state/machine.ts';
 import { project } from './state/projection.ts';
-import { initialState, rootAgent, type RunState } from './state/state.ts';
+import { initialState, type RunState } from './state/state.ts';
 
 export type Outcome = 'settled' | 'suspended' | 'yielded';
 
@@ -57,10 +54,6 @@ async function settle(
 ): Promise<Outcome> {
   const decision = decide(run.state, command);
   if (!decision.ok) throw new TypeError(decision.reason);
-  // The answer is encoded for the journal and for the row of the run, and copied to the writer.
-  const chars = lengthOf(rootAgent(run.state)?.turn?.text ?? noText);
-  await run.memory.reserveEnd(chars * 2 * bytesPerChar);
-  await eventLoop.take(chars);
   await run.journal.write([...events, ...decision.events], { memories });
   run.cacheTranscripts();
   return 'settled';
@@ -79,13 +72,9 @@ async function finishTools(run: LiveRun): Promise<void> {
   settleResults(run);
 }
 
-/**
- * The evidence for the answer. It is read from the journal once, at the end: keeping it in the
- * state would make every turn cost as much as all turns before it.
- */
 async function trustOf(run: LiveRun): Promise<Trust> {
   const { state, engine } = run;
-  const evidence = state.toolsSucceeded === 0 ? [] : await evidenceOf(run);
+  const evidence = await run.evidence.all(run.store, run.identity.id);
   const calls = state.toolsSucceeded + state.toolsFailed;
   return {
     toolsInvoked: [...state.toolsInvoked],
@@ -99,29 +88,6 @@ async function trustOf(run: LiveRun): Promise<Trust> {
     durationMs:
       state.startedAt === null ? 0 : Math.max(0, engine.clock.now() - Date.parse(state.startedAt)),
   };
-}
-
-interface Evidence {
-  readonly toolCallId: string;
-  readonly tool: string;
-  readonly hash: string;
-}
-
-/** Each result has a hash of its own: all results together may exceed the length of a string. */
-async function evidenceOf({ journal, store, identity, engine }: LiveRun): Promise<Evidence[]> {
-  await journal.settled();
-  const evidence: Evidence[] = [];
-  for await (const page of readJournal(store, identity.id, { after: 0, to: Infinity })) {
-    for (const event of page) {
-      if (event.type !== 'tool.completed') continue;
-      const { toolCallId, name: tool, context, result, attachments } = event;
-      const hash = engine.digest(
-        canonicalJson({ toolCallId, name: tool, context, result, attachments }),
-      );
-      evidence.push({ toolCallId, tool, hash });
-    }
-  }
-  return evidence;
 }
 
 /** Fails a run whose stored state is damaged, without folding it and without starting anything. */

@@ -1,15 +1,16 @@
 /**
  * A run while this node drives it: its lease, its journal, and the model calls and tools that run for
- * it. It exists from the claim of the lease until the run ends, is suspended or yielded (E5). Only the
- * journal is authoritative.
+ * it. It exists from the claim of the lease, or from a decision that will be stored with the claim, until
+ * the run ends, is suspended or yielded (E5). Only the journal is authoritative.
  */
 import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protocol';
 import { auditOfEvents } from '../governance/audit.ts';
 import { Reservation } from '../governance/budgets.ts';
 import type { Engine } from '../engine.ts';
-import { RunJournal } from '../journal.ts';
+import { type FirstClaim, isDelta, readJournal, RunJournal } from '../journal.ts';
 import type {
   AgentReport,
+  ApprovalDecision,
   QueuedRunCommand,
   Reserved,
   RunIdentity,
@@ -19,6 +20,7 @@ import type {
 import { charsIn, type MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
 import { Activity } from './activity.ts';
+import { Evidence } from './evidence.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
 import { decide } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
@@ -38,14 +40,17 @@ export interface LiveRunOptions {
   readonly state: RunState;
   /** What was charged before it was loaded; default: nothing. */
   readonly memory?: MemoryAccount;
-  /** It was created by this call: its inbox is empty. */
-  readonly isNew?: boolean;
+  /** All events of a run that this call created: its inbox is empty, and its journal need not be read. */
+  readonly opening?: readonly RunEvent[];
+  readonly resumption?: Resumption | undefined;
   /** What it has reserved of its budgets. */
   readonly reserved?: Reserved | undefined;
 }
 
-function isDelta(event: RunEvent): event is EventOf<'text.appended' | 'reasoning.appended'> {
-  return event.type === 'text.appended' || event.type === 'reasoning.appended';
+/** A decision that resumes a suspended run. Its first commit stores the decision and claims the run. */
+export interface Resumption {
+  readonly decision: ApprovalDecision;
+  readonly claim: FirstClaim;
 }
 
 /** A text is held by the state and by the transcript of its agent. */
@@ -67,6 +72,7 @@ export class LiveRun {
   readonly epoch: number;
   readonly reservation: Reservation;
   readonly memory: MemoryAccount;
+  readonly evidence: Evidence;
   /** Running tools, by call. */
   readonly #tools = new Map<string, Activity>();
   /** Running model calls, by agent. */
@@ -79,12 +85,14 @@ export class LiveRun {
   #transcripts: Transcripts | undefined;
   #loading: Promise<void> | undefined;
   /** Events from before the transcripts were loaded. */
-  #unfolded: RunEvent[] = [];
+  #unfolded: RunEvent[];
   #stop: Stop | undefined;
   readonly #toolResults: RunEvent[] = [];
   readonly #endedTurns: EndedTurn[] = [];
   #fault: { readonly error: unknown } | undefined;
   #hasCommands: boolean;
+  /** Not stored yet, and not applied. */
+  #decision: ApprovalDecision | undefined;
   #isMarkedChanged = false;
   readonly #changed = new Signal();
 
@@ -98,6 +106,7 @@ export class LiveRun {
     this.journal = new RunJournal({
       run: options.identity,
       epoch: options.epoch,
+      claim: options.resumption?.claim,
       state: options.state,
       store: this.store,
       clock: options.engine.clock,
@@ -107,8 +116,14 @@ export class LiveRun {
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });
     this.reservation = new Reservation(this, options.reserved);
-    this.#loadedSeq = options.state.seq;
-    this.#hasCommands = options.isNew !== true;
+    this.evidence = new Evidence(options.engine.digest, options.state);
+    const { opening, resumption } = options;
+    // The transcript of a run up to `run.created` follows from its spec.
+    this.#loadedSeq = opening === undefined ? options.state.seq : 1;
+    this.#unfolded = opening?.slice(1) ?? [];
+    this.#decision = resumption?.decision;
+    // The commit that claims a run for a decision checks that its inbox is empty.
+    this.#hasCommands = opening === undefined && resumption === undefined;
   }
 
   get ref(): RunRef {
@@ -145,6 +160,16 @@ export class LiveRun {
     const stored = await this.engine.transcripts.ofRun(this.store, run, this.#loadedSeq, reserve);
     this.#transcripts = foldTranscripts(stored, this.#unfolded);
     this.#unfolded = [];
+  }
+
+  /**
+   * Throws if the stored journal of this run is damaged. Transcripts, loaded or cached, show that what they
+   * were folded from was intact. The runs before this one are read when a model is called.
+   */
+  async checkJournal(): Promise<void> {
+    if (this.#transcripts !== undefined) return;
+    const range = { after: this.engine.transcripts.endOf(this.ref), to: this.#loadedSeq };
+    for await (const _ of readJournal(this.store, this.identity.id, range)) continue;
   }
 
   /** To be called when everything is stored and the run is removed from memory. */
@@ -330,6 +355,13 @@ export class LiveRun {
     return this.store.readInbox(this.identity.id);
   }
 
+  /** The decision that the run was loaded for. */
+  takeDecision(): ApprovalDecision | undefined {
+    const decision = this.#decision;
+    this.#decision = undefined;
+    return decision;
+  }
+
   takeToolResults(): RunEvent[] {
     return this.#toolResults.splice(0);
   }
@@ -370,6 +402,7 @@ export class LiveRun {
     let chars = 0;
     for (const event of events) chars += isDelta(event) ? event.text.length : charsIn(event);
     this.memory.add(chars * bytesPerChar);
+    this.evidence.add(events);
     if (this.#transcripts !== undefined) {
       this.#transcripts = foldTranscripts(this.#transcripts, events);
     } else {

@@ -76,6 +76,8 @@ async function advanceAgents(run: LiveRun): Promise<boolean> {
 async function advance(run: LiveRun, agent: AgentState): Promise<boolean> {
   switch (nextStep(run, agent)) {
     case 'call-model':
+      // A model is paid for: it is called under the lease only.
+      if (!run.journal.isClaimed) await run.journal.settled();
       callModel(run, agent);
       return false;
     case 'start-approved':

@@ -10,10 +10,9 @@
 import { RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
-import type { RunRecord, RunRef, TenantStore } from '../ports/index.ts';
-import type { MemoryAccount } from '../runtime/memory-budget.ts';
+import type { RunRecord, TenantStore } from '../ports/index.ts';
 import { type CallStart, startCalls } from './dispatch.ts';
-import { LiveRun } from './live-run.ts';
+import { LiveRun, type LiveRunOptions } from './live-run.ts';
 import { isTimeLimitReached } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
 import { stopSpawned } from './agents/spawn.ts';
@@ -23,24 +22,24 @@ import { closeQuestions, decide } from './state/machine.ts';
 import { evolveAll, initialState, liveAgents, readSnapshot, type RunState } from './state/state.ts';
 import { approvalRequested } from './waiting/approvals.ts';
 
-/** Loads a run. Damaged data throws `journal_corrupt`. */
+/** Loads a run, under its lease or for a decision. Damaged data throws `journal_corrupt`. */
 export async function load(
   engine: Engine,
-  ref: RunRef,
-  { epoch, memory }: { readonly epoch: number; readonly memory: MemoryAccount },
-): Promise<LiveRun | undefined> {
-  const store = engine.store.tenant(ref.tenantId);
-  const record = await store.readRun(ref.runId);
-  if (record === undefined) return undefined;
-  const [spec] = await store.readEvents(record.id, { after: 0, limit: 1 });
+  record: RunRecord,
+  held: Pick<LiveRunOptions, 'epoch' | 'memory' | 'resumption'>,
+): Promise<LiveRun> {
+  const store = engine.store.tenant(record.tenantId);
+  const [[spec], state] = await Promise.all([
+    store.readEvents(record.id, { after: 0, limit: 1 }),
+    loadState(store, record),
+  ]);
   if (spec?.type !== 'run.created') {
     throw new RelayError(
       'journal_corrupt',
       `The journal of run ${record.id} does not start with run.created`,
     );
   }
-  const state = await loadState(store, record);
-  return new LiveRun({ engine, identity: record, spec, epoch, state, memory });
+  return new LiveRun({ engine, identity: record, spec, state, ...held });
 }
 
 /** The stored state of a run. */

@@ -14,6 +14,7 @@ import { progressOf } from './state/machine.ts';
 import { isNestedTooDeep, isObject } from './arguments.ts';
 import { AnswerLimit } from './answer-limit.ts';
 import type { LiveRun } from './live-run.ts';
+import { hasOutputGuardrails } from './agents/guardrails.ts';
 import { priced } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
 import { usedCallIds } from './context/transcript.ts';
@@ -124,7 +125,15 @@ export class TurnInProgress {
           break;
       }
     }
-    if (output.length > 0) this.#run.journal.append([...this.#opening(), ...output]);
+    if (output.length === 0) return;
+    const events = [...this.#opening(), ...output];
+    // What arrives with the end of the answer is committed with the end of the turn, which follows at
+    // once; unless guardrails have to check the answer first.
+    if (this.finished && !hasOutputGuardrails(this.#run, this.#agent)) {
+      this.#run.journal.stage(events);
+    } else {
+      this.#run.journal.append(events);
+    }
   }
 
   /** Stages the end of the turn: the gate commits it together with its decisions on the calls. */

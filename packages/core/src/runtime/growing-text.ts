@@ -28,10 +28,6 @@ export function textOf({ blocks, tail }: GrowingText): string {
   return blocks + tail;
 }
 
-export function lengthOf({ blocks, tail }: GrowingText): number {
-  return blocks.length + tail.length;
-}
-
 /** Converting a text to a number makes V8 replace the tree by one piece. */
 function flatten(text: string): void {
   Number(text);

@@ -7,8 +7,7 @@
  *              `maxOverdrafts` of them: they finish, and release what they hold
  *
  * - An account that may grow keeps its overdraft until its `settle` or `close`. Waiting accounts get it
- *   in the order in which they began to wait, so every run finishes sooner or later. Those that only
- *   have to be stored come first: they release the most. Otherwise all would be read before one is stored.
+ *   in the order in which they began to wait, so every run finishes sooner or later.
  * - The memory in use is at most the limit, the shares, and what the overdrafts add.
  */
 const maxOverdrafts = 4;
@@ -20,8 +19,6 @@ export class MemoryBudget {
   #used = 0;
   readonly #overdrafts = new Set<MemoryAccount>();
   readonly #waiting = new Map<MemoryAccount, PromiseWithResolvers<void>>();
-  /** Of those that wait, the ones whose runs end. */
-  readonly #ending = new Set<MemoryAccount>();
   #isClosed = false;
 
   constructor(limit: number) {
@@ -47,7 +44,6 @@ export class MemoryBudget {
     this.#isClosed = true;
     for (const { resolve } of this.#waiting.values()) resolve();
     this.#waiting.clear();
-    this.#ending.clear();
   }
 
   charge(bytes: number): void {
@@ -64,11 +60,6 @@ export class MemoryBudget {
     return true;
   }
 
-  waitToEnd(account: MemoryAccount): Promise<void> {
-    this.#ending.add(account);
-    return this.wait(account);
-  }
-
   wait(account: MemoryAccount): Promise<void> {
     const waiting = this.#waiting.get(account) ?? Promise.withResolvers<void>();
     this.#waiting.set(account, waiting);
@@ -82,11 +73,10 @@ export class MemoryBudget {
   endWait(account: MemoryAccount): void {
     this.#waiting.get(account)?.resolve();
     this.#waiting.delete(account);
-    this.#ending.delete(account);
   }
 
   #admitWaiting(): void {
-    for (const account of [...this.#ending, ...this.#waiting.keys()]) {
+    for (const account of this.#waiting.keys()) {
       if (!this.mayGrow(account)) return;
       this.endWait(account);
     }
@@ -119,12 +109,6 @@ export class MemoryAccount {
   /** Resolves when the run may grow, or its account is closed. */
   wait(): Promise<void> {
     return this.#budget.wait(this);
-  }
-
-  /** Charges what it takes to store the end of the run, as soon as there is memory for it. */
-  async reserveEnd(bytes: number): Promise<void> {
-    if (!this.mayGrow) await this.#budget.waitToEnd(this);
-    this.add(bytes);
   }
 
   /** The run does not grow for now; it holds this much. */

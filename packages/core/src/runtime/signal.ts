@@ -11,23 +11,24 @@ export interface Timeout {
 }
 
 export class Signal {
-  readonly #waiting = new Set<() => void>();
+  #waiting: (() => void)[] = [];
 
   /** Whether a caller waits for it now. */
   get isAwaited(): boolean {
-    return this.#waiting.size > 0;
+    return this.#waiting.length > 0;
   }
 
   notify(): void {
-    const waiting = [...this.#waiting];
-    this.#waiting.clear();
+    const waiting = this.#waiting;
+    if (waiting.length === 0) return;
+    this.#waiting = [];
     for (const wake of waiting) wake();
   }
 
   /** Resolves at the next `notify`. */
   wait(): Promise<void> {
     return new Promise((resolve) => {
-      this.#waiting.add(resolve);
+      this.#waiting.push(resolve);
     });
   }
 
@@ -42,10 +43,10 @@ export class Signal {
     };
     const notify = () => end('notified');
     const abort = () => end('aborted');
-    this.#waiting.add(notify);
+    this.#waiting.push(notify);
     signal?.addEventListener('abort', abort);
     await clock.sleep(ms, wake.signal);
-    this.#waiting.delete(notify);
+    this.#waiting = this.#waiting.filter((waiting) => waiting !== notify);
     signal?.removeEventListener('abort', abort);
     return outcome;
   }

@@ -44,11 +44,13 @@ function runWith(change: Partial<RunRecord> = {}): RunRecord {
     finishReason: null,
     checkpoint: checkpointAt(5),
     outputJson: null,
+    answerSeq: null,
     snapshot: null,
     snapshotSeq: 0,
     wakeAt: null,
     lastSeq: 9,
     epoch: 1,
+    journalSize: 100,
     ...change,
   };
 }

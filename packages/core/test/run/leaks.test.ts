@@ -3,7 +3,7 @@ import { queryObjects } from 'node:v8';
 import { expect, it } from 'vitest';
 import { emptyTranscript, foldTranscript } from '../../src/run/context/transcript.ts';
 import { evolve, initialState } from '../../src/run/state/state.ts';
-import { lengthOf, noText } from '../../src/runtime/growing-text.ts';
+import { noText, textOf } from '../../src/runtime/growing-text.ts';
 import { at, eventsOf, fold, runCreated, runStarted } from '../support/agent-events.ts';
 
 /** Of the heap, after a garbage collection. */
@@ -27,7 +27,7 @@ it('an answer of a million small pieces takes about two bytes per character', ()
     transcript = foldTranscript(transcript, piece);
   }
   const bytesPerChar = (heapUsed() - before) / chars;
-  expect(lengthOf(Object.values(state.agents)[0]?.turn?.text ?? noText)).toBe(chars);
-  expect(lengthOf(transcript.open?.text ?? noText)).toBe(chars);
+  expect(textOf(Object.values(state.agents)[0]?.turn?.text ?? noText)).toHaveLength(chars);
+  expect(textOf(transcript.open?.text ?? noText)).toHaveLength(chars);
   expect(bytesPerChar).toBeLessThan(2.5);
 });

@@ -68,22 +68,6 @@ describe('a memory budget', () => {
     expect([blocked.mayGrow, late.mayGrow, first.mayGrow]).toEqual([true, false, false]);
   });
 
-  it('lets a run that only has to be stored go first', async () => {
-    const { budget, first, blocked } = exhausted();
-    const seen = watch(blocked);
-    const ending = budget.open();
-    ending.add(10);
-    let isReserved = false;
-    void ending.reserveEnd(20).then(() => (isReserved = true));
-    first.settle(10);
-    await turn();
-    expect({ isReserved, ...seen }).toEqual({ isReserved: true, woken: false });
-    expect(budget.used).toBe(80);
-    ending.close();
-    await turn();
-    expect(seen.woken).toBe(true);
-  });
-
   it('forgets an account that is closed, also while it waits', async () => {
     const { budget, blocked } = exhausted();
     const seen = watch(blocked);

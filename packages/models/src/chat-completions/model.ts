@@ -34,7 +34,7 @@ export function createChatCompletionsModel(options: ChatCompletionsOptions): Mod
   return {
     ...defined({ contextTokens: options.contextTokens }),
     stream: (request, signal) =>
-      streamWithFallback({ target, apiKey, request, model: model ?? request.model }, signal),
+      streamAnswer({ target, apiKey, request, model: model ?? request.model }, signal),
   };
 }
 
@@ -61,26 +61,56 @@ const optionalFields: readonly (readonly [field: RegExp, omit: Omit<RequestOptio
   [/reasoning_effort/i, { omitNoReasoning: true }],
 ];
 
-/** Retries without a field that the server refuses. */
-async function* streamWithFallback(call: Call, signal: AbortSignal): Answer {
+async function* streamAnswer(call: Call, signal: AbortSignal): Answer {
   checkFiles(call.request);
+  const { exchange, decoder } = await open(call, signal);
   try {
-    yield* streamAnswer(call, signal);
-  } catch (cause) {
-    const isRefusal = cause instanceof ProviderRefusal && [400, 422].includes(cause.status);
-    const refused = isRefusal
-      ? optionalFields.find(([field, omit]) => field.test(cause.detail) && isNew(omit, call))?.[1]
-      : undefined;
-    const reduced = { ...call, omit: { ...call.omit, ...refused } };
-    const { reasoning } = call.request;
-    const isLevelRefused = isRefusal && /reasoning_effort/i.test(cause.detail);
-    if (isLevelRefused && reasoning !== undefined && reasoning !== 'none') {
-      const message = `The model ${call.model} does not take reasoning "${reasoning}": ${cause.detail}`;
-      throw new ProviderFailure(message, { retryable: false });
+    while (!decoder.done) {
+      const events = await nextEvents(exchange, decoder, signal);
+      if (events.length > 0) yield events;
     }
-    if (refused === undefined || bodyOf(call) === bodyOf(reduced)) throw cause;
-    yield* streamWithFallback(reduced, signal);
+  } catch (cause) {
+    throw failureToConnect(cause, call.target.url.host, call.apiKey);
+  } finally {
+    exchange.close({ finished: decoder.done });
   }
+}
+
+interface OpenAnswer {
+  readonly exchange: HttpExchange;
+  readonly decoder: ChatDecoder;
+}
+
+/** Sends the request, and again without a field that the server refuses. */
+async function open(call: Call, signal: AbortSignal): Promise<OpenAnswer> {
+  const { target, apiKey, request, model } = call;
+  const exchange = new HttpExchange(target, signal);
+  const names = new SafeNames(request.tools.map(({ name }) => name));
+  try {
+    await openStream(exchange, Buffer.from(bodyOf(call, names)), apiKey, signal);
+    return { exchange, decoder: new ChatDecoder(apiKey, names, model, request.maxAnswerChars) };
+  } catch (cause) {
+    exchange.close({ finished: false });
+    const failure = failureToConnect(cause, target.url.host, apiKey);
+    return open(withoutRefusedField(call, failure), signal);
+  }
+}
+
+/** The call without the field that the failure names; throws the failure if it is about anything else. */
+function withoutRefusedField(call: Call, failure: unknown): Call {
+  const isRefusal = failure instanceof ProviderRefusal && [400, 422].includes(failure.status);
+  if (!isRefusal) throw failure;
+  const { reasoning } = call.request;
+  if (/reasoning_effort/i.test(failure.detail) && reasoning !== undefined && reasoning !== 'none') {
+    const message = `The model ${call.model} does not take reasoning "${reasoning}": ${failure.detail}`;
+    throw new ProviderFailure(message, { retryable: false });
+  }
+  const refused = optionalFields.find(
+    ([field, omit]) => field.test(failure.detail) && isNew(omit, call),
+  )?.[1];
+  const reduced = { ...call, omit: { ...call.omit, ...refused } };
+  if (refused === undefined || bodyOf(call) === bodyOf(reduced)) throw failure;
+  return reduced;
 }
 
 /** A field is changed once, even if the server then refuses the change too. */
@@ -92,35 +122,18 @@ function bodyOf({ request, model, omit }: Call, names?: SafeNames): string {
   return chatRequestBody(request, model, { ...omit, ...defined({ names }) });
 }
 
-async function* streamAnswer(call: Call, signal: AbortSignal): Answer {
-  const { target, apiKey, request, model } = call;
-  const exchange = new HttpExchange(target, signal);
-  const names = new SafeNames(request.tools.map(({ name }) => name));
-  const decoder = new ChatDecoder(apiKey, names, model, request.maxAnswerChars);
-  try {
-    await openStream(exchange, Buffer.from(bodyOf(call, names)), apiKey, signal);
-    while (!decoder.done) {
-      const text = await nextChunk(exchange, decoder, signal);
-      const events = text === undefined ? decoder.end() : decoder.feed(text);
-      if (events.length > 0) yield events;
-    }
-  } catch (cause) {
-    throw failureToConnect(cause, target.url.host, apiKey);
-  } finally {
-    exchange.close({ finished: decoder.done });
-  }
-}
-
 /** A timeout or a broken connection after a complete answer is not a failure. */
-async function nextChunk(
+async function nextEvents(
   exchange: HttpExchange,
   decoder: ChatDecoder,
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<readonly ModelEvent[]> {
+  let text: string | undefined;
   try {
-    return await exchange.read();
+    await exchange.arrival();
+    text = exchange.takeText();
   } catch (cause) {
     if (signal.aborted || !decoder.answered) throw cause;
-    return undefined;
   }
+  return text === undefined ? decoder.end() : decoder.feed(text);
 }

@@ -8,17 +8,12 @@
  * A parser holds a frame until it ends, so the frames that have not ended are bounded: each of them,
  * and all of the process together.
  */
-import {
-  Agent as HttpAgent,
-  type ClientRequest,
-  type IncomingHttpHeaders,
-  type IncomingMessage,
-  request as httpRequest,
-} from 'node:http';
+import type { Agent, ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { StringDecoder } from 'node:string_decoder';
 import { getHeapStatistics } from 'node:v8';
 import { AnswerTooLarge, ProviderFailure, Signal } from '@relay/core';
+import { Agent as HttpAgent, request as httpRequest } from './node-http.ts';
 import { callAborted } from './provider-failure.ts';
 
 const httpAgent = new HttpAgent({ keepAlive: true });
@@ -37,7 +32,7 @@ const drainMs = 1_000;
 export interface Target {
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
-  readonly agent: HttpAgent | undefined;
+  readonly agent: Agent | undefined;
   readonly timeouts: Timeouts;
 }
 
@@ -94,16 +89,25 @@ export class HttpExchange {
     throw this.#failure ?? callAborted();
   }
 
-  async read(): Promise<string | undefined> {
-    const bytes = await this.readBytes();
+  /** All bytes that have arrived; waits for the first one. Undefined at the end. */
+  async readBytes(): Promise<Buffer | undefined> {
+    await this.arrival();
+    return this.#take();
+  }
+
+  /** The same as text, without waiting: to be called after the `arrival`. */
+  takeText(): string | undefined {
+    const bytes = this.#take();
     return bytes === undefined ? undefined : this.#decoder.write(bytes);
   }
 
-  /** All bytes that have arrived; waits for the first one. Undefined at the end. */
-  async readBytes(): Promise<Buffer | undefined> {
-    while (this.#pendingBytes === 0 && !this.#ended && this.#failure === undefined) {
-      await this.#change();
-    }
+  /** Resolves when there are bytes to take or the response is over; undefined if that is so already. */
+  arrival(): Promise<void> | undefined {
+    const isOver = this.#ended || this.#failure !== undefined;
+    return this.#pendingBytes > 0 || isOver ? undefined : this.#change();
+  }
+
+  #take(): Buffer | undefined {
     // After an abort, bytes that have arrived are discarded.
     if (this.#failure !== undefined && (this.#pendingBytes === 0 || this.#signal.aborted)) {
       throw this.#failure;
@@ -220,8 +224,12 @@ export class HttpExchange {
   }
 }
 
+const lineFeed = 0x0a;
+
 /** A frame ends with an empty line. An end that two chunks share is not noticed: the next one is. */
 function endOfLastFrame(bytes: Buffer): number | undefined {
+  // Most chunks end with a frame, and searching takes longer than the rest.
+  if (bytes.at(-1) === lineFeed && bytes.at(-2) === lineFeed) return bytes.byteLength;
   const end = bytes.lastIndexOf('\n\n');
   if (end !== -1) return end + 2;
   const endWithCr = bytes.lastIndexOf('\n\r\n');

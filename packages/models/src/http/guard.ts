@@ -7,10 +7,11 @@
  * not follow redirects.
  */
 import { lookup, type LookupAddress } from 'node:dns';
-import { Agent as HttpAgent } from 'node:http';
+import type { Agent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { ProviderFailure } from '@relay/core';
+import { Agent as HttpAgent } from './node-http.ts';
 
 const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['0.0.0.0', 8],
@@ -43,7 +44,12 @@ const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['ff00::', 8],
 ];
 
-const blocked = listOf(notPublic);
+let blocked: BlockList | undefined;
+
+function isPublic(address: string): boolean {
+  blocked ??= listOf(notPublic);
+  return !contains(blocked, address);
+}
 
 export class UrlRefused extends ProviderFailure {
   readonly reason: string;
@@ -57,7 +63,7 @@ export class UrlRefused extends ProviderFailure {
 export interface OutboundGuard {
   /** Throws `UrlRefused` if the URL itself shows that it is not allowed. */
   checkUrl(url: URL): void;
-  agentFor(url: URL): HttpAgent;
+  agentFor(url: URL): Agent;
   close(): void;
 }
 
@@ -110,14 +116,14 @@ const defaultPorts: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 
 interface PortRules {
   readonly isOpened: (address: string) => boolean;
   readonly isAllowed: (address: string) => boolean;
-  readonly http: HttpAgent;
-  readonly https: HttpAgent;
+  readonly http: Agent;
+  readonly https: Agent;
 }
 
 function createPortRules(networks: readonly PrivateNetwork[]): PortRules {
   const opened = listOf(networks.map(({ network }) => network));
   const isOpened = (address: string) => contains(opened, address);
-  const isAllowed = (address: string) => isOpened(address) || !contains(blocked, address);
+  const isAllowed = (address: string) => isOpened(address) || isPublic(address);
   const http = guarded(HttpAgent, isOpened);
   return { isOpened, isAllowed, http, https: guarded(HttpsAgent, isAllowed) };
 }
@@ -194,10 +200,10 @@ function hostOf(url: URL): string {
 }
 
 /** An agent that resolves names itself and connects only to allowed addresses. */
-function guarded<Agent extends HttpAgent>(
-  Kind: new (options: { keepAlive: boolean; lookup: LookupFunction }) => Agent,
+function guarded<Guarded extends Agent>(
+  Kind: new (options: { keepAlive: boolean; lookup: LookupFunction }) => Guarded,
   isAllowed: (address: string) => boolean,
-): Agent {
+): Guarded {
   const guardedLookup: LookupFunction = (hostname, options, callback) => {
     lookup(hostname, { ...options, all: true }, (error, addresses) => {
       const done = callback as (error: Error | null, found?: unknown, family?: number) => void;

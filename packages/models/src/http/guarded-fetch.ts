@@ -3,10 +3,11 @@
  * model calls (`exchange.ts`). It throws `UrlRefused`, or the connection's error with its `code`.
  * Redirects are not followed.
  */
-import { type IncomingMessage, request as httpRequest } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { defined } from '@relay/protocol';
 import type { OutboundGuard } from './guard.ts';
+import { request as httpRequest } from './node-http.ts';
 
 export type GuardedFetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 

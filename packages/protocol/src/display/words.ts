@@ -162,14 +162,15 @@ function scriptName(script: string | undefined): string {
 }
 
 /** The scripts of UAX 31 that are in use, and some that have lookalikes; any other is "Zzzz". */
-const scripts = (
+const scriptCodes = (
   'Latn Cyrl Grek Arab Hebr Hira Kana Deva Thai Armn Beng Bopo Ethi Geor Gujr Guru Knda Khmr Laoo Mlym ' +
   'Mymr Orya Sinh Taml Telu Thaa Tibt Adlm Bali Bamu Batk Cakm Cans Cham Cher Hmnp Java Kali Lana Lepc ' +
   'Limb Lisu Mand Mong Mtei Newa Nkoo Olck Osge Plrd Rohg Saur Sund Sylo Syrc Tale Talu Tavt Tfng Vaii ' +
   'Wcho Yiii Copt Dsrt Goth Hani Hang'
-)
-  .split(' ')
-  .map((name) => ({ name, characters: new RegExp(String.raw`\p{scx=${name}}`, 'v') }));
+).split(' ');
+
+/** Compiled at the first use, because that takes long. */
+const charactersOf = remembered((script: string) => new RegExp(String.raw`\p{scx=${script}}`, 'v'));
 
 type ScriptSet = readonly string[];
 const common: ScriptSet = [];
@@ -181,7 +182,7 @@ const scriptSetOf = remembered((char: string): ScriptSet => {
   if (/\p{Unified_Ideograph}/v.test(char)) return han;
   if (/[\uac00-\ud7a3]/v.test(char)) return hangul;
   if (/[\p{scx=Zyyy}\p{scx=Zinh}]/v.test(char)) return common;
-  const names = scripts.filter(({ characters }) => characters.test(char)).map(({ name }) => name);
+  const names = scriptCodes.filter((script) => charactersOf(script).test(char));
   return names.length === 0 ? ['Zzzz'] : names;
 });
 

@@ -85,6 +85,10 @@ export function createApp(context: ServerContext): FastifyInstance {
       respondToMalformedRequest(error, socket);
     },
     ...defined({ loggerInstance: log.fastify }),
+    // Requests are validated and responses are serialized here, so Fastify need not load its compilers.
+    schemaController: {
+      compilersFactory: { buildValidator: noCompiler, buildSerializer: noCompiler },
+    },
     logController: new LogController({ disableRequestLogging: true }),
     childLoggerFactory: (logger) => logger,
     requestIdHeader: false,
@@ -118,7 +122,8 @@ export function createApp(context: ServerContext): FastifyInstance {
 function logAccess(log: ServerLog, request: FastifyRequest, reply: FastifyReply): void {
   const since = performance.now();
   const { raw } = reply;
-  raw.once('close', () => {
+  // `close` comes once. `on` holds less than `once`, for as long as the response is open.
+  raw.on('close', () => {
     const runId = raw.getHeader('x-run-id');
     const caller = callers.get(request);
     const quiet = raw.statusCode < 400 && isProbe(request.routeOptions.url);
@@ -138,6 +143,11 @@ function logAccess(log: ServerLog, request: FastifyRequest, reply: FastifyReply)
 /** Probes come every few seconds and are logged at `info` only if they fail. */
 function isProbe(route: string | undefined): boolean {
   return route === '/health' || route === '/ready' || route === '/metrics';
+}
+
+/** No route has a schema of Fastify's. */
+function noCompiler(): never {
+  throw new TypeError('Routes are validated by `validate`, not by Fastify');
 }
 
 /** Errors of a provider, or documented answers: they are not logged as failures of the server. */
@@ -278,13 +288,13 @@ function takeShares(
 ): void {
   const route: Route = routes[name];
   if (route.responseType === 'sse' || waitingRoutes.has(name)) {
-    reply.raw.once('close', rates.streams.acquire(caller));
+    reply.raw.on('close', rates.streams.acquire(caller));
   }
   if (route.body === undefined) return;
   const length = Number(request.headers['content-length'] ?? route.bodyLimit ?? bodyLimit);
   if (!(length > smallBody)) return;
   const release = rates.bodies.acquire(caller, Math.min(length, route.bodyLimit ?? bodyLimit));
-  reply.raw.once('close', release);
+  reply.raw.on('close', release);
   bodies.set(request, release);
 }
 

@@ -5,7 +5,11 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { DamagedRow, SystemStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+// Not from 'prom-client' itself: that also loads metrics of the process, and with them OpenTelemetry.
+import Counter from 'prom-client/lib/counter.js';
+import Gauge from 'prom-client/lib/gauge.js';
+import Histogram from 'prom-client/lib/histogram.js';
+import Registry from 'prom-client/lib/registry.js';
 
 const buckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 

@@ -35,6 +35,11 @@ export class DeadPeerDetector {
     this.#read = read;
   }
 
+  /** Whether any peer was silent at the last check. */
+  get hasSilent(): boolean {
+    return this.#silent.size > 0;
+  }
+
   /** Never rejects; skipped while a check is running. */
   async check(peers: ReadonlySet<Peer>, now = performance.now()): Promise<void> {
     if (this.#checking || peers.size === 0) return;

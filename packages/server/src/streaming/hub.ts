@@ -1,36 +1,48 @@
 /**
- * Publishes stored events to the open streams of this process. It only makes them faster: every
- * listener is asked to read the journal periodically, so a missed event is only late.
+ * Publishes stored events to the open streams of this process. It only makes them faster: the journals
+ * of all followed runs are compared periodically with what was published, so a missed event is only late.
  */
-import { type Publisher, Ticker } from '@relay/core';
+import { type Publisher, type SystemStore, Ticker } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 
 /** An empty list means: read the journal. */
 export type Listener = (events: readonly StoredEvent[]) => void;
 
-const rereadMs = 10_000;
-const ticksPerRound = 100;
+type ReadLastSeqs = SystemStore['lastSeqs'];
+
+interface FollowedRun {
+  listeners: readonly Listener[];
+  /** Its listeners were notified of this event, or of a later one. */
+  lastSeq: number;
+}
+
+const tickMs = 1_000;
+const ticksPerRound = 10;
 
 export class Hub implements Publisher {
-  readonly #listeners = new Map<string, Set<Listener>>();
-  readonly #runIds = new Ticker<string>(rereadMs / ticksPerRound, (runIds, tick) =>
-    this.#refreshSome(runIds, tick),
-  );
-  /** Runs that are still to be refreshed in this round, and how many per tick. */
+  readonly #readLastSeqs: ReadLastSeqs;
+  readonly #runs = new Map<string, FollowedRun>();
+  readonly #ticker = new Ticker<Hub>(tickMs, (_, tick) => void this.#compareSome(tick));
+  /** Runs that are still to be compared in this round, and how many per tick. */
   #due: string[] = [];
   #perTick = 0;
 
+  constructor(readLastSeqs: ReadLastSeqs) {
+    this.#readLastSeqs = readLastSeqs;
+  }
+
   /** The number of followed runs. */
   get size(): number {
-    return this.#listeners.size;
+    return this.#runs.size;
   }
 
   /** Calls every listener even if one throws; the errors are thrown afterwards. */
   publish(runId: string, events: readonly StoredEvent[]): void {
-    const listeners = this.#listeners.get(runId);
-    if (listeners === undefined) return;
+    const run = this.#runs.get(runId);
+    if (run === undefined) return;
+    run.lastSeq = Math.max(run.lastSeq, events.at(-1)?.seq ?? 0);
     const errors: unknown[] = [];
-    for (const listener of listeners) {
+    for (const listener of run.listeners) {
       try {
         listener(events);
       } catch (error) {
@@ -41,29 +53,43 @@ export class Hub implements Publisher {
   }
 
   listen(runId: string, listener: Listener): () => void {
-    const listeners = this.#listeners.get(runId) ?? new Set();
-    this.#listeners.set(runId, listeners);
-    listeners.add(listener);
-    this.#runIds.add(runId);
+    const run = this.#runs.get(runId) ?? { listeners: [], lastSeq: 0 };
+    this.#runs.set(runId, run);
+    run.listeners = [...run.listeners, listener];
+    this.#ticker.add(this);
     return () => {
-      listeners.delete(listener);
-      if (listeners.size > 0 || this.#listeners.get(runId) !== listeners) return;
-      this.#listeners.delete(runId);
-      this.#runIds.delete(runId);
+      run.listeners = run.listeners.filter((each) => each !== listener);
+      if (run.listeners.length > 0 || this.#runs.get(runId) !== run) return;
+      this.#runs.delete(runId);
+      if (this.#runs.size === 0) this.#ticker.delete(this);
     };
   }
 
   /** Makes all followers read the store: notifications may have been lost. */
   invalidate(): void {
-    for (const runId of this.#listeners.keys()) this.publish(runId, []);
+    for (const runId of this.#runs.keys()) this.publish(runId, []);
   }
 
-  /** A few runs per tick: refreshing all at once would block the event loop. */
-  #refreshSome(runIds: ReadonlySet<string>, tick: number): void {
+  /** Some runs per tick: after many missed events, reading all at once would block the event loop. */
+  async #compareSome(tick: number): Promise<void> {
     if (tick % ticksPerRound === 0) {
-      this.#due = [...runIds];
+      this.#due = [...this.#runs.keys()];
       this.#perTick = Math.ceil(this.#due.length / ticksPerRound);
     }
-    for (const runId of this.#due.splice(0, this.#perTick)) this.publish(runId, []);
+    try {
+      const some = this.#due.splice(0, this.#perTick);
+      if (some.length > 0) this.#notifyOfMissed(await this.#readLastSeqs(some));
+    } catch {
+      // The next round compares these runs again.
+    }
+  }
+
+  #notifyOfMissed(lastSeqs: ReadonlyMap<string, number>): void {
+    for (const [runId, lastSeq] of lastSeqs) {
+      const run = this.#runs.get(runId);
+      if (run === undefined || run.lastSeq >= lastSeq) continue;
+      run.lastSeq = lastSeq;
+      this.publish(runId, []);
+    }
   }
 }

@@ -108,10 +108,16 @@ function splitAt(text: string, at: number): number {
   return last >= 0xd800 && last <= 0xdbff ? at - 1 : at;
 }
 
+/** One signal per response: all that wait for its end share it. */
+const closedSignals = new WeakMap<ServerResponse, AbortSignal>();
+
 /** Aborted when the client disconnects, or if it already has. */
 export function closedSignal(response: ServerResponse): AbortSignal {
+  const known = closedSignals.get(response);
+  if (known !== undefined) return known;
   const closed = new AbortController();
+  closedSignals.set(response, closed.signal);
   if (response.closed || response.socket?.destroyed === true) closed.abort('closed');
-  else response.once('close', () => closed.abort('closed'));
+  else response.on('close', () => closed.abort('closed'));
   return closed.signal;
 }

@@ -1,5 +1,5 @@
 /** The SSE response of a run: its journal in a dialect. */
-import { firstOutputTimeoutMs, type RunIdentity } from '@relay/core';
+import { firstOutputTimeoutMs, type Log, type RunIdentity } from '@relay/core';
 import {
   type Dialect,
   type ErrorCode,
@@ -25,41 +25,64 @@ interface RunStreamOptions {
   readonly firstFrame?: Frame;
 }
 
-/** Takes over the response and writes batches to it until they end or the client disconnects. */
-export async function streamRun(call: ApiRequest, options: RunStreamOptions): Promise<void> {
-  const { dialect, run, batches, firstFrame } = options;
-  const { reply } = call;
+/**
+ * Takes over the response and writes batches to it until they end or the client disconnects. It never
+ * rejects. A handler need not wait for it, and then the request is not held for as long as the stream.
+ */
+export function streamRun(call: ApiRequest, options: RunStreamOptions): Promise<void> {
+  const { reply, request, caller, context } = call;
   reply.hijack();
   releaseBody(call);
   const stream = new SseStream(reply.raw);
-  const remove = call.context.streams.add(call.caller, () => void stream.end());
+  const remove = context.streams.add(caller, () => void stream.end());
+  return send(stream, options, { log: context.log, requestId: request.id }).finally(remove);
+}
+
+async function send(
+  stream: SseStream,
+  options: RunStreamOptions,
+  { log, requestId }: { log: Log; requestId: string },
+): Promise<void> {
+  const { dialect, run, firstFrame } = options;
+  const batches = options.batches[Symbol.asyncIterator]();
   try {
     if (firstFrame !== undefined) await stream.send(encodeFirstFrame(firstFrame, dialect));
-    for await (const batch of batches) {
-      const pieces = encodeBatch(batch, dialect, run);
-      let piece = pieces.next();
-      while (piece.done !== true) {
-        await stream.send(piece.value);
-        piece = pieces.next();
-      }
-      const last = piece.value;
-      // The last frames are sent with the end of the response: one write less for every run.
-      if (batch.at(-1)?.type === 'run.ended') {
-        await stream.end(last);
-        return;
-      }
-      await stream.send(last);
-      if (stream.isOver) return;
-    }
+    while (await sendNext(stream, batches, options));
   } catch (error) {
     // The headers are sent: closing the connection is the only way left to report the failure.
-    const requestId = call.request.id;
-    call.context.log.error('A stream failed', { requestId, runId: run.runId, error });
-    reply.raw.destroy();
+    log.error('A stream failed', { requestId, runId: run.runId, error });
+    stream.destroy();
   } finally {
-    remove();
+    await batches.return?.();
     await stream.end();
   }
+}
+
+/**
+ * Returns whether more can follow. Each batch has a call of its own, because a function that waits keeps
+ * its variables: a silent stream would hold its last batch.
+ */
+async function sendNext(
+  stream: SseStream,
+  batches: AsyncIterator<readonly StoredEvent[]>,
+  { dialect, run }: RunStreamOptions,
+): Promise<boolean> {
+  const { done, value: batch } = await batches.next();
+  if (done === true) return false;
+  const pieces = encodeBatch(batch, dialect, run);
+  let piece = pieces.next();
+  while (piece.done !== true) {
+    await stream.send(piece.value);
+    piece = pieces.next();
+  }
+  const last = piece.value;
+  // The last frames are sent with the end of the response: one write less for every run.
+  if (batch.at(-1)?.type === 'run.ended') {
+    await stream.end(last);
+    return false;
+  }
+  await stream.send(last);
+  return !stream.isOver;
 }
 
 /** The request is stored in the journal: an open stream need not hold its body of up to a megabyte. */
@@ -79,7 +102,7 @@ interface Opening {
  * until then is answered with a 502, and not with a stream that begins with an error.
  */
 export async function waitForFirstOutput(batches: Batches): Promise<Opening> {
-  const seen: (readonly StoredEvent[])[] = [];
+  const read: Next[] = [];
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<'timeout'>((resolve) => {
     timer = setTimeout(resolve, firstOutputTimeoutMs, 'timeout');
@@ -87,37 +110,31 @@ export async function waitForFirstOutput(batches: Batches): Promise<Opening> {
   try {
     for (;;) {
       const next = batches.next();
+      read.push(next);
       const arrived = await Promise.race([next, timeout]);
-      if (arrived === 'timeout') return { batches: prependBatches(seen, next, batches) };
-      if (arrived.done === true) break;
-      seen.push(arrived.value);
+      if (arrived === 'timeout' || arrived.done === true) break;
       const failure = providerFailure(arrived.value);
       if (failure !== undefined) {
         await batches.return();
-        return { failure, batches: prependBatches(seen, undefined, batches) };
+        return { failure, batches: prependBatches(read, batches) };
       }
       if (arrived.value.some(isOutput)) break;
     }
-    return { batches: prependBatches(seen, undefined, batches) };
+    return { batches: prependBatches(read, batches) };
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function* prependBatches(
-  seen: readonly (readonly StoredEvent[])[],
-  pending: Promise<IteratorResult<readonly StoredEvent[], void>> | undefined,
-  batches: Batches,
-): Batches {
-  try {
-    yield* seen;
-    const next = await pending;
-    if (next?.done === true) return;
-    if (next !== undefined) yield next.value;
-    yield* batches;
-  } finally {
-    await batches.return();
-  }
+type Next = ReturnType<Batches['next']>;
+
+/** Not a generator: each of those would make every batch wait for another turn of the microtask queue. */
+function prependBatches(read: Next[], batches: Batches): AsyncIterable<readonly StoredEvent[]> {
+  const iterator = {
+    next: () => read.shift() ?? batches.next(),
+    return: () => batches.return(),
+  };
+  return { [Symbol.asyncIterator]: () => iterator };
 }
 
 /** Shows that the provider answered, or that the run ended for another reason. */

@@ -173,10 +173,9 @@ export class EventBuffer {
     return taken;
   }
 
-  /** Resolves when there is something to take. */
-  async waitForMore(): Promise<void> {
-    if (this.#batches.length > 0 || this.#hasGap) return;
-    await this.#added.wait();
+  /** Resolves when there is something to take; undefined if there is already. */
+  waitForMore(): Promise<void> | undefined {
+    return this.#batches.length > 0 || this.#hasGap ? undefined : this.#added.wait();
   }
 
   #add(events: readonly StoredEvent[]): void {

@@ -318,14 +318,19 @@ describe('a run whose output is damaged', () => {
       ids.push((await finishedRun(server, { input })).runId);
     }
     const database = new DatabaseSync(join(server.config.dataDir, 'relay.db'));
-    const harm = database.prepare('UPDATE runs SET output_json = ? WHERE id = ?');
-    expect(harm.run('{"output":"1 2', ids[1] ?? '').changes).toBe(1);
+    const harms = [
+      `UPDATE events SET payload = '[]' WHERE run_id = ? AND last_seq > 3`,
+      `UPDATE runs SET answer_seq = NULL, output_json = '{"output":"1 2' WHERE id = ?`,
+    ];
+    for (const harm of harms) {
+      expect(database.prepare(harm).run(ids[1] ?? '').changes).toBeGreaterThan(0);
+      const { items } = await pageOf(server, 'runs');
+      expect(items.map(({ output }) => output)).toEqual(['1 2 3', undefined, '1']);
+      const run = await server.json(`/v1/runs/${ids[1]}`);
+      expect(run).toMatchObject({ id: ids[1], status: 'completed' });
+      expect(run).not.toHaveProperty('output');
+    }
     database.close();
-    const { items } = await pageOf(server, 'runs');
-    expect(items.map(({ output }) => output)).toEqual(['1 2 3', undefined, '1']);
-    const run = await server.json(`/v1/runs/${ids[1]}`);
-    expect(run).toMatchObject({ id: ids[1], status: 'completed' });
-    expect(run).not.toHaveProperty('output');
   });
 });
 

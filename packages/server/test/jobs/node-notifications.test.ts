@@ -48,7 +48,7 @@ describe('hints from other nodes', () => {
   beforeEach(() => {
     nodes = new FakeNodes();
     const { store } = nodes;
-    hub = new Hub();
+    hub = new Hub(async () => new Map());
     feed = new Feed();
     budgets = new TenantBudgets(store);
     streams = new OpenStreams(store);

@@ -66,6 +66,18 @@ describe('a peer that does not acknowledge', () => {
     expect(peer.destroyed).toBe(1);
   });
 
+  it('is known as silent from its first check until it answers', async () => {
+    const peer = new TestPeer(1);
+    let table = silence(peer, 1);
+    const dead = new DeadPeerDetector(() => Promise.resolve(table));
+    expect(dead.hasSilent).toBe(false);
+    await dead.check(new Set([peer]), 0);
+    expect(dead.hasSilent).toBe(true);
+    table = new Map();
+    await dead.check(new Set([peer]), 10_000);
+    expect(dead.hasSilent).toBe(false);
+  });
+
   it('is the only one that is destroyed', async () => {
     const peers = [new TestPeer(1), new TestPeer(2), new TestPeer(3)] as const;
     const table = silence(peers[1], 4);

@@ -3,6 +3,7 @@ import { createServer, get, type IncomingMessage, type ServerResponse } from 'no
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { dialects, type Frame, readSse, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { DeadPeerDetector } from '../../src/streaming/dead-peers.ts';
 import { encodeBatch, encodeFirstFrame, SseStream } from '../../src/streaming/sse-stream.ts';
 import { joined } from '../support/frames.ts';
 import { placed, runEnded, settled, token } from '../support/journal.ts';
@@ -367,6 +368,25 @@ describe('heartbeats', () => {
     sockets.at(-1)?.destroy();
     sockets.forEach((socket) => socket.destroy());
     await eventually(() => vi.getTimerCount() === 0, 'the end of the timer');
+  });
+
+  it.each([
+    ['once after each heartbeat', false, 2],
+    ['twice if a peer was silent at the first check', true, 4],
+  ])('read the connections of the machine %s', async (_often, hasSilent, count) => {
+    const check = vi.spyOn(DeadPeerDetector.prototype, 'check').mockResolvedValue();
+    const silent = vi.spyOn(DeadPeerDetector.prototype, 'hasSilent', 'get');
+    silent.mockReturnValue(hasSilent);
+    try {
+      const { stream, answer } = await readStream();
+      vi.advanceTimersByTime(30_000);
+      expect(check).toHaveBeenCalledTimes(count);
+      void stream.end(line('done'));
+      await textOf(await answer);
+    } finally {
+      check.mockRestore();
+      silent.mockRestore();
+    }
   });
 
   it('are never sent in the middle of a frame', async () => {

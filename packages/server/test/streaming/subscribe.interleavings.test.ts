@@ -11,7 +11,7 @@ import { HeldReads, runEnded, settled, TestJournal } from '../support/journal.ts
 
 class Fixture {
   readonly journal: TestJournal;
-  readonly hub = new Hub();
+  readonly hub = new Hub(async () => new Map());
   readonly reads: HeldReads;
   readonly connection = new AbortController();
   readonly seen: number[] = [];

@@ -11,7 +11,7 @@ type Batches = AsyncGenerator<readonly StoredEvent[], void>;
 
 async function setUp(tokens = 0) {
   const journal = await TestJournal.create();
-  const hub = new Hub();
+  const hub = new Hub(async () => new Map([[journal.runId, journal.lastSeq]]));
   const connection = new AbortController();
   if (tokens > 0) await journal.appendTokens(tokens);
   const follow = (

@@ -1,58 +1,112 @@
 /**
- * The events of an append as the payload of one row. Consecutive deltas that differ only in their text
- * become one entry whose `text` is a list. Decoding yields exactly the events that were encoded.
+ * The events of an append as the payload of one row. Decoding yields exactly the events that were
+ * encoded, with their fields in the same order. A payload does not repeat what it can refer to:
+ *
+ * - Consecutive deltas are one entry: their whole text, and the length of each as a digit to the base
+ *   36. A longer delta is an entry of its own.
+ * - An entry without `agentId`, or a delta without the id of its text, has that of the entry before it.
+ * - The output of a run is the text of its last turn. The events of its end have `{from}` in place of
+ *   that text: the `seq` of the `turn.started`.
+ * - A summary has the fields in which it differs from that of a run without tools.
  */
-import type { EventOf, RunEvent, StoredEvent } from '@relay/protocol';
+import { partialOutputOf } from '@relay/core';
+import {
+  defined,
+  type EventOf,
+  type RunEvent,
+  type StoredEvent,
+  type Trust,
+} from '@relay/protocol';
 
 type Delta = EventOf<'text.appended'> | EventOf<'reasoning.appended'>;
 
-/** Consecutive deltas: the fields of the first, with the texts of all. */
-type MergedDeltas = Omit<Delta, 'text'> & { text: string[] };
+/** An event, or several deltas, as it is stored. */
+interface Entry {
+  readonly type: RunEvent['type'];
+  readonly [field: string]: unknown;
+}
 
-export function encodeEvents(events: readonly RunEvent[]): string {
-  const entries: (RunEvent | MergedDeltas)[] = [];
-  let first: Delta | undefined;
-  let run: MergedDeltas | undefined;
-  for (const event of events) {
-    if (!isDelta(event)) {
-      first = run = undefined;
-      entries.push(event);
-    } else if (first === undefined || !continues(first, event)) {
-      first = event;
-      run = undefined;
-      entries.push(event);
-    } else if (run === undefined) {
-      run = { ...first, text: [first.text, event.text] };
-      entries[entries.length - 1] = run;
-    } else {
-      run.text.push(event.text);
-    }
+/** `answerSeq`: where the turn started whose text is the output, if these events end the run. */
+export function encodeEvents(
+  events: readonly RunEvent[],
+  answerSeq: number | null | undefined = null,
+): string {
+  const entries: Entry[] = [];
+  const context: Context = {};
+  for (let at = 0; at < events.length;) {
+    const event = events[at];
+    if (event === undefined) break;
+    const end = isDelta(event) ? endOfDeltas(events, at, event) : at + 1;
+    const entry = withoutIds(withoutText(event, answerSeq), context);
+    entries.push(end === at + 1 ? entry : merged(entry, events.slice(at, end) as Delta[]));
+    at = end;
   }
   return JSON.stringify(entries);
 }
 
-/** Throws if the payload is malformed. */
+/** Throws if the payload is malformed. The output may be missing (`missingText`). */
 export function decodeEvents(payload: string, from: { seq: number; at: string }): StoredEvent[] {
   const events: StoredEvent[] = [];
   const { at } = from;
   let { seq } = from;
-  for (const entry of JSON.parse(payload) as (RunEvent | MergedDeltas)[]) {
-    if (isMerged(entry)) {
-      for (const part of entry.text)
-        events.push({ ...entry, text: part, seq: seq++, at } as StoredEvent);
-    } else {
-      events.push(Object.assign(entry, { seq: seq++, at }));
+  const add = (event: object) => events.push({ ...event, seq: seq++, at } as StoredEvent);
+  for (const { lengths, ...event } of entriesOf(payload)) {
+    if (typeof lengths !== 'string') {
+      add(event);
+      continue;
+    }
+    const whole = String(event['text']);
+    let start = 0;
+    for (const digit of lengths) {
+      const end = start + Number.parseInt(digit, 36);
+      add({ ...event, text: whole.slice(start, end) });
+      start = end;
     }
   }
   return events;
 }
 
+/** The text of the turn that started at `seq`; the payloads begin with the row that has this event. */
+export function textOfTurn(
+  payloads: readonly string[],
+  { firstSeq, seq }: { firstSeq: number; seq: number },
+): string {
+  let textId: unknown;
+  let text = '';
+  let next = firstSeq;
+  for (const entry of payloads.flatMap((payload) => entriesOf(payload))) {
+    if (next === seq) textId = entry['textId'];
+    if (entry.type === 'text.appended' && entry['textId'] === textId) text += String(entry['text']);
+    next += typeof entry['lengths'] === 'string' ? entry['lengths'].length : 1;
+  }
+  return text;
+}
+
+function entriesOf(payload: string): Entry[] {
+  const context: Context = {};
+  return (JSON.parse(payload) as Entry[]).map((entry) => {
+    const event = withIds(entry, context);
+    return event.type === 'run.summarized'
+      ? { ...event, trust: { ...trustWithoutTools, ...(event['trust'] as Trust) } }
+      : event;
+  });
+}
+
+const maxMergedLength = 35;
+
 function isDelta(event: RunEvent): event is Delta {
   return event.type === 'text.appended' || event.type === 'reasoning.appended';
 }
 
-function isMerged(entry: RunEvent | MergedDeltas): entry is MergedDeltas {
-  return isDelta(entry as RunEvent) && Array.isArray((entry as MergedDeltas).text);
+/** The end of the deltas that are one entry with the one at `from`. */
+function endOfDeltas(events: readonly RunEvent[], from: number, first: Delta): number {
+  let end = from + 1;
+  if (!isPlain(first)) return end;
+  for (; end < events.length; end += 1) {
+    const event = events[end];
+    if (event === undefined || !isDelta(event) || !continues(first, event)) break;
+  }
+  return end;
 }
 
 /** Whether two deltas differ in nothing but their text. */
@@ -62,7 +116,6 @@ function continues(first: Delta, next: Delta): boolean {
     first.agentId === next.agentId &&
     first.parentId === next.parentId &&
     idOf(first) === idOf(next) &&
-    isPlain(first) &&
     isPlain(next)
   );
 }
@@ -71,7 +124,149 @@ function idOf(delta: Delta): string {
   return delta.type === 'text.appended' ? delta.textId : delta.reasoningId;
 }
 
-/** A delta with a field that this version does not know is not merged. */
+/** A long delta, or one with a field that this version does not know, is not merged. */
 function isPlain(delta: Delta): boolean {
-  return Object.keys(delta).length === (delta.parentId === undefined ? 4 : 5);
+  const fields = delta.parentId === undefined ? 4 : 5;
+  return delta.text.length <= maxMergedLength && Object.keys(delta).length === fields;
+}
+
+function merged(entry: Entry, deltas: readonly Delta[]): Entry {
+  const texts = deltas.map(({ text }) => text);
+  return {
+    ...entry,
+    text: texts.join(''),
+    lengths: texts.map(({ length }) => length.toString(36)).join(''),
+  };
+}
+
+/** The ids of the entries so far. */
+interface Context {
+  agentId?: unknown;
+  parentId?: unknown;
+  textId?: unknown;
+  reasoningId?: unknown;
+}
+
+const textIds: Partial<Record<RunEvent['type'], 'textId' | 'reasoningId'>> = {
+  'text.appended': 'textId',
+  'reasoning.appended': 'reasoningId',
+};
+
+/** Events of the run itself need not have an agent. */
+function isOfAgent({ type }: Entry): boolean {
+  return !type.startsWith('run.');
+}
+
+function withoutIds(event: Entry, context: Context): Entry {
+  if (!isOfAgent(event)) return event;
+  const id = textIds[event.type];
+  const shared = sharedIds(event, context, id);
+  remember(event, context);
+  // Decoding puts them there again.
+  const names = Object.keys(event);
+  if (!shared.every((name, index) => names[index + 1] === name)) return event;
+  return Object.fromEntries(
+    Object.entries(event).filter(([name]) => !shared.includes(name)),
+  ) as unknown as Entry;
+}
+
+/** The ids that an entry has in common with the one before it. */
+function sharedIds(event: Entry, context: Context, id: keyof Context | undefined): string[] {
+  const { agentId, parentId } = event;
+  if (agentId !== context.agentId || parentId !== context.parentId) return [];
+  const ofAgent = parentId === undefined ? ['agentId'] : ['agentId', 'parentId'];
+  return id !== undefined && event[id] === context[id] ? [...ofAgent, id] : ofAgent;
+}
+
+function withIds(entry: Entry, context: Context): Entry {
+  if (!isOfAgent(entry)) return entry;
+  let event = entry;
+  if (!('agentId' in entry)) {
+    const { type, ...fields } = entry;
+    const { agentId, parentId } = context;
+    const textId = textIds[type];
+    const text = textId === undefined || textId in fields ? {} : { [textId]: context[textId] };
+    event = { type, agentId, ...defined({ parentId }), ...text, ...fields };
+  }
+  remember(event, context);
+  return event;
+}
+
+function remember(event: Entry, context: Context): void {
+  context.agentId = event['agentId'];
+  context.parentId = event['parentId'];
+  context.textId = event['textId'] ?? context.textId;
+  context.reasoningId = event['reasoningId'] ?? context.reasoningId;
+}
+
+/** In place of a text: the `seq` of the turn that has it. */
+interface TextRef {
+  readonly from: number;
+}
+
+function withoutText(event: RunEvent, from: number | null): Entry {
+  switch (event.type) {
+    case 'run.ended':
+      return from === null || event.output === '' ? event : { ...event, output: { from } };
+    case 'agent.ended': {
+      const { progress } = event;
+      return from === null || progress === undefined || progress.partialOutput === ''
+        ? event
+        : { ...event, progress: { ...progress, partialOutput: { from } } };
+    }
+    case 'run.summarized':
+      return { ...event, trust: toolsIn(event.trust) };
+    default:
+      return event;
+  }
+}
+
+/** The turn whose text the last events refer to; undefined if they have their text. */
+export function missingText(events: readonly StoredEvent[]): number | undefined {
+  for (let at = events.length - 1; at >= 0; at -= 1) {
+    const event = events[at];
+    // A run ends after the last delta.
+    if (event === undefined || isDelta(event)) return undefined;
+    const text: unknown = event.type === 'run.ended' ? event.output : progressIn(event);
+    if (typeof text === 'object') return (text as TextRef).from;
+  }
+  return undefined;
+}
+
+function progressIn(event: StoredEvent): string | undefined {
+  return event.type === 'agent.ended' ? event.progress?.partialOutput : undefined;
+}
+
+/** The same events with the text that they refer to. */
+export function withText(events: readonly StoredEvent[], text: string): StoredEvent[] {
+  const isMissing = (found: unknown) => typeof found === 'object';
+  return events.map((event) => {
+    if (event.type === 'run.ended' && isMissing(event.output)) return { ...event, output: text };
+    if (event.type !== 'agent.ended' || event.progress === undefined) return event;
+    if (!isMissing(event.progress.partialOutput)) return event;
+    return { ...event, progress: { ...event.progress, partialOutput: partialOutputOf(text) } };
+  });
+}
+
+const trustWithoutTools: Omit<Trust, 'durationMs'> = {
+  toolsInvoked: [],
+  toolFailures: 0,
+  evidenceCitations: [],
+  // Of no results.
+  evidenceHash: 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
+  confidence: null,
+  missingEvidence: [],
+  verificationSteps: [],
+  retryAttempts: 0,
+};
+
+function toolsIn(trust: Trust): Partial<Trust> {
+  const usual = Object.entries(trustWithoutTools).map(([name, value]) => [
+    name,
+    JSON.stringify(value),
+  ]);
+  const same = new Map(usual as [string, string][]);
+  return Object.fromEntries(
+    Object.entries(trust).filter(([name, value]) => same.get(name) !== JSON.stringify(value)),
+  );
 }

@@ -26,6 +26,7 @@ export function decodeHint(message: string): Hint | undefined {
 
 export function hintsOfAppend(tenantId: string, append: Append): Hint[] {
   const { runId, events, progress, release, approvals = [], closeApprovals = [] } = append;
+  const { decision } = append;
   const hints: Hint[] = [];
   if (events.some(({ type }) => type.startsWith('run.'))) {
     hints.push({ kind: 'run', tenantId, runId });
@@ -35,6 +36,7 @@ export function hintsOfAppend(tenantId: string, append: Append): Hint[] {
   const changed = [
     ...approvals.map(({ id }) => id),
     ...closeApprovals.map(({ approvalId }) => approvalId),
+    ...(decision === undefined ? [] : [decision.approvalId]),
     ...events.flatMap((event) => (event.type === 'approval.expiring' ? [event.approvalId] : [])),
   ];
   for (const approvalId of changed) hints.push({ kind: 'approval', tenantId, approvalId });

@@ -64,9 +64,11 @@ export function rowsOn(page: Statement, { tenantId, table, columns, joined }: Pa
   const read = columns.map((column) => `r.${column}`);
   if (joined !== undefined) read.push(joined.columns);
   return {
-    // The cross join makes SQLite begin with the page.
+    // The cross join makes SQLite begin with the page. The function around the tenant keeps PostgreSQL,
+    // while it has no statistics yet, from reading all rows of the tenant instead of those on the page.
     sql: `SELECT ${read.join(', ')} FROM (${page.sql}) AS page CROSS JOIN ${table} r ${joined?.join ?? ''}
-      WHERE r.id = page.id AND r.tenant_id = ? ORDER BY page.at DESC, page.id DESC`,
+      WHERE r.id = page.id AND COALESCE(r.tenant_id, '') = ?
+      ORDER BY page.at DESC, page.id DESC`,
     params: [...page.params, tenantId],
   };
 }
@@ -122,13 +124,15 @@ export function columnFilters(wanted: Readonly<Record<string, Wanted>>): ColumnF
   });
 }
 
-/** The first filter chooses the index, so the most selective one must come first. */
-export function indexFilter(first: ColumnFilter, others: readonly ColumnFilter[]) {
-  const { column, values } = first;
-  return {
-    leading: values.map((value) => ({ sql: `t.${column} = ?`, params: [value] })),
-    others: others.map((other) => residualFilter(other)),
-  };
+/** The `prefix` are the columns after the tenant with which an index begins. */
+export function indexFilter(prefix: readonly ColumnFilter[], others: readonly ColumnFilter[]) {
+  let leading: readonly Condition[] = [everything];
+  for (const { column, values } of prefix) {
+    leading = leading.flatMap((condition) =>
+      values.map((value) => allOf([condition, { sql: `t.${column} = ?`, params: [value] }])),
+    );
+  }
+  return { leading, others: others.map((other) => residualFilter(other)) };
 }
 
 /** The function around the column keeps its index from being chosen. */

@@ -72,10 +72,26 @@ describe('the codec of journal rows', () => {
     );
   });
 
-  test('a run of deltas is stored as one entry with the list of its texts', () => {
-    const payload = encodeEvents([delta('a'), delta(''), delta('c')]);
+  test('a run of deltas is stored as one entry with the whole text and the length of each', () => {
+    const payload = encodeEvents([delta('ab'), delta(''), delta('c'), delta('x'.repeat(35))]);
     expect(JSON.parse(payload)).toEqual([
-      { type: 'text.appended', agentId: 'a', textId: 't', text: ['a', '', 'c'] },
+      {
+        type: 'text.appended',
+        agentId: 'a',
+        textId: 't',
+        text: `abc${'x'.repeat(35)}`,
+        lengths: '201z',
+      },
+    ]);
+  });
+
+  test('a long delta is an entry of its own, without the ids of the one before it', () => {
+    const long = 'x'.repeat(36);
+    const payload = encodeEvents([delta('a'), delta('b'), delta(long), delta('c')]);
+    expect(JSON.parse(payload)).toEqual([
+      { type: 'text.appended', agentId: 'a', textId: 't', text: 'ab', lengths: '11' },
+      { type: 'text.appended', text: long },
+      { type: 'text.appended', text: 'c' },
     ]);
   });
 
@@ -99,9 +115,9 @@ describe('the codec of journal rows', () => {
       const entries = JSON.parse(encodeEvents(written)) as { text?: unknown }[];
       expect(entries).toHaveLength(3);
       expect(entries.map((entry) => entry.text)).toEqual([
-        ['1', '2'],
+        '12',
         'text' in between ? 'x' : undefined,
-        ['3', '4'],
+        '34',
       ]);
       expect(roundTrip(written)).toEqual(written);
     }

@@ -3,8 +3,10 @@ import type {
   QueuedRunCommand,
   NewApproval,
   NewAuditEntry,
+  NewGrant,
   Page,
   ApprovalDecision,
+  DecisionCommand,
   RunCreation,
   RunIdentity,
   SystemStore,
@@ -172,7 +174,20 @@ export function decisionOn(
   };
 }
 
-export function decisionCommand(approvalId: string): QueuedRunCommand {
+export function grantOf(run: TestRun, over: Partial<NewGrant> = {}): NewGrant {
+  return {
+    id: uuidv7(),
+    tool: 'send_note',
+    exact: { to: 'ada', n: 1, deep: { list: [null, true] } },
+    scope: 'run',
+    scopeId: run.id,
+    createdAt: noon,
+    createdBy: person,
+    ...over,
+  };
+}
+
+export function decisionCommand(approvalId: string): QueuedRunCommand<DecisionCommand> {
   const command = { approvalId, approved: true, always: false, reason: null, by: person };
   return { id: uuidv7(), command: { kind: 'decision', ...command } };
 }

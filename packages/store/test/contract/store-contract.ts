@@ -20,6 +20,7 @@ import { policyTests } from './tenants/policies.ts';
 import { approvalListTests } from './runs/approval-lists.ts';
 import { approvalTests } from './runs/approvals.ts';
 import { reopenTests } from './reopen.ts';
+import { resumptionTests } from './runs/resumption.ts';
 import { retentionTests } from './runs/retention.ts';
 import { runFilterTests } from './runs/run-filters.ts';
 import { runListTests } from './runs/run-lists.ts';
@@ -46,6 +47,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('grants', () => grantTests(open));
     describe('inbox', () => inboxTests(open));
     describe('leases', () => leaseTests(open));
+    describe('resumption by a decision', () => resumptionTests(open));
     describe('due runs', () => dueTests(open));
     describe('stats', () => statsTests(open));
     describe('conversations', () => conversationTests(open));

@@ -8,11 +8,17 @@ import { postgresText } from '../../src/drivers/postgres/session.ts';
 import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
 import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
-import { selectEndedSql, selectOpenRuns, selectUsage } from '../../src/sql/runs/counts.ts';
-import { selectEventsSql } from '../../src/sql/runs/events.ts';
+import {
+  openApprovalsSql,
+  openRunsSql,
+  selectEndedSql,
+  selectOpenRuns,
+  selectUsage,
+} from '../../src/sql/runs/counts.ts';
+import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
-import { claim, selectDue } from '../../src/sql/runs/leases.ts';
+import { claim, selectBlamed, selectDue, suspectsSql } from '../../src/sql/runs/leases.ts';
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories/memories.ts';
 import { storeDecision, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
@@ -79,7 +85,7 @@ describe('query plans of PostgreSQL', () => {
     endedAt: 1,
     usage: { inputTokens: 1, outputTokens: 1 },
   } as const;
-  const ending = appendUnit(signer, 't', {
+  const ending = appendUnit({ dialect: 'postgres', signer }, 't', {
     ...run,
     epoch: 1,
     afterSeq: 1,
@@ -96,11 +102,17 @@ describe('query plans of PostgreSQL', () => {
     { status: 'failed' },
     { status: ['queued', 'waiting'] },
     { agent: 'a' },
+    { agent: 'a', status: 'failed' },
     { conversationId: 'c' },
     { workflowId: 'w' },
     { label: { name: 'a', value: 'b' } },
   ];
-  const approvalFilters: ApprovalFilter[] = [{}, { status: 'pending' }, { runId: 'r' }];
+  const approvalFilters: ApprovalFilter[] = [
+    {},
+    { status: 'pending' },
+    { runId: 'r' },
+    { kind: 'outcome', status: 'pending' },
+  ];
   const auditFilters: AuditFilter[] = [
     {},
     { action: 'a' },
@@ -117,6 +129,7 @@ describe('query plans of PostgreSQL', () => {
     ),
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
+    'a page of a large journal': selectPageSql,
     'an approval': selectApprovalSql,
     'a decision': storeDecision('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
@@ -156,6 +169,10 @@ describe('query plans of PostgreSQL', () => {
     'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }, 'others').sql,
     'what is due': selectDue('postgres', 0, 1).sql,
     'the inboxes of the runs that a node holds': runsWithCommandsSql,
+    'the suspects': suspectsSql.postgres,
+    'the runs that a node is blamed for': selectBlamed('n').sql,
+    'the open runs of all tenants': openRunsSql(false),
+    'the open approvals of all tenants': openApprovalsSql(false),
   };
   const explained = (sql: string) => `EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`;
   const planOf = (rows: readonly Record<string, unknown>[]) =>

@@ -14,8 +14,11 @@ import {
   selectAudit,
   unsealedSql,
 } from '../../src/sql/tenants/audit.ts';
+import { BudgetChecks, selectUse } from '../../src/sql/runs/budgets.ts';
 import {
   countEndedSql,
+  openApprovalsSql,
+  openRunsSql,
   selectEndedSql,
   selectOpenRuns,
   selectUsage,
@@ -28,7 +31,7 @@ import {
   selectSealedSql,
   selectToResealSql,
 } from '../../src/sql/tenants/credentials.ts';
-import { selectEventsSql } from '../../src/sql/runs/events.ts';
+import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
 import { pruneUnit } from '../../src/sql/runs/retention.ts';
 import {
   selectGrantList,
@@ -37,8 +40,18 @@ import {
   selectGrantsById,
   grantTable,
 } from '../../src/sql/tenants/grants.ts';
-import { claim, selectDue, releaseAllSql } from '../../src/sql/runs/leases.ts';
-import { deleteCommands, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
+import {
+  claim,
+  releaseAllSql,
+  selectBlamed,
+  selectDue,
+  suspectsSql,
+} from '../../src/sql/runs/leases.ts';
+import {
+  deleteCommands,
+  runsWithCommandsSql,
+  selectCommandsSql,
+} from '../../src/sql/runs/inbox.ts';
 import {
   clearMemories,
   deleteMemory,
@@ -107,9 +120,11 @@ describe('query plans', () => {
   const run = { tenantId: 't', runId: 'r' };
   const search = { namespace: 'n', query: 'q', limit: 5, now: 0 };
   const approval = newApproval({ id: 'r', conversationId: 'c', tenant: undefined as never });
+  const budget = { period: 'day', since: 0, concurrentRuns: 1, tokens: 1, costUsd: 1 } as const;
   const queries: Record<string, string> = {
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
+    'a page of a large journal': selectPageSql,
     'an approval': selectApprovalSql,
     'a decision': storeDecision('t', decisionOn(approval)).sql,
     'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }, 'others').sql,
@@ -139,6 +154,18 @@ describe('query plans', () => {
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
     'all leases': releaseAllSql,
+    'the suspects': suspectsSql.sqlite,
+    'the runs that a node is blamed for': selectBlamed('n').sql,
+    'the runs of a node that have commands': runsWithCommandsSql,
+    'the open runs of one tenant for metrics': openRunsSql(true),
+    'the open approvals of one tenant for metrics': openApprovalsSql(true),
+    'the use of a budget': selectUse('t', { ...budget, keyId: 'k' }, 'r').sql,
+    ...Object.fromEntries(
+      new BudgetChecks('sqlite', 't', [budget]).statements.map(({ sql }, n) => [
+        `check ${n} of a budget`,
+        sql,
+      ]),
+    ),
     'who wants a notice': insertNotices('t', [
       { id: 'n', event: 'run.ended', at: 0, payload: '{}' },
     ]).map(({ sql }) => sql)[0]!,
@@ -185,7 +212,10 @@ describe('query plans', () => {
   const scansIn = (lines: readonly string[]) =>
     lines.filter(
       (line) =>
-        line.startsWith('SCAN') && !/^SCAN (page|way\d|merged|w|s|\(subquery-\d+\))$/.test(line),
+        line.startsWith('SCAN') &&
+        !/^SCAN (page|way\d|merged|w|s|c|CONSTANT ROW|t USING INDEX paused_tenants|\(subquery-\d+\))$/.test(
+          line,
+        ),
     );
 
   test.each([
@@ -204,11 +234,12 @@ describe('query plans', () => {
     [{ since: 1, until: 2 }, 'runs_by_status (tenant_id=? AND status=?'],
     [{ status: 'failed' }, 'runs_by_status (tenant_id=? AND status=?'],
     [{ status: ['queued', 'failed'] }, 'runs_by_status (tenant_id=? AND status=?'],
-    [{ agent: 'a' }, 'runs_by_agent (tenant_id=? AND agent=?'],
+    [{ agent: 'a' }, 'runs_by_agent (tenant_id=? AND agent=? AND status=?'],
+    [{ agent: 'a', status: 'failed' }, 'runs_by_agent (tenant_id=? AND agent=? AND status=?'],
     [{ conversationId: 'c' }, 'runs_by_conversation (tenant_id=? AND conversation_id=?'],
     [{ workflowId: 'w' }, 'runs_by_workflow (tenant_id=? AND workflow_id=?'],
     [{ parentRunId: 'p' }, 'runs_by_parent (tenant_id=? AND parent_run_id=?'],
-    [label, 'sqlite_autoindex_run_labels_1 (tenant_id=? AND name=? AND value=?'],
+    [label, 'PRIMARY KEY (tenant_id=? AND name=? AND value=?'],
   ];
   for (const [filter, index] of runLists) {
     test(`a page of runs by ${JSON.stringify(filter)} is one range of an index, in order`, async () => {
@@ -216,7 +247,7 @@ describe('query plans', () => {
       const searches = ids.filter((line) => line.startsWith('SEARCH'));
       expect(searches.length).toBeGreaterThan(0);
       for (const line of searches) {
-        expect(line).toMatch(/^SEARCH t USING COVERING INDEX /);
+        expect(line).toMatch(/^SEARCH t USING (COVERING INDEX|PRIMARY KEY) /);
         expect(line).toContain(`${index} AND created_at>? AND (created_at,`);
       }
       if (searches.length === 1) expect(ids).toHaveLength(1);
@@ -225,6 +256,32 @@ describe('query plans', () => {
       expect(whole).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
     });
   }
+
+  test('open runs and approvals of all tenants are counted in an index, without ended ones', async () => {
+    const tenants = 'SCAN t USING COVERING INDEX sqlite_autoindex_tenants_1';
+    const ofStatus = (index: string) => `USING COVERING INDEX ${index} (tenant_id=? AND status=?)`;
+    expect(await plan(openRunsSql(false))).toEqual([
+      tenants,
+      `SEARCH r ${ofStatus('runs_by_status')}`,
+    ]);
+    expect(await plan(openApprovalsSql(false))).toEqual([
+      tenants,
+      `SEARCH a ${ofStatus('approvals_by_status')}`,
+    ]);
+  });
+
+  test('what is to be forgotten is found by conversations, and their runs in order', async () => {
+    const [mark = { sql: '' }] = pruneUnit(0, 9);
+    const lines = await plan(mark.sql);
+    const inConversation = '(tenant_id=? AND conversation_id=?';
+    expect(lines).toEqual(
+      expect.arrayContaining([
+        'SEARCH c USING COVERING INDEX conversations_to_prune (ended_at<?)',
+        `SEARCH r USING INDEX runs_ended ${inConversation} AND position>?)`,
+        'SEARCH f USING INDEX runs_forked (tenant_id=? AND forked_from=?)',
+      ]),
+    );
+  });
 
   test('due deliveries are found from webhook to webhook', async () => {
     const lines = await plan(claimSql.sqlite);
@@ -260,9 +317,8 @@ describe('query plans', () => {
   }
 
   const mixed: [RunFilter, string][] = [
-    [{ agent: 'a', status: 'waiting' }, 'runs_by_status'],
-    [{ agent: 'a', status: ['completed', 'failed'] }, 'runs_by_agent'],
-    [{ ...label, agent: 'a', status: 'failed' }, 'sqlite_autoindex_run_labels_1'],
+    [{ ...label, agent: 'a', status: 'waiting' }, 'runs_by_agent'],
+    [{ ...label, agent: 'a', status: 'failed' }, 'PRIMARY KEY'],
     [{ ...label, status: 'queued' }, 'runs_by_status'],
     [{ ...label, conversationId: 'c', agent: 'a' }, 'runs_by_conversation'],
     [{ conversationId: 'c', workflowId: 'w', parentRunId: 'p' }, 'runs_by_parent'],
@@ -281,7 +337,11 @@ describe('query plans', () => {
     [{}, 'approvals_by_status (tenant_id=? AND status=?'],
     [{ status: 'pending' }, 'approvals_by_status (tenant_id=? AND status=?'],
     [{ runId: 'r' }, 'approvals_by_run (tenant_id=? AND run_id=?'],
-    [{ kind: 'outcome' }, 'approvals_by_kind (tenant_id=? AND kind=?'],
+    [{ kind: 'outcome' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
+    [
+      { kind: 'outcome', status: 'pending' },
+      'approvals_by_kind (tenant_id=? AND kind=? AND status=?',
+    ],
     [
       { runId: 'r', status: 'pending', kind: 'outcome' },
       'approvals_by_run (tenant_id=? AND run_id=?',
@@ -328,7 +388,7 @@ describe('query plans', () => {
   test('a step finds its run by the id, and its open approvals among the pending ones', async () => {
     const usage = { inputTokens: 1, outputTokens: 1 };
     const progress = { status: 'completed', endedAt: 1, usage } as const;
-    const unit = appendUnit(signer, 't', {
+    const unit = appendUnit({ dialect: 'sqlite', signer }, 't', {
       runId: 'r',
       epoch: 1,
       afterSeq: 1,
@@ -345,7 +405,7 @@ describe('query plans', () => {
   });
 
   test('no index is changed by an append of text', async () => {
-    const [fence] = appendUnit(signer, 't', {
+    const [fence] = appendUnit({ dialect: 'sqlite', signer }, 't', {
       runId: 'r',
       epoch: 1,
       afterSeq: 1,
@@ -357,10 +417,12 @@ describe('query plans', () => {
   });
 
   test('a range of the journal begins and ends at its seqs', async () => {
-    const lines = await plan(selectEventsSql);
-    expect(lines.some((line) => line.includes('run_id=? AND last_seq>? AND last_seq<?'))).toBe(
-      true,
-    );
+    for (const sql of [selectEventsSql, selectPageSql]) {
+      const lines = await plan(sql);
+      expect(lines.some((line) => line.includes('run_id=? AND last_seq>? AND last_seq<?'))).toBe(
+        true,
+      );
+    }
   });
 
   test('due runs are found among the open ones, by partial indexes and by their inbox', async () => {

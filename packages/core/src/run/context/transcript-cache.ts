@@ -72,6 +72,11 @@ export class TranscriptCache {
     this.#keep(runKey(ref.tenantId, ref.runId), { transcripts, upTo: seq });
   }
 
+  /** The `seq` up to which the transcripts of a run are cached; 0 if they are not. */
+  endOf({ tenantId, runId }: RunRef): number {
+    return this.#entries.get(runKey(tenantId, runId))?.upTo ?? 0;
+  }
+
   evict(ref: RunRef): void {
     this.#drop(runKey(ref.tenantId, ref.runId));
   }

@@ -19,7 +19,13 @@ import {
 } from '@relay/protocol';
 import { agentFields, type AgentState, answerOf, finishReasonOf, openCalls } from './agent.ts';
 import { type CallState, openQuestionsOf, toolFailed } from './call.ts';
-import { lastChars, liveAgents, pendingApprovals, rootAgent, type RunState } from './state.ts';
+import {
+  liveAgents,
+  partialOutputOf,
+  pendingApprovals,
+  rootAgent,
+  type RunState,
+} from './state.ts';
 import { runTable } from './status.ts';
 
 export { type CommandName, commands, runTable } from './status.ts';
@@ -88,12 +94,9 @@ function accept(...events: readonly RunEvent[]): Decision {
   return { ok: true, events };
 }
 
-const partialOutputChars = 2000;
-
 export function progressOf(state: RunState): Progress {
-  const text = answerOf(rootAgent(state));
   return {
-    partialOutput: lastChars(text, partialOutputChars),
+    partialOutput: partialOutputOf(answerOf(rootAgent(state))),
     toolsInvoked: [...state.toolsInvoked],
   };
 }

@@ -112,6 +112,7 @@ function progressChanges(
         progress.endedAt = Date.parse(event.at);
         progress.error = event.error ?? null;
         progress.finishReason = event.finishReason ?? null;
+        progress.answerSeq = event.output === '' ? null : state.answerSeq;
         // An ended run is never recovered.
         progress.snapshot = null;
         progress.snapshotSeq = 0;
@@ -121,7 +122,11 @@ function progressChanges(
         break;
     }
   }
-  if (events.some(changesOutput)) progress.outputJson = outputJson(state, events.at(-1));
+  if (events.some(changesOutput)) {
+    const last = events.at(-1);
+    const isInline = last?.type === 'run.ended' && (progress.answerSeq ?? null) === null;
+    progress.outputJson = outputJson(state, isInline ? last.output : null);
+  }
   return progress;
 }
 
@@ -136,8 +141,8 @@ function changesOutput({ type }: StoredEvent): boolean {
   );
 }
 
-/** `runs.output_json`: the answer, who approved what, and what is pending. */
-function outputJson(state: RunState, last: StoredEvent | undefined): string {
+/** `runs.output_json`: the output, who approved what, and what is pending. */
+function outputJson(state: RunState, output: string | null): string {
   const pendingApprovals = isEnded(state.status)
     ? []
     : waitingCalls(state).map(({ call, approval }) => ({
@@ -149,7 +154,7 @@ function outputJson(state: RunState, last: StoredEvent | undefined): string {
         seq: approval.seq,
       }));
   return JSON.stringify({
-    output: last?.type === 'run.ended' ? last.output : null,
+    output,
     approvals: state.approvals,
     ...(pendingApprovals.length === 0
       ? {}

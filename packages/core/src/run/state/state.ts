@@ -71,6 +71,8 @@ export interface RunState {
   readonly denials: Readonly<Record<string, EarlierDenial>>;
   /** The memories of the run's namespace were recalled. */
   readonly recalled: boolean;
+  /** Where the turn started that was the root agent's last when it ended: its text is the output. */
+  readonly answerSeq: number | null;
 }
 
 export const initialState: RunState = {
@@ -91,6 +93,7 @@ export const initialState: RunState = {
   approvals: [],
   denials: {},
   recalled: false,
+  answerSeq: null,
 };
 
 /** The state after an event. It throws `journal_corrupt` if the journal contradicts itself. */
@@ -120,7 +123,7 @@ export function evolve(state: RunState, event: Stored): RunState {
       return withAgent(next, event, (agent) => switchedAgent(agent, event));
     case 'agent.ended':
       return countForParent(
-        betweenTurns(next, event, (agent) => endedAgent(agent, event)),
+        betweenTurns(withAnswer(next, event), event, (agent) => endedAgent(agent, event)),
         event,
       );
     case 'limit.reached':
@@ -216,6 +219,13 @@ function endOfPieces(events: readonly Stored[], from: number): number {
   return end;
 }
 
+const partialOutputChars = 2000;
+
+/** What a progress shows of an answer. */
+export function partialOutputOf(text: string): string {
+  return lastChars(text, partialOutputChars);
+}
+
 /** The end of a text, without half a surrogate pair. */
 export function lastChars(text: string, count: number): string {
   return text.slice(-count).replace(/^[\udc00-\udfff]/, '');
@@ -292,6 +302,11 @@ function addAgent(state: RunState, event: Stored<EventOf<'agent.started'>>): Run
   const call = callOf(state, { agentId: parentId, toolCallId: spawned?.toolCallId ?? '' });
   if (call?.phase !== 'started') throw contradiction(state, event);
   return { ...state, subAgents: state.subAgents + 1, agents };
+}
+
+function withAnswer(state: RunState, { agentId }: EventOf<'agent.ended'>): RunState {
+  if (agentId !== state.rootId) return state;
+  return { ...state, answerSeq: state.agents[agentId]?.turn?.startedSeq ?? null };
 }
 
 /** The usage of an agent counts for its parent, and so up to the root agent. */

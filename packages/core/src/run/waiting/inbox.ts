@@ -1,39 +1,42 @@
 /**
  * The inbox of a run: decisions, results of clients, cancellations. They were stored before they were
  * acknowledged. Here they enter the journal, and each command is consumed in the same commit, so that
- * it counts exactly once.
+ * it counts exactly once. A decision that a run was loaded for was never in the inbox: it is stored, and
+ * acknowledged, with the events that follow from it.
  */
 import { defined, type EventOf, type RunEvent } from '@relay/protocol';
-import type { QueuedRunCommand, RunCommand } from '../../ports/index.ts';
+import type { CommitExtras } from '../../journal.ts';
+import type { DecisionCommand } from '../../ports/index.ts';
 import type { LiveRun } from '../live-run.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import { type CallState, toolCompleted, toolDenied, toolFailed } from '../state/call.ts';
 import { askingCalls, openQuestions } from '../state/state.ts';
 import { applyResult } from './client-calls.ts';
 
-type Decision = Extract<RunCommand, { kind: 'decision' }>;
 type Decided = EventOf<'approval.decided'>;
 
 /** Applies all commands in the inbox. A node that yields the run leaves them to the next node. */
 export async function applyCommands(run: LiveRun): Promise<void> {
   if (run.stop?.kind === 'yield') return;
+  const decision = run.takeDecision();
+  if (decision !== undefined) applyDecision(run, decision.queued.command, { decision });
   for (const queued of await run.readCommands()) {
     const { command } = queued;
-    if (command.kind === 'decision') applyDecision(run, queued, command);
+    const consumeCommands = [queued.id];
+    if (command.kind === 'decision') applyDecision(run, command, { consumeCommands });
     else if (command.kind === 'result') await applyResult(run, queued, command.toolCallId);
     else run.stopWith({ kind: 'cancel', reason: command.reason });
   }
 }
 
-function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decision): void {
+function applyDecision(run: LiveRun, decision: DecisionCommand, stored: CommitExtras): void {
   const { approvalId, approved, reason } = decision;
-  const consumeCommands = [queued.id];
   const question = openQuestions(run.state).find(({ approval }) => approval.id === approvalId);
   if (question !== undefined) {
     run.resume();
     const answer = approved ? { answer: decision.answer as Decided['answer'] } : {};
     const decided = { ...decidedEvent(question.agent, question.call, decision), ...answer };
-    run.journal.stage([decided], { consumeCommands });
+    run.journal.stage([decided], stored);
     // The tool that asked receives the answer, or runs again.
     run.answerWaiters.notify(approvalId);
     return;
@@ -41,13 +44,13 @@ function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decisio
   const asking = askingCalls(run.state).find(({ call }) => call.approval?.id === approvalId);
   if (asking === undefined) {
     // The approval was closed before: there is nothing left to decide.
-    run.journal.stage([], { consumeCommands });
+    run.journal.stage([], stored);
     return;
   }
   const { agent, call } = asking;
   run.resume();
   const decided = decidedEvent(agent, call, decision);
-  run.journal.stage([decided], { consumeCommands });
+  run.journal.stage([decided], stored);
   if (!approved) run.journal.stage([notApproved(agent, call, reason ?? undefined)]);
   else if (decided.outcome === 'completed') {
     const result = decided.output ?? null;
@@ -55,7 +58,7 @@ function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decisio
   }
 }
 
-function decidedEvent(agent: AgentState, call: CallState, decision: Decision): Decided {
+function decidedEvent(agent: AgentState, call: CallState, decision: DecisionCommand): Decided {
   const { approvalId, approved, always, reason, edited, by } = decision;
   return {
     type: 'approval.decided',

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { RunIdentity } from '../../../src/ports/index.ts';
 import { eventsOf } from '../../support/agent-events.ts';
 import { project } from '../../../src/run/state/projection.ts';
-import { readSnapshot } from '../../../src/run/state/state.ts';
+import { readSnapshot, rootAgent } from '../../../src/run/state/state.ts';
 import { evolve, initialState, type RunState } from '../../../src/run/state/state.ts';
 
 const at = '2026-03-01T10:00:00.000Z';
@@ -369,7 +369,15 @@ describe('a run that ends', () => {
       snapshot: null,
       wakeAt: null,
     });
-    expect(output(changed)).toEqual({ output: 'Done.', approvals: [] });
+    expect(output(changed)).toEqual({ output: null, approvals: [] });
+    expect(changed.progress.answerSeq).toBe(rootAgent(answered)?.turn?.startedSeq);
+  });
+
+  it('has its output in its row if that is not the text of a turn', () => {
+    const ended: RunEvent = { type: 'run.ended', status: 'canceled', output: 'Kept.', usage };
+    const changed = step(begun, agentEnded, ended);
+    expect(output(changed)).toEqual({ output: 'Kept.', approvals: [] });
+    expect(changed.progress.answerSeq).toBeNull();
   });
 
   it('says why if it failed', () => {

@@ -70,9 +70,9 @@ export async function decide(
 export const decideApproval: Handler<'decideApproval'> = async (call) => {
   const body = call.body;
   const { approved, outcome: answer, always, reason, input, output, digest } = body;
-  const approval = await findApproval(call, call.params.id);
+  const { id: approvalId } = call.params;
   const outcome = await decide(call, {
-    approvalId: approval.id,
+    approvalId,
     ...defined({ approved, outcome: answer, input, output, digest }),
     always: always ?? false,
     reason: reason ?? null,
@@ -85,7 +85,7 @@ export const decideApproval: Handler<'decideApproval'> = async (call) => {
       `The approval is already ${statusNow(outcome.approval)}`,
     );
   }
-  return presentApproval(call, await findApproval(call, approval.id), new Requirements(call));
+  return presentApproval(call, await findApproval(call, approvalId), new Requirements(call));
 };
 
 function termsOf({ scope, rule, expiresAt, uses }: BodyOf<'decideApproval'>): GrantTerms {

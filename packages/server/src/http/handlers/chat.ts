@@ -21,14 +21,13 @@ export const startChat: Handler<'startChat'> = async (call) => {
       }),
     sessionId,
   );
-  await streamRun(call, {
-    dialect: dialects.chat,
-    run,
-    batches,
-    firstFrame: { type: 'connected', sessionId, conversationId: run.conversationId },
-  });
-  const { tenantId } = call.caller;
-  await endChatSession(call.context, { tenantId, id: sessionId, runId: run.runId });
+  const { context, caller } = call;
+  const session = { tenantId: caller.tenantId, id: sessionId, runId: run.runId };
+  const { conversationId } = run;
+  const firstFrame = { type: 'connected', sessionId, conversationId } as const;
+  void streamRun(call, { dialect: dialects.chat, run, batches, firstFrame }).then(() =>
+    endChatSession(context, session),
+  );
 };
 
 export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {

@@ -27,7 +27,7 @@ export const startRun: Handler<'startRun'> = async (call) => {
   // A provider that fails before its first output is a 502; from then on the response is a stream.
   const opening = await waitForFirstOutput(batches);
   if (opening.failure !== undefined) throw opening.failure;
-  await streamRun(call, { dialect: dialects.runs, run, batches: opening.batches });
+  void streamRun(call, { dialect: dialects.runs, run, batches: opening.batches });
 };
 
 function specOf(call: RouteRequest<'startRun'>): Promise<RunSpec> {
@@ -84,7 +84,7 @@ export const getRun: Handler<'getRun'> = async (call) => presentNow(call, call.p
 
 export async function presentNow(call: ApiRequest, runId: string) {
   const run = await findRun(call, runId);
-  return presentRun(run, await firstEvent(call, run));
+  return present(call, run);
 }
 
 /** The whole log, or a page of it, is written as it is read. */
@@ -97,7 +97,7 @@ export const listRunEvents: Handler<'listRunEvents'> = async (call) => {
   const pages = core.readJournal(storeOf(call), run.id, { after, to });
   // Before the response starts: a damaged or pruned journal is an error response.
   const first = await pages.next();
-  const presented = presentRun(run, await firstEvent(call, run));
+  const presented = await present(call, run);
   const nextCursor = to < run.lastSeq ? String(to) : null;
   await streamJson(call, eventLog(presented, nextCursor, first, pages));
 };
@@ -130,7 +130,7 @@ export const followRun: Handler<'followRun'> = async (call) => {
     follow: query.follow === 'true',
     signal: closedSignal(call.reply.raw),
   });
-  await streamRun(call, { dialect: dialects[query.dialect], run, batches });
+  void streamRun(call, { dialect: dialects[query.dialect], run, batches });
 };
 
 /** Undefined if the run has ended and no event follows. Drops the record, whose output may be long. */
@@ -185,10 +185,20 @@ export const cancelRun: Handler<'cancelRun'> = async (call) => {
 
 const missingEventCodes = new Set(['journal_corrupt', 'journal_pruned']);
 
-/** `run.created`; undefined if it is damaged or pruned. */
-async function firstEvent(call: ApiRequest, run: RunRecord): Promise<StoredEvent | undefined> {
+async function present(call: ApiRequest, run: RunRecord) {
+  const { answerSeq, lastSeq } = run;
+  const end = answerSeq === null ? undefined : await eventAt(call, run, lastSeq);
+  return presentRun(run, await eventAt(call, run, 1), end);
+}
+
+/** Undefined if it is damaged or pruned. */
+async function eventAt(
+  call: ApiRequest,
+  run: RunRecord,
+  seq: number,
+): Promise<StoredEvent | undefined> {
   try {
-    const [event] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
+    const [event] = await storeOf(call).readEvents(run.id, { after: seq - 1, limit: 1 });
     return event;
   } catch (error) {
     if (error instanceof RelayError && missingEventCodes.has(error.code)) return undefined;

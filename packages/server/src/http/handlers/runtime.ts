@@ -35,7 +35,7 @@ export const startApiChat: Handler<'startApiChat'> = async (call) => {
       modelRequired: 'model is required: the server has no default',
     }),
   );
-  return streamRun(call, { dialect: dialects.runtime, run, batches });
+  void streamRun(call, { dialect: dialects.runtime, run, batches });
 };
 
 export const approveTool: Handler<'approveTool'> = async (call) => {

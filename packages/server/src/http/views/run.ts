@@ -8,10 +8,11 @@ import {
 } from '@relay/protocol';
 import { iso, isoOrUndefined } from './pagination.ts';
 
-/** A run as the API shows it. */
-export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
+/** A run as the API shows it. `end` has the output of a run with an `answerSeq`. */
+export function presentRun(run: RunRecord, spec: StoredEvent | undefined, end?: StoredEvent) {
+  const answer = end?.type === 'run.ended' ? end.output : null;
   return {
-    ...present(run, spec?.type === 'run.created' ? spec : null),
+    ...present({ ...run, answer }, spec?.type === 'run.created' ? spec : null),
     checkpoint:
       run.checkpoint === null ? undefined : (JSON.parse(run.checkpoint) as CheckpointEnvelope),
   };
@@ -47,7 +48,7 @@ function present(run: Presented, opening: EventOf<'run.created'> | null) {
     workflowId: run.workflowId ?? undefined,
     forkedFrom: opening?.forkedFrom,
     input: opening === null ? null : inputOf(opening.messages),
-    output: outputOf(run),
+    output: outputOf(run) ?? run.answer ?? undefined,
     finishReason: run.finishReason ?? undefined,
     usage: wireUsage(run.usage),
     costUsd: run.usage.costUsd,

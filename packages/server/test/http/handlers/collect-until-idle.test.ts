@@ -28,7 +28,7 @@ function decided(of: string): RunEvent {
 async function setUp(status: RunRecord['status'] = 'waiting') {
   const journal = await TestJournal.create();
   const { store, runId } = journal;
-  const hub = new Hub();
+  const hub = new Hub(async () => new Map());
   const streams = new OpenStreams({ tenant: () => store } as never);
   onTestFinished(() => streams.stop());
   const raw = new EventEmitter();

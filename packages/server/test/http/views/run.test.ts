@@ -26,12 +26,14 @@ const run: RunRecord = {
   error: null,
   finishReason: null,
   checkpoint: null,
+  answerSeq: null,
   outputJson: null,
   snapshot: '{"secret":"state"}',
   snapshotSeq: 1,
   wakeAt: 99,
   lastSeq: 1,
   epoch: 4,
+  journalSize: 100,
 };
 
 function specWith(messages: Message[]): StoredEvent {

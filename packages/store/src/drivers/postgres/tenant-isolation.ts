@@ -6,12 +6,9 @@
  * Both are set in the text of another command: for the rest of a transaction (LOCAL), or until the
  * connection serves another tenant (SESSION).
  */
-import { RelayError } from '@relay/protocol';
 import { escapeLiteral } from 'pg';
+import { isolationUnavailable, tenantRole, tenantSetting } from '../../sql/schema/row-security.ts';
 import type { PostgresSession } from './session.ts';
-
-export const tenantRole = 'relay_tenant';
-export const tenantSetting = 'relay.tenant';
 
 type Level = 'LOCAL' | 'SESSION';
 
@@ -71,13 +68,6 @@ export async function readTenantIsolation(session: PostgresSession): Promise<Ten
     system: String(role['system']),
     schemas: typeof schemas === 'string' ? schemas : undefined,
   };
-}
-
-export function isolationUnavailable(role: string): RelayError {
-  return new RelayError(
-    'storage_failed',
-    `The role ${role} sees the rows of all tenants, and cannot SET ROLE to ${tenantRole} instead: let an administrator run CREATE ROLE ${tenantRole} NOLOGIN NOINHERIT, if it is not there, and GRANT ${tenantRole} TO ${role}`,
-  );
 }
 
 async function maySetRole(session: PostgresSession): Promise<boolean> {

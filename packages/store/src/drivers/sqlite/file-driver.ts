@@ -1,21 +1,28 @@
 /**
- * A SQLite file as a driver. Writes go through a queue that groups them (`queue.ts`) to one thread
- * (`writer.ts`); reads run on this thread, on a read-only connection. With a WAL neither waits for the
- * other, and a read that starts after a commit resolved sees it.
+ * A SQLite file as a driver. Writes go through a queue that groups them (`queue.ts`) and commits them on
+ * this thread or on the writer thread (`writer.ts`); reads run on this thread, on a read-only connection.
+ * With a WAL readers and writers do not wait for each other, and a read that starts after a commit
+ * resolved sees it.
  */
+import { getCompileCacheDir } from 'node:module';
+import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlDriver, SqlValue, Statement, UnitResult } from '../driver.ts';
 import { toRelayError } from './errors.ts';
+import { openWritable } from './connection.ts';
 import { WriteQueue } from './queue.ts';
-import { faultOf, PreparedStatements } from './units.ts';
-import type { WriterOptions, WriterReply } from './writer.ts';
+import { WriterThread } from './thread.ts';
+import { BatchRunner, faultOf, PreparedStatements } from './units.ts';
+import type { WriterOptions } from './writer.ts';
 
 const largeRead = 64;
+/** 64 MB: a checkpoint blocks the event loop, so this thread makes one only if the writer thread cannot. */
+const checkpointPages = 16_000;
 
 export interface SqliteDriver extends SqlDriver {
-  readonly stats: { readonly units: number; readonly commits: number };
+  readonly stats: WriteQueue['stats'];
 }
 
 export interface SqliteOptions {
@@ -26,31 +33,37 @@ export interface SqliteOptions {
 
 export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDriver> {
   const { path, busyTimeoutMs = 5_000 } = options;
-  const worker = await startWriter({ path, busyTimeoutMs });
-  const queue = new WriteQueue(worker, path);
   try {
-    return new Sqlite(queue, { path, busyTimeoutMs });
+    return new Sqlite({ path, busyTimeoutMs });
   } catch (error) {
-    await queue.close();
     throw toRelayError(faultOf(error), path);
   }
 }
 
 class Sqlite implements SqliteDriver {
   readonly dialect = 'sqlite';
-  readonly #queue: WriteQueue;
   readonly #path: string;
+  readonly #queue: WriteQueue;
+  readonly #thread: WriterThread;
+  readonly #writer: DatabaseSync;
   readonly #reader: DatabaseSync;
   readonly #statements: PreparedStatements;
+  #closed: Promise<void> | undefined;
 
-  constructor(queue: WriteQueue, options: WriterOptions) {
-    this.#queue = queue;
-    this.#path = options.path;
-    this.#reader = new DatabaseSync(options.path, {
-      readOnly: true,
-      timeout: options.busyTimeoutMs,
-    });
+  constructor(options: WriterOptions) {
+    const { path, busyTimeoutMs } = options;
+    this.#path = path;
+    this.#writer = openWritable({ path, busyTimeoutMs, checkpointPages });
+    // The thread waits for locks.
+    this.#writer.exec('PRAGMA busy_timeout = 0');
+    this.#reader = new DatabaseSync(path, { readOnly: true, timeout: busyTimeoutMs });
     this.#statements = new PreparedStatements(this.#reader);
+    this.#thread = new WriterThread(() => startWriter(options));
+    this.#queue = new WriteQueue({
+      path,
+      here: new BatchRunner(this.#writer),
+      thread: this.#thread,
+    });
   }
 
   get stats() {
@@ -73,32 +86,35 @@ class Sqlite implements SqliteDriver {
     return this.#queue.submit(unit);
   }
 
-  async close(): Promise<void> {
-    // First, so that the writer closes the last connection and can remove the WAL.
+  close(): Promise<void> {
+    return (this.#closed ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
     if (this.#reader.isOpen) this.#reader.close();
     await this.#queue.close();
+    await this.#thread.close();
+    try {
+      this.#writer.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+    } catch {
+      // Another process uses the file, or the disk is full: the WAL is kept, and nothing is lost.
+    }
+    this.#writer.close();
   }
 }
 
-function startWriter(options: WriterOptions): Promise<Worker> {
+/** A thread does not inherit the cache of compiled code, without which it starts twice as slowly. */
+function writerEnvironment(): NodeJS.ProcessEnv {
+  const cache = getCompileCacheDir();
+  return cache === undefined ? process.env : { ...process.env, NODE_COMPILE_CACHE: dirname(cache) };
+}
+
+function startWriter(options: WriterOptions): Worker {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
-  const worker = new Worker(new URL(`./writer.${extension}`, import.meta.url), {
+  return new Worker(new URL(`./writer.${extension}`, import.meta.url), {
     workerData: options,
     // Flags of the process concern its own script.
     execArgv: [],
-  });
-  return new Promise((resolve, reject) => {
-    const failed = (error: unknown) => reject(toRelayError(faultOf(error), options.path));
-    worker.once('error', failed);
-    worker.once('exit', failed);
-    worker.once('message', (reply: WriterReply) => {
-      worker.off('error', failed);
-      worker.off('exit', failed);
-      if ('fault' in reply) {
-        reject(toRelayError(reply.fault, options.path));
-      } else {
-        resolve(worker);
-      }
-    });
+    env: writerEnvironment(),
   });
 }

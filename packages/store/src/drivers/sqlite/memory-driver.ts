@@ -3,9 +3,10 @@
  * it returns its promise.
  */
 import { DatabaseSync } from 'node:sqlite';
+import { RelayError } from '@relay/protocol';
 import type { SqlDriver } from '../driver.ts';
 import { toRelayError } from './errors.ts';
-import { faultOf, PreparedStatements, rollBack, type UnitOutcome, UnitRunner } from './units.ts';
+import { BatchRunner, faultOf, PreparedStatements, type UnitOutcome } from './units.ts';
 
 const path = ':memory:';
 
@@ -14,7 +15,7 @@ export function openMemoryDriver(image?: Uint8Array): SqlDriver {
   const db = new DatabaseSync(path);
   if (image !== undefined) db.deserialize(image);
   const statements = new PreparedStatements(db);
-  const units = new UnitRunner(db, statements);
+  const batches = new BatchRunner(db, statements);
   return {
     dialect: 'sqlite',
     async read(sql, params) {
@@ -25,13 +26,13 @@ export function openMemoryDriver(image?: Uint8Array): SqlDriver {
       }
     },
     async transact(unit) {
-      let outcome: UnitOutcome;
+      let outcome: UnitOutcome | undefined;
       try {
-        outcome = units.run(unit);
+        [outcome] = batches.run([unit]).outcomes;
       } catch (error) {
-        rollBack(db);
         throw toRelayError(faultOf(error), path);
       }
+      if (outcome === undefined) throw new RelayError('internal', 'A unit has no outcome');
       if ('fault' in outcome) throw toRelayError(outcome.fault, path);
       return outcome;
     },

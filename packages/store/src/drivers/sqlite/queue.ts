@@ -1,86 +1,103 @@
 /**
- * The main thread's side of the writer, which groups units into batches.
+ * Groups units into batches and commits each of them on this thread or on the writer thread.
  *
  *   idle ──submit──▶ gathering ──end of this turn of the event loop──▶ committing
- *   committing ──reply, nothing waits──▶ idle
- *   committing ──reply, units wait────▶ committing (they are the next batch)
- *   idle ──close──▶ finishing             committing ──reply, nothing waits, closed──▶ finishing
- *   any state ──the writer exited──▶ stopped
+ *   committing ──done, nothing waits──▶ idle, or closed if closing
+ *   committing ──done here, units wait──▶ gathering
+ *   committing ──done on the thread, units wait──▶ committing (they are the next batch, on the thread)
+ *   idle ──close──▶ closed
  *
- * - At most one batch is in flight. There is no timer: the first batch is what one turn of the event
- *   loop submits, and what arrives while it commits is the next batch.
+ * - At most one batch is in flight, so the connections of the two threads never compete. There is no
+ *   timer: the first batch is what one turn of the event loop submits, and what arrives while a batch is
+ *   on the thread is the next one.
+ * - Waking the thread costs more than a commit on a fast disk. So a batch is committed here if it is
+ *   small, commits were fast lately, and the queue is not busy (no units waited for the batch before).
+ *   Whatever can take long is left to the thread: large batches, slow disks, locks of other processes
+ *   and checkpoints, which only the thread's connection makes. So one batch in a while goes there.
+ *   Until the thread has started, which happens when it is needed first, batches are committed here.
  * - Units are applied in the order of submission.
- * - Each unit settles exactly once: with its own result, with the fault of its batch, or when the writer
- *   stops.
- * - `close` accepts no more units, commits the waiting ones, and then lets the writer finish.
+ * - Each unit settles exactly once, after the commit (E1): with its own result, or with the fault of its
+ *   batch.
+ * - `close` accepts no more units and commits the waiting ones.
  */
-import type { EventEmitter } from 'node:events';
 import { RelayError } from '@relay/protocol';
-import type { Row, SqlValue, Statement, StatementResult, UnitResult } from '../driver.ts';
+import type { Statement, UnitResult } from '../driver.ts';
 import { toRelayError } from './errors.ts';
-import { faultOf } from './units.ts';
-import type { WriterReply, WriterRequest } from './writer.ts';
+import type { WriterThread } from './thread.ts';
+import { type BatchRunner, type Commit, faultOf, isBusy, type Unit } from './units.ts';
 
-const MAX_UNITS = 1_000;
-/** Of a batch, in characters. */
-const MAX_SIZE = 1024 * 1024;
+/** Of a batch. */
+interface Limits {
+  readonly units: number;
+  /** Of the parameters, in characters. */
+  readonly size: number;
+}
+
+const largest: Limits = { units: 1_000, size: 1024 * 1024 };
+const largestHere: Limits = { units: 16, size: 64 * 1024 };
+
+/** If commits take longer on average, they are made on the thread. */
+const slowMs = 1;
+/** What a failed commit counts as, and a longer one: the average soon forgets it. */
+const longestMs = 8 * slowMs;
+/** How much the last commit counts. */
+const newestShare = 0.2;
+/** After as many units here, a batch is committed on the thread, which then makes a checkpoint. */
+const unitsPerCheckpoint = 200;
 
 interface Waiting {
-  readonly unit: readonly Statement[];
+  readonly unit: Unit;
   readonly resolve: (result: UnitResult) => void;
   readonly reject: (error: Error) => void;
 }
 
-interface Writer extends Pick<EventEmitter, 'on' | 'once'> {
-  postMessage(request: WriterRequest): void;
+interface Batch extends Limits {
+  readonly waiting: readonly Waiting[];
 }
 
-type State = 'idle' | 'gathering' | 'committing' | 'finishing' | 'stopped';
+type State = 'idle' | 'gathering' | 'committing' | 'closed';
 
-const noRows: readonly Row[] = Object.freeze([]);
+export interface WriteQueueOptions {
+  readonly path: string;
+  /** On a connection of this thread that does not wait for locks. */
+  readonly here: Pick<BatchRunner, 'run'>;
+  readonly thread: Pick<WriterThread, 'isReady' | 'start' | 'commit'>;
+}
 
 export class WriteQueue {
-  readonly stats = { units: 0, commits: 0 };
-  readonly #worker: Writer;
-  readonly #path: string;
-  readonly #numbers = new Map<string, number>();
+  readonly stats = { units: 0, commits: 0, commitsOnThread: 0 };
+  readonly #options: WriteQueueOptions;
+  readonly #closed = Promise.withResolvers<void>();
   #state: State = 'idle';
   #closing = false;
   #waiting: Waiting[] = [];
-  #sent: Waiting[] = [];
-  readonly #ended: Promise<void>;
+  #isBusy = false;
+  #averageMs = 0;
+  #unitsSinceThread = 0;
 
-  /** The worker must be ready. */
-  constructor(worker: Writer, path: string) {
-    this.#worker = worker;
-    this.#path = path;
-    this.#ended = new Promise((resolve) => {
-      worker.once('exit', () => {
-        this.#move('stopped');
-        resolve();
-      });
-    });
-    worker.on('error', (cause: Error) => this.#move('stopped', cause));
-    worker.on('message', (reply: WriterReply) => this.#answered(reply));
+  constructor(options: WriteQueueOptions) {
+    this.#options = options;
   }
 
   submit(unit: readonly Statement[]): Promise<UnitResult> {
-    if (this.#closing || this.#state === 'stopped') return Promise.reject(notOpen());
+    if (this.#closing) {
+      return Promise.reject(new RelayError('storage_failed', 'The store is closed'));
+    }
     return new Promise((resolve, reject) => {
       this.#waiting.push({ unit, resolve, reject });
       if (this.#state === 'idle') this.#move('gathering');
     });
   }
 
+  /** Resolves when all units are settled. */
   close(): Promise<void> {
     this.#closing = true;
-    if (this.#state === 'idle') this.#move('finishing');
-    return this.#ended;
+    if (this.#state === 'idle') this.#move('closed');
+    return this.#closed.promise;
   }
 
   /** The only place where the state changes. */
-  #move(to: State, cause?: unknown): void {
-    if (this.#state === 'stopped') return;
+  #move(to: State): void {
     this.#state = to;
     switch (to) {
       case 'idle':
@@ -89,104 +106,78 @@ export class WriteQueue {
         setImmediate(() => this.#move('committing'));
         return;
       case 'committing':
-        this.#send();
+        this.#commit(this.#take());
         return;
-      case 'finishing':
-        this.#worker.postMessage(null satisfies WriterRequest);
-        return;
-      case 'stopped':
-        for (const { reject } of [...this.#sent, ...this.#waiting]) reject(notOpen(cause));
-        this.#sent = [];
-        this.#waiting = [];
+      case 'closed':
+        this.#closed.resolve();
     }
   }
 
-  #answered(reply: WriterReply): void {
-    const batch = this.#sent;
-    this.#sent = [];
-    // The next batch is sent before callers continue, so that both threads have work.
-    this.#move(this.#waiting.length > 0 ? 'committing' : this.#closing ? 'finishing' : 'idle');
-    if (isAnswer(reply)) {
-      this.stats.commits += 1;
-      this.stats.units += batch.length;
-      settle(batch, reply, this.#path);
-    } else if ('fault' in reply) {
-      const error = toRelayError(reply.fault, this.#path);
-      for (const { reject } of batch) reject(error);
+  #commit(batch: Batch): void {
+    const units = batch.waiting.map(({ unit }) => unit);
+    const done = this.#isForHere(batch) ? this.#commitHere(units) : undefined;
+    // Nothing is stored if another process holds the lock. The thread waits for it.
+    if (done !== undefined && !('fault' in done && isBusy(done.fault))) {
+      this.#unitsSinceThread += batch.units;
+      this.#finish(batch, done, 'gathering');
+      return;
     }
+    this.#unitsSinceThread = 0;
+    this.stats.commitsOnThread += 1;
+    void this.#options.thread.commit(units).then((commit) => {
+      // The next batch is sent before callers continue, so that both threads have work.
+      this.#finish(batch, commit, 'committing');
+    });
   }
 
-  #send(): void {
-    const texts: string[] = [];
-    const flat: SqlValue[] = [];
-    let size = 0;
-    let count = 0;
-    for (const { unit } of this.#waiting) {
-      if (count === MAX_UNITS || (count > 0 && size > MAX_SIZE)) break;
-      const start = flat.push(0);
-      for (const { sql, params, expect } of unit) {
-        flat.push(this.#numberOf(sql, texts), expect ?? -1, params.length);
-        for (const param of params) {
-          flat.push(param);
-          if (typeof param === 'string') size += param.length;
-        }
-      }
-      flat[start - 1] = flat.length - start;
-      count += 1;
-    }
-    this.#sent = this.#waiting.splice(0, count);
+  #isForHere({ units, size }: Batch): boolean {
+    const { thread } = this.#options;
+    const isFast = this.#averageMs < slowMs && !this.#isBusy;
+    const isSmall = units <= largestHere.units && size <= largestHere.size;
+    if (isFast && isSmall && this.#unitsSinceThread < unitsPerCheckpoint) return true;
+    thread.start();
+    return !thread.isReady;
+  }
+
+  #commitHere(units: readonly Unit[]): Commit {
     try {
-      this.#worker.postMessage([texts, flat] satisfies WriterRequest);
+      return this.#options.here.run(units);
     } catch (error) {
-      // Too large to be copied, for example. The texts did not arrive either.
-      for (const sql of texts) this.#numbers.delete(sql);
-      const { message } = faultOf(error);
-      setImmediate(() => this.#answered({ fault: { code: 0, message } }));
+      return { fault: faultOf(error) };
     }
   }
 
-  #numberOf(sql: string, texts: string[]): number {
-    let number = this.#numbers.get(sql);
-    if (number === undefined) {
-      number = this.#numbers.size;
-      this.#numbers.set(sql, number);
-      texts.push(sql);
+  #finish({ waiting }: Batch, commit: Commit, next: 'gathering' | 'committing'): void {
+    const tookMs = 'fault' in commit ? longestMs : Math.min(commit.tookMs, longestMs);
+    this.#averageMs += newestShare * (tookMs - this.#averageMs);
+    this.#isBusy = this.#waiting.length > 0;
+    this.#move(this.#isBusy ? next : this.#closing ? 'closed' : 'idle');
+    const { path } = this.#options;
+    if ('fault' in commit) {
+      const error = toRelayError(commit.fault, path);
+      for (const { reject } of waiting) reject(error);
+      return;
     }
-    return number;
+    this.stats.commits += 1;
+    this.stats.units += waiting.length;
+    for (const [index, { resolve, reject }] of waiting.entries()) {
+      const outcome = commit.outcomes[index];
+      if (outcome === undefined) reject(new RelayError('internal', 'A unit has no outcome'));
+      else if ('fault' in outcome) reject(toRelayError(outcome.fault, path));
+      else resolve(outcome);
+    }
   }
-}
 
-/** Reads the flat reply of the writer: 0 done, 1 unmet, 2 failed. */
-function settle(batch: readonly Waiting[], answer: readonly unknown[], path: string): void {
-  let at = 0;
-  for (const { unit, resolve, reject } of batch) {
-    const outcome = answer[at++];
-    if (outcome === 0) {
-      const results: StatementResult[] = [];
-      for (let index = 0; index < unit.length; index += 1) {
-        const result = answer[at++] as number | readonly Row[];
-        results.push(
-          typeof result === 'number'
-            ? { rows: noRows, changes: result }
-            : { rows: result, changes: result.length },
-        );
+  #take(): Batch {
+    let size = 0;
+    let units = 0;
+    for (const { unit } of this.#waiting) {
+      if (units === largest.units || (units > 0 && size > largest.size)) break;
+      for (const { params } of unit) {
+        for (const param of params) if (typeof param === 'string') size += param.length;
       }
-      resolve({ ok: true, results });
-    } else if (outcome === 1) {
-      resolve({ ok: false, failedAt: answer[at++] as number });
-    } else {
-      const fault = { code: answer[at++] as number, message: answer[at++] as string };
-      reject(toRelayError(fault, path));
+      units += 1;
     }
+    return { waiting: this.#waiting.splice(0, units), units, size };
   }
-}
-
-function isAnswer(reply: WriterReply): reply is Extract<WriterReply, readonly unknown[]> {
-  return Array.isArray(reply);
-}
-
-function notOpen(cause?: unknown): RelayError {
-  const message =
-    cause === undefined ? 'The store is closed' : 'The database writer thread has exited';
-  return new RelayError('storage_failed', message, { cause });
 }

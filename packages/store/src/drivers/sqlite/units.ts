@@ -1,5 +1,5 @@
 /**
- * Statements and units on one SQLite connection, for the writer thread and the in-memory driver.
+ * Statements and units on one SQLite connection, for the drivers and the writer thread.
  * Imports only Node's own modules at run time, so that the thread starts fast.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -18,6 +18,11 @@ export function faultOf(error: unknown): SqliteFault {
     code: typeof code === 'number' ? code : 0,
     message: error instanceof Error ? error.message : String(error),
   };
+}
+
+/** Another connection holds the lock. */
+export function isBusy(fault: SqliteFault): boolean {
+  return (fault.code & 0xff) === 5;
 }
 
 /** BUSY, NOMEM, READONLY, IOERR, CORRUPT, FULL, …: not caused by the statement during which they occur. */
@@ -47,55 +52,93 @@ export class PreparedStatements {
   }
 }
 
+export type Unit = readonly Statement[];
+
 /** The result of a unit, or the error that its own statement caused. */
 export type UnitOutcome = UnitResult | { readonly fault: SqliteFault };
 
-const noRows: readonly Row[] = Object.freeze([]);
+/** What became of a batch. A fault means that nothing of it is known to be stored. */
+export type Commit =
+  | { readonly outcomes: readonly UnitOutcome[]; readonly tookMs: number }
+  | { readonly fault: SqliteFault };
 
-export class UnitRunner {
+export const noRows: readonly Row[] = Object.freeze([]);
+
+/**
+ * Runs units on one connection, in one transaction. An unmet expectation and a faulty statement (a
+ * constraint, a bad parameter) undo their own unit alone; a fault of the database (disk full, damage, a
+ * lock) undoes all.
+ *
+ * Few units fail, and most of those at their first statement, when there is nothing to undo. So a batch
+ * runs without savepoints, and is repeated with one per unit if a unit has to be undone.
+ */
+export class BatchRunner {
   readonly #db: DatabaseSync;
   readonly #statements: PreparedStatements;
   readonly #returnsRows = new Map<string, boolean>();
-  readonly #savepoint: StatementSync;
-  readonly #undo: StatementSync;
-  readonly #release: StatementSync;
 
   constructor(db: DatabaseSync, statements = new PreparedStatements(db)) {
     this.#db = db;
     this.#statements = statements;
-    this.#savepoint = db.prepare('SAVEPOINT unit');
-    this.#undo = db.prepare('ROLLBACK TO unit');
-    this.#release = db.prepare('RELEASE unit');
   }
 
-  /**
-   * Runs one unit inside its own savepoint; outside a transaction that is a transaction. An unmet
-   * expectation and a faulty statement (a constraint, a bad parameter) undo this unit alone. Throws
-   * what concerns the whole database; the caller then rolls back.
-   */
-  run(unit: readonly Statement[]): UnitOutcome {
-    this.#savepoint.run();
-    const outcome = this.#outcome(unit);
-    if (!('ok' in outcome && outcome.ok)) this.#undo.run();
-    this.#release.run();
-    return outcome;
+  /** Returns after the commit. Throws what concerns the whole database; then nothing is stored. */
+  run(units: readonly Unit[]): { outcomes: UnitOutcome[]; tookMs: number } {
+    const began = performance.now();
+    try {
+      const outcomes = this.#runPlainly(units) ?? this.#runWithSavepoints(units);
+      return { outcomes, tookMs: performance.now() - began };
+    } catch (error) {
+      this.#rollBack();
+      throw error;
+    }
   }
 
-  #outcome(unit: readonly Statement[]): UnitOutcome {
+  /** Undefined if a unit has to be undone; then all are. */
+  #runPlainly(units: readonly Unit[]): UnitOutcome[] | undefined {
+    const outcomes: UnitOutcome[] = [];
+    this.#command('BEGIN IMMEDIATE');
+    for (const unit of units) {
+      const { outcome, isPartial } = this.#outcome(unit);
+      outcomes.push(outcome);
+      if (!isPartial) continue;
+      this.#command('ROLLBACK');
+      return units.length === 1 ? outcomes : undefined;
+    }
+    this.#command('COMMIT');
+    return outcomes;
+  }
+
+  #runWithSavepoints(units: readonly Unit[]): UnitOutcome[] {
+    this.#command('BEGIN IMMEDIATE');
+    const outcomes = units.map((unit) => {
+      this.#command('SAVEPOINT unit');
+      const { outcome, isPartial } = this.#outcome(unit);
+      if (isPartial) this.#command('ROLLBACK TO unit');
+      this.#command('RELEASE unit');
+      return outcome;
+    });
+    this.#command('COMMIT');
+    return outcomes;
+  }
+
+  /** `isPartial`: it failed after some of its statements were applied. */
+  #outcome(unit: Unit): { outcome: UnitOutcome; isPartial: boolean } {
     const results: StatementResult[] = [];
     try {
       for (const { sql, params, expect } of unit) {
         const result = this.#execute(sql, params);
         if (expect !== undefined && result.changes !== expect) {
-          return { ok: false, failedAt: results.length };
+          const isPartial = results.length > 0 || result.changes > 0;
+          return { outcome: { ok: false, failedAt: results.length }, isPartial };
         }
         results.push(result);
       }
-      return { ok: true, results };
+      return { outcome: { ok: true, results }, isPartial: false };
     } catch (error) {
       const fault = faultOf(error);
       if (!this.#db.isTransaction || databaseFaults.has(fault.code & 0xff)) throw error;
-      return { fault };
+      return { outcome: { fault }, isPartial: results.length > 0 };
     }
   }
 
@@ -110,12 +153,16 @@ export class UnitRunner {
     const rows = statement.all(...params) as Row[];
     return { rows, changes: rows.length };
   }
-}
 
-export function rollBack(db: DatabaseSync): void {
-  try {
-    if (db.isOpen && db.isTransaction) db.exec('ROLLBACK');
-  } catch {
-    // The next BEGIN fails if the connection is unusable.
+  #command(sql: string): void {
+    this.#statements.get(sql).run();
+  }
+
+  #rollBack(): void {
+    try {
+      if (this.#db.isOpen && this.#db.isTransaction) this.#command('ROLLBACK');
+    } catch {
+      // The next BEGIN fails if the connection is unusable.
+    }
   }
 }

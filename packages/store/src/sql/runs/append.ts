@@ -1,12 +1,13 @@
 /**
  * An append as one unit. Its first statement is the fence (E3): it changes the run's row only if the
  * journal ends at the expected `seq`, the epoch is the writer's and the lease is not released. Otherwise
- * nothing is stored.
+ * nothing is stored. An append with a claim takes the lease of a free run instead, and the next epoch.
  */
 import type { Append, AppendOutcome } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { RowSigner } from '../../codec/signed-table.ts';
-import type { Statement, UnitScope, UnitResult } from '../../drivers/driver.ts';
+import type { SqlDialect, Statement, UnitScope, UnitResult } from '../../drivers/driver.ts';
+import { nowSql } from '../statements.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
 import { countEnding, countUsage } from './counts.ts';
@@ -19,16 +20,28 @@ import { changesOf, putSnapshot } from './runs.ts';
 import { deleteConnections } from '../system.ts';
 import { insertNotices } from '../tenants/webhooks.ts';
 
+/** What an append needs to know of rows that were read before it. */
+export interface AppendParts {
+  readonly uses?: GrantUses | undefined;
+  /** Stores the decision that the append carries. */
+  readonly decision?: readonly Statement[];
+}
+
 export function appendUnit(
-  signer: RowSigner,
+  { dialect, signer }: { readonly dialect: SqlDialect; readonly signer: RowSigner },
   tenantId: string,
   append: Append,
-  uses?: GrantUses,
+  { uses, decision = [] }: AppendParts = {},
 ): readonly Statement[] {
   const { runId, afterSeq, at, events, progress = {} } = append;
   const run = { tenantId, runId };
-  const journal = insertEvents({ tenantId, runId, afterSeq, at, events });
-  const unit: Statement[] = [fence(tenantId, append, journal.size), ...journal.statements];
+  const { answerSeq } = progress;
+  const journal = insertEvents({ tenantId, runId, afterSeq, at, events, answerSeq });
+  const unit: Statement[] = [
+    fence(dialect, tenantId, append, journal.size),
+    ...decision,
+    ...journal.statements,
+  ];
   unit.push(...putSnapshot(run, progress));
   for (const approval of append.approvals ?? [])
     unit.push(insertApproval(signer, tenantId, { ...approval, runId }));
@@ -39,7 +52,8 @@ export function appendUnit(
   for (const commandId of append.consumeCommands ?? []) unit.push(deleteCommand(run, commandId));
   for (const memory of append.memories ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
-    unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
+    const endedAt = progress.endedAt ?? at;
+    unit.push(...countEnding(run, endedAt), countUsage(run, endedAt));
     unit.push(deleteCommands(run), closeOpenApprovals(run, at), closeClientCalls(run));
     unit.push(deleteConnections(run));
   }
@@ -65,27 +79,46 @@ export function appendOutcome(
 
 const fenceSqls = new Map<string, string>();
 
-function fence(tenantId: string, append: Append, size: number): Statement {
-  const { runId, afterSeq, epoch, events, progress = {} } = append;
+function fence(dialect: SqlDialect, tenantId: string, append: Append, size: number): Statement {
+  const { runId, afterSeq, epoch, events, claim, progress = {} } = append;
   const changes = changesOf(runId, progress);
   const columns = changes.map(([column]) => column);
   const values = changes.map(([, value]) => value);
+  const releases = append.release === true || endsRun(append);
   return {
     sql: fenceSql(columns, {
-      releases: append.release === true || endsRun(append),
+      releases,
       clearsCrashes: append.madeProgress === true,
+      claims: claim === undefined ? undefined : dialect,
     }),
-    params: [afterSeq + events.length, size, ...values, tenantId, runId, afterSeq, epoch],
+    params: [
+      afterSeq + events.length,
+      size,
+      ...values,
+      ...(claim === undefined ? [] : [epoch]),
+      ...(claim === undefined || releases ? [] : [claim.owner, claim.now, claim.until - claim.now]),
+      tenantId,
+      runId,
+      afterSeq,
+      claim === undefined ? epoch : epoch - 1,
+    ],
     expect: 1,
   };
+}
+
+interface FenceOptions {
+  readonly releases: boolean;
+  readonly clearsCrashes: boolean;
+  /** The dialect of the lease's time, if the run is claimed. */
+  readonly claims: SqlDialect | undefined;
 }
 
 /** Only what changes is written; there are few such sets, and each text is made once. */
 function fenceSql(
   changed: readonly string[],
-  { releases, clearsCrashes }: { releases: boolean; clearsCrashes: boolean },
+  { releases, clearsCrashes, claims }: FenceOptions,
 ): string {
-  const key = `${changed.join()} ${releases} ${clearsCrashes}`;
+  const key = `${changed.join()} ${releases} ${clearsCrashes} ${claims}`;
   let sql = fenceSqls.get(key);
   if (sql === undefined) {
     const assignments = [
@@ -93,14 +126,23 @@ function fenceSql(
       'journal_size = journal_size + ?',
       ...changed.map((column) => `${column} = ?`),
     ];
+    if (claims !== undefined) assignments.push('epoch = ?');
     if (releases) assignments.push('lease_owner = NULL', 'lease_until = 0');
+    else if (claims !== undefined) {
+      assignments.push('lease_owner = ?', `lease_until = ${nowSql[claims]} + ?`);
+    }
     if (releases || clearsCrashes) assignments.push('crashes = 0', `crashed_nodes = ''`);
     sql = `UPDATE runs SET ${assignments.join(', ')}
-      WHERE tenant_id = ? AND id = ? AND last_seq = ? AND epoch = ? AND lease_owner IS NOT NULL`;
+      WHERE tenant_id = ? AND id = ? AND last_seq = ? AND epoch = ?
+        AND ${claims === undefined ? 'lease_owner IS NOT NULL' : isUntouched}`;
     fenceSqls.set(key, sql);
   }
   return sql;
 }
+
+/** Nothing but this append concerns the run: it waits, and its last process did not crash. */
+const isUntouched = `lease_owner IS NULL AND crashes = 0
+  AND NOT EXISTS (SELECT 1 FROM run_inbox m WHERE m.run_id = runs.id)`;
 
 function endsRun({ progress }: Append): boolean {
   return progress?.status !== undefined && isEnded(progress.status);

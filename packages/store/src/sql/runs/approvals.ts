@@ -165,13 +165,15 @@ export function updateVotes(tenantId: string, change: VoteChange, voted: VotedRo
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
   FROM approvals WHERE tenant_id = ? AND id = ?`;
 
-/** The most selective filter first: a run has few approvals, and few are pending. */
+/** A run has few approvals. The index of kinds continues with the status. */
 function listOf(tenantId: string, { runId, status, kind }: ApprovalFilter): List {
-  const [first = anyStatus, ...others] = columnFilters({ run_id: runId, status, kind });
-  return { tenantId, table: 'approvals', at: 'requested_at', ...indexFilter(first, others) };
+  const [ofRun] = columnFilters({ run_id: runId });
+  const [ofKind] = columnFilters({ kind });
+  const [ofStatus] = columnFilters({ status: status ?? approvalStatuses });
+  const filters = [ofKind, ofStatus].filter((filter) => filter !== undefined);
+  const index = ofRun === undefined ? indexFilter(filters, []) : indexFilter([ofRun], filters);
+  return { tenantId, table: 'approvals', at: 'requested_at', ...index };
 }
-
-const anyStatus = { column: 'status', values: approvalStatuses };
 
 export function selectApprovals(tenantId: string, filter: ApprovalFilter, page: Page): Statement {
   return selectRows(listOf(tenantId, filter), columns, page);

@@ -15,17 +15,17 @@ import { addUsage, defined, noUsage, type RunStatus } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { encode, number, numberOrNull, text } from '../../codec/values.ts';
 
-const countEndingSql = `UPDATE conversations SET ended_runs = ended_runs + 1
+const countEndingSql = `UPDATE conversations SET ended_runs = ended_runs + 1, ended_at = ?
   WHERE tenant_id = ? AND id = (SELECT r.conversation_id FROM runs r WHERE r.id = ?)`;
 
-export function countEnding({ tenantId, runId }: RunRef): Statement[] {
+export function countEnding({ tenantId, runId }: RunRef, endedAt: number): Statement[] {
   const sql = `UPDATE runs SET position = (
       SELECT c.ended_runs FROM conversations c
       WHERE c.tenant_id = runs.tenant_id AND c.id = runs.conversation_id)
     WHERE tenant_id = ? AND id = ?`;
   const params = [tenantId, runId];
   return [
-    { sql: countEndingSql, params, expect: 1 },
+    { sql: countEndingSql, params: [endedAt, ...params], expect: 1 },
     { sql, params, expect: 1 },
   ];
 }
@@ -80,21 +80,27 @@ export function decodeUsageTotal(row: Row): UsageTotal {
   };
 }
 
-const openSql = `SELECT status, COUNT(*) AS runs FROM runs
-  WHERE tenant_id = ? AND status IN ('queued', 'running', 'waiting')`;
+const openStatuses = ['queued', 'running', 'waiting'] as const;
+
+/** Without groups, which SQLite would sort. */
+const openCounts = openStatuses
+  .map((status) => `COUNT(CASE WHEN r.status = '${status}' THEN 1 END) AS ${status}`)
+  .join(', ');
+
+const isOpen = `r.status IN (${openStatuses.map((status) => `'${status}'`).join(', ')})`;
+
+const openSql = `SELECT ${openCounts} FROM runs r WHERE r.tenant_id = ? AND ${isOpen}`;
 
 export function selectOpenRuns(tenantId: string, { keyId }: UsageScope): Statement {
-  return keyId === undefined
-    ? { sql: `${openSql} GROUP BY status`, params: [tenantId] }
-    : { sql: `${openSql} AND key_id = ? GROUP BY status`, params: [tenantId, keyId] };
+  if (keyId === undefined) return { sql: openSql, params: [tenantId] };
+  return { sql: `${openSql} AND r.key_id = ?`, params: [tenantId, keyId] };
 }
 
-export function decodeOpenRuns(rows: readonly Row[]): OpenRuns {
-  const counts = new Map(rows.map((row) => [text(row, 'status'), number(row, 'runs')]));
+export function decodeOpenRuns(row: Row): OpenRuns {
   return {
-    queued: counts.get('queued') ?? 0,
-    running: counts.get('running') ?? 0,
-    waiting: counts.get('waiting') ?? 0,
+    queued: number(row, 'queued'),
+    running: number(row, 'running'),
+    waiting: number(row, 'waiting'),
   };
 }
 
@@ -127,19 +133,22 @@ export function decodeWorkflow(rows: readonly Row[]): WorkflowTotal | undefined 
   return { runs, usage };
 }
 
-/** Of all tenants, or of the one that the statement is read with. */
-export const openRunsSql = (ofTenant: boolean) => `SELECT r.status AS status, COUNT(*) AS runs
-  FROM tenants t JOIN runs r ON r.tenant_id = t.id AND r.status IN ('queued', 'running', 'waiting')
-  ${ofTenant ? 'WHERE t.id = ?' : ''} GROUP BY r.status`;
+/**
+ * Of all tenants, or of the one that the statement is read with. The cross joins make SQLite begin with
+ * the tenants: it would read the ended runs too.
+ */
+export const openRunsSql = (ofTenant: boolean) => `SELECT ${openCounts}
+  FROM tenants t CROSS JOIN runs r
+  WHERE r.tenant_id = t.id AND ${isOpen} ${ofTenant ? 'AND t.id = ?' : ''}`;
 
 export const openApprovalsSql = (
   ofTenant: boolean,
 ) => `SELECT COUNT(*) AS pending, MIN(a.requested_at) AS oldest
-  FROM tenants t JOIN approvals a ON a.tenant_id = t.id AND a.status = 'pending'
-  ${ofTenant ? 'WHERE t.id = ?' : ''}`;
+  FROM tenants t CROSS JOIN approvals a
+  WHERE a.tenant_id = t.id AND a.status = 'pending' ${ofTenant ? 'AND t.id = ?' : ''}`;
 
-export function decodeStats(runs: readonly Row[], [approvals]: readonly Row[]): StoreStats {
-  const pending = approvals === undefined ? 0 : number(approvals, 'pending');
-  const oldestAt = approvals === undefined ? null : numberOrNull(approvals, 'oldest');
+export function decodeStats(runs: Row, approvals: Row): StoreStats {
+  const pending = number(approvals, 'pending');
+  const oldestAt = numberOrNull(approvals, 'oldest');
   return { runs: decodeOpenRuns(runs), approvals: { pending, oldestAt } };
 }

@@ -33,7 +33,8 @@ export function creationUnit(
   unit.push(...putSnapshot(run, progress));
   if (connection !== undefined) unit.push(insertConnection(run, connection));
   if (isEnded(progress.status ?? 'queued')) {
-    unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
+    const endedAt = progress.endedAt ?? at;
+    unit.push(...countEnding(run, endedAt), countUsage(run, endedAt));
   }
   unit.push(...insertAudit(tenantId, creation.audit));
   return unit;

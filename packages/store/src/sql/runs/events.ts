@@ -6,7 +6,7 @@ import type { EventRange, JournalPage, PageRange, RunRef } from '@relay/core';
 import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { insertInto } from '../statements.ts';
-import { decodeEvents, encodeEvents } from '../../codec/events.ts';
+import { decodeEvents, encodeEvents, textOfTurn } from '../../codec/events.ts';
 import { checksumOf, corrupt, number, numberOrNull, text } from '../../codec/values.ts';
 
 export interface JournalRow {
@@ -15,6 +15,8 @@ export interface JournalRow {
   readonly afterSeq: number;
   readonly at: number;
   readonly events: readonly RunEvent[];
+  /** Of the run that these events end (`RunProgress`). */
+  readonly answerSeq?: number | null | undefined;
 }
 
 const columns = ['tenant_id', 'run_id', 'last_seq', 'first_seq', 'at', 'payload', 'checksum'];
@@ -22,40 +24,68 @@ const insertSql = insertInto('events', columns);
 
 /** The row of an append, and its size in characters. */
 export function insertEvents(row: JournalRow): { statements: Statement[]; size: number } {
-  const { tenantId, runId, afterSeq, at, events } = row;
+  const { tenantId, runId, afterSeq, at, events, answerSeq } = row;
   if (events.length === 0) return { statements: [], size: 0 };
   const first = afterSeq + 1;
   const last = afterSeq + events.length;
-  const payload = encodeEvents(events);
+  const payload = encodeEvents(events, answerSeq);
   const checksum = checksumOf(tenantId, runId, first, last, at, payload);
   const params = [tenantId, runId, last, first, at, payload, checksum];
   return { statements: [{ sql: insertSql, params }], size: payload.length };
 }
 
-/**
- * The rows with the events `after + 1` to `after + limit`, as far as `maxBytes` reach, and the end of
- * the journal, which reveals missing rows. The inner select finds the last of these rows by their
- * sizes, without reading what they hold.
- */
-export const selectEventsSql = `SELECT r.last_seq AS journal_end, r.pruning,
+/** The rows after a `seq`, up to a last one, and the end of the journal, which reveals missing rows. */
+function rowsUpTo(lastRow: string, condition = ''): string {
+  return `SELECT r.last_seq AS journal_end, r.pruning, r.journal_size,
     e.first_seq, e.last_seq, e.at, e.payload, e.checksum, octet_length(e.payload) AS bytes
   FROM runs r LEFT JOIN events e
     ON e.tenant_id = r.tenant_id AND e.run_id = r.id AND e.last_seq > ?
-    AND e.last_seq <= COALESCE((
-      SELECT s.last_seq FROM (
-        SELECT w.last_seq, SUM(w.bytes) OVER (ORDER BY w.last_seq) AS bytes FROM (
-          SELECT last_seq, octet_length(payload) AS bytes FROM events
-          WHERE tenant_id = ? AND run_id = ? AND last_seq > ? ORDER BY last_seq LIMIT ?) AS w) AS s
-      WHERE s.last_seq >= ? OR s.bytes >= ?
-      ORDER BY s.last_seq LIMIT 1), ?)
+    AND e.last_seq <= COALESCE((${lastRow}), ?) ${condition}
   WHERE r.tenant_id = ? AND r.id = ?
   ORDER BY e.last_seq`;
+}
 
+/** No rows of a journal that may be larger than the page. */
+export const selectEventsSql = rowsUpTo(
+  'SELECT MIN(last_seq) FROM events WHERE tenant_id = ? AND run_id = ? AND last_seq >= ?',
+  'AND r.journal_size <= ?',
+);
+
+/** The rows with the events `after + 1` to `after + limit`, unless `isLargerThan` the page. */
 export function selectEvents({ tenantId, runId }: RunRef, range: PageRange): Statement {
   const { after, maxBytes } = range;
   const end = endOf(range);
+  const params = [after, tenantId, runId, end, end, charsWithin(maxBytes), tenantId, runId];
+  return { sql: selectEventsSql, params };
+}
+
+export const selectPageSql = rowsUpTo(`SELECT s.last_seq FROM (
+      SELECT w.last_seq, SUM(w.bytes) OVER (ORDER BY w.last_seq) AS bytes FROM (
+        SELECT last_seq, octet_length(payload) AS bytes FROM events
+        WHERE tenant_id = ? AND run_id = ? AND last_seq > ? ORDER BY last_seq LIMIT ?) AS w) AS s
+    WHERE s.last_seq >= ? OR s.bytes >= ?
+    ORDER BY s.last_seq LIMIT 1`);
+
+/**
+ * The rows with the events `after + 1` to `after + limit`, as far as `maxBytes` reach. The inner select
+ * finds the last of these rows by their sizes, without reading what they hold. On SQLite this costs ten
+ * times as much as to read a short journal.
+ */
+export function selectPage({ tenantId, runId }: RunRef, range: PageRange): Statement {
+  const { after, maxBytes } = range;
+  const end = endOf(range);
   const sized = [tenantId, runId, after, end - after, end, maxBytes, end];
-  return { sql: selectEventsSql, params: [after, ...sized, tenantId, runId] };
+  return { sql: selectPageSql, params: [after, ...sized, tenantId, runId] };
+}
+
+/** Whether the journal may be larger than the page, so that none of its rows were selected. */
+export function isLargerThan({ maxBytes }: PageRange, [row]: readonly Row[]): boolean {
+  return row !== undefined && number(row, 'journal_size') > charsWithin(maxBytes);
+}
+
+/** A character (a UTF-16 code unit) takes at most three bytes of UTF-8. */
+function charsWithin(bytes: number): number {
+  return Math.floor(bytes / 3);
 }
 
 export function decodeJournal(owner: RunRef, range: PageRange, rows: readonly Row[]): JournalPage {
@@ -91,15 +121,51 @@ export function decodeJournal(owner: RunRef, range: PageRange, rows: readonly Ro
 function decodeRow(owner: RunRef, row: Row): StoredEvent[] {
   const first = number(row, 'first_seq');
   const last = number(row, 'last_seq');
-  const at = number(row, 'at');
-  const payload = text(row, 'payload');
-  const subject = `The journal of run ${owner.runId} at seq ${first} to ${last}`;
-  const checksum = checksumOf(owner.tenantId, owner.runId, first, last, at, payload);
-  if (checksum !== row['checksum']) throw corrupt(subject, 'it does not match its checksum');
-  const events = decodeEvents(payload, { seq: first, at: new Date(at).toISOString() });
-  if (events.length !== last - first + 1)
-    throw corrupt(subject, `it holds ${events.length} events`);
+  const at = new Date(number(row, 'at')).toISOString();
+  const events = decodeEvents(payloadOf(owner, row), { seq: first, at });
+  if (events.length !== last - first + 1) {
+    throw corrupt(subjectOf(owner, row), `it holds ${events.length} events`);
+  }
   return events;
+}
+
+function payloadOf({ tenantId, runId }: RunRef, row: Row): string {
+  const payload = text(row, 'payload');
+  const range = [number(row, 'first_seq'), number(row, 'last_seq'), number(row, 'at')];
+  if (checksumOf(tenantId, runId, ...range, payload) !== row['checksum']) {
+    throw corrupt(subjectOf({ tenantId, runId }, row), 'it does not match its checksum');
+  }
+  return payload;
+}
+
+function subjectOf({ runId }: RunRef, row: Row): string {
+  return `The journal of run ${runId} at seq ${number(row, 'first_seq')} to ${number(row, 'last_seq')}`;
+}
+
+/** The rows from that with the event `seq` to that with the event `last`. */
+export function selectText({ tenantId, runId }: RunRef, seq: number, last: number): Statement {
+  return {
+    sql: `SELECT first_seq, last_seq, at, payload, checksum, octet_length(payload) AS bytes
+      FROM events WHERE tenant_id = ? AND run_id = ? AND last_seq >= ? AND first_seq <= ?
+      ORDER BY last_seq`,
+    params: [tenantId, runId, seq, last],
+  };
+}
+
+/** The text of the turn that started at `seq`, from the row with this event and those after it. */
+export function decodeText(owner: RunRef, seq: number, rows: readonly Row[]): string {
+  let next = seq;
+  for (const row of rows) {
+    const first = number(row, 'first_seq');
+    const isNext = next === seq ? first <= seq : first === next;
+    if (!isNext) throw corrupt(`The journal of run ${owner.runId}`, `seq ${next} is missing`);
+    next = number(row, 'last_seq') + 1;
+  }
+  const [first] = rows;
+  if (first === undefined)
+    throw corrupt(`The journal of run ${owner.runId}`, `seq ${seq} is missing`);
+  const payloads = rows.map((row) => payloadOf(owner, row));
+  return textOfTurn(payloads, { firstSeq: number(first, 'first_seq'), seq });
 }
 
 function endOf(range: EventRange): number {

@@ -1,16 +1,17 @@
 /**
- * Lists of runs by filters. The filter that is likely to match the fewest runs chooses the index; the
+ * Lists of runs by filters. The filters that are likely to match the fewest runs choose the index: those
+ * of a parent, conversation or workflow, then the open states, then a label, then agent and state. The
  * others are applied to what it finds.
  */
-import type { Page, RunFilter, RunIdentity, RunListing } from '@relay/core';
+import type { Page, RunFilter, RunIdentity, RunListing, RunRef } from '@relay/core';
 import { isEnded, runStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { decodeOpening, joinOpening, openingColumns } from './events.ts';
+import { decodeOpening, decodeText, joinOpening, openingColumns } from './events.ts';
 import { allOf, residualFilter, columnFilters, indexFilter, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter, Condition, List } from '../lists.ts';
-import { insertInto } from '../statements.ts';
+import { insertInto, placeholders } from '../statements.ts';
 import { decodeRunHead, endCodec, headColumns } from './runs.ts';
-import { encode, numberOrNull } from '../../codec/values.ts';
+import { encode, number, numberOrNull, text } from '../../codec/values.ts';
 
 const labelColumns = ['tenant_id', 'name', 'value', 'created_at', 'run_id'];
 const insertLabelSql = insertInto('run_labels', labelColumns);
@@ -30,6 +31,36 @@ const outputColumns = `octet_length(r.output_json) AS output_bytes,
 const columns = [...headColumns, ...endCodec.columns].filter((column) => column !== 'output_json');
 const joined = { columns: `${outputColumns}, ${openingColumns}`, join: joinOpening };
 
+/** A list reads the answers that have at most so many events, in rows of at most so many bytes. */
+const mostEvents = 2_000;
+const largestRows = 2 * largestOutput;
+
+/** The rows with the answers of listed runs, except long ones; undefined if no run has one. */
+export function selectAnswers(tenantId: string, runs: readonly Row[]): Statement | undefined {
+  const ids = runs.filter((row) => hasAnswer(row) && !isLong(row)).map((row) => text(row, 'id'));
+  if (ids.length === 0) return undefined;
+  // The cross joins make SQLite begin with the runs. Sizes are found without reading what rows hold.
+  return {
+    sql: `SELECT e.run_id, e.first_seq, e.last_seq, e.at, e.payload, e.checksum FROM (
+        SELECT r.id, r.answer_seq FROM runs r CROSS JOIN events w
+        WHERE r.tenant_id = ? AND r.id IN (${placeholders(ids.length)})
+          AND w.tenant_id = r.tenant_id AND w.run_id = r.id AND w.last_seq >= r.answer_seq
+        GROUP BY r.id, r.answer_seq HAVING SUM(octet_length(w.payload)) <= ${largestRows}
+      ) AS answered CROSS JOIN events e
+      WHERE e.tenant_id = ? AND e.run_id = answered.id AND e.last_seq >= answered.answer_seq
+      ORDER BY e.run_id, e.last_seq`,
+    params: [tenantId, ...ids, tenantId],
+  };
+}
+
+function hasAnswer(row: Row): boolean {
+  return numberOrNull(row, 'answer_seq') !== null;
+}
+
+function isLong(row: Row): boolean {
+  return number(row, 'last_seq') - number(row, 'answer_seq') > mostEvents;
+}
+
 /** A run whose journal cannot be read is listed like any other. */
 export function selectRuns(tenantId: string, filter: RunFilter, page: Page): Statement {
   const ids = selectRunIds(tenantId, filter, page);
@@ -41,41 +72,31 @@ export function selectRunIds(tenantId: string, filter: RunFilter, page: Page): S
 }
 
 function listOf(tenantId: string, filter: RunFilter): List {
-  const { label, since, until } = filter;
-  const [selective, general] = filtersOf(filter);
+  const { label, since, until, parentRunId, conversationId, workflowId, agent } = filter;
+  const status = statusesOf(filter);
   const range = { tenantId, since, until };
-  if (label !== undefined && selective.length === 0) {
+  const [first, ...rest] = columnFilters({
+    parent_run_id: parentRunId,
+    conversation_id: conversationId,
+    workflow_id: workflowId === undefined ? undefined : encode(workflowId),
+  });
+  const general = columnFilters({ agent: agent === undefined ? undefined : encode(agent), status });
+  // However many runs there were, few are open.
+  const areOpen = status !== undefined && !status.some(isEnded);
+  if (label !== undefined && first === undefined && !areOpen) {
     const others = general.length === 0 ? [] : [ofRun(general)];
     const leading = [labelled('t', label)];
     return { ...range, table: 'run_labels', id: 'run_id', leading, others };
   }
-  const [first = ofAnyStatus, ...rest] = [...selective, ...general];
-  const { leading, others } = indexFilter(first, rest);
+  // The index of agents continues with the status.
+  const ofStates = status === undefined ? [...general, ofAnyStatus] : general;
+  const { leading, others } =
+    first === undefined ? indexFilter(ofStates, []) : indexFilter([first], [...rest, ...general]);
   if (label !== undefined) others.push(hasLabel(label));
   return { ...range, table: 'runs', leading, others };
 }
 
 const ofAnyStatus: ColumnFilter = { column: 'status', values: runStatuses };
-
-/** Filters that are more selective than a label, and those that are less; the most selective first. */
-function filtersOf(filter: RunFilter): [ColumnFilter[], ColumnFilter[]] {
-  const { parentRunId, conversationId, workflowId, agent } = filter;
-  const status = statusesOf(filter);
-  // However many runs there were, few are open.
-  const areOpen = status !== undefined && !status.some(isEnded);
-  return [
-    columnFilters({
-      parent_run_id: parentRunId,
-      conversation_id: conversationId,
-      workflow_id: workflowId === undefined ? undefined : encode(workflowId),
-      status: areOpen ? status : undefined,
-    }),
-    columnFilters({
-      agent: agent === undefined ? undefined : encode(agent),
-      status: areOpen ? undefined : status,
-    }),
-  ];
-}
 
 export function statusesOf({ status }: RunFilter) {
   if (status === undefined) return undefined;
@@ -108,13 +129,29 @@ function ofRun(filters: readonly ColumnFilter[]): Condition {
   };
 }
 
-export function decodeListing(row: Row): RunListing {
+/** `parts`: the rows of its journal with the answer. */
+export function decodeListing(row: Row, parts: readonly Row[]): RunListing {
   const head = decodeRunHead(row);
+  const ref = { tenantId: head.tenantId, runId: head.id };
+  const answer = head.answerSeq === null ? null : decodeAnswer(ref, head.answerSeq, parts);
   return {
     ...head,
     ...endCodec.decode(row),
-    opening: decodeOpening({ tenantId: head.tenantId, runId: head.id }, row),
+    opening: decodeOpening(ref, row),
+    answer: answer ?? null,
     isOpeningOmitted: row['opening_first'] !== null && row['opening_payload'] === null,
-    isOutputOmitted: (numberOrNull(row, 'output_bytes') ?? 0) > largestOutput,
+    isOutputOmitted:
+      answer === undefined || (numberOrNull(row, 'output_bytes') ?? 0) > largestOutput,
   };
+}
+
+/** Undefined if it is too long for a list. Null if it is damaged: that must not break a list. */
+function decodeAnswer(run: RunRef, seq: number, parts: readonly Row[]): string | null | undefined {
+  if (parts.length === 0) return undefined;
+  try {
+    const answer = decodeText(run, seq, parts);
+    return Buffer.byteLength(answer) > largestOutput ? undefined : answer;
+  } catch {
+    return null;
+  }
 }

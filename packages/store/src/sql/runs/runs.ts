@@ -39,11 +39,14 @@ const identityCodec = new RecordCodec<RunIdentity>({
   createdAt: column.number,
 });
 
-const headCodec = new RecordCodec<Pick<RunHead, 'status' | 'outputJson' | 'lastSeq'>>({
-  status: column.text(),
-  outputJson: column.nullable(column.text()),
-  lastSeq: column.number,
-});
+const headCodec = new RecordCodec<Pick<RunHead, 'status' | 'outputJson' | 'answerSeq' | 'lastSeq'>>(
+  {
+    status: column.text(),
+    outputJson: column.nullable(column.text()),
+    answerSeq: column.nullable(column.number),
+    lastSeq: column.number,
+  },
+);
 
 /** Readable even if checkpoint and snapshot are damaged. */
 export const headColumns = [
@@ -73,16 +76,11 @@ const columns = [
   'wake_at',
   'serialized_state',
   'state_checksum',
+  'journal_size',
 ];
 
 /** These are only read by other statements. */
-const insertedColumns = [
-  ...columns,
-  'forked_from',
-  'reserved_tokens',
-  'reserved_usd',
-  'journal_size',
-];
+const insertedColumns = [...columns, 'forked_from', 'reserved_tokens', 'reserved_usd'];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -108,7 +106,12 @@ export function insertRun(
     sql: lease === null ? insertFreeSql : insertHeldSql[dialect],
     params: [
       ...identityCodec.encode({ ...identity, tenantId }),
-      ...headCodec.encode({ status, outputJson, lastSeq: creation.events.length }),
+      ...headCodec.encode({
+        status,
+        outputJson,
+        answerSeq: null,
+        lastSeq: creation.events.length,
+      }),
       usage.inputTokens,
       usage.outputTokens,
       usage.costUsd ?? null,
@@ -120,10 +123,10 @@ export function insertRun(
       wakeAt,
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
+      journalSize,
       sourceOf(creation),
       creation.reserved?.tokens ?? 0,
       creation.reserved?.costUsd ?? 0,
-      journalSize,
     ],
   };
 }
@@ -158,6 +161,7 @@ export function changesOf(
     changes.push(['state_checksum', checkpointChecksum(runId, progress.checkpoint)]);
   }
   if (progress.outputJson !== undefined) changes.push(['output_json', progress.outputJson]);
+  if (progress.answerSeq !== undefined) changes.push(['answer_seq', progress.answerSeq]);
   if (progress.wakeAt !== undefined) changes.push(['wake_at', progress.wakeAt]);
   return changes;
 }
@@ -195,6 +199,7 @@ export function decodeRun(row: Row): RunRecord {
     ...decodeSnapshot(id, row),
     wakeAt: numberOrNull(row, 'wake_at'),
     epoch: number(row, 'epoch'),
+    journalSize: number(row, 'journal_size'),
   };
 }
 

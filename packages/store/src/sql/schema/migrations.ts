@@ -43,11 +43,37 @@ const spaceForAppends =
 
 const tables = [...accountTables, ...runTables, ...auditTables, ...systemTables];
 
+/**
+ * Tables with small rows that are found by their primary key. SQLite stores these rows in the index of
+ * the key, and needs no second tree.
+ */
+const keyedTables = [
+  'keys',
+  'credentials',
+  'grants',
+  'policies',
+  'webhooks',
+  'conversations',
+  'run_labels',
+  'idempotency_keys',
+  'usage_days',
+  'connections',
+  'audit_seals',
+  'metadata',
+  'nodes',
+];
+
+const sqliteTables = tables.map((sql) =>
+  keyedTables.some((name) => sql.startsWith(`CREATE TABLE ${name} (`))
+    ? `${sql} WITHOUT ROWID`
+    : sql,
+);
+
 export const migrations: readonly Migration[] = [
   {
     id: 1,
     statements: {
-      sqlite: [...tables, ...memoryTables.sqlite],
+      sqlite: [...sqliteTables, ...memoryTables.sqlite],
       postgres: [...tables, createClock, spaceForAppends, ...memoryTables.postgres],
     },
   },

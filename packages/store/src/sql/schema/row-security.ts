@@ -6,13 +6,11 @@
  */
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlDriver } from '../../drivers/driver.ts';
-import {
-  tenantRole,
-  tenantSetting,
-  isolationUnavailable,
-} from '../../drivers/postgres/tenant-isolation.ts';
 import { plain } from '../statements.ts';
 import { number, text } from '../../codec/values.ts';
+
+export const tenantRole = 'relay_tenant';
+export const tenantSetting = 'relay.tenant';
 
 /**
  * The tables with rows of tenants, and what a tenant's store does with them. Keys are inserted by the
@@ -126,6 +124,13 @@ export async function protectRows(driver: SqlDriver): Promise<void> {
     if (missing.length > 0) await change(driver, table.name, missing);
   }
   if (role.maySetRole) await grantAccess(driver);
+}
+
+export function isolationUnavailable(role: string): RelayError {
+  return new RelayError(
+    'storage_failed',
+    `The role ${role} sees the rows of all tenants, and cannot SET ROLE to ${tenantRole} instead: let an administrator run CREATE ROLE ${tenantRole} NOLOGIN NOINHERIT, if it is not there, and GRANT ${tenantRole} TO ${role}`,
+  );
 }
 
 async function ensureRole(driver: SqlDriver): Promise<DatabaseRole> {

@@ -2,8 +2,7 @@
  * Each append rewrites its run's row, so changing columns come first in `runs`, and snapshots are in a
  * table of their own. Indexes that find work are partial: their cost does not grow with ended runs.
  * Indexes for lists begin with the tenant and end with the time and the id; none contains a column that
- * every append changes. A list without filters is merged from those of each status, which saves an
- * index.
+ * every append changes. A list of any status is merged from those of each status, which saves indexes.
  */
 export const runTables: readonly string[] = [
   `CREATE TABLE conversations (
@@ -11,8 +10,11 @@ export const runTables: readonly string[] = [
     id TEXT NOT NULL,
     owner TEXT NOT NULL,
     ended_runs BIGINT NOT NULL,
+    ended_at BIGINT,
     PRIMARY KEY (tenant_id, id)
   )`,
+  // The time when a run of it has ended last, until its runs are pruned.
+  `CREATE INDEX conversations_to_prune ON conversations (ended_at) WHERE ended_at IS NOT NULL`,
   `CREATE TABLE runs (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
@@ -49,6 +51,7 @@ export const runTables: readonly string[] = [
     serialized_state TEXT,
     state_checksum BIGINT,
     output_json TEXT,
+    answer_seq BIGINT,
     usage_details TEXT,
     pruning BIGINT,
     forked_from TEXT
@@ -63,13 +66,12 @@ export const runTables: readonly string[] = [
     WHERE position IS NOT NULL`,
   // Includes the key, so that its open runs are counted without reading their rows.
   `CREATE INDEX runs_by_status ON runs (tenant_id, status, created_at, id, key_id)`,
-  `CREATE INDEX runs_by_agent ON runs (tenant_id, agent, created_at, id)`,
+  `CREATE INDEX runs_by_agent ON runs (tenant_id, agent, status, created_at, id)`,
   `CREATE INDEX runs_by_conversation ON runs (tenant_id, conversation_id, created_at, id)`,
   `CREATE INDEX runs_by_workflow ON runs (tenant_id, workflow_id, created_at, id)
     WHERE workflow_id IS NOT NULL`,
   `CREATE INDEX runs_by_parent ON runs (tenant_id, parent_run_id, created_at, id)
     WHERE parent_run_id IS NOT NULL`,
-  `CREATE INDEX runs_to_prune ON runs (ended_at, id) WHERE ended_at IS NOT NULL AND pruning IS NULL`,
   `CREATE INDEX runs_pruning ON runs (pruning, tenant_id, id) WHERE pruning = 1`,
   `CREATE INDEX runs_forked ON runs (tenant_id, forked_from) WHERE forked_from IS NOT NULL`,
   `CREATE TABLE run_labels (
@@ -150,7 +152,7 @@ export const runTables: readonly string[] = [
   `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
   `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
   `CREATE INDEX approvals_by_run ON approvals (tenant_id, run_id, requested_at, id)`,
-  `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, requested_at, id)`,
+  `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, status, requested_at, id)`,
   `CREATE TABLE run_inbox (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,

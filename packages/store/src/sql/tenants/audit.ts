@@ -73,7 +73,7 @@ const sealed = { sql: 't.seq IS NOT NULL', params: [] };
 export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
   const { runId, actor, action, since, until } = filter;
   const [first, ...rest] = columnFilters({ run_id: runId, actor, action });
-  const index = first === undefined ? { others: [byTimeAlone] } : indexFilter(first, rest);
+  const index = first === undefined ? { others: [byTimeAlone] } : indexFilter([first], rest);
   if (first !== undefined) index.others.push(sealed);
   const list = { tenantId, table: 'audit_entries', at: 'at', since, until, ...index };
   return selectRows(list, [...columns, 'seq', 'hash'], page);

@@ -1,4 +1,3 @@
-import type { NewGrant } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import {
@@ -6,6 +5,7 @@ import {
   clock,
   decisionCommand,
   ending,
+  grantOf,
   newApproval,
   newRun,
   noon,
@@ -14,23 +14,10 @@ import {
   useStore,
   waitingRun,
 } from '../fixtures.ts';
-import type { Open, TestRun } from '../fixtures.ts';
+import type { Open } from '../fixtures.ts';
 
 export function approvalTests(open: Open): void {
   const { system, tenant: newTenant } = useStore(open);
-
-  function grantOf(run: TestRun, over: Partial<NewGrant> = {}): NewGrant {
-    return {
-      id: uuidv7(),
-      tool: 'send_note',
-      exact: { to: 'ada', n: 1, deep: { list: [null, true] } },
-      scope: 'run',
-      scopeId: run.id,
-      createdAt: noon,
-      createdBy: person,
-      ...over,
-    };
-  }
 
   test('a requested approval is pending and reads back as it was written', async () => {
     const tenant = newTenant();

@@ -1,6 +1,7 @@
+import type { TenantStore } from '@relay/core';
 import type { RunEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { delta, newRun, noon, started, step, useStore } from '../fixtures.ts';
 import type { Open, TestRun } from '../fixtures.ts';
 
@@ -47,6 +48,83 @@ export function journalTests(open: Open): void {
         expect(part).toEqual(all.slice(after, after + limit));
       }
     }
+  });
+
+  describe('the text of the last turn', () => {
+    const usage = { inputTokens: 1, outputTokens: 2 };
+    const { agentId, textId } = delta('');
+    const turn: RunEvent = {
+      type: 'turn.started',
+      agentId,
+      turn: 1,
+      textId,
+      reasoningId: uuidv7(),
+    };
+
+    /** A run that answers these pieces, one step each; `end` are the events that end it. */
+    async function answeredRun(tenant: TenantStore, pieces: readonly string[]) {
+      const run = await newRun(tenant);
+      const other: RunEvent = { ...delta('of another agent'), agentId: uuidv7(), textId: uuidv7() };
+      await tenant.append(step(run, { events: [delta('of an earlier turn'), turn] }));
+      let afterSeq = 3;
+      for (const piece of pieces) {
+        await tenant.append(step(run, { afterSeq, events: [delta(piece), other] }));
+        afterSeq += 2;
+      }
+      const output = pieces.join('');
+      const end: RunEvent[] = [
+        {
+          type: 'agent.ended',
+          agentId,
+          reason: 'completed',
+          iterations: 1,
+          usage,
+          progress: { partialOutput: output.slice(-2000), toolsInvoked: ['search'] },
+          finishReason: 'stop',
+        },
+        { type: 'run.ended', status: 'completed', output, usage, finishReason: 'stop' },
+      ];
+      const progress = { status: 'completed', endedAt: noon, answerSeq: 3 } as const;
+      await tenant.append(step(run, { afterSeq, events: end, progress }));
+      return { run, end, output, lastSeq: afterSeq + end.length };
+    }
+
+    test('is what the events of the end show, whichever part of the journal is read', async () => {
+      const tenant = newTenant();
+      const pieces = Array.from({ length: 30 }, (_, n) => `${n} ${'x'.repeat(n * 10)}`);
+      const { run, end, lastSeq } = await answeredRun(tenant, pieces);
+      const at = new Date(noon).toISOString();
+      const shown = end.map((event, n) => ({ ...event, seq: lastSeq - 1 + n, at }));
+      const all = await tenant.readEvents(run.id, { after: 0, limit: 1_000 });
+      expect(JSON.stringify(all.slice(-2))).toBe(JSON.stringify(shown));
+      for (let after = 0; after < lastSeq; after += 1) {
+        const rest = await tenant.readEvents(run.id, { after, limit: 1_000 });
+        expect(JSON.stringify(rest)).toBe(JSON.stringify(all.slice(after)));
+      }
+      // A page that ends before the last event.
+      const [ended] = await tenant.readEvents(run.id, { after: lastSeq - 2, limit: 1 });
+      expect(ended).toEqual(shown[0]);
+    });
+
+    test('is listed with its run up to 8 KiB, and left out if it is longer', async () => {
+      const tenant = newTenant();
+      const page = { limit: 10 };
+      for (const [pieces, isOmitted] of [
+        [['Hello', ' world'], false],
+        [['x'.repeat(8192)], false],
+        [['x'.repeat(8193)], true],
+        [['€'.repeat(2731)], true],
+        [Array<string>(1_001).fill('x'), true],
+      ] as const) {
+        const { run, output } = await answeredRun(tenant, pieces);
+        const [listing] = await tenant.listRuns({ conversationId: run.conversationId }, page);
+        expect(listing?.isOutputOmitted).toBe(isOmitted);
+        expect(listing?.answer).toBe(isOmitted ? null : output);
+      }
+      const { run } = await answeredRun(tenant, ['of another run']);
+      const listed = await tenant.listRuns({}, page);
+      expect(listed.find(({ id }) => id === run.id)?.answer).toBe('of another run');
+    });
   });
 
   test('a limit without bound reads to the end', async () => {

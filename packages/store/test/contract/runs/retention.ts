@@ -86,6 +86,25 @@ export function retentionTests(open: Open): void {
     expect(await events(waiting)).toHaveLength(2);
   });
 
+  test('a conversation goes in pieces too, and those that are kept do not delay others', async () => {
+    const tenant = newTenant();
+    const kept: TestRun[] = [];
+    for (let n = 0; n < 3; n += 1) {
+      const old = await endedRun(tenant, noon - 10);
+      kept.push(old);
+      await newRun(tenant, { identity: { conversationId: old.conversationId } });
+    }
+    const first = await endedRun(tenant, noon);
+    const runs: TestRun[] = [first];
+    for (let n = 1; n < 5; n += 1) runs.push(await endedRun(tenant, noon, first.conversationId));
+    await pruneAll(noon, 2);
+    for (const run of runs) await expect(events(run)).rejects.toMatchObject(gone);
+    for (const run of kept) expect(await events(run)).toHaveLength(3);
+    const next = await endedRun(tenant, noon + 1, first.conversationId);
+    await pruneAll(noon + 1, 2);
+    await expect(events(next)).rejects.toMatchObject(gone);
+  });
+
   test('a run that goes on in a forgotten conversation begins anew', async () => {
     const tenant = newTenant();
     const { conversationId } = await endedRun(tenant, noon);

@@ -56,10 +56,11 @@ export function runListTests(open: Open): void {
       const record = await tenant.readRun(run.id);
       if (record === undefined) throw new Error('The run is not there');
       const { checkpoint: _c, snapshot: _s, snapshotSeq: _q, wakeAt: _w, ...head } = record;
-      const { epoch: _epoch, ...shown } = head;
+      const { epoch: _epoch, journalSize: _size, ...shown } = head;
       const listing: RunListing = {
         ...shown,
         opening,
+        answer: null,
         isOpeningOmitted: false,
         isOutputOmitted: false,
       };

@@ -4,7 +4,7 @@ import { delta, identityIn, newRun, noon, started, step, useStore } from '../fix
 import type { Open } from '../fixtures.ts';
 
 export function runTests(open: Open): void {
-  const { tenant: newTenant } = useStore(open);
+  const { system, tenant: newTenant } = useStore(open);
 
   test('a new run reads back exactly as it was made', async () => {
     const tenant = newTenant();
@@ -25,12 +25,27 @@ export function runTests(open: Open): void {
       finishReason: null,
       checkpoint: null,
       outputJson: null,
+      answerSeq: null,
       snapshot: null,
       snapshotSeq: 0,
       wakeAt: null,
       lastSeq: 2,
       epoch: 0,
+      journalSize: expect.any(Number),
     });
+  });
+
+  test('the last event of many runs, of any tenant, is found at once', async () => {
+    const [one, two] = [newTenant(), newTenant()];
+    const first = await newRun(one);
+    const second = await newRun(two);
+    await two.append(step(second, { events: [delta('a'), delta('b')] }));
+    const others = Array.from({ length: 150 }, () => uuidv7());
+    const found = await system().lastSeqs([first.id, ...others, second.id]);
+    const expected = [await one.readRunHead(first.id), await two.readRunHead(second.id)];
+    expect(found).toEqual(new Map(expected.map((run) => [run?.id, run?.lastSeq])));
+    expect(found.get(second.id)).toBe((found.get(first.id) ?? 0) + 2);
+    expect(await system().lastSeqs([])).toEqual(new Map());
   });
 
   test('a new run can begin with progress and a lease', async () => {

@@ -38,14 +38,49 @@ describe('SQLite', () => {
     params: [id, body],
   });
   const count = async () => (await driver.read('SELECT COUNT(*) AS n FROM things', []))[0]?.['n'];
-  const pragma = async (sql: string) => {
-    const result = await driver.transact([{ sql: `PRAGMA ${sql}`, params: [] }]);
-    return result.ok ? Object.values(result.results[0]?.rows[0] ?? {})[0] : undefined;
+
+  /** Makes units of any size go to the writer thread, as large ones do once it has started. */
+  const padding: Statement = { sql: 'SELECT ? AS padding', params: ['x'.repeat(100_000)] };
+  const startThread = async () => {
+    while (driver.stats.commitsOnThread === 0) {
+      await driver.transact([padding]);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
   };
 
-  test('writes durably: a WAL that is synced at each commit', async () => {
-    expect(await pragma('journal_mode')).toBe('wal');
-    expect(await pragma('synchronous')).toBe(2);
+  test.each(['main', 'writer'])('the %s thread syncs the WAL at each commit', async (thread) => {
+    if (thread === 'writer') await startThread();
+    const { commitsOnThread } = driver.stats;
+    const unit = ['journal_mode', 'synchronous'].map((name) => ({
+      sql: `PRAGMA ${name}`,
+      params: [],
+    }));
+    const result = await driver.transact(thread === 'writer' ? [...unit, padding] : unit);
+    const rows = result.ok ? result.results.slice(0, 2).map(({ rows: [row] }) => row) : [];
+    expect(rows).toEqual([{ journal_mode: 'wal' }, { synchronous: 2 }]);
+    expect(driver.stats.commitsOnThread - commitsOnThread).toBe(thread === 'writer' ? 1 : 0);
+  });
+
+  test('checkpoints keep the WAL small, also if all units are small', async () => {
+    const body = 'x'.repeat(40_000);
+    for (let id = 0; id < 700; id += 1) await driver.transact([insert(id, body)]);
+    expect(driver.stats.commitsOnThread).toBeGreaterThan(0);
+    expect(statSync(path).size).toBeGreaterThan(4_000_000);
+    expect(statSync(`${path}-wal`).size).toBeLessThan(25_000_000);
+  });
+
+  test('both threads see what the other has written', async () => {
+    await startThread();
+    for (let id = 0; id < 20; id += 2) {
+      await driver.transact([insert(id)]);
+      expect(await driver.transact([insert(id + 1), padding])).toMatchObject({ ok: true });
+      const taken = driver.transact([insert(id + 1)]);
+      await expect(taken).rejects.toMatchObject({ code: 'storage_failed' });
+      const result = await driver.transact([
+        { sql: 'SELECT COUNT(*) AS n FROM things', params: [] },
+      ]);
+      expect(result).toMatchObject({ results: [{ rows: [{ n: id + 2 }] }] });
+    }
   });
 
   test('units that come together share a commit', async () => {
@@ -103,26 +138,36 @@ describe('SQLite', () => {
     await impatient.close();
   });
 
-  test('a full disk fails the batch as such, loses nothing, and is over once there is room', async () => {
-    await driver.transact([insert(1, 'kept')]);
-    const pages = await pragma('page_count');
-    await pragma(`max_page_count = ${Number(pages) + 4}`);
-    const body = 'x'.repeat(100_000);
-    const failed = await Promise.allSettled([
-      driver.transact([insert(2, 'with the large one')]),
-      driver.transact([insert(3, body)]),
-    ]);
-    expect(failed).toMatchObject([
-      { reason: { code: 'storage_full', status: 503 } },
-      { reason: { code: 'storage_full' } },
-    ]);
-    expect(await count()).toBe(1);
-    expect(await driver.transact([insert(4, 'small')])).toMatchObject({ ok: true });
-    await pragma('max_page_count = 1000000');
-    expect(await driver.transact([insert(3, body)])).toMatchObject({ ok: true });
-    expect(await count()).toBe(3);
-    expect(await pragma('integrity_check')).toBe('ok');
-  });
+  test.each(['main', 'writer'])(
+    'a full disk on the %s thread fails the batch as such, loses nothing, and is over once there is room',
+    async (thread) => {
+      if (thread === 'writer') await startThread();
+      const pragma = async (name: string) => {
+        const sql = `PRAGMA ${name}`;
+        const unit = [{ sql, params: [] }, ...(thread === 'writer' ? [padding] : [])];
+        const result = await driver.transact(unit);
+        return result.ok ? Object.values(result.results[0]?.rows[0] ?? {})[0] : undefined;
+      };
+      await driver.transact([insert(1, 'kept')]);
+      const pages = await pragma('page_count');
+      await pragma(`max_page_count = ${Number(pages) + 4}`);
+      const body = 'x'.repeat(100_000);
+      const failed = await Promise.allSettled([
+        driver.transact([insert(2, 'with the large one')]),
+        driver.transact([insert(3, body)]),
+      ]);
+      expect(failed).toMatchObject([
+        { reason: { code: 'storage_full', status: 503 } },
+        { reason: { code: 'storage_full' } },
+      ]);
+      expect(await count()).toBe(1);
+      expect(await driver.transact([insert(4, 'small')])).toMatchObject({ ok: true });
+      await pragma('max_page_count = 1000000');
+      expect(await driver.transact([insert(3, body)])).toMatchObject({ ok: true });
+      expect(await count()).toBe(3);
+      expect(await pragma('integrity_check')).toBe('ok');
+    },
+  );
 
   test('a file that is no database is refused as damaged', async () => {
     const bad = join(dir, 'bad.db');

@@ -1,204 +1,282 @@
-import { EventEmitter } from 'node:events';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import type { SqlValue } from '../../../src/drivers/driver.ts';
 import { WriteQueue } from '../../../src/drivers/sqlite/queue.ts';
-import type { WriterReply, WriterRequest } from '../../../src/drivers/sqlite/writer.ts';
+import type { Commit, SqliteFault, Unit } from '../../../src/drivers/sqlite/units.ts';
 
-/** A writer that answers on demand. */
-class FakeWriter extends EventEmitter {
-  readonly requests: WriterRequest[] = [];
+function stored(units: readonly Unit[], tookMs: number) {
+  const results = [{ rows: [], changes: 1 }];
+  return { outcomes: units.map(() => ({ ok: true as const, results })), tookMs };
+}
 
-  postMessage(request: WriterRequest): void {
-    this.requests.push(structuredClone(request));
-  }
+/** Commits on this thread, in no time unless told otherwise. */
+class FakeConnection {
+  readonly batches: number[] = [];
+  tookMs = 0.1;
+  fault: SqliteFault | undefined;
 
-  answer(reply: WriterReply): void {
-    this.emit('message', reply);
-  }
-
-  /** How many units each batch so far had. */
-  get batches(): number[] {
-    return this.requests.map((request) => (request === null ? -1 : unitsIn(request[1])));
+  run(units: readonly Unit[]) {
+    if (this.fault !== undefined) {
+      throw Object.assign(new Error(this.fault.message), { errcode: this.fault.code });
+    }
+    this.batches.push(units.length);
+    return stored(units, this.tookMs);
   }
 }
 
-function unitsIn(flat: readonly SqlValue[]): number {
-  let units = 0;
-  for (let at = 0; at < flat.length; at += 1 + (flat[at] as number)) units += 1;
-  return units;
+/** A writer thread that commits on demand. */
+class FakeThread {
+  readonly batches: number[] = [];
+  isReady = true;
+  starts = 0;
+  #units: readonly Unit[] = [];
+  #resolve: (commit: Commit) => void = () => undefined;
+
+  start(): void {
+    this.starts += 1;
+  }
+
+  commit(units: readonly Unit[]): Promise<Commit> {
+    this.batches.push(units.length);
+    this.#units = units;
+    return new Promise((resolve) => (this.#resolve = resolve));
+  }
+
+  /** Commits the batch that is in flight. */
+  async finish(commit: Commit = stored(this.#units, 0.1)): Promise<void> {
+    this.#resolve(commit);
+    await Promise.resolve();
+    await Promise.resolve();
+  }
 }
 
-function start() {
-  const writer = new FakeWriter();
-  return { writer, queue: new WriteQueue(writer, '/nowhere/test.db') };
+function open() {
+  const here = new FakeConnection();
+  const thread = new FakeThread();
+  return { here, thread, queue: new WriteQueue({ path: '/nowhere/test.db', here, thread }) };
 }
 
-const unit = (value: SqlValue, sql = 'INSERT') => [{ sql, params: [value] }];
-const done = (count: number): WriterReply => Array.from({ length: count }, () => [0, 1]).flat();
+const unit = (value: SqlValue) => [{ sql: 'INSERT', params: [value] }];
+const many = (count: number, from = 0) =>
+  Array.from({ length: count }, (_, index) => unit(from + index));
+/** More than is committed on the main thread. */
+const large = 'x'.repeat(100_000);
 
-describe('the queue of the writer', () => {
-  test('an idle writer gets what one turn of the event loop brings, as one batch', async () => {
-    const { writer, queue } = start();
+describe('the write queue', () => {
+  test('what one turn of the event loop submits is one batch', async () => {
+    const { here, thread, queue } = open();
     const units = [queue.submit(unit('a'))];
     await Promise.resolve();
     units.push(queue.submit(unit('b')), queue.submit(unit('c')));
-    await turn();
-    expect(writer.batches).toEqual([3]);
-    writer.answer(done(3));
     for (const result of await Promise.all(units)) {
       expect(result).toEqual({ ok: true, results: [{ rows: [], changes: 1 }] });
     }
+    expect(here.batches).toEqual([3]);
+    expect(thread.batches).toEqual([]);
   });
 
-  test('what arrives while it commits forms the next batch', async () => {
-    const { writer, queue } = start();
-    const first = queue.submit(unit('a'));
+  test('small batches are committed on the main thread, and the thread is not even started', async () => {
+    const { here, thread, queue } = open();
+    for (const value of [1, 2, 3]) await queue.submit(unit(value));
+    expect(here.batches).toEqual([1, 1, 1]);
+    expect(thread.starts).toBe(0);
+    expect(queue.stats).toEqual({ units: 3, commits: 3, commitsOnThread: 0 });
+  });
+
+  test.each([
+    ['many units', many(17)],
+    ['long texts', [unit(large)]],
+  ])('a batch of %s is committed on the thread', async (_, batch) => {
+    const { here, thread, queue } = open();
+    const units = batch.map((each) => queue.submit(each));
     await turn();
-    const rest = [1, 2, 3, 4].map(async (n) => {
+    await thread.finish();
+    await Promise.all(units);
+    expect([here.batches, thread.batches]).toEqual([[], [batch.length]]);
+  });
+
+  test('what arrives while the thread commits is the next batch, on the thread', async () => {
+    const { here, thread, queue } = open();
+    const first = queue.submit(unit(large));
+    await turn();
+    const rest = [1, 2, 3].map(async (n) => {
       await turn();
       return queue.submit(unit(n));
     });
     await turn();
     await turn();
-    expect(writer.batches).toEqual([1]);
-    writer.answer(done(1));
-    expect(writer.batches).toEqual([1, 4]);
+    expect(thread.batches).toEqual([1]);
+    await thread.finish();
+    expect(thread.batches).toEqual([1, 3]);
     await first;
-    writer.answer(done(4));
+    await thread.finish();
     await Promise.all(rest);
-    expect(queue.stats).toEqual({ units: 5, commits: 2 });
+    await queue.submit(unit(4));
+    expect(here.batches).toEqual([1]);
+    expect(queue.stats).toEqual({ units: 5, commits: 3, commitsOnThread: 2 });
+  });
+
+  test('until the thread has started, everything is committed on the main thread', async () => {
+    const { here, thread, queue } = open();
+    thread.isReady = false;
+    await Promise.all(many(2_500).map((each) => queue.submit(each)));
+    expect(here.batches).toEqual([1_000, 1_000, 500]);
+    expect(thread.starts).toBeGreaterThan(0);
+    expect(thread.batches).toEqual([]);
+  });
+
+  test('when commits are slow, the thread makes them until they are fast again', async () => {
+    const { here, thread, queue } = open();
+    here.tookMs = 20;
+    await queue.submit(unit(1));
+    const commitOnThread = async (tookMs: number) => {
+      const before = thread.batches.length;
+      const result = queue.submit(unit(2));
+      await turn();
+      if (thread.batches.length > before) await thread.finish(stored([unit(2)], tookMs));
+      await result;
+    };
+    for (let n = 0; n < 20; n += 1) await commitOnThread(20);
+    expect([here.batches.length, thread.batches.length]).toEqual([1, 20]);
+    here.tookMs = 0.1;
+    for (let n = 0; n < 20; n += 1) await commitOnThread(0.1);
+    expect(here.batches.length).toBeGreaterThan(5);
+    expect(here.batches.length + thread.batches.length).toBe(41);
+  });
+
+  test('one slow commit is soon forgotten', async () => {
+    const { here, thread, queue } = open();
+    here.tookMs = 5_000;
+    await queue.submit(unit(1));
+    here.tookMs = 0.1;
+    while (here.batches.length < 2) {
+      const result = queue.submit(unit(2));
+      await turn();
+      await thread.finish();
+      await result;
+    }
+    expect(thread.batches.length).toBeLessThan(5);
+  });
+
+  test('one batch in a while is committed on the thread, which makes the checkpoint', async () => {
+    const { here, thread, queue } = open();
+    for (let n = 0; n < 1_000; n += 1) {
+      const result = queue.submit(unit(n));
+      await turn();
+      await thread.finish();
+      await result;
+    }
+    expect(thread.batches).toHaveLength(4);
+    expect(here.batches).toHaveLength(996);
+  });
+
+  test('if another process holds the lock, the thread waits for it', async () => {
+    const { here, thread, queue } = open();
+    here.fault = { code: 5, message: 'database is locked' };
+    const units = [1, 2].map((n) => queue.submit(unit(n)));
+    await turn();
+    expect(thread.batches).toEqual([2]);
+    await thread.finish();
+    expect(await Promise.all(units)).toMatchObject([{ ok: true }, { ok: true }]);
   });
 
   test('a batch has at most 1,000 units', async () => {
-    const { writer, queue } = start();
-    const units = Array.from({ length: 2_500 }, (_, i) => queue.submit(unit(i)));
+    const { thread, queue } = open();
+    const units = many(2_500).map((each) => queue.submit(each));
     await turn();
-    for (const size of [1_000, 1_000, 500]) writer.answer(done(size));
+    for (const _ of [1, 2, 3]) await thread.finish();
     await Promise.all(units);
-    expect(writer.batches).toEqual([1_000, 1_000, 500]);
+    expect(thread.batches).toEqual([1_000, 1_000, 500]);
   });
 
-  test('a batch of large units is cut, and a unit of any size goes over alone', async () => {
-    const { writer, queue } = start();
-    const large = 'x'.repeat(9 * 1024 * 1024);
-    const units = [large, 'small', large, large].map((text) => queue.submit(unit(text)));
+  test('a batch of large units is cut, and a unit of any size is committed alone', async () => {
+    const { thread, queue } = open();
+    const huge = 'x'.repeat(9 * 1024 * 1024);
+    const units = [huge, 'small', huge, huge].map((text) => queue.submit(unit(text)));
     await turn();
-    for (const size of [1, 2, 1]) writer.answer(done(size));
+    for (const _ of [1, 2, 3]) await thread.finish();
     await Promise.all(units);
-    expect(writer.batches).toEqual([1, 2, 1]);
-  });
-
-  test('a text travels once', async () => {
-    const { writer, queue } = start();
-    const units = [unit(1), unit(2, 'DELETE'), unit(3)].map((each) => queue.submit(each));
-    await turn();
-    units.push(queue.submit(unit(4, 'DELETE')), queue.submit(unit(5, 'UPDATE')));
-    writer.answer(done(3));
-    writer.answer(done(2));
-    await Promise.all(units);
-    expect(writer.requests.map((request) => request?.[0])).toEqual([
-      ['INSERT', 'DELETE'],
-      ['UPDATE'],
-    ]);
-    expect(writer.requests[1]?.[1]).toEqual([4, 1, -1, 1, 4, 4, 2, -1, 1, 5]);
+    expect(thread.batches).toEqual([1, 2, 1]);
   });
 
   test('each unit gets its own answer', async () => {
-    const { writer, queue } = start();
-    const units = [1, 2, 3, 4].map((n) => queue.submit([...unit(n), ...unit(n)]));
-    const settled = Promise.allSettled(units);
+    const { thread, queue } = open();
+    const settled = Promise.allSettled([large, 2, 3].map((value) => queue.submit(unit(value))));
     await turn();
-    writer.answer([0, 1, [{ id: 'row' }], 1, 1, 2, 19, 'UNIQUE constraint failed', 0, 0, 2]);
+    const fault = { code: 19, message: 'UNIQUE constraint failed' };
+    const outcomes = [
+      { ok: true as const, results: [] },
+      { ok: false as const, failedAt: 1 },
+    ];
+    await thread.finish({ outcomes: [...outcomes, { fault }], tookMs: 1 });
     expect(await settled).toMatchObject([
-      { value: { ok: true, results: [{ changes: 1 }, { rows: [{ id: 'row' }], changes: 1 }] } },
+      { value: { ok: true } },
       { value: { ok: false, failedAt: 1 } },
       { reason: { code: 'storage_failed' } },
-      { value: { ok: true, results: [{ changes: 0 }, { changes: 2 }] } },
     ]);
   });
 
-  test('a fault rejects its whole batch and nothing after it', async () => {
-    const { writer, queue } = start();
-    const first = Promise.allSettled([queue.submit(unit(1)), queue.submit(unit(2))]);
+  const full = { code: 13, message: 'database or disk is full' };
+
+  test('a fault on the thread rejects its whole batch and nothing after it', async () => {
+    const { thread, queue } = open();
+    const first = Promise.allSettled([queue.submit(unit(large)), queue.submit(unit(2))]);
     await turn();
     const next = queue.submit(unit(3));
-    writer.answer({ fault: { code: 13, message: 'database or disk is full' } });
+    await thread.finish({ fault: full });
     expect(await first).toMatchObject([
       { reason: { code: 'storage_full' } },
       { reason: { code: 'storage_full' } },
     ]);
-    writer.answer(done(1));
+    await thread.finish();
+    expect(await next).toMatchObject({ ok: true });
+  });
+
+  test('a fault on the main thread does the same, and the thread makes the next commits', async () => {
+    const { here, thread, queue } = open();
+    here.fault = full;
+    const first = await Promise.allSettled([queue.submit(unit(1)), queue.submit(unit(2))]);
+    expect(first).toMatchObject([
+      { reason: { code: 'storage_full' } },
+      { reason: { code: 'storage_full' } },
+    ]);
+    here.fault = undefined;
+    const next = queue.submit(unit(3));
+    await turn();
+    expect([here.batches, thread.batches]).toEqual([[], [1]]);
+    await thread.finish();
     expect(await next).toMatchObject({ ok: true });
   });
 
   test('faults get different error codes', async () => {
-    const { writer, queue } = start();
     const codes: Record<number, string> = {
       13: 'storage_full',
       11: 'journal_corrupt',
       267: 'journal_corrupt',
       26: 'journal_corrupt',
-      5: 'storage_failed',
       10: 'storage_failed',
       0: 'storage_failed',
     };
     for (const [code, name] of Object.entries(codes)) {
-      const failed = queue.submit(unit(1));
-      await turn();
-      writer.answer({ fault: { code: Number(code), message: 'message' } });
-      await expect(failed).rejects.toMatchObject({ code: name });
+      const { here, queue } = open();
+      here.fault = { code: Number(code), message: 'message' };
+      await expect(queue.submit(unit(1))).rejects.toMatchObject({ code: name });
     }
   });
 
-  test('when the writer ends, everything pending and later is refused', async () => {
-    const { writer, queue } = start();
-    const sent = queue.submit(unit(1));
-    await turn();
-    const waiting = queue.submit(unit(2));
-    const settled = Promise.allSettled([sent, waiting]);
-    writer.emit('error', new Error('out of memory'));
-    writer.emit('exit', 1);
-    expect(await settled).toMatchObject([
-      { reason: { code: 'storage_failed' } },
-      { reason: { code: 'storage_failed' } },
-    ]);
-    await expect(queue.submit(unit(3))).rejects.toMatchObject({ code: 'storage_failed' });
-    await expect(queue.close()).resolves.toBeUndefined();
-  });
-
-  test('what cannot be sent over fails alone', async () => {
-    const { writer, queue } = start();
-    const bad = queue.submit(unit((() => undefined) as unknown as string, 'NEW'));
-    await turn();
-    await expect(bad).rejects.toMatchObject({ code: 'storage_failed' });
-    const good = queue.submit(unit(1, 'NEW'));
-    await turn();
-    expect(writer.requests).toEqual([[['NEW'], [4, 0, -1, 1, 1]]]);
-    writer.answer(done(1));
-    await good;
-  });
-
-  test('closing lets what waits commit, and then asks the writer to finish', async () => {
-    const { writer, queue } = start();
-    const first = queue.submit(unit(1));
+  test('closing commits what waits, and accepts nothing more', async () => {
+    const { thread, queue } = open();
+    const first = queue.submit(unit(large));
     await turn();
     const second = queue.submit(unit(2));
-    const closed = queue.close();
+    let isClosed = false;
+    const closed = queue.close().then(() => (isClosed = true));
     await expect(queue.submit(unit(3))).rejects.toMatchObject({ code: 'storage_failed' });
-    writer.answer(done(1));
-    expect(writer.batches).toEqual([1, 1]);
-    writer.answer(done(1));
-    expect(writer.batches).toEqual([1, 1, -1]);
-    writer.emit('exit', 0);
+    await thread.finish();
+    expect(thread.batches).toEqual([1, 1]);
+    expect(isClosed).toBe(false);
+    await thread.finish();
     await Promise.all([first, second, closed]);
-  });
-
-  test('closing an idle queue twice asks once', async () => {
-    const { writer, queue } = start();
-    const closed = [queue.close(), queue.close()];
-    writer.emit('exit', 0);
-    await Promise.all(closed);
-    expect(writer.batches).toEqual([-1]);
+    await expect(queue.close()).resolves.toBeUndefined();
   });
 });

@@ -1,0 +1,84 @@
+/** The client of the benchmarks: bare `node:http` with connections that are kept. */
+import { Agent, type ClientRequest, request } from 'node:http';
+
+export const agent = new Agent({ keepAlive: true });
+
+export interface Address {
+  readonly port: number;
+  readonly apiKey: string;
+}
+
+export interface Exchange {
+  /** Resolves at the end of the response; rejects if it is an error. */
+  readonly ended: Promise<void>;
+  readonly close: () => void;
+}
+
+/** A POST request with `body`, or a GET request without. */
+export function exchange(
+  { port, apiKey }: Address,
+  path: string,
+  body?: object,
+  read: (chunk: string) => void = () => undefined,
+): Exchange {
+  const json = body === undefined ? {} : { 'content-type': 'application/json' };
+  const sent: ClientRequest = request({
+    host: '127.0.0.1',
+    port,
+    path,
+    method: body === undefined ? 'GET' : 'POST',
+    agent,
+    headers: { authorization: `Bearer ${apiKey}`, ...json },
+  });
+  const ended = new Promise<void>((resolve, reject) => {
+    sent.once('error', reject);
+    sent.once('response', (response) => {
+      const { statusCode = 0 } = response;
+      const fail = (chunk: string) => reject(new Error(`${path}: ${statusCode} ${chunk}`));
+      response.setEncoding('latin1');
+      response.on('data', statusCode < 300 ? read : fail);
+      response.once('error', () => undefined);
+      response.once('close', resolve);
+    });
+  });
+  sent.end(body && JSON.stringify(body));
+  return { ended, close: () => void sent.destroy() };
+}
+
+export interface ParkedRun extends Exchange {
+  readonly runId: string;
+  readonly approvalId: string;
+}
+
+/** Starts a run whose tool waits for an approval; its stream stays open. */
+export async function park(server: Address): Promise<ParkedRun> {
+  let text = '';
+  const { promise, resolve, reject } = Promise.withResolvers<ParkedRun>();
+  const body = { model: 'short', input: 'Go on', tools: [{ name: 'guarded', kind: 'builtin' }] };
+  const opened = exchange(server, '/v1/runs', body, (chunk) => {
+    text += chunk;
+    const [, approvalId] = /"type":"approval_requested","id":"([^"]+)"/.exec(text) ?? [];
+    const [, runId] = /"type":"run","id":"([^"]+)"/.exec(text) ?? [];
+    if (approvalId !== undefined && runId !== undefined) {
+      resolve({ ...opened, runId, approvalId });
+    }
+  });
+  void opened.ended.then(() => reject(new Error(`The run did not wait: ${text}`)), reject);
+  return promise;
+}
+
+/** `count` times `work`, with up to `atOnce` at the same time. */
+export async function repeat<Result>(
+  count: number,
+  atOnce: number,
+  work: () => Promise<Result>,
+): Promise<Result[]> {
+  const results: Result[] = [];
+  let left = count;
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      while (left-- > 0) results.push(await work());
+    }),
+  );
+  return results;
+}
