@@ -382,6 +382,14 @@ describe('a run that ends', () => {
     expect(changed.progress.answerSeq).toBeNull();
   });
 
+  it('has its output in its row if its last turn called tools: their results follow the text', () => {
+    const partial = 'Let me look.';
+    const ended: RunEvent = { type: 'run.ended', status: 'canceled', output: partial, usage };
+    const changed = step(asked, failed('c1'), failed('c2'), agentEnded, ended);
+    expect(output(changed)).toEqual({ output: partial, approvals: [] });
+    expect(changed.progress.answerSeq).toBeNull();
+  });
+
   it('says why if it failed', () => {
     const error = { code: 'provider_failed', message: 'Overloaded', retryable: true };
     const ended: RunEvent = { type: 'run.ended', status: 'failed', output: '', usage, error };
