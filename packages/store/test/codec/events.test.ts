@@ -33,7 +33,7 @@ const progress = fc.record({
   partialOutput: fc.constantFrom('', 'x'),
   toolsInvoked: fc.constantFrom([], ['t']),
 });
-const optional = { requiredKeys: ['type'] } as const;
+const optional: { requiredKeys: 'type'[] } = { requiredKeys: ['type'] };
 const runStarted = fc.record({ type: fc.constant('run.started'), progress }, optional);
 const turnCompleted = withParent(
   fc.record(
