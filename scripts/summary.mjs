@@ -1,6 +1,8 @@
-// The last line of a check: what the last runs of the given test projects counted, in all. A skipped
-// test counts as failed, unless the machine cannot run it; those are named in a line of their own.
+// The last lines of a check: which tests failed, and what the last runs of the given test projects
+// counted, in all. A skipped test counts as failed, unless the machine cannot run it; those are named in
+// a line of their own.
 import { readFileSync } from 'node:fs';
+import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { root } from './setup.mjs';
 
@@ -49,6 +51,27 @@ function brokenFiles(reports) {
   );
 }
 
+const maxListed = 20;
+
+/** "Failed: FILE › TEST: MESSAGE", one line each. The output above it may be cut off. */
+function describeFailed(reports) {
+  const lines = reports.flatMap(({ testResults }) =>
+    testResults.flatMap(({ name, assertionResults }) =>
+      assertionResults
+        .filter(({ status, meta }) => status !== 'passed' && meta?.skipped === undefined)
+        .map(({ fullName, status, failureMessages = [] }) => {
+          const [message = status] = (failureMessages[0] ?? status).split('\n');
+          return `Failed: ${relative(root, name)} › ${fullName}: ${message}`;
+        }),
+    ),
+  );
+  for (const { name, message } of brokenFiles(reports)) {
+    lines.push(`Failed: ${relative(root, name)}: ${(message ?? '').split('\n')[0]}`);
+  }
+  const more = lines.length - maxListed;
+  return more > 0 ? [...lines.slice(0, maxListed), `Failed: ${more} more`] : lines;
+}
+
 function main(projects) {
   const reports = projects.map(readReport);
   const tests = testsOf(reports).filter(({ meta }) => meta?.skipped === undefined);
@@ -56,6 +79,7 @@ function main(projects) {
   const failed = tests.length - passed + brokenFiles(reports).length;
   const skipped = describeSkipped(reports);
   if (skipped !== undefined) console.log(skipped);
+  for (const line of describeFailed(reports)) console.log(line);
   console.log(`${passed} passed, ${failed} failed`);
   const sound = failed === 0 && passed > 0 && reports.every(({ success }) => success);
   process.exitCode = sound ? 0 : 1;

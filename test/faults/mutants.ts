@@ -29,14 +29,14 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'resumption: a decision takes only a run without a holder',
     file: 'packages/store/src/sql/runs/append.ts',
-    from: '`lease_owner IS NULL AND crashes = 0',
-    to: '`crashes = 0',
+    from: `'lease_owner IS NULL AND crashes = 0'`,
+    to: `'crashes = 0'`,
     noticedBy: sqliteStore,
   },
   {
     safeguard: 'resumption: a decision does not overtake what was accepted before it',
     file: 'packages/store/src/sql/runs/append.ts',
-    from: 'AND NOT EXISTS (SELECT 1 FROM run_inbox m WHERE m.run_id = runs.id)',
+    from: '...(append.claim === undefined ? [] : [expectNoCommands(run)]),',
     to: '',
     noticedBy: resumption,
   },

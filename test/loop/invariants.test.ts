@@ -173,8 +173,10 @@ describe('on $name', () => {
       snapshot: null,
       wakeAt: null,
     });
+    // The output is the text of the last turn, which the journal has.
+    expect(record?.answerSeq).toBe(ofType(events, 'turn.started').at(-1)?.seq);
     expect(JSON.parse(record?.outputJson ?? '')).toMatchObject({
-      output: end.output,
+      output: null,
       approvals: [{ action: 'approve' }, { action: 'reject' }],
     });
     expect(JSON.parse(record?.checkpoint ?? '')).toMatchObject({

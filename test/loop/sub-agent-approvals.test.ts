@@ -68,21 +68,23 @@ function paidCalls(tool: RecordingTool): string[] {
 /** The same store; `left` says how many views of it for a tenant are still in use somewhere. */
 function watchTenants(inner: SystemStore) {
   const views: WeakRef<object>[] = [];
-  const store = new Proxy(inner, {
-    get(target, key) {
-      const value: unknown = Reflect.get(target, key, target);
-      if (key === 'tenant') {
-        return (id: string) => {
-          const view = target.tenant(id);
-          views.push(new WeakRef(view));
-          return view;
-        };
-      }
+  const tenant = (id: string) => {
+    const view = proxyOf(inner.tenant(id));
+    views.push(new WeakRef(view));
+    return view;
+  };
+  const left = () => views.filter((view) => view.deref() !== undefined).length;
+  return { store: proxyOf(inner, { tenant }), left };
+}
+
+/** An object of its own for each caller: the store gives all of them the same one. */
+function proxyOf<Target extends object>(target: Target, replaced: Partial<Target> = {}): Target {
+  return new Proxy(target, {
+    get(_, key) {
+      const value: unknown = Reflect.get(replaced, key) ?? Reflect.get(target, key, target);
       return typeof value === 'function' ? (value.bind(target) as unknown) : value;
     },
   });
-  const left = () => views.filter((view) => view.deref() !== undefined).length;
-  return { store, left };
 }
 
 setFlagsFromString('--expose-gc');

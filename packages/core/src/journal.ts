@@ -268,7 +268,7 @@ export class RunJournal {
   /** `state` is the state after the batch, and no later. */
   #appendOf(batch: Batch, state: RunState): Append {
     const { run, epoch, audit } = this.#options;
-    const { progress, ...rows } = project(batch.stored, state, run);
+    const { progress, ...rows } = project(batch.stored, state, run, batch.before);
     return {
       ...rows,
       // Nodes that are notified of a released run must see whether it can continue.

@@ -42,16 +42,17 @@ const nothing: Projection = {
   madeProgress: false,
 };
 
-/** `state` is the state after `events`. */
+/** `state` is the state after `events`. `before`, the one that is stored, may be left out. */
 export function project(
   events: readonly StoredEvent[],
   state: RunState,
   run: RunIdentity,
+  before?: RunState,
 ): Projection {
   const relevant = events.filter((event) => !isDelta(event));
   if (relevant.length === 0) return nothing;
   return {
-    progress: progressChanges(relevant, state, run),
+    progress: progressChanges(relevant, state, run, before),
     approvals: relevant.flatMap((event) => requestedApproval(event, run.id)),
     closeApprovals: relevant.flatMap(closedApproval),
     clientCalls: relevant.flatMap(openedClientCall),
@@ -86,8 +87,11 @@ function progressChanges(
   events: readonly StoredEvent[],
   state: RunState,
   run: RunIdentity,
+  before: RunState | undefined,
 ): Partial<RunProgress> {
-  const progress: Mutable<Partial<RunProgress>> = { status: state.status, usage: state.usage };
+  const progress: Mutable<Partial<RunProgress>> = { usage: state.usage };
+  // SQLite rewrites every index that contains a column which is written, even if its value stays.
+  if (state.status !== before?.status) progress.status = state.status;
   const checkpoint = checkpointOf(events, state, run);
   if (checkpoint !== undefined) progress.checkpoint = checkpoint;
   for (const event of events) {
@@ -96,6 +100,8 @@ function progressChanges(
         progress.startedAt = Date.parse(event.at);
         break;
       case 'turn.started':
+        // Before the first turn there is too little to be worth a snapshot.
+        if (event.turn === 1 && event.parentId === undefined) break;
         progress.snapshot = writeSnapshot(state);
         progress.snapshotSeq = state.seq;
         break;

@@ -71,7 +71,7 @@ export interface RunState {
   readonly denials: Readonly<Record<string, EarlierDenial>>;
   /** The memories of the run's namespace were recalled. */
   readonly recalled: boolean;
-  /** Where the turn started that was the root agent's last when it ended: its text is the output. */
+  /** Where the root agent's last turn started, if it called no tools: its text is the output. */
   readonly answerSeq: number | null;
 }
 
@@ -304,9 +304,11 @@ function addAgent(state: RunState, event: Stored<EventOf<'agent.started'>>): Run
   return { ...state, subAgents: state.subAgents + 1, agents };
 }
 
+/** A turn with calls is not referred to: whoever reads its text would also read all that followed it. */
 function withAnswer(state: RunState, { agentId }: EventOf<'agent.ended'>): RunState {
   if (agentId !== state.rootId) return state;
-  return { ...state, answerSeq: state.agents[agentId]?.turn?.startedSeq ?? null };
+  const turn = state.agents[agentId]?.turn;
+  return { ...state, answerSeq: turn?.calls.length === 0 ? turn.startedSeq : null };
 }
 
 /** The usage of an agent counts for its parent, and so up to the root agent. */

@@ -170,11 +170,13 @@ describe('the rows beside the journal', () => {
     expect(step(asked, failed('c1')).progress).not.toHaveProperty('startedAt');
   });
 
-  it('hold a snapshot from each start of a turn, of the state after its whole batch', () => {
-    const { progress: changed, state } = step(begun, turn, text);
+  it('hold a snapshot from each turn after the first, of the state after its whole batch', () => {
+    const answered = step(asked, failed('c1'), failed('c2'));
+    expect(answered.progress).not.toHaveProperty('snapshot');
+    const { progress: changed, state } = step(answered.state, { ...turn, turn: 2 }, text);
     expect(readSnapshot(changed.snapshot ?? null)).toStrictEqual(state);
     expect(changed.snapshotSeq).toBe(state.seq);
-    expect(step(asked, failed('c1')).progress).not.toHaveProperty('snapshot');
+    expect(step(begun, turn, text).progress).not.toHaveProperty('snapshot');
   });
 
   it('hold the checkpoint of the batch', () => {
@@ -377,6 +379,14 @@ describe('a run that ends', () => {
     const ended: RunEvent = { type: 'run.ended', status: 'canceled', output: 'Kept.', usage };
     const changed = step(begun, agentEnded, ended);
     expect(output(changed)).toEqual({ output: 'Kept.', approvals: [] });
+    expect(changed.progress.answerSeq).toBeNull();
+  });
+
+  it('has its output in its row if its last turn called tools: their results follow the text', () => {
+    const partial = 'Let me look.';
+    const ended: RunEvent = { type: 'run.ended', status: 'canceled', output: partial, usage };
+    const changed = step(asked, failed('c1'), failed('c2'), agentEnded, ended);
+    expect(output(changed)).toEqual({ output: partial, approvals: [] });
     expect(changed.progress.answerSeq).toBeNull();
   });
 

@@ -1,7 +1,8 @@
 /**
  * An append as one unit. Its first statement is the fence (E3): it changes the run's row only if the
  * journal ends at the expected `seq`, the epoch is the writer's and the lease is not released. Otherwise
- * nothing is stored. An append with a claim takes the lease of a free run instead, and the next epoch.
+ * nothing is stored. An append with a claim takes the lease of a free run without commands instead, and
+ * the next epoch.
  */
 import type { Append, AppendOutcome } from '@relay/core';
 import { isEnded } from '@relay/protocol';
@@ -13,7 +14,7 @@ import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-
 import { countEnding, countUsage, countWaiting } from './counts.ts';
 import { insertEvents } from './events.ts';
 import type { GrantUses } from '../tenants/grants.ts';
-import { deleteCommands, deleteCommand } from './inbox.ts';
+import { deleteCommands, deleteCommand, expectNoCommands } from './inbox.ts';
 import { insertMemory } from '../memories/memories.ts';
 import { closeOpenApprovals, closeApproval, insertApproval } from './approvals.ts';
 import { changesOf, putSnapshot } from './runs.ts';
@@ -39,6 +40,7 @@ export function appendUnit(
   const journal = insertEvents({ tenantId, runId, afterSeq, at, events, answerSeq });
   const unit: Statement[] = [
     fence(dialect, tenantId, append, journal.size),
+    ...(append.claim === undefined ? [] : [expectNoCommands(run)]),
     ...decision,
     ...journal.statements,
   ];
@@ -136,15 +138,14 @@ function fenceSql(
     if (releases || clearsCrashes) assignments.push('crashes = 0', `crashed_nodes = ''`);
     sql = `UPDATE runs SET ${assignments.join(', ')}
       WHERE tenant_id = ? AND id = ? AND last_seq = ? AND epoch = ?
-        AND ${claims === undefined ? 'lease_owner IS NOT NULL' : isUntouched}`;
+        AND ${claims === undefined ? 'lease_owner IS NOT NULL' : isFree}`;
     fenceSqls.set(key, sql);
   }
   return sql;
 }
 
-/** Nothing but this append concerns the run: it waits, and its last process did not crash. */
-const isUntouched = `lease_owner IS NULL AND crashes = 0
-  AND NOT EXISTS (SELECT 1 FROM run_inbox m WHERE m.run_id = runs.id)`;
+/** Nobody drives the run, and its last process did not crash. */
+const isFree = 'lease_owner IS NULL AND crashes = 0';
 
 function endsRun({ progress }: Append): boolean {
   return progress?.status !== undefined && isEnded(progress.status);

@@ -52,6 +52,15 @@ export function insertCommand(
   return { sql: insertSql[dialect], params, expect: 1 };
 }
 
+/**
+ * To be executed when the run's row is locked: the statement that waits for the lock does not see a command
+ * that was stored meanwhile.
+ */
+export function expectNoCommands({ tenantId, runId }: RunRef): Statement {
+  const sql = 'SELECT id FROM run_inbox WHERE tenant_id = ? AND run_id = ? LIMIT 1';
+  return { sql, params: [tenantId, runId], expect: 0 };
+}
+
 export function deleteCommand({ tenantId, runId }: RunRef, commandId: string): Statement {
   const sql = 'DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ? AND id = ?';
   return { sql, params: [tenantId, runId, commandId] };

@@ -1,5 +1,6 @@
 /** What only shows where several nodes share a database. */
 import type { SystemStore } from '@relay/core';
+import { Client } from 'pg';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../../test/support/postgres.ts';
@@ -13,6 +14,7 @@ import {
   noon,
   started,
   step,
+  waitingRun,
 } from '../../contract/fixtures.ts';
 import { newMemory } from '../../contract/memories/memories.ts';
 import { openPostgresDriver } from '../../../src/drivers/postgres/driver.ts';
@@ -261,6 +263,38 @@ describe('two nodes at once', () => {
       expect([true, false]).toContain(posted);
       expect(await one.readInbox(run.id)).toEqual([]);
     }
+  });
+
+  test('a decision that waits for the run does not overtake the command it waited for', async () => {
+    const store = await openStore();
+    const { id } = await store.ensureTenant({ id: uuidv7(), name: 'default', at: 1 });
+    const tenant = store.tenant(id);
+    const { run, approval } = await waitingRun(tenant);
+    const other = new Client({ connectionString: database.url });
+    await other.connect();
+    opened.push({ close: () => other.end() });
+    // What `postRunCommand` does on another node.
+    await other.query('BEGIN');
+    await other.query('SELECT id FROM runs WHERE id = $1 FOR NO KEY UPDATE', [run.id]);
+    await other.query(
+      `INSERT INTO run_inbox (id, kind, command, mac, tenant_id, run_id, position)
+        VALUES ('c', 'cancel', '{}', '', $1, $2, 1)`,
+      [id, run.id],
+    );
+    const decided = tenant.append(
+      step(run, {
+        epoch: 2,
+        afterSeq: 2,
+        claim: { owner: 'node-2', now: noon, until: noon + 15_000 },
+        decision: decisionOn(approval),
+      }),
+    );
+    const waitingSql = `SELECT pid FROM pg_stat_activity
+      WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+    while ((await database.sql(waitingSql)).length === 0);
+    await other.query('COMMIT');
+    expect(await decided).toBe('fenced');
+    expect(await tenant.readApproval(approval.id)).toMatchObject({ status: 'pending' });
   });
 
   test('runs of the same tenants that end on both nodes never block each other for long', async () => {
