@@ -72,7 +72,7 @@ import {
   selectApprovals,
   selectApprovalSql,
 } from '../../src/sql/runs/approvals.ts';
-import { selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
+import { selectAnswers, selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import {
   selectKeyByHashSql,
@@ -256,6 +256,12 @@ describe('query plans', () => {
       expect(whole).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
     });
   }
+
+  test('the answers on a page are found by the ids of its runs', async () => {
+    const rows = Array.from({ length: 50 }, (_, n) => ({ id: `${n}`, answer_seq: 3, last_seq: 9 }));
+    const lines = await plan(selectAnswers('t', rows)?.sql ?? '');
+    expect(lines).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
+  });
 
   test('open runs and approvals of all tenants are counted in an index, without ended ones', async () => {
     const tenants = 'SCAN t USING COVERING INDEX sqlite_autoindex_tenants_1';

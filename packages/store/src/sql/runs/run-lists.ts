@@ -39,11 +39,12 @@ const largestRows = 2 * largestOutput;
 export function selectAnswers(tenantId: string, runs: readonly Row[]): Statement | undefined {
   const ids = runs.filter((row) => hasAnswer(row) && !isLong(row)).map((row) => text(row, 'id'));
   if (ids.length === 0) return undefined;
-  // The cross joins make SQLite begin with the runs. Sizes are found without reading what rows hold.
+  // The cross joins make SQLite begin with the runs, and the function around the tenant with these and
+  // not with all of the tenant. Sizes are found without reading what rows hold.
   return {
     sql: `SELECT e.run_id, e.first_seq, e.last_seq, e.at, e.payload, e.checksum FROM (
         SELECT r.id, r.answer_seq FROM runs r CROSS JOIN events w
-        WHERE r.tenant_id = ? AND r.id IN (${placeholders(ids.length)})
+        WHERE COALESCE(r.tenant_id, '') = ? AND r.id IN (${placeholders(ids.length)})
           AND w.tenant_id = r.tenant_id AND w.run_id = r.id AND w.last_seq >= r.answer_seq
         GROUP BY r.id, r.answer_seq HAVING SUM(octet_length(w.payload)) <= ${largestRows}
       ) AS answered CROSS JOIN events e
