@@ -4,19 +4,14 @@
  *
  * - Consecutive deltas are one entry: their whole text, and the length of each as a digit to the base
  *   36. A longer delta is an entry of its own.
- * - An entry without `agentId`, or a delta without the id of its text, has that of the entry before it.
+ * - A field that is left out is as in the entry before that has it, or as usual (`usual`). An entry
+ *   with `all` leaves out nothing.
  * - The output of a run is the text of its last turn. The events of its end have `{from}` in place of
  *   that text: the `seq` of the `turn.started`.
  * - A summary has the fields in which it differs from that of a run without tools.
  */
 import { partialOutputOf } from '@relay/core';
-import {
-  defined,
-  type EventOf,
-  type RunEvent,
-  type StoredEvent,
-  type Trust,
-} from '@relay/protocol';
+import { type EventOf, type RunEvent, type StoredEvent, type Trust } from '@relay/protocol';
 
 type Delta = EventOf<'text.appended'> | EventOf<'reasoning.appended'>;
 
@@ -32,12 +27,12 @@ export function encodeEvents(
   answerSeq: number | null | undefined = null,
 ): string {
   const entries: Entry[] = [];
-  const context: Context = {};
+  const last = { ...usual };
   for (let at = 0; at < events.length;) {
     const event = events[at];
     if (event === undefined) break;
     const end = isDelta(event) ? endOfDeltas(events, at, event) : at + 1;
-    const entry = withoutIds(withoutText(event, answerSeq), context);
+    const entry = withoutShared(withoutText(event, answerSeq), last);
     entries.push(end === at + 1 ? entry : merged(entry, events.slice(at, end) as Delta[]));
     at = end;
   }
@@ -83,9 +78,9 @@ export function textOfTurn(
 }
 
 function entriesOf(payload: string): Entry[] {
-  const context: Context = {};
+  const last = { ...usual };
   return (JSON.parse(payload) as Entry[]).map((entry) => {
-    const event = withIds(entry, context);
+    const event = withShared(entry, last);
     return event.type === 'run.summarized'
       ? { ...event, trust: { ...trustWithoutTools, ...(event['trust'] as Trust) } }
       : event;
@@ -139,64 +134,66 @@ function merged(entry: Entry, deltas: readonly Delta[]): Entry {
   };
 }
 
-/** The ids of the entries so far. */
-interface Context {
-  agentId?: unknown;
-  parentId?: unknown;
-  textId?: unknown;
-  reasoningId?: unknown;
-}
+type Fields = Record<string, unknown>;
 
-const textIds: Partial<Record<RunEvent['type'], 'textId' | 'reasoningId'>> = {
-  'text.appended': 'textId',
-  'reasoning.appended': 'reasoningId',
+const ofAgent = ['agentId', 'parentId'];
+
+/** What an entry leaves out if the last entry with such a field has the same, in the event's order. */
+const shared: Partial<Record<RunEvent['type'], readonly string[]>> = {
+  'run.started': ['progress'],
+  'turn.started': [...ofAgent, 'turn', 'textId', 'reasoningId'],
+  'text.appended': [...ofAgent, 'textId'],
+  'reasoning.appended': [...ofAgent, 'reasoningId'],
+  'turn.completed': [...ofAgent, 'turn', 'finishReason', 'usage'],
+  'agent.ended': [...ofAgent, 'reason', 'iterations', 'usage'],
+  'run.ended': ['status', 'output', 'usage', 'agent', 'error', 'limit', 'finishReason'],
 };
 
-/** Events of the run itself need not have an agent. */
-function isOfAgent({ type }: Entry): boolean {
-  return !type.startsWith('run.');
+function sharedBy({ type }: Entry): readonly string[] {
+  return shared[type] ?? (type.startsWith('run.') ? [] : ofAgent);
 }
 
-function withoutIds(event: Entry, context: Context): Entry {
-  if (!isOfAgent(event)) return event;
-  const id = textIds[event.type];
-  const shared = sharedIds(event, context, id);
-  remember(event, context);
-  // Decoding puts them there again.
+/** Before the first entry. Part of the format: stored rows rely on it. */
+const usual: Readonly<Fields> = { progress: { partialOutput: '', toolsInvoked: [] } };
+
+/** `last`: the fields of the entries so far, to which it adds those of this one. */
+function withoutShared(event: Entry, last: Fields): Entry {
   const names = Object.keys(event);
-  if (!shared.every((name, index) => names[index + 1] === name)) return event;
-  return Object.fromEntries(
-    Object.entries(event).filter(([name]) => !shared.includes(name)),
-  ) as unknown as Entry;
-}
-
-/** The ids that an entry has in common with the one before it. */
-function sharedIds(event: Entry, context: Context, id: keyof Context | undefined): string[] {
-  const { agentId, parentId } = event;
-  if (agentId !== context.agentId || parentId !== context.parentId) return [];
-  const ofAgent = parentId === undefined ? ['agentId'] : ['agentId', 'parentId'];
-  return id !== undefined && event[id] === context[id] ? [...ofAgent, id] : ofAgent;
-}
-
-function withIds(entry: Entry, context: Context): Entry {
-  if (!isOfAgent(entry)) return entry;
-  let event = entry;
-  if (!('agentId' in entry)) {
-    const { type, ...fields } = entry;
-    const { agentId, parentId } = context;
-    const textId = textIds[type];
-    const text = textId === undefined || textId in fields ? {} : { [textId]: context[textId] };
-    event = { type, agentId, ...defined({ parentId }), ...text, ...fields };
+  // Decoding puts them after the type, in this order.
+  const restored = sharedBy(event).filter((name) => name in event || last[name] !== undefined);
+  if (!restored.every((name, at) => name === names[at + 1])) {
+    remember(event, last);
+    return { ...event, all: true };
   }
-  remember(event, context);
+  const entry: Fields & { type: Entry['type'] } = { type: event.type };
+  for (const [at, name] of names.entries()) {
+    const isShared = at > 0 && at <= restored.length;
+    if (!isShared || !isSame(event[name], last[name])) entry[name] = event[name];
+  }
+  remember(event, last);
+  return entry;
+}
+
+function withShared({ all, ...entry }: Entry, last: Fields): Entry {
+  const { type, ...fields } = entry;
+  const restored: Fields = {};
+  for (const name of sharedBy(entry)) {
+    const value = name in fields ? fields[name] : last[name];
+    if (value !== undefined) restored[name] = value;
+  }
+  const event = all === true ? entry : { type, ...restored, ...fields };
+  remember(event, last);
   return event;
 }
 
-function remember(event: Entry, context: Context): void {
-  context.agentId = event['agentId'];
-  context.parentId = event['parentId'];
-  context.textId = event['textId'] ?? context.textId;
-  context.reasoningId = event['reasoningId'] ?? context.reasoningId;
+function remember(event: Entry, last: Fields): void {
+  for (const name of sharedBy(event)) last[name] = event[name];
+}
+
+/** Whether two values are the same JSON. */
+function isSame(a: unknown, b: unknown): boolean {
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
+  return Object.keys(a).length === Object.keys(b).length && JSON.stringify(a) === JSON.stringify(b);
 }
 
 /** In place of a text: the `seq` of the turn that has it. */

@@ -28,8 +28,39 @@ const toolCall = fc.record({
   name: text,
   input: fc.jsonValue(),
 });
+const usage = fc.record({ inputTokens: fc.nat(1), outputTokens: fc.nat(1) });
+const progress = fc.record({
+  partialOutput: fc.constantFrom('', 'x'),
+  toolsInvoked: fc.constantFrom([], ['t']),
+});
+const optional: { requiredKeys: 'type'[] } = { requiredKeys: ['type'] };
+const runStarted = fc.record({ type: fc.constant('run.started'), progress }, optional);
+const turnCompleted = withParent(
+  fc.record(
+    { type: fc.constant('turn.completed'), agentId: id, turn: fc.nat(1), finishReason: id, usage },
+    optional,
+  ),
+);
+const agentEnded = withParent(
+  fc.record(
+    {
+      type: fc.constant('agent.ended'),
+      agentId: id,
+      reason: id,
+      usage,
+      progress,
+      finishReason: id,
+    },
+    optional,
+  ),
+);
+const runEnded = fc.record(
+  { type: fc.constant('run.ended'), status: id, usage, agent: id, error: id, finishReason: id },
+  optional,
+);
+const lifecycle = fc.oneof(runStarted, turnCompleted, agentEnded, runEnded);
 const events = fc.array(
-  fc.oneof(textDelta, textDelta, reasoningDelta, toolCall),
+  fc.oneof(textDelta, textDelta, reasoningDelta, toolCall, lifecycle, lifecycle),
 ) as fc.Arbitrary<unknown> as fc.Arbitrary<RunEvent[]>;
 
 function roundTrip(written: readonly RunEvent[]): RunEvent[] {
@@ -93,6 +124,37 @@ describe('the codec of journal rows', () => {
       { type: 'text.appended', text: long },
       { type: 'text.appended', text: 'c' },
     ]);
+  });
+
+  test('a field that repeats the entry before, or is as usual, is left out', () => {
+    const inTurn = { agentId: 'a', turn: 1 };
+    const tokens = { inputTokens: 1, outputTokens: 2 };
+    const written: RunEvent[] = [
+      { type: 'run.started', progress: { partialOutput: '', toolsInvoked: [] } },
+      { type: 'turn.completed', ...inTurn, finishReason: 'stop', usage: tokens },
+      { type: 'agent.ended', agentId: 'a', reason: 'completed', iterations: 1, usage: tokens },
+      { type: 'run.ended', status: 'completed', output: 'x', usage: tokens, finishReason: 'stop' },
+    ];
+    expect(JSON.parse(encodeEvents(written))).toEqual([
+      { type: 'run.started' },
+      { type: 'turn.completed', ...inTurn, finishReason: 'stop', usage: tokens },
+      { type: 'agent.ended', reason: 'completed', iterations: 1 },
+      { type: 'run.ended', status: 'completed', output: 'x' },
+    ]);
+    expect(roundTrip(written)).toEqual(written);
+  });
+
+  test('an entry that lacks a field of the one before leaves out nothing', () => {
+    const tokens = { inputTokens: 1, outputTokens: 2 };
+    const answered = {
+      type: 'run.ended',
+      status: 'completed',
+      output: 'x',
+      usage: tokens,
+    } as const;
+    const written: RunEvent[] = [{ ...answered, agent: 'assistant' }, answered];
+    expect(JSON.parse(encodeEvents(written))).toEqual([written[0], { ...answered, all: true }]);
+    expect(roundTrip(written)).toEqual(written);
   });
 
   test('a run ends where anything but the text changes', () => {
