@@ -18,49 +18,57 @@ export interface Original {
   readonly createdAt: number;
   /** How often it was claimed. */
   readonly epoch: number;
+  /** Of other rows of it. */
+  readonly ids: readonly string[];
   readonly rows: readonly OriginalRow[];
 }
 
 interface OriginalRow {
   readonly table: string;
   readonly row: Row;
-  /** Its columns that contain an id, and those that contain a time. */
-  readonly named: readonly string[];
+  /** Its columns that contain an id, in pieces: every second one is an id. */
+  readonly named: readonly (readonly [column: string, pieces: readonly string[]])[];
+  /** Its columns that contain a time. */
   readonly times: readonly string[];
 }
 
 export async function readOriginal(database: Database, runId: string): Promise<Original> {
-  const rows: OriginalRow[] = [];
+  const rows: { readonly table: string; readonly row: Row }[] = [];
   const read = async (table: string, column: string, id: string) => {
     const found = await database.query(`SELECT * FROM ${table} WHERE ${column} = '${id}'`);
-    rows.push(...found.map((row) => originalRow(table, { ...row })));
+    rows.push(...found.map((row) => ({ table, row: { ...row } })));
     return found[0] ?? {};
   };
   const run = await read('runs', 'id', runId);
-  const conversationId = String(run['conversation_id']);
+  const [conversationId, tenantId] = [String(run['conversation_id']), String(run['tenant_id'])];
   await read('conversations', 'id', conversationId);
   for (const table of tables) await read(table, 'run_id', runId);
+  const own = [tenantId, runId, conversationId];
+  const ids = rows.map(({ row }) => String(row['id'])).filter((id) => isId.test(id));
+  const anyId = new RegExp(`(${[...own, ...ids].join('|')})`);
   return {
     runId,
-    tenantId: String(run['tenant_id']),
+    tenantId,
     conversationId,
     createdAt: Number(run['created_at']),
     epoch: Number(run['epoch']),
-    rows,
+    ids: ids.filter((id) => !own.includes(id)),
+    rows: rows.map(({ table, row }) => originalRow(table, row, anyId)),
   };
 }
 
-function originalRow(table: string, row: Row): OriginalRow {
+function originalRow(table: string, row: Row, anyId: RegExp): OriginalRow {
   const columns = Object.keys(row);
+  const named = columns.map((column) => [column, String(row[column]).split(anyId)] as const);
   return {
     table,
     row,
-    named: columns.filter((column) => hasId.test(String(row[column]))),
+    named: named.filter(([, pieces]) => pieces.length > 1),
     times: columns.filter((column) => isTime.test(column) && typeof row[column] === 'number'),
   };
 }
 
-const hasId = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
+const isId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const isTime = /^at$|_at$/;
 
 export interface Copies {
@@ -107,14 +115,13 @@ function copyRun(database: Database, copies: Copies, { n, rows, sealed }: Portio
     [original.runId, idAt(createdAt)],
     [original.conversationId, copies.conversationId ?? idAt(createdAt)],
   ]);
-  for (const { row } of original.rows) {
-    const id = String(row['id']);
-    if (!ids.has(id) && hasId.test(id)) ids.set(id, idAt(createdAt));
-  }
+  for (const id of original.ids) ids.set(id, idAt(createdAt));
   const later = createdAt - original.createdAt;
   for (const { table, row, named, times } of original.rows) {
     const copy: Record<string, Row[string]> = { ...row };
-    for (const column of named) copy[column] = replaced(String(row[column]), ids);
+    for (const [column, pieces] of named) {
+      copy[column] = pieces.map((piece, n) => (n % 2 === 0 ? piece : ids.get(piece))).join('');
+    }
     for (const column of times) copy[column] = Number(row[column]) + later;
     if (table === 'audit_entries') {
       const seq = (sealed.get(tenantId) ?? 0) + 1;
@@ -128,12 +135,6 @@ function copyRun(database: Database, copies: Copies, { n, rows, sealed }: Portio
     if (all === undefined) rows.set(table, [copy]);
     else all.push(copy);
   }
-}
-
-function replaced(text: string, ids: ReadonlyMap<string, string>): string {
-  let result = text;
-  for (const [from, to] of ids) result = result.replaceAll(from, to);
-  return result;
 }
 
 function authenticate({ signer }: Database, table: string, row: Record<string, Row[string]>): void {

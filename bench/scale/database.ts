@@ -1,4 +1,6 @@
 /** A database that is filled faster than a server could: rows are inserted in bulk, without syncing. */
+import { rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { SystemStore } from '@relay/core';
@@ -22,6 +24,8 @@ export interface Database {
   query(sql: string): Promise<readonly Row[]>;
   /** By table. */
   insert(rows: Rows): Promise<void>;
+  /** Without the indexes that are not needed to insert much; they are made afterwards. */
+  withoutIndexes(fill: () => Promise<void>): Promise<void>;
   /** After much was inserted: what a database does by itself after a while. */
   settle(): Promise<void>;
   readonly withStore: <Value>(use: (store: SystemStore) => Promise<Value>) => Promise<Value>;
@@ -55,12 +59,18 @@ export async function sqliteDatabase(): Promise<Database> {
   const server = new TestServer(common, entry);
   const path = join(server.dataDir, 'relay.db');
   const { signer, withStore } = access(server, common);
-  const use = <Value>(work: (db: DatabaseSync) => Value): Value => {
+  let kept: DatabaseSync | undefined;
+  const open = () => {
     const db = new DatabaseSync(path);
+    db.exec('PRAGMA synchronous = OFF; PRAGMA cache_size = -1000000; PRAGMA threads = 2');
+    return db;
+  };
+  const use = <Value>(work: (db: DatabaseSync) => Value): Value => {
+    const db = kept ?? open();
     try {
       return work(db);
     } finally {
-      db.close();
+      if (db !== kept) db.close();
     }
   };
   return {
@@ -71,7 +81,7 @@ export async function sqliteDatabase(): Promise<Database> {
     query: async (sql) => use((db) => db.prepare(sql).all() as Row[]),
     insert: async (rows) =>
       use((db) => {
-        db.exec('PRAGMA synchronous = OFF; PRAGMA cache_size = -1000000; BEGIN');
+        db.exec('BEGIN');
         for (const [table, all] of rows) {
           const columns = Object.keys(all[0] ?? {});
           const values = columns.map(() => '?').join(', ');
@@ -82,6 +92,19 @@ export async function sqliteDatabase(): Promise<Database> {
         }
         db.exec('COMMIT');
       }),
+    async withoutIndexes(fill) {
+      const db = open();
+      kept = db;
+      // Without a journal, what is stored is written once.
+      db.exec('PRAGMA journal_mode = OFF');
+      await fillWithout(
+        "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL",
+        { query: async (sql) => db.prepare(sql).all(), fill },
+      );
+      db.exec('PRAGMA journal_mode = WAL');
+      db.close();
+      kept = undefined;
+    },
     settle: async () => use((db) => db.exec('PRAGMA wal_checkpoint(TRUNCATE)')),
     dispose: () => server.dispose(),
   };
@@ -97,6 +120,8 @@ export async function postgresDatabase(): Promise<Database> {
   });
   await client.connect();
   const { signer, withStore } = access(server, env);
+  // PostgreSQL reads what it copies from a file, as a user of its own.
+  const file = join(tmpdir(), `relay-scale-${process.pid}.csv`);
   return {
     name: 'PostgreSQL',
     server,
@@ -106,14 +131,19 @@ export async function postgresDatabase(): Promise<Database> {
     async insert(rows) {
       await client.query('BEGIN; SET LOCAL synchronous_commit = off');
       for (const [table, all] of rows) {
-        const columns = Object.keys(all[0] ?? {}).join(', ');
-        await client.query(
-          `INSERT INTO ${table} (${columns})
-            SELECT ${columns} FROM json_populate_recordset(NULL::${table}, $1)`,
-          [JSON.stringify(all)],
-        );
+        const columns = Object.keys(all[0] ?? {});
+        writeFileSync(file, all.map((row) => csvOf(row, columns)).join(''));
+        await client.query(`COPY ${table} (${columns.join(', ')}) FROM '${file}' (FORMAT csv)`);
       }
       await client.query('COMMIT');
+    },
+    async withoutIndexes(fill) {
+      await client.query(`SET maintenance_work_mem = '1GB'`);
+      await fillWithout(
+        `SELECT indexname AS name, indexdef AS sql FROM pg_indexes
+          WHERE schemaname = 'public' AND indexname NOT IN (SELECT conname FROM pg_constraint)`,
+        { query: async (sql) => (await client.query<Row>(sql)).rows, fill },
+      );
     },
     async settle() {
       await client.query('VACUUM ANALYZE');
@@ -123,6 +153,27 @@ export async function postgresDatabase(): Promise<Database> {
       await server.dispose();
       await client.end();
       await postgres.stop();
+      rmSync(file, { force: true });
     },
   };
+}
+
+/** What is not quoted is NULL. */
+function csvOf(row: Row, columns: readonly string[]): string {
+  const values = columns.map((column) => {
+    const value = row[column] ?? null;
+    return value === null ? '' : `"${String(value).replaceAll('"', '""')}"`;
+  });
+  return `${values.join()}\n`;
+}
+
+/** `indexes`: selects the name and the definition of each. */
+async function fillWithout(
+  indexes: string,
+  { query, fill }: { query: Database['query']; fill: () => Promise<void> },
+): Promise<void> {
+  const dropped = await query(indexes);
+  for (const { name } of dropped) await query(`DROP INDEX ${String(name)}`);
+  await fill();
+  for (const { sql } of dropped) await query(String(sql));
 }

@@ -1,5 +1,6 @@
 /** What a server costs that has a lot stored: measured over HTTP, at a real server process. */
 import { setTimeout as pause } from 'node:timers/promises';
+import { type Budget, defined } from '@relay/protocol';
 import type { TestServer } from '../../test/support/server.ts';
 import { quantile } from '../measure.ts';
 
@@ -88,6 +89,13 @@ export async function runs(server: TestServer, over: object = {}): Promise<RunCo
   const after = await held(server);
   const collection = collecting.cpuMs - before.cpuMs;
   return { wallMs, cpuMs: (after.cpuMs - collecting.cpuMs - collection) / times };
+}
+
+/** Of the tenant, for all its runs. */
+export async function setBudget(server: TestServer, tenant: Budget | undefined): Promise<void> {
+  const body = { budgets: defined({ tenant }) };
+  const response = await server.request('/v1/tenant', { method: 'PUT', body });
+  if (!response.ok) throw new Error(`PUT /v1/tenant: ${response.status} ${await response.text()}`);
 }
 
 /** From a decision to the end of its run, of approvals from the middle of the list. */

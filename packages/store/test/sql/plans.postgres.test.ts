@@ -7,8 +7,10 @@ import { decisionOn, newApproval } from '../contract/fixtures.ts';
 import { postgresText } from '../../src/drivers/postgres/session.ts';
 import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
+import { BudgetChecks, selectUse } from '../../src/sql/runs/budgets.ts';
 import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
 import {
+  countWaiting,
   openApprovalsSql,
   openRunsSql,
   selectEndedSql,
@@ -22,7 +24,7 @@ import { claim, selectBlamed, selectDue, suspectsSql } from '../../src/sql/runs/
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories/memories.ts';
 import { storeDecision, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
-import { selectRuns } from '../../src/sql/runs/run-lists.ts';
+import { selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import {
   claimVectors,
@@ -151,6 +153,7 @@ describe('query plans of PostgreSQL', () => {
       ]),
     ),
     ...Object.fromEntries(ending.map(({ sql }, n) => [`step ${n} of an ending`, sql])),
+    ...Object.fromEntries(countWaiting(run).map(({ sql }, n) => [`step ${n} of a wait`, sql])),
     ...Object.fromEntries(
       runFilters.map((filter) => [
         `runs by ${JSON.stringify(filter)}`,
@@ -190,6 +193,37 @@ describe('query plans of PostgreSQL', () => {
   test.each(Object.entries(ofSystem))('%s is found without reading a table', async (_name, sql) => {
     const plan = planOf(await database.sql(explained(sql)));
     expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
+  });
+
+  test('the run of a label is found by its id, also where most tenants have few runs', async () => {
+    await database.sql('ALTER TABLE runs ALTER tenant_id SET (n_distinct = -0.5)');
+    await database.sql('ANALYZE runs');
+    const filter = { label: { name: 'a', value: 'b' }, status: 'failed' } as const;
+    const { sql } = selectRunIds('t', filter, page);
+    const plan = planOf((await asTenant.query(explained(sql))).rows);
+    expect(plan).toMatch(/runs_pkey on runs r\b[^>]*Index Cond: \(id = t\.run_id\)/);
+    await database.sql('ALTER TABLE runs ALTER tenant_id RESET (n_distinct)');
+    await database.sql('ANALYZE runs');
+  });
+
+  test('a budget reads no run that waits', async () => {
+    const tenantId = 'tenant-0';
+    const waiting = `SELECT id FROM runs WHERE tenant_id = '${tenantId}' AND status = 'waiting'`;
+    expect(await database.sql(waiting)).toHaveLength(10);
+    const budget = { period: 'day', since: 0, concurrentRuns: 9, tokens: 9, costUsd: 9 } as const;
+    const { statements } = new BudgetChecks('postgres', tenantId, [budget]);
+    const client = new Client({ connectionString: database.url });
+    await client.connect();
+    const [, ...checks] = statements;
+    for (const { sql, params } of [...checks, selectUse(tenantId, budget, 'none')]) {
+      const text = `EXPLAIN (ANALYZE, FORMAT JSON) ${postgresText(sql).text}`;
+      const { rows } = await client.query(text, [...params]);
+      const plan = JSON.stringify(rows);
+      expect(plan).toContain('"Relation Name":"runs"');
+      expect(plan).not.toMatch(/"Relation Name":"runs"[^{}]*"Actual Rows":(?!0\b)/);
+      expect(plan).not.toMatch(/"Rows Removed by Filter":(?!0\b)/);
+    }
+    await client.end();
   });
 
   test('an append of text changes no index', async () => {

@@ -387,15 +387,16 @@ describe('query plans', () => {
 
   test('a step finds its run by the id, and its open approvals among the pending ones', async () => {
     const usage = { inputTokens: 1, outputTokens: 1 };
-    const progress = { status: 'completed', endedAt: 1, usage } as const;
-    const unit = appendUnit({ dialect: 'sqlite', signer }, 't', {
-      runId: 'r',
-      epoch: 1,
-      afterSeq: 1,
-      at: 1,
-      events: [],
-      progress,
-    });
+    const unit = (['completed', 'waiting'] as const).flatMap((status) =>
+      appendUnit({ dialect: 'sqlite', signer }, 't', {
+        runId: 'r',
+        epoch: 1,
+        afterSeq: 1,
+        at: 1,
+        events: [],
+        progress: { status, endedAt: 1, usage },
+      }),
+    );
     const lines = (await Promise.all(unit.map(({ sql }) => plan(sql)))).flat();
     expect(lines.filter((line) => line.startsWith('SCAN'))).toEqual([]);
     expect(lines[0]).toBe('SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)');

@@ -11,7 +11,7 @@ import type { SqlDialect, Statement, UnitScope, UnitResult } from '../../drivers
 import { nowSql } from '../statements.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
-import { countEnding, countUsage } from './counts.ts';
+import { countEnding, countUsage, countWaiting } from './counts.ts';
 import { insertEvents } from './events.ts';
 import type { GrantUses } from '../tenants/grants.ts';
 import { deleteCommands, deleteCommand, expectNoCommands } from './inbox.ts';
@@ -59,13 +59,15 @@ export function appendUnit(
     unit.push(deleteCommands(run), closeOpenApprovals(run, at), closeClientCalls(run));
     unit.push(deleteConnections(run));
   }
+  if (progress.status === 'waiting') unit.push(...countWaiting(run));
   unit.push(...insertAudit(tenantId, append.audit), ...insertNotices(tenantId, append.notices));
   return unit;
 }
 
 /** The rows of counts and grants are shared with other runs. */
 export function appendScope(append: Append): UnitScope {
-  return { run: append.runId, exclusive: endsRun(append) || (append.useGrants ?? []).length > 0 };
+  const counts = endsRun(append) || append.progress?.status === 'waiting';
+  return { run: append.runId, exclusive: counts || (append.useGrants ?? []).length > 0 };
 }
 
 /** A used-up grant refuses the append, but its writer still holds the run. */

@@ -1,37 +1,69 @@
 /**
  * Budgets are checked in the unit that creates a run or reserves more for one, after its own change.
- * What counts is derived from the rows of runs, so that nothing has to be released.
+ * What counts is derived from rows that change together with those of runs, so that nothing has to be
+ * released.
  */
 import type { OverBudget, Reserved, RunBudget } from '@relay/core';
 import { number, numberOrNull } from '../../codec/values.ts';
-import type { Row, SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
+import type { Row, SqlDialect, Statement } from '../../drivers/driver.ts';
+import type { Condition } from '../lists.ts';
+import { dayOf } from './counts.ts';
 
-const ofKey = 'AND key_id = ?';
-
-/** Of ended runs in the period, and of open ones: a waiting run has reserved nothing. */
-function useSql({ keyId }: RunBudget, columns: { used: string; reserved: string; zero: string }) {
-  const { used, reserved, zero } = columns;
-  const scope = keyId === undefined ? '' : ofKey;
-  return `(COALESCE((SELECT SUM(${used}) FROM usage_days
-      WHERE tenant_id = ? ${scope} AND day >= ?), ${zero})
-    + COALESCE((SELECT SUM(CASE WHEN status <> 'waiting' AND ${reserved} > ${used} THEN ${reserved} ELSE ${used} END)
-      FROM runs WHERE tenant_id = ? ${scope} AND status IN ('queued', 'running', 'waiting') AND id <> ?), ${zero}))`;
+interface Amount {
+  readonly used: string;
+  readonly reserved: string;
+  /** The part of what a run has used that the day of waiting runs contains. */
+  readonly counted: string;
+  readonly zero: string;
 }
 
-const tokens = { used: '(input_tokens + output_tokens)', reserved: 'reserved_tokens', zero: '0' };
-const cost = { used: 'COALESCE(cost_usd, 0)', reserved: 'reserved_usd', zero: '0.0' };
+const tokens: Amount = {
+  used: '(input_tokens + output_tokens)',
+  reserved: 'reserved_tokens',
+  counted: '(counted_input_tokens + counted_output_tokens)',
+  zero: '0',
+};
 
-function useParams(tenantId: string, { keyId, since }: RunBudget, exceptRun: string): SqlValue[] {
-  const key = keyId === undefined ? [] : [keyId];
-  const day = Math.floor(since / 86_400_000);
-  return [tenantId, ...key, day, tenantId, ...key, exceptRun];
+const cost: Amount = {
+  used: 'COALESCE(cost_usd, 0)',
+  reserved: 'reserved_usd',
+  counted: 'counted_usd',
+  zero: '0.0',
+};
+
+/** The rows of usage and of runs that count for a budget. */
+function scopeOf(tenantId: string, { keyId }: RunBudget): Condition {
+  if (keyId === undefined) return { sql: 'tenant_id = ?', params: [tenantId] };
+  return { sql: 'tenant_id = ? AND key_id = ?', params: [tenantId, keyId] };
+}
+
+const isActive = `status IN ('queued', 'running')`;
+const isOpen = `status IN ('queued', 'running', 'waiting')`;
+
+/** Of ended and waiting runs by days, and of active ones, which also have reserved something. */
+function useOf(
+  scope: Condition,
+  { since, exceptRun = '' }: { readonly since: number; readonly exceptRun?: string },
+  { used, reserved, counted, zero }: Amount,
+): Condition {
+  const { sql, params } = scope;
+  return {
+    sql: `(COALESCE((SELECT SUM(${used}) FROM usage_days WHERE ${sql} AND day >= ?), ${zero})
+      - COALESCE((SELECT ${counted} FROM runs WHERE ${sql} AND id = ? AND ${isOpen}), ${zero})
+      + COALESCE((SELECT SUM(CASE WHEN ${reserved} > ${used} THEN ${reserved} ELSE ${used} END - ${counted})
+        FROM runs WHERE ${sql} AND id <> ? AND ${isActive}), ${zero}))`,
+    params: [...params, dayOf(since), ...params, exceptRun, ...params, exceptRun],
+  };
 }
 
 export function selectUse(tenantId: string, budget: RunBudget, exceptRun: string): Statement {
-  const params = useParams(tenantId, budget, exceptRun);
+  const of = { since: budget.since, exceptRun };
+  const scope = scopeOf(tenantId, budget);
+  const inTokens = useOf(scope, of, tokens);
+  const inDollars = useOf(scope, of, cost);
   return {
-    sql: `SELECT CAST(${useSql(budget, tokens)} AS BIGINT) AS tokens, ${useSql(budget, cost)} AS cost_usd`,
-    params: [...params, ...params],
+    sql: `SELECT CAST(${inTokens.sql} AS BIGINT) AS tokens, ${inDollars.sql} AS cost_usd`,
+    params: [...inTokens.params, ...inDollars.params],
   };
 }
 
@@ -63,24 +95,22 @@ export class BudgetChecks {
   }
 
   #add(tenantId: string, budget: RunBudget): void {
-    const { keyId, concurrentRuns } = budget;
-    const check = (exceeded: OverBudget['exceeded'], sql: string, params: readonly SqlValue[]) =>
-      this.#outcomes.set({ sql, params, expect: 1 }, { kind: 'over-budget', budget, exceeded });
-    if (concurrentRuns !== undefined) {
-      const key = keyId === undefined ? [] : [keyId];
-      const open = `SELECT COUNT(*) FROM runs WHERE tenant_id = ? ${keyId === undefined ? '' : ofKey}
-        AND status IN ('queued', 'running')`;
-      const params = [tenantId, ...key, concurrentRuns];
-      check('concurrentRuns', `SELECT 1 AS fits WHERE (${open}) <= ?`, params);
+    const scope = scopeOf(tenantId, budget);
+    const check = (exceeded: OverBudget['exceeded'], { sql, params }: Condition, most: number) => {
+      const statement = {
+        sql: `SELECT 1 AS fits WHERE ${sql} <= ?`,
+        params: [...params, most],
+        expect: 1,
+      };
+      this.#outcomes.set(statement, { kind: 'over-budget', budget, exceeded });
+    };
+    if (budget.concurrentRuns !== undefined) {
+      const sql = `(SELECT COUNT(*) FROM runs WHERE ${scope.sql} AND ${isActive})`;
+      check('concurrentRuns', { sql, params: scope.params }, budget.concurrentRuns);
     }
-    const params = useParams(tenantId, budget, '');
-    if (budget.tokens !== undefined) {
-      const sql = `SELECT 1 AS fits WHERE ${useSql(budget, tokens)} <= ?`;
-      check('tokens', sql, [...params, budget.tokens]);
-    }
+    if (budget.tokens !== undefined) check('tokens', useOf(scope, budget, tokens), budget.tokens);
     if (budget.costUsd !== undefined) {
-      const sql = `SELECT 1 AS fits WHERE ${useSql(budget, cost)} <= ?`;
-      check('costUsd', sql, [...params, budget.costUsd + tolerance]);
+      check('costUsd', useOf(scope, budget, cost), budget.costUsd + tolerance);
     }
   }
 }

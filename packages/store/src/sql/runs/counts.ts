@@ -1,7 +1,8 @@
 /**
  * Counts of runs. A conversation counts its runs as they end, which gives a run its position in it.
- * Usage is counted per tenant, key and UTC day as runs end. Open runs and pending approvals are counted
- * when they are asked for, at a cost that does not grow with what has ended.
+ * Usage is counted per tenant, key and UTC day as runs end, and for budgets also as they start to wait.
+ * Open runs and pending approvals are counted when they are asked for, at a cost that does not grow with
+ * what has ended.
  */
 import type {
   OpenRuns,
@@ -36,39 +37,78 @@ export const selectEndedSql = `SELECT id, position, journal_size FROM runs
   WHERE tenant_id = ? AND conversation_id = ? AND position > ? AND position <= ?
   ORDER BY position`;
 
-/** Runs after the fence has written the final usage. Runs without a key count under ''. */
-const countUsageSql = `INSERT INTO usage_days
-    (tenant_id, key_id, day, input_tokens, output_tokens, cost_usd, runs)
-  SELECT tenant_id, COALESCE(key_id, ''), ?, input_tokens, output_tokens, COALESCE(cost_usd, 0), 1
-  FROM runs WHERE tenant_id = ? AND id = ?
-  ON CONFLICT (tenant_id, key_id, day) DO UPDATE
-    SET input_tokens = usage_days.input_tokens + excluded.input_tokens,
-      output_tokens = usage_days.output_tokens + excluded.output_tokens,
-      cost_usd = usage_days.cost_usd + excluded.cost_usd,
-      runs = usage_days.runs + 1`;
+/**
+ * A run counts for the day of its end. What waiting runs have used counts for this day until then, which
+ * lies in every period: however many runs wait, a budget reads one row. A run knows what is counted so of
+ * its usage, also after it has resumed, which therefore changes no row that runs share.
+ */
+const notEnded = Number.MAX_SAFE_INTEGER;
+
+/** The rows of usage are locked in the order of the days. Runs without a key count under ''. */
+function upsertUsage(counted: string): string {
+  return `INSERT INTO usage_days
+      (tenant_id, key_id, day, input_tokens, output_tokens, cost_usd, runs)
+    ${counted}
+    ON CONFLICT (tenant_id, key_id, day) DO UPDATE
+      SET input_tokens = usage_days.input_tokens + excluded.input_tokens,
+        output_tokens = usage_days.output_tokens + excluded.output_tokens,
+        cost_usd = usage_days.cost_usd + excluded.cost_usd,
+        runs = usage_days.runs + excluded.runs`;
+}
+
+const hasCounted = '(counted_input_tokens, counted_output_tokens, counted_usd) <> (0, 0, 0)';
+
+/** These run after the fence has written the usage. */
+const countUsageSql = upsertUsage(`
+    SELECT tenant_id, COALESCE(key_id, ''), ?, input_tokens, output_tokens, COALESCE(cost_usd, 0), 1
+    FROM runs WHERE tenant_id = ? AND id = ?
+    UNION ALL
+    SELECT tenant_id, COALESCE(key_id, ''), ${notEnded},
+      -counted_input_tokens, -counted_output_tokens, -counted_usd, 0
+    FROM runs WHERE tenant_id = ? AND id = ? AND ${hasCounted}`);
 
 export function countUsage({ tenantId, runId }: RunRef, endedAt: number): Statement {
-  return { sql: countUsageSql, params: [dayOf(endedAt), tenantId, runId], expect: 1 };
+  return { sql: countUsageSql, params: [dayOf(endedAt), tenantId, runId, tenantId, runId] };
+}
+
+const isUncounted = `(input_tokens, output_tokens, COALESCE(cost_usd, 0))
+  <> (counted_input_tokens, counted_output_tokens, counted_usd)`;
+
+const countWaitingSql = upsertUsage(`
+    SELECT tenant_id, COALESCE(key_id, ''), ${notEnded}, input_tokens - counted_input_tokens,
+      output_tokens - counted_output_tokens, COALESCE(cost_usd, 0) - counted_usd, 0
+    FROM runs WHERE tenant_id = ? AND id = ? AND ${isUncounted}`);
+
+const markCountedSql = `UPDATE runs SET counted_input_tokens = input_tokens,
+    counted_output_tokens = output_tokens, counted_usd = COALESCE(cost_usd, 0)
+  WHERE tenant_id = ? AND id = ? AND ${isUncounted}`;
+
+export function countWaiting({ tenantId, runId }: RunRef): Statement[] {
+  const params = [tenantId, runId];
+  return [
+    { sql: countWaitingSql, params },
+    { sql: markCountedSql, params },
+  ];
 }
 
 /** Days since the epoch, in UTC. */
-function dayOf(at: number): number {
+export function dayOf(at: number): number {
   return Math.floor(at / 86_400_000);
 }
 
-/** The casts are for PostgreSQL, where a sum of integers has another type. */
+/** Of ended runs. The casts are for PostgreSQL, where a sum of integers has another type. */
 const totalSql = `SELECT CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT) AS input_tokens,
     CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT) AS output_tokens,
     COALESCE(SUM(cost_usd), 0) AS cost_usd, CAST(COALESCE(SUM(runs), 0) AS BIGINT) AS runs
-  FROM usage_days WHERE tenant_id = ?`;
+  FROM usage_days WHERE tenant_id = ? AND day >= ? AND day < ${notEnded}`;
 
 export function selectUsage(
   tenantId: string,
   { keyId, since }: UsageScope & { readonly since: number },
 ): Statement {
-  const day = dayOf(since);
-  if (keyId === undefined) return { sql: `${totalSql} AND day >= ?`, params: [tenantId, day] };
-  return { sql: `${totalSql} AND key_id = ? AND day >= ?`, params: [tenantId, keyId, day] };
+  const params = [tenantId, dayOf(since)];
+  if (keyId === undefined) return { sql: totalSql, params };
+  return { sql: `${totalSql} AND key_id = ?`, params: [...params, keyId] };
 }
 
 export function decodeUsageTotal(row: Row): UsageTotal {

@@ -6,7 +6,7 @@ import type { IdempotencyKey, RunCreation, RunRef } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { Row, SqlDialect, Statement, UnitScope } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
-import { countEnding, countUsage } from './counts.ts';
+import { countEnding, countUsage, countWaiting } from './counts.ts';
 import { insertEvents } from './events.ts';
 import { insertLabels } from './run-lists.ts';
 import { insertRun, putSnapshot } from './runs.ts';
@@ -36,6 +36,7 @@ export function creationUnit(
     const endedAt = progress.endedAt ?? at;
     unit.push(...countEnding(run, endedAt), countUsage(run, endedAt));
   }
+  if (progress.status === 'waiting') unit.push(...countWaiting(run));
   unit.push(...insertAudit(tenantId, creation.audit));
   return unit;
 }
@@ -47,6 +48,7 @@ export function creationScope(creation: RunCreation): UnitScope {
     conversation !== 'new' ||
     idempotency !== undefined ||
     budgets.length > 0 ||
+    progress.status === 'waiting' ||
     isEnded(progress.status ?? 'queued');
   return { run: identity.id, exclusive };
 }

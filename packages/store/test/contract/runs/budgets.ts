@@ -1,4 +1,5 @@
 import type { CreationOutcome, Reserved, RunBudget, TenantStore } from '@relay/core';
+import { defined } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import {
@@ -90,6 +91,66 @@ export function budgetTests(open: Open): void {
     expect((await tenant.readBudgetUse({ ...budget, since: noon + 86_400_000 }, '')).tokens).toBe(
       0,
     );
+  });
+
+  test('what a run has used counts once, however often it waits and resumes', async () => {
+    const tenant = await newTenant();
+    const keyId = uuidv7();
+    const use = async (since = day.since, except = '') => {
+      const whole = await tenant.readBudgetUse({ ...day, since }, except);
+      expect(await tenant.readBudgetUse({ ...day, since, keyId }, except)).toEqual(whole);
+      return { ...whole, costUsd: Number(whole.costUsd.toFixed(9)) };
+    };
+    const later = noon + 40 * 86_400_000;
+    const reserved = { tokens: 50, costUsd: 0.05 };
+    const run = await newRun(tenant, { identity: { keyId }, reserved });
+    let afterSeq = 0;
+    const move = async (status: 'waiting' | 'running' | 'completed', costUsd?: number) => {
+      const tokens = 10 * (afterSeq += 1);
+      const usage = { inputTokens: tokens, outputTokens: 1, ...defined({ costUsd }) };
+      expect(await tenant.append(step(run, { afterSeq, progress: { status, usage } }))).toBe(
+        'committed',
+      );
+    };
+    await move('waiting', 0.01);
+    expect(await use()).toEqual({ tokens: 11, costUsd: 0.01 });
+    expect(await use(later)).toEqual({ tokens: 11, costUsd: 0.01 });
+    expect(await use(day.since, run.id)).toEqual({ tokens: 0, costUsd: 0 });
+    await move('waiting', 0.02);
+    expect(await use()).toEqual({ tokens: 21, costUsd: 0.02 });
+    await move('running', 0.03);
+    expect(await use()).toEqual(reserved);
+    expect(await use(day.since, run.id)).toEqual({ tokens: 0, costUsd: 0 });
+    // The price of a model became unknown.
+    await move('waiting');
+    expect(await use()).toEqual({ tokens: 41, costUsd: 0 });
+    await move('waiting', 0.06);
+    expect(await tenant.readUsage({ since: 0 })).toMatchObject({ inputTokens: 0, runs: 0 });
+    await move('completed', 0.07);
+    expect(await use()).toEqual({ tokens: 61, costUsd: 0.07 });
+    expect(await use(later)).toEqual({ tokens: 0, costUsd: 0 });
+    const total = { inputTokens: 60, outputTokens: 1, costUsd: 0.07, runs: 1 };
+    expect(await tenant.readUsage({ since: 0, keyId })).toEqual(total);
+  });
+
+  test('a run that waits from its creation on counts, and so do many that wait and end at once', async () => {
+    const tenant = await newTenant();
+    const usage = { inputTokens: 2, outputTokens: 1, costUsd: 0.5 };
+    const use = () => tenant.readBudgetUse({ ...day, since: noon + 40 * 86_400_000 }, '');
+    const waiting = { status: 'waiting', usage } as const;
+    const runs = await Promise.all(
+      Array.from({ length: 30 }, (_, n) =>
+        newRun(tenant, { progress: n % 2 === 0 ? waiting : { status: 'running' } }),
+      ),
+    );
+    expect(await use()).toEqual({ tokens: 45, costUsd: 7.5 });
+    await Promise.all(
+      runs.map((run, n) =>
+        tenant.append(n % 2 === 0 ? ending(run) : step(run, { progress: waiting })),
+      ),
+    );
+    expect(await use()).toEqual({ tokens: 45, costUsd: 7.5 });
+    expect(await tenant.readUsage({ since: noon })).toMatchObject({ inputTokens: 30, runs: 15 });
   });
 
   test('a run replaces its reservation while its node holds it and the budget allows it', async () => {
