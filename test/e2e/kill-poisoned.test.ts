@@ -6,7 +6,9 @@ import { TestServer } from '../support/server.ts';
 const config = 'test/support/configs/poisoned.config.ts';
 
 let server: TestServer;
+let restarts: number;
 beforeEach(async () => {
+  restarts = 0;
   server = await new TestServer({ RELAY_CONFIG: config }).start();
 });
 afterEach(() => server.dispose());
@@ -15,6 +17,12 @@ interface Run {
   readonly status: string;
   readonly output?: string;
   readonly error?: { readonly code: string };
+}
+
+async function restart(): Promise<void> {
+  restarts += 1;
+  expect(restarts).toBeLessThanOrEqual(6);
+  await server.start();
 }
 
 async function start(body: object): Promise<string> {
@@ -42,7 +50,7 @@ function idOfPoisoned(): Promise<string> {
       const { runs } = (await response.json()) as { runs: { id: string }[] };
       return runs[0]?.id;
     } catch {
-      await server.start();
+      await restart();
       return undefined;
     }
   }, 'the poisoned run');
@@ -70,14 +78,9 @@ test(
     // It may die before it answers.
     await start({ agent: 'poisoned', input: 'use poison {}' }).catch(() => undefined);
     await until(async () => !(await isUp()), 'the server to die');
-    await server.start();
+    await restart();
     const poisoned = await idOfPoisoned();
-    let restarts = 1;
-    while ((await endOf(poisoned)) === 'died') {
-      restarts += 1;
-      expect(restarts).toBeLessThanOrEqual(6);
-      await server.start();
-    }
+    while ((await endOf(poisoned)) === 'died') await restart();
     expect(restarts).toBe(6);
     expect(await read(poisoned)).toMatchObject({
       status: 'failed',
