@@ -22,7 +22,7 @@ import { machineMs, type Report, type ToolStart } from './processes/process.ts';
 import { type BenchProcess, Processes } from './processes/start.ts';
 
 const approvalsPerRound = 50;
-const parkedPerRound = 1_000;
+const parkedPerRound = 2_000;
 const killed = 100;
 
 function decide(to: Address, { approvalId }: ParkedRun): Promise<void> {
@@ -140,7 +140,7 @@ async function parked(processes: Processes, rounds: number): Promise<void> {
     { name: 'Relay', run: () => heapPerParkedRun(relay) },
   ];
   // Until caches are full and the code is compiled.
-  await interleave(contenders, 4);
+  await interleave(contenders, 1);
   const title = `Live heap per parked run, ${parkedPerRound.toLocaleString('en')} more per round`;
   show(title, await compare(contenders, rounds), 'KiB');
 }
