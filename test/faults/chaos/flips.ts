@@ -15,9 +15,10 @@ export interface Waiting {
   readonly tag: string;
 }
 
-/** Starts a run that asks whether it may pay. */
+/** Starts a run that asks in its second turn, which has a snapshot, whether it may pay. */
 export async function startWaiting(environment: Environment, tag: string): Promise<Waiting> {
-  const body = { model: modelName, input: `pay ${tag}`, tools: [{ name: 'pay', kind: 'builtin' }] };
+  const tools = ['look', 'pay'].map((name) => ({ name, kind: 'builtin' }));
+  const body = { model: modelName, input: `late ${tag}`, tools };
   const response = await environment.request('/v1/runs', {
     method: 'POST',
     body: JSON.stringify(body),
@@ -89,7 +90,7 @@ export async function flipBytes(
       );
     }
     const ran = readLines<ToolRan>(environment.callsFile).some(
-      (call) => call.toolCallId === `call_${tag}_1`,
+      (call) => call.toolCallId === `call_${tag}_2`,
     );
     if (ran) violations.push(`no tool runs on damage: ${runId}, ${where.get(runId)}`);
   }

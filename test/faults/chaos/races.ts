@@ -39,7 +39,7 @@ export async function raceDecisions(
       violations.push(`what is acknowledged is what is stored: ${JSON.stringify(decisions)}`);
     }
     const calls = readLines<ToolRan>(environment.callsFile);
-    const ran = calls.filter(({ toolCallId }) => toolCallId === `call_${tag}_1`).length;
+    const ran = calls.filter(({ toolCallId }) => toolCallId === `call_${tag}_2`).length;
     if (ran !== (winners.has(true) ? 1 : 0)) violations.push(`${tag} ran ${ran} times`);
   }
   return { violations, races: times };

@@ -23,6 +23,7 @@ const scripts: Readonly<Record<string, (tag: string) => readonly (readonly Part[
   charge: (tag) => [['Charging. ', tool(tag, 1, 'charge')], words(4)],
   look: (tag) => [['Looking. ', tool(tag, 1, 'look')], [tool(tag, 2, 'look')], words(4)],
   pay: (tag) => [['May I? ', tool(tag, 1, 'pay')], words(4)],
+  late: (tag) => [[tool(tag, 1, 'look')], ['May I? ', tool(tag, 2, 'pay')], words(4)],
   two: (tag) => [['Two. ', tool(tag, 1, 'pay'), tool(tag, 2, 'pay')], words(4)],
   once: (tag) => [[tool(tag, 1, 'pay'), tool(tag, 2, 'pay')], words(4)],
   client: (tag) => [['Yours. ', tool(tag, 1, 'lookup'), tool(tag, 2, 'lookup')], words(4)],
