@@ -13,6 +13,7 @@ import { type Figure, chartOf, shown } from './scale/chart.ts';
 import { type Copies, insertCopies, type Original, readOriginal } from './scale/copies.ts';
 import { type Database, postgresDatabase, sqliteDatabase } from './scale/database.ts';
 import * as measures from './scale/measures.ts';
+import { selectRows } from './measure.ts';
 
 const chart = fileURLToPath(new URL('scale.svg', import.meta.url));
 const tenantCount = 1_000;
@@ -33,8 +34,7 @@ export async function benchScale(
   { runs = 100_000, only }: { readonly runs?: number; readonly only?: string } = {},
 ): Promise<void> {
   const figures: Figure[] = [];
-  for (const [name, open] of Object.entries(databases)) {
-    if (only !== undefined && only !== name) continue;
+  for (const open of selectRows('scale', databases, only)) {
     const database = await open();
     try {
       await new Scale(database, runs, (figure) => figures.push(figure)).measure();

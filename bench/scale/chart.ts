@@ -13,6 +13,8 @@ export interface Figure {
 }
 
 const [width, height] = [280, 190];
+/** For the longest label of the last column. */
+const rightPx = 20;
 const margin = { top: 44, right: 106, bottom: 36, left: 40 };
 const perRow = 4;
 
@@ -38,8 +40,9 @@ export function chartOf(figures: readonly Figure[]): string {
     const [x, y] = [(n % perRow) * width, Math.floor(n / perRow) * height];
     return `<g transform="translate(${x} ${y})">${panelOf(panel, series)}</g>`;
   });
-  const size = `width="${perRow * width}" height="${rows * height}"`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" ${size} viewBox="0 0 ${perRow * width} ${rows * height}">
+  const [wide, high] = [perRow * width + rightPx, rows * height];
+  const size = `width="${wide}" height="${high}"`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" ${size} viewBox="0 0 ${wide} ${high}">
 <style>${style}</style>
 ${drawn.join('\n')}
 </svg>

@@ -51,7 +51,7 @@ interface ActiveRun {
   done: Promise<void>;
 }
 
-/** How a run is taken that no call of this node has created. */
+/** A decision that resumes a run, and what is called once it is stored. */
 interface Resuming {
   readonly decision: ApprovalDecision;
   readonly onStored: () => void;

@@ -1,8 +1,9 @@
 /**
  * JSON bodies. Refuses what JSON.parse accepts and changes: a duplicate key (one value is lost), a number
  * that cannot be represented exactly, and nesting so deep that recursion overflows. Refuses the names by
- * which a body could reach the prototype of objects, and more values than are handled quickly. A long text is read in pieces, and others get
- * their turn of the event loop in between, which JSON.parse does not allow.
+ * which a body could reach the prototype of objects, and more values than are handled quickly. A long text
+ * is read in pieces, and others get their turn of the event loop in between, which JSON.parse does not
+ * allow.
  */
 import { eventLoop } from '@relay/core';
 import { type FieldIssue, RelayError } from '@relay/protocol';

@@ -304,7 +304,7 @@ function addAgent(state: RunState, event: Stored<EventOf<'agent.started'>>): Run
   return { ...state, subAgents: state.subAgents + 1, agents };
 }
 
-/** A turn with calls is not referred to: whoever reads its text would also read all that followed it. */
+/** A turn with calls is not referred to: a reader of its text would also read all that followed it. */
 function withAnswer(state: RunState, { agentId }: EventOf<'agent.ended'>): RunState {
   if (agentId !== state.rootId) return state;
   const turn = state.agents[agentId]?.turn;
