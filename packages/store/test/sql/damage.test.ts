@@ -125,7 +125,7 @@ describe('damage', () => {
 
   test('the error names the run and the seq', async () => {
     tamper(
-      `UPDATE events SET payload = payload || ' ' WHERE run_id = '${run.id}' AND last_seq = 5`,
+      `UPDATE events SET payload = CAST(payload || ' ' AS BLOB) WHERE run_id = '${run.id}' AND last_seq = 5`,
     );
     await expect(readAll()).rejects.toThrow(
       `The journal of run ${run.id} at seq 4 to 5 is damaged: it does not match its checksum`,

@@ -6,7 +6,7 @@
 import type { Page, RunFilter, RunIdentity, RunListing, RunRef } from '@relay/core';
 import { isEnded, runStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { decodeOpening, decodeText, joinOpening, openingColumns } from './events.ts';
+import { decodeOpening, decodeText, joinOpening, openingColumns, startOfRow } from './events.ts';
 import { allOf, residualFilter, columnFilters, indexFilter, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter, Condition, List } from '../lists.ts';
 import { insertInto, placeholders } from '../statements.ts';
@@ -42,14 +42,15 @@ export function selectAnswers(tenantId: string, runs: readonly Row[]): Statement
   // The cross joins make SQLite begin with the runs, and the function around the tenant with these and
   // not with all of the tenant. Sizes are found without reading what rows hold.
   return {
-    sql: `SELECT e.run_id, e.first_seq, e.last_seq, e.at, e.payload, e.checksum FROM (
-        SELECT r.id, r.answer_seq FROM runs r CROSS JOIN events w
+    sql: `SELECT e.run_id, e.first_seq, e.last_seq, e.at, e.size, e.payload, e.checksum FROM (
+        SELECT r.id, MIN(w.first_seq) AS first_seq FROM runs r CROSS JOIN events w
         WHERE COALESCE(r.tenant_id, '') = ? AND r.id IN (${placeholders(ids.length)})
-          AND w.tenant_id = r.tenant_id AND w.run_id = r.id AND w.last_seq >= r.answer_seq
-        GROUP BY r.id, r.answer_seq HAVING SUM(octet_length(w.payload)) <= ${largestRows}
+          AND w.tenant_id = r.tenant_id AND w.run_id = r.id
+          AND w.first_seq >= ${startOfRow('r.tenant_id', 'r.id', 'r.answer_seq')}
+        GROUP BY r.id HAVING SUM(w.size) <= ${largestRows}
       ) AS answered CROSS JOIN events e
-      WHERE e.tenant_id = ? AND e.run_id = answered.id AND e.last_seq >= answered.answer_seq
-      ORDER BY e.run_id, e.last_seq`,
+      WHERE e.tenant_id = ? AND e.run_id = answered.id AND e.first_seq >= answered.first_seq
+      ORDER BY e.run_id, e.first_seq`,
     params: [tenantId, ...ids, tenantId],
   };
 }

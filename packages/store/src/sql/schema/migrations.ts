@@ -13,7 +13,7 @@ import type { Row, SqlDialect, SqlDriver, Statement } from '../../drivers/driver
 import { createClock, plain } from '../statements.ts';
 import { memoryTables } from './memories.ts';
 import { migrationLock, protectRows } from './row-security.ts';
-import { runTables } from './runs.ts';
+import { eventsTable, runTables } from './runs.ts';
 import { accountTables, auditTables } from './tenants.ts';
 
 export interface Migration {
@@ -73,8 +73,14 @@ export const migrations: readonly Migration[] = [
   {
     id: 1,
     statements: {
-      sqlite: [...sqliteTables, ...memoryTables.sqlite],
-      postgres: [...tables, createClock, spaceForAppends, ...memoryTables.postgres],
+      sqlite: [...sqliteTables, eventsTable('BLOB'), ...memoryTables.sqlite],
+      postgres: [
+        ...tables,
+        eventsTable('BYTEA'),
+        createClock,
+        spaceForAppends,
+        ...memoryTables.postgres,
+      ],
     },
   },
 ];
