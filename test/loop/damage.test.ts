@@ -28,9 +28,8 @@ const answer = [text('Done.'), finish()];
 /** As another program would, past all our checks. */
 function tamper(path: string | undefined, sql: string): number {
   const db = new DatabaseSync(path ?? '');
-  // What a row of the journal holds.
-  db.function('json_of', (payload, size) =>
-    unpackJson({ payload: payload as Uint8Array, size: Number(size) }),
+  db.function('inflated', (deflated, size) =>
+    deflated === null ? null : unpackJson(deflated as Uint8Array, Number(size)),
   );
   try {
     return Number(db.prepare(sql).run().changes);
@@ -78,10 +77,13 @@ async function endedAs(kernel: Kernel, runId: string) {
   return { status: head.status, last, record: await store.readRun(runId) };
 }
 
+/** The events in a row of the journal. */
+const events = 'COALESCE(json, inflated(deflated, size))';
+
 /** Changes one text in the rows that hold such an event. */
 const changeIn = (type: string, from: string, to: string) =>
-  `UPDATE events SET payload = CAST(replace(json_of(payload, size), '${from}', '${to}') AS BLOB)
-   WHERE json_of(payload, size) LIKE '%"${type}"%'`;
+  `UPDATE events SET json = replace(${events}, '${from}', '${to}'), deflated = NULL
+   WHERE ${events} LIKE '%"${type}"%'`;
 const error = { code: 'journal_corrupt', retryable: false };
 const corruptEnd = {
   status: 'failed',
@@ -113,7 +115,7 @@ describe('a damaged row of the journal', () => {
 
   test('that is missing fails the run too', async () => {
     const { kernel, run, pay, approvalId, harm } = await askedToPay();
-    harm(`DELETE FROM events WHERE json_of(payload, size) LIKE '%700%'`);
+    harm(`DELETE FROM events WHERE ${events} LIKE '%700%'`);
     await decide(kernel, approvalId);
     const { status, record } = await endedAs(kernel, run.id);
     expect({ status, record }).toMatchObject({ status: 'failed', record: { error } });

@@ -40,7 +40,8 @@ export async function startWaiting(environment: Environment, tag: string): Promi
 }
 
 const places = [
-  { table: 'events', column: 'payload', key: 'run_id' },
+  { table: 'events', column: 'json', key: 'run_id' },
+  { table: 'events', column: 'deflated', key: 'run_id' },
   { table: 'snapshots', column: 'body', key: 'run_id' },
   { table: 'runs', column: 'serialized_state', key: 'id' },
 ] as const;
@@ -49,7 +50,8 @@ const places = [
 function flip(db: DatabaseSync, runId: string, chance: Chance): string {
   const { table, column, key } = places[Math.floor(chance() * places.length)] ?? places[0];
   const rows = db
-    .prepare(`SELECT rowid AS id, ${column} AS text FROM ${table} WHERE ${key} = ?`)
+    .prepare(`SELECT rowid AS id, ${column} AS text FROM ${table}
+      WHERE ${key} = ? AND ${column} IS NOT NULL`)
     .all(runId) as { id: number; text: string | Uint8Array }[];
   const row = rows[Math.floor(chance() * rows.length)];
   if (row === undefined) throw new Error(`${table} has no row of ${runId}`);

@@ -46,8 +46,8 @@ describe('query plans of PostgreSQL', () => {
       SELECT 'run-' || n, 'tenant-' || n % 20, 10, 1, 0,
         CASE WHEN n % 1000 = 0 THEN 'waiting' ELSE 'completed' END, n, 0, 0, 'c-' || n % 2000,
         '""', 'runs', '"agent-' || n % 50 || '"', '"demo"', '{}', n, '"ada"' FROM generate_series(1, 10000) n`);
-    await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, size, payload, checksum)
-      SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, 2, '[]'::bytea, 0
+    await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, size, json, checksum)
+      SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, 2, '[]', 0
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
     await database.sql(`INSERT INTO approvals (id, tenant_id, run_id, status, requested_at, expires_at, kind,
         agent_id, agent_path, tool_call_id, tool, params, digest, ballot, mac)

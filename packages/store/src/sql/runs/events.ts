@@ -11,7 +11,7 @@ import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@rela
 import { crc32 } from 'node:zlib';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { insertInto } from '../statements.ts';
-import { packJson, type Packed, plainJson, unpackJson } from '../../codec/compression.ts';
+import { packJson, type Packed, unpackJson } from '../../codec/compression.ts';
 import {
   addEvents,
   decodeRow,
@@ -49,10 +49,11 @@ const columns = [
   'at',
   'size',
   'checksum',
-  'payload',
+  'json',
+  'deflated',
 ];
 const insertSql = insertInto('events', columns);
-const growSql = `UPDATE events SET last_seq = ?, size = ?, checksum = ?, payload = ?
+const growSql = `UPDATE events SET last_seq = ?, size = ?, checksum = ?, json = ?, deflated = ?
   WHERE tenant_id = ? AND run_id = ? AND first_seq = ? AND last_seq = ?`;
 
 /** Stores the events after `afterSeq`, in the row at the end of the journal if that is open. */
@@ -69,18 +70,20 @@ export function storeEvents(
   const content = addEvents(open?.content, batch);
   const json = encodeRow(content);
   const staysOpen = json.length < largestOpenRow && events.every(isText);
-  const { payload, size } = staysOpen ? plainJson(json) : packJson(json);
+  const size = Buffer.byteLength(json);
+  const payload = staysOpen ? json : packJson(json);
+  const packed = typeof payload === 'string' ? [payload, null] : [null, payload];
   const { at } = content;
   const checksum = checksumOfRow(run, { firstSeq, lastSeq, at, size, payload });
   const statement =
     open === undefined
       ? {
           sql: insertSql,
-          params: [tenantId, runId, firstSeq, lastSeq, at, size, checksum, payload],
+          params: [tenantId, runId, firstSeq, lastSeq, at, size, checksum, ...packed],
         }
       : {
           sql: growSql,
-          params: [lastSeq, size, checksum, payload, tenantId, runId, firstSeq, afterSeq],
+          params: [lastSeq, size, checksum, ...packed, tenantId, runId, firstSeq, afterSeq],
           expect: 1,
         };
   return {
@@ -95,7 +98,9 @@ function isText({ type }: RunEvent): boolean {
   return type === 'turn.started' || type === 'text.appended' || type === 'reasoning.appended';
 }
 
-interface StoredRow extends Packed {
+interface StoredRow {
+  readonly size: number;
+  readonly payload: Packed;
   readonly firstSeq: number;
   readonly lastSeq: number;
   readonly at: number;
@@ -106,7 +111,7 @@ function checksumOfRow({ tenantId, runId }: RunRef, row: StoredRow): number {
   return crc32(payload, checksumOf(tenantId, runId, firstSeq, lastSeq, at, size));
 }
 
-const rowColumns = 'e.first_seq, e.last_seq, e.at, e.size, e.checksum, e.payload';
+const rowColumns = 'e.first_seq, e.last_seq, e.at, e.size, e.checksum, e.json, e.deflated';
 
 /** Where the row of an event begins. */
 export function startOfRow(tenantId = '?', runId = '?', seq = '?'): string {
@@ -201,8 +206,10 @@ function eventsIn(owner: RunRef, row: Row): StoredEvent[] {
 }
 
 function jsonOf(owner: RunRef, row: Row): string {
-  const { payload } = row;
-  if (!(payload instanceof Uint8Array)) throw corrupt(subjectOf(owner, row), 'it is no data');
+  const payload = row['json'] ?? row['deflated'];
+  if (typeof payload !== 'string' && !(payload instanceof Uint8Array)) {
+    throw corrupt(subjectOf(owner, row), 'it is empty');
+  }
   const stored = {
     firstSeq: number(row, 'first_seq'),
     lastSeq: number(row, 'last_seq'),
@@ -213,7 +220,7 @@ function jsonOf(owner: RunRef, row: Row): string {
   if (checksumOfRow(owner, stored) !== row['checksum']) {
     throw corrupt(subjectOf(owner, row), 'it does not match its checksum');
   }
-  return unpackJson(stored);
+  return unpackJson(payload, stored.size);
 }
 
 function subjectOf({ runId }: RunRef, row: Row): string {
@@ -264,11 +271,12 @@ export const joinOpening = `LEFT JOIN events o
 
 export const openingColumns = `o.first_seq AS opening_first, o.last_seq AS opening_last,
   o.at AS opening_at, o.size AS opening_size, o.checksum AS opening_checksum,
-  CASE WHEN o.size <= ${largestOpening} THEN o.payload END AS opening_payload`;
+  CASE WHEN o.size <= ${largestOpening} THEN o.json END AS opening_json,
+  CASE WHEN o.size <= ${largestOpening} THEN o.deflated END AS opening_deflated`;
 
 /** Never throws: a damaged journal must not break a list. */
 export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> | null {
-  if (row['opening_payload'] === null) return null;
+  if (isOpeningOmitted(row)) return null;
   try {
     const [first] = eventsIn(owner, {
       first_seq: row['opening_first'] ?? null,
@@ -276,12 +284,18 @@ export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> |
       at: row['opening_at'] ?? null,
       size: row['opening_size'] ?? null,
       checksum: row['opening_checksum'] ?? null,
-      payload: row['opening_payload'] ?? null,
+      json: row['opening_json'] ?? null,
+      deflated: row['opening_deflated'] ?? null,
     });
     return openingOf(first);
   } catch {
     return null;
   }
+}
+
+/** The first row is larger than a list shows. */
+export function isOpeningOmitted(row: Row): boolean {
+  return (numberOrNull(row, 'opening_size') ?? 0) > largestOpening;
 }
 
 function openingOf(first: StoredEvent | undefined): EventOf<'run.created'> | null {

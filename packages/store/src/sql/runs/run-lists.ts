@@ -6,7 +6,14 @@
 import type { Page, RunFilter, RunIdentity, RunListing, RunRef } from '@relay/core';
 import { isEnded, runStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { decodeOpening, decodeText, joinOpening, openingColumns, startOfRow } from './events.ts';
+import {
+  decodeOpening,
+  decodeText,
+  isOpeningOmitted,
+  joinOpening,
+  openingColumns,
+  startOfRow,
+} from './events.ts';
 import { allOf, residualFilter, columnFilters, indexFilter, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter, Condition, List } from '../lists.ts';
 import { insertInto, placeholders } from '../statements.ts';
@@ -42,7 +49,7 @@ export function selectAnswers(tenantId: string, runs: readonly Row[]): Statement
   // The cross joins make SQLite begin with the runs, and the function around the tenant with these and
   // not with all of the tenant. Sizes are found without reading what rows hold.
   return {
-    sql: `SELECT e.run_id, e.first_seq, e.last_seq, e.at, e.size, e.payload, e.checksum FROM (
+    sql: `SELECT e.run_id, e.first_seq, e.last_seq, e.at, e.size, e.checksum, e.json, e.deflated FROM (
         SELECT r.id, MIN(w.first_seq) AS first_seq FROM runs r CROSS JOIN events w
         WHERE COALESCE(r.tenant_id, '') = ? AND r.id IN (${placeholders(ids.length)})
           AND w.tenant_id = r.tenant_id AND w.run_id = r.id
@@ -144,7 +151,7 @@ export function decodeListing(row: Row, parts: readonly Row[]): RunListing {
     ...endCodec.decode(row),
     opening: decodeOpening(ref, row),
     answer: answer ?? null,
-    isOpeningOmitted: row['opening_first'] !== null && row['opening_payload'] === null,
+    isOpeningOmitted: isOpeningOmitted(row),
     isOutputOmitted:
       answer === undefined || (numberOrNull(row, 'output_bytes') ?? 0) > largestOutput,
   };

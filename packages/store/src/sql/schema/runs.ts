@@ -1,5 +1,6 @@
 /**
- * The journal. The last row of a run may grow (`runs/events.ts`), so what changes with it is in no index.
+ * The journal. The last row of a run may grow (`sql/runs/events.ts`), so what changes with it is in no
+ * index. A row has either `json` or `deflated`; `size` is the length of the JSON in bytes.
  */
 export function eventsTable(bytes: 'BLOB' | 'BYTEA'): string {
   return `CREATE TABLE events (
@@ -10,7 +11,8 @@ export function eventsTable(bytes: 'BLOB' | 'BYTEA'): string {
     at BIGINT NOT NULL,
     size BIGINT NOT NULL,
     checksum BIGINT NOT NULL,
-    payload ${bytes} NOT NULL,
+    json TEXT,
+    deflated ${bytes},
     PRIMARY KEY (run_id, first_seq)
   )`;
 }
