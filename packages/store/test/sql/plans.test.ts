@@ -153,10 +153,9 @@ describe('query plans', () => {
     'a connection': selectConnectionSql,
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
-    'all leases': releaseAllSql,
     'the suspects': suspectsSql.sqlite,
     'the runs that a node is blamed for': selectBlamed('n').sql,
-    'the runs of a node that have commands': runsWithCommandsSql,
+    'the runs of a node that have commands': runsWithCommandsSql(9),
     'the open runs of one tenant for metrics': openRunsSql(true),
     'the open approvals of one tenant for metrics': openApprovalsSql(true),
     'the use of a budget': selectUse('t', { ...budget, keyId: 'k' }, 'r').sql,
@@ -213,7 +212,7 @@ describe('query plans', () => {
     lines.filter(
       (line) =>
         line.startsWith('SCAN') &&
-        !/^SCAN (page|way\d|merged|w|s|c|CONSTANT ROW|t USING INDEX paused_tenants|\(subquery-\d+\))$/.test(
+        !/^SCAN (page|way\d+|merged|w|s|c|CONSTANT ROW|t USING INDEX paused_tenants|\(subquery-\d+\))$/.test(
           line,
         ),
     );
@@ -265,15 +264,18 @@ describe('query plans', () => {
 
   test('open runs and approvals of all tenants are counted in an index, without ended ones', async () => {
     const tenants = 'SCAN t USING COVERING INDEX sqlite_autoindex_tenants_1';
-    const ofStatus = (index: string) => `USING COVERING INDEX ${index} (tenant_id=? AND status=?)`;
     expect(await plan(openRunsSql(false))).toEqual([
       tenants,
-      `SEARCH r ${ofStatus('runs_by_status')}`,
+      'SEARCH r USING COVERING INDEX runs_by_status (tenant_id=? AND status=?)',
     ]);
     expect(await plan(openApprovalsSql(false))).toEqual([
       tenants,
-      `SEARCH a ${ofStatus('approvals_by_status')}`,
+      'SEARCH a USING COVERING INDEX approvals_by_kind (tenant_id=? AND kind=? AND status=?)',
     ]);
+  });
+
+  test('all leases are found among the open runs', async () => {
+    expect(await plan(releaseAllSql)).toEqual(['SCAN runs USING INDEX runs_open']);
   });
 
   test('what is to be forgotten is found by conversations, and their runs in order', async () => {
@@ -301,24 +303,24 @@ describe('query plans', () => {
 
   test('what is to be sealed is found without what has been sealed', async () => {
     const [search, ...rest] = await plan(unsealedSql);
-    expect(search).toBe('SEARCH audit_entries USING INDEX audit_to_seal (tenant_id=?)');
+    expect(search).toBe('SEARCH audit_unsealed USING PRIMARY KEY (tenant_id=?)');
     expect(rest).toEqual([]);
   });
 
   const auditLists: [AuditFilter, string][] = [
-    [{}, 'audit_sealed_by_time (tenant_id=?'],
-    [{ since: 1, until: 2 }, 'audit_sealed_by_time (tenant_id=?'],
-    [{ action: 'a', since: 1 }, 'audit_sealed_by_action (tenant_id=? AND action=?'],
-    [{ actor: 'k' }, 'audit_sealed_by_actor (tenant_id=? AND actor=?'],
-    [{ actor: 'k', action: 'a' }, 'audit_sealed_by_actor (tenant_id=? AND actor=?'],
-    [{ runId: 'r' }, 'audit_sealed_by_run (tenant_id=? AND run_id=?'],
-    [{ runId: 'r', actor: 'k' }, 'audit_sealed_by_run (tenant_id=? AND run_id=?'],
+    [{}, 'INDEX audit_by_time (tenant_id=?'],
+    [{ since: 1, until: 2 }, 'INDEX audit_by_time (tenant_id=?'],
+    [{ action: 'a', since: 1 }, 'INDEX audit_by_action (tenant_id=? AND action=?'],
+    [{ actor: 'k' }, 'INDEX audit_by_actor (tenant_id=? AND actor=?'],
+    [{ actor: 'k', action: 'a' }, 'INDEX audit_by_actor (tenant_id=? AND actor=?'],
+    [{ runId: 'r' }, 'INDEX audit_by_run (tenant_id=? AND run_id=?'],
+    [{ runId: 'r', actor: 'k' }, 'INDEX audit_by_run (tenant_id=? AND run_id=?'],
   ];
   for (const [filter, index] of auditLists) {
     test(`a page of the audit by ${JSON.stringify(filter)} is one range of an index`, async () => {
       const lines = await plan(selectAudit('t', filter, page).sql);
       const [search] = lines.filter((line) => line.startsWith('SEARCH t '));
-      expect(search).toContain(` INDEX ${index} AND at>? AND (at,id)<(?,?))`);
+      expect(search).toContain(` ${index} AND at>? AND (at,id)<(?,?))`);
     });
   }
 
@@ -340,8 +342,8 @@ describe('query plans', () => {
   }
 
   const approvalLists: [ApprovalFilter, string][] = [
-    [{}, 'approvals_by_status (tenant_id=? AND status=?'],
-    [{ status: 'pending' }, 'approvals_by_status (tenant_id=? AND status=?'],
+    [{}, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
+    [{ status: 'pending' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [{ runId: 'r' }, 'approvals_by_run (tenant_id=? AND run_id=?'],
     [{ kind: 'outcome' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [
@@ -407,7 +409,7 @@ describe('query plans', () => {
     expect(lines.filter((line) => line.startsWith('SCAN'))).toEqual([]);
     expect(lines[0]).toBe('SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)');
     expect(lines).toContain(
-      'SEARCH approvals USING INDEX open_approvals (tenant_id=? AND run_id=?)',
+      'SEARCH approvals USING INDEX approvals_by_run (tenant_id=? AND run_id=?)',
     );
   });
 
@@ -440,7 +442,7 @@ describe('query plans', () => {
     // From tenant to tenant, and within a tenant.
     expect(tables).toEqual(
       expect.arrayContaining([
-        'SEARCH runs USING INDEX runs_open (tenant_id>?)',
+        'SEARCH runs USING COVERING INDEX runs_open (tenant_id>?)',
         'SEARCH r USING INDEX runs_open (tenant_id=?)',
         'SEARCH runs USING COVERING INDEX runs_to_wake (tenant_id>?)',
         'SEARCH r USING INDEX runs_to_wake (tenant_id=? AND wake_at<?)',
