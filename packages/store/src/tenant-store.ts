@@ -18,6 +18,7 @@ import type {
   Hint,
   JournalPage,
   KeyRecord,
+  Listed,
   QueuedRunCommand,
   MemoryFilter,
   MemoryRecord,
@@ -87,7 +88,14 @@ import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbo
 import * as memories from './sql/memories/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
 import * as approvals from './sql/runs/approvals.ts';
-import { decodeListing, selectAnswers, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
+import { readList } from './sql/lists.ts';
+import {
+  decodeListing,
+  runLists,
+  selectAnswers,
+  selectRuns,
+  statusesOf,
+} from './sql/runs/run-lists.ts';
 import { decodeRun, decodeRunHead, replaceCheckpoint, selectRunSql } from './sql/runs/runs.ts';
 import { changesIn, readAll, readOne } from './sql/statements.ts';
 import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
@@ -157,13 +165,15 @@ export class SqlTenantStore implements TenantStore {
     return this.#one({ sql: selectRunSql, params: [this.tenantId, runId] }, decodeRunHead);
   }
 
-  async listRuns(filter: RunFilter, page: Page): Promise<RunListing[]> {
-    if (statusesOf(filter)?.length === 0) return [];
-    const rows = await this.#select(selectRuns(this.tenantId, filter, page));
+  async listRuns(filter: RunFilter, page: Page): Promise<Listed<RunListing>> {
+    if (statusesOf(filter)?.length === 0) return { items: [], next: null };
+    const lists = runLists(this.tenantId, filter);
+    const { items: rows, next } = await readList(this.#driver, lists, page, selectRuns);
     const answers = selectAnswers(this.tenantId, rows);
     const parts = answers === undefined ? [] : await this.#select(answers);
     const byRun = Map.groupBy(parts, (part) => text(part, 'run_id'));
-    return rows.map((row) => decodeListing(row, byRun.get(text(row, 'id')) ?? []));
+    const items = rows.map((row) => decodeListing(row, byRun.get(text(row, 'id')) ?? []));
+    return { items, next };
   }
 
   async append(append: Append): Promise<AppendOutcome> {

@@ -5,11 +5,13 @@ import type {
   AuditSeal,
   AuditSealing,
   AuditTrail,
+  Listed,
   NewAuditEntry,
   Page,
 } from '@relay/core';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
-import { columnFilters, indexFilter, selectRows } from '../lists.ts';
+import { allOf, columnFilters, indexFilter, readList, selectRows } from '../lists.ts';
+import type { List, Range } from '../lists.ts';
 import { insertInto, readAll, readOne } from '../statements.ts';
 
 const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as const;
@@ -69,14 +71,20 @@ export const inOrderSql = `SELECT ${columns.join(', ')}, seq, hash FROM audit_en
 const byTimeAlone = { sql: 't.seq > 0', params: [] };
 const sealed = { sql: 't.seq IS NOT NULL', params: [] };
 
-/** The most selective first: a run has few entries, an actor has more, an action has most. */
-export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
+export function auditLists(tenantId: string, filter: AuditFilter): readonly List[] {
   const { runId, actor, action, since, until } = filter;
-  const [first, ...rest] = columnFilters({ run_id: runId, actor, action });
-  const index = first === undefined ? { others: [byTimeAlone] } : indexFilter([first], rest);
-  if (first !== undefined) index.others.push(sealed);
-  const list = { tenantId, table: 'audit_entries', at: 'at', since, until, ...index };
-  return selectRows(list, [...columns, 'seq', 'hash'], page);
+  const list = { tenantId, table: 'audit_entries', at: 'at', since, until };
+  const filters = columnFilters({ run_id: runId, actor, action });
+  if (filters.length === 0) return [{ ...list, leading: [byTimeAlone] }];
+  return filters.map((first) => {
+    const rest = filters.filter((each) => each !== first);
+    const { leading, others } = indexFilter([first], rest);
+    return { ...list, leading: leading.map((each) => allOf([each, sealed])), others };
+  });
+}
+
+export function selectAudit(list: List, range: Range): Statement {
+  return selectRows(list, [...columns, 'seq', 'hash'], range);
 }
 
 export class SqlAuditTrail implements AuditTrail {
@@ -105,8 +113,10 @@ export class SqlAuditTrail implements AuditTrail {
     return readOne(this.#driver, { sql: headSql, params: [this.#tenantId] }, decodeSeal);
   }
 
-  list(filter: AuditFilter, page: Page): Promise<AuditRecord[]> {
-    return readAll(this.#driver, selectAudit(this.#tenantId, filter, page), decodeRecord);
+  async list(filter: AuditFilter, page: Page): Promise<Listed<AuditRecord>> {
+    const lists = auditLists(this.#tenantId, filter);
+    const { items, next } = await readList(this.#driver, lists, page, selectAudit);
+    return { items: items.map(decodeRecord), next };
   }
 
   read({ after, limit }: { after: number; limit: number }): Promise<AuditRecord[]> {

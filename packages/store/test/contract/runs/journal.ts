@@ -117,12 +117,13 @@ export function journalTests(open: Open): void {
         [Array<string>(1_001).fill('x'), true],
       ] as const) {
         const { run, output } = await answeredRun(tenant, pieces);
-        const [listing] = await tenant.listRuns({ conversationId: run.conversationId }, page);
+        const [listing] = (await tenant.listRuns({ conversationId: run.conversationId }, page))
+          .items;
         expect(listing?.isOutputOmitted).toBe(isOmitted);
         expect(listing?.answer).toBe(isOmitted ? null : output);
       }
       const { run } = await answeredRun(tenant, ['of another run']);
-      const listed = await tenant.listRuns({}, page);
+      const listed = (await tenant.listRuns({}, page)).items;
       expect(listed.find(({ id }) => id === run.id)?.answer).toBe('of another run');
     });
   });
