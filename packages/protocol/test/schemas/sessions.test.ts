@@ -8,13 +8,13 @@ import {
   handleSchema,
 } from '../../src/schemas/sessions.ts';
 
-const capabilities: AgentSessionCapabilities = {
+const capabilities = {
   messaging: { receive: true, send: true, attachments: ['text', 'image'] },
   delivery: { modes: [...deliveryModes], queue: true },
   events: { emits: [...agentSessionEventTypes] },
   actions: { invoke: true, expose: true },
   lifecycle: { release: true, pause: true, resume: true, fork: true, snapshot: true },
-};
+} satisfies AgentSessionCapabilities;
 
 describe('capabilities', () => {
   it.each([undefined, false])('refuse the mode manual with queue: %s', (queue) => {
