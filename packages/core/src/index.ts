@@ -40,7 +40,7 @@ export {
 export { checkRuleTool, unknownToolNote } from './permission/tool-name.ts';
 export { compileGlob } from './permission/glob/glob.ts';
 export { suggestedPattern } from './permission/shell/allow.ts';
-export { type Policy, policiesOf, previewPolicy } from './permission/policy.ts';
+export { listedItems, type Policy, policiesOf, previewPolicy } from './permission/policy.ts';
 export * from './ports/index.ts';
 export { combinePublishers } from './publisher.ts';
 export * from './commands/resume.ts';

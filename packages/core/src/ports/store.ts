@@ -61,6 +61,7 @@ import type {
   NewClientCall,
   OpenRuns,
   OverBudget,
+  Listed,
   Page,
   PageRange,
   PostedResult,
@@ -151,7 +152,7 @@ export interface TenantStore {
   /** Readable even if the checkpoint or the snapshot is damaged. */
   readRunHead(runId: string): Promise<RunHead | undefined>;
   /** By `createdAt`. */
-  listRuns(filter: RunFilter, page: Page): Promise<RunListing[]>;
+  listRuns(filter: RunFilter, page: Page): Promise<Listed<RunListing>>;
   /**
    * `fenced`: another node holds the run or has appended to it. `refused`: a grant is used up. Nothing
    * is stored in either case. An append that ends its run counts its usage in the same commit.

@@ -8,7 +8,7 @@ import { postgresText } from '../../src/drivers/postgres/session.ts';
 import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
 import { BudgetChecks, selectUse } from '../../src/sql/runs/budgets.ts';
-import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
+import { auditLists, selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
 import {
   countWaiting,
   openApprovalsSql,
@@ -20,11 +20,12 @@ import {
 import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
+import { selectLast, selectPage } from '../../src/sql/lists.ts';
 import { claim, selectBlamed, selectDue, suspectsSql } from '../../src/sql/runs/leases.ts';
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories/memories.ts';
 import { storeDecision, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
-import { selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
+import { runLists, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import {
   claimVectors,
@@ -110,6 +111,7 @@ describe('query plans of PostgreSQL', () => {
     { conversationId: 'c' },
     { workflowId: 'w' },
     { label: { name: 'a', value: 'b' } },
+    { label: { name: 'a', value: 'b' }, agent: 'a', status: 'failed', workflowId: 'w' },
   ];
   const approvalFilters: ApprovalFilter[] = [
     {},
@@ -126,10 +128,12 @@ describe('query plans of PostgreSQL', () => {
   const queries: Record<string, string> = {
     'what of the audit is to be sealed': unsealedSql,
     ...Object.fromEntries(
-      auditFilters.map((filter) => [
-        `audit by ${JSON.stringify(filter)}`,
-        selectAudit('t', filter, page).sql,
-      ]),
+      auditFilters.flatMap((filter) =>
+        auditLists('t', filter).map((list, way) => [
+          `audit by ${JSON.stringify(filter)}, way ${way},`,
+          selectAudit(list, page).sql,
+        ]),
+      ),
     ),
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
@@ -157,10 +161,12 @@ describe('query plans of PostgreSQL', () => {
     ...Object.fromEntries(ending.map(({ sql }, n) => [`step ${n} of an ending`, sql])),
     ...Object.fromEntries(countWaiting(run).map(({ sql }, n) => [`step ${n} of a wait`, sql])),
     ...Object.fromEntries(
-      runFilters.map((filter) => [
-        `runs by ${JSON.stringify(filter)}`,
-        selectRuns('t', filter, page).sql,
-      ]),
+      runFilters.flatMap((filter) =>
+        runLists('t', filter).flatMap((list, way) => [
+          [`runs by ${JSON.stringify(filter)}, way ${way},`, selectRuns(list, page).sql],
+          [`the end of ${JSON.stringify(filter)}, way ${way},`, selectLast(list, page).sql],
+        ]),
+      ),
     ),
     ...Object.fromEntries(
       approvalFilters.map((filter) => [
@@ -201,7 +207,8 @@ describe('query plans of PostgreSQL', () => {
     await database.sql('ALTER TABLE runs ALTER tenant_id SET (n_distinct = -0.5)');
     await database.sql('ANALYZE runs');
     const filter = { label: { name: 'a', value: 'b' }, status: 'failed' } as const;
-    const { sql } = selectRunIds('t', filter, page);
+    const byLabel = runLists('t', filter).find(({ table }) => table === 'run_labels')!;
+    const { sql } = selectPage(byLabel, page);
     const plan = planOf((await asTenant.query(explained(sql))).rows);
     expect(plan).toMatch(/runs_pkey on runs r\b[^>]*Index Cond: \(id = t\.run_id\)/);
     await database.sql('ALTER TABLE runs ALTER tenant_id RESET (n_distinct)');

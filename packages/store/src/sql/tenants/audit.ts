@@ -5,11 +5,13 @@ import type {
   AuditSeal,
   AuditSealing,
   AuditTrail,
+  Listed,
   NewAuditEntry,
   Page,
 } from '@relay/core';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
-import { columnFilters, indexFilter, selectRows } from '../lists.ts';
+import { columnFilters, indexFilter, readList, selectRows } from '../lists.ts';
+import type { List, Range } from '../lists.ts';
 import { insertInto, readAll, readOne } from '../statements.ts';
 
 const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as const;
@@ -73,13 +75,19 @@ export const sealsSql = `SELECT ${sealColumns} FROM audit_seals
 export const inOrderSql = `SELECT ${columns.join(', ')}, seq, hash FROM audit_entries
   WHERE tenant_id = ? AND seq > ? ORDER BY seq LIMIT ?`;
 
-/** The most selective first: a run has few entries, an actor has more, an action has most. */
-export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
+export function auditLists(tenantId: string, filter: AuditFilter): readonly List[] {
   const { runId, actor, action, since, until } = filter;
-  const [first, ...rest] = columnFilters({ run_id: runId, actor, action });
-  const index = first === undefined ? {} : indexFilter([first], rest);
-  const list = { tenantId, table: 'audit_entries', at: 'at', isFoundByTime: true };
-  return selectRows({ ...list, since, until, ...index }, [...columns, 'seq', 'hash'], page);
+  const list = { tenantId, table: 'audit_entries', at: 'at', isFoundByTime: true, since, until };
+  const filters = columnFilters({ run_id: runId, actor, action });
+  if (filters.length === 0) return [list];
+  return filters.map((first) => {
+    const rest = filters.filter((each) => each !== first);
+    return { ...list, ...indexFilter([first], rest) };
+  });
+}
+
+export function selectAudit(list: List, range: Range): Statement {
+  return selectRows(list, [...columns, 'seq', 'hash'], range);
 }
 
 export class SqlAuditTrail implements AuditTrail {
@@ -108,8 +116,10 @@ export class SqlAuditTrail implements AuditTrail {
     return readOne(this.#driver, { sql: headSql, params: [this.#tenantId] }, decodeSeal);
   }
 
-  list(filter: AuditFilter, page: Page): Promise<AuditRecord[]> {
-    return readAll(this.#driver, selectAudit(this.#tenantId, filter, page), decodeRecord);
+  async list(filter: AuditFilter, page: Page): Promise<Listed<AuditRecord>> {
+    const lists = auditLists(this.#tenantId, filter);
+    const { items, next } = await readList(this.#driver, lists, page, selectAudit);
+    return { items: items.map(decodeRecord), next };
   }
 
   read({ after, limit }: { after: number; limit: number }): Promise<AuditRecord[]> {
