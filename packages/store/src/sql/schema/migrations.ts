@@ -57,6 +57,7 @@ const keyedTables = [
   'run_labels',
   'idempotency_keys',
   'usage_days',
+  'workflow_totals',
   'connections',
   'audit_seals',
   'metadata',
