@@ -16,6 +16,7 @@ import {
   selectEndedSql,
   selectOpenRuns,
   selectUsage,
+  selectWorkflow,
 } from '../../src/sql/runs/counts.ts';
 import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
@@ -145,6 +146,7 @@ describe('query plans of PostgreSQL', () => {
     'a command for a run': insertCommand('postgres', signer, run, queued).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
+    'the total of a workflow': selectWorkflow('t', 'w').sql,
     'the ended runs of a conversation': selectEndedSql,
     'whether there are vectors': hasVectorSql,
     'the fingerprint of vectors': fingerprintSql,

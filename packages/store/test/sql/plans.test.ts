@@ -146,7 +146,7 @@ describe('query plans', () => {
     'the credentials of a tenant': selectCredentialsSql,
     'a page of all credentials': selectSealedSql,
     'the credential to reseal': selectToResealSql,
-    'the runs of a workflow': selectWorkflow('t', 'w').sql,
+    'the total of a workflow': selectWorkflow('t', 'w').sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the usage of a key': selectUsage('t', { since: 0, keyId: 'k' }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
@@ -263,6 +263,13 @@ describe('query plans', () => {
     const rows = Array.from({ length: 50 }, (_, n) => ({ id: `${n}`, answer_seq: 3, last_seq: 9 }));
     const lines = await plan(selectAnswers('t', rows)?.sql ?? '');
     expect(lines).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
+  });
+
+  test('the total of a workflow reads the rows of its open runs only', async () => {
+    const lines = await plan(selectWorkflow('t', 'w').sql);
+    const ofRuns = lines.filter((line) => line.includes('SEARCH r '));
+    const index = 'runs_open_in_workflow (tenant_id=? AND workflow_id=? AND status=?)';
+    expect(ofRuns).toEqual([`SEARCH r USING INDEX ${index}`]);
   });
 
   test('open runs and approvals of all tenants are counted in an index, without ended ones', async () => {

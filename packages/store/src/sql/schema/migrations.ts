@@ -58,6 +58,7 @@ const keyedTables = [
   'idempotency_keys',
   'usage_days',
   'snapshots',
+  'workflow_totals',
   'connections',
   'audit_unsealed',
   'audit_seals',

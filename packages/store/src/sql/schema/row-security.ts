@@ -56,6 +56,7 @@ const tables = {
   tenants: 'su',
   usage_days: 'siu',
   webhooks: 'sid',
+  workflow_totals: 'siu',
 } as const;
 
 export const tenantTables: readonly TenantTable[] = Object.entries(tables).map(([name, codes]) => ({

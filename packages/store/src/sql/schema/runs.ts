@@ -74,6 +74,8 @@ export const runTables: readonly string[] = [
   `CREATE INDEX runs_by_conversation ON runs (tenant_id, conversation_id, created_at, id)`,
   `CREATE INDEX runs_by_workflow ON runs (tenant_id, workflow_id, created_at, id)
     WHERE workflow_id IS NOT NULL`,
+  `CREATE INDEX runs_open_in_workflow ON runs (tenant_id, workflow_id, status)
+    WHERE workflow_id IS NOT NULL AND status IN ('queued', 'running', 'waiting')`,
   `CREATE INDEX runs_by_parent ON runs (tenant_id, parent_run_id, created_at, id)
     WHERE parent_run_id IS NOT NULL`,
   `CREATE INDEX runs_pruning ON runs (pruning, tenant_id, id) WHERE pruning = 1`,
@@ -107,6 +109,17 @@ export const runTables: readonly string[] = [
     PRIMARY KEY (tenant_id, key_id, day)
   )`,
   `CREATE INDEX usage_of_tenant ON usage_days (tenant_id, day)`,
+  `CREATE TABLE workflow_totals (
+    tenant_id TEXT NOT NULL,
+    workflow_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    runs BIGINT NOT NULL,
+    input_tokens BIGINT NOT NULL,
+    output_tokens BIGINT NOT NULL,
+    cost_usd DOUBLE PRECISION,
+    unpriced BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, workflow_id, status)
+  )`,
   `CREATE TABLE snapshots (
     run_id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
