@@ -160,7 +160,7 @@ async function readTable(path: string, into: Map<string, Unanswered>): Promise<v
     let text = '';
     for (let pages = 1; ; pages += 1) {
       const size = readSync(file, page);
-      text += page.latin1Slice(0, size);
+      text += page.toString('latin1', 0, size);
       if (size > 0 && pages % pagesPerTurn > 0) continue;
       const end = text.lastIndexOf('\n') + 1;
       parseTcpTable(text.slice(0, end), into);
