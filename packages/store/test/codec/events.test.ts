@@ -2,7 +2,7 @@ import type { RunEvent } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { packJson, unpackJson } from '../../src/codec/compression.ts';
-import { addEvents, decodeRow, encodeRow, textOfTurn } from '../../src/codec/events.ts';
+import { addEvents, decodeRow, encodeRow, TurnText } from '../../src/codec/events.ts';
 
 const at = Date.parse('2026-01-01T00:00:00.000Z');
 const iso = (time: number) => new Date(time).toISOString();
@@ -157,14 +157,10 @@ describe('the codec of journal rows', () => {
     ];
     const row = appends.reduce<ReturnType<typeof addEvents> | undefined>(addEvents, undefined);
     expect(row?.entries).toEqual([{ ...delta('abcdefgh'), lengths: '21F31BAA1' }]);
-    const text = textOfTurn(
-      ['[{"type":"turn.started","textId":"t"}]', JSON.stringify(row?.entries)],
-      {
-        firstSeq: 4,
-        seq: 4,
-      },
-    );
-    expect(text).toBe('abcdefgh');
+    const turn = new TurnText(4);
+    turn.add('[{"type":"turn.started","textId":"t"}]', 4);
+    turn.add(JSON.stringify(row?.entries), 5);
+    expect([turn.text, turn.next]).toEqual(['abcdefgh', 10]);
   });
 
   test('a long delta is an entry of its own', () => {
@@ -242,5 +238,26 @@ describe('the compression of journal rows', () => {
   test('does not inflate a row beyond its size', () => {
     const json = encode([delta('x'.repeat(10_000))]);
     expect(() => unpackJson(packJson(json), json.length - 1)).toThrow(RangeError);
+  });
+});
+
+describe('TurnText', () => {
+  test('has ended with the end of its turn, not with that of another agent', () => {
+    const turn = { type: 'turn.started', agentId: 'a', turn: 1, textId: 't', reasoningId: 'r' };
+    const text = { type: 'text.appended', agentId: 'a', textId: 't', text: 'one ' };
+    const usage = { inputTokens: 1, outputTokens: 1 };
+    const end = { type: 'turn.completed', agentId: 'a', turn: 1, finishReason: 'stop', usage };
+    const rows = [
+      [turn, text, { ...end, agentId: 'b', parentId: 'a' }],
+      [{ ...text, text: 'two' }],
+      [end],
+    ] as RunEvent[][];
+    const found = new TurnText(7);
+    const ends = rows.map((events) => {
+      found.add(encode(events), found.next);
+      return found.hasEnded;
+    });
+    expect(ends).toEqual([false, false, true]);
+    expect([found.text, found.next]).toEqual(['one two', 12]);
   });
 });

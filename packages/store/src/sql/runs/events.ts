@@ -18,7 +18,7 @@ import {
   encodeRow,
   type EventBatch,
   type RowContent,
-  textOfTurn,
+  TurnText,
 } from '../../codec/events.ts';
 import { checksumOf, corrupt, number, numberOrNull } from '../../codec/values.ts';
 
@@ -227,30 +227,32 @@ function subjectOf({ runId }: RunRef, row: Row): string {
   return `The journal of run ${runId} at seq ${number(row, 'first_seq')} to ${number(row, 'last_seq')}`;
 }
 
-/** The rows from that with the event `seq` to that with the event `last`. */
-export function selectText({ tenantId, runId }: RunRef, seq: number, last: number): Statement {
+/** Some rows, of which the first has the event `seq`. */
+export function selectText({ tenantId, runId }: RunRef, seq: number): Statement {
   return {
     sql: `SELECT ${rowColumns} FROM events e
-      WHERE e.tenant_id = ? AND e.run_id = ? AND e.first_seq >= ${startOfRow()} AND e.first_seq <= ?
-      ORDER BY e.first_seq`,
-    params: [tenantId, runId, tenantId, runId, seq, last],
+      WHERE e.tenant_id = ? AND e.run_id = ? AND e.first_seq >= ${startOfRow()}
+      ORDER BY e.first_seq LIMIT 200`,
+    params: [tenantId, runId, tenantId, runId, seq],
   };
+}
+
+/** Throws if a row is missing. */
+export function addText(owner: RunRef, turn: TurnText, rows: readonly Row[]): void {
+  const missing = () => corrupt(`The journal of run ${owner.runId}`, `seq ${turn.next} is missing`);
+  for (const row of rows) {
+    const first = number(row, 'first_seq');
+    if (turn.hasStarted ? first !== turn.next : first > turn.next) throw missing();
+    turn.add(jsonOf(owner, row), first);
+  }
+  if (!turn.hasStarted) throw missing();
 }
 
 /** The text of the turn that started at `seq`, from the row with this event and those after it. */
 export function decodeText(owner: RunRef, seq: number, rows: readonly Row[]): string {
-  let next = seq;
-  for (const row of rows) {
-    const first = number(row, 'first_seq');
-    const isNext = next === seq ? first <= seq : first === next;
-    if (!isNext) throw corrupt(`The journal of run ${owner.runId}`, `seq ${next} is missing`);
-    next = number(row, 'last_seq') + 1;
-  }
-  const [first] = rows;
-  if (first === undefined)
-    throw corrupt(`The journal of run ${owner.runId}`, `seq ${seq} is missing`);
-  const texts = rows.map((row) => jsonOf(owner, row));
-  return textOfTurn(texts, { firstSeq: number(first, 'first_seq'), seq });
+  const turn = new TurnText(seq);
+  addText(owner, turn, rows);
+  return turn.text;
 }
 
 function endOf(range: EventRange): number {
