@@ -232,8 +232,9 @@ export function selectText({ tenantId, runId }: RunRef, seq: number): Statement 
   return {
     sql: `SELECT ${rowColumns} FROM events e
       WHERE e.tenant_id = ? AND e.run_id = ? AND e.first_seq >= ${startOfRow()}
+        AND e.last_seq >= ?
       ORDER BY e.first_seq LIMIT 200`,
-    params: [tenantId, runId, tenantId, runId, seq],
+    params: [tenantId, runId, tenantId, runId, seq, seq],
   };
 }
 
