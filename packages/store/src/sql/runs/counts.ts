@@ -13,7 +13,7 @@ import type {
   UsageTotal,
   WorkflowTotal,
 } from '@relay/core';
-import { addUsage, defined, noUsage, type RunStatus } from '@relay/protocol';
+import { addUsage, approvalKinds, defined, noUsage, type RunStatus } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { encode, number, numberOrNull, text } from '../../codec/values.ts';
 
@@ -206,11 +206,13 @@ export const openRunsSql = (ofTenant: boolean) => `SELECT ${openCounts}
   FROM tenants t CROSS JOIN runs r
   WHERE r.tenant_id = t.id AND ${isOpen} ${ofTenant ? 'AND t.id = ?' : ''}`;
 
+const kinds = approvalKinds.map((kind) => `'${kind}'`).join(', ');
+
 export const openApprovalsSql = (
   ofTenant: boolean,
 ) => `SELECT COUNT(*) AS pending, MIN(a.requested_at) AS oldest
   FROM tenants t CROSS JOIN approvals a
-  WHERE a.tenant_id = t.id AND a.status = 'pending' ${ofTenant ? 'AND t.id = ?' : ''}`;
+  WHERE a.tenant_id = t.id AND a.kind IN (${kinds}) AND a.status = 'pending' ${ofTenant ? 'AND t.id = ?' : ''}`;
 
 export function decodeStats(runs: Row, approvals: Row): StoreStats {
   const pending = number(approvals, 'pending');

@@ -34,8 +34,9 @@ const privilegeCodes: Readonly<Record<string, Privilege>> = {
 
 const tables = {
   approvals: 'siu',
-  audit_entries: 'siu',
+  audit_entries: 'si',
   audit_seals: 'si',
+  audit_unsealed: 'sid',
   client_calls: 'siu',
   connections: 'sid',
   conversations: 'siu',

@@ -59,10 +59,11 @@ export const runTables: readonly string[] = [
     pruning BIGINT,
     forked_from TEXT
   )`,
-  `CREATE INDEX runs_open ON runs (tenant_id, created_at, id) WHERE status IN ('queued', 'running')`,
+  // Runs to drive, and those that are driven.
+  `CREATE INDEX runs_open ON runs (tenant_id, created_at, id, status, lease_owner)
+    WHERE status IN ('queued', 'running') OR lease_owner IS NOT NULL`,
   `CREATE INDEX runs_to_wake ON runs (tenant_id, wake_at, id)
     WHERE status = 'waiting' AND wake_at IS NOT NULL`,
-  `CREATE INDEX runs_leased ON runs (lease_owner) WHERE lease_owner IS NOT NULL`,
   `CREATE INDEX runs_crashed ON runs (crashes, created_at, id)
     WHERE crashes > 0 AND status IN ('queued', 'running', 'waiting')`,
   `CREATE INDEX runs_ended ON runs (tenant_id, conversation_id, position)
@@ -165,8 +166,6 @@ export const runTables: readonly string[] = [
     ballot BIGINT NOT NULL,
     votes TEXT
   )`,
-  `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
-  `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
   `CREATE INDEX approvals_by_run ON approvals (tenant_id, run_id, requested_at, id)`,
   `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, status, requested_at, id)`,
   `CREATE TABLE run_inbox (
