@@ -60,7 +60,7 @@ import type {
 import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
-import { missingText, withText } from './codec/events.ts';
+import { missingText, TurnText, withText } from './codec/events.ts';
 import { encodeHint, hintsOfAppend } from './codec/hints.ts';
 import type { RowSigner, SignedTable } from './codec/signed-table.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
@@ -80,6 +80,7 @@ import {
 } from './sql/runs/creation.ts';
 import * as credentials from './sql/tenants/credentials.ts';
 import {
+  addText,
   decodeJournal,
   decodeText,
   isLargerThan,
@@ -255,15 +256,20 @@ export class SqlTenantStore implements TenantStore {
     return { ...page, events: withText(events, await this.#textOfTurn(run, turnSeq, rows)) };
   }
 
-  /** `rows`: those of a page that ends after the turn. */
-  async #textOfTurn(run: RunRef, turnSeq: number, rows: readonly Row[]): Promise<string> {
-    const [first] = rows;
-    const last = rows.at(-1);
-    if (first === undefined || last === undefined) return '';
-    if (number(first, 'first_seq') <= turnSeq) return decodeText(run, turnSeq, rows);
-    const all = await this.#select(selectText(run, turnSeq, number(last, 'last_seq')));
-    await eventLoop.take(sizeOfPage(all));
-    return decodeText(run, turnSeq, all);
+  /** `page`: rows that end after the turn. What follows the turn is not read. */
+  async #textOfTurn(run: RunRef, turnSeq: number, page: readonly Row[]): Promise<string> {
+    const [first] = page;
+    if (first !== undefined && number(first, 'first_seq') <= turnSeq) {
+      return decodeText(run, turnSeq, page);
+    }
+    const turn = new TurnText(turnSeq);
+    while (!turn.hasEnded) {
+      const rows = await this.#select(selectText(run, turn.next));
+      if (rows.length === 0 && turn.hasStarted) break;
+      await eventLoop.take(sizeOfPage(rows));
+      addText(run, turn, rows);
+    }
+    return turn.text;
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {
