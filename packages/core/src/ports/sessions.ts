@@ -5,6 +5,7 @@
  * own (`SessionStore.change`) or with a step of a run (`Append.session`, `RunCreation.session`).
  */
 import type {
+  ActionSelector,
   AgentSessionCapabilities,
   AgentStatus,
   Decider,
@@ -12,6 +13,8 @@ import type {
   DeliveryStatus,
   IdentityKind,
   InvocationStatus,
+  Sender,
+  SessionAttachment,
   SessionCommand,
   SessionEvent,
   StoredSessionEvent,
@@ -85,6 +88,8 @@ export interface SessionRecord extends SessionDefinition, SessionProgress {
   readonly createdAt: number;
   readonly lastActiveAt: number;
   readonly lastSeq: number;
+  /** Counts its changes, also those without events. */
+  readonly version: number;
   /** Of its stored events, in characters. */
   readonly journalSize: number;
   /** When its program was last attached or closed its stream. */
@@ -123,10 +128,10 @@ export interface SessionChange {
   readonly sessionId: string;
   readonly at: number;
   /**
-   * Conditional: the `seq` at which the journal must end, for what was computed from the session's state.
-   * Without it the change is relative: its events get the next numbers, unless the session is released.
+   * Conditional: the version that the session must have, for what was computed from its state. Without it
+   * the change is relative: its events get the next numbers, unless the session is released.
    */
-  readonly afterSeq?: number;
+  readonly ifVersion?: number;
   readonly events: readonly SessionEvent[];
   /** Only in a conditional change. */
   readonly progress?: Partial<SessionProgress>;
@@ -160,7 +165,7 @@ export interface SessionWrite {
 /** Why nothing was stored. */
 export type SessionRefusal =
   /**
-   * The session has other events since, a delivery, command or invocation has another status, or a message
+   * The session has changed since, a delivery, command or invocation has another status, or a message
    * does not exist: to be read and decided again.
    */
   | { readonly kind: 'conflict'; readonly sessionId?: string }
@@ -263,20 +268,13 @@ export interface SessionStore {
   ): Promise<boolean>;
 }
 
-export interface MessageSender {
-  readonly type: 'session' | 'key';
-  readonly id: string;
-  readonly name: string;
-}
-
 export interface MessageRecord {
   readonly id: string;
-  readonly from: MessageSender;
+  readonly from: Sender;
   /** As it was addressed, such as `#channel` and `@handle`. */
   readonly to: readonly string[];
   readonly text: string;
-  /** Any JSON. */
-  readonly attachments: readonly unknown[];
+  readonly attachments: readonly SessionAttachment[];
   readonly mode: DeliveryMode | null;
   readonly replyTo: string | null;
   /** The message that the thread began with; its own id if it began one. */
@@ -334,6 +332,7 @@ export interface DeliveryChange {
   readonly error?: unknown;
   readonly availableAt?: number;
   readonly retryable?: boolean;
+  readonly inferred?: boolean;
   /** It is handed over once more. */
   readonly isAttempt?: boolean;
   /** Nothing follows. Default: for `consumed` and `failed`. */
@@ -353,6 +352,8 @@ export interface MessageDelivery {
   readonly reason: string | null;
   readonly error: unknown;
   readonly retryable: boolean;
+  /** The harness concluded the status, because the session does not report it. */
+  readonly inferred: boolean;
   /** How often it was handed over. */
   readonly attempts: number;
   /** How often its message was edited. */
@@ -387,7 +388,7 @@ export interface MessageEdit {
   readonly messageId: string;
   readonly at: number;
   readonly text?: string;
-  readonly attachments?: readonly unknown[];
+  readonly attachments?: readonly SessionAttachment[];
   readonly mode?: DeliveryMode;
   readonly audit?: readonly NewAuditEntry[];
 }
@@ -395,10 +396,11 @@ export interface MessageEdit {
 /** `delivered`: to at least one of its recipients. `missing`: or withdrawn. */
 export type EditOutcome = 'edited' | 'delivered' | 'missing' | 'inbox-full';
 
-/** The deliveries of one session, or those of all sessions that have failed. */
-export type DeliveryFilter =
-  | { readonly sessionId: string; readonly status?: DeliveryStatus }
-  | { readonly status: 'failed' };
+/** All given conditions must hold. */
+export interface DeliveryFilter {
+  readonly sessionId?: string;
+  readonly status?: DeliveryStatus;
+}
 
 export interface MessageStore {
   read(messageId: string): Promise<MessageRecord | undefined>;
@@ -466,13 +468,6 @@ export interface ChannelStore {
   ): Promise<boolean>;
 }
 
-/** Any of them. */
-export type ActionSelector =
-  | { readonly handle: string }
-  | { readonly kind: string }
-  | { readonly label: string }
-  | { readonly capability: string };
-
 /** Its row is authenticated. */
 export interface ActionRecord {
   readonly name: string;
@@ -494,7 +489,7 @@ export interface ActionRecord {
 export interface NewInvocation {
   readonly id: string;
   readonly action: string;
-  readonly caller: MessageSender;
+  readonly by: Sender;
   /** Any JSON. */
   readonly input: unknown;
   readonly status: InvocationStatus;
@@ -515,6 +510,8 @@ export interface InvocationRecord extends NewInvocation {
   /** Any JSON. */
   readonly output: unknown;
   readonly error: InvocationError | null;
+  /** The last approval that it waited for. */
+  readonly approvalId: string | null;
   readonly endedAt: number | null;
 }
 
@@ -525,6 +522,7 @@ export interface InvocationChange {
   readonly to: InvocationStatus;
   readonly at: number;
   readonly dueAt?: number | null;
+  readonly approvalId?: string;
   /** Any JSON. */
   readonly output?: unknown;
   readonly error?: InvocationError;

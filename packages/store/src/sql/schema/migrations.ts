@@ -40,17 +40,10 @@ const systemTables: readonly string[] = [
 
 /** Leaves space for the new version of a row next to the old one, so that no index changes. */
 const spaceForAppends = ['runs', 'sessions'].map(
-  (table) =>
-    `ALTER TABLE ${table} SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
+  (table) => `ALTER TABLE ${table} SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
 );
 
-const tables = [
-  ...accountTables,
-  ...runTables,
-  ...sessionTables,
-  ...auditTables,
-  ...systemTables,
-];
+const tables = [...accountTables, ...runTables, ...sessionTables, ...auditTables, ...systemTables];
 
 /**
  * Tables with small rows that are found by their primary key. SQLite stores these rows in the index of

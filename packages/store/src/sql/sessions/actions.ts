@@ -52,10 +52,12 @@ export const selectActionsSql = `SELECT ${columns} FROM actions
   WHERE tenant_id = ? AND name > ? ORDER BY name LIMIT ?`;
 const deleteSql = 'DELETE FROM actions WHERE tenant_id = ? AND name = ?';
 
-const invocationCodec = new RecordCodec<InvocationRecord>({
+type InvocationRow = Omit<InvocationRecord, 'by'> & { readonly madeBy: InvocationRecord['by'] };
+
+const invocationCodec = new RecordCodec<InvocationRow>({
   id: column.text(),
   action: column.freeText,
-  caller: column.json(),
+  madeBy: column.json(),
   input: column.json(),
   sessionId: column.nullable(column.text()),
   at: column.number,
@@ -63,11 +65,12 @@ const invocationCodec = new RecordCodec<InvocationRecord>({
   dueAt: column.nullable(column.number),
   output: column.nullable(column.json()),
   error: column.nullable(column.json()),
+  approvalId: column.nullable(column.text()),
   endedAt: column.nullable(column.number),
 });
 
 /** What the checksum covers. */
-const fixedColumns = ['tenant_id', 'id', 'action', 'caller', 'input', 'session_id', 'at'];
+const fixedColumns = ['tenant_id', 'id', 'action', 'made_by', 'input', 'session_id', 'at'];
 const invocationColumns = ['tenant_id', ...invocationCodec.columns, 'checksum'];
 const insertInvocationSql = insertInto('invocations', invocationColumns);
 
@@ -83,13 +86,18 @@ function isEnded(status: InvocationStatus): boolean {
   }
 }
 
-export function insertInvocation(tenantId: string, invocation: NewInvocation): Statement {
+export function insertInvocation(
+  tenantId: string,
+  { by, ...invocation }: NewInvocation,
+): Statement {
   const { status, at, dueAt } = invocation;
   const hasEnded = isEnded(status);
   const record = {
     ...invocation,
+    madeBy: by,
     output: null,
     error: null,
+    approvalId: null,
     dueAt: hasEnded ? null : dueAt,
     endedAt: hasEnded ? at : null,
   };
@@ -100,13 +108,13 @@ export function insertInvocation(tenantId: string, invocation: NewInvocation): S
 
 const mostStatuses = 5;
 const changeInvocationSql = `UPDATE invocations
-  SET status = ?, output = ?, error = ?, ended_at = ?, due_at = ?
+  SET status = ?, output = ?, error = ?, approval_id = COALESCE(?, approval_id), ended_at = ?, due_at = ?
   WHERE tenant_id = ? AND id = ? AND ended_at IS NULL AND status IN (${placeholders(mostStatuses)})`;
 const sameDueSql = changeInvocationSql.replace('due_at = ?', 'due_at = due_at');
 
 /** An invocation that has ended never changes. */
 export function changeInvocation(tenantId: string, change: InvocationChange): Statement {
-  const { id, from, to, at, dueAt, output, error } = change;
+  const { id, from, to, at, dueAt, approvalId, output, error } = change;
   const hasEnded = isEnded(to);
   const due = hasEnded ? null : dueAt;
   const [padding = ''] = from;
@@ -116,6 +124,7 @@ export function changeInvocation(tenantId: string, change: InvocationChange): St
       to,
       output === undefined ? null : encode(output),
       encodeOrNull(error),
+      approvalId ?? null,
       hasEnded ? at : null,
       ...(due === undefined ? [] : [due]),
       tenantId,
@@ -136,7 +145,8 @@ export const dueInvocationsSql = `SELECT tenant_id, id FROM invocations
 
 function decodeInvocation(row: Row): InvocationRecord {
   checkIntact(`Invocation ${text(row, 'id')}`, row, fixedColumns);
-  return invocationCodec.decode(row);
+  const { madeBy: by, ...invocation } = invocationCodec.decode(row);
+  return { ...invocation, by };
 }
 
 export class SqlActionStore implements ActionStore {

@@ -94,7 +94,9 @@ export class SqlChannelStore implements ChannelStore {
 
   async channelsOf(sessionId: string): Promise<string[]> {
     const params = [this.#tenantId, sessionId];
-    return (await this.#members({ sql: selectChannelsOfSql, params })).map(({ channel }) => channel);
+    return (await this.#members({ sql: selectChannelsOfSql, params })).map(
+      ({ channel }) => channel,
+    );
   }
 
   /** A row that is not as it was written makes nobody a member. */
@@ -127,4 +129,3 @@ export class SqlChannelStore implements ChannelStore {
     return (await this.#driver.transact([statement, ...insertAudit(this.#tenantId, audit)])).ok;
   }
 }
-

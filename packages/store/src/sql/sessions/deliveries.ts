@@ -11,9 +11,9 @@ import type {
   SessionChange,
   SessionRef,
 } from '@relay/core';
-import type { DeliveryStatus, SessionEvent } from '@relay/protocol';
+import { deliveryStatuses, type DeliveryStatus, type SessionEvent } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { selectRows } from '../lists.ts';
+import { columnFilters, indexFilter, selectRows } from '../lists.ts';
 import { placeholders } from '../statements.ts';
 import { column, RecordCodec } from '../../codec/records.ts';
 import { encodeOrNull } from '../../codec/values.ts';
@@ -30,6 +30,7 @@ const codec = new RecordCodec<MessageDelivery>({
   reason: column.nullable(column.freeText),
   error: column.nullable(column.json()),
   retryable: column.boolean,
+  inferred: column.boolean,
   attempts: column.number,
   revision: column.number,
   at: column.number,
@@ -45,9 +46,9 @@ export const decodeDelivery = (row: Row): MessageDelivery => codec.decode(row);
 
 /** Finds nothing to insert if there is no such message. */
 const insertSql = `INSERT INTO message_deliveries (id, message_id, session_id, handle, position, mode,
-    status, reason, error, retryable, attempts, revision, at, available_at, delivered_at, consumed_at,
+    status, reason, error, retryable, inferred, attempts, revision, at, available_at, delivered_at, consumed_at,
     final_at, tenant_id, bytes)
-  SELECT ?, m.id, s.id, s.handle, s.last_seq - ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, s.tenant_id, m.bytes
+  SELECT ?, m.id, s.id, s.handle, s.last_seq - ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?, s.tenant_id, m.bytes
   FROM sessions s CROSS JOIN messages m
   WHERE s.tenant_id = ? AND s.id = ? AND m.tenant_id = ? AND m.id = ?`;
 
@@ -85,7 +86,9 @@ export function insertDelivery(
 
 /** How many events follow the first one of the delivery: its position is that event's `seq`. */
 function eventsAfter(events: readonly SessionEvent[], deliveryId: string): number {
-  const index = events.findIndex((event) => 'deliveryId' in event && event.deliveryId === deliveryId);
+  const index = events.findIndex(
+    (event) => 'deliveryId' in event && event.deliveryId === deliveryId,
+  );
   return index === -1 ? 0 : events.length - 1 - index;
 }
 
@@ -104,7 +107,7 @@ function timesOf(status: DeliveryStatus, at: number, final: boolean) {
 const mostStatuses = 5;
 
 const changeSql = `UPDATE message_deliveries SET status = ?, reason = ?, error = ?, retryable = ?,
-    attempts = attempts + ?, available_at = ?, delivered_at = COALESCE(?, delivered_at),
+    inferred = ?, attempts = attempts + ?, available_at = ?, delivered_at = COALESCE(?, delivered_at),
     consumed_at = COALESCE(?, consumed_at), final_at = ?`;
 const whereSql = `WHERE tenant_id = ? AND id = ? AND session_id = ?
     AND status IN (${placeholders(mostStatuses)}) AND revision = COALESCE(?, revision)`;
@@ -127,6 +130,7 @@ export function changeDelivery(
       encodeOrNull(reason),
       encodeOrNull(error),
       change.retryable === true ? 1 : 0,
+      change.inferred === true ? 1 : 0,
       change.isAttempt === true ? 1 : 0,
       availableAt ?? null,
       times.deliveredAt,
@@ -166,13 +170,12 @@ export const selectOfMessageSql = `SELECT ${read} FROM message_deliveries
   WHERE COALESCE(tenant_id, '') = ? AND message_id = ? ORDER BY id`;
 
 export function selectDeliveries(tenantId: string, filter: DeliveryFilter, page: Page): Statement {
-  const { status } = filter;
-  const hasStatus = status === undefined ? [] : [{ sql: 't.status = ?', params: [status] }];
-  const inAll = [{ sql: `t.status = 'failed'`, params: [] }];
+  const { sessionId, status } = filter;
+  const ofSession = columnFilters({ session_id: sessionId });
   const index =
-    'sessionId' in filter
-      ? { leading: [{ sql: 't.session_id = ?', params: [filter.sessionId] }], others: hasStatus }
-      : { leading: inAll };
+    ofSession.length > 0
+      ? indexFilter(ofSession, columnFilters({ status }))
+      : indexFilter(columnFilters({ status: status ?? deliveryStatuses }), []);
   return selectRows({ tenantId, table: 'message_deliveries', at: 'at', ...index }, columns, page);
 }
 
@@ -226,4 +229,3 @@ export function editDeliveries(
       : { sql: editSql, params: [bytes, mode, ...ofMessage] };
   return [changed, { sql: deliveredSql, params: ofMessage, expect: 0 }];
 }
-

@@ -67,7 +67,9 @@ export class SqlSessionDirectory implements SessionDirectory {
   async findToken(hash: string): Promise<SessionRef | undefined> {
     const [row] = await this.#driver.read(selectByTokenSql, [hash]);
     const session = row === undefined ? undefined : sessionTable.find(this.#signer, row);
-    return session === undefined ? undefined : { tenantId: session.tenantId, sessionId: session.id };
+    return session === undefined
+      ? undefined
+      : { tenantId: session.tenantId, sessionId: session.id };
   }
 
   due(now: number, limit: number): Promise<SessionRef[]> {

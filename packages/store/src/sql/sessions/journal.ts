@@ -6,7 +6,16 @@ import type { EventRange, PageRange, SessionPage, SessionRef, SessionSnapshot } 
 import type { SessionEvent, StoredSessionEvent } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { insertInto } from '../statements.ts';
-import { checkIntact, checksumOf, corrupt, encode, json, number, numberOrNull, text } from '../../codec/values.ts';
+import {
+  checkIntact,
+  checksumOf,
+  corrupt,
+  encode,
+  json,
+  number,
+  numberOrNull,
+  text,
+} from '../../codec/values.ts';
 
 const insertSql = `INSERT INTO session_events
     (session_id, last_seq, first_seq, tenant_id, at, payload, checksum)

@@ -2,7 +2,8 @@
  * Messages: where they are listed, and the search for their words. A place is a channel (`#name`), the
  * direct conversations of a participant (`@id`), or all that a participant sent or received (`=id`).
  */
-import type { MessageFilter, MessageRecord, MessageSender, NewMessage, Page } from '@relay/core';
+import type { MessageFilter, MessageRecord, NewMessage, Page } from '@relay/core';
+import type { Sender } from '@relay/protocol';
 import type { Row, SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
 import { type Condition, type List, rowsOn, selectPage } from '../lists.ts';
@@ -11,7 +12,7 @@ import { column, RecordCodec } from '../../codec/records.ts';
 import { checkIntact, checksumOf, encode, text } from '../../codec/values.ts';
 
 type MessageRow = Omit<MessageRecord, 'from' | 'to'> & {
-  readonly sender: MessageSender;
+  readonly sender: Sender;
   readonly recipients: readonly string[];
 };
 
@@ -187,7 +188,10 @@ export function selectMessageIds(
     leading: [inPlace(place)],
     others,
   });
-  return merged(first.map((place) => selectPage(inOne(place), page)), page.limit);
+  return merged(
+    first.map((place) => selectPage(inOne(place), page)),
+    page.limit,
+  );
 }
 
 /** A message may be in several of the places. */

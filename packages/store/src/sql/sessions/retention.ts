@@ -87,7 +87,9 @@ export function pruneUnit(before: number, limit: number): Statement[] {
     ...deleteMarked(limit),
     { sql: markMessagesSql, params: [before, limit] },
     plain(`DELETE FROM message_deliveries WHERE ${isMarked} AND final_at IS NOT NULL`),
-    plain(`DELETE FROM message_places WHERE ${isMarked} AND ${hasNone('message_places.message_id')}`),
+    plain(
+      `DELETE FROM message_places WHERE ${isMarked} AND ${hasNone('message_places.message_id')}`,
+    ),
     plain(`DELETE FROM messages WHERE pruning = 1 AND ${hasNone('messages.id')}`),
     plain('UPDATE messages SET pruning = NULL WHERE pruning = 1'),
     {

@@ -63,6 +63,7 @@ export const sessionTable = new SignedTable<SessionRow>({
 
 const progressColumns = [
   'last_seq',
+  'version',
   'journal_size',
   'status',
   'active_run_id',
@@ -97,6 +98,7 @@ export function insertSession(
         createdAt,
         tokenHash: tokenHash ?? null,
       }),
+      0,
       0,
       0,
       status,
@@ -145,11 +147,13 @@ export function advance(
   size: number,
   redefinition?: RedefinedRow,
 ): Statement {
-  const { sessionId, at, afterSeq, events, progress = {}, dueBy } = change;
-  const changed = afterSeq === undefined ? [] : progressChanges(tenantId, sessionId, progress);
-  const isDue = dueBy !== undefined && afterSeq === undefined;
+  const { sessionId, at, ifVersion, events, progress = {}, dueBy } = change;
+  const isRelative = ifVersion === undefined;
+  const changed = isRelative ? [] : progressChanges(tenantId, sessionId, progress);
+  const isDue = dueBy !== undefined && isRelative;
   const assignments = [
     'last_seq = last_seq + ?',
+    'version = version + 1',
     'journal_size = journal_size + ?',
     'last_active_at = ?',
     ...changed.map(([name]) => `${name} = ?`),
@@ -158,7 +162,7 @@ export function advance(
   ];
   const sql = `UPDATE sessions SET ${assignments.join(', ')}
     WHERE tenant_id = ? AND id = ? AND pruning IS NULL
-      AND ${afterSeq === undefined ? 'released_at IS NULL' : 'last_seq = ?'}
+      AND ${isRelative ? 'released_at IS NULL' : 'version = ?'}
       ${redefinition === undefined ? '' : 'AND mac = ?'}
     RETURNING last_seq`;
   const params = [
@@ -170,7 +174,7 @@ export function advance(
     ...(redefinition?.values ?? []),
     tenantId,
     sessionId,
-    ...(afterSeq === undefined ? [] : [afterSeq]),
+    ...(isRelative ? [] : [ifVersion]),
     ...(redefinition === undefined ? [] : [redefinition.mac]),
   ];
   return { sql, params, expect: 1 };
@@ -225,7 +229,8 @@ export function lockSession(dialect: SqlDialect, tenantId: string, sessionId: st
   return { sql: lockSql[dialect], params: [tenantId, sessionId] };
 }
 
-const openStreamSql = `UPDATE sessions SET stream_id = ?, stream_node = ?, seen_at = ?
+const openStreamSql = `UPDATE sessions
+  SET version = version + 1, stream_id = ?, stream_node = ?, seen_at = ?
   WHERE tenant_id = ? AND id = ? AND released_at IS NULL AND pruning IS NULL`;
 
 export function openStream(
@@ -236,8 +241,8 @@ export function openStream(
   return { sql: openStreamSql, params: [id, node, at, tenantId, sessionId], expect: 1 };
 }
 
-const closeStreamSql = `UPDATE sessions SET stream_id = NULL, stream_node = NULL, seen_at = ?,
-    ${earlierDue}
+const closeStreamSql = `UPDATE sessions
+  SET version = version + 1, stream_id = NULL, stream_node = NULL, seen_at = ?, ${earlierDue}
   WHERE tenant_id = ? AND id = ? AND stream_id = ?`;
 
 export function closeStream(
@@ -247,7 +252,6 @@ export function closeStream(
 ): Statement {
   return { sql: closeStreamSql, params: [at, dueBy, dueBy, tenantId, sessionId, id], expect: 1 };
 }
-
 
 /** Of the row `r`. The length of an inbox is limited. */
 const inInbox = `d.session_id = r.id AND d.status IN ('accepted', 'deferred')`;
@@ -308,6 +312,7 @@ export function decodeSession(signer: RowSigner, row: Row): SessionRecord {
     dueAt: numberOrNull(row, 'due_at'),
     lastActiveAt: number(row, 'last_active_at'),
     lastSeq: number(row, 'last_seq'),
+    version: number(row, 'version'),
     journalSize: number(row, 'journal_size'),
     seenAt: number(row, 'seen_at'),
     stream: stream === null ? null : { id: stream, node: text(row, 'stream_node') },

@@ -52,7 +52,10 @@ import * as sessions from './sessions.ts';
 import { nameOfKey, SessionStatements, writeScope } from './write.ts';
 
 /** What other nodes are told of a write. */
-export function hintsOfWrite(tenantId: string, { changes, runCommands = [] }: SessionWrite): Hint[] {
+export function hintsOfWrite(
+  tenantId: string,
+  { changes, runCommands = [] }: SessionWrite,
+): Hint[] {
   const ids = new Set(changes.map(({ sessionId }) => sessionId));
   return [
     ...Array.from(ids, (sessionId) => ({ kind: 'session', tenantId, sessionId }) as const),
@@ -148,7 +151,7 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
       sessions.insertSession(this.signer, this.tenantId, session),
       ...sessions.insertLabels(this.tenantId, sessionId, definition.labels),
     ];
-    const changes = [{ sessionId, at, afterSeq: 0, events }, ...(also.changes ?? [])];
+    const changes = [{ sessionId, at, ifVersion: 0, events }, ...(also.changes ?? [])];
     const outcome = await this.store({ ...also, changes }, { first });
     if (outcome.kind === 'committed') return { kind: 'created' };
     return outcome.kind === 'undone' ? { kind: 'handle-taken' } : outcome;
@@ -230,7 +233,8 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
     const { ok } = await this.driver.transact([mark, ...insertAudit(this.tenantId, audit)]);
     if (!ok) return false;
     this.notify({ kind: 'session', ...session });
-    const step = async () => changesIn(await this.driver.transact(deleteMarked(rowsPerUnit, session)));
+    const step = async () =>
+      changesIn(await this.driver.transact(deleteMarked(rowsPerUnit, session)));
     while ((await step()) > 0);
     return true;
   }
@@ -274,7 +278,8 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
     for (;;) {
       const [row] = await driver.read(messages.selectMessageSql, [tenantId, messageId]);
       const message = row === undefined ? undefined : messages.decodeMessage(row);
-      if (row === undefined || message === undefined || message.withdrawnAt !== null) return 'missing';
+      if (row === undefined || message === undefined || message.withdrawnAt !== null)
+        return 'missing';
       const stored = await this.deliveriesOf(messageId);
       if (stored.some(({ status }) => status === 'delivered' || status === 'consumed')) {
         return 'delivered';

@@ -107,7 +107,7 @@ export class SessionStatements {
 
   #addChange(change: SessionChange, redefinition: RedefinedRow | undefined): void {
     const { tenantId } = this.#context;
-    const { sessionId, at, afterSeq, events, newDeliveries = [], deliveries = [] } = change;
+    const { sessionId, at, ifVersion, events, newDeliveries = [], deliveries = [] } = change;
     if (change.redefine !== undefined && redefinition === undefined) {
       throw new RelayError('internal', 'Only `SessionStore.change` can redefine a session');
     }
@@ -116,7 +116,7 @@ export class SessionStatements {
     const journal = insertSessionEvents(session, at, events);
     const first = advance(tenantId, change, journal.size, redefinition);
     this.#advances.set(change, first);
-    this.#add(first, afterSeq === undefined ? { kind: 'gone', sessionId } : conflict);
+    this.#add(first, ifVersion === undefined ? { kind: 'gone', sessionId } : conflict);
     this.statements.push(...journal.statements, ...consequences(tenantId, change));
     for (const each of newDeliveries) this.#add(insertDelivery(session, change, each), conflict);
     for (const each of deliveries) this.#add(changeDelivery(session, change, each), conflict);

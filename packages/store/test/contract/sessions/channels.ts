@@ -1,12 +1,7 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { hostileText, newAudit, noon, person, useStore, type Open } from '../fixtures.ts';
-import {
-  addSession,
-  changeOf,
-  newAction,
-  newInvocation,
-} from './fixtures.ts';
+import { addSession, changeOf, newAction, newInvocation } from './fixtures.ts';
 
 export function channelTests(open: Open): void {
   const { tenant: newTenant } = useStore(open);
@@ -39,8 +34,13 @@ export function channelTests(open: Open): void {
     const [one = '', two = ''] = ids;
     const released = await addSession(tenant, { progress: { releasedAt: noon } });
     const foreign = await addSession(stranger);
-    const member = (sessionId: string, channel = 'general') => ({ channel, sessionId, addedAt: noon });
-    for (const sessionId of [two, one]) expect(await channels.addMember(member(sessionId))).toBe(true);
+    const member = (sessionId: string, channel = 'general') => ({
+      channel,
+      sessionId,
+      addedAt: noon,
+    });
+    for (const sessionId of [two, one])
+      expect(await channels.addMember(member(sessionId))).toBe(true);
     expect(await channels.addMember(member(one, 'ops'))).toBe(true);
     for (const sessionId of [released, foreign, uuidv7()]) {
       expect(await channels.addMember(member(sessionId))).toBe(false);
@@ -57,7 +57,7 @@ export function channelTests(open: Open): void {
     expect(await channels.members('general')).toEqual([again, member(two)]);
     expect(await channels.removeMember(member(two))).toBe(true);
     expect(await channels.removeMember(member(two))).toBe(false);
-    const release = changeOf(one, { afterSeq: 1, progress: { releasedAt: noon } });
+    const release = changeOf(one, { ifVersion: 1, progress: { releasedAt: noon } });
     await tenant.sessions.change({ changes: [release] });
     expect(await channels.members('general')).toEqual([]);
     expect(await channels.channelsOf(one)).toEqual([]);
@@ -93,7 +93,7 @@ export function actionTests(open: Open): void {
     expect(await newTenant().actions.add(action)).toBe(false);
     expect(await actions.add(action)).toBe(true);
     expect(await actions.add(newAction({ name: 'other' }))).toBe(true);
-    const release = changeOf(sessionId, { afterSeq: 1, progress: { releasedAt: noon } });
+    const release = changeOf(sessionId, { ifVersion: 1, progress: { releasedAt: noon } });
     await tenant.sessions.change({ changes: [release] });
     expect((await actions.list({ limit: 9 })).map(({ name }) => name)).toEqual(['other']);
     expect(await actions.add(action)).toBe(false);
@@ -105,10 +105,14 @@ export function actionTests(open: Open): void {
     const sessionId = await addSession(tenant);
     const input = { text: hostileText['NUL'], list: [null] };
     const invocation = newInvocation({ sessionId, status: 'waiting', input });
-    const event = { type: 'action.invoked', action: 'deploy', invocationId: invocation.id } as const;
+    const event = {
+      type: 'action.invoked',
+      action: 'deploy',
+      invocationId: invocation.id,
+    } as const;
     const changes = [changeOf(sessionId, { events: [event] })];
     await sessions.change({ changes, invocations: [invocation] });
-    const open = { ...invocation, output: null, error: null, endedAt: null };
+    const open = { ...invocation, output: null, error: null, approvalId: null, endedAt: null };
     expect(await actions.readInvocation(invocation.id)).toEqual(open);
     expect(await actions.openInvocations(sessionId, 9)).toEqual([open]);
     expect(await newTenant().actions.readInvocation(invocation.id)).toBeUndefined();
@@ -120,10 +124,16 @@ export function actionTests(open: Open): void {
         invocationChanges: [{ id, from: ['running'], to: 'completed', at: noon + 1, ...over }],
       });
     expect(await change({})).toEqual({ kind: 'conflict' });
-    expect(await change({ from: ['waiting'], to: 'running', dueAt: noon + 5 })).toMatchObject({
+    const run = { from: ['waiting'], to: 'running', dueAt: noon + 5, approvalId: 'a' };
+    expect(await change(run)).toMatchObject({
       kind: 'committed',
     });
-    expect(await actions.readInvocation(id)).toEqual({ ...open, status: 'running', dueAt: noon + 5 });
+    expect(await actions.readInvocation(id)).toEqual({
+      ...open,
+      status: 'running',
+      dueAt: noon + 5,
+      approvalId: 'a',
+    });
     const outcomes = await Promise.all(
       Array.from({ length: 10 }, (_, n) => change({ output: { n } })),
     );
@@ -132,6 +142,7 @@ export function actionTests(open: Open): void {
     expect(await actions.readInvocation(id)).toEqual({
       ...open,
       status: 'completed',
+      approvalId: 'a',
       output: { n: winner },
       dueAt: null,
       endedAt: noon + 1,

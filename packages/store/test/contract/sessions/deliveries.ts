@@ -34,7 +34,10 @@ export function deliveryTests(open: Open): void {
       attachments: [{ type: 'text', text: 'x' }],
       mode: 'immediate',
     });
-    const refused = { ...write, runCommands: [run, ended].map(({ id }) => ({ runId: id, queued })) };
+    const refused = {
+      ...write,
+      runCommands: [run, ended].map(({ id }) => ({ runId: id, queued })),
+    };
     expect(await tenant.sessions.change(refused)).toEqual({ kind: 'run-ended', runId: ended.id });
     expect(await tenant.readInbox(run.id)).toEqual([]);
     const [message] = write.messages;
@@ -65,6 +68,7 @@ export function deliveryTests(open: Open): void {
       reason: null,
       error: null,
       retryable: false,
+      inferred: false,
       attempts: 0,
       revision: 0,
       at: noon,
@@ -146,15 +150,22 @@ export function deliveryTests(open: Open): void {
     expect(await messages.inbox(sessionId, whole)).toMatchObject([
       { status: 'deferred', reason: 'paused', availableAt: noon + 9, position: 2 },
     ]);
-    await changed(tenant, sessionId, { id, from: open, to: 'delivered', isAttempt: true }, noon + 1);
+    await changed(
+      tenant,
+      sessionId,
+      { id, from: open, to: 'delivered', isAttempt: true },
+      noon + 1,
+    );
     expect(await messages.inbox(sessionId, whole)).toEqual([]);
     expect(await messages.unconsumed(sessionId, whole)).toMatchObject([
       { status: 'delivered', reason: null, availableAt: null, deliveredAt: noon + 1, attempts: 1 },
     ]);
-    await changed(tenant, sessionId, { id, from: open, to: 'consumed' }, noon + 2);
+    const consumed = { id, from: open, to: 'consumed', inferred: true } as const;
+    await changed(tenant, sessionId, consumed, noon + 2);
     expect(await messages.unconsumed(sessionId, whole)).toEqual([]);
     expect(await messages.readDelivery(id)).toMatchObject({
       status: 'consumed',
+      inferred: true,
       deliveredAt: noon + 1,
       consumedAt: noon + 2,
       finalAt: noon + 2,
@@ -180,7 +191,10 @@ export function deliveryTests(open: Open): void {
     const id = first.deliveries[0]?.id ?? '';
     const failure = { id, from: ['accepted'], to: 'failed', reason: 'expired' } as const;
     await changed(tenant, sessionId, { ...failure, retryable: true });
-    expect(await tenant.messages.readDelivery(id)).toMatchObject({ retryable: true, finalAt: noon });
+    expect(await tenant.messages.readDelivery(id)).toMatchObject({
+      retryable: true,
+      finalAt: noon,
+    });
     const accepted = { type: 'delivery.accepted', deliveryId: id, messageId: first.id } as const;
     const again = changeOf(sessionId, {
       events: [accepted],
@@ -256,7 +270,9 @@ export function deliveryTests(open: Open): void {
     const foreign = await send(stranger, [await addSession(stranger)]);
     for (const messageId of [uuidv7(), foreign.id]) {
       const change = changeOf(sessionId, { newDeliveries: [newDelivery(messageId)] });
-      expect(await tenant.sessions.change({ changes: [change] })).toMatchObject({ kind: 'conflict' });
+      expect(await tenant.sessions.change({ changes: [change] })).toMatchObject({
+        kind: 'conflict',
+      });
     }
     expect(await lastSeqOf(tenant, sessionId)).toBe(1);
   });
@@ -277,6 +293,7 @@ export function deliveryTests(open: Open): void {
         ({ at }) => at,
       );
     expect(await listed({ status: 'failed' })).toEqual([sent[1], sent[3], sent[5]]);
+    expect(await listed({})).toEqual(sent);
     expect(await listed({ sessionId: one })).toEqual(sent.slice(2));
     expect(await listed({ sessionId: one, status: 'accepted' })).toEqual([sent[2], sent[4]]);
   });

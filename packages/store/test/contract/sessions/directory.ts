@@ -18,7 +18,8 @@ export function directoryTests(open: Open): void {
     await withStore(open, async ({ store }) => {
       const [one, two, paused] = ['one', 'two', 'paused'].map((id) => store.tenant(id));
       if (one === undefined || two === undefined || paused === undefined) throw new Error();
-      for (const id of ['one', 'two', 'paused']) await store.ensureTenant({ id, name: id, at: noon });
+      for (const id of ['one', 'two', 'paused'])
+        await store.ensureTenant({ id, name: id, at: noon });
       await paused.updateTenant({ pausedAt: noon });
       const dueAt = (n: number) => ({ progress: { dueAt: noon + n } });
       const a = [await addSession(one, dueAt(1)), await addSession(one, dueAt(2))];
@@ -32,7 +33,7 @@ export function directoryTests(open: Open): void {
       expect(await due(noon + 2, 9)).toEqual([a[0], a[1]]);
       expect(await due(noon + 9, 9)).toEqual([a[0], b[0], a[1], a[2]]);
       expect(await due(noon + 9, 2)).toEqual([a[0], b[0]]);
-      const done = changeOf(a[0] ?? '', { afterSeq: 1, progress: { dueAt: null } });
+      const done = changeOf(a[0] ?? '', { ifVersion: 1, progress: { dueAt: null } });
       await one.sessions.change({ changes: [done] });
       expect(await due(noon + 9, 2)).toEqual([a[1], b[0]]);
       expect((await store.sessions.due(noon + 9, 1))[0]).toEqual({
@@ -49,7 +50,11 @@ export function directoryTests(open: Open): void {
       ids.sort();
       const nodes = ['self', 'alive', 'dead', 'dead', 'gone'];
       for (const [n, sessionId] of ids.entries()) {
-        await tenant.sessions.openStream(sessionId, { id: `s${n}`, node: nodes[n] ?? '', at: noon });
+        await tenant.sessions.openStream(sessionId, {
+          id: `s${n}`,
+          node: nodes[n] ?? '',
+          at: noon,
+        });
       }
       await addSession(tenant);
       await store.heartbeatNode({ owner: 'alive', now: noon, until: noon + 10_000 });
@@ -93,7 +98,7 @@ export function directoryTests(open: Open): void {
         tenant.sessions.read(sessionId).then((session) =>
           tenant.sessions.change({
             changes: [
-              changeOf(sessionId, { afterSeq: session?.lastSeq ?? 0, progress: { releasedAt } }),
+              changeOf(sessionId, { ifVersion: session?.version ?? 0, progress: { releasedAt } }),
             ],
           }),
         );

@@ -157,7 +157,7 @@ export function newInvocation(over: Partial<NewInvocation> = {}): NewInvocation 
   return {
     id: uuidv7(),
     action: 'deploy',
-    caller: { type: 'session', id: 'caller', name: 'Bob' },
+    by: { type: 'session', id: 'caller', name: 'Bob' },
     input: { where: 'here' },
     status: 'running',
     sessionId: null,

@@ -61,7 +61,7 @@ export function sessionJournalTests(open: Open): void {
         tenant.sessions.change({
           changes: [
             changeOf(sessionId, {
-              afterSeq: 1,
+              ifVersion: 1,
               events: [log(`${n}`)],
               progress: { status: 'active', state: { n } },
             }),
@@ -85,7 +85,7 @@ export function sessionJournalTests(open: Open): void {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);
     await tenant.sessions.change({ changes: [changeOf(sessionId)] });
-    const stale = changeOf(sessionId, { afterSeq: 1, progress: { status: 'active' } });
+    const stale = changeOf(sessionId, { ifVersion: 1, progress: { status: 'active' } });
     expect(await tenant.sessions.change({ changes: [stale] })).toEqual({
       kind: 'conflict',
       sessionId,
@@ -101,7 +101,7 @@ export function sessionJournalTests(open: Open): void {
         const session = await tenant.sessions.read(sessionId);
         const state = Number(session?.state) + 1;
         const change = changeOf(sessionId, {
-          afterSeq: session?.lastSeq ?? 0,
+          ifVersion: session?.version ?? 0,
           progress: { state },
         });
         if ((await tenant.sessions.change({ changes: [change] })).kind === 'committed') return;
@@ -117,7 +117,7 @@ export function sessionJournalTests(open: Open): void {
     const sessionId = await addSession(tenant, {
       progress: { state: { a: 1 }, dueAt: 5, activeRunId: 'r' },
     });
-    const change = changeOf(sessionId, { afterSeq: 1, at: noon + 5, progress: { dueAt: null } });
+    const change = changeOf(sessionId, { ifVersion: 1, at: noon + 5, progress: { dueAt: null } });
     await tenant.sessions.change({ changes: [change] });
     expect(await tenant.sessions.read(sessionId)).toMatchObject({
       ...idle,
@@ -150,14 +150,17 @@ export function sessionJournalTests(open: Open): void {
     expect(stored).toMatchObject([{ message: 'a' }, { message: 'b' }, { message: 'c' }]);
   });
 
-  test.each(Object.entries(hostileText))('an event with %s is read as it was written', async (_, text) => {
-    const tenant = newTenant();
-    const sessionId = await addSession(tenant);
-    await tenant.sessions.change({ changes: [changeOf(sessionId, { events: [log(text)] })] });
-    expect(await tenant.sessions.readEvents(sessionId, { after: 1, limit: 9 })).toMatchObject([
-      log(text),
-    ]);
-  });
+  test.each(Object.entries(hostileText))(
+    'an event with %s is read as it was written',
+    async (_, text) => {
+      const tenant = newTenant();
+      const sessionId = await addSession(tenant);
+      await tenant.sessions.change({ changes: [changeOf(sessionId, { events: [log(text)] })] });
+      expect(await tenant.sessions.readEvents(sessionId, { after: 1, limit: 9 })).toMatchObject([
+        log(text),
+      ]);
+    },
+  );
 
   test('a page ends with the change that reaches its size, and holds at least one event', async () => {
     const tenant = newTenant();

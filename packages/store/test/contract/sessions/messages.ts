@@ -59,20 +59,28 @@ export function messageTests(open: Open): void {
     expect(await tenant.sessions.change(accepted)).toMatchObject({ kind: 'committed' });
   });
 
-  test.each(Object.entries(hostileText))('a message with %s is read as it was sent', async (_, text) => {
-    const tenant = newTenant();
-    const sessionId = await addSession(tenant);
-    const from = { type: 'key', id: 'key-1', name: text } as const;
-    const { id } = await send(tenant, [sessionId], { text, from, attachments: [{ text }] });
-    const sent = { text, from, attachments: [{ text }] };
-    expect(await tenant.messages.read(id)).toMatchObject(sent);
-    expect(await tenant.messages.inbox(sessionId, whole)).toMatchObject([{ message: sent }]);
-    expect(await tenant.messages.list({}, { limit: 9 })).toMatchObject([sent]);
-  });
+  test.each(Object.entries(hostileText))(
+    'a message with %s is read as it was sent',
+    async (_, text) => {
+      const tenant = newTenant();
+      const sessionId = await addSession(tenant);
+      const from = { type: 'key', id: 'key-1', name: text } as const;
+      const attachments = [{ type: 'text', text }] as const;
+      const { id } = await send(tenant, [sessionId], { text, from, attachments });
+      const sent = { text, from, attachments };
+      expect(await tenant.messages.read(id)).toMatchObject(sent);
+      expect(await tenant.messages.inbox(sessionId, whole)).toMatchObject([{ message: sent }]);
+      expect(await tenant.messages.list({}, { limit: 9 })).toMatchObject([sent]);
+    },
+  );
 
   test('messages are listed by channel, participant, thread and time, newest first', async () => {
     const tenant = newTenant();
-    const [ada, bob, eve] = [await addSession(tenant), await addSession(tenant), await addSession(tenant)];
+    const [ada, bob, eve] = [
+      await addSession(tenant),
+      await addSession(tenant),
+      await addSession(tenant),
+    ];
     const from = (id: string) => ({ type: 'session', id, name: 'x' }) as const;
     const general = { channels: ['general'], direct: [] };
     const m = [
@@ -113,7 +121,12 @@ export function messageTests(open: Open): void {
   test('messages are found by all of their words, newest first, within the other filters', async () => {
     const tenant = newTenant();
     const [ada, bob] = [await addSession(tenant), await addSession(tenant)];
-    const texts = ['The deployment failed', 'Deployments are GREEN', 'deployment of café', 'nothing'];
+    const texts = [
+      'The deployment failed',
+      'Deployments are GREEN',
+      'deployment of café',
+      'nothing',
+    ];
     const m: string[] = [];
     for (const [n, text] of texts.entries()) {
       const channels = n < 2 ? ['ops'] : [];
@@ -141,7 +154,9 @@ export function messageTests(open: Open): void {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);
     const words = Array.from({ length: 400_000 }, (_, n) => n.toString(36)).join(' ');
-    const han = Array.from({ length: 60_000 }, (_, n) => String.fromCharCode(0x4e00 + (n % 20_000)));
+    const han = Array.from({ length: 60_000 }, (_, n) =>
+      String.fromCharCode(0x4e00 + (n % 20_000)),
+    );
     for (const text of [`needle ${words}`, `needle ${han.join('')}`]) {
       const { id } = await send(tenant, [sessionId], { text });
       expect((await tenant.messages.read(id))?.text).toBe(text);
@@ -190,7 +205,9 @@ export function messageTests(open: Open): void {
     expect(await tenant.messages.edit({ messageId: id, at: noon, text: 'new' })).toBe('edited');
     expect(await handOver(0)).toMatchObject({ kind: 'conflict' });
     expect(await handOver(1)).toMatchObject({ kind: 'committed' });
-    expect(await tenant.messages.edit({ messageId: id, at: noon, text: 'newer' })).toBe('delivered');
+    expect(await tenant.messages.edit({ messageId: id, at: noon, text: 'newer' })).toBe(
+      'delivered',
+    );
     expect(await tenant.messages.inbox(two, whole)).toMatchObject([
       { revision: 1, message: { text: 'new' } },
     ]);
@@ -221,11 +238,11 @@ export function messageTests(open: Open): void {
     const { id, deliveries } = await send(tenant, [sessionId]);
     const failure = { from: ['accepted'], to: 'failed', reason: 'withdrawn' } as const;
     const write = {
-      changes: [
-        changeOf(sessionId, { deliveries: [{ id: deliveries[0]?.id ?? '', ...failure }] }),
-      ],
+      changes: [changeOf(sessionId, { deliveries: [{ id: deliveries[0]?.id ?? '', ...failure }] })],
     };
-    expect(await tenant.messages.withdraw(id, noon + 1, write)).toMatchObject({ kind: 'committed' });
+    expect(await tenant.messages.withdraw(id, noon + 1, write)).toMatchObject({
+      kind: 'committed',
+    });
     expect(await tenant.messages.read(id)).toMatchObject({ withdrawnAt: noon + 1 });
     expect(await tenant.messages.deliveriesOf(id)).toMatchObject([{ status: 'failed' }]);
     const again = { changes: [changeOf(sessionId)] };

@@ -58,6 +58,7 @@ export function sessionTests(open: Open): void {
       ...session.progress,
       lastActiveAt: noon,
       lastSeq: 1,
+      version: 1,
       journalSize: expect.any(Number),
       seenAt: noon,
       stream: null,
@@ -90,8 +91,10 @@ export function sessionTests(open: Open): void {
     const tenant = newTenant();
     const first = await addSession(tenant, { definition: { handle: 'ada' } });
     const released = { status: 'released', releasedAt: noon + 1 } as const;
-    const change = changeOf(first, { afterSeq: 1, progress: released });
-    expect(await tenant.sessions.change({ changes: [change] })).toMatchObject({ kind: 'committed' });
+    const change = changeOf(first, { ifVersion: 1, progress: released });
+    expect(await tenant.sessions.change({ changes: [change] })).toMatchObject({
+      kind: 'committed',
+    });
     expect(await tenant.sessions.readByHandle('ada')).toBeUndefined();
     const second = await addSession(tenant, { definition: { handle: 'ada' } });
     expect((await tenant.sessions.readByHandle('ada'))?.id).toBe(second);
@@ -104,13 +107,15 @@ export function sessionTests(open: Open): void {
     const sessionId = await addSession(tenant, { tokenHash: one });
     const found = { tenantId: tenant.tenantId, sessionId };
     expect(await system().sessions.findToken(one)).toEqual(found);
-    const attach = changeOf(sessionId, { afterSeq: 1, redefine: { tokenHash: two, name: 'New' } });
-    expect(await tenant.sessions.change({ changes: [attach] })).toMatchObject({ kind: 'committed' });
+    const attach = changeOf(sessionId, { ifVersion: 1, redefine: { tokenHash: two, name: 'New' } });
+    expect(await tenant.sessions.change({ changes: [attach] })).toMatchObject({
+      kind: 'committed',
+    });
     expect(await system().sessions.findToken(one)).toBeUndefined();
     expect(await system().sessions.findToken(two)).toEqual(found);
     expect(await tenant.sessions.read(sessionId)).toMatchObject({ name: 'New', capabilities });
     expect(JSON.stringify(await tenant.sessions.read(sessionId))).not.toContain(two);
-    const release = changeOf(sessionId, { afterSeq: 2, progress: { releasedAt: noon } });
+    const release = changeOf(sessionId, { ifVersion: 2, progress: { releasedAt: noon } });
     await tenant.sessions.change({ changes: [release] });
     expect(await system().sessions.findToken(two)).toBeUndefined();
   });
@@ -122,7 +127,7 @@ export function sessionTests(open: Open): void {
     const outcomes = await Promise.all(
       hashes.map((tokenHash) =>
         tenant.sessions.change({
-          changes: [changeOf(sessionId, { afterSeq: 1, redefine: { tokenHash } })],
+          changes: [changeOf(sessionId, { ifVersion: 1, redefine: { tokenHash } })],
         }),
       ),
     );
@@ -162,7 +167,10 @@ export function sessionTests(open: Open): void {
     const label = { name: 'team', value: 'blue' };
     expect(await idsOf({ label })).toEqual([ids[2], ids[3]]);
     expect(await idsOf({ label, status: 'idle' })).toEqual([ids[3]]);
-    const relabel = changeOf(ids[0] ?? '', { afterSeq: 1, redefine: { labels: { team: 'blue' } } });
+    const relabel = changeOf(ids[0] ?? '', {
+      ifVersion: 1,
+      redefine: { labels: { team: 'blue' } },
+    });
     await sessions.change({ changes: [relabel] });
     expect(await idsOf({ label })).toEqual([ids[0], ids[2], ids[3]]);
     expect(await idsOf({ label: { name: 'team', value: 'red' } })).toEqual([ids[1]]);
@@ -218,10 +226,13 @@ export function sessionTests(open: Open): void {
     const sessionId = await addSession(tenant);
     const snapshot = { id: uuidv7(), sessionId, seq: 1, at: noon, content: { runId: 'r', n: 1 } };
     const { sessions } = tenant;
-    const stale = { changes: [changeOf(sessionId, { afterSeq: 7 })], snapshots: [snapshot] };
+    const stale = { changes: [changeOf(sessionId, { ifVersion: 7 })], snapshots: [snapshot] };
     expect(await sessions.change(stale)).toEqual({ kind: 'conflict', sessionId });
     expect(await sessions.readSnapshot(snapshot.id)).toBeUndefined();
-    await sessions.change({ changes: [changeOf(sessionId, { afterSeq: 1 })], snapshots: [snapshot] });
+    await sessions.change({
+      changes: [changeOf(sessionId, { ifVersion: 1 })],
+      snapshots: [snapshot],
+    });
     expect(await sessions.readSnapshot(snapshot.id)).toEqual(snapshot);
     expect(await newTenant().sessions.readSnapshot(snapshot.id)).toBeUndefined();
   });
@@ -264,7 +275,9 @@ export function sessionTests(open: Open): void {
     expect(await actions.openInvocations(sessionId, 9)).toEqual([]);
     expect(await actions.readInvocation(invocation.id)).toMatchObject({ status: 'failed' });
     expect((await sessions.list({}, { limit: 9 })).map(({ id }) => id)).toEqual([other]);
-    expect(await sessions.change({ changes: [changeOf(sessionId)] })).toMatchObject({ kind: 'gone' });
+    expect(await sessions.change({ changes: [changeOf(sessionId)] })).toMatchObject({
+      kind: 'gone',
+    });
 
     expect(await messages.read(message.id)).toMatchObject({ text: 'hello' });
     expect(await messages.deliveriesOf(message.id)).toMatchObject([{ sessionId: other }]);
@@ -274,16 +287,19 @@ export function sessionTests(open: Open): void {
   test('a turn starts with its run, and the deliveries that it takes', async () => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);
-    const { deliveries: [delivery] } = await send(tenant, [sessionId]);
-    const turn = (afterSeq: number, runId: string) => ({
-      changes: [
-        changeOf(sessionId, {
-          afterSeq,
-          progress: { ...idle, status: 'active', activeRunId: runId },
-          deliveries: [{ id: delivery?.id ?? '', from: ['accepted'], to: 'delivered' }],
-        }),
-      ],
-    }) as const;
+    const {
+      deliveries: [delivery],
+    } = await send(tenant, [sessionId]);
+    const turn = (ifVersion: number, runId: string) =>
+      ({
+        changes: [
+          changeOf(sessionId, {
+            ifVersion,
+            progress: { ...idle, status: 'active', activeRunId: runId },
+            deliveries: [{ id: delivery?.id ?? '', from: ['accepted'], to: 'delivered' }],
+          }),
+        ],
+      }) as const;
     const [stale, fresh] = [identityIn(tenant), identityIn(tenant)];
     const creation = { lease: null, events: [started] };
     const refused = { ...creation, identity: stale, session: turn(1, stale.id) };
@@ -295,7 +311,9 @@ export function sessionTests(open: Open): void {
     expect(await tenant.createRun(accepted)).toEqual({ kind: 'created' });
     expect(await tenant.sessions.readByRun(fresh.id)).toMatchObject({ id: sessionId, lastSeq: 3 });
     expect(await tenant.messages.inbox(sessionId, whole)).toEqual([]);
-    expect(await tenant.messages.unconsumed(sessionId, whole)).toMatchObject([{ id: delivery?.id }]);
+    expect(await tenant.messages.unconsumed(sessionId, whole)).toMatchObject([
+      { id: delivery?.id },
+    ]);
   });
 
   test('a step of a run with a stale session is a conflict: nothing is stored, the lease is held', async () => {
@@ -305,9 +323,9 @@ export function sessionTests(open: Open): void {
     const queued = cancelCommand('stop');
     await tenant.postRunCommand(run.id, queued);
     const reply = sending([other]);
-    const session = (afterSeq: number) => ({
+    const session = (ifVersion: number) => ({
       messages: reply.messages,
-      changes: [changeOf(sessionId, { afterSeq }), ...reply.changes],
+      changes: [changeOf(sessionId, { ifVersion }), ...reply.changes],
     });
     const end = { consumeCommands: [queued.id], audit: [newAudit()] };
     expect(await tenant.append(ending(run, { ...end, session: session(5) }))).toBe('conflict');
@@ -336,7 +354,7 @@ export function sessionTests(open: Open): void {
   test('a change that is refused in one session is stored in none', async () => {
     const tenant = newTenant();
     const [one, two] = [await addSession(tenant), await addSession(tenant)];
-    const changes = [changeOf(one), changeOf(two, { afterSeq: 9 })];
+    const changes = [changeOf(one), changeOf(two, { ifVersion: 9 })];
     const write = { changes, audit: [newAudit()], invocations: [newInvocation()] };
     expect(await tenant.sessions.change(write)).toEqual({ kind: 'conflict', sessionId: two });
     expect([await lastSeqOf(tenant, one), await lastSeqOf(tenant, two)]).toEqual([1, 1]);
@@ -349,13 +367,36 @@ export function sessionTests(open: Open): void {
     const parent = await addSession(tenant);
     const fork = newSession({ definition: { parentSessionId: parent } });
     const event = { type: 'session.forked', sessionId: fork.id, parentSessionId: parent } as const;
-    const also = (afterSeq: number) => ({
-      changes: [changeOf(parent, { afterSeq, events: [event] })],
+    const also = (ifVersion: number) => ({
+      changes: [changeOf(parent, { ifVersion, events: [event] })],
     });
-    expect(await tenant.sessions.create(fork, also(7))).toEqual({ kind: 'conflict', sessionId: parent });
+    expect(await tenant.sessions.create(fork, also(7))).toEqual({
+      kind: 'conflict',
+      sessionId: parent,
+    });
     expect(await tenant.sessions.read(fork.id)).toBeUndefined();
     expect(await tenant.sessions.create(fork, also(1))).toEqual({ kind: 'created' });
     expect(await tenant.sessions.readEvents(parent, { after: 1, limit: 9 })).toMatchObject([event]);
+  });
+
+  test('a change without events, or of the stream, is not overwritten by one that does not know it', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    const { sessions } = tenant;
+    const silent = changeOf(sessionId, { ifVersion: 1, events: [], progress: { state: 'new' } });
+    expect(await sessions.change({ changes: [silent] })).toEqual({
+      kind: 'committed',
+      lastSeqs: [1],
+    });
+    expect(await sessions.change({ changes: [silent] })).toEqual({ kind: 'conflict', sessionId });
+    await sessions.openStream(sessionId, { id: 's', node: 'n', at: noon });
+    const offline = changeOf(sessionId, { ifVersion: 2, progress: { status: 'offline' } });
+    expect(await sessions.change({ changes: [offline] })).toEqual({ kind: 'conflict', sessionId });
+    expect(await sessions.read(sessionId)).toMatchObject({
+      state: 'new',
+      status: 'idle',
+      version: 3,
+    });
   });
 
   test('a change of a released session is gone unless it is conditional', async () => {
@@ -366,7 +407,7 @@ export function sessionTests(open: Open): void {
       kind: 'gone',
       sessionId,
     });
-    const last = changeOf(sessionId, { afterSeq: 1, events: [log('last')] });
+    const last = changeOf(sessionId, { ifVersion: 1, events: [log('last')] });
     expect(await sessions.change({ changes: [last] })).toMatchObject({ kind: 'committed' });
   });
 }
