@@ -147,11 +147,12 @@ export function changeDelivery(
   };
 }
 
+/** In these statements the function around the tenant keeps its indexes from being chosen. */
 const inInbox = `status IN ('accepted', 'deferred')`;
 
 export const overfullSql = `SELECT 1 FROM (
     SELECT COUNT(*) AS messages, COALESCE(SUM(bytes), 0) AS bytes FROM message_deliveries
-    WHERE session_id = ? AND tenant_id = ? AND ${inInbox}) AS inbox
+    WHERE session_id = ? AND COALESCE(tenant_id, '') = ? AND ${inInbox}) AS inbox
   WHERE inbox.messages > ? OR inbox.bytes > ?`;
 
 /** After the insertion, while the row of the session is locked: nobody else adds to the inbox meanwhile. */
@@ -165,7 +166,6 @@ const read = columns.join(', ');
 export const selectDeliverySql = `SELECT ${read} FROM message_deliveries
   WHERE tenant_id = ? AND id = ?`;
 
-/** The function around the tenant keeps PostgreSQL from reading all of the tenant. */
 export const selectOfMessageSql = `SELECT ${read} FROM message_deliveries
   WHERE COALESCE(tenant_id, '') = ? AND message_id = ? ORDER BY id`;
 

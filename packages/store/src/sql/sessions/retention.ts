@@ -41,8 +41,9 @@ const abandoned = JSON.stringify({ code: 'session_gone', message: 'The session w
  * means done.
  */
 export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
-  const marked = `SELECT id FROM sessions WHERE pruning = 1
+  const rows = `FROM sessions WHERE pruning = 1
     ${only === undefined ? '' : 'AND tenant_id = ? AND id = ?'}`;
+  const marked = `SELECT id ${rows}`;
   const params = only === undefined ? [] : [only.tenantId, only.sessionId];
   const small = smallTables.map((table) => ({
     sql: `DELETE FROM ${table} WHERE session_id IN (${marked})`,
@@ -57,12 +58,14 @@ export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
   // The cross join makes SQLite begin with the few sessions.
   const large = Object.entries(largeTables).map(([table, key]) => ({
     sql: `DELETE FROM ${table} WHERE (${key.join(', ')}) IN (
-      SELECT ${key.map((name) => `o.${name}`).join(', ')} FROM (${marked}) AS s CROSS JOIN ${table} o
-      WHERE o.session_id = s.id LIMIT ?)`,
+      SELECT ${key.map((name) => `o.${name}`).join(', ')}
+      FROM (SELECT id, tenant_id ${rows}) AS s CROSS JOIN ${table} o
+      WHERE o.session_id = s.id AND o.tenant_id = s.tenant_id LIMIT ?)`,
     params: [...params, limit],
   }));
   const isEmpty = Object.keys(largeTables).map(
-    (table) => `AND NOT EXISTS (SELECT 1 FROM ${table} o WHERE o.session_id = sessions.id)`,
+    (table) => `AND NOT EXISTS (SELECT 1 FROM ${table} o
+      WHERE o.session_id = sessions.id AND o.tenant_id = sessions.tenant_id)`,
   );
   const done = {
     sql: `DELETE FROM sessions WHERE pruning = 1 AND id IN (${marked}) ${isEmpty.join(' ')}`,
