@@ -59,6 +59,11 @@ export {
   readSnapshot,
   type RunState,
 } from './run/state/state.ts';
+export * from './sessions/capabilities.ts';
+export * from './sessions/delivery-machine.ts';
+export * from './sessions/modes.ts';
+export * from './sessions/session-machine.ts';
+export * from './sessions/state.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';
 export { BackgroundLoop, type BackgroundLoopOptions } from './runtime/background-loop.ts';
 export { eventLoop } from './runtime/event-loop-budget.ts';

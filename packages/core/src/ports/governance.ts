@@ -46,7 +46,7 @@ export interface AuditSeal {
 
 export interface AuditSealing {
   readonly seal: AuditSeal;
-  readonly entries: readonly Pick<AuditRecord, 'id' | 'seq' | 'hash' | 'proof'>[];
+  readonly entries: readonly Pick<AuditRecord, 'id' | 'at' | 'seq' | 'hash' | 'proof'>[];
 }
 
 /** All given conditions must hold. */

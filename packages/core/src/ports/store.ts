@@ -331,8 +331,8 @@ export interface SystemStore {
     owner: string,
     renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]>;
-  /** The runs with commands among those that this owner holds. */
-  leasedRunsWithCommands(owner: string): Promise<string[]>;
+  /** Those of these runs that have commands. */
+  runsWithCommands(runIds: readonly string[]): Promise<string[]>;
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**
    * Runs without a lease that have work: queued or abandoned, due to wake, or with a command. At most

@@ -106,8 +106,12 @@ export const capabilitiesSchema = z
   });
 export type AgentSessionCapabilities = z.infer<typeof capabilitiesSchema>;
 
-/** Every capability that a session can lack, as errors and selectors of actions name it. */
+/**
+ * The capabilities, as errors and selectors of actions name them. All sessions declare
+ * `messaging.receive`; those that have ended lack it.
+ */
 export const capabilityPaths = [
+  'messaging.receive',
   'messaging.send',
   'messaging.attachments',
   'delivery.modes',

@@ -26,6 +26,8 @@ export interface List {
   readonly at?: string;
   /** The column of the id. Default: `id`. */
   readonly id?: string;
+  /** Whether an index finds a row by its time and its id, and none by its id alone. */
+  readonly isFoundByTime?: boolean;
   /** Conditions that choose the index. A row must meet any one of them. */
   readonly leading?: readonly Condition[];
   /** Further conditions, which no index is chosen for. */
@@ -108,8 +110,9 @@ function positionOf(row: Row, at = 'created_at'): Position {
 
 /** The rows of a page. */
 export function selectRows(list: List, columns: readonly string[], page: Range): Statement {
-  const { tenantId, table } = list;
-  return rowsOn(selectPage(list, page), { tenantId, table, columns });
+  const { tenantId, table, at, isFoundByTime = false } = list;
+  const time = isFoundByTime ? at : undefined;
+  return rowsOn(selectPage(list, page), { tenantId, table, columns, time });
 }
 
 /** The `id` and the time, as `at`, of the rows on a page. */
@@ -130,19 +133,26 @@ interface PageRows {
   /** Its alias is `r`. */
   readonly table: string;
   readonly columns: readonly string[];
+  /** The column of the time, if rows are found by it. */
+  readonly time?: string | undefined;
   readonly joined?: { readonly columns: string; readonly join: string };
 }
 
 /** The rows whose ids are on a page, in its order. */
-export function rowsOn(page: Statement, { tenantId, table, columns, joined }: PageRows): Statement {
+export function rowsOn(page: Statement, rows: PageRows): Statement {
+  const { tenantId, table, columns, time, joined } = rows;
   const read = columns.map((column) => `r.${column}`);
   if (joined !== undefined) read.push(joined.columns);
+  // The function around the tenant keeps PostgreSQL, while it has no statistics yet, from reading all
+  // rows of the tenant instead of those on the page.
+  const isOnPage =
+    time === undefined
+      ? `r.id = page.id AND COALESCE(r.tenant_id, '') = ?`
+      : `r.id = page.id AND r.${time} = page.at AND r.tenant_id = ?`;
   return {
-    // The cross join makes SQLite begin with the page. The function around the tenant keeps PostgreSQL,
-    // while it has no statistics yet, from reading all rows of the tenant instead of those on the page.
+    // The cross join makes SQLite begin with the page.
     sql: `SELECT ${read.join(', ')} FROM (${page.sql}) AS page CROSS JOIN ${table} r ${joined?.join ?? ''}
-      WHERE r.id = page.id AND COALESCE(r.tenant_id, '') = ?
-      ORDER BY page.at DESC, page.id DESC`,
+      WHERE ${isOnPage} ORDER BY page.at DESC, page.id DESC`,
     params: [...page.params, tenantId],
   };
 }

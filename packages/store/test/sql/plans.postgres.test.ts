@@ -16,6 +16,7 @@ import {
   selectEndedSql,
   selectOpenRuns,
   selectUsage,
+  selectWorkflow,
 } from '../../src/sql/runs/counts.ts';
 import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
@@ -58,7 +59,9 @@ describe('query plans of PostgreSQL', () => {
     await database.sql(`INSERT INTO audit_entries
         (id, tenant_id, at, action, actor, run_id, entry, proof, seq, hash)
       SELECT 'entry-' || n, 'tenant-' || n % 20, n, 'action-' || n % 10, 'key-' || n % 100,
-        'run-' || n, '{}', '', CASE WHEN n % 1000 = 0 THEN NULL ELSE n END, ''
+        'run-' || n, '{}', '', n, '' FROM generate_series(1, 10000) n`);
+    await database.sql(`INSERT INTO audit_unsealed (id, tenant_id, at, action, actor, entry, proof)
+      SELECT 'entry-' || n, 'tenant-' || n % 20, n, 'action', 'key', '{}', ''
       FROM generate_series(1, 10000) n`);
     await database.sql(`INSERT INTO memories (id, tenant_id, namespace, created_at, source, checksum,
         scope, words, text)
@@ -143,6 +146,7 @@ describe('query plans of PostgreSQL', () => {
     'a command for a run': insertCommand('postgres', signer, run, queued).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
+    'the total of a workflow': selectWorkflow('t', 'w').sql,
     'the ended runs of a conversation': selectEndedSql,
     'whether there are vectors': hasVectorSql,
     'the fingerprint of vectors': fingerprintSql,
@@ -177,7 +181,7 @@ describe('query plans of PostgreSQL', () => {
   const ofSystem: Record<string, string> = {
     'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }, 'others').sql,
     'what is due': selectDue('postgres', 0, 1).sql,
-    'the inboxes of the runs that a node holds': runsWithCommandsSql,
+    'the inboxes of the runs that a node holds': runsWithCommandsSql(9),
     'the suspects': suspectsSql.postgres,
     'the runs that a node is blamed for': selectBlamed('n').sql,
     'the open runs of all tenants': openRunsSql(false),

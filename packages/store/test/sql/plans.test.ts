@@ -146,7 +146,7 @@ describe('query plans', () => {
     'the credentials of a tenant': selectCredentialsSql,
     'a page of all credentials': selectSealedSql,
     'the credential to reseal': selectToResealSql,
-    'the runs of a workflow': selectWorkflow('t', 'w').sql,
+    'the total of a workflow': selectWorkflow('t', 'w').sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the usage of a key': selectUsage('t', { since: 0, keyId: 'k' }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
@@ -155,10 +155,9 @@ describe('query plans', () => {
     'a connection': selectConnectionSql,
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
-    'all leases': releaseAllSql,
     'the suspects': suspectsSql.sqlite,
     'the runs that a node is blamed for': selectBlamed('n').sql,
-    'the runs of a node that have commands': runsWithCommandsSql,
+    'the runs of a node that have commands': runsWithCommandsSql(9),
     'the open runs of one tenant for metrics': openRunsSql(true),
     'the open approvals of one tenant for metrics': openApprovalsSql(true),
     'the use of a budget': selectUse('t', { ...budget, keyId: 'k' }, 'r').sql,
@@ -211,7 +210,7 @@ describe('query plans', () => {
     lines.filter(
       (line) =>
         line.startsWith('SCAN') &&
-        !/^SCAN (page|way\d|merged|w|s|c|CONSTANT ROW|t USING INDEX paused_tenants|\(subquery-\d+\))$/.test(
+        !/^SCAN (page|way\d+|merged|w|s|c|CONSTANT ROW|t USING INDEX paused_tenants|\(subquery-\d+\))$/.test(
           line,
         ),
     );
@@ -266,17 +265,27 @@ describe('query plans', () => {
     expect(lines).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
   });
 
+  test('the total of a workflow reads the rows of its open runs only', async () => {
+    const lines = await plan(selectWorkflow('t', 'w').sql);
+    const ofRuns = lines.filter((line) => line.includes('SEARCH r '));
+    const index = 'runs_open_in_workflow (tenant_id=? AND workflow_id=? AND status=?)';
+    expect(ofRuns).toEqual([`SEARCH r USING INDEX ${index}`]);
+  });
+
   test('open runs and approvals of all tenants are counted in an index, without ended ones', async () => {
     const tenants = 'SCAN t USING COVERING INDEX sqlite_autoindex_tenants_1';
-    const ofStatus = (index: string) => `USING COVERING INDEX ${index} (tenant_id=? AND status=?)`;
     expect(await plan(openRunsSql(false))).toEqual([
       tenants,
-      `SEARCH r ${ofStatus('runs_by_status')}`,
+      'SEARCH r USING COVERING INDEX runs_by_status (tenant_id=? AND status=?)',
     ]);
     expect(await plan(openApprovalsSql(false))).toEqual([
       tenants,
-      `SEARCH a ${ofStatus('approvals_by_status')}`,
+      'SEARCH a USING COVERING INDEX approvals_by_kind (tenant_id=? AND kind=? AND status=?)',
     ]);
+  });
+
+  test('all leases are found among the open runs', async () => {
+    expect(await plan(releaseAllSql)).toEqual(['SCAN runs USING INDEX runs_open']);
   });
 
   test('what is to be forgotten is found by conversations, and their runs in order', async () => {
@@ -304,23 +313,19 @@ describe('query plans', () => {
 
   test('what is to be sealed is found without what has been sealed', async () => {
     const [search, ...rest] = await plan(unsealedSql);
-    expect(search).toBe('SEARCH audit_entries USING INDEX audit_to_seal (tenant_id=?)');
+    expect(search).toBe('SEARCH audit_unsealed USING PRIMARY KEY (tenant_id=?)');
     expect(rest).toEqual([]);
   });
 
-  const sealed = (column: string) => `audit_sealed_by_${column} (tenant_id=?`;
+  const by = (column: string) => `audit_by_${column} (tenant_id=?`;
   const audits: [AuditFilter, string[]][] = [
-    [{}, [sealed('time')]],
-    [{ since: 1, until: 2 }, [sealed('time')]],
-    [{ action: 'a', since: 1 }, [`${sealed('action')} AND action=?`]],
-    [{ actor: 'k' }, [`${sealed('actor')} AND actor=?`]],
+    [{}, [by('time')]],
+    [{ since: 1, until: 2 }, [by('time')]],
+    [{ action: 'a', since: 1 }, [`${by('action')} AND action=?`]],
+    [{ actor: 'k' }, [`${by('actor')} AND actor=?`]],
     [
       { runId: 'r', actor: 'k', action: 'a' },
-      [
-        `${sealed('run')} AND run_id=?`,
-        `${sealed('actor')} AND actor=?`,
-        `${sealed('action')} AND action=?`,
-      ],
+      [`${by('run')} AND run_id=?`, `${by('actor')} AND actor=?`, `${by('action')} AND action=?`],
     ],
   ];
   for (const [filter, indexes] of audits) {
@@ -368,8 +373,8 @@ describe('query plans', () => {
   }
 
   const approvalLists: [ApprovalFilter, string][] = [
-    [{}, 'approvals_by_status (tenant_id=? AND status=?'],
-    [{ status: 'pending' }, 'approvals_by_status (tenant_id=? AND status=?'],
+    [{}, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
+    [{ status: 'pending' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [{ runId: 'r' }, 'approvals_by_run (tenant_id=? AND run_id=?'],
     [{ kind: 'outcome' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [
@@ -435,7 +440,7 @@ describe('query plans', () => {
     expect(lines.filter((line) => line.startsWith('SCAN'))).toEqual([]);
     expect(lines[0]).toBe('SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)');
     expect(lines).toContain(
-      'SEARCH approvals USING INDEX open_approvals (tenant_id=? AND run_id=?)',
+      'SEARCH approvals USING INDEX approvals_by_run (tenant_id=? AND run_id=?)',
     );
   });
 
@@ -468,7 +473,7 @@ describe('query plans', () => {
     // From tenant to tenant, and within a tenant.
     expect(tables).toEqual(
       expect.arrayContaining([
-        'SEARCH runs USING INDEX runs_open (tenant_id>?)',
+        'SEARCH runs USING COVERING INDEX runs_open (tenant_id>?)',
         'SEARCH r USING INDEX runs_open (tenant_id=?)',
         'SEARCH runs USING COVERING INDEX runs_to_wake (tenant_id>?)',
         'SEARCH r USING INDEX runs_to_wake (tenant_id=? AND wake_at<?)',

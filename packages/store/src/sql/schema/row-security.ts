@@ -35,8 +35,9 @@ const privilegeCodes: Readonly<Record<string, Privilege>> = {
 const tables = {
   actions: 'sid',
   approvals: 'siu',
-  audit_entries: 'siu',
+  audit_entries: 'si',
   audit_seals: 'si',
+  audit_unsealed: 'sid',
   channel_members: 'siud',
   channels: 'siu',
   client_calls: 'siu',
@@ -67,6 +68,7 @@ const tables = {
   tenants: 'su',
   usage_days: 'siu',
   webhooks: 'sid',
+  workflow_totals: 'siu',
 } as const;
 
 export const tenantTables: readonly TenantTable[] = Object.entries(tables).map(([name, codes]) => ({

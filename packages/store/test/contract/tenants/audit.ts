@@ -28,9 +28,9 @@ function sealing(after: number, entries: readonly NewAuditEntry[]): AuditSealing
       at: noon,
       proof: 'sealed',
     },
-    entries: entries.map(({ id }, n) => {
+    entries: entries.map(({ id, at }, n) => {
       const seq = after + 1 + n;
-      return { id, seq, hash: `hash ${seq}`, proof: `placed ${seq}` };
+      return { id, at, seq, hash: `hash ${seq}`, proof: `placed ${seq}` };
     }),
   };
 }
