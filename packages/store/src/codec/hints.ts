@@ -7,6 +7,7 @@ const kinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
   'run',
   'approval',
   'wake',
+  'session',
   'tenant',
 ]);
 
