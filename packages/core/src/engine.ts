@@ -44,6 +44,8 @@ export interface Settings {
    * the store. An expiry that conflicts with a stored answer fences the append, and the run is recovered.
    */
   readonly lateAnswerMs: number;
+  /** How long a message waits for a session that is offline, before its delivery fails. */
+  readonly deliveryTtlMs: number;
   readonly compaction: CompactionSettings;
 }
 
@@ -77,6 +79,7 @@ export const defaultSettings: Omit<Settings, 'node'> = {
   maxAnswerChars: 4 * 1024 * 1024,
   suspectDelayMs: 5_000,
   lateAnswerMs: 250,
+  deliveryTtlMs: 10 * 60 * 1000,
   compaction: { threshold: 0.8, keep: 0.3 },
 };
 

@@ -10,6 +10,18 @@ export {
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/start-run.ts';
+export * from './commands/attach-session.ts';
+export * from './commands/attend-session.ts';
+export {
+  changeSession,
+  commandTimeoutMs,
+  hasProgram,
+  offlineAfterMs,
+  progressOf,
+  stateOf,
+} from './commands/change-session.ts';
+export * from './commands/record-receipt.ts';
+export * from './commands/session-lifecycle.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';

@@ -36,6 +36,10 @@ const auditActions = [
   'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'session.attached',
+  'session.taken-over',
+  'session.released',
+  'session.deleted',
   'store.key-rotated',
   'store.restored',
 ] as const satisfies readonly Action[];

@@ -30,6 +30,10 @@ export const auditActions = [
   'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'session.attached',
+  'session.taken-over',
+  'session.released',
+  'session.deleted',
   'store.key-rotated',
   'store.restored',
 ] as const;

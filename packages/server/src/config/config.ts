@@ -24,6 +24,8 @@ export interface Config {
   readonly leaseTtlMs: number;
   readonly approvalTtlMs: number;
   readonly toolResultTimeoutMs: number;
+  /** How long a message waits for a session that is offline. */
+  readonly deliveryTtlMs: number;
   readonly maxActiveRuns: number;
   readonly providerAttempts: number;
   readonly providerWaitMs: number;
@@ -103,6 +105,11 @@ export function readConfig(env: Environment, cwd: string): Config {
       fallback: 10 * 60 * 1000,
       min: 1,
       max: 24 * 60 * 60 * 1000,
+    }),
+    deliveryTtlMs: integer(env, 'RELAY_DELIVERY_TTL_MS', {
+      fallback: defaultSettings.deliveryTtlMs,
+      min: 1,
+      max: 30 * 24 * 60 * 60 * 1000,
     }),
     maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
     providerAttempts: integer(env, 'RELAY_PROVIDER_ATTEMPTS', {

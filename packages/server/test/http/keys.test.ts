@@ -17,6 +17,13 @@ const table = Object.entries(routes) as [RouteName, Route][];
 const closed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
+const capabilities = {
+  messaging: { receive: true },
+  delivery: { modes: ['immediate'] },
+  events: { emits: ['status.changed'] },
+  lifecycle: { release: true, pause: true, resume: true },
+};
+
 /** The ids in bodies. */
 type ChatIds = Pick<Chat, 'sessionId' | 'runId'>;
 
@@ -44,6 +51,16 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   putPolicy: () => ({ version: 0 }),
   previewPolicy: () => ({}),
   explainPermission: () => ({ tool: 'send_note', params: {} }),
+  createSession: () => ({ harness: 'human', handle: `made-${uuidv7()}` }),
+  attachSession: () => ({
+    handle: `made-${uuidv7()}`,
+    identity: { name: 'Made', kind: 'program' },
+    capabilities,
+  }),
+  updateSession: () => ({}),
+  reportSessionEvents: () => ({ type: 'status.changed', status: 'active' }),
+  postReceipt: () => ({ status: 'consumed' }),
+  answerCommand: () => ({ ok: true }),
 };
 
 function requestFor(name: RouteName, chat: ChatIds): RequestOptions {
@@ -62,6 +79,7 @@ const unknownIds: Ids = {
   grant: missing,
   workflow: 'none',
   webhook: missing,
+  session: missing,
 };
 
 async function whole(response: Response) {
@@ -80,6 +98,7 @@ interface Ids {
   readonly grant: string;
   readonly workflow: string;
   readonly webhook: string;
+  readonly session: string;
 }
 
 describe('API keys', () => {
@@ -110,6 +129,9 @@ describe('API keys', () => {
     const { id: webhook } = await server.json('/v1/webhooks', {
       body: { url: 'https://hooks.example/x', events: ['approval.expired'] },
     });
+    const { session } = await server.json('/v1/sessions/attach', {
+      body: { handle: 'whose', identity: { name: 'Whose', kind: 'program' }, capabilities },
+    });
     ids = {
       run: chat.runId,
       relay: String(relay.data['id']),
@@ -118,6 +140,7 @@ describe('API keys', () => {
       grant: String(grant),
       workflow: 'whose',
       webhook: String(webhook),
+      session: String((session as { id: string }).id),
     };
   });
 
@@ -137,6 +160,8 @@ describe('API keys', () => {
       if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;
       if (name === 'id' && path.startsWith('/v1/workflows')) return of.workflow;
       if (name === 'id' && path.startsWith('/v1/webhooks')) return of.webhook;
+      if (name === 'id' && path.startsWith('/v1/sessions')) return of.session;
+      if (name === 'deliveryId' || name === 'commandId') return of.relay;
       if (name === 'provider') return 'openai';
       // A link is valid only for its holder, whatever key is sent.
       if (name === 'token') return `${of.relay}.${of.webhook}.x`;
@@ -265,6 +290,8 @@ describe('API keys', () => {
       expect(memories).toMatchObject([{ id: ids.memory }]);
       const { webhooks } = await server.json('/v1/webhooks');
       expect(webhooks).toMatchObject([{ id: ids.webhook }]);
+      const { sessions } = await server.json('/v1/sessions?harness=remote');
+      expect(sessions).toMatchObject([{ id: ids.session, status: 'idle' }]);
     },
   );
 

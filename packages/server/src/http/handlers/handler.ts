@@ -16,6 +16,8 @@ import type {
   QueryOf,
   RouteName,
   routes,
+  StoredEvent,
+  StoredSessionEvent,
 } from '@relay/protocol';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
@@ -31,12 +33,16 @@ import type { Hub } from '../../streaming/hub.ts';
 import type { WebhookSigner } from '../../secrets/webhook-signer.ts';
 import type { AuthContext, Caller } from '../auth.ts';
 import { notFound } from '../errors.ts';
+import type { HarnessRegistry } from '../../sessions/harnesses.ts';
 import type { ConcurrencyLimiter, RateLimiter } from '../rate-limit.ts';
 
 /** The services that handlers use. */
 export interface ServerContext extends AuthContext {
   readonly control: RunControl;
-  readonly hub: Hub;
+  readonly hub: Hub<StoredEvent>;
+  /** The same for sessions. */
+  readonly sessionHub: Hub<StoredSessionEvent>;
+  readonly harnesses: HarnessRegistry;
   readonly feed: Feed;
   readonly metrics: Metrics;
   readonly log: ServerLog;
