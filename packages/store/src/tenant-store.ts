@@ -51,7 +51,7 @@ import type {
   WebhookStore,
   WorkflowTotal,
 } from '@relay/core';
-import { eventLoop } from '@relay/core';
+import { eventLoop, wakesSuspendedRun } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { missingText, withText } from './codec/events.ts';
@@ -490,7 +490,7 @@ export class SqlTenantStore implements TenantStore {
     const run = { tenantId: this.tenantId, runId };
     const unit = [insertCommand(this.#driver.dialect, this.#signer, run, queued), ...statements];
     const { ok } = await this.#driver.transact(unit, { run: runId });
-    if (ok) this.#notifyRun('wake', runId);
+    if (ok) this.#notifyRun(wakesSuspendedRun(queued.command) ? 'wake' : 'inbox', runId);
     return ok;
   }
 
@@ -524,7 +524,7 @@ export class SqlTenantStore implements TenantStore {
     return changed;
   }
 
-  #notifyRun(kind: 'run' | 'wake', runId: string): void {
+  #notifyRun(kind: 'run' | 'inbox' | 'wake', runId: string): void {
     this.#notify({ kind, tenantId: this.tenantId, runId });
   }
 

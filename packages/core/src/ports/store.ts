@@ -30,9 +30,9 @@ import type {
   GrantRecord,
   NewApproval,
   NewGrant,
-  QueuedRunCommand,
   VoteChange,
 } from './approvals.ts';
+import type { QueuedRunCommand } from './commands.ts';
 import type {
   AuditTrail,
   DeliveryQueue,
@@ -207,6 +207,7 @@ export interface TenantStore {
     queued: QueuedRunCommand,
     audit?: readonly NewAuditEntry[],
   ): Promise<boolean>;
+  /** In the order in which they were posted. Of an ended run: the messages that it did not take. */
   readInbox(runId: string): Promise<QueuedRunCommand[]>;
 
   /** How many runs of the conversation have ended. */
@@ -376,6 +377,8 @@ export type Hint =
   /** The journal has new events that change the run's status. */
   | { readonly kind: 'run'; readonly tenantId: string; readonly runId: string }
   | { readonly kind: 'approval'; readonly tenantId: string; readonly approvalId: string }
+  /** The run has a new command that only the node which drives it needs to know. */
+  | { readonly kind: 'inbox'; readonly tenantId: string; readonly runId: string }
   /** The run has a new command, or no node holds it any more. */
   | { readonly kind: 'wake'; readonly tenantId: string; readonly runId: string }
   /** The tenant's settings, keys or credentials have changed. */

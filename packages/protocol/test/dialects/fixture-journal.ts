@@ -39,6 +39,7 @@ export const earlierDenial = {
   by: { type: 'key', id: 'key-1', name: 'Ann' },
   reason: 'Not now',
 } as const;
+export const sender = { type: 'session', id: 'session-1', name: 'ada' } as const;
 const failure = { code: 'provider_failed', message: 'The model is overloaded', retryable: true };
 
 const sum = { ...root, toolCallId: 'call_sum', name: 'calculator' };
@@ -264,6 +265,16 @@ const script: readonly RunEvent[] = [
     memories: [{ id: id(18), text: 'hidden-memory', score: 0.5 }],
   },
   { type: 'memory.stored', ...root, namespace: 'hidden-namespace', memoryId: id(19) },
+  {
+    type: 'message.added',
+    ...root,
+    messageId: 'message-1',
+    deliveryId: 'hidden-delivery',
+    mode: 'immediate',
+    from: sender,
+    channel: 'ops',
+    content: 'Look at the logs first',
+  },
   {
     type: 'agent.ended',
     ...root,

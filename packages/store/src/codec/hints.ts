@@ -6,6 +6,7 @@ const kinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
   'journal',
   'run',
   'approval',
+  'inbox',
   'wake',
   'tenant',
 ]);

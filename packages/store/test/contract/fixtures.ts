@@ -196,6 +196,15 @@ export function cancelCommand(reason: string): QueuedRunCommand {
   return { id: uuidv7(), command: { kind: 'cancel', reason, by: person } };
 }
 
+export function messageCommand(messageId: string): QueuedRunCommand {
+  const from = { type: 'session', id: uuidv7(), name: 'ada' } as const;
+  const content = `Text of ${messageId}`;
+  return {
+    id: uuidv7(),
+    command: { kind: 'message', messageId, mode: 'immediate', from, channel: 'ops', content },
+  };
+}
+
 /** A whole list, by pages of this size. */
 export async function allPages<Entry extends { readonly id: string }>(
   limit: number,
