@@ -33,20 +33,28 @@ function countOf(events: readonly StoredEvent[], type: StoredEvent['type']): num
   return events.filter((event) => event.type === type).length;
 }
 
+/** A stream without output, as long as it is to wait. */
+async function* keptOpen(waits: () => boolean): AsyncGenerator<[]> {
+  while (waits()) {
+    yield [];
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
+
 export const messageScenarios: Readonly<Record<string, () => Scenario>> = {
   'messages of every mode': () => {
-    const isLatePosted = Promise.withResolvers<void>();
+    let isLatePosted = false;
     /** It goes on only when it is interrupted, and answers when the last message is on its way. */
     const model: Model = {
       async *stream({ messages }, signal) {
         if (!hasRead(messages, 'now')) {
           yield [text('To begin ')];
-          await new Promise((resolve) => signal.addEventListener('abort', resolve));
+          yield* keptOpen(() => !signal.aborted);
         } else if (!hasRead(messages, 'after the tool')) {
           yield [text('I pay. '), toolCall('call_1', 'pay', { amount: 1 }), finish()];
         } else {
           yield [text('Paid.')];
-          await isLatePosted.promise;
+          yield* keptOpen(() => !signal.aborted && !isLatePosted);
           yield [finish()];
         }
       },
@@ -69,7 +77,7 @@ export const messageScenarios: Readonly<Record<string, () => Scenario>> = {
         if (countOf(events, 'message.added') < 4) return;
         if (countOf(events.slice(last), 'text.appended') === 0) return;
         await sendOnce(kernel, ref, { messageId: 'too late', mode: 'next-tool-call' });
-        isLatePosted.resolve();
+        isLatePosted = true;
       },
       async leaves(store) {
         const { tenant, runId } = await runIn(store);
