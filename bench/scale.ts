@@ -83,6 +83,8 @@ class Scale {
     const conversationId = randomUUID();
     await this.#start({ input: 'say 20', conversationId });
     const turn = await this.#start({ input: 'say 20', conversationId });
+    // Reading the audit trail seals it, and sealed entries are copied.
+    await (await server.request('/v1/audit')).text();
     await server.stop();
     return {
       ended: await readOriginal(this.#database, ended),

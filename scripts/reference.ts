@@ -9,6 +9,7 @@ import {
   type Frame,
   type Route,
   routes,
+  sessionEventSchema,
 } from '@relay/protocol';
 import { header, journal } from '../packages/protocol/test/dialects/fixture-journal.ts';
 
@@ -29,7 +30,8 @@ function errorsPage(): string {
     generated,
     '',
     'Every error is `{"error": "<message>", "code": "<code>", "details"?}`. `details` lists the',
-    'invalid fields, each with its `path` and a `message`.',
+    'invalid fields, each with its `path` and a `message`. Those of `capability_missing` are an object:',
+    'the `path` of the capability, what was `asked`, and what the session `offered`.',
     '',
     '| code | status | retryable | meaning |',
     '|---|---|---|---|',
@@ -40,15 +42,14 @@ function errorsPage(): string {
 
 function eventsPage(): string {
   const rows = Object.entries(catalogue).map(([name, { version, schema }]) => {
-    const fields = Object.entries(schema.shape).map(([field, type]) =>
-      type.safeParse(undefined).success ? `${field}?` : field,
-    );
-    return `| \`${name}\` | ${version} | ${fields.map((field) => `\`${field}\``).join(', ')} |`;
+    return `| \`${name}\` | ${version} | ${fieldsOf(schema.shape)} |`;
   });
   return [
     '# Events',
     '',
     generated,
+    '',
+    '## Runs',
     '',
     'The journal of a run consists of these events, and every stream is a projection of them. Each also',
     'has its `seq` (1, 2, 3 … without gaps) and `at`, the time when it was stored.',
@@ -57,7 +58,29 @@ function eventsPage(): string {
     '|---|---|---|',
     ...rows,
     '',
+    '## Sessions',
+    '',
+    'The journal of a session consists of these events, as specification 004 defines them. Each also has',
+    'its `seq` and `at`; `fidelity: "inferred"` marks what a harness concluded because the session does',
+    'not report it. Times are ISO 8601 strings.',
+    '',
+    '| event | fields |',
+    '|---|---|',
+    ...sessionEventSchema.options.map(({ shape }) => {
+      const { type, fidelity: _, ...own } = shape;
+      return `| \`${type.value}\` | ${fieldsOf(own)} |`;
+    }),
+    '',
   ].join('\n');
+}
+
+/** The names of the fields; those that are optional have a question mark. */
+function fieldsOf(
+  shape: Readonly<Record<string, { safeParse(value: undefined): { success: boolean } }>>,
+): string {
+  return Object.entries(shape)
+    .map(([field, type]) => (type.safeParse(undefined).success ? `\`${field}?\`` : `\`${field}\``))
+    .join(', ');
 }
 
 function scopesOf({ auth, scopes, anyScope }: Route): string {

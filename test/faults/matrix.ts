@@ -225,7 +225,7 @@ const byTheClock = new Set<StoreCall['method']>([
   'dueRuns',
   'pausedTenants',
   'renewLeases',
-  'leasedRunsWithCommands',
+  'runsWithCommands',
 ]);
 
 /** One process, whose store fails once. Its callers repeat what was not acknowledged. */

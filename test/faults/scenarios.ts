@@ -207,8 +207,8 @@ async function tenantOf(store: SystemStore) {
 /** The one run of the store. */
 export async function runIn(store: SystemStore) {
   const tenant = await tenantOf(store);
-  const [run] = await tenant.listRuns({}, { limit: 1 });
-  return { tenant, runId: run?.id ?? '' };
+  const { items } = await tenant.listRuns({}, { limit: 1 });
+  return { tenant, runId: items[0]?.id ?? '' };
 }
 
 async function demandTwoApprovers(store: SystemStore): Promise<void> {

@@ -122,7 +122,7 @@ describe('the scan of the supervisor', () => {
     const { store: inner, boot } = await openFixture();
     const asked: string[] = [];
     const store = wrapStore(inner, (call) => {
-      if (call.method === 'readInbox' || call.method === 'leasedRunsWithCommands')
+      if (call.method === 'readInbox' || call.method === 'runsWithCommands')
         asked.push(call.method);
       return call.go();
     });
@@ -142,7 +142,7 @@ describe('the scan of the supervisor', () => {
       }, 'a look around');
     };
     await lookAround(3);
-    expect(new Set(asked)).toEqual(new Set(['leasedRunsWithCommands']));
+    expect(new Set(asked)).toEqual(new Set(['runsWithCommands']));
 
     // What another node has taken in, and did not tell of.
     const [run] = runs;

@@ -40,7 +40,7 @@ export {
 export { checkRuleTool, unknownToolNote } from './permission/tool-name.ts';
 export { compileGlob } from './permission/glob/glob.ts';
 export { suggestedPattern } from './permission/shell/allow.ts';
-export { type Policy, policiesOf, previewPolicy } from './permission/policy.ts';
+export { listedItems, type Policy, policiesOf, previewPolicy } from './permission/policy.ts';
 export * from './ports/index.ts';
 export { combinePublishers } from './publisher.ts';
 export * from './commands/resume.ts';
@@ -59,6 +59,11 @@ export {
   readSnapshot,
   type RunState,
 } from './run/state/state.ts';
+export * from './sessions/capabilities.ts';
+export * from './sessions/delivery-machine.ts';
+export * from './sessions/modes.ts';
+export * from './sessions/session-machine.ts';
+export * from './sessions/state.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';
 export { BackgroundLoop, type BackgroundLoopOptions } from './runtime/background-loop.ts';
 export { eventLoop } from './runtime/event-loop-budget.ts';

@@ -5,8 +5,7 @@
  *                     ├─refused─▶ committing, with the refused events replaced
  *                     └─fenced or failed─▶ broken, permanently
  *
- * - An idle journal commits at once; events that arrive during a commit form the next batch. Only text
- *   that continues text waits a few milliseconds under load, to share a commit with that of other runs.
+ * - An idle journal commits at once; events that arrive during a commit form the next batch.
  * - `state` runs ahead of the store, so that the loop can continue. Only the loop sees it, and no side
  *   effect starts before the promise of its write has resolved.
  * - Every append carries the expected `seq` and the lease epoch (E3). A journal that was fenced out, or
@@ -34,7 +33,6 @@ import type {
 import { publishStored } from './publisher.ts';
 import { project } from './run/state/projection.ts';
 import { evolveAll, type RunState } from './run/state/state.ts';
-import { Pacer } from './runtime/pacer.ts';
 
 /** What is committed together with events. */
 export interface CommitExtras {
@@ -96,8 +94,6 @@ export interface JournalOptions {
   readonly log: Pick<Log, 'error'>;
   /** Receives events as they are staged, before they are stored. */
   readonly observe: (events: readonly StoredEvent[]) => void;
-  /** Says when text is committed; default: together with that of the other runs of this process. */
-  readonly pacer?: Pick<Pacer, 'add'>;
   /** The audit entries of the events. */
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
 }
@@ -187,14 +183,10 @@ export class RunJournal {
     if (release) this.#closed = batch.release = true;
   }
 
-  /**
-   * Adds events and commits them at once, or together with the text of other runs if they are only text.
-   * A failure surfaces at the next awaited write.
-   */
+  /** Adds events and commits them at once. A failure surfaces at the next awaited write. */
   append(events: readonly RunEvent[]): void {
     this.stage(events);
-    if (events.every(isDelta)) (this.#options.pacer ?? textPacer).add(this.#start);
-    else this.#start();
+    this.#start();
   }
 
   /** Resolves when these events and all before them are stored. */
@@ -211,11 +203,11 @@ export class RunJournal {
     if (!isStored) throw this.#broken ?? new JournalBroken(undefined);
   }
 
-  readonly #start = (): void => {
+  #start(): void {
     if (this.#next === undefined) return;
     this.#next.isDue = true;
     if (this.#committing === undefined) void this.#commit();
-  };
+  }
 
   /** Never rejects: a failure breaks the journal instead. */
   async #commit(): Promise<void> {
@@ -287,9 +279,6 @@ export class RunJournal {
     };
   }
 }
-
-/** Of this process; see `docs/decisions/2026-11-16-text-shares-commits.md`. */
-const textPacer = new Pacer({ baseMs: 4, msPerStart: 0.25, maxMs: 25 });
 
 /** Whether the event is a piece of what a model streams. */
 export function isDelta(event: RunEvent): event is EventOf<'text.appended' | 'reasoning.appended'> {

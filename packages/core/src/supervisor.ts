@@ -433,8 +433,8 @@ export class Supervisor {
   /** Finds commands for active runs that other nodes accepted, or whose wake-up was lost. */
   async #collectCommands(): Promise<void> {
     if (this.#active.size === 0) return;
-    const { store, settings, log } = this.#engine;
-    for (const runId of await store.leasedRunsWithCommands(settings.node)) {
+    const { store, log } = this.#engine;
+    for (const runId of await store.runsWithCommands([...this.#active.keys()])) {
       await this.#active
         .get(runId)
         ?.live?.commandsArrived()

@@ -5,7 +5,6 @@ import { JournalBroken, RunJournal } from '../src/journal.ts';
 import type { Append, AppendOutcome, RunIdentity, TenantStore } from '../src/ports/index.ts';
 import { answerOf } from '../src/run/state/agent.ts';
 import { evolve, initialState, type RunState } from '../src/run/state/state.ts';
-import type { Pacer } from '../src/runtime/pacer.ts';
 
 const run: RunIdentity = {
   id: '01963a5c-7891-7abc-8ef0-123456789abc',
@@ -76,10 +75,7 @@ function asTenantStore(store: Pick<TenantStore, 'append'>): TenantStore {
   return store as unknown as TenantStore;
 }
 
-type Pacing = Pick<Pacer, 'add'>;
-const unpaced: Pacing = { add: (start) => start() };
-
-function open(state: RunState = talking, pacer: Pacing = unpaced) {
+function open(state: RunState = talking) {
   const store = new SlowStore();
   const published: StoredEvent[][] = [];
   const observed: StoredEvent[] = [];
@@ -98,7 +94,6 @@ function open(state: RunState = talking, pacer: Pacing = unpaced) {
     },
     log: { error: () => undefined },
     observe: (events) => observed.push(...events),
-    pacer,
   });
   return { journal, store, published, observed, clock };
 }
@@ -205,58 +200,6 @@ describe('a journal that commits', () => {
     expect(first?.progress).toMatchObject({ status: 'running', startedAt: 1_000 });
     // The status is stored already.
     expect(second?.progress).toStrictEqual({ usage: noUsage });
-  });
-});
-
-describe('a journal whose text is paced', () => {
-  function openPaced() {
-    const starts = new Set<() => void>();
-    const opened = open(talking, { add: (start) => starts.add(start) });
-    return { ...opened, starts };
-  }
-  const completed: RunEvent = {
-    type: 'turn.completed',
-    ...root,
-    turn: 1,
-    finishReason: 'stop',
-    usage: { inputTokens: 1, outputTokens: 2 },
-  };
-
-  it('commits the text that arrived until its turn, once', async () => {
-    const { journal, store, starts } = openPaced();
-    journal.append([say('a')]);
-    journal.append([say('b')]);
-    expect([store.appends.length, starts.size]).toEqual([0, 1]);
-    for (const start of starts) start();
-    expect(store.appends.map(({ events }) => texts(events))).toEqual([['a', 'b']]);
-    await store.finish();
-    for (const start of starts) start();
-    expect(store.appends).toHaveLength(1);
-  });
-
-  it('does not commit during or after a commit before it is its turn', async () => {
-    const { journal, store, starts } = openPaced();
-    journal.append([say('a')]);
-    for (const start of starts) start();
-    journal.append([say('b')]);
-    await store.finish();
-    expect(store.pending).toBe(0);
-    for (const start of starts) start();
-    expect(store.appends.map(({ events }) => texts(events))).toEqual([['a'], ['b']]);
-  });
-
-  it('commits everything else at once, with the text before it', () => {
-    const { journal, store } = openPaced();
-    journal.append([say('a')]);
-    journal.append([completed]);
-    expect(store.appends.map(({ events }) => texts(events))).toEqual([['a', 'turn.completed']]);
-  });
-
-  it('commits text at once if a caller waits for it', () => {
-    const { journal, store } = openPaced();
-    journal.append([say('a')]);
-    void journal.settled();
-    expect(store.appends.map(({ events }) => texts(events))).toEqual([['a']]);
   });
 });
 

@@ -1,3 +1,5 @@
+import type { CapabilityDetails } from './schemas/sessions.ts';
+
 /**
  * The error table, read by the code, the documentation and the OpenAPI document. A code is never reused
  * with another meaning.
@@ -25,6 +27,7 @@ export const errorTable = {
   origin_not_allowed: permanent(403, 'The Origin is not in RELAY_ALLOWED_ORIGINS'),
   not_an_approver: permanent(403, 'The policy names other approvers for this call'),
   denied_by_rule: permanent(403, 'A deny rule denies this call'),
+  action_denied: permanent(403, 'The caller may not invoke this action'),
   not_found: permanent(404, 'No such resource'),
   session_not_found: permanent(404, 'No such chat session is open'),
   relay_not_found: permanent(404, 'No such approval is open in this chat session'),
@@ -38,17 +41,26 @@ export const errorTable = {
   policy_conflict: permanent(409, 'The policy has changed since the given version'),
   tool_unavailable: permanent(409, 'The tool of this call is no longer registered'),
   run_ended: permanent(409, 'The run has ended; fork it to continue'),
-  not_a_boundary: permanent(409, 'A run can be forked only between two turns'),
+  not_a_boundary: permanent(409, 'Forks and snapshots begin only between two turns'),
+  capability_missing: permanent(409, 'The session does not declare the required capability'),
+  handle_taken: permanent(409, 'Another session that is in use has this handle'),
+  session_conflict: permanent(409, 'The status of the session does not allow this'),
+  workspace_missing: permanent(409, 'The tenant has no workspace'),
+  message_delivered: permanent(409, 'A recipient already has the message'),
+  receipt_conflict: permanent(409, 'Another final receipt, answer or result was given before'),
+  action_name_taken: permanent(409, 'Another action has this name'),
   cursor_past_end: permanent(409, 'The requested position is after the end of the journal'),
   payload_too_large: permanent(413, 'The request body is too large'),
   unsupported_media_type: permanent(415, 'The request body must be JSON'),
   key_ended: permanent(409, 'The key is revoked, has expired or was rotated already'),
   tenant_paused: permanent(409, 'The tenant is paused'),
   budget_exceeded: retryable(429, 'A budget is exhausted'),
+  inbox_full: retryable(429, 'The inbox of the session is full'),
   rate_limited: retryable(429, 'Too many requests'),
   too_many_open: retryable(429, 'Too many streams, waiting requests or request bodies are open'),
   checkpoint_missing: permanent(409, 'The run has no checkpoint to resume from'),
   idempotency_mismatch: permanent(422, 'The idempotency key was used with a different body'),
+  event_undeclared: permanent(422, 'The session does not declare events of this type'),
   approval_state_missing: permanent(500, 'The run has no approval for this tool call'),
   run_canceled: permanent(409, 'The run was canceled'),
   outcome_unknown: permanent(409, 'A crash interrupted the tool call; its outcome is unknown'),
@@ -62,6 +74,11 @@ export const errorTable = {
   answer_too_large: permanent(502, 'The model’s answer exceeds RELAY_MAX_ANSWER_CHARS'),
   context_exceeded: permanent(502, 'The conversation does not fit into the model’s context window'),
   tool_timed_out: permanent(504, 'No client posted the result of the function tool in time'),
+  command_failed: permanent(502, 'The program of the session failed to carry out the command'),
+  command_timed_out: permanent(
+    504,
+    'The program of the session did not answer the command in time',
+  ),
   question_declined: permanent(409, 'The tool’s question was declined or not answered'),
   tool_failed: permanent(500, 'The tool failed'),
   tool_input_invalid: permanent(400, 'The arguments do not match the tool’s schema'),
@@ -101,7 +118,8 @@ export interface FieldIssue {
 export interface ErrorBody {
   error: string;
   code: ErrorCode;
-  details?: readonly FieldIssue[];
+  /** The invalid fields, or the capability of a `capability_missing`. */
+  details?: readonly FieldIssue[] | CapabilityDetails;
 }
 
 /** An error with a code of the table. Its message may be shown to the caller. */
@@ -109,17 +127,25 @@ export class RelayError extends Error {
   override readonly name = 'RelayError';
   readonly code: ErrorCode;
   readonly details: readonly FieldIssue[] | undefined;
+  /** The capability of a `capability_missing`; the `details` of its body. */
+  readonly capability: CapabilityDetails | undefined;
   /** When a retry may succeed, where that is known. */
   readonly retryAfterMs: number | undefined;
 
   constructor(
     code: ErrorCode,
     message: string,
-    options: { details?: readonly FieldIssue[]; cause?: unknown; retryAfterMs?: number } = {},
+    options: {
+      details?: readonly FieldIssue[];
+      capability?: CapabilityDetails;
+      cause?: unknown;
+      retryAfterMs?: number;
+    } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.details = options.details;
+    this.capability = options.capability;
     this.retryAfterMs = options.retryAfterMs;
   }
 
@@ -133,7 +159,8 @@ export class RelayError extends Error {
 
   toBody(): ErrorBody {
     const body: ErrorBody = { error: this.message, code: this.code };
-    if (this.details !== undefined) body.details = this.details;
+    const details = this.details ?? this.capability;
+    if (details !== undefined) body.details = details;
     return body;
   }
 }

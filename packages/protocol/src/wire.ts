@@ -17,6 +17,13 @@ export type {
   StoredEvent,
   Trust,
 } from './events/catalogue.ts';
+export type {
+  AgentSessionEvent,
+  SessionEvent,
+  SessionEventOf,
+  StoredSessionEvent,
+  TranscriptChunk,
+} from './events/session-events.ts';
 export type { ChatFrame, ChatToolOutput } from './dialects/chat.ts';
 export type { DoneFrame, RunsFrame } from './dialects/runs.ts';
 export type {
@@ -25,6 +32,7 @@ export type {
   MessageContent,
   MessageToolCall,
   ProviderData,
+  Sender,
 } from './schemas/messages.ts';
 export type {
   ApprovalKind,
@@ -48,6 +56,23 @@ export type {
   Usage,
   WireUsage,
 } from './schemas/runs.ts';
+export type {
+  AgentSessionCapabilities,
+  AgentSessionEventType,
+  AgentStatus,
+  AttachmentType,
+  CapabilityDetails,
+  CapabilityPath,
+  DeliveryMode,
+  DeliveryStatus,
+  IdentityKind,
+  InvocationStatus,
+  SessionCommand,
+  SessionIdentity,
+} from './schemas/sessions.ts';
+export type { DeliveryFrame } from './routes/sessions.ts';
+export type { SessionAttachment } from './routes/messages.ts';
+export type { ActionSelector } from './routes/actions.ts';
 
 type Declared<Name extends RouteName, Part extends string> = (typeof routes)[Name] extends {
   readonly [P in Part]: infer Schema extends z.ZodType;

@@ -46,6 +46,12 @@ describe('error table', () => {
     ['handoff_refused', 409],
     ['guardrail_tripped', 422],
     ['context_exceeded', 502],
+    ['capability_missing', 409],
+    ['workspace_missing', 409],
+    ['not_a_boundary', 409],
+    ['action_denied', 403],
+    ['inbox_full', 429],
+    ['event_undeclared', 422],
   ] as const)('answers %s with %i, as the documented surfaces do', (code, status) => {
     expect(new RelayError(code, 'x').status).toBe(status);
   });
@@ -76,6 +82,16 @@ describe('RelayError', () => {
       error: 'The body is malformed',
       code: 'invalid_request',
       details: [{ path: 'messages.0.role', message: 'Unknown role' }],
+    });
+  });
+
+  it('has the missing capability as the details of its body', () => {
+    const capability = { path: 'lifecycle.pause', asked: true, offered: false } as const;
+    const error = new RelayError('capability_missing', 'Cannot be paused', { capability });
+    expect(error.toBody()).toStrictEqual({
+      error: 'Cannot be paused',
+      code: 'capability_missing',
+      details: capability,
     });
   });
 

@@ -1,4 +1,10 @@
-import { defined, type ErrorBody, type ErrorCode, type FieldIssue } from '@relay/protocol/wire';
+import {
+  type CapabilityDetails,
+  defined,
+  type ErrorBody,
+  type ErrorCode,
+  type FieldIssue,
+} from '@relay/protocol/wire';
 
 /**
  * The server's codes, and two of the client: `network_error` if there was no response or the connection
@@ -8,7 +14,7 @@ export type RelayApiErrorCode = ErrorCode | 'network_error' | 'unexpected_respon
 
 export interface RelayApiErrorOptions {
   readonly status?: number;
-  readonly details?: readonly FieldIssue[] | undefined;
+  readonly details?: ErrorBody['details'] | undefined;
   readonly requestId?: string | undefined;
   readonly runId?: string | undefined;
   readonly retryAfterMs?: number | undefined;
@@ -26,6 +32,7 @@ export interface FailedRequest {
 const retryableCodes: ReadonlySet<string> = new Set<RelayApiErrorCode>([
   'request_timeout',
   'budget_exceeded',
+  'inbox_full',
   'rate_limited',
   'too_many_open',
   'provider_failed',
@@ -43,6 +50,8 @@ export class RelayApiError extends Error {
   /** The HTTP status; 0 without a response. */
   readonly status: number;
   readonly details: readonly FieldIssue[] | undefined;
+  /** Of a `capability_missing`: which capability was required, and what the session declares. */
+  readonly capability: CapabilityDetails | undefined;
   readonly requestId: string | undefined;
   /** The run that was started nevertheless, and is stored as failed. */
   readonly runId: string | undefined;
@@ -55,10 +64,11 @@ export class RelayApiError extends Error {
 
   constructor(code: RelayApiErrorCode, message: string, options: RelayApiErrorOptions = {}) {
     super(message, defined({ cause: options.cause }));
-    const { status = 0 } = options;
+    const { status = 0, details } = options;
     this.code = code;
     this.status = status;
-    this.details = options.details;
+    this.details = isIssues(details) ? details : undefined;
+    this.capability = isIssues(details) ? undefined : details;
     this.requestId = options.requestId;
     this.runId = options.runId;
     this.retryAfterMs = options.retryAfterMs;
@@ -67,6 +77,10 @@ export class RelayApiError extends Error {
       options.retryable ??
       (code === 'unexpected_response' ? retryableStatuses.has(status) : retryableCodes.has(code));
   }
+}
+
+function isIssues(details: RelayApiErrorOptions['details']): details is readonly FieldIssue[] {
+  return Array.isArray(details);
 }
 
 export function networkError(message: string, cause?: unknown): RelayApiError {

@@ -45,6 +45,7 @@ export type {
   AuditQuery,
   AuditVerdict,
   CancelRunsBody,
+  CapabilityDetails,
   ChatBody,
   Credential,
   CredentialBody,

@@ -2,7 +2,10 @@ import type { CallOptions, Http, Query } from './http.ts';
 
 export interface Page<Item> {
   readonly items: readonly Item[];
-  /** The cursor of the next page; `null` on the last page. */
+  /**
+   * The cursor of the next page; `null` on the last page. A page can have fewer items than its limit, even
+   * none, and be followed by others.
+   */
   readonly nextCursor: string | null;
 }
 

@@ -19,6 +19,13 @@ describe('RelayApiError', () => {
     });
   });
 
+  test('has the capability that the session lacks, instead of details', async () => {
+    const details = { path: 'delivery.modes', asked: 'immediate', offered: ['on-idle'] };
+    const body = { error: 'ada has no mode immediate', code: 'capability_missing', details };
+    const error = await errorFrom(json(409, body));
+    expect(error).toMatchObject({ capability: details, details: undefined, retryable: false });
+  });
+
   test('has the id of a run that was started nevertheless', async () => {
     const body = { error: 'The provider failed', code: 'provider_failed' };
     const error = await errorFrom(json(502, body, { 'x-run-id': 'run-1' }));

@@ -56,6 +56,7 @@ const tenantOfRunSql = 'SELECT tenant_id FROM runs WHERE id = ?';
 const maxKnownTenants = 1_000;
 const runsPerRead = 100;
 const lastSeqsSql = `SELECT id, last_seq FROM runs WHERE id IN (${placeholders(runsPerRead)})`;
+const commandsSql = runsWithCommandsSql(runsPerRead);
 
 function runRef(row: Row): RunRef {
   return { tenantId: text(row, 'tenant_id'), runId: text(row, 'id') };
@@ -99,16 +100,8 @@ class SqlStore implements SystemStore {
   }
 
   async lastSeqs(runIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
-    const found = new Map<string, number>();
-    for (let at = 0; at < runIds.length; at += runsPerRead) {
-      const some = runIds.slice(at, at + runsPerRead);
-      // One statement for any number of runs: no id is empty.
-      const params = Array.from({ length: runsPerRead }, (_, index) => some[index] ?? '');
-      for (const row of await this.#driver.read(lastSeqsSql, params)) {
-        found.set(text(row, 'id'), number(row, 'last_seq'));
-      }
-    }
-    return found;
+    const rows = await this.#readOfRuns(lastSeqsSql, runIds);
+    return new Map(rows.map((row) => [text(row, 'id'), number(row, 'last_seq')]));
   }
 
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
@@ -271,8 +264,8 @@ class SqlStore implements SystemStore {
     return renewal.runIds.filter((id) => held.has(id));
   }
 
-  async leasedRunsWithCommands(owner: string): Promise<string[]> {
-    return this.#texts('run_id', runsWithCommandsSql, [owner]);
+  async runsWithCommands(runIds: readonly string[]): Promise<string[]> {
+    return (await this.#readOfRuns(commandsSql, runIds)).map((row) => text(row, 'run_id'));
   }
 
   async releaseRun(runId: string, epoch: number): Promise<void> {
@@ -343,6 +336,16 @@ class SqlStore implements SystemStore {
 
   close(): Promise<void> {
     return this.#driver.close();
+  }
+
+  /** One statement for any number of runs: no id is empty. */
+  async #readOfRuns(sql: string, runIds: readonly string[]): Promise<Row[]> {
+    const rows: Row[] = [];
+    for (let at = 0; at < runIds.length; at += runsPerRead) {
+      const params = Array.from({ length: runsPerRead }, (_, index) => runIds[at + index] ?? '');
+      rows.push(...(await this.#driver.read(sql, params)));
+    }
+    return rows;
   }
 
   /** One column of the rows. */

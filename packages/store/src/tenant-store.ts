@@ -18,6 +18,7 @@ import type {
   Hint,
   JournalPage,
   KeyRecord,
+  Listed,
   QueuedRunCommand,
   MemoryFilter,
   MemoryRecord,
@@ -54,7 +55,7 @@ import type {
 import { eventLoop, wakesSuspendedRun } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
-import { missingText, withText } from './codec/events.ts';
+import { missingText, TurnText, withText } from './codec/events.ts';
 import { encodeHint, hintsOfAppend } from './codec/hints.ts';
 import type { RowSigner, SignedTable } from './codec/signed-table.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
@@ -74,6 +75,7 @@ import {
 } from './sql/runs/creation.ts';
 import * as credentials from './sql/tenants/credentials.ts';
 import {
+  addText,
   decodeJournal,
   decodeText,
   isLargerThan,
@@ -87,7 +89,14 @@ import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbo
 import * as memories from './sql/memories/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
 import * as approvals from './sql/runs/approvals.ts';
-import { decodeListing, selectAnswers, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
+import { readList } from './sql/lists.ts';
+import {
+  decodeListing,
+  runLists,
+  selectAnswers,
+  selectRuns,
+  statusesOf,
+} from './sql/runs/run-lists.ts';
 import { decodeRun, decodeRunHead, replaceCheckpoint, selectRunSql } from './sql/runs/runs.ts';
 import { changesIn, readAll, readOne } from './sql/statements.ts';
 import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
@@ -157,13 +166,15 @@ export class SqlTenantStore implements TenantStore {
     return this.#one({ sql: selectRunSql, params: [this.tenantId, runId] }, decodeRunHead);
   }
 
-  async listRuns(filter: RunFilter, page: Page): Promise<RunListing[]> {
-    if (statusesOf(filter)?.length === 0) return [];
-    const rows = await this.#select(selectRuns(this.tenantId, filter, page));
+  async listRuns(filter: RunFilter, page: Page): Promise<Listed<RunListing>> {
+    if (statusesOf(filter)?.length === 0) return { items: [], next: null };
+    const lists = runLists(this.tenantId, filter);
+    const { items: rows, next } = await readList(this.#driver, lists, page, selectRuns);
     const answers = selectAnswers(this.tenantId, rows);
     const parts = answers === undefined ? [] : await this.#select(answers);
     const byRun = Map.groupBy(parts, (part) => text(part, 'run_id'));
-    return rows.map((row) => decodeListing(row, byRun.get(text(row, 'id')) ?? []));
+    const items = rows.map((row) => decodeListing(row, byRun.get(text(row, 'id')) ?? []));
+    return { items, next };
   }
 
   async append(append: Append): Promise<AppendOutcome> {
@@ -209,15 +220,20 @@ export class SqlTenantStore implements TenantStore {
     return { ...page, events: withText(events, await this.#textOfTurn(run, turnSeq, rows)) };
   }
 
-  /** `rows`: those of a page that ends after the turn. */
-  async #textOfTurn(run: RunRef, turnSeq: number, rows: readonly Row[]): Promise<string> {
-    const [first] = rows;
-    const last = rows.at(-1);
-    if (first === undefined || last === undefined) return '';
-    if (number(first, 'first_seq') <= turnSeq) return decodeText(run, turnSeq, rows);
-    const all = await this.#select(selectText(run, turnSeq, number(last, 'last_seq')));
-    await eventLoop.take(sizeOfPage(all));
-    return decodeText(run, turnSeq, all);
+  /** `page`: rows that end after the turn. What follows the turn is not read. */
+  async #textOfTurn(run: RunRef, turnSeq: number, page: readonly Row[]): Promise<string> {
+    const [first] = page;
+    if (first !== undefined && number(first, 'first_seq') <= turnSeq) {
+      return decodeText(run, turnSeq, page);
+    }
+    const turn = new TurnText(turnSeq);
+    while (!turn.hasEnded) {
+      const rows = await this.#select(selectText(run, turn.next));
+      if (rows.length === 0 && turn.hasStarted) break;
+      await eventLoop.take(sizeOfPage(rows));
+      addText(run, turn, rows);
+    }
+    return turn.text;
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {

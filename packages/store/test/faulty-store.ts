@@ -71,7 +71,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
       write('claimRun', () => inner.claimRun(runId, claim, options)),
     suspectRuns: (now, limit) => read(() => inner.suspectRuns(now, limit)),
     renewLeases: (owner, renewal) => read(() => inner.renewLeases(owner, renewal)),
-    leasedRunsWithCommands: (owner) => read(() => inner.leasedRunsWithCommands(owner)),
+    runsWithCommands: (runIds) => read(() => inner.runsWithCommands(runIds)),
     releaseRun: (runId, epoch) => write('releaseRun', () => inner.releaseRun(runId, epoch)),
     dueRuns: (now, limit) => read(() => inner.dueRuns(now, limit)),
     releaseAllLeases: () => write('releaseAllLeases', () => inner.releaseAllLeases()),

@@ -22,7 +22,7 @@ export const session = [
   { id: '004:shape:delivery-modes', place: 'Capability Shape',
     text: 'delivery.modes is a required list of delivery modes.' },
   { id: '004:shape:delivery-mode-values', place: 'Capability Shape',
-    text: 'A delivery mode is "immediate", "next-tool-call" or "on-idle".' },
+    text: 'A delivery mode is "immediate", "next-message", "next-tool-call", "on-idle" or "manual".' },
   { id: '004:shape:delivery-queue', place: 'Capability Shape',
     text: 'delivery.queue is an optional boolean.' },
   { id: '004:shape:events-emits', place: 'Capability Shape',

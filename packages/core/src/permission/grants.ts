@@ -11,7 +11,6 @@ import type { Approver } from './approvers.ts';
 import { decideCall, decideInTurn, declaredBy } from './decide.ts';
 import { lettersRequiredBy } from './glob/glob.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './match.ts';
-import { pagedItems } from './policy.ts';
 import type { ApprovalRecord, NewGrant, RunHead, TenantStore, Tool } from '../ports/index.ts';
 
 /** The terms of a grant besides its rule. */
@@ -203,11 +202,7 @@ export async function previewGrant(
   };
   const matched: ApprovalRecord[] = [];
   let looked = 0;
-  const requests = pagedItems(
-    (page) => store.listApprovals({ kind: 'permission' }, page),
-    ({ requestedAt }) => requestedAt,
-  );
-  for await (const approval of requests) {
+  for await (const approval of permissionRequests(store)) {
     looked += 1;
     const call = { name: approval.tool, params: approval.params };
     const decided = approval.tool === rule.tool ? decisionWith(tool, call, rule) : undefined;
@@ -216,4 +211,19 @@ export async function previewGrant(
     if (looked === maxRequests) break;
   }
   return { matched, looked };
+}
+
+const pageSize = 100;
+
+/** Newest first. */
+async function* permissionRequests(store: TenantStore): AsyncGenerator<ApprovalRecord, void> {
+  const filter = { kind: 'permission' } as const;
+  let page = await store.listApprovals(filter, { limit: pageSize });
+  for (;;) {
+    yield* page;
+    const last = page.at(-1);
+    if (last === undefined || page.length < pageSize) return;
+    const before = { at: last.requestedAt, id: last.id };
+    page = await store.listApprovals(filter, { limit: pageSize, before });
+  }
 }

@@ -10,7 +10,7 @@ import {
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
-import type { Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
+import type { Listed, Page, PolicyRecord, TenantStore, Tool } from '../ports/index.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
 import { type Approver, findApprover } from './approvers.ts';
 import { decideInTurn, declaredBy, type Grant, type RuleSet } from './decide.ts';
@@ -110,10 +110,7 @@ export async function previewPolicy(
   const changed: ChangedCall[] = [];
   let [runs, calls, read, complete] = [0, 0, 0, true];
   const { since } = draft;
-  const recentRuns = pagedItems(
-    (page) => store.listRuns({ since }, page),
-    ({ createdAt }) => createdAt,
-  );
+  const recentRuns = listedItems((page) => store.listRuns({ since }, page));
   for await (const run of recentRuns) {
     if (runs === maxRuns || calls >= maxCalls || read >= maxEvents) {
       complete = false;
@@ -139,16 +136,15 @@ export async function previewPolicy(
 }
 
 /** The items of a list, newest first, read page by page. */
-export async function* pagedItems<Item extends { readonly id: string }>(
-  read: (page: Page) => Promise<readonly Item[]>,
-  timeOf: (item: Item) => number,
+export async function* listedItems<Item>(
+  list: (page: Page) => Promise<Listed<Item>>,
 ): AsyncGenerator<Item, void> {
-  let page = await read({ limit: pageSize });
+  let page: Page = { limit: pageSize };
   for (;;) {
-    yield* page;
-    const last = page.at(-1);
-    if (last === undefined || page.length < pageSize) return;
-    page = await read({ limit: pageSize, before: { at: timeOf(last), id: last.id } });
+    const { items, next } = await list(page);
+    yield* items;
+    if (next === null) return;
+    page = { limit: pageSize, before: next };
   }
 }
 

@@ -1,6 +1,6 @@
 /** The audit trail, policies and webhooks of a tenant. */
 import type { AuditAction, Decider, PolicyRules, WebhookEvent } from '@relay/protocol';
-import type { EventRange, Page } from './runs.ts';
+import type { EventRange, Listed, Page } from './runs.ts';
 
 /** An audited action: ids, names and digests, never contents or secrets. */
 export interface AuditEntry {
@@ -46,7 +46,7 @@ export interface AuditSeal {
 
 export interface AuditSealing {
   readonly seal: AuditSeal;
-  readonly entries: readonly Pick<AuditRecord, 'id' | 'seq' | 'hash' | 'proof'>[];
+  readonly entries: readonly Pick<AuditRecord, 'id' | 'at' | 'seq' | 'hash' | 'proof'>[];
 }
 
 /** All given conditions must hold. */
@@ -73,7 +73,7 @@ export interface AuditTrail {
   /** The last seal. */
   head(): Promise<AuditSeal | undefined>;
   /** Sealed entries by time, newest first. */
-  list(filter: AuditFilter, page: Page): Promise<AuditRecord[]>;
+  list(filter: AuditFilter, page: Page): Promise<Listed<AuditRecord>>;
   /** Sealed entries after a `seq`, in order, unverified. */
   read(range: EventRange): Promise<AuditRecord[]>;
   /** Seals that begin after a `seq`, in order, unverified. */

@@ -204,6 +204,16 @@ export interface Page {
   readonly before?: Position;
 }
 
+/**
+ * What a page holds, and where the next one begins: `null` after the last. To find what several conditions
+ * match together, a store reads a bounded part of a list. So a page can have fewer items than its limit,
+ * even none, and be followed by others.
+ */
+export interface Listed<Item> {
+  readonly items: readonly Item[];
+  readonly next: Position | null;
+}
+
 /** All given conditions must hold. */
 export interface RunFilter {
   /** One, or any of several. */

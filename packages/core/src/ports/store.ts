@@ -61,6 +61,7 @@ import type {
   NewClientCall,
   OpenRuns,
   OverBudget,
+  Listed,
   Page,
   PageRange,
   PostedResult,
@@ -151,7 +152,7 @@ export interface TenantStore {
   /** Readable even if the checkpoint or the snapshot is damaged. */
   readRunHead(runId: string): Promise<RunHead | undefined>;
   /** By `createdAt`. */
-  listRuns(filter: RunFilter, page: Page): Promise<RunListing[]>;
+  listRuns(filter: RunFilter, page: Page): Promise<Listed<RunListing>>;
   /**
    * `fenced`: another node holds the run or has appended to it. `refused`: a grant is used up. Nothing
    * is stored in either case. An append that ends its run counts its usage in the same commit.
@@ -315,8 +316,8 @@ export interface SystemStore {
     owner: string,
     renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]>;
-  /** The runs with commands among those that this owner holds. */
-  leasedRunsWithCommands(owner: string): Promise<string[]>;
+  /** Those of these runs that have commands. */
+  runsWithCommands(runIds: readonly string[]): Promise<string[]>;
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**
    * Runs without a lease that have work: queued or abandoned, due to wake, or with a command. At most

@@ -5,8 +5,10 @@ import type { TenantStore } from '../../src/ports/index.ts';
 
 it('reads a bounded part of the journals, and reports that it is incomplete', async () => {
   let read = 0;
-  const listRuns = async (_filter: unknown, { limit }: { limit: number }) =>
-    Array.from({ length: limit }, (_, n) => ({ id: `run-${n}`, createdAt: n }));
+  const listRuns = async (_filter: unknown, { limit }: { limit: number }) => ({
+    items: Array.from({ length: limit }, (_, n) => ({ id: `run-${n}`, createdAt: n })),
+    next: { at: 0, id: 'run-0' },
+  });
   const readPage = async (_runId: string, { limit }: { limit: number }) => {
     read += limit;
     return { events: Array.from({ length: limit }, () => ({ type: 'text.delta' })), isLast: false };

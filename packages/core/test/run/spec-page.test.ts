@@ -1,28 +1,13 @@
 /** The specification page and the state machine agree, in both directions. */
-import { readFileSync } from 'node:fs';
 import { agentEnds, catalogue, limitNames, runStatuses } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import { callPhases, callSteps, callTable, stepOf } from '../../src/run/state/call.ts';
 import { depthLimit, subAgentLimit } from '../../src/run/agents/limits.ts';
 import { commands, runTable } from '../../src/run/state/machine.ts';
+import { SpecPage } from '../support/spec-page.ts';
 
-const root = new URL('../../../../', import.meta.url);
-const page = readFileSync(new URL('docs/specs/run-machine.md', root), 'utf8');
-
-/** The rows of the table whose head is given, each as its cells. */
-function tableUnder(head: readonly string[]): string[][] {
-  const lines = page.split('\n');
-  const start = lines.indexOf(`| ${head.join(' | ')} |`);
-  if (start === -1) throw new Error(`The page has no table of ${head.join(', ')}`);
-  const rows = lines.slice(start + 2);
-  const end = rows.findIndex((line) => !line.startsWith('|'));
-  return rows.slice(0, end).map((line) =>
-    line
-      .split('|')
-      .slice(1, -1)
-      .map((cell) => cell.trim()),
-  );
-}
+const page = new SpecPage('run-machine');
+const tableUnder = page.tableUnder.bind(page);
 
 function cell(next: string): string {
   return next === 'refused' ? '–' : next;
@@ -78,14 +63,8 @@ describe('the page of the run machine', () => {
     expect(rules.length).toBeGreaterThan(10);
     for (const shown of rules) expect(shown).toMatch(/“.+”/);
     for (const shown of invariants) expect(shown).toMatch(/“.+”|^not yet covered$/);
-    const cited = [...page.matchAll(/`([^`]+\.test\.ts)`: ((?:“[^”]+”(?:, )?)+)/g)];
-    expect(cited.length).toBe([...page.matchAll(/\.test\.ts`/g)].length);
-    expect(cited.length).toBeGreaterThan(5);
-    for (const [, file = '', names = ''] of cited) {
-      const source = readFileSync(new URL(file, root), 'utf8');
-      for (const [, name = ''] of names.matchAll(/“([^”]+)”/g)) {
-        expect(source, `${file} has no test “${name}”`).toContain(`'${name}'`);
-      }
-    }
+    const { count, wrong } = page.citations();
+    expect(wrong).toEqual([]);
+    expect(count).toBeGreaterThan(5);
   });
 });

@@ -92,6 +92,7 @@ export class ChatDecoder {
   /** A refusal without words. Some servers send an empty one with every answer. */
   #hasEmptyRefusal = false;
   #hasText = false;
+  #hasOutput = false;
   #usage: Usage = noUsage;
   #responseModel: string | undefined;
   /** The `reasoning_content`: servers that send it require it in the next request. */
@@ -112,6 +113,11 @@ export class ChatDecoder {
     this.#calls = new ToolCallFragments(maxChars);
     const maxFrameChars = Math.max(minFrameChars, frameCharsPerChar * maxChars);
     this.#parser = new SseParser((frame) => this.#frame(frame.data), { maxFrameChars });
+  }
+
+  /** True once there was text or reasoning. */
+  get hasOutput(): boolean {
+    return this.#hasOutput;
   }
 
   /** True once the answer is complete; its usage may still follow. */
@@ -144,6 +150,7 @@ export class ChatDecoder {
   #take(): readonly ModelEvent[] {
     const events = this.#events;
     this.#events = [];
+    this.#hasOutput ||= events.length > 0;
     return events;
   }
 

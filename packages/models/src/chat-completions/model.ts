@@ -1,6 +1,6 @@
 /**
  * A server with the Chat Completions API as a `Model`. This is the hottest path, so it uses `node:http`
- * and Relay's own parser directly, with one batch of events per network chunk.
+ * and Relay's own parser directly, with one batch of events per read.
  */
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import { defined } from '@relay/protocol';
@@ -130,7 +130,7 @@ async function nextEvents(
 ): Promise<readonly ModelEvent[]> {
   let text: string | undefined;
   try {
-    await exchange.arrival();
+    await exchange.arrival({ isPaced: decoder.hasOutput });
     text = exchange.takeText();
   } catch (cause) {
     if (signal.aborted || !decoder.answered) throw cause;

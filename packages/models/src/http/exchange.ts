@@ -2,8 +2,8 @@
  * One POST and its streamed response, with bare `node:http`: every token arrives here.
  *
  * Bytes collect in `#pending` and are read as a whole, so a slow reader gets larger chunks, not more
- * of them. Beyond `maxPending` the socket is paused. The timer counts only while the reader waits:
- * for the first byte, and then between chunks.
+ * of them. A paced reader reads together with those of other exchanges. Beyond `maxPending` the socket is
+ * paused. The timer counts only while the reader waits: for the first byte, and then between chunks.
  *
  * A parser holds a frame until it ends, so the frames that have not ended are bounded: each of them,
  * and all of the process together.
@@ -13,6 +13,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { StringDecoder } from 'node:string_decoder';
 import { getHeapStatistics } from 'node:v8';
 import { AnswerTooLarge, ProviderFailure, Signal } from '@relay/core';
+import { answerPacer } from '../pacer.ts';
 import { Agent as HttpAgent, request as httpRequest } from './node-http.ts';
 import { callAborted } from './provider-failure.ts';
 
@@ -64,6 +65,12 @@ export class HttpExchange {
   #ended = false;
   #failure: Error | undefined;
   readonly #changed = new Signal();
+  /** The reader that waits is paced. */
+  #isPaced = false;
+  /** What arrived may have been read since. */
+  readonly #wake = (): void => {
+    if (this.#pendingBytes > 0) this.#changed.notify();
+  };
 
   constructor(target: Target, signal: AbortSignal) {
     this.#target = target;
@@ -101,10 +108,18 @@ export class HttpExchange {
     return bytes === undefined ? undefined : this.#decoder.write(bytes);
   }
 
-  /** Resolves when there are bytes to take or the response is over; undefined if that is so already. */
-  arrival(): Promise<void> | undefined {
+  /**
+   * Resolves when there are bytes to take or the response is over; undefined if that is so already. A
+   * paced reader may have to wait a few milliseconds for bytes that arrived, but not for the end.
+   */
+  arrival({ isPaced = false } = {}): Promise<void> | undefined {
+    this.#isPaced = isPaced;
     const isOver = this.#ended || this.#failure !== undefined;
-    return this.#pendingBytes > 0 || isOver ? undefined : this.#change();
+    const isFull = this.#pendingBytes > (isPaced ? maxPending : 0);
+    if (isOver || isFull) return undefined;
+    const change = this.#change();
+    if (this.#pendingBytes > 0) answerPacer.add(this.#wake);
+    return change;
   }
 
   #take(): Buffer | undefined {
@@ -184,8 +199,10 @@ export class HttpExchange {
       if (!this.#started) this.#onFirstByte();
       this.#pending.push(bytes);
       this.#pendingBytes += bytes.byteLength;
-      if (this.#pendingBytes > maxPending) response.pause();
-      this.#changed.notify();
+      const isFull = this.#pendingBytes > maxPending;
+      if (isFull) response.pause();
+      if (this.#isPaced && !isFull) answerPacer.add(this.#wake);
+      else this.#changed.notify();
     });
     response.on('end', () => this.#end());
     // A broken connection is an end too: the decoder detects an incomplete answer.
@@ -213,7 +230,7 @@ export class HttpExchange {
   }
 
   #onTimeout(): void {
-    if (!this.#changed.isAwaited) return;
+    if (!this.#changed.isAwaited || this.#pendingBytes > 0) return;
     const message = `The provider sent nothing for ${this.#timeoutMs / 1000} s`;
     this.#fail(new ProviderFailure(message, { retryable: true }));
   }

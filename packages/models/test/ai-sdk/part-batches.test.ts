@@ -1,7 +1,8 @@
 import type { LanguageModelV4StreamPart } from '@ai-sdk/provider';
 import { AnswerTooLarge, type ModelEvent } from '@relay/core';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { PartBatches } from '../../src/ai-sdk/part-batches.ts';
+import { answerPacer } from '../../src/pacer.ts';
 import { SafeNames } from '../../src/provider-request.ts';
 import { SdkAnswer } from '../../src/ai-sdk/answer.ts';
 
@@ -45,6 +46,31 @@ function source() {
 }
 
 describe('PartBatches', () => {
+  afterEach(() => void vi.restoreAllMocks());
+
+  it('yields its first events at once, then all until its turn, and the last at once', async () => {
+    const starts: (() => void)[] = [];
+    vi.spyOn(answerPacer, 'add').mockImplementation((start) => void starts.push(start));
+    const { stream, controller } = source();
+    const batches = new PartBatches(stream, answer()).all(never);
+    const first = batches.next();
+    controller.enqueue(textPart('a'));
+    expect((await first).value).toEqual([{ type: 'text', text: 'a' }]);
+    const second = batches.next();
+    for (const word of ['b', 'c']) controller.enqueue(textPart(word));
+    await expect.poll(() => starts.length).toBe(2);
+    for (const start of starts) start();
+    expect((await second).value).toEqual([
+      { type: 'text', text: 'b' },
+      { type: 'text', text: 'c' },
+    ]);
+    const third = batches.next();
+    controller.enqueue(textPart('d'));
+    controller.close();
+    expect((await third).value).toEqual([{ type: 'text', text: 'd' }]);
+    expect((await batches.next()).done).toBe(true);
+  });
+
   it('yields all events since the last batch', async () => {
     const { stream, controller } = source();
     const batches = new PartBatches(stream, answer()).all(never);

@@ -1,7 +1,8 @@
-import { Agent } from 'node:http';
+import { Agent, type ServerResponse } from 'node:http';
 import type { Message } from '@relay/protocol';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createChatCompletionsModel } from '../../src/chat-completions/model.ts';
+import { answerPacer } from '../../src/pacer.ts';
 import {
   asking,
   batchesOf,
@@ -221,7 +222,7 @@ describe('a model behind the Chat Completions API', () => {
     const word = 'x'.repeat(4096);
     let written = 0;
     provider.script(async (response) => {
-      for (; written < 2_000; written += 1) {
+      for (; written < 4_000; written += 1) {
         if (!response.write(textFrame(word))) {
           await new Promise((resolve) => {
             response.once('drain', resolve);
@@ -241,8 +242,8 @@ describe('a model behind the Chat Completions API', () => {
       }
       received += textIn(batch).length;
     }
-    expect(writtenMeanwhile).toBeLessThan(2_000);
-    expect(received).toBe(2_000 * 4096);
+    expect(writtenMeanwhile).toBeLessThan(4_000);
+    expect(received).toBe(4_000 * 4096);
   });
 });
 
@@ -342,5 +343,71 @@ describe('a model that cannot be', () => {
   it.each(['', 'sk-1\r\nX-Evil: 1', 'sk 1', 'schlüssel'])('has the key %j', (apiKey) => {
     const create = () => createChatCompletionsModel({ baseUrl: 'http://127.0.0.1/v1', apiKey });
     expect(create).toThrow('The API key of a provider is empty or contains a character');
+  });
+});
+
+describe('an answer that is read together with others', () => {
+  /** An open answer whose first text was read, and what waits for its turn. */
+  async function readFirst() {
+    const starts: (() => void)[] = [];
+    vi.spyOn(answerPacer, 'add').mockImplementation((start) => void starts.push(start));
+    const opened = Promise.withResolvers<ServerResponse>();
+    provider.script((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(deltaFrame({ role: 'assistant', content: '' }));
+      opened.resolve(response);
+    });
+    const answer = createModel().stream(asking('Hi'), new AbortController().signal);
+    const batches = answer[Symbol.asyncIterator]();
+    const first = batches.next();
+    const response = await opened.promise;
+    response.write(textFrame('a'));
+    expect((await first).value).toEqual([text('a')]);
+    return { starts, response, batches };
+  }
+
+  afterEach(() => void vi.restoreAllMocks());
+
+  it('is read at once until its first text, and then in its turn, as a whole', async () => {
+    const { starts, response, batches } = await readFirst();
+    expect(starts).toEqual([]);
+    const next = batches.next();
+    response.write(textFrame('b'));
+    await expect.poll(() => starts.length).toBe(1);
+    response.write(textFrame('c'));
+    await expect.poll(() => starts.length).toBe(2);
+    for (const start of starts) start();
+    expect((await next).value).toEqual([text('b'), text('c')]);
+    await batches.return?.();
+  });
+
+  it('ignores a turn for what was read in the meantime', async () => {
+    const { starts, response, batches } = await readFirst();
+    const next = batches.next();
+    response.write(textFrame('b'));
+    await expect.poll(() => starts.length).toBe(1);
+    starts[0]?.();
+    expect((await next).value).toEqual([text('b')]);
+    const last = batches.next();
+    starts[0]?.();
+    response.end(textFrame('c') + finishFrame() + doneFrame);
+    expect((await last).value).toEqual([text('c'), expect.objectContaining({ type: 'finish' })]);
+  });
+
+  it('does not wait for its turn when it has ended', async () => {
+    const { response, batches } = await readFirst();
+    const next = batches.next();
+    response.write(textFrame('b'));
+    response.end(finishFrame() + doneFrame);
+    expect((await next).value).toEqual([text('b'), expect.objectContaining({ type: 'finish' })]);
+  });
+
+  it('does not wait for its turn when much has arrived', async () => {
+    const { response, batches } = await readFirst();
+    const next = batches.next();
+    const long = 'x'.repeat(80_000);
+    response.write(textFrame(long) + textFrame(long));
+    expect((await next).value).toEqual([text(long)]);
+    await batches.return?.();
   });
 });

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { defined } from '../defined.ts';
 import { errorTable, type ErrorCode } from '../errors.ts';
 import { jsonSchema } from '../schemas/values.ts';
+import { capabilityDetailsSchema } from '../schemas/sessions.ts';
 import { messageSchema } from '../schemas/messages.ts';
 import {
   deciderSchema,
@@ -237,12 +238,18 @@ function errorSchema(): Schema {
       error: { type: 'string', description: 'A human-readable message' },
       code: { type: 'string', enum: Object.keys(errorTable) },
       details: {
-        type: 'array',
-        items: {
-          type: 'object',
-          required: ['path', 'message'],
-          properties: { path: { type: 'string' }, message: { type: 'string' } },
-        },
+        description: 'The invalid fields, or the capability of a `capability_missing`',
+        anyOf: [
+          {
+            type: 'array',
+            items: {
+              type: 'object',
+              required: ['path', 'message'],
+              properties: { path: { type: 'string' }, message: { type: 'string' } },
+            },
+          },
+          withLocalRefs(z.toJSONSchema(capabilityDetailsSchema)),
+        ],
       },
     },
   };

@@ -58,8 +58,11 @@ export const pageQuery = {
 export function listOf<Name extends string, Item extends z.ZodType>(name: Name, item: Item) {
   type Items = { [Key in Name]: z.ZodArray<Item> };
   const items = { [name]: z.array(item) } as Items;
-  return z.object({ ...items, nextCursor: z.string().nullable() });
+  return z.object({ ...items, nextCursor: z.string().nullable().describe(nextCursorText) });
 }
+
+const nextCursorText =
+  'The cursor of the next page; null on the last. A page can have fewer items than its limit, even none';
 
 export const keyErrors: readonly ErrorCode[] = ['unauthorized', 'scope_required', 'rate_limited'];
 export const itemErrors: readonly ErrorCode[] = [...keyErrors, 'not_found'];

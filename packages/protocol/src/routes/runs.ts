@@ -14,7 +14,13 @@ import {
   runStatuses,
   wireUsageSchema,
 } from '../schemas/runs.ts';
-import { idSchema, labelsSchema, seqSchema, timeSchema } from '../schemas/values.ts';
+import {
+  idSchema,
+  labelFilterSchema,
+  labelsSchema,
+  seqSchema,
+  timeSchema,
+} from '../schemas/values.ts';
 import {
   itemErrors,
   listErrors,
@@ -65,17 +71,13 @@ export const eventsQuerySchema = z.strictObject({
   limit: seqSchema.pipe(z.int().min(1).max(5000)).optional(),
 });
 
-/** `label` is `name:value`; the value may contain colons. */
 export const runsQuerySchema = z.strictObject({
   ...pageQuery,
   status: z.enum(runStatuses).optional(),
   agent: z.string().min(1).optional(),
   conversationId: idSchema.optional(),
   workflowId: z.string().min(1).max(256).optional(),
-  label: z
-    .string()
-    .regex(/^[^:]{1,64}:.{0,256}$/s, 'Must have the form name:value')
-    .optional(),
+  label: labelFilterSchema.optional(),
   since: timeSchema.optional(),
   until: timeSchema.optional(),
 });

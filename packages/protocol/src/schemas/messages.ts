@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { toolCallIdSchema } from './values.ts';
+import { idSchema, toolCallIdSchema } from './values.ts';
 
 /** What a provider attached to a part of its answer, keyed by the provider’s name. */
 const metadata = z.record(z.string(), z.record(z.string(), z.json()));
@@ -124,18 +124,18 @@ export const messageSchema = z.discriminatedUnion('role', [
 ]);
 export type Message = z.infer<typeof messageSchema>;
 
-/** Who sent a message to a running agent. */
-export const senderSchema = z.strictObject({
+/** Who sent a message to an agent. */
+export const senderSchema = z.object({
   type: z.enum(['session', 'key']),
-  id: z.string().min(1),
+  id: idSchema,
   name: z.string(),
 });
 export type Sender = z.infer<typeof senderSchema>;
 
 /** Names a message that a run received, and the delivery that brought it, if there was one. */
 export const receivedMessageSchema = z.strictObject({
-  messageId: z.string().min(1),
-  deliveryId: z.string().min(1).optional(),
+  messageId: idSchema,
+  deliveryId: idSchema.optional(),
 });
 export type ReceivedMessage = z.infer<typeof receivedMessageSchema>;
 

@@ -22,6 +22,11 @@ export const labelsSchema = z.record(
   z.string().max(256),
 );
 
+/** `name:value`; the value may contain colons. */
+export const labelFilterSchema = z
+  .string()
+  .regex(/^[^:]{1,64}:.{0,256}$/s, 'Must have the form name:value');
+
 const maxJsonDepth = 1_000;
 
 /** As `z.json()`, which takes ten times as long and holds the event loop for a large value. */

@@ -39,7 +39,8 @@ export const earlierDenial = {
   by: { type: 'key', id: 'key-1', name: 'Ann' },
   reason: 'Not now',
 } as const;
-export const sender = { type: 'session', id: 'session-1', name: 'ada' } as const;
+export const messageId = id(21);
+export const sender = { type: 'session', id: id(20), name: 'ada' } as const;
 const failure = { code: 'provider_failed', message: 'The model is overloaded', retryable: true };
 
 const sum = { ...root, toolCallId: 'call_sum', name: 'calculator' };
@@ -268,8 +269,8 @@ const script: readonly RunEvent[] = [
   {
     type: 'message.added',
     ...root,
-    messageId: 'message-1',
-    deliveryId: 'hidden-delivery',
+    messageId,
+    deliveryId: id(22),
     mode: 'immediate',
     from: sender,
     channel: 'ops',

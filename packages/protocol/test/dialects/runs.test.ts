@@ -196,7 +196,7 @@ describe('runs dialect', () => {
         52,
         {
           type: 'message',
-          id: 'message-1',
+          id: fixture.messageId,
           from: fixture.sender,
           channel: 'ops',
           content: 'Look at the logs first',

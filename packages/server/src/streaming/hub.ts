@@ -1,27 +1,26 @@
 /**
  * Publishes stored events to the open streams of this process. It only makes them faster: the journals
- * of all followed runs are compared periodically with what was published, so a missed event is only late.
+ * of all followed runs are compared periodically with what their followers have, so a missed event is only
+ * late.
  */
 import { type Publisher, type SystemStore, Ticker } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 
-/** An empty list means: read the journal. */
-export type Listener = (events: readonly StoredEvent[]) => void;
+export interface Follower {
+  /** An empty list means: read the journal. */
+  receive(events: readonly StoredEvent[]): void;
+  /** The last event that it has received, or read itself. */
+  readonly lastSeq: number;
+}
 
 type ReadLastSeqs = SystemStore['lastSeqs'];
-
-interface FollowedRun {
-  listeners: readonly Listener[];
-  /** Its listeners were notified of this event, or of a later one. */
-  lastSeq: number;
-}
 
 const tickMs = 1_000;
 const ticksPerRound = 10;
 
 export class Hub implements Publisher {
   readonly #readLastSeqs: ReadLastSeqs;
-  readonly #runs = new Map<string, FollowedRun>();
+  readonly #followers = new Map<string, readonly Follower[]>();
   readonly #ticker = new Ticker<Hub>(tickMs, (_, tick) => void this.#compareSome(tick));
   /** Runs that are still to be compared in this round, and how many per tick. */
   #due: string[] = [];
@@ -33,47 +32,47 @@ export class Hub implements Publisher {
 
   /** The number of followed runs. */
   get size(): number {
-    return this.#runs.size;
+    return this.#followers.size;
   }
 
-  /** Calls every listener even if one throws; the errors are thrown afterwards. */
+  /** Calls every follower even if one throws; the errors are thrown afterwards. */
   publish(runId: string, events: readonly StoredEvent[]): void {
-    const run = this.#runs.get(runId);
-    if (run === undefined) return;
-    run.lastSeq = Math.max(run.lastSeq, events.at(-1)?.seq ?? 0);
     const errors: unknown[] = [];
-    for (const listener of run.listeners) {
+    for (const follower of this.#of(runId)) {
       try {
-        listener(events);
+        follower.receive(events);
       } catch (error) {
         errors.push(error);
       }
     }
-    if (errors.length > 0) throw new AggregateError(errors, `Listeners of run ${runId} failed`);
+    if (errors.length > 0) throw new AggregateError(errors, `Followers of run ${runId} failed`);
   }
 
-  listen(runId: string, listener: Listener): () => void {
-    const run = this.#runs.get(runId) ?? { listeners: [], lastSeq: 0 };
-    this.#runs.set(runId, run);
-    run.listeners = [...run.listeners, listener];
+  /** Returns the function that removes the follower. */
+  add(runId: string, follower: Follower): () => void {
+    this.#followers.set(runId, [...this.#of(runId), follower]);
     this.#ticker.add(this);
     return () => {
-      run.listeners = run.listeners.filter((each) => each !== listener);
-      if (run.listeners.length > 0 || this.#runs.get(runId) !== run) return;
-      this.#runs.delete(runId);
-      if (this.#runs.size === 0) this.#ticker.delete(this);
+      const others = this.#of(runId).filter((each) => each !== follower);
+      if (others.length > 0) this.#followers.set(runId, others);
+      else this.#followers.delete(runId);
+      if (this.#followers.size === 0) this.#ticker.delete(this);
     };
+  }
+
+  #of(runId: string): readonly Follower[] {
+    return this.#followers.get(runId) ?? [];
   }
 
   /** Makes all followers read the store: notifications may have been lost. */
   invalidate(): void {
-    for (const runId of this.#runs.keys()) this.publish(runId, []);
+    for (const runId of this.#followers.keys()) this.publish(runId, []);
   }
 
   /** Some runs per tick: after many missed events, reading all at once would block the event loop. */
   async #compareSome(tick: number): Promise<void> {
     if (tick % ticksPerRound === 0) {
-      this.#due = [...this.#runs.keys()];
+      this.#due = [...this.#followers.keys()];
       this.#perTick = Math.ceil(this.#due.length / ticksPerRound);
     }
     try {
@@ -86,10 +85,7 @@ export class Hub implements Publisher {
 
   #notifyOfMissed(lastSeqs: ReadonlyMap<string, number>): void {
     for (const [runId, lastSeq] of lastSeqs) {
-      const run = this.#runs.get(runId);
-      if (run === undefined || run.lastSeq >= lastSeq) continue;
-      run.lastSeq = lastSeq;
-      this.publish(runId, []);
+      if (this.#of(runId).some((follower) => follower.lastSeq < lastSeq)) this.publish(runId, []);
     }
   }
 }

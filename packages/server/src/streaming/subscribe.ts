@@ -8,7 +8,7 @@
  */
 import { charsIn, pageBytes, Signal, type TenantStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
-import type { Hub } from './hub.ts';
+import type { Follower, Hub } from './hub.ts';
 
 export interface RunSource {
   readonly store: TenantStore;
@@ -103,12 +103,14 @@ function charsOf(batch: readonly StoredEvent[]): number {
 }
 
 /** Events of a run that the hub has published and the follower has not taken yet. Bounded. */
-export class EventBuffer {
+export class EventBuffer implements Follower {
   readonly #hub: Hub;
   readonly #runId: string;
   #batches: (readonly StoredEvent[])[] = [];
   #count = 0;
   #chars = 0;
+  /** The follower has all events up to this one. */
+  #cursor = 0;
   /** Events may be missing: the follower has to read the store. */
   #hasGap = false;
   readonly #added = new Signal();
@@ -123,7 +125,7 @@ export class EventBuffer {
   /** Buffers events from now on, until `close` or until the signal is aborted. */
   listen(signal: AbortSignal): void {
     if (this.#stopListening !== undefined || signal.aborted) return;
-    const stop = this.#hub.listen(this.#runId, (events) => this.#add(events));
+    const stop = this.#hub.add(this.#runId, this);
     const close = () => this.close();
     signal.addEventListener('abort', close);
     this.#stopListening = () => {
@@ -140,6 +142,7 @@ export class EventBuffer {
 
   /** The events right after `cursor`, at most `limit`; or `gap` if the store has to be read. */
   take(cursor: number, limit: number): readonly StoredEvent[] | 'gap' {
+    this.#cursor = cursor;
     if (this.#hasGap) {
       this.#hasGap = false;
       this.#clear();
@@ -178,7 +181,11 @@ export class EventBuffer {
     return this.#batches.length > 0 || this.#hasGap ? undefined : this.#added.wait();
   }
 
-  #add(events: readonly StoredEvent[]): void {
+  get lastSeq(): number {
+    return this.#batches.at(-1)?.at(-1)?.seq ?? this.#cursor;
+  }
+
+  receive(events: readonly StoredEvent[]): void {
     this.#count += events.length;
     this.#chars += charsOf(events);
     const isFull = this.#count > maxBufferedEvents || this.#chars > maxBufferedChars;

@@ -112,12 +112,16 @@ describe('an audit trail', () => {
     const [store] = nodes;
     await sealerOn(store!).seal(tenantId);
     expect(await sealerOn(store!).verify(tenantId)).toMatchObject({ ok: true, entries: 120 });
-    const forged = `INSERT INTO audit_entries (id, tenant_id, at, action, actor, entry, proof, seq, hash)
-      VALUES ('forged', $1, 0, 'key.created', 'x', '{}', '', $2, '')`;
-    for (const seq of [-1, 121, null]) {
-      await database.sql(forged, [tenantId, seq]);
+    const columns = 'id, tenant_id, at, action, actor, entry, proof';
+    const values = `'forged', '${tenantId}', 0, 'key.created', 'x', '{}', ''`;
+    for (const [table, forged] of [
+      ['audit_entries', `(${columns}, seq, hash) VALUES (${values}, -1, '')`],
+      ['audit_entries', `(${columns}, seq, hash) VALUES (${values}, 121, '')`],
+      ['audit_unsealed', `(${columns}) VALUES (${values})`],
+    ]) {
+      await database.sql(`INSERT INTO ${table} ${forged}`);
       expect(await sealerOn(store!).verify(tenantId)).toMatchObject({ ok: false });
-      await database.sql(`DELETE FROM audit_entries WHERE id = 'forged'`);
+      await database.sql(`DELETE FROM ${table} WHERE id = 'forged'`);
     }
     await Promise.all(nodes.map((each) => each.close()));
   });
@@ -166,8 +170,10 @@ describe('verifying finds', () => {
     rmSync(dir, { recursive: true, force: true });
   });
 
-  const copy = `INSERT INTO audit_entries (id, tenant_id, at, action, actor, run_id, entry, proof, seq, hash)
-    SELECT 'copy', tenant_id, at, action, actor, run_id, entry, proof`;
+  const columns = 'tenant_id, at, action, actor, run_id, entry, proof';
+  const copy = `INSERT INTO audit_entries (id, ${columns}, seq, hash) SELECT 'copy', ${columns}`;
+  const unsealedCopy = `INSERT INTO audit_unsealed (id, ${columns})
+    SELECT 'copy', ${columns} FROM audit_entries`;
 
   it.each<[string, string, number]>([
     [
@@ -180,12 +186,16 @@ describe('verifying finds', () => {
     ['a changed time', `UPDATE audit_entries SET at = 1 WHERE seq = 10`, 10],
     ['a run that is claimed', `UPDATE audit_entries SET run_id = 'x' WHERE seq = 10`, 10],
     ['a changed hash', `UPDATE audit_entries SET hash = 'x' WHERE seq = 5`, 5],
-    ['a hash taken away', `UPDATE audit_entries SET hash = NULL WHERE seq = 5`, 5],
+    ['a hash taken away', `UPDATE audit_entries SET hash = '' WHERE seq = 5`, 5],
     ['a changed proof', `UPDATE audit_entries SET proof = 'x' WHERE seq = 5`, 5],
     ['a missing entry', `DELETE FROM audit_entries WHERE seq = 7`, 7],
     ['a missing first entry', `DELETE FROM audit_entries WHERE seq = 1`, 1],
     ['a missing last entry', `DELETE FROM audit_entries WHERE seq = 10`, 10],
-    ['an entry that waits again', `UPDATE audit_entries SET seq = NULL WHERE seq = 4`, 4],
+    [
+      'an entry that waits again',
+      `${unsealedCopy} WHERE seq = 4; DELETE FROM audit_entries WHERE seq = 4`,
+      4,
+    ],
     ['a missing seal', `DELETE FROM audit_seals WHERE first_seq = 5`, 5],
     ['a missing last seal', `DELETE FROM audit_seals WHERE first_seq = 8`, 8],
     ['a changed seal', `UPDATE audit_seals SET at = at + 1 WHERE first_seq = 5`, 5],
@@ -199,7 +209,7 @@ describe('verifying finds', () => {
     ['an unreadable seal', `UPDATE audit_seals SET hash = x'00' WHERE first_seq = 5`, 5],
     ['a seal before all others', `UPDATE audit_seals SET first_seq = -3 WHERE first_seq = 1`, 1],
     ['an entry of another tenant', `UPDATE audit_entries SET tenant_id = 'x' WHERE seq = 9`, 9],
-    ['an entry that waits', `${copy}, NULL, NULL FROM audit_entries WHERE seq = 10`, 11],
+    ['an entry that waits', `${unsealedCopy} WHERE seq = 10`, 11],
   ])('%s', async (_what, sql, seq) => {
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 10 });
     database.exec(sql);
@@ -209,8 +219,8 @@ describe('verifying finds', () => {
   });
 
   it('an unreadable unsealed entry, and seals the others', async () => {
-    database.exec(`${copy}, NULL, NULL FROM audit_entries WHERE seq = 10;
-      UPDATE audit_entries SET entry = x'00', at = 'noon', run_id = x'01' WHERE id = 'copy'`);
+    database.exec(`${unsealedCopy} WHERE seq = 10;
+      UPDATE audit_unsealed SET entry = x'00', at = 'noon', run_id = x'01' WHERE id = 'copy'`);
     await write(store, 50, 1);
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 12 } });
   });
@@ -274,7 +284,7 @@ describe('verifying finds', () => {
 
   it('foreign entries before unsealed ones, which are sealed nevertheless', async () => {
     database.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
-      INSERT INTO audit_entries (id, tenant_id, at, action, actor, entry, proof)
+      INSERT INTO audit_unsealed (id, tenant_id, at, action, actor, entry, proof)
       SELECT 'foreign-' || i, '${tenantId}', 0, 'key.created', 'x', '{}', 'x' FROM n`);
     const errors: string[] = [];
     const log = { warn: () => undefined, error: (message: string) => void errors.push(message) };

@@ -72,10 +72,11 @@ describe('hints from other nodes', () => {
   function followed(...runIds: string[]): string[] {
     const notified: string[] = [];
     for (const runId of runIds) {
-      hub.listen(runId, (events) => {
+      const receive = (events: readonly unknown[]) => {
         expect(events).toEqual([]);
         notified.push(runId);
-      });
+      };
+      hub.add(runId, { receive, lastSeq: 0 });
     }
     return notified;
   }

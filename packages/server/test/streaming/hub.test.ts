@@ -1,22 +1,30 @@
 import type { StoredEvent } from '@relay/protocol';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { Hub } from '../../src/streaming/hub.ts';
+import { type Follower, Hub } from '../../src/streaming/hub.ts';
 import { placed, token } from '../support/journal.ts';
 
 const batch = placed([token('a')]);
 
-function recorder() {
+function recorder(): Follower & { received: (readonly StoredEvent[])[]; lastSeq: number } {
   const received: (readonly StoredEvent[])[] = [];
-  return { received, receive: (events: readonly StoredEvent[]) => void received.push(events) };
+  return {
+    received,
+    lastSeq: 0,
+    receive(events: readonly StoredEvent[]) {
+      received.push(events);
+      // It reads the journal if it receives no events.
+      this.lastSeq = events.at(-1)?.seq ?? Infinity;
+    },
+  };
 }
 
 describe('the hub', () => {
-  it('publishes to every listener of the run only', () => {
+  it('publishes to every follower of the run only', () => {
     const hub = new Hub(async () => new Map());
     const [one, two, other] = [recorder(), recorder(), recorder()];
-    hub.listen('run-1', one.receive);
-    hub.listen('run-1', two.receive);
-    hub.listen('run-2', other.receive);
+    hub.add('run-1', one);
+    hub.add('run-1', two);
+    hub.add('run-2', other);
     hub.publish('run-1', batch);
     expect(one.received).toEqual([batch]);
     expect(two.received).toEqual([batch]);
@@ -25,51 +33,51 @@ describe('the hub', () => {
 
   it('publishes batches in order', () => {
     const hub = new Hub(async () => new Map());
-    const { received, receive } = recorder();
-    hub.listen('run-1', receive);
+    const follower = recorder();
+    hub.add('run-1', follower);
     const batches = [1, 2, 3].map((n) => placed([token('a')], n));
     for (const each of batches) hub.publish('run-1', each);
-    expect(received).toEqual(batches);
+    expect(follower.received).toEqual(batches);
   });
 
   it('does not copy batches', () => {
     const hub = new Hub(async () => new Map());
-    const { received, receive } = recorder();
-    hub.listen('run-1', receive);
+    const follower = recorder();
+    hub.add('run-1', follower);
     hub.publish('run-1', batch);
-    expect(received[0]).toBe(batch);
+    expect(follower.received[0]).toBe(batch);
   });
 
-  it('stores nothing for later listeners', () => {
+  it('stores nothing for later followers', () => {
     const hub = new Hub(async () => new Map());
-    const { received, receive } = recorder();
+    const follower = recorder();
     hub.publish('run-1', batch);
-    hub.listen('run-1', receive);
-    expect(received).toEqual([]);
+    hub.add('run-1', follower);
+    expect(follower.received).toEqual([]);
   });
 
-  it('ignores a run without listeners', () => {
+  it('ignores a run without followers', () => {
     const hub = new Hub(async () => new Map());
     expect(() => hub.publish('run-1', batch)).not.toThrow();
     expect(hub.size).toBe(0);
   });
 
-  it('publishes nothing to a removed listener', () => {
+  it('publishes nothing to a removed follower', () => {
     const hub = new Hub(async () => new Map());
     const [stays, leaves] = [recorder(), recorder()];
-    hub.listen('run-1', stays.receive);
-    const leave = hub.listen('run-1', leaves.receive);
+    hub.add('run-1', stays);
+    const leave = hub.add('run-1', leaves);
     leave();
     hub.publish('run-1', batch);
     expect(leaves.received).toEqual([]);
     expect(stays.received).toEqual([batch]);
   });
 
-  it('removes a run with its last listener', () => {
+  it('removes a run with its last follower', () => {
     const hub = new Hub(async () => new Map());
-    const leaveFirst = hub.listen('run-1', recorder().receive);
-    const leaveSecond = hub.listen('run-1', recorder().receive);
-    hub.listen('run-2', recorder().receive);
+    const leaveFirst = hub.add('run-1', recorder());
+    const leaveSecond = hub.add('run-1', recorder());
+    hub.add('run-2', recorder());
     expect(hub.size).toBe(2);
     leaveFirst();
     expect(hub.size).toBe(2);
@@ -77,26 +85,26 @@ describe('the hub', () => {
     expect(hub.size).toBe(1);
   });
 
-  it('allows a listener to be removed twice', () => {
+  it('allows a follower to be removed twice', () => {
     const hub = new Hub(async () => new Map());
-    const leave = hub.listen('run-1', recorder().receive);
+    const leave = hub.add('run-1', recorder());
     leave();
-    const { received, receive } = recorder();
-    hub.listen('run-1', receive);
+    const follower = recorder();
+    hub.add('run-1', follower);
     leave();
     hub.publish('run-1', batch);
-    expect(received).toEqual([batch]);
+    expect(follower.received).toEqual([batch]);
     expect(hub.size).toBe(1);
   });
 
-  it('allows a listener to be removed while it is called', () => {
+  it('allows a follower to be removed while it is called', () => {
     const hub = new Hub(async () => new Map());
-    const { received, receive } = recorder();
-    const leave = hub.listen('run-1', () => leave());
-    hub.listen('run-1', receive);
+    const follower = recorder();
+    const leave = hub.add('run-1', { receive: () => leave(), lastSeq: 0 });
+    hub.add('run-1', follower);
     hub.publish('run-1', batch);
     hub.publish('run-1', batch);
-    expect(received).toHaveLength(2);
+    expect(follower.received).toHaveLength(2);
   });
 });
 
@@ -122,31 +130,40 @@ describe('the comparison of followed runs with their journals', () => {
     return { hub, reads };
   }
 
-  it('makes the listeners of a run read its journal if an event was not published', async () => {
+  it('makes the followers of a run read its journal if an event was not published', async () => {
     const stored = new Map([['run-1', 1]]);
     const { hub } = compared(stored);
-    const { received, receive } = recorder();
-    hub.listen('run-1', receive);
+    const follower = recorder();
+    hub.add('run-1', follower);
     hub.publish('run-1', batch);
     await vi.advanceTimersByTimeAsync(roundMs);
-    expect(received).toEqual([batch]);
+    expect(follower.received).toEqual([batch]);
     stored.set('run-1', 2);
     await vi.advanceTimersByTimeAsync(roundMs);
-    expect(received).toEqual([batch, []]);
+    expect(follower.received).toEqual([batch, []]);
     await vi.advanceTimersByTimeAsync(roundMs);
-    expect(received).toHaveLength(2);
+    expect(follower.received).toHaveLength(2);
+  });
+
+  it('leaves followers alone that have read all events themselves', async () => {
+    const { hub, reads } = compared(new Map([['run-1', 5]]));
+    const follower = { ...recorder(), lastSeq: 5 };
+    hub.add('run-1', follower);
+    await vi.advanceTimersByTimeAsync(roundMs);
+    expect(reads).not.toEqual([]);
+    expect(follower.received).toEqual([]);
   });
 
   it('compares each run once per round, many with one read', async () => {
     const { hub, reads } = compared(new Map());
     const runIds = Array.from({ length: 1_000 }, (_, index) => `run-${index}`);
-    for (const runId of runIds) hub.listen(runId, recorder().receive);
+    for (const runId of runIds) hub.add(runId, recorder());
     await vi.advanceTimersByTimeAsync(roundMs - 1);
     expect(reads).toHaveLength(10);
     expect(reads.flat()).toEqual(runIds);
   });
 
-  it('continues after a failed read, and ends with the last listener', async () => {
+  it('continues after a failed read, and ends with the last follower', async () => {
     vi.useFakeTimers();
     let fails = true;
     let reads = 0;
@@ -155,13 +172,13 @@ describe('the comparison of followed runs with their journals', () => {
       if (fails) throw new Error('The store is unavailable');
       return new Map([['run-1', 1]]);
     });
-    const { received, receive } = recorder();
-    const leave = hub.listen('run-1', receive);
+    const follower = recorder();
+    const leave = hub.add('run-1', follower);
     await vi.advanceTimersByTimeAsync(roundMs);
-    expect(received).toEqual([]);
+    expect(follower.received).toEqual([]);
     fails = false;
     await vi.advanceTimersByTimeAsync(roundMs);
-    expect(received).toEqual([[]]);
+    expect(follower.received).toEqual([[]]);
     leave();
     const before = reads;
     await vi.advanceTimersByTimeAsync(roundMs);

@@ -49,9 +49,9 @@ describe('followRun', () => {
   it('removes its listeners when it is returned before it was ever read', async () => {
     const { hub, connection, follow, journal } = await setUp();
     const stops: string[] = [];
-    const listen = hub.listen.bind(hub);
-    vi.spyOn(hub, 'listen').mockImplementation((runId, listener) => {
-      const stop = listen(runId, listener);
+    const add = hub.add.bind(hub);
+    vi.spyOn(hub, 'add').mockImplementation((runId, follower) => {
+      const stop = add(runId, follower);
       return () => {
         stops.push(runId);
         stop();
@@ -203,23 +203,44 @@ describe('followRun', () => {
   });
 
   it('ends even if the last publish was missed', async () => {
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
-    try {
-      const { journal, follow, connection } = await setUp(1);
+    const { journal, follow, connection } = await setUp(1);
+    await overTime(async (pass) => {
       const seqs = seqsOf(follow());
       await settled();
       await journal.append([runEnded]);
-      for (let second = 0; second < 60; second += 1) {
+      await pass(60);
+      connection.abort();
+      expect(await seqs).toEqual([1, 2]);
+    });
+  });
+
+  it('reads the journal of a silent run only once', async () => {
+    const { journal, follow, connection } = await setUp(1);
+    const reads = vi.spyOn(journal.store, 'readPage');
+    await overTime(async (pass) => {
+      const seqs = seqsOf(follow());
+      await pass(60);
+      connection.abort();
+      expect(await seqs).toEqual([1]);
+    });
+    expect(reads).toHaveBeenCalledTimes(1);
+  });
+});
+
+/** Lets seconds pass on the timers. */
+async function overTime(work: (pass: (seconds: number) => Promise<void>) => Promise<void>) {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
+  try {
+    await work(async (seconds) => {
+      for (let second = 0; second < seconds; second += 1) {
         vi.advanceTimersByTime(1_000);
         await settled();
       }
-      connection.abort();
-      expect(await seqs).toEqual([1, 2]);
-    } finally {
-      vi.useRealTimers();
-    }
-  });
-});
+    });
+  } finally {
+    vi.useRealTimers();
+  }
+}
 
 describe('followRun for a new run', () => {
   it('yields all published events without reading the store', async () => {
@@ -355,9 +376,9 @@ describe('followRun with follow: false', () => {
 
   it('never listens', async () => {
     const { hub, follow } = await setUp(3);
-    const listen = vi.spyOn(hub, 'listen');
+    const add = vi.spyOn(hub, 'add');
     await seqsOf(follow({ follow: false }));
-    expect(listen).not.toHaveBeenCalled();
+    expect(add).not.toHaveBeenCalled();
   });
 });
 

@@ -61,20 +61,53 @@ export function decodeEvents(payload: string, from: { seq: number; at: string })
   return events;
 }
 
-/** The text of the turn that started at `seq`; the payloads begin with the row that has this event. */
-export function textOfTurn(
-  payloads: readonly string[],
-  { firstSeq, seq }: { firstSeq: number; seq: number },
-): string {
-  let textId: unknown;
-  let text = '';
-  let next = firstSeq;
-  for (const entry of payloads.flatMap((payload) => entriesOf(payload))) {
-    if (next === seq) textId = entry['textId'];
-    if (entry.type === 'text.appended' && entry['textId'] === textId) text += String(entry['text']);
-    next += typeof entry['lengths'] === 'string' ? entry['lengths'].length : 1;
+/** The text of the turn that started at `seq`, from rows in order, of which the first has this event. */
+export class TurnText {
+  readonly #seq: number;
+  /** The first event that was not added. */
+  #next: number;
+  #start: Entry | undefined;
+  #text = '';
+  #hasEnded = false;
+
+  constructor(seq: number) {
+    this.#seq = seq;
+    this.#next = seq;
   }
-  return text;
+
+  get next(): number {
+    return this.#next;
+  }
+
+  get hasStarted(): boolean {
+    return this.#start !== undefined;
+  }
+
+  /** No later row has more of it. */
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  get text(): string {
+    return this.#text;
+  }
+
+  add(payload: string, firstSeq: number): void {
+    let seq = firstSeq;
+    for (const entry of entriesOf(payload)) {
+      if (seq === this.#seq) this.#start = entry;
+      if (entry.type === 'text.appended' && this.#hasSame(entry, 'textId')) {
+        this.#text += String(entry['text']);
+      }
+      if (entry.type === 'turn.completed' && this.#hasSame(entry, 'agentId')) this.#hasEnded = true;
+      seq += typeof entry['lengths'] === 'string' ? entry['lengths'].length : 1;
+    }
+    this.#next = seq;
+  }
+
+  #hasSame(entry: Entry, name: 'agentId' | 'textId'): boolean {
+    return this.#start !== undefined && this.#start[name] === entry[name];
+  }
 }
 
 function entriesOf(payload: string): Entry[] {

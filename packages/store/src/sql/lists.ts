@@ -1,10 +1,16 @@
 /**
  * Lists, newest first. A page is found by an index whose last columns are the time and the id: it
  * begins where the page before it ended and is read in order, so its cost does not grow with the list.
+ *
+ * Where no index finds just what matches, the list can be read by any of several: what each finds is
+ * filtered by the other conditions. It is read in portions, each by the index that reaches back furthest
+ * with so many rows, because that one has the fewest. A page ends after some portions, whatever it found.
  */
-import type { Page, Position } from '@relay/core';
-import type { SqlValue, Statement } from '../drivers/driver.ts';
+import type { Listed, Page, Position } from '@relay/core';
+import { RelayError } from '@relay/protocol';
+import type { Row, SqlAccess, SqlValue, Statement } from '../drivers/driver.ts';
 import { placeholders } from './statements.ts';
+import { number, text } from '../codec/values.ts';
 
 /** A part of a WHERE clause. */
 export interface Condition {
@@ -20,6 +26,8 @@ export interface List {
   readonly at?: string;
   /** The column of the id. Default: `id`. */
   readonly id?: string;
+  /** Whether an index finds a row by its time and its id, and none by its id alone. */
+  readonly isFoundByTime?: boolean;
   /** Conditions that choose the index. A row must meet any one of them. */
   readonly leading?: readonly Condition[];
   /** Further conditions, which no index is chosen for. */
@@ -28,27 +36,96 @@ export interface List {
   readonly until?: number | undefined;
 }
 
+export interface Range {
+  readonly limit: number;
+  /** It begins after this row. */
+  readonly before?: Position | undefined;
+  /** It ends with this row at the latest. */
+  readonly from?: Position | undefined;
+}
+
+interface Portion {
+  readonly list: List;
+  /** Its last row, if others follow. */
+  readonly end?: Position | undefined;
+}
+
+/** Rows of one index that are read at once, without other work in between: some milliseconds. */
+const rowsAtOnce = 500;
+/** Of one page. */
+const mostPortions = 20;
+
+/**
+ * A page of a list that can be read in these `ways`. `select` selects the rows of a range with their `id`
+ * and their time.
+ */
+export async function readList(
+  driver: SqlAccess,
+  ways: readonly List[],
+  page: Page,
+  select: (list: List, range: Range) => Statement,
+): Promise<Listed<Row>> {
+  const items: Row[] = [];
+  let { before } = page;
+  for (let n = 0; n < mostPortions; n += 1) {
+    if (n > 0) await new Promise((resolve) => setImmediate(resolve));
+    const { list, end } = await nextPortion(driver, ways, before);
+    const limit = page.limit + 1 - items.length;
+    const { sql, params } = select(list, { limit, before, from: end });
+    items.push(...(await driver.read(sql, params)));
+    if (items.length > page.limit) {
+      items.pop();
+      const last = items.at(-1);
+      return { items, next: last === undefined ? null : positionOf(last, list.at) };
+    }
+    if (end === undefined) return { items, next: null };
+    before = end;
+  }
+  return { items, next: before ?? null };
+}
+
+/** The next portion of the list that has the fewest rows there. */
+async function nextPortion(
+  driver: SqlAccess,
+  ways: readonly List[],
+  before: Position | undefined,
+): Promise<Portion> {
+  const [only, ...others] = ways;
+  if (only === undefined) throw new RelayError('internal', 'There is no way to read the list');
+  if (others.length === 0 && (only.others ?? []).length === 0) return { list: only };
+  const portions = ways.map(async (list): Promise<Portion> => {
+    const { sql, params } = selectLast(list, { limit: rowsAtOnce, before });
+    const [row] = await driver.read(sql, params);
+    return { list, end: row === undefined ? undefined : positionOf(row, 'at') };
+  });
+  return (await Promise.all(portions)).reduce((one, other) => {
+    if (one.end === undefined) return one;
+    return other.end === undefined || isBefore(other.end, one.end) ? other : one;
+  });
+}
+
+function positionOf(row: Row, at = 'created_at'): Position {
+  return { at: number(row, at), id: text(row, 'id') };
+}
+
 /** The rows of a page. */
-export function selectRows(list: List, columns: readonly string[], page: Page): Statement {
-  const { tenantId, table } = list;
-  return rowsOn(selectPage(list, page), { tenantId, table, columns });
+export function selectRows(list: List, columns: readonly string[], page: Range): Statement {
+  const { tenantId, table, at, isFoundByTime = false } = list;
+  const time = isFoundByTime ? at : undefined;
+  return rowsOn(selectPage(list, page), { tenantId, table, columns, time });
 }
 
 /** The `id` and the time, as `at`, of the rows on a page. */
-export function selectPage(list: List, page: Page): Statement {
-  const limit = Math.min(page.limit, Number.MAX_SAFE_INTEGER);
-  const { leading = [] } = list;
-  const parts = (leading.length === 0 ? [everything] : leading).map((condition) =>
-    inOrder(list, condition, { ...page, limit }),
-  );
-  const [only] = parts;
-  if (only !== undefined && parts.length === 1) return only;
-  const merged = parts.map(({ sql }, way) => `SELECT id, at FROM (${sql}) AS way${way}`);
-  return {
-    sql: `SELECT id, at FROM (${merged.join(' UNION ALL ')}) AS merged
-      ORDER BY at DESC, id DESC LIMIT ?`,
-    params: [...parts.flatMap(({ params }) => params), limit],
-  };
+export function selectPage(list: List, range: Range): Statement {
+  const limit = Math.min(range.limit, Number.MAX_SAFE_INTEGER);
+  const { sql, params } = inOrder(list, { ...range, limit });
+  return { sql: `${sql} LIMIT ?`, params: [...params, limit] };
+}
+
+/** The last row of a full page, of those that meet a leading condition. */
+export function selectLast(list: List, page: Range): Statement {
+  const { sql, params } = inOrder({ ...list, others: [] }, page);
+  return { sql: `${sql} LIMIT 1 OFFSET ?`, params: [...params, page.limit - 1] };
 }
 
 interface PageRows {
@@ -56,46 +133,72 @@ interface PageRows {
   /** Its alias is `r`. */
   readonly table: string;
   readonly columns: readonly string[];
+  /** The column of the time, if rows are found by it. */
+  readonly time?: string | undefined;
   readonly joined?: { readonly columns: string; readonly join: string };
 }
 
 /** The rows whose ids are on a page, in its order. */
-export function rowsOn(page: Statement, { tenantId, table, columns, joined }: PageRows): Statement {
+export function rowsOn(page: Statement, rows: PageRows): Statement {
+  const { tenantId, table, columns, time, joined } = rows;
   const read = columns.map((column) => `r.${column}`);
   if (joined !== undefined) read.push(joined.columns);
+  // The function around the tenant keeps PostgreSQL, while it has no statistics yet, from reading all
+  // rows of the tenant instead of those on the page.
+  const isOnPage =
+    time === undefined
+      ? `r.id = page.id AND COALESCE(r.tenant_id, '') = ?`
+      : `r.id = page.id AND r.${time} = page.at AND r.tenant_id = ?`;
   return {
-    // The cross join makes SQLite begin with the page. The function around the tenant keeps PostgreSQL,
-    // while it has no statistics yet, from reading all rows of the tenant instead of those on the page.
+    // The cross join makes SQLite begin with the page.
     sql: `SELECT ${read.join(', ')} FROM (${page.sql}) AS page CROSS JOIN ${table} r ${joined?.join ?? ''}
-      WHERE r.id = page.id AND COALESCE(r.tenant_id, '') = ?
-      ORDER BY page.at DESC, page.id DESC`,
+      WHERE ${isOnPage} ORDER BY page.at DESC, page.id DESC`,
     params: [...page.params, tenantId],
   };
 }
 
 const everything: Condition = { sql: '', params: [] };
 
-function inOrder(list: List, leading: Condition, { before, limit }: Page): Statement {
+/** Merged from what meets each of the leading conditions, of which no more than `limit` rows are read. */
+function inOrder(list: List, range: Range): Statement {
+  const { leading = [] } = list;
+  const parts = (leading.length === 0 ? [everything] : leading).map((condition) =>
+    partOf(list, condition, range),
+  );
+  const [only] = parts;
+  if (only !== undefined && parts.length === 1) return only;
+  const merged = parts.map(({ sql }, way) => `SELECT id, at FROM (${sql} LIMIT ?) AS way${way}`);
+  return {
+    sql: `SELECT id, at FROM (${merged.join(' UNION ALL ')}) AS merged ORDER BY at DESC, id DESC`,
+    params: parts.flatMap(({ params }) => [...params, range.limit]),
+  };
+}
+
+function partOf(list: List, leading: Condition, { before, from }: Range): Statement {
   const { tenantId, table, at = 'created_at', id = 'id', others = [] } = list;
   const { since = Number.MIN_SAFE_INTEGER, until = Number.MAX_SAFE_INTEGER } = list;
+  const first = from ?? { at: since, id: '' };
   const end = minPosition({ at: until, id: '' }, before);
   const range = {
-    sql: `t.${at} >= ? AND (t.${at}, t.${id}) < (?, ?)`,
-    params: [since, end.at, end.id],
+    sql: `(t.${at}, t.${id}) >= (?, ?) AND (t.${at}, t.${id}) < (?, ?)`,
+    params: [first.at, first.id, end.at, end.id],
   };
   const owner = { sql: 't.tenant_id = ?', params: [tenantId] };
   const where = allOf([owner, leading, range, ...others]);
   return {
     sql: `SELECT t.${id} AS id, t.${at} AS at FROM ${table} t
-      WHERE ${where.sql} ORDER BY t.${at} DESC, t.${id} DESC LIMIT ?`,
-    params: [...where.params, limit],
+      WHERE ${where.sql} ORDER BY t.${at} DESC, t.${id} DESC`,
+    params: where.params,
   };
 }
 
-/** The empty id sorts before all others: `{ at, id: '' }` is before the first row of that time. */
 function minPosition(one: Position, other: Position | undefined): Position {
-  if (other === undefined || one.at < other.at) return one;
-  return one.at === other.at && one.id < other.id ? one : other;
+  return other === undefined || isBefore(one, other) ? one : other;
+}
+
+/** The empty id sorts before all others: `{ at, id: '' }` is before the first row of that time. */
+function isBefore(one: Position, other: Position): boolean {
+  return one.at === other.at ? one.id < other.id : one.at < other.at;
 }
 
 export function allOf(conditions: readonly Condition[]): Condition {

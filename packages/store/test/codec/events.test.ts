@@ -1,7 +1,7 @@
 import type { RunEvent } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { decodeEvents, encodeEvents } from '../../src/codec/events.ts';
+import { decodeEvents, encodeEvents, TurnText } from '../../src/codec/events.ts';
 
 const at = '2026-01-01T00:00:00.000Z';
 const id = fc.constantFrom('id-a', 'id-b');
@@ -199,5 +199,26 @@ describe('the codec of journal rows', () => {
   test('no events are an empty payload', () => {
     expect(encodeEvents([])).toBe('[]');
     expect(decodeEvents('[]', { seq: 1, at })).toEqual([]);
+  });
+});
+
+describe('TurnText', () => {
+  test('has ended with the end of its turn, not with that of another agent', () => {
+    const turn = { type: 'turn.started', agentId: 'a', turn: 1, textId: 't', reasoningId: 'r' };
+    const text = { type: 'text.appended', agentId: 'a', textId: 't', text: 'one ' };
+    const usage = { inputTokens: 1, outputTokens: 1 };
+    const end = { type: 'turn.completed', agentId: 'a', turn: 1, finishReason: 'stop', usage };
+    const rows = [
+      [turn, text, { ...end, agentId: 'b', parentId: 'a' }],
+      [{ ...text, text: 'two' }],
+      [end],
+    ] as RunEvent[][];
+    const found = new TurnText(7);
+    const ends = rows.map((events) => {
+      found.add(encodeEvents(events), found.next);
+      return found.hasEnded;
+    });
+    expect(ends).toEqual([false, false, true]);
+    expect([found.text, found.next]).toEqual(['one two', 12]);
   });
 });

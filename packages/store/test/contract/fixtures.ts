@@ -2,6 +2,7 @@ import type {
   Append,
   QueuedRunCommand,
   NewApproval,
+  Listed,
   NewAuditEntry,
   NewGrant,
   Page,
@@ -206,6 +207,22 @@ export function messageCommand(messageId: string): QueuedRunCommand {
 }
 
 /** A whole list, by pages of this size. */
+/** The ids on all pages of a list that says where the next one begins. */
+export async function allListed(
+  limit: number,
+  list: (page: Page) => Promise<Listed<{ readonly id: string }>>,
+): Promise<string[]> {
+  const found: string[] = [];
+  let page: Page = { limit };
+  for (let pages = 0; pages < 1_000; pages += 1) {
+    const { items, next } = await list(page);
+    found.push(...items.map(({ id }) => id));
+    if (next === null) return found;
+    page = { limit, before: next };
+  }
+  throw new Error('The pages do not come to an end');
+}
+
 export async function allPages<Entry extends { readonly id: string }>(
   limit: number,
   read: (page: Page) => Promise<Entry[]>,

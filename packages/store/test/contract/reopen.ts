@@ -69,7 +69,7 @@ export function reopenTests(open: Open): void {
           grants: await of.listGrants({}, { limit: 9 }),
           usage: await of.readUsage({ since: 0 }),
           counts: await of.countOpenRuns({}),
-          runs: await of.listRuns({ label: { name: 'team', value: 'blue' } }, { limit: 9 }),
+          runs: (await of.listRuns({ label: { name: 'team', value: 'blue' } }, { limit: 9 })).items,
           pending: await of.listApprovals({ status: 'pending' }, { limit: 9 }),
         };
       };

@@ -85,9 +85,9 @@ describe('damage to accounts', () => {
       const run = await newRun(tenant, { events: [opening], progress: { checkpoint: 'c' } });
       await tenant.append(step(run, { events: [delta('a')] }));
       const isIntactMemory = name.startsWith('a checkpoint');
-      expect(await tenant.listRuns({}, { limit: 9 })).toMatchObject([{ opening }]);
+      expect((await tenant.listRuns({}, { limit: 9 })).items).toMatchObject([{ opening }]);
       tamper(sql);
-      const [listing] = await tenant.listRuns({}, { limit: 9 });
+      const [listing] = (await tenant.listRuns({}, { limit: 9 })).items;
       expect(listing).toMatchObject({
         id: run.id,
         lastSeq: 2,

@@ -8,7 +8,7 @@ import { postgresText } from '../../src/drivers/postgres/session.ts';
 import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
 import { BudgetChecks, selectUse } from '../../src/sql/runs/budgets.ts';
-import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
+import { auditLists, selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
 import {
   countWaiting,
   openApprovalsSql,
@@ -16,15 +16,17 @@ import {
   selectEndedSql,
   selectOpenRuns,
   selectUsage,
+  selectWorkflow,
 } from '../../src/sql/runs/counts.ts';
 import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
+import { selectLast, selectPage } from '../../src/sql/lists.ts';
 import { claim, selectBlamed, selectDue, suspectsSql } from '../../src/sql/runs/leases.ts';
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories/memories.ts';
 import { storeDecision, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
-import { selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
+import { runLists, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import {
   claimVectors,
@@ -57,7 +59,9 @@ describe('query plans of PostgreSQL', () => {
     await database.sql(`INSERT INTO audit_entries
         (id, tenant_id, at, action, actor, run_id, entry, proof, seq, hash)
       SELECT 'entry-' || n, 'tenant-' || n % 20, n, 'action-' || n % 10, 'key-' || n % 100,
-        'run-' || n, '{}', '', CASE WHEN n % 1000 = 0 THEN NULL ELSE n END, ''
+        'run-' || n, '{}', '', n, '' FROM generate_series(1, 10000) n`);
+    await database.sql(`INSERT INTO audit_unsealed (id, tenant_id, at, action, actor, entry, proof)
+      SELECT 'entry-' || n, 'tenant-' || n % 20, n, 'action', 'key', '{}', ''
       FROM generate_series(1, 10000) n`);
     await database.sql(`INSERT INTO memories (id, tenant_id, namespace, created_at, source, checksum,
         scope, words, text)
@@ -108,6 +112,7 @@ describe('query plans of PostgreSQL', () => {
     { conversationId: 'c' },
     { workflowId: 'w' },
     { label: { name: 'a', value: 'b' } },
+    { label: { name: 'a', value: 'b' }, agent: 'a', status: 'failed', workflowId: 'w' },
   ];
   const approvalFilters: ApprovalFilter[] = [
     {},
@@ -124,10 +129,12 @@ describe('query plans of PostgreSQL', () => {
   const queries: Record<string, string> = {
     'what of the audit is to be sealed': unsealedSql,
     ...Object.fromEntries(
-      auditFilters.map((filter) => [
-        `audit by ${JSON.stringify(filter)}`,
-        selectAudit('t', filter, page).sql,
-      ]),
+      auditFilters.flatMap((filter) =>
+        auditLists('t', filter).map((list, way) => [
+          `audit by ${JSON.stringify(filter)}, way ${way},`,
+          selectAudit(list, page).sql,
+        ]),
+      ),
     ),
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
@@ -139,6 +146,7 @@ describe('query plans of PostgreSQL', () => {
     'a command for a run': insertCommand('postgres', signer, run, queued).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
+    'the total of a workflow': selectWorkflow('t', 'w').sql,
     'the ended runs of a conversation': selectEndedSql,
     'whether there are vectors': hasVectorSql,
     'the fingerprint of vectors': fingerprintSql,
@@ -155,10 +163,12 @@ describe('query plans of PostgreSQL', () => {
     ...Object.fromEntries(ending.map(({ sql }, n) => [`step ${n} of an ending`, sql])),
     ...Object.fromEntries(countWaiting(run).map(({ sql }, n) => [`step ${n} of a wait`, sql])),
     ...Object.fromEntries(
-      runFilters.map((filter) => [
-        `runs by ${JSON.stringify(filter)}`,
-        selectRuns('t', filter, page).sql,
-      ]),
+      runFilters.flatMap((filter) =>
+        runLists('t', filter).flatMap((list, way) => [
+          [`runs by ${JSON.stringify(filter)}, way ${way},`, selectRuns(list, page).sql],
+          [`the end of ${JSON.stringify(filter)}, way ${way},`, selectLast(list, page).sql],
+        ]),
+      ),
     ),
     ...Object.fromEntries(
       approvalFilters.map((filter) => [
@@ -171,7 +181,7 @@ describe('query plans of PostgreSQL', () => {
   const ofSystem: Record<string, string> = {
     'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }, 'others').sql,
     'what is due': selectDue('postgres', 0, 1).sql,
-    'the inboxes of the runs that a node holds': runsWithCommandsSql,
+    'the inboxes of the runs that a node holds': runsWithCommandsSql(9),
     'the suspects': suspectsSql.postgres,
     'the runs that a node is blamed for': selectBlamed('n').sql,
     'the open runs of all tenants': openRunsSql(false),
@@ -199,7 +209,8 @@ describe('query plans of PostgreSQL', () => {
     await database.sql('ALTER TABLE runs ALTER tenant_id SET (n_distinct = -0.5)');
     await database.sql('ANALYZE runs');
     const filter = { label: { name: 'a', value: 'b' }, status: 'failed' } as const;
-    const { sql } = selectRunIds('t', filter, page);
+    const byLabel = runLists('t', filter).find(({ table }) => table === 'run_labels')!;
+    const { sql } = selectPage(byLabel, page);
     const plan = planOf((await asTenant.query(explained(sql))).rows);
     expect(plan).toMatch(/runs_pkey on runs r\b[^>]*Index Cond: \(id = t\.run_id\)/);
     await database.sql('ALTER TABLE runs ALTER tenant_id RESET (n_distinct)');

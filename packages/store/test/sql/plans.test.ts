@@ -8,6 +8,7 @@ import type { SqlDriver } from '../../src/drivers/driver.ts';
 import { openSqliteDriver } from '../../src/drivers/sqlite/file-driver.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
 import {
+  auditLists,
   headSql,
   inOrderSql,
   sealsSql,
@@ -62,6 +63,7 @@ import {
   selectSample,
   deleteExpiredMemories,
 } from '../../src/sql/memories/memories.ts';
+import { selectLast, selectPage } from '../../src/sql/lists.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
 import { selectConnectionSql, selectMetadata } from '../../src/sql/system.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
@@ -72,7 +74,7 @@ import {
   selectApprovals,
   selectApprovalSql,
 } from '../../src/sql/runs/approvals.ts';
-import { selectAnswers, selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
+import { runLists, selectAnswers, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import {
   selectKeyByHashSql,
@@ -144,7 +146,7 @@ describe('query plans', () => {
     'the credentials of a tenant': selectCredentialsSql,
     'a page of all credentials': selectSealedSql,
     'the credential to reseal': selectToResealSql,
-    'the runs of a workflow': selectWorkflow('t', 'w').sql,
+    'the total of a workflow': selectWorkflow('t', 'w').sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the usage of a key': selectUsage('t', { since: 0, keyId: 'k' }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
@@ -153,10 +155,9 @@ describe('query plans', () => {
     'a connection': selectConnectionSql,
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
-    'all leases': releaseAllSql,
     'the suspects': suspectsSql.sqlite,
     'the runs that a node is blamed for': selectBlamed('n').sql,
-    'the runs of a node that have commands': runsWithCommandsSql,
+    'the runs of a node that have commands': runsWithCommandsSql(9),
     'the open runs of one tenant for metrics': openRunsSql(true),
     'the open approvals of one tenant for metrics': openApprovalsSql(true),
     'the use of a budget': selectUse('t', { ...budget, keyId: 'k' }, 'r').sql,
@@ -179,10 +180,6 @@ describe('query plans', () => {
     ),
     'a policy in force': selectVersionSql,
     'the versions of a policy': selectVersions('t', null, page).sql,
-    'the audit of a tenant': selectAudit('t', {}, page).sql,
-    'the audit of a run': selectAudit('t', { runId: 'r', action: 'a' }, page).sql,
-    'the audit of a key': selectAudit('t', { actor: 'k' }, page).sql,
-    'the audit of an action': selectAudit('t', { action: 'a', since: 1 }, page).sql,
     'the audit in its order': inOrderSql,
     'what is to be sealed': unsealedSql,
     'the head of the audit': headSql,
@@ -213,7 +210,7 @@ describe('query plans', () => {
     lines.filter(
       (line) =>
         line.startsWith('SCAN') &&
-        !/^SCAN (page|way\d|merged|w|s|c|CONSTANT ROW|t USING INDEX paused_tenants|\(subquery-\d+\))$/.test(
+        !/^SCAN (page|way\d+|merged|w|s|c|CONSTANT ROW|t USING INDEX paused_tenants|\(subquery-\d+\))$/.test(
           line,
         ),
     );
@@ -228,8 +225,10 @@ describe('query plans', () => {
     ]);
   });
 
+  const between = (at: string, id = 'id') => `(${at},${id})>(?,?) AND (${at},${id})<(?,?)`;
+
   /** By which index each part of a page is found, and nothing else is looked at. */
-  const runLists: [RunFilter, string][] = [
+  const plainRunLists: [RunFilter, string][] = [
     [{}, 'runs_by_status (tenant_id=? AND status=?'],
     [{ since: 1, until: 2 }, 'runs_by_status (tenant_id=? AND status=?'],
     [{ status: 'failed' }, 'runs_by_status (tenant_id=? AND status=?'],
@@ -241,17 +240,20 @@ describe('query plans', () => {
     [{ parentRunId: 'p' }, 'runs_by_parent (tenant_id=? AND parent_run_id=?'],
     [label, 'PRIMARY KEY (tenant_id=? AND name=? AND value=?'],
   ];
-  for (const [filter, index] of runLists) {
+  for (const [filter, index] of plainRunLists) {
     test(`a page of runs by ${JSON.stringify(filter)} is one range of an index, in order`, async () => {
-      const ids = await plan(selectRunIds('t', filter, page).sql);
+      const [list, ...more] = runLists('t', filter);
+      if (list === undefined) throw new Error('There is no list');
+      expect([list.others ?? [], more]).toEqual([[], []]);
+      const ids = await plan(selectPage(list, page).sql);
       const searches = ids.filter((line) => line.startsWith('SEARCH'));
       expect(searches.length).toBeGreaterThan(0);
       for (const line of searches) {
         expect(line).toMatch(/^SEARCH t USING (COVERING INDEX|PRIMARY KEY) /);
-        expect(line).toContain(`${index} AND created_at>? AND (created_at,`);
+        expect(line).toContain(`${index} AND ${between('created_at', list.id)}`);
       }
       if (searches.length === 1) expect(ids).toHaveLength(1);
-      const whole = await plan(selectRuns('t', filter, page).sql);
+      const whole = await plan(selectRuns(list, page).sql);
       expect(scansIn(whole)).toEqual([]);
       expect(whole).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
     });
@@ -263,17 +265,27 @@ describe('query plans', () => {
     expect(lines).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
   });
 
+  test('the total of a workflow reads the rows of its open runs only', async () => {
+    const lines = await plan(selectWorkflow('t', 'w').sql);
+    const ofRuns = lines.filter((line) => line.includes('SEARCH r '));
+    const index = 'runs_open_in_workflow (tenant_id=? AND workflow_id=? AND status=?)';
+    expect(ofRuns).toEqual([`SEARCH r USING INDEX ${index}`]);
+  });
+
   test('open runs and approvals of all tenants are counted in an index, without ended ones', async () => {
     const tenants = 'SCAN t USING COVERING INDEX sqlite_autoindex_tenants_1';
-    const ofStatus = (index: string) => `USING COVERING INDEX ${index} (tenant_id=? AND status=?)`;
     expect(await plan(openRunsSql(false))).toEqual([
       tenants,
-      `SEARCH r ${ofStatus('runs_by_status')}`,
+      'SEARCH r USING COVERING INDEX runs_by_status (tenant_id=? AND status=?)',
     ]);
     expect(await plan(openApprovalsSql(false))).toEqual([
       tenants,
-      `SEARCH a ${ofStatus('approvals_by_status')}`,
+      'SEARCH a USING COVERING INDEX approvals_by_kind (tenant_id=? AND kind=? AND status=?)',
     ]);
+  });
+
+  test('all leases are found among the open runs', async () => {
+    expect(await plan(releaseAllSql)).toEqual(['SCAN runs USING INDEX runs_open']);
   });
 
   test('what is to be forgotten is found by conversations, and their runs in order', async () => {
@@ -301,47 +313,68 @@ describe('query plans', () => {
 
   test('what is to be sealed is found without what has been sealed', async () => {
     const [search, ...rest] = await plan(unsealedSql);
-    expect(search).toBe('SEARCH audit_entries USING INDEX audit_to_seal (tenant_id=?)');
+    expect(search).toBe('SEARCH audit_unsealed USING PRIMARY KEY (tenant_id=?)');
     expect(rest).toEqual([]);
   });
 
-  const auditLists: [AuditFilter, string][] = [
-    [{}, 'audit_sealed_by_time (tenant_id=?'],
-    [{ since: 1, until: 2 }, 'audit_sealed_by_time (tenant_id=?'],
-    [{ action: 'a', since: 1 }, 'audit_sealed_by_action (tenant_id=? AND action=?'],
-    [{ actor: 'k' }, 'audit_sealed_by_actor (tenant_id=? AND actor=?'],
-    [{ actor: 'k', action: 'a' }, 'audit_sealed_by_actor (tenant_id=? AND actor=?'],
-    [{ runId: 'r' }, 'audit_sealed_by_run (tenant_id=? AND run_id=?'],
-    [{ runId: 'r', actor: 'k' }, 'audit_sealed_by_run (tenant_id=? AND run_id=?'],
+  const by = (column: string) => `audit_by_${column} (tenant_id=?`;
+  const audits: [AuditFilter, string[]][] = [
+    [{}, [by('time')]],
+    [{ since: 1, until: 2 }, [by('time')]],
+    [{ action: 'a', since: 1 }, [`${by('action')} AND action=?`]],
+    [{ actor: 'k' }, [`${by('actor')} AND actor=?`]],
+    [
+      { runId: 'r', actor: 'k', action: 'a' },
+      [`${by('run')} AND run_id=?`, `${by('actor')} AND actor=?`, `${by('action')} AND action=?`],
+    ],
   ];
-  for (const [filter, index] of auditLists) {
-    test(`a page of the audit by ${JSON.stringify(filter)} is one range of an index`, async () => {
-      const lines = await plan(selectAudit('t', filter, page).sql);
-      const [search] = lines.filter((line) => line.startsWith('SEARCH t '));
-      expect(search).toContain(` INDEX ${index} AND at>? AND (at,id)<(?,?))`);
+  for (const [filter, indexes] of audits) {
+    test(`a page of the audit by ${JSON.stringify(filter)} is one range of any of its indexes`, async () => {
+      const lists = auditLists('t', filter);
+      expect(lists).toHaveLength(indexes.length);
+      for (const [n, list] of lists.entries()) {
+        for (const { sql } of [selectAudit(list, page), selectLast(list, page)]) {
+          const lines = await plan(sql);
+          const [search] = lines.filter((line) => line.startsWith('SEARCH t '));
+          expect(search).toContain(` INDEX ${indexes[n]} AND ${between('at')})`);
+          expect(lines.filter((line) => line.startsWith('SCAN t'))).toEqual([]);
+        }
+      }
     });
   }
 
-  const mixed: [RunFilter, string][] = [
-    [{ ...label, agent: 'a', status: 'waiting' }, 'runs_by_agent'],
-    [{ ...label, agent: 'a', status: 'failed' }, 'PRIMARY KEY'],
-    [{ ...label, status: 'queued' }, 'runs_by_status'],
-    [{ ...label, conversationId: 'c', agent: 'a' }, 'runs_by_conversation'],
-    [{ conversationId: 'c', workflowId: 'w', parentRunId: 'p' }, 'runs_by_parent'],
+  const mixed: [RunFilter, string[]][] = [
+    [{ ...label, agent: 'a', status: 'failed' }, ['runs_by_agent', 'PRIMARY KEY']],
+    [{ ...label, status: 'queued' }, ['runs_by_status', 'PRIMARY KEY']],
+    [
+      { ...label, conversationId: 'c', status: 'failed' },
+      ['runs_by_conversation', 'runs_by_status', 'PRIMARY KEY'],
+    ],
+    [
+      { conversationId: 'c', workflowId: 'w', parentRunId: 'p' },
+      ['runs_by_parent', 'runs_by_conversation', 'runs_by_workflow'],
+    ],
   ];
-  for (const [filter, index] of mixed) {
-    test(`of ${Object.keys(filter).join(', ')} the most selective leads`, async () => {
-      const lines = await plan(selectRunIds('t', filter, page).sql);
-      const searches = lines.filter((line) => line.startsWith('SEARCH t '));
-      expect(searches).toHaveLength(1);
-      expect(searches[0]).toContain(` ${index} (tenant_id=? AND `);
-      expect(lines.filter((line) => /^SCAN|TEMP B-TREE/.test(line))).toEqual([]);
+  for (const [filter, indexes] of mixed) {
+    test(`a page of runs by ${Object.keys(filter).join(', ')} is one range of any of their indexes`, async () => {
+      const lists = runLists('t', filter);
+      expect(lists).toHaveLength(indexes.length);
+      for (const [n, list] of lists.entries()) {
+        for (const { sql } of [selectPage(list, page), selectLast(list, page)]) {
+          const lines = await plan(sql);
+          const searches = lines.filter((line) => line.startsWith('SEARCH t '));
+          expect(searches).toHaveLength(1);
+          expect(searches[0]).toContain(` ${indexes[n]} (tenant_id=? AND `);
+          expect(searches[0]).toContain(between('created_at', list.id));
+          expect(lines.filter((line) => /^SCAN|TEMP B-TREE/.test(line))).toEqual([]);
+        }
+      }
     });
   }
 
   const approvalLists: [ApprovalFilter, string][] = [
-    [{}, 'approvals_by_status (tenant_id=? AND status=?'],
-    [{ status: 'pending' }, 'approvals_by_status (tenant_id=? AND status=?'],
+    [{}, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
+    [{ status: 'pending' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [{ runId: 'r' }, 'approvals_by_run (tenant_id=? AND run_id=?'],
     [{ kind: 'outcome' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [
@@ -359,7 +392,7 @@ describe('query plans', () => {
       const searches = ids.filter((line) => line.startsWith('SEARCH'));
       expect(searches.length).toBeGreaterThan(0);
       for (const line of searches)
-        expect(line).toContain(`${index} AND requested_at>? AND (requested_`);
+        expect(line).toContain(`${index} AND ${between('requested_at')}`);
       expect(scansIn(await plan(selectApprovals('t', filter, page).sql))).toEqual([]);
     });
   }
@@ -372,7 +405,7 @@ describe('query plans', () => {
     test(`a page of memories by ${JSON.stringify(filter)} is one range of an index`, async () => {
       const ids = await plan(selectMemoryIds('t', filter, page).sql);
       expect(ids).toHaveLength(1);
-      expect(ids[0]).toContain(`${index} AND created_at>? AND (created_`);
+      expect(ids[0]).toContain(`${index} AND ${between('created_at')}`);
       expect(scansIn(await plan(selectMemories('t', filter, page).sql))).toEqual([]);
     });
   }
@@ -407,7 +440,7 @@ describe('query plans', () => {
     expect(lines.filter((line) => line.startsWith('SCAN'))).toEqual([]);
     expect(lines[0]).toBe('SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)');
     expect(lines).toContain(
-      'SEARCH approvals USING INDEX open_approvals (tenant_id=? AND run_id=?)',
+      'SEARCH approvals USING INDEX approvals_by_run (tenant_id=? AND run_id=?)',
     );
   });
 
@@ -440,7 +473,7 @@ describe('query plans', () => {
     // From tenant to tenant, and within a tenant.
     expect(tables).toEqual(
       expect.arrayContaining([
-        'SEARCH runs USING INDEX runs_open (tenant_id>?)',
+        'SEARCH runs USING COVERING INDEX runs_open (tenant_id>?)',
         'SEARCH r USING INDEX runs_open (tenant_id=?)',
         'SEARCH runs USING COVERING INDEX runs_to_wake (tenant_id>?)',
         'SEARCH r USING INDEX runs_to_wake (tenant_id=? AND wake_at<?)',

@@ -21,6 +21,7 @@ import {
 } from '@relay/protocol';
 import {
   type AgentState,
+  answerOf,
   endedAgent,
   openCalls,
   startedAgent,
@@ -332,11 +333,19 @@ function addAgent(state: RunState, event: Stored<EventOf<'agent.started'>>): Run
   return { ...state, subAgents: state.subAgents + 1, agents };
 }
 
-/** A turn with calls is not referred to: a reader of its text would also read all that followed it. */
+/** A list shows an answer of this length at most. */
+const shortAnswer = 8 * 1024;
+
+/**
+ * The short text of a turn with calls is not referred to: a list would have to read all that followed it
+ * to find the text.
+ */
 function withAnswer(state: RunState, { agentId }: EventOf<'agent.ended'>): RunState {
   if (agentId !== state.rootId) return state;
-  const turn = state.agents[agentId]?.turn;
-  return { ...state, answerSeq: turn?.calls.length === 0 ? turn.startedSeq : null };
+  const agent = state.agents[agentId];
+  const turn = agent?.turn ?? null;
+  const isInline = turn !== null && turn.calls.length > 0 && answerOf(agent).length <= shortAnswer;
+  return { ...state, answerSeq: isInline ? null : (turn?.startedSeq ?? null) };
 }
 
 /** The usage of an agent counts for its parent, and so up to the root agent. */

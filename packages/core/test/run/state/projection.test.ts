@@ -382,12 +382,21 @@ describe('a run that ends', () => {
     expect(changed.progress.answerSeq).toBeNull();
   });
 
-  it('has its output in its row if its last turn called tools: their results follow the text', () => {
+  it('has a short output in its row if its last turn called tools: their results follow it', () => {
     const partial = 'Let me look.';
     const ended: RunEvent = { type: 'run.ended', status: 'canceled', output: partial, usage };
     const changed = step(asked, failed('c1'), failed('c2'), agentEnded, ended);
     expect(output(changed)).toEqual({ output: partial, approvals: [] });
     expect(changed.progress.answerSeq).toBeNull();
+  });
+
+  it('refers to the text of a turn that called tools if the text is long', () => {
+    const long = 'x'.repeat(8_193);
+    const wrote = step(begun, turn, { ...text, text: long }, call('c1'), finished).state;
+    const ended: RunEvent = { type: 'run.ended', status: 'canceled', output: long, usage };
+    const changed = step(wrote, failed('c1'), agentEnded, ended);
+    expect(output(changed)).toEqual({ output: null, approvals: [] });
+    expect(changed.progress.answerSeq).toBe(rootAgent(wrote)?.turn?.startedSeq);
   });
 
   it('says why if it failed', () => {

@@ -3,15 +3,13 @@ import type { AuditEntry, AuditFilter, AuditRecord } from '@relay/core';
 import { defined, type QueryOf, RelayError } from '@relay/protocol';
 import { streamJson } from '../../streaming/stream-json.ts';
 import { type ApiRequest, type Handler, storeOf } from './handler.ts';
-import { iso, isoOrUndefined, readPage, parseTime } from '../views/pagination.ts';
+import { iso, isoOrUndefined, readListed, parseTime } from '../views/pagination.ts';
 
 export const listAudit: Handler<'listAudit'> = async (call) => {
   const query = call.query;
   await sealNow(call);
-  const { items, nextCursor } = await readPage(
-    query,
-    (page) => storeOf(call).audit.list(filterOf(query), page),
-    ({ at, id }) => ({ at, id }),
+  const { items, nextCursor } = await readListed(query, (page) =>
+    storeOf(call).audit.list(filterOf(query), page),
   );
   return { entries: items.map(presentEntry), nextCursor };
 };

@@ -17,7 +17,7 @@ import { streamJson } from '../../streaming/stream-json.ts';
 import { runHeader, streamRun, waitForFirstOutput } from '../../streaming/stream-run.ts';
 import * as subscribe from '../../streaming/subscribe.ts';
 import { invalidField } from '../errors.ts';
-import { byCreation, readPage, parseTime } from '../views/pagination.ts';
+import { readListed, parseTime } from '../views/pagination.ts';
 import { presentListed, presentRun } from '../views/run.ts';
 import { type ApiRequest, findRun, type Handler, type RouteRequest, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, chooseToolsAndFunctions, startAndFollow } from './start.ts';
@@ -55,10 +55,8 @@ function rejectMemoryTools(call: ApiRequest, tools: readonly { readonly name: st
 }
 
 export const listRuns: Handler<'listRuns'> = async (call) => {
-  const { items, nextCursor } = await readPage(
-    call.query,
-    (page) => storeOf(call).listRuns(filterOf(call.query), page),
-    byCreation,
+  const { items, nextCursor } = await readListed(call.query, (page) =>
+    storeOf(call).listRuns(filterOf(call.query), page),
   );
   return { runs: items.map(presentListed), nextCursor };
 };

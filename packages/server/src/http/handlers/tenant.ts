@@ -3,7 +3,6 @@ import * as core from '@relay/core';
 import type { AuditFact, RunFilter } from '@relay/core';
 import { type Budgets, defined, type RunStatus } from '@relay/protocol';
 import { changeSettings, type TenantSettings } from '../../config/tenant-settings.ts';
-import { byCreation, readAll } from '../views/pagination.ts';
 import { auditEntry, type ApiRequest, type Handler, storeOf } from './handler.ts';
 
 export const getTenant: Handler<'getTenant'> = async (call) => presentTenant(call);
@@ -73,7 +72,7 @@ export const cancelRuns: Handler<'cancelRuns'> = async (call) => {
     }),
   };
   let canceled = 0;
-  const openRuns = readAll((page) => storeOf(call).listRuns(filter, page), byCreation);
+  const openRuns = core.listedItems((page) => storeOf(call).listRuns(filter, page));
   for await (const run of openRuns) {
     if (others.some(([name, value]) => run.labels[name] !== value)) continue;
     const ref = { tenantId: run.tenantId, runId: run.id };

@@ -68,7 +68,8 @@ export const awaitToolResult: Handler<'awaitToolResult'> = async (call) => {
   const remove = call.context.streams.add(call.caller, (reason) => closing.abort(reason));
   const signal = AbortSignal.any([closedSignal(call.reply.raw), closing.signal]);
   const changed = new core.Signal();
-  const stopListening = hub.listen(runId, () => changed.notify());
+  // It reads the store often enough without a comparison.
+  const stopListening = hub.add(runId, { receive: () => changed.notify(), lastSeq: Infinity });
   try {
     for (;;) {
       const run = await tenant.readRunHead(runId);

@@ -2,7 +2,7 @@
 import type { WorkflowTotal } from '@relay/core';
 import type { RunStatus } from '@relay/protocol';
 import { notFound } from '../errors.ts';
-import { byCreation, readPage } from '../views/pagination.ts';
+import { readListed } from '../views/pagination.ts';
 import { presentListed } from '../views/run.ts';
 import { type Handler, storeOf } from './handler.ts';
 
@@ -11,10 +11,8 @@ export const getWorkflow: Handler<'getWorkflow'> = async (call) => {
   const store = storeOf(call);
   const total = await store.readWorkflow(id);
   if (total === undefined) throw notFound('workflow');
-  const { items, nextCursor } = await readPage(
-    call.query,
-    (page) => store.listRuns({ workflowId: id }, page),
-    byCreation,
+  const { items, nextCursor } = await readListed(call.query, (page) =>
+    store.listRuns({ workflowId: id }, page),
   );
   const { inputTokens, outputTokens, costUsd } = total.usage;
   return {

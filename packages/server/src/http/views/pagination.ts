@@ -1,5 +1,5 @@
 /** Pagination cursors and ISO times. Lists are sorted newest first; a cursor is the end of the last page. */
-import { charsIn, type Page, type Position } from '@relay/core';
+import { charsIn, type Listed, type Page, type Position } from '@relay/core';
 import { defined, idSchema } from '@relay/protocol';
 import { invalidRequest } from '../errors.ts';
 
@@ -9,11 +9,21 @@ interface PageQuery {
 }
 
 interface PageOf<Item> {
-  readonly items: Item[];
+  readonly items: readonly Item[];
   readonly nextCursor: string | null;
 }
 
-/** Reads one page of a list. It reads one item more to know whether another page follows. */
+/** Reads one page of a list that says where the next one begins. */
+export async function readListed<Item>(
+  { limit, cursor }: PageQuery,
+  list: (page: Page) => Promise<Listed<Item>>,
+): Promise<PageOf<Item>> {
+  const before = cursor === undefined ? undefined : decodeCursor(cursor);
+  const { items, next } = await list({ limit, ...defined({ before }) });
+  return { items, nextCursor: next === null ? null : encodeCursor(next) };
+}
+
+/** The same for other lists. It reads one item more to know whether another page follows. */
 export async function readPage<Item>(
   { limit, cursor }: PageQuery,
   list: (page: Page) => Promise<readonly Item[]>,

@@ -3,7 +3,7 @@ import { RelayError } from '@relay/protocol';
 import fc from 'fast-check';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it } from 'vitest';
-import { readPage } from '../../../src/http/views/pagination.ts';
+import { readListed, readPage } from '../../../src/http/views/pagination.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 
@@ -45,6 +45,21 @@ describe('readPage', () => {
     expect(items).toEqual(found.slice(0, 7));
     const next = await read({ limit: 7, cursor: nextCursor ?? '' });
     expect(next.requested).toEqual({ limit: 8, before: found[6] });
+  });
+});
+
+describe('readListed', () => {
+  it('returns a cursor wherever the list goes on, also after an empty page', async () => {
+    const next = { at: 7, id };
+    const { items, nextCursor } = await readListed({ limit: 5 }, async () => ({ items: [], next }));
+    expect(items).toEqual([]);
+    let requested: Page | undefined;
+    const last = await readListed({ limit: 5, cursor: nextCursor ?? '' }, async (page) => {
+      requested = page;
+      return { items: [id], next: null };
+    });
+    expect(requested).toEqual({ limit: 5, before: next });
+    expect(last).toEqual({ items: [id], nextCursor: null });
   });
 });
 

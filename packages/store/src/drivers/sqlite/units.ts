@@ -41,7 +41,7 @@ export class PreparedStatements {
   get(sql: string): StatementSync {
     let statement = this.#prepared.get(sql);
     if (statement === undefined) {
-      statement = this.#db.prepare(sql);
+      statement = this.#db.prepare(plannedOnce(sql));
       this.#prepared.set(sql, statement);
     }
     return statement;
@@ -50,6 +50,14 @@ export class PreparedStatements {
   all(sql: string, params: readonly SqlValue[]): Row[] {
     return this.get(sql).all(...params);
   }
+}
+
+/**
+ * SQLite plans a statement again at each execution if its plan may depend on the value of a parameter: of
+ * `LIMIT ?` and `LIKE ?`, but not of an expression. Planning takes longer than most statements.
+ */
+function plannedOnce(sql: string): string {
+  return sql.replaceAll('LIMIT ?', 'LIMIT ? + 0').replaceAll('LIKE ?', "LIKE ? || ''");
 }
 
 export type Unit = readonly Statement[];

@@ -55,7 +55,7 @@ export function appendUnit(
   for (const memory of append.memories ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
     const endedAt = progress.endedAt ?? at;
-    unit.push(...countEnding(run, endedAt), countUsage(run, endedAt));
+    unit.push(...countEnding(run, endedAt), ...countUsage(run, endedAt));
     unit.push(deleteCommands(run), closeOpenApprovals(run, at), closeClientCalls(run));
     unit.push(deleteConnections(run));
   }

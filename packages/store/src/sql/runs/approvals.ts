@@ -9,7 +9,7 @@ import type {
   RunRef,
   VoteChange,
 } from '@relay/core';
-import { approvalStatuses } from '@relay/protocol';
+import { approvalKinds, approvalStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { columnFilters, indexFilter, type List, selectPage, selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
@@ -165,13 +165,15 @@ export function updateVotes(tenantId: string, change: VoteChange, voted: VotedRo
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
   FROM approvals WHERE tenant_id = ? AND id = ?`;
 
-/** A run has few approvals. The index of kinds continues with the status. */
+/** A run has few approvals. Others are merged from those of each kind and status. */
 function listOf(tenantId: string, { runId, status, kind }: ApprovalFilter): List {
-  const [ofRun] = columnFilters({ run_id: runId });
-  const [ofKind] = columnFilters({ kind });
-  const [ofStatus] = columnFilters({ status: status ?? approvalStatuses });
-  const filters = [ofKind, ofStatus].filter((filter) => filter !== undefined);
-  const index = ofRun === undefined ? indexFilter(filters, []) : indexFilter([ofRun], filters);
+  const index =
+    runId === undefined
+      ? indexFilter(
+          columnFilters({ kind: kind ?? approvalKinds, status: status ?? approvalStatuses }),
+          [],
+        )
+      : indexFilter(columnFilters({ run_id: runId }), columnFilters({ kind, status }));
   return { tenantId, table: 'approvals', at: 'requested_at', ...index };
 }
 

@@ -1,6 +1,7 @@
 /**
  * Counts of runs. A conversation counts its runs as they end, which gives a run its position in it.
- * Usage is counted per tenant, key and UTC day as runs end, and for budgets also as they start to wait.
+ * Usage is counted per tenant, key and UTC day as runs end, and for budgets also as they start to wait;
+ * and per workflow as they end.
  * Open runs and pending approvals are counted when they are asked for, at a cost that does not grow with
  * what has ended.
  */
@@ -12,7 +13,7 @@ import type {
   UsageTotal,
   WorkflowTotal,
 } from '@relay/core';
-import { addUsage, defined, noUsage, type RunStatus } from '@relay/protocol';
+import { addUsage, approvalKinds, defined, noUsage, type RunStatus } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { encode, number, numberOrNull, text } from '../../codec/values.ts';
 
@@ -67,8 +68,10 @@ const countUsageSql = upsertUsage(`
       -counted_input_tokens, -counted_output_tokens, -counted_usd, 0
     FROM runs WHERE tenant_id = ? AND id = ? AND ${hasCounted}`);
 
-export function countUsage({ tenantId, runId }: RunRef, endedAt: number): Statement {
-  return { sql: countUsageSql, params: [dayOf(endedAt), tenantId, runId, tenantId, runId] };
+export function countUsage(run: RunRef, endedAt: number): Statement[] {
+  const { tenantId, runId } = run;
+  const params = [dayOf(endedAt), tenantId, runId, tenantId, runId];
+  return [{ sql: countUsageSql, params }, countInWorkflow(run)];
 }
 
 const isUncounted = `(input_tokens, output_tokens, COALESCE(cost_usd, 0))
@@ -144,16 +147,38 @@ export function decodeOpenRuns(row: Row): OpenRuns {
   };
 }
 
-/** `unpriced`: runs with usage of unknown cost. */
-const workflowSql = `SELECT status, COUNT(*) AS runs,
-    CAST(SUM(input_tokens) AS BIGINT) AS input_tokens,
-    CAST(SUM(output_tokens) AS BIGINT) AS output_tokens, SUM(cost_usd) AS cost_usd,
-    SUM(CASE WHEN cost_usd IS NULL AND input_tokens + output_tokens > 0 THEN 1 ELSE 0 END)
-      AS unpriced
-  FROM runs WHERE tenant_id = ? AND workflow_id = ? GROUP BY status`;
+const workflowColumns = 'status, runs, input_tokens, output_tokens, cost_usd, unpriced';
+
+/** Whether its usage has an unknown cost. */
+const isUnpriced = `CASE WHEN cost_usd IS NULL AND input_tokens + output_tokens > 0 THEN 1 ELSE 0 END`;
+
+/** Nothing if the run belongs to no workflow. */
+const countInWorkflowSql = `INSERT INTO workflow_totals (tenant_id, workflow_id, ${workflowColumns})
+  SELECT tenant_id, workflow_id, status, 1, input_tokens, output_tokens, cost_usd, ${isUnpriced}
+  FROM runs WHERE tenant_id = ? AND id = ? AND workflow_id IS NOT NULL
+  ON CONFLICT (tenant_id, workflow_id, status) DO UPDATE
+    SET runs = workflow_totals.runs + 1,
+      input_tokens = workflow_totals.input_tokens + excluded.input_tokens,
+      output_tokens = workflow_totals.output_tokens + excluded.output_tokens,
+      cost_usd = COALESCE(workflow_totals.cost_usd + excluded.cost_usd, workflow_totals.cost_usd,
+        excluded.cost_usd),
+      unpriced = workflow_totals.unpriced + excluded.unpriced`;
+
+function countInWorkflow({ tenantId, runId }: RunRef): Statement {
+  return { sql: countInWorkflowSql, params: [tenantId, runId] };
+}
+
+/** What has ended is counted, what is open is read. */
+const workflowSql = `SELECT ${workflowColumns} FROM workflow_totals
+    WHERE tenant_id = ? AND workflow_id = ?
+  UNION ALL
+  SELECT status, COUNT(*), CAST(SUM(input_tokens) AS BIGINT), CAST(SUM(output_tokens) AS BIGINT),
+    SUM(cost_usd), SUM(${isUnpriced})
+  FROM runs r WHERE tenant_id = ? AND workflow_id = ? AND ${isOpen} GROUP BY status`;
 
 export function selectWorkflow(tenantId: string, workflowId: string): Statement {
-  return { sql: workflowSql, params: [tenantId, encode(workflowId)] };
+  const params = [tenantId, encode(workflowId)];
+  return { sql: workflowSql, params: [...params, ...params] };
 }
 
 export function decodeWorkflow(rows: readonly Row[]): WorkflowTotal | undefined {
@@ -181,11 +206,13 @@ export const openRunsSql = (ofTenant: boolean) => `SELECT ${openCounts}
   FROM tenants t CROSS JOIN runs r
   WHERE r.tenant_id = t.id AND ${isOpen} ${ofTenant ? 'AND t.id = ?' : ''}`;
 
+const kinds = approvalKinds.map((kind) => `'${kind}'`).join(', ');
+
 export const openApprovalsSql = (
   ofTenant: boolean,
 ) => `SELECT COUNT(*) AS pending, MIN(a.requested_at) AS oldest
   FROM tenants t CROSS JOIN approvals a
-  WHERE a.tenant_id = t.id AND a.status = 'pending' ${ofTenant ? 'AND t.id = ?' : ''}`;
+  WHERE a.tenant_id = t.id AND a.kind IN (${kinds}) AND a.status = 'pending' ${ofTenant ? 'AND t.id = ?' : ''}`;
 
 export function decodeStats(runs: Row, approvals: Row): StoreStats {
   const pending = number(approvals, 'pending');

@@ -34,7 +34,7 @@ export function creationUnit(
   if (connection !== undefined) unit.push(insertConnection(run, connection));
   if (isEnded(progress.status ?? 'queued')) {
     const endedAt = progress.endedAt ?? at;
-    unit.push(...countEnding(run, endedAt), countUsage(run, endedAt));
+    unit.push(...countEnding(run, endedAt), ...countUsage(run, endedAt));
   }
   if (progress.status === 'waiting') unit.push(...countWaiting(run));
   unit.push(...insertAudit(tenantId, creation.audit));

@@ -6,7 +6,7 @@ import type { EventRange, JournalPage, PageRange, RunRef } from '@relay/core';
 import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { insertInto } from '../statements.ts';
-import { decodeEvents, encodeEvents, textOfTurn } from '../../codec/events.ts';
+import { decodeEvents, encodeEvents, TurnText } from '../../codec/events.ts';
 import { checksumOf, corrupt, number, numberOrNull, text } from '../../codec/values.ts';
 
 export interface JournalRow {
@@ -142,30 +142,31 @@ function subjectOf({ runId }: RunRef, row: Row): string {
   return `The journal of run ${runId} at seq ${number(row, 'first_seq')} to ${number(row, 'last_seq')}`;
 }
 
-/** The rows from that with the event `seq` to that with the event `last`. */
-export function selectText({ tenantId, runId }: RunRef, seq: number, last: number): Statement {
+/** Some rows, of which the first has the event `seq`. */
+export function selectText({ tenantId, runId }: RunRef, seq: number): Statement {
   return {
     sql: `SELECT first_seq, last_seq, at, payload, checksum, octet_length(payload) AS bytes
-      FROM events WHERE tenant_id = ? AND run_id = ? AND last_seq >= ? AND first_seq <= ?
-      ORDER BY last_seq`,
-    params: [tenantId, runId, seq, last],
+      FROM events WHERE tenant_id = ? AND run_id = ? AND last_seq >= ? ORDER BY last_seq LIMIT 200`,
+    params: [tenantId, runId, seq],
   };
+}
+
+/** Throws if a row is missing. */
+export function addText(owner: RunRef, turn: TurnText, rows: readonly Row[]): void {
+  const missing = () => corrupt(`The journal of run ${owner.runId}`, `seq ${turn.next} is missing`);
+  for (const row of rows) {
+    const first = number(row, 'first_seq');
+    if (turn.hasStarted ? first !== turn.next : first > turn.next) throw missing();
+    turn.add(payloadOf(owner, row), first);
+  }
+  if (!turn.hasStarted) throw missing();
 }
 
 /** The text of the turn that started at `seq`, from the row with this event and those after it. */
 export function decodeText(owner: RunRef, seq: number, rows: readonly Row[]): string {
-  let next = seq;
-  for (const row of rows) {
-    const first = number(row, 'first_seq');
-    const isNext = next === seq ? first <= seq : first === next;
-    if (!isNext) throw corrupt(`The journal of run ${owner.runId}`, `seq ${next} is missing`);
-    next = number(row, 'last_seq') + 1;
-  }
-  const [first] = rows;
-  if (first === undefined)
-    throw corrupt(`The journal of run ${owner.runId}`, `seq ${seq} is missing`);
-  const payloads = rows.map((row) => payloadOf(owner, row));
-  return textOfTurn(payloads, { firstSeq: number(first, 'first_seq'), seq });
+  const turn = new TurnText(seq);
+  addText(owner, turn, rows);
+  return turn.text;
 }
 
 function endOf(range: EventRange): number {

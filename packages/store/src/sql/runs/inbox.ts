@@ -5,7 +5,7 @@ import {
   wakesSuspendedRun,
 } from '@relay/core';
 import type { Row, SqlDialect, Statement } from '../../drivers/driver.ts';
-import { byDialect } from '../statements.ts';
+import { byDialect, placeholders } from '../statements.ts';
 import { column } from '../../codec/records.ts';
 import { type RowSigner, SignedTable } from '../../codec/signed-table.ts';
 
@@ -81,9 +81,9 @@ export function deleteCommands({ tenantId, runId }: RunRef): Statement {
 export const selectCommandsSql = `SELECT ${commandTable.columns.join(', ')} FROM run_inbox
   WHERE tenant_id = ? AND run_id = ? ORDER BY position, id`;
 
-/** Of all runs that a node holds. */
-export const runsWithCommandsSql = `SELECT DISTINCT m.run_id FROM runs r JOIN run_inbox m ON m.run_id = r.id
-  WHERE r.lease_owner = ?`;
+export function runsWithCommandsSql(runs: number): string {
+  return `SELECT DISTINCT run_id FROM run_inbox WHERE run_id IN (${placeholders(runs)})`;
+}
 
 export function decodeCommand(signer: RowSigner, row: Row): QueuedRunCommand {
   const { id, command } = commandTable.decode(signer, row);

@@ -1,14 +1,10 @@
-/**
- * Lists of runs by filters. The filters that are likely to match the fewest runs choose the index: those
- * of a parent, conversation or workflow, then the open states, then a label, then agent and state. The
- * others are applied to what it finds.
- */
-import type { Page, RunFilter, RunIdentity, RunListing, RunRef } from '@relay/core';
-import { isEnded, runStatuses } from '@relay/protocol';
+/** Lists of runs by filters. */
+import type { RunFilter, RunIdentity, RunListing, RunRef } from '@relay/core';
+import { runStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { decodeOpening, decodeText, joinOpening, openingColumns } from './events.ts';
 import { allOf, residualFilter, columnFilters, indexFilter, rowsOn, selectPage } from '../lists.ts';
-import type { ColumnFilter, Condition, List } from '../lists.ts';
+import type { ColumnFilter, Condition, List, Range } from '../lists.ts';
 import { insertInto, placeholders } from '../statements.ts';
 import { decodeRunHead, endCodec, headColumns } from './runs.ts';
 import { encode, number, numberOrNull, text } from '../../codec/values.ts';
@@ -63,38 +59,42 @@ function isLong(row: Row): boolean {
 }
 
 /** A run whose journal cannot be read is listed like any other. */
-export function selectRuns(tenantId: string, filter: RunFilter, page: Page): Statement {
-  const ids = selectRunIds(tenantId, filter, page);
-  return rowsOn(ids, { tenantId, table: 'runs', columns, joined });
+export function selectRuns(list: List, range: Range): Statement {
+  const { tenantId } = list;
+  return rowsOn(selectPage(list, range), { tenantId, table: 'runs', columns, joined });
 }
 
-export function selectRunIds(tenantId: string, filter: RunFilter, page: Page): Statement {
-  return selectPage(listOf(tenantId, filter), page);
-}
-
-function listOf(tenantId: string, filter: RunFilter): List {
+/** One for each index that finds what meets one of the filters, or two: that of agents has the status. */
+export function runLists(tenantId: string, filter: RunFilter): readonly List[] {
   const { label, since, until, parentRunId, conversationId, workflowId, agent } = filter;
   const status = statusesOf(filter);
-  const range = { tenantId, since, until };
-  const [first, ...rest] = columnFilters({
+  const general = columnFilters({ agent: agent === undefined ? undefined : encode(agent), status });
+  const specific = columnFilters({
     parent_run_id: parentRunId,
     conversation_id: conversationId,
     workflow_id: workflowId === undefined ? undefined : encode(workflowId),
   });
-  const general = columnFilters({ agent: agent === undefined ? undefined : encode(agent), status });
-  // However many runs there were, few are open.
-  const areOpen = status !== undefined && !status.some(isEnded);
-  if (label !== undefined && first === undefined && !areOpen) {
-    const others = general.length === 0 ? [] : [ofRun(general)];
-    const leading = [labelled('t', label)];
-    return { ...range, table: 'run_labels', id: 'run_id', leading, others };
+  const filters = [...specific, ...general];
+  const prefixes = specific.map((each) => [each]);
+  const isAnyRun = filters.length === 0 && label === undefined;
+  if (general.length > 0 || isAnyRun) {
+    prefixes.push(status === undefined ? [...general, ofAnyStatus] : general);
   }
-  // The index of agents continues with the status.
-  const ofStates = status === undefined ? [...general, ofAnyStatus] : general;
-  const { leading, others } =
-    first === undefined ? indexFilter(ofStates, []) : indexFilter([first], [...rest, ...general]);
-  if (label !== undefined) others.push(hasLabel(label));
-  return { ...range, table: 'runs', leading, others };
+  const range = { tenantId, since, until };
+  const lists: List[] = prefixes.map((prefix) => {
+    const { leading, others } = indexFilter(
+      prefix,
+      filters.filter((each) => !prefix.includes(each)),
+    );
+    if (label !== undefined) others.push(hasLabel(label));
+    return { ...range, table: 'runs', leading, others };
+  });
+  if (label !== undefined) {
+    const others = filters.length === 0 ? [] : [ofRun(filters)];
+    const leading = [labelled('t', label)];
+    lists.push({ ...range, table: 'run_labels', id: 'run_id', leading, others });
+  }
+  return lists;
 }
 
 const ofAnyStatus: ColumnFilter = { column: 'status', values: runStatuses };

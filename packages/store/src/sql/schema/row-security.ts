@@ -34,8 +34,9 @@ const privilegeCodes: Readonly<Record<string, Privilege>> = {
 
 const tables = {
   approvals: 'siu',
-  audit_entries: 'siu',
+  audit_entries: 'si',
   audit_seals: 'si',
+  audit_unsealed: 'sid',
   client_calls: 'siu',
   connections: 'sid',
   conversations: 'siu',
@@ -55,6 +56,7 @@ const tables = {
   tenants: 'su',
   usage_days: 'siu',
   webhooks: 'sid',
+  workflow_totals: 'siu',
 } as const;
 
 export const tenantTables: readonly TenantTable[] = Object.entries(tables).map(([name, codes]) => ({

@@ -59,10 +59,11 @@ export const runTables: readonly string[] = [
     pruning BIGINT,
     forked_from TEXT
   )`,
-  `CREATE INDEX runs_open ON runs (tenant_id, created_at, id) WHERE status IN ('queued', 'running')`,
+  // Runs to drive, and those that are driven.
+  `CREATE INDEX runs_open ON runs (tenant_id, created_at, id, status, lease_owner)
+    WHERE status IN ('queued', 'running') OR lease_owner IS NOT NULL`,
   `CREATE INDEX runs_to_wake ON runs (tenant_id, wake_at, id)
     WHERE status = 'waiting' AND wake_at IS NOT NULL`,
-  `CREATE INDEX runs_leased ON runs (lease_owner) WHERE lease_owner IS NOT NULL`,
   `CREATE INDEX runs_crashed ON runs (crashes, created_at, id)
     WHERE crashes > 0 AND status IN ('queued', 'running', 'waiting')`,
   `CREATE INDEX runs_ended ON runs (tenant_id, conversation_id, position)
@@ -73,6 +74,8 @@ export const runTables: readonly string[] = [
   `CREATE INDEX runs_by_conversation ON runs (tenant_id, conversation_id, created_at, id)`,
   `CREATE INDEX runs_by_workflow ON runs (tenant_id, workflow_id, created_at, id)
     WHERE workflow_id IS NOT NULL`,
+  `CREATE INDEX runs_open_in_workflow ON runs (tenant_id, workflow_id, status)
+    WHERE workflow_id IS NOT NULL AND status IN ('queued', 'running', 'waiting')`,
   `CREATE INDEX runs_by_parent ON runs (tenant_id, parent_run_id, created_at, id)
     WHERE parent_run_id IS NOT NULL`,
   `CREATE INDEX runs_pruning ON runs (pruning, tenant_id, id) WHERE pruning = 1`,
@@ -106,6 +109,17 @@ export const runTables: readonly string[] = [
     PRIMARY KEY (tenant_id, key_id, day)
   )`,
   `CREATE INDEX usage_of_tenant ON usage_days (tenant_id, day)`,
+  `CREATE TABLE workflow_totals (
+    tenant_id TEXT NOT NULL,
+    workflow_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    runs BIGINT NOT NULL,
+    input_tokens BIGINT NOT NULL,
+    output_tokens BIGINT NOT NULL,
+    cost_usd DOUBLE PRECISION,
+    unpriced BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, workflow_id, status)
+  )`,
   `CREATE TABLE snapshots (
     run_id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
@@ -152,8 +166,6 @@ export const runTables: readonly string[] = [
     ballot BIGINT NOT NULL,
     votes TEXT
   )`,
-  `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
-  `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
   `CREATE INDEX approvals_by_run ON approvals (tenant_id, run_id, requested_at, id)`,
   `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, status, requested_at, id)`,
   `CREATE TABLE run_inbox (

@@ -106,24 +106,39 @@ export const accountTables: readonly string[] = [
 ];
 
 /**
- * The audit trail. Entries are inserted without a `seq`, and get it together with their hash when a
- * batch is sealed. Nothing is ever deleted.
+ * The audit trail. A new entry is in a table without indexes, because a caller waits for its commit. It
+ * moves to `audit_entries` when its batch is sealed, where nothing is ever changed or deleted.
  */
 export const auditTables: readonly string[] = [
-  `CREATE TABLE audit_entries (
-    id TEXT NOT NULL PRIMARY KEY,
+  `CREATE TABLE audit_unsealed (
     tenant_id TEXT NOT NULL,
     at BIGINT NOT NULL,
+    id TEXT NOT NULL,
     action TEXT NOT NULL,
     actor TEXT NOT NULL,
     run_id TEXT,
     entry TEXT NOT NULL,
     proof TEXT NOT NULL,
-    seq BIGINT,
-    hash TEXT
+    PRIMARY KEY (tenant_id, at, id)
   )`,
-  `CREATE INDEX audit_to_seal ON audit_entries (tenant_id, at, id) WHERE seq IS NULL`,
-  `CREATE UNIQUE INDEX audit_by_seq ON audit_entries (tenant_id, seq) WHERE seq IS NOT NULL`,
+  `CREATE TABLE audit_entries (
+    tenant_id TEXT NOT NULL,
+    at BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    action TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    run_id TEXT,
+    entry TEXT NOT NULL,
+    proof TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, seq)
+  )`,
+  `CREATE INDEX audit_by_action ON audit_entries (tenant_id, action, at, id)`,
+  `CREATE INDEX audit_by_actor ON audit_entries (tenant_id, actor, at, id)`,
+  `CREATE INDEX audit_by_run ON audit_entries (tenant_id, run_id, at, id) WHERE run_id IS NOT NULL`,
+  // After the others: of indexes that seem equally good, SQLite chooses the first.
+  `CREATE INDEX audit_by_time ON audit_entries (tenant_id, at, id)`,
   `CREATE TABLE audit_seals (
     tenant_id TEXT NOT NULL,
     first_seq BIGINT NOT NULL,
@@ -133,14 +148,4 @@ export const auditTables: readonly string[] = [
     proof TEXT NOT NULL,
     PRIMARY KEY (tenant_id, first_seq)
   )`,
-  // A new entry is in two indexes only, because a caller waits for its commit; sealing adds it to the
-  // others. Only a search by time alone has the condition `seq > 0`, so that SQLite does not choose that
-  // index for other searches.
-  `CREATE INDEX audit_sealed_by_time ON audit_entries (tenant_id, at, id) WHERE seq > 0`,
-  `CREATE INDEX audit_sealed_by_action ON audit_entries (tenant_id, action, at, id)
-    WHERE seq IS NOT NULL`,
-  `CREATE INDEX audit_sealed_by_actor ON audit_entries (tenant_id, actor, at, id)
-    WHERE seq IS NOT NULL`,
-  `CREATE INDEX audit_sealed_by_run ON audit_entries (tenant_id, run_id, at, id)
-    WHERE seq IS NOT NULL AND run_id IS NOT NULL`,
 ];

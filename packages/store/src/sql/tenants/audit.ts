@@ -5,16 +5,18 @@ import type {
   AuditSeal,
   AuditSealing,
   AuditTrail,
+  Listed,
   NewAuditEntry,
   Page,
 } from '@relay/core';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
-import { columnFilters, indexFilter, selectRows } from '../lists.ts';
+import { columnFilters, indexFilter, readList, selectRows } from '../lists.ts';
+import type { List, Range } from '../lists.ts';
 import { insertInto, readAll, readOne } from '../statements.ts';
 
 const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as const;
 
-const insertSql = insertInto('audit_entries', [...columns, 'tenant_id']);
+const insertSql = insertInto('audit_unsealed', [...columns, 'tenant_id']);
 
 /** Rows of their own, so that they neither wait for other writes nor block them. */
 export function insertAudit(tenantId: string, entries: readonly NewAuditEntry[] = []): Statement[] {
@@ -24,33 +26,41 @@ export function insertAudit(tenantId: string, entries: readonly NewAuditEntry[] 
   }));
 }
 
-export const unsealedSql = `SELECT ${columns.join(', ')} FROM audit_entries
-  WHERE tenant_id = ? AND seq IS NULL ORDER BY at, id LIMIT ?`;
+export const unsealedSql = `SELECT ${columns.join(', ')} FROM audit_unsealed
+  WHERE tenant_id = ? ORDER BY at, id LIMIT ?`;
 
-/** Skips from tenant to tenant in the index of unsealed entries. */
+/** Skips from tenant to tenant. */
 export const tenantsToSealSql = `WITH RECURSIVE tenant (id) AS (
-    SELECT MIN(tenant_id) FROM audit_entries WHERE seq IS NULL AND tenant_id > ?
+    SELECT MIN(tenant_id) FROM audit_unsealed WHERE tenant_id > ?
     UNION ALL
-    SELECT (SELECT MIN(e.tenant_id) FROM audit_entries e
-      WHERE e.seq IS NULL AND e.tenant_id > tenant.id)
+    SELECT (SELECT MIN(e.tenant_id) FROM audit_unsealed e WHERE e.tenant_id > tenant.id)
     FROM tenant WHERE tenant.id IS NOT NULL
   ) SELECT id FROM tenant WHERE id IS NOT NULL LIMIT ?`;
 
 const insertSealSql = `INSERT INTO audit_seals (tenant_id, first_seq, last_seq, hash, at, proof)
   VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`;
 
+const isEntry = 'tenant_id = ? AND at = ? AND id = ?';
+
+const moveSql = `INSERT INTO audit_entries
+    (tenant_id, at, id, action, actor, run_id, entry, proof, seq, hash)
+  SELECT tenant_id, at, id, action, actor, run_id, entry, ?, CAST(? AS BIGINT), ?
+  FROM audit_unsealed WHERE ${isEntry}`;
+
+const removeSql = `DELETE FROM audit_unsealed WHERE ${isEntry}`;
+
 /** Of two seals that begin at the same `seq`, the first is stored. */
 function sealUnit(tenantId: string, { seal, entries }: AuditSealing): Statement[] {
-  const sql = `UPDATE audit_entries SET seq = ?, hash = ?, proof = ?
-    WHERE tenant_id = ? AND id = ? AND seq IS NULL`;
   const { firstSeq, lastSeq, hash, at, proof } = seal;
   return [
     { sql: insertSealSql, params: [tenantId, firstSeq, lastSeq, hash, at, proof], expect: 1 },
-    ...entries.map((entry) => ({
-      sql,
-      params: [entry.seq, entry.hash, entry.proof, tenantId, entry.id],
-      expect: 1,
-    })),
+    ...entries.flatMap((entry) => {
+      const key = [tenantId, entry.at, entry.id];
+      return [
+        { sql: moveSql, params: [entry.proof, entry.seq, entry.hash, ...key], expect: 1 },
+        { sql: removeSql, params: key, expect: 1 },
+      ];
+    }),
   ];
 }
 
@@ -63,20 +73,21 @@ export const sealsSql = `SELECT ${sealColumns} FROM audit_seals
   WHERE tenant_id = ? AND first_seq > ? ORDER BY first_seq LIMIT ?`;
 
 export const inOrderSql = `SELECT ${columns.join(', ')}, seq, hash FROM audit_entries
-  WHERE tenant_id = ? AND seq IS NOT NULL AND seq > ? ORDER BY seq LIMIT ?`;
+  WHERE tenant_id = ? AND seq > ? ORDER BY seq LIMIT ?`;
 
-/** They choose the index: see `auditTables`. */
-const byTimeAlone = { sql: 't.seq > 0', params: [] };
-const sealed = { sql: 't.seq IS NOT NULL', params: [] };
-
-/** The most selective first: a run has few entries, an actor has more, an action has most. */
-export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
+export function auditLists(tenantId: string, filter: AuditFilter): readonly List[] {
   const { runId, actor, action, since, until } = filter;
-  const [first, ...rest] = columnFilters({ run_id: runId, actor, action });
-  const index = first === undefined ? { others: [byTimeAlone] } : indexFilter([first], rest);
-  if (first !== undefined) index.others.push(sealed);
-  const list = { tenantId, table: 'audit_entries', at: 'at', since, until, ...index };
-  return selectRows(list, [...columns, 'seq', 'hash'], page);
+  const list = { tenantId, table: 'audit_entries', at: 'at', isFoundByTime: true, since, until };
+  const filters = columnFilters({ run_id: runId, actor, action });
+  if (filters.length === 0) return [list];
+  return filters.map((first) => {
+    const rest = filters.filter((each) => each !== first);
+    return { ...list, ...indexFilter([first], rest) };
+  });
+}
+
+export function selectAudit(list: List, range: Range): Statement {
+  return selectRows(list, [...columns, 'seq', 'hash'], range);
 }
 
 export class SqlAuditTrail implements AuditTrail {
@@ -105,8 +116,10 @@ export class SqlAuditTrail implements AuditTrail {
     return readOne(this.#driver, { sql: headSql, params: [this.#tenantId] }, decodeSeal);
   }
 
-  list(filter: AuditFilter, page: Page): Promise<AuditRecord[]> {
-    return readAll(this.#driver, selectAudit(this.#tenantId, filter, page), decodeRecord);
+  async list(filter: AuditFilter, page: Page): Promise<Listed<AuditRecord>> {
+    const lists = auditLists(this.#tenantId, filter);
+    const { items, next } = await readList(this.#driver, lists, page, selectAudit);
+    return { items: items.map(decodeRecord), next };
   }
 
   read({ after, limit }: { after: number; limit: number }): Promise<AuditRecord[]> {

@@ -34,7 +34,7 @@ export function conversationTests(open: Open): void {
     // That has not changed the owner.
     expect(await start('eve')).toEqual({ kind: 'not-owner' });
     expect(await start('eve', undefined, newTenant())).toEqual({ kind: 'created' });
-    const runs = await tenant.listRuns({ conversationId }, { limit: 9 });
+    const runs = (await tenant.listRuns({ conversationId }, { limit: 9 })).items;
     expect(runs.map(({ owner }) => owner).toSorted()).toEqual(['ada', 'ada', 'eve']);
   });
 

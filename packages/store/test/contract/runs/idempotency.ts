@@ -26,7 +26,7 @@ export function idempotencyTests(open: Open): void {
       const made = await tenant.createRun({ identity, lease: null, events: [] });
       expect(made).toEqual({ kind: 'created' });
     }
-    expect(await tenant.listRuns({}, { limit: 9 })).toHaveLength(2);
+    expect((await tenant.listRuns({}, { limit: 9 })).items).toHaveLength(2);
   });
 
   test('the second creation with a key makes nothing and names the first', async () => {
@@ -38,7 +38,7 @@ export function idempotencyTests(open: Open): void {
     expect(await tenant.readRun(second.id)).toBeUndefined();
     expect(await tenant.readEvents(second.id, { after: 0, limit: 9 })).toEqual([]);
     expect(await tenant.findConnection(second.connection.id)).toBeUndefined();
-    expect(await tenant.listRuns({}, { limit: 9 })).toHaveLength(1);
+    expect((await tenant.listRuns({}, { limit: 9 })).items).toHaveLength(1);
   });
 
   test('of 50 creations at once with one key one makes a run, and the others see it', async () => {
@@ -53,7 +53,7 @@ export function idempotencyTests(open: Open): void {
     for (const { id, outcome } of made) {
       if (id !== runId) expect(outcome).toEqual({ kind: 'exists', runId, fingerprint });
     }
-    expect(await tenant.listRuns({}, { limit: 99 })).toMatchObject([{ id: runId }]);
+    expect((await tenant.listRuns({}, { limit: 99 })).items).toMatchObject([{ id: runId }]);
   });
 
   test('a key is found while it holds, by its own tenant', async () => {

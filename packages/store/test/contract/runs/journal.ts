@@ -106,6 +106,35 @@ export function journalTests(open: Open): void {
       expect(ended).toEqual(shown[0]);
     });
 
+    test('is shown by the end of a run in which a long journal follows the turn', async () => {
+      const tenant = newTenant();
+      const run = await newRun(tenant);
+      const completed: RunEvent = {
+        type: 'turn.completed',
+        agentId,
+        turn: 1,
+        finishReason: 'tool_calls',
+        usage,
+      };
+      const other: RunEvent = { ...delta('of a sub-agent'), agentId: uuidv7(), textId: uuidv7() };
+      const pieces = Array.from({ length: 250 }, (_, n) => delta(`${n} `));
+      const output = pieces.map(({ text }) => text).join('');
+      const ended: RunEvent = { type: 'run.ended', status: 'canceled', output, usage };
+      const steps: RunEvent[][] = [
+        [turn],
+        ...pieces.map((piece) => [piece]),
+        [completed],
+        ...Array.from({ length: 250 }, () => [other]),
+      ];
+      for (const [n, events] of steps.entries()) {
+        await tenant.append(step(run, { afterSeq: n + 1, events }));
+      }
+      const afterSeq = steps.length + 1;
+      const progress = { status: 'canceled', endedAt: noon, answerSeq: 2 } as const;
+      await tenant.append(step(run, { afterSeq, events: [ended], progress }));
+      expect(await tenant.readEvents(run.id, { after: afterSeq, limit: 1 })).toMatchObject([ended]);
+    });
+
     test('is listed with its run up to 8 KiB, and left out if it is longer', async () => {
       const tenant = newTenant();
       const page = { limit: 10 };
@@ -117,12 +146,13 @@ export function journalTests(open: Open): void {
         [Array<string>(1_001).fill('x'), true],
       ] as const) {
         const { run, output } = await answeredRun(tenant, pieces);
-        const [listing] = await tenant.listRuns({ conversationId: run.conversationId }, page);
+        const [listing] = (await tenant.listRuns({ conversationId: run.conversationId }, page))
+          .items;
         expect(listing?.isOutputOmitted).toBe(isOmitted);
         expect(listing?.answer).toBe(isOmitted ? null : output);
       }
       const { run } = await answeredRun(tenant, ['of another run']);
-      const listed = await tenant.listRuns({}, page);
+      const listed = (await tenant.listRuns({}, page)).items;
       expect(listed.find(({ id }) => id === run.id)?.answer).toBe('of another run');
     });
   });

@@ -65,7 +65,7 @@ export function retentionTests(open: Open): void {
       snapshot: null,
     });
     expect(await tenant.readApproval(run.approvalId)).toBeUndefined();
-    const [listed] = await tenant.listRuns({}, { limit: 10 });
+    const [listed] = (await tenant.listRuns({}, { limit: 10 })).items;
     expect(listed).toMatchObject({ id: run.id, opening: null });
     expect((await tenant.readUsage({ since: 0 })).runs).toBe(1);
   });

@@ -64,9 +64,11 @@ export function runFilterTests(open: Open): void {
     const filter = { since: noon + 1, until: noon + 3 };
     expect(await idsOf(tenant, filter)).toEqual(ids(two, one));
     const before = { at: noon + 2, id: two?.id ?? '' };
-    expect(await tenant.listRuns(filter, { limit: 9, before })).toMatchObject([{ id: one?.id }]);
+    expect((await tenant.listRuns(filter, { limit: 9, before })).items).toMatchObject([
+      { id: one?.id },
+    ]);
     const later = { at: noon + 9, id: 'z' };
-    expect(await tenant.listRuns(filter, { limit: 9, before: later })).toHaveLength(2);
+    expect((await tenant.listRuns(filter, { limit: 9, before: later })).items).toHaveLength(2);
     expect(await idsOf(tenant, { since: noon + 3, until: noon + 1 })).toEqual([]);
   });
 
@@ -124,7 +126,7 @@ export function runFilterTests(open: Open): void {
         { workflowId: text },
         { label: { name: text, value: text } },
       ]) {
-        const [listing, ...more] = await tenant.listRuns(filter, { limit: 9 });
+        const [listing, ...more] = (await tenant.listRuns(filter, { limit: 9 })).items;
         expect(listing).toMatchObject({ id: found.get(text), agent: text, workflowId: text });
         expect(listing?.opening).toEqual(created(text));
         expect(more).toEqual([]);

@@ -2,7 +2,7 @@ import type { Page, Position, RunFilter, RunListing, TenantStore } from '@relay/
 import type { EventOf } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { allPages, delta, newRun, noon, started, step, useStore } from '../fixtures.ts';
+import { allListed, delta, newRun, noon, started, step, useStore } from '../fixtures.ts';
 import type { Open, TestRun } from '../fixtures.ts';
 
 const all = { limit: 100 };
@@ -25,7 +25,7 @@ export function created(content: string): EventOf<'run.created'> {
 }
 
 export async function idsOf(tenant: TenantStore, filter: RunFilter, page = all): Promise<string[]> {
-  return (await tenant.listRuns(filter, page)).map(({ id }) => id);
+  return (await tenant.listRuns(filter, page)).items.map(({ id }) => id);
 }
 
 export const ids = (...runs: (TestRun | undefined)[]) => runs.map((run) => run?.id);
@@ -64,14 +64,14 @@ export function runListTests(open: Open): void {
         isOpeningOmitted: false,
         isOutputOmitted: false,
       };
-      expect(await tenant.listRuns({}, all)).toEqual([listing]);
+      expect((await tenant.listRuns({}, all)).items).toEqual([listing]);
       expect(listing).toMatchObject({ startedAt: noon, ...ended });
     });
 
     test('a run that is neither started nor over says so', async () => {
       const tenant = newTenant();
       await newRun(tenant, { lease: null, events: [] });
-      const [listing] = await tenant.listRuns({}, all);
+      const [listing] = (await tenant.listRuns({}, all)).items;
       const nothing = { startedAt: null, endedAt: null, error: null, outputJson: null };
       expect(listing).toMatchObject({ status: 'queued', opening: null, ...nothing });
     });
@@ -87,7 +87,7 @@ export function runListTests(open: Open): void {
       for (const { content, isShown } of cases) {
         const opening = created(content);
         const run = await newRun(tenant, { events: [opening] });
-        const listed = await tenant.listRuns({ conversationId: run.conversationId }, all);
+        const listed = (await tenant.listRuns({ conversationId: run.conversationId }, all)).items;
         expect(listed.map((listing) => listing.opening)).toEqual([isShown ? opening : null]);
         expect(listed.map((listing) => listing.isOpeningOmitted)).toEqual([!isShown]);
       }
@@ -105,7 +105,8 @@ export function runListTests(open: Open): void {
         );
         const run = await newRun(tenant, { progress: { outputJson } });
         expect(outputJson).toHaveLength(bytes);
-        const [listing] = await tenant.listRuns({ conversationId: run.conversationId }, all);
+        const [listing] = (await tenant.listRuns({ conversationId: run.conversationId }, all))
+          .items;
         expect(listing?.isOutputOmitted).toBe(isOmitted);
         expect(listing?.outputJson).toBe(isOmitted ? null : outputJson);
       }
@@ -117,7 +118,7 @@ export function runListTests(open: Open): void {
       const long = await newRun(tenant, { events: [opening] });
       await tenant.append(step(long, { events: [delta('x'.repeat(20_000))] }));
       const odd = await newRun(tenant, { events: [started, opening] });
-      const openings = (await tenant.listRuns({}, all)).map((listing) => [
+      const openings = (await tenant.listRuns({}, all)).items.map((listing) => [
         listing.id,
         listing.opening,
       ]);
@@ -127,9 +128,9 @@ export function runListTests(open: Open): void {
     test('what is listed cannot be used to change what is stored', async () => {
       const tenant = newTenant();
       await newRun(tenant, { identity: { labels: { a: '1' } } });
-      const [first] = await tenant.listRuns({}, all);
+      const [first] = (await tenant.listRuns({}, all)).items;
       Object.assign(first?.labels ?? {}, { a: 'changed' });
-      expect((await tenant.listRuns({}, all))[0]?.labels).toEqual({ a: '1' });
+      expect((await tenant.listRuns({}, all)).items[0]?.labels).toEqual({ a: '1' });
     });
   });
 
@@ -155,6 +156,8 @@ export function runListTests(open: Open): void {
         {},
         { agent: 'even' },
         { label: { name: 'all', value: 'yes' } },
+        { label: { name: 'all', value: 'yes' }, agent: 'odd' },
+        { label: { name: 'all', value: 'yes' }, status: ['queued', 'completed', 'failed'] },
         { status: ['queued', 'completed', 'failed'] },
         { since: noon + 1, until: noon + 4 },
       ];
@@ -163,7 +166,7 @@ export function runListTests(open: Open): void {
         expect(whole.length).toBeGreaterThan(10);
         for (const limit of [1, 3, 7, 100]) {
           const read = (page: Page) => tenant.listRuns(filter, page);
-          expect(await allPages(limit, read, (run) => run.createdAt)).toEqual(whole);
+          expect(await allListed(limit, read)).toEqual(whole);
         }
       }
     });
@@ -176,7 +179,7 @@ export function runListTests(open: Open): void {
       expect(await idsOf(tenant, {}, { limit: 2 })).toEqual(ids(four, three));
       await at(tenant, 9);
       const before = { at: noon + 2, id: three?.id ?? '' };
-      expect(await tenant.listRuns({}, { limit: 9, before })).toMatchObject([
+      expect((await tenant.listRuns({}, { limit: 9, before })).items).toMatchObject([
         { id: two?.id },
         { id: one?.id },
       ]);
@@ -185,7 +188,8 @@ export function runListTests(open: Open): void {
     test('a position need not be that of a run', async () => {
       const tenant = newTenant();
       const run = await at(tenant, 5);
-      const from = (before: Position) => tenant.listRuns({}, { limit: 9, before });
+      const from = async (before: Position) =>
+        (await tenant.listRuns({}, { limit: 9, before })).items;
       expect(await from({ at: noon + 5, id: '' })).toEqual([]);
       expect(await from({ at: noon + 5, id: 'zzzz' })).toMatchObject([{ id: run.id }]);
       expect(await from({ at: noon + 6, id: '' })).toMatchObject([{ id: run.id }]);

@@ -97,7 +97,7 @@ export function runTests(open: Open): void {
     const more = { ...usage, cacheWriteTokens: 3, costUsd: 0.5 };
     await tenant.append(step(run, { progress: { usage: more } }));
     expect((await tenant.readRun(run.id))?.usage).toEqual(more);
-    const [listed] = await tenant.listRuns({}, { limit: 5 });
+    const [listed] = (await tenant.listRuns({}, { limit: 5 })).items;
     expect(listed?.usage).toEqual(more);
   });
 

@@ -41,21 +41,39 @@ export function workflowTests(open: Open): void {
     expect(await other.readWorkflow(workflowId)).toMatchObject({ runs: { queued: 1 } });
   });
 
-  test('has a cost only if that of every run is known', async () => {
+  test('counts a run once, whatever its states were and if it was created at its end', async () => {
     const tenant = newTenant();
-    const id = uuidv7();
-    const spend = async (usage: {
-      inputTokens: number;
-      outputTokens: number;
-      costUsd?: number;
-    }) => {
-      const run = await newRun(tenant, { identity: { workflowId: id } });
-      await tenant.append(step(run, { progress: { status: 'running', usage } }));
-    };
-    await spend({ inputTokens: 1, outputTokens: 1, costUsd: 2 });
-    await spend({ inputTokens: 0, outputTokens: 0 });
-    expect((await tenant.readWorkflow(id))?.usage).toMatchObject({ costUsd: 2 });
-    await spend({ inputTokens: 1, outputTokens: 0 });
-    expect((await tenant.readWorkflow(id))?.usage).toEqual({ inputTokens: 2, outputTokens: 1 });
+    const usage = { inputTokens: 2, outputTokens: 1 };
+    const run = await newRun(tenant, { identity });
+    for (const [n, status] of (['running', 'waiting', 'running', 'canceled'] as const).entries()) {
+      await tenant.append(step(run, { afterSeq: n + 1, progress: { status, usage } }));
+      expect((await tenant.readWorkflow(workflowId))?.runs).toEqual({ [status]: 1 });
+    }
+    await newRun(tenant, { identity, lease: null, progress: { status: 'failed', usage } });
+    expect(await tenant.readWorkflow(workflowId)).toEqual({
+      runs: { canceled: 1, failed: 1 },
+      usage: { inputTokens: 4, outputTokens: 2 },
+    });
   });
+
+  test.each(['running', 'completed'] as const)(
+    'has a cost only if that of every %s run is known',
+    async (status) => {
+      const tenant = newTenant();
+      const id = uuidv7();
+      const spend = async (usage: {
+        inputTokens: number;
+        outputTokens: number;
+        costUsd?: number;
+      }) => {
+        const run = await newRun(tenant, { identity: { workflowId: id } });
+        await tenant.append(step(run, { progress: { status, usage } }));
+      };
+      await spend({ inputTokens: 1, outputTokens: 1, costUsd: 2 });
+      await spend({ inputTokens: 0, outputTokens: 0 });
+      expect((await tenant.readWorkflow(id))?.usage).toMatchObject({ costUsd: 2 });
+      await spend({ inputTokens: 1, outputTokens: 0 });
+      expect((await tenant.readWorkflow(id))?.usage).toEqual({ inputTokens: 2, outputTokens: 1 });
+    },
+  );
 }

@@ -3,7 +3,7 @@ import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { newCredential } from './credentials.ts';
 import {
-  allPages,
+  allListed,
   cancelCommand,
   decisionOn,
   ending,
@@ -28,9 +28,9 @@ function sealing(after: number, entries: readonly NewAuditEntry[]): AuditSealing
       at: noon,
       proof: 'sealed',
     },
-    entries: entries.map(({ id }, n) => {
+    entries: entries.map(({ id, at }, n) => {
       const seq = after + 1 + n;
-      return { id, seq, hash: `hash ${seq}`, proof: `placed ${seq}` };
+      return { id, at, seq, hash: `hash ${seq}`, proof: `placed ${seq}` };
     }),
   };
 }
@@ -50,7 +50,7 @@ export function auditTests(open: Open): void {
     await tenant.audit.add([late, early]);
     expect(await tenant.audit.unsealed(100)).toEqual([early, late]);
     expect(await tenant.audit.unsealed(1)).toEqual([early]);
-    expect(await tenant.audit.list({}, { limit: 9 })).toEqual([]);
+    expect((await tenant.audit.list({}, { limit: 9 })).items).toEqual([]);
     expect(await tenant.audit.read(all)).toEqual([]);
     expect(await tenant.audit.head()).toBeUndefined();
   });
@@ -107,7 +107,7 @@ export function auditTests(open: Open): void {
     expect(await stranger.audit.unsealed(9)).toEqual([]);
     expect(await stranger.audit.seal(sealing(0, [entry]))).toBe(false);
     expect(await owner.audit.seal(sealing(0, [entry]))).toBe(true);
-    expect(await stranger.audit.list({}, { limit: 9 })).toEqual([]);
+    expect((await stranger.audit.list({}, { limit: 9 })).items).toEqual([]);
     expect(await stranger.audit.read(all)).toEqual([]);
     expect(await stranger.audit.seals(all)).toEqual([]);
     expect(await stranger.audit.head()).toBeUndefined();
@@ -147,11 +147,7 @@ export function auditTests(open: Open): void {
     const where = (holds: (n: number) => boolean) =>
       entries.flatMap(({ id }, n) => (holds(n) ? [id] : [])).toReversed();
     const list = (filter: Parameters<TenantStore['audit']['list']>[0]) =>
-      allPages(
-        5,
-        (page) => tenant.audit.list(filter, page),
-        ({ at }) => at,
-      );
+      allListed(5, (page) => tenant.audit.list(filter, page));
     expect(await list({})).toEqual(where(() => true));
     expect(await list({ action: 'key.created' })).toEqual(where((n) => n % 2 === 0));
     expect(await list({ actor: 'ada' })).toEqual(where((n) => n % 3 === 0));
@@ -161,6 +157,30 @@ export function auditTests(open: Open): void {
     );
     expect(await list({ since: noon + 1, until: noon + 3 })).toEqual(where((n) => n >= 2 && n < 6));
     expect(await list({ until: noon })).toEqual([]);
+  });
+
+  test('what few of many entries match is found, whichever of the filters has fewer', async () => {
+    const tenant = newTenant();
+    const names = ['ada', 'bob'] as const;
+    const entries = Array.from({ length: 2_400 }, (_, n) =>
+      newAudit({
+        at: noon + Math.floor(n / 700),
+        action: n % 2 === 0 ? 'key.created' : 'run.started',
+        actor: names[n === 7 || n === 1_500 || n === 2_399 ? 1 - (n % 2) : n % 2] ?? '',
+      }),
+    );
+    await tenant.audit.add(entries);
+    await tenant.audit.seal(sealing(0, entries));
+    const list = (limit: number, filter: Parameters<TenantStore['audit']['list']>[0]) =>
+      allListed(limit, (page) => tenant.audit.list(filter, page));
+    const idsAt = (...all: number[]) => all.map((n) => entries[n]?.id);
+    for (const limit of [1, 2, 50]) {
+      expect(await list(limit, { action: 'run.started', actor: 'ada' })).toEqual(idsAt(2_399, 7));
+      expect(await list(limit, { action: 'key.created', actor: 'bob' })).toEqual(idsAt(1_500));
+    }
+    const recent = { action: 'run.started', actor: 'ada', since: noon + 1 } as const;
+    expect(await list(1, recent)).toEqual(idsAt(2_399));
+    expect(await list(1, { ...recent, until: noon + 3 })).toEqual([]);
   });
 
   describe('what an entry tells of', () => {

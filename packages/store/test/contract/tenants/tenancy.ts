@@ -58,9 +58,9 @@ async function inventory(tenant: TenantStore, owned: Awaited<ReturnType<typeof f
     count: await tenant.countEndedRuns(conversationId),
     ended: await tenant.endedRuns(conversationId, { after: 0, upTo: 100 }),
     connection: await tenant.findConnection(connection.id),
-    runs: await tenant.listRuns({}, page),
-    labelled: await tenant.listRuns({ label: { name: 'team', value: 'blue' } }, page),
-    conversation: await tenant.listRuns({ conversationId }, page),
+    runs: (await tenant.listRuns({}, page)).items,
+    labelled: (await tenant.listRuns({ label: { name: 'team', value: 'blue' } }, page)).items,
+    conversation: (await tenant.listRuns({ conversationId }, page)).items,
     approvals: await tenant.listApprovals({}, page),
     approvalsOfRun: await tenant.listApprovals({ runId: run.id }, page),
     keys: await tenant.listKeys(page),
@@ -117,9 +117,9 @@ export function tenancyTests(open: Open): void {
     await furnishFully(owner);
     const theirs = await furnishFully(stranger);
     const page = { limit: 100 };
-    for (const { id, createdAt } of await owner.listRuns({}, page)) {
+    for (const { id, createdAt } of (await owner.listRuns({}, page)).items) {
       const before = { at: createdAt + 1, id };
-      const listed = await stranger.listRuns({}, { ...page, before });
+      const listed = (await stranger.listRuns({}, { ...page, before })).items;
       expect(listed.map((run) => run.tenantId)).toEqual([stranger.tenantId, stranger.tenantId]);
     }
     for (const { id, requestedAt } of await owner.listApprovals({}, page)) {
@@ -142,7 +142,9 @@ export function tenancyTests(open: Open): void {
     const label = { name: 'team', value: 'blue' };
     const first = { limit: 1 };
     for (const filter of [{}, { label }, { workflowId: 'w' }, { agent: 'assistant' }]) {
-      expect(await owner.listRuns(filter, first)).toMatchObject([{ tenantId: owner.tenantId }]);
+      expect((await owner.listRuns(filter, first)).items).toMatchObject([
+        { tenantId: owner.tenantId },
+      ]);
     }
     for (const filter of [{}, { status: 'pending' }, { kind: 'permission' }] as const) {
       expect(await owner.listApprovals(filter, first)).toMatchObject([{ runId: owned.run.id }]);

@@ -146,7 +146,7 @@ describe('a rolling upgrade', () => {
       expect(await mine.append(ending(run, { afterSeq: 2 }))).toBe('committed');
       expect(await mine.readRun(run.id)).toMatchObject({ status: 'completed' });
       expect(await mine.readApproval(approval.id)).toMatchObject({ id: approval.id });
-      expect(await mine.listRuns({}, { limit: 10 })).not.toEqual([]);
+      expect((await mine.listRuns({}, { limit: 10 })).items).not.toEqual([]);
     }
     expect(await tenant.decideApproval(decisionOn(approval, { at: approval.requestedAt }))).toBe(
       true,
@@ -242,7 +242,7 @@ describe('two nodes at once', () => {
         tenants.map((each) => newRun(each, { idempotency, identity: { createdAt: now } })),
       );
       expect(created.every(({ status }) => status === 'fulfilled')).toBe(true);
-      const runs = await tenant.listRuns({ since: now }, { limit: 100 });
+      const runs = (await tenant.listRuns({ since: now }, { limit: 100 })).items;
       expect(runs.filter((listed) => listed.createdAt === now)).toHaveLength(1);
     }
   });

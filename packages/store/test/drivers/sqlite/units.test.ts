@@ -1,4 +1,4 @@
-import { DatabaseSync } from 'node:sqlite';
+import { constants, DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
 import type { Statement } from '../../../src/drivers/driver.ts';
 import { BatchRunner, PreparedStatements } from '../../../src/drivers/sqlite/units.ts';
@@ -67,5 +67,26 @@ describe('a batch', () => {
     expect(run([insert(1), unmet])).toEqual([false]);
     expect(executed).toEqual(['BEGIN', 'INSERT', 'DELETE', 'ROLLBACK']);
     expect(ids()).toEqual([]);
+  });
+});
+
+describe('a prepared statement', () => {
+  test.each([
+    ['LIMIT', 'SELECT id FROM things ORDER BY id LIMIT ?', 1],
+    ['LIKE', 'SELECT id FROM things WHERE id LIKE ?', '1'],
+  ])('is planned only once although it has a parameter of %s', (_, sql, param) => {
+    const db = new DatabaseSync(':memory:');
+    db.exec('CREATE TABLE things (id INTEGER PRIMARY KEY); INSERT INTO things VALUES (1), (2)');
+    const statements = new PreparedStatements(db);
+    let planned = 0;
+    // SQLite asks for permission when it plans a statement.
+    db.setAuthorizer(() => {
+      planned += 1;
+      return constants.SQLITE_OK;
+    });
+    expect(statements.all(sql, [param])).toEqual([{ id: 1 }]);
+    const before = planned;
+    expect(statements.all(sql, [param])).toEqual([{ id: 1 }]);
+    expect(planned).toBe(before);
   });
 });

@@ -162,7 +162,7 @@ describe('a rolling upgrade', () => {
       await Promise.all(working);
       const [run] = runs;
       const mine = newer.tenant(tenant.tenantId);
-      expect(await mine.listRuns({}, { limit: 20 })).toHaveLength(8);
+      expect((await mine.listRuns({}, { limit: 20 })).items).toHaveLength(8);
       const made = await newRun(mine);
       expect(await tenant.readRun(made.id)).toMatchObject({ id: made.id });
       expect(await newer.tenant(uuidv7()).readRun(run?.id ?? '')).toBeUndefined();

@@ -39,3 +39,9 @@ export class Pacer {
     for (const start of starts) start();
   }
 }
+
+/**
+ * Of all answers that this process reads: each is read at most 30 times per second under load. See
+ * `docs/decisions/2026-11-16-text-shares-commits.md`.
+ */
+export const answerPacer = new Pacer({ baseMs: 4, msPerStart: 0.5, maxMs: 33 });

@@ -1,0 +1,124 @@
+/**
+ * The state of a session: three independent parts that its status is derived from, and its usage.
+ *
+ * A journal shows the status alone, because its events are those of specification 004. A part can change
+ * behind it, such as the turn of a paused session, so the state is stored with the session, in the commit
+ * of the events that it implies. `foldSession` reads a journal; the two always agree on the status.
+ */
+import { type AgentStatus, RelayError, type StoredSessionEvent } from '@relay/protocol';
+
+/** `pausing`: a pause was requested, and takes effect when the turn stops working. */
+export const lifecycles = [
+  'starting',
+  'open',
+  'pausing',
+  'paused',
+  'releasing',
+  'released',
+  'failed',
+] as const;
+export type Lifecycle = (typeof lifecycles)[number];
+
+/** `waiting`: a permission or a question is open. `blocked`: an outcome is, or a credential is missing. */
+export const turns = ['none', 'active', 'waiting', 'blocked'] as const;
+export type Turn = (typeof turns)[number];
+
+export const connections = ['reachable', 'unreachable'] as const;
+export type Connection = (typeof connections)[number];
+
+export interface SessionParts {
+  readonly lifecycle: Lifecycle;
+  readonly turn: Turn;
+  readonly connection: Connection;
+}
+
+export interface SessionUsage {
+  readonly tokens: number;
+  readonly costUsd?: number;
+}
+
+export interface SessionState extends SessionParts {
+  readonly usage: SessionUsage;
+}
+
+export const newSession: SessionState = {
+  lifecycle: 'starting',
+  turn: 'none',
+  connection: 'reachable',
+  usage: { tokens: 0 },
+};
+
+const statusOfTurn = {
+  none: 'idle',
+  active: 'active',
+  waiting: 'waiting',
+  blocked: 'blocked',
+} as const satisfies Record<Turn, AgentStatus>;
+
+/** The end of a session shows first, then whether it can be reached, then whether it may work. */
+export function statusOf({ lifecycle, turn, connection }: SessionParts): AgentStatus {
+  if (lifecycle === 'releasing' || lifecycle === 'released' || lifecycle === 'failed') {
+    return lifecycle;
+  }
+  if (connection === 'unreachable') return 'offline';
+  if (lifecycle === 'starting' || lifecycle === 'paused') return lifecycle;
+  return statusOfTurn[turn];
+}
+
+/** What the journal of a session says at a position. */
+export interface SessionFold {
+  readonly seq: number;
+  /** Null before the first event. */
+  readonly status: AgentStatus | null;
+  readonly usage: SessionUsage;
+  /** `session.released` was stored: nothing follows it. */
+  readonly isReleased: boolean;
+}
+
+export const emptySessionFold: SessionFold = {
+  seq: 0,
+  status: null,
+  usage: { tokens: 0 },
+  isReleased: false,
+};
+
+/** Throws `journal_corrupt` if the event cannot follow. */
+export function foldSession(fold: SessionFold, event: StoredSessionEvent): SessionFold {
+  if (event.seq !== fold.seq + 1 || fold.isReleased) throw contradiction(fold, event);
+  const next = { ...fold, seq: event.seq };
+  switch (event.type) {
+    case 'status.changed': {
+      const isFirst = fold.status === null;
+      const follows = isFirst
+        ? event.previousStatus === undefined
+        : event.previousStatus === fold.status && event.status !== fold.status;
+      if (!follows || fold.status === 'released') throw contradiction(fold, event);
+      return { ...next, status: event.status };
+    }
+    case 'session.released':
+      if (fold.status !== 'released') throw contradiction(fold, event);
+      return { ...next, isReleased: true };
+    case 'usage.updated':
+      return { ...next, usage: updatedUsage(fold.usage, event) };
+    default:
+      return next;
+  }
+}
+
+/** `usage.updated` has totals. One that it leaves out stays. */
+export function updatedUsage(
+  usage: SessionUsage,
+  {
+    tokens = usage.tokens,
+    costUsd = usage.costUsd,
+  }: { tokens?: number | undefined; costUsd?: number | undefined },
+): SessionUsage {
+  return costUsd === undefined ? { tokens } : { tokens, costUsd };
+}
+
+function contradiction(fold: SessionFold, event: StoredSessionEvent): RelayError {
+  return new RelayError(
+    'journal_corrupt',
+    `The session journal contradicts itself: ${event.type} (seq ${event.seq}) cannot follow seq ${fold.seq} with the status ${fold.status ?? 'none'}`,
+  );
+}
