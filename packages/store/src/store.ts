@@ -14,6 +14,7 @@ import type {
   CredentialReseal,
   RunRef,
   SealedCredential,
+  SessionDirectory,
   SystemStore,
   TenantStore,
   Workspace,
@@ -35,6 +36,7 @@ import * as system from './sql/system.ts';
 import { insertAudit, tenantsToSealSql } from './sql/tenants/audit.ts';
 import * as credentials from './sql/tenants/credentials.ts';
 import * as tenants from './sql/tenants/tenants.ts';
+import { SqlSessionDirectory } from './sql/sessions/directory.ts';
 import { SqlDeliveryQueue } from './sql/tenants/webhooks.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 
@@ -67,6 +69,7 @@ class SqlStore implements SystemStore {
   readonly #signer: RowSigner;
   readonly #signs: SignBitCache;
   readonly deliveries: DeliveryQueue;
+  readonly sessions: SessionDirectory;
   /** A tenant's store has no state, so all requests and streams of the tenant share one. */
   readonly #tenants = new Map<string, TenantStore>();
 
@@ -75,6 +78,7 @@ class SqlStore implements SystemStore {
     this.#signer = new RowSigner(options.rows ?? checksumAuthenticator);
     this.#signs = options.signs ?? new SignBitCache();
     this.deliveries = new SqlDeliveryQueue(driver, this.#signer);
+    this.sessions = new SqlSessionDirectory(driver, this.#signer);
   }
 
   tenant(tenantId: string): TenantStore {

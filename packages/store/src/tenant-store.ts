@@ -1,9 +1,11 @@
 /** The store of one tenant. Each method is one statement or one unit of the modules in `sql`. */
 import type {
+  ActionStore,
   Append,
   AppendOutcome,
   AuditTrail,
   CallClaim,
+  ChannelStore,
   CheckpointChange,
   ClientCallRecord,
   CreationOutcome,
@@ -23,6 +25,7 @@ import type {
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
+  MessageStore,
   NewAuditEntry,
   NewGrant,
   OpenRuns,
@@ -44,6 +47,8 @@ import type {
   RunListing,
   RunRecord,
   RunRef,
+  SessionStore,
+  SessionWrite,
   TenantChange,
   TenantRecord,
   TenantStore,
@@ -52,11 +57,11 @@ import type {
   WebhookStore,
   WorkflowTotal,
 } from '@relay/core';
-import { eventLoop, wakesSuspendedRun } from '@relay/core';
+import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { missingText, TurnText, withText } from './codec/events.ts';
-import { encodeHint, hintsOfAppend } from './codec/hints.ts';
+import { encodeHint, hintOfCommand, hintsOfAppend } from './codec/hints.ts';
 import type { RowSigner, SignedTable } from './codec/signed-table.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
 import { appendScope, appendOutcome, appendUnit } from './sql/runs/append.ts';
@@ -105,6 +110,10 @@ import * as tenants from './sql/tenants/tenants.ts';
 import type { SignBitCache } from './search/sign-bit-cache.ts';
 import { SqlVectorStore } from './sql/memories/vectors.ts';
 import { insertNotices, SqlWebhookStore } from './sql/tenants/webhooks.ts';
+import { SqlActionStore } from './sql/sessions/actions.ts';
+import { SqlChannelStore } from './sql/sessions/channels.ts';
+import { hintsOfWrite, SqlMessageStore, SqlSessionStore } from './sql/sessions/store.ts';
+import { SessionStatements } from './sql/sessions/write.ts';
 
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
@@ -112,6 +121,10 @@ export class SqlTenantStore implements TenantStore {
   readonly policies: PolicyStore;
   readonly webhooks: WebhookStore;
   readonly vectors: SqlVectorStore;
+  readonly sessions: SessionStore;
+  readonly messages: MessageStore;
+  readonly channels: ChannelStore;
+  readonly actions: ActionStore;
   readonly #driver: SqlAccess;
   readonly #signer: RowSigner;
 
@@ -124,6 +137,10 @@ export class SqlTenantStore implements TenantStore {
     this.policies = new SqlPolicyStore(driver, signer, tenantId);
     this.webhooks = new SqlWebhookStore(driver, signer, tenantId);
     this.vectors = new SqlVectorStore(driver, signs, tenantId);
+    this.sessions = new SqlSessionStore(driver, signer, tenantId);
+    this.messages = new SqlMessageStore(driver, signer, tenantId);
+    this.channels = new SqlChannelStore(driver, signer, tenantId);
+    this.actions = new SqlActionStore(driver, signer, tenantId);
   }
 
   async createRun(creation: RunCreation): Promise<CreationOutcome> {
@@ -134,13 +151,20 @@ export class SqlTenantStore implements TenantStore {
     }
     const { dialect } = this.#driver;
     const checks = new BudgetChecks(dialect, tenantId, creation.budgets ?? []);
-    const unit = [...creationUnit(dialect, tenantId, creation), ...checks.statements];
+    const session = this.#sessionStatements(creation.session);
+    const unit = [
+      ...creationUnit(dialect, tenantId, creation),
+      ...(session?.statements ?? []),
+      ...checks.statements,
+    ];
     const result = await this.#driver.transact(unit, creationScope(creation));
     if (result.ok) {
       this.#notifyRun('run', identity.id);
       if (creation.lease === null) this.#notifyRun('wake', identity.id);
+      if (creation.session !== undefined) this.#notify(...hintsOfWrite(tenantId, creation.session));
       return { kind: 'created' };
     }
+    if (session?.failureOf(unit[result.failedAt]) !== undefined) return { kind: 'conflict' };
     const overBudget = checks.outcomeOf(unit[result.failedAt]);
     if (overBudget !== undefined) return overBudget;
     if (unit[result.failedAt]?.sql === ownConversationSql) return { kind: 'not-owner' };
@@ -150,12 +174,14 @@ export class SqlTenantStore implements TenantStore {
         ? undefined
         : await this.#one(selectKeyHolder(tenantId, key), decodeKeyHolder);
     if (holder === undefined) throw new RelayError('storage_failed', 'The run was not stored');
-    return { kind: 'exists', ...holder };
+    return { kind: 'exists', runId: holder.holderId, fingerprint: holder.fingerprint };
   }
 
   async findIdempotencyKey(key: string, now: number) {
     const [row] = await this.#select(selectKeyHolder(this.tenantId, key));
-    return row === undefined || hasExpired(row, now) ? undefined : decodeKeyHolder(row);
+    if (row === undefined || hasExpired(row, now)) return undefined;
+    const { holderId: runId, fingerprint } = decodeKeyHolder(row);
+    return { runId, fingerprint };
   }
 
   async readRun(runId: string): Promise<RunRecord | undefined> {
@@ -188,14 +214,24 @@ export class SqlTenantStore implements TenantStore {
     do {
       uses = append.useGrants?.length ? await this.#grantUses(append) : undefined;
       const tools = { dialect, signer: this.#signer };
-      const unit = appendUnit(tools, this.tenantId, append, { uses, decision });
+      const session = this.#sessionStatements(append.session);
+      const run = appendUnit(tools, this.tenantId, append, { uses, decision });
+      const unit = session === undefined ? run : [...run, ...session.statements];
       const result = await this.#driver.transact(unit, appendScope(append));
-      outcome = appendOutcome(unit, result, uses);
+      outcome = appendOutcome(unit, result, { uses, session });
     } while (outcome === 'refused' && uses?.available === true);
     if (outcome === 'committed' && this.#driver.hints !== undefined) {
       this.#notify(...hintsOfAppend(this.tenantId, append));
+      if (append.session !== undefined)
+        this.#notify(...hintsOfWrite(this.tenantId, append.session));
     }
     return outcome;
+  }
+
+  #sessionStatements(write: SessionWrite | undefined): SessionStatements | undefined {
+    if (write === undefined) return undefined;
+    const { dialect } = this.#driver;
+    return new SessionStatements({ dialect, signer: this.#signer, tenantId: this.tenantId }, write);
   }
 
   async #grantUses({ useGrants: ids = [], at }: Append): Promise<grants.GrantUses> {
@@ -506,7 +542,7 @@ export class SqlTenantStore implements TenantStore {
     const run = { tenantId: this.tenantId, runId };
     const unit = [insertCommand(this.#driver.dialect, this.#signer, run, queued), ...statements];
     const { ok } = await this.#driver.transact(unit, { run: runId });
-    if (ok) this.#notifyRun(wakesSuspendedRun(queued.command) ? 'wake' : 'inbox', runId);
+    if (ok) this.#notify(hintOfCommand(run, queued));
     return ok;
   }
 
@@ -540,7 +576,7 @@ export class SqlTenantStore implements TenantStore {
     return changed;
   }
 
-  #notifyRun(kind: 'run' | 'inbox' | 'wake', runId: string): void {
+  #notifyRun(kind: 'run' | 'wake', runId: string): void {
     this.#notify({ kind, tenantId: this.tenantId, runId });
   }
 

@@ -9,9 +9,15 @@
  * the same one every time.
  */
 import type {
+  ActionStore,
   Append,
   AuditTrail,
+  ChannelStore,
+  MessageStore,
   PolicyStore,
+  SessionDirectory,
+  SessionStore,
+  SessionWrite,
   SystemStore,
   TenantStore,
   VectorStore,
@@ -37,6 +43,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
   return {
     writes: process.writes,
     crashed: process.crashed,
+    sessions: faultyDirectory(inner.sessions, process),
     tenant: (id) => faultyTenant(inner.tenant(id), process),
     deliveries: {
       claim: (by) => write('deliveries.claim', () => inner.deliveries.claim(by)),
@@ -95,6 +102,10 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     policies: faultyPolicies(inner.policies, { read, write }),
     webhooks: faultyWebhooks(inner.webhooks, { read, write }),
     vectors: faultyVectors(inner.vectors, { read, write }),
+    sessions: faultySessions(inner.sessions, { read, write }),
+    messages: faultyMessages(inner.messages, { read, write }),
+    channels: faultyChannels(inner.channels, { read, write }),
+    actions: faultyActions(inner.actions, { read, write }),
     createRun: (creation) => write('createRun', () => inner.createRun(creation)),
     readRun: (runId) => read(() => inner.readRun(runId)),
     findIdempotencyKey: (key, now) => read(() => inner.findIdempotencyKey(key, now)),
@@ -199,6 +210,96 @@ function faultyVectors(
     put: (vector) => write('vectors.put', () => inner.put(vector)),
     has: (space) => read(() => inner.has(space)),
     nearest: (search) => read(() => inner.nearest(search)),
+  };
+}
+
+function faultyDirectory(
+  inner: SessionDirectory,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): SessionDirectory {
+  return {
+    findToken: (hash) => read(() => inner.findToken(hash)),
+    due: (now, limit) => read(() => inner.due(now, limit)),
+    dueInvocations: (now, limit) => read(() => inner.dueInvocations(now, limit)),
+    orphans: (node, now, page) => read(() => inner.orphans(node, now, page)),
+    lastSeqs: (ids) => read(() => inner.lastSeqs(ids)),
+    prune: (before, limit) => write('sessions.prune', () => inner.prune(before, limit)),
+  };
+}
+
+function faultySessions(
+  inner: SessionStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): SessionStore {
+  return {
+    create: (session, also) => write('sessions.create', () => inner.create(session, also)),
+    read: (id) => read(() => inner.read(id)),
+    readByHandle: (handle) => read(() => inner.readByHandle(handle)),
+    readByRun: (runId) => read(() => inner.readByRun(runId)),
+    list: (filter, page) => read(() => inner.list(filter, page)),
+    change: (change) => write(labelOfSession(change), () => inner.change(change)),
+    readEvents: (id, range) => read(() => inner.readEvents(id, range)),
+    readPage: (id, range) => read(() => inner.readPage(id, range)),
+    openStream: (id, stream) => write('sessions.openStream', () => inner.openStream(id, stream)),
+    closeStream: (id, closed) => write('sessions.closeStream', () => inner.closeStream(id, closed)),
+    openCommands: (id, limit) => read(() => inner.openCommands(id, limit)),
+    readCommand: (id, commandId) => read(() => inner.readCommand(id, commandId)),
+    readSnapshot: (id) => read(() => inner.readSnapshot(id)),
+    remove: (id, removal) => write('sessions.remove', () => inner.remove(id, removal)),
+  };
+}
+
+function labelOfSession({ changes }: SessionWrite): string {
+  const types = changes.flatMap(({ events }) => events.map(({ type }) => type));
+  return `sessions.change ${[...new Set(types)].join(' ')}`.trimEnd();
+}
+
+function faultyMessages(
+  inner: MessageStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): MessageStore {
+  return {
+    read: (id) => read(() => inner.read(id)),
+    list: (filter, page) => read(() => inner.list(filter, page)),
+    participants: (thread) => read(() => inner.participants(thread)),
+    findKey: (key, now) => read(() => inner.findKey(key, now)),
+    edit: (edit, limit) => write('messages.edit', () => inner.edit(edit, limit)),
+    withdraw: (id, at, change) => write('messages.withdraw', () => inner.withdraw(id, at, change)),
+    readDelivery: (id) => read(() => inner.readDelivery(id)),
+    deliveriesOf: (id) => read(() => inner.deliveriesOf(id)),
+    listDeliveries: (filter, page) => read(() => inner.listDeliveries(filter, page)),
+    inbox: (id, range) => read(() => inner.inbox(id, range)),
+    unconsumed: (id, range) => read(() => inner.unconsumed(id, range)),
+  };
+}
+
+function faultyChannels(
+  inner: ChannelStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): ChannelStore {
+  return {
+    put: (channel, audit) => write('channels.put', () => inner.put(channel, audit)),
+    read: (name) => read(() => inner.read(name)),
+    list: (page) => read(() => inner.list(page)),
+    members: (name) => read(() => inner.members(name)),
+    channelsOf: (id) => read(() => inner.channelsOf(id)),
+    addMember: (member, audit) => write('channels.addMember', () => inner.addMember(member, audit)),
+    removeMember: (member, audit) =>
+      write('channels.removeMember', () => inner.removeMember(member, audit)),
+  };
+}
+
+function faultyActions(
+  inner: ActionStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): ActionStore {
+  return {
+    add: (action, audit) => write('actions.add', () => inner.add(action, audit)),
+    read: (name) => read(() => inner.read(name)),
+    list: (page) => read(() => inner.list(page)),
+    remove: (name, audit) => write('actions.remove', () => inner.remove(name, audit)),
+    readInvocation: (id) => read(() => inner.readInvocation(id)),
+    openInvocations: (id, limit) => read(() => inner.openInvocations(id, limit)),
   };
 }
 

@@ -154,6 +154,7 @@ export async function startRun(
   if (outcome.kind === 'exists') return replayed(store, outcome, idempotency);
   // Like one that does not exist: ids of conversations are chosen by callers.
   if (outcome.kind === 'not-owner') throw new RelayError('not_found', 'No such conversation');
+  if (outcome.kind === 'conflict') throw new RelayError('internal', 'The session has changed');
   publishStored(engine, { tenantId, runId: id }, opening.stored);
   if (hasSlot) {
     const { state, events } = opening;

@@ -8,5 +8,6 @@ export type * from './governance.ts';
 export * from './memories.ts';
 export * from './model.ts';
 export * from './runs.ts';
+export * from './sessions.ts';
 export * from './store.ts';
 export * from './tool.ts';

@@ -12,6 +12,7 @@ import type {
 } from '@relay/protocol';
 import type { QueuedRunCommand } from './commands.ts';
 import type { NewAuditEntry } from './governance.ts';
+import type { SessionWrite } from './sessions.ts';
 
 export interface RunRef {
   readonly tenantId: string;
@@ -136,6 +137,8 @@ export interface RunCreation {
   /** The run is stored only if it fits into these budgets with what it reserves. */
   readonly budgets?: readonly RunBudget[];
   readonly reserved?: Reserved;
+  /** What its start changes in the session whose turn it is. */
+  readonly session?: SessionWrite;
 }
 
 /** A budget that a run counts for: its tenant's, or its key's. */
@@ -183,11 +186,12 @@ export interface IdempotencyKey {
 
 /**
  * `exists`: another run holds the idempotency key. `not-owner`: the conversation belongs to another
- * person. Nothing was stored.
+ * person. `conflict`: the session has changed (`SessionRefusal`). Nothing was stored.
  */
 export type CreationOutcome =
   | { readonly kind: 'created' }
   | { readonly kind: 'not-owner' }
+  | { readonly kind: 'conflict' }
   | { readonly kind: 'exists'; readonly runId: string; readonly fingerprint: string }
   | OverBudget;
 

@@ -80,6 +80,14 @@ import type {
   UsageTotal,
   WorkflowTotal,
 } from './runs.ts';
+import type {
+  ActionStore,
+  ChannelStore,
+  MessageStore,
+  SessionDirectory,
+  SessionStore,
+  SessionWrite,
+} from './sessions.ts';
 
 /**
  * The cause of a `storage_failed` that repetition cannot cure: the database refuses the values of a
@@ -124,11 +132,13 @@ export interface Append {
   readonly madeProgress?: boolean;
   /** Memories that the run stores. */
   readonly memories?: readonly MemoryRecord[];
+  /** What these events change in the session whose turn the run is, and in others. */
+  readonly session?: SessionWrite;
   readonly audit?: readonly NewAuditEntry[];
   readonly notices?: readonly Notice[];
 }
 
-export type AppendOutcome = 'committed' | 'fenced' | 'refused';
+export type AppendOutcome = 'committed' | 'fenced' | 'refused' | 'conflict';
 
 export interface TenantStore {
   readonly tenantId: string;
@@ -137,6 +147,10 @@ export interface TenantStore {
   readonly policies: PolicyStore;
   readonly webhooks: WebhookStore;
   readonly vectors: VectorStore;
+  readonly sessions: SessionStore;
+  readonly messages: MessageStore;
+  readonly channels: ChannelStore;
+  readonly actions: ActionStore;
 
   /** The run, its idempotency key and its first events are stored together or not at all. */
   createRun(creation: RunCreation): Promise<CreationOutcome>;
@@ -154,8 +168,9 @@ export interface TenantStore {
   /** By `createdAt`. */
   listRuns(filter: RunFilter, page: Page): Promise<Listed<RunListing>>;
   /**
-   * `fenced`: another node holds the run or has appended to it. `refused`: a grant is used up. Nothing
-   * is stored in either case. An append that ends its run counts its usage in the same commit.
+   * `fenced`: another node holds the run or has appended to it. `refused`: a grant is used up. `conflict`:
+   * the part of `session` is refused (`SessionRefusal`); it must be made again from the sessions as they
+   * are now. Nothing is stored in these cases, and only `fenced` means that the lease is lost. An append that ends its run counts its usage in the same commit.
    */
   append(append: Append): Promise<AppendOutcome>;
   /**
@@ -257,6 +272,7 @@ export interface TenantStore {
 export interface SystemStore {
   tenant(tenantId: string): TenantStore;
   readonly deliveries: DeliveryQueue;
+  readonly sessions: SessionDirectory;
 
   /** Creates the tenant if it does not exist. */
   ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }>;
@@ -382,6 +398,8 @@ export type Hint =
   | { readonly kind: 'inbox'; readonly tenantId: string; readonly runId: string }
   /** The run has a new command, or no node holds it any more. */
   | { readonly kind: 'wake'; readonly tenantId: string; readonly runId: string }
+  /** The session has new events, deliveries or commands, or its stream was opened or closed. */
+  | { readonly kind: 'session'; readonly tenantId: string; readonly sessionId: string }
   /** The tenant's settings, keys or credentials have changed. */
   | { readonly kind: 'tenant'; readonly tenantId: string }
   /** Hints may have been lost. */

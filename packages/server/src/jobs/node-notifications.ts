@@ -19,6 +19,9 @@ function handle({ hub, feed, control, budgets, streams, vault }: ServerContext, 
     case 'approval':
       feed.add(hint.tenantId, { kind: 'approval', id: hint.approvalId });
       return;
+    case 'session':
+      hub.publish(hint.sessionId, []);
+      return;
     case 'inbox':
       supervisor.notify(hint);
       return;

@@ -153,7 +153,10 @@ export class SignedTable<Fields extends object> {
   identify(row: Row): DamagedRow {
     const of = (column: string) => (typeof row[column] === 'string' ? text(row, column) : '');
     const tenant = this.columns.includes('tenant_id') ? 'tenant_id' : 'id';
-    return { table: this.name, id: of('id'), tenantId: of(tenant) };
+    const names = this.columns.includes('id')
+      ? ['id']
+      : this.key.filter((column) => column !== tenant);
+    return { table: this.name, id: names.map(of).join(' '), tenantId: of(tenant) };
   }
 
   /** As JSON, so that different rows never have the same text. */

@@ -5,6 +5,9 @@ import type { RowSigner, SignedTable } from '../codec/signed-table.ts';
 import { text } from '../codec/values.ts';
 import { approvalTable } from './runs/approvals.ts';
 import { commandTable } from './runs/inbox.ts';
+import { actionTable } from './sessions/actions.ts';
+import { memberTable } from './sessions/channels.ts';
+import { sessionTable } from './sessions/sessions.ts';
 import { placeholders } from './statements.ts';
 import { credentialTable } from './tenants/credentials.ts';
 import { grantTable } from './tenants/grants.ts';
@@ -26,6 +29,9 @@ export const tables: readonly AnyTable[] = [
   webhookTable,
   approvalTable,
   commandTable,
+  sessionTable,
+  memberTable,
+  actionTable,
 ];
 
 const pageSize = 500;

@@ -39,7 +39,7 @@ describe('damage to accounts', () => {
   test('an idempotency key that leads to another run is detected', async () => {
     const idempotency = { key: 'k', fingerprint: 'f', expiresAt: noon + 1 };
     await newRun(tenant, { idempotency });
-    tamper(`UPDATE idempotency_keys SET run_id = 'another'`);
+    tamper(`UPDATE idempotency_keys SET holder_id = 'another'`);
     const creation = { identity: identityIn(tenant), lease: null, events: [], idempotency };
     await expect(tenant.createRun(creation)).rejects.toMatchObject(corrupt);
   });

@@ -10,6 +10,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { RowAuthenticator } from '../../src/index.ts';
 import { tables } from '../../src/sql/signed-tables.ts';
 import { decisionOn, newApproval, newRun, noon, person, step } from '../contract/fixtures.ts';
+import { addSession, newAction } from '../contract/sessions/fixtures.ts';
 import { newCredential } from '../contract/tenants/credentials.ts';
 import { newGrant } from '../contract/tenants/grants.ts';
 import { newKey } from '../contract/tenants/keys.ts';
@@ -42,7 +43,7 @@ const unsigned = ['last_used_at', 'status', 'decided_at', 'decided_by', 'reason'
 ]);
 
 const isNumber = (column: string) =>
-  /_at$|^(?:at|version|uses|uses_left|may_decide|ballot)$/.test(column);
+  /_at$|^(?:at|version|uses|uses_left|may_decide|ballot|timeout_ms|idempotent)$/.test(column);
 
 export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void {
   let database: OpenDatabase;
@@ -70,6 +71,17 @@ export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void 
       newPolicy({ rules: { allow: [], deny: [{ tool: 'bash' }], ask: [], approvers: [] } }),
     );
     await one.webhooks.add(newWebhook(one, { id: 'w', mayDecide: false }));
+    const definition = {
+      handle: 'ada',
+      agent: 'a',
+      model: 'm',
+      workspace: 'w',
+      parentSessionId: 'p',
+    };
+    await addSession(one, { id: 's', tokenHash: 'token', definition });
+    await one.channels.put({ name: 'general', createdAt: noon, createdBy: person });
+    await one.channels.addMember({ channel: 'general', sessionId: 's', addedAt: noon });
+    await one.actions.add(newAction({ sessionId: 's' }));
     run = await newRun(one);
     const approval = newApproval(
       { ...run, tenant: one },
@@ -152,6 +164,25 @@ export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void 
       ...(await found(one.readApproval('ax'))),
     ],
     run_inbox: async () => (await found(one.readInbox(run.id))).flat(),
+    sessions: async () => [
+      ...(await found(store.sessions.findToken('token'))),
+      ...(await found(store.sessions.findToken('tokenx'))),
+      ...(await found(one.sessions.read('s'))),
+      ...(await found(one.sessions.read('sx'))),
+      ...(await found(one.sessions.readByHandle('ada'))),
+      ...(await found(one.sessions.readByHandle('adax'))),
+    ],
+    channel_members: async () => [
+      ...(await one.channels.members('general')),
+      ...(await one.channels.channelsOf('s')),
+      ...(await one.channels.channelsOf('sx')),
+      ...(await two.channels.channelsOf('s')),
+    ],
+    actions: async () => [
+      ...(await one.actions.list({ limit: 9 })),
+      ...(await two.actions.list({ limit: 9 })),
+      ...(await found(one.actions.read('deploy'))),
+    ],
   };
 
   test('there is an attack for each signed table', () => {

@@ -3,7 +3,7 @@
  * whole history. A hit costs the events added since, a miss reads the journals. An entry is always the
  * fold of a prefix of the journals (E4).
  */
-import { type EventOf, type Message, RelayError } from '@relay/protocol';
+import { type EventOf, type Message, RelayError, type StoredEvent } from '@relay/protocol';
 import { readJournal } from '../../journal.ts';
 import type { RunRef, TenantStore } from '../../ports/index.ts';
 import { charsIn } from '../../runtime/memory-budget.ts';
@@ -89,17 +89,20 @@ export class TranscriptCache {
     const { conversationId, history: count } = spec;
     if (count === null || count === 0) return noTranscripts;
     const key = `${store.tenantId}/conversation/${conversationId}`;
-    let entry = await this.#kept(store, { key, conversationId, count });
-    const span = { after: entry.upTo, upTo: count };
+    const known = await this.#kept(store, { key, conversationId, count });
+    const span = { after: known.upTo, upTo: count };
     const ended = await store.endedRuns(conversationId, span);
-    await reserve(ended.reduce((sum, { journalSize }) => sum + journalSize, 0));
-    for (const { runId, position } of ended) {
-      const { root } = await this.#foldEnded(store, runId, entry.transcripts);
-      const transcripts = { ...noTranscripts, root };
-      entry = { transcripts, upTo: position, lastRunId: runId };
+    const last = ended.at(-1);
+    if (last === undefined) {
+      this.#keep(key, known);
+      return known.transcripts;
     }
-    this.#keep(key, entry);
-    return entry.transcripts;
+    await reserve(ended.reduce((sum, { journalSize }) => sum + journalSize, 0));
+    const fold = new ConversationFold(known.transcripts);
+    for (const { runId } of ended) await this.#foldEnded(store, runId, fold);
+    const { transcripts } = fold;
+    this.#keep(key, { transcripts, upTo: last.position, lastRunId: last.runId });
+    return transcripts;
   }
 
   /** The entry of the first `count` runs of a conversation, if its last run still exists. */
@@ -115,16 +118,15 @@ export class TranscriptCache {
     return last?.runId === known.lastRunId ? known : none;
   }
 
-  async #foldEnded(store: TenantStore, runId: string, before: Transcripts): Promise<Transcripts> {
-    let transcripts = before;
+  async #foldEnded(store: TenantStore, runId: string, fold: ConversationFold): Promise<void> {
     for await (const page of readJournal(store, runId, { after: 0, to: Infinity })) {
       const [spec] = page;
-      if (spec?.type === 'run.created') {
-        transcripts = await this.#withSource(store, spec, transcripts);
+      if (spec?.type === 'run.created' && spec.forkedFrom !== undefined) {
+        fold.replace(await this.#withSource(store, spec, fold.transcripts));
       }
-      transcripts = foldTranscripts(transcripts, page);
+      fold.add(page);
     }
-    return transcripts;
+    fold.endRun();
   }
 
   /**
@@ -180,6 +182,53 @@ export class TranscriptCache {
     }
     return size;
   }
+}
+
+/**
+ * Folds the ended runs of a conversation. An event that adds a message copies those before it, which for
+ * all runs together would cost the square of their number. So the messages of earlier runs are set aside
+ * until an event needs them.
+ */
+class ConversationFold {
+  #earlier: Message[] = [];
+  /** Without the earlier messages, so that `runStart` is negative after the end of a run. */
+  #own: Transcripts;
+
+  constructor(before: Transcripts) {
+    this.#own = before;
+    this.endRun();
+  }
+
+  get transcripts(): Transcripts {
+    const { root, ...others } = this.#own;
+    const messages = [...this.#earlier, ...root.messages];
+    const runStart = this.#earlier.length + root.runStart;
+    return { ...others, root: { ...root, messages, runStart } };
+  }
+
+  replace(transcripts: Transcripts): void {
+    this.#own = transcripts;
+    this.#earlier = [];
+  }
+
+  add(events: readonly StoredEvent[]): void {
+    if (events.some(concernsEarlierMessages)) this.replace(this.transcripts);
+    this.#own = foldTranscripts(this.#own, events);
+  }
+
+  endRun(): void {
+    const { root } = this.#own;
+    const { messages } = root;
+    for (const message of messages) this.#earlier.push(message);
+    const runStart = root.runStart - messages.length;
+    this.#own = { ...noTranscripts, root: { ...root, messages: [], runStart } };
+  }
+}
+
+function concernsEarlierMessages(event: StoredEvent): boolean {
+  return (
+    event.type === 'context.compacted' || (event.type === 'run.created' && event.history === null)
+  );
 }
 
 async function foldRun(

@@ -238,6 +238,37 @@ describe('the conversation before a run', () => {
   });
 });
 
+describe('the fold of a conversation', () => {
+  const compacted = (n: number, ofHistory: number, ofRun: number, generation: number) =>
+    root.compacted({ ofHistory, ofRun, generation, summary: `summary ${n}` });
+  const run = fc.record({
+    startsAnew: fc.constantFrom(false, false, false, true),
+    compaction: fc.option(fc.tuple(fc.nat(6), fc.nat(2), fc.nat(2)), { nil: undefined }),
+    answers: fc.nat(2),
+  });
+
+  it('is that of the events of its runs one after another (E4)', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(run, { minLength: 1, maxLength: 8 }), async (runs) => {
+        const journals = new Journals();
+        let expected = noTranscripts;
+        for (const [n, { startsAnew, compaction, answers }] of runs.entries()) {
+          const texts = Array.from({ length: answers }, (_, at) => `answer ${n} ${at}`);
+          journals.add(`r${n}`, startsAnew ? null : n, ...texts);
+          if (compaction !== undefined) journals.write(`r${n}`, compacted(n, ...compaction));
+          journals.write(`r${n}`, root.turn, root.said(`last ${n}`), root.completed);
+          journals.end(`r${n}`);
+          const events = await journals.readEvents(`r${n}`, { after: 0, limit: 99 });
+          expected = { ...noTranscripts, root: foldTranscripts(expected, events).root };
+        }
+        const next = journals.add('next', runs.length);
+        const found = await new TranscriptCache().ofRun(journals.store, next, next.seq);
+        expect(found).toEqual(foldTranscripts(expected, [next.spec]));
+      }),
+    );
+  });
+});
+
 describe('the bound of the cache', () => {
   it('drops what was kept longest ago', async () => {
     const journals = new Journals();

@@ -19,6 +19,7 @@ import { insertMemory } from '../memories/memories.ts';
 import { closeOpenApprovals, closeApproval, insertApproval } from './approvals.ts';
 import { changesOf, putSnapshot } from './runs.ts';
 import { deleteConnections } from '../system.ts';
+import type { SessionStatements } from '../sessions/write.ts';
 import { insertNotices } from '../tenants/webhooks.ts';
 
 /** What an append needs to know of rows that were read before it. */
@@ -56,28 +57,33 @@ export function appendUnit(
   if (endsRun(append)) {
     const endedAt = progress.endedAt ?? at;
     unit.push(...countEnding(run, endedAt), ...countUsage(run, endedAt));
-    unit.push(deleteCommands(run), closeOpenApprovals(run, at), closeClientCalls(run));
-    unit.push(deleteConnections(run));
+    unit.push(deleteCommands(run, { ofSession: append.session !== undefined }));
+    unit.push(closeOpenApprovals(run, at), closeClientCalls(run), deleteConnections(run));
   }
   if (progress.status === 'waiting') unit.push(...countWaiting(run));
   unit.push(...insertAudit(tenantId, append.audit), ...insertNotices(tenantId, append.notices));
   return unit;
 }
 
-/** The rows of counts and grants are shared with other runs. */
+/** The rows of counts, grants and sessions are shared with other writers. */
 export function appendScope(append: Append): UnitScope {
   const counts = endsRun(append) || append.progress?.status === 'waiting';
-  return { run: append.runId, exclusive: counts || (append.useGrants ?? []).length > 0 };
+  const shares = append.session !== undefined || (append.useGrants ?? []).length > 0;
+  return { run: append.runId, exclusive: counts || shares };
 }
 
-/** A used-up grant refuses the append, but its writer still holds the run. */
+/**
+ * A used-up grant refuses the append, and a session that has changed is a conflict, but the writer still
+ * holds the run.
+ */
 export function appendOutcome(
   unit: readonly Statement[],
   result: UnitResult,
-  uses?: GrantUses,
+  { uses, session }: { uses?: GrantUses | undefined; session?: SessionStatements | undefined },
 ): AppendOutcome {
   if (result.ok) return 'committed';
   const failed = unit[result.failedAt];
+  if (session?.failureOf(failed) !== undefined) return 'conflict';
   return failed !== undefined && uses?.statements.includes(failed) === true ? 'refused' : 'fenced';
 }
 

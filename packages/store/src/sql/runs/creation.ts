@@ -2,7 +2,7 @@
  * A new run as one unit. It takes its idempotency key first: if another run holds the key, nothing is
  * stored.
  */
-import type { IdempotencyKey, RunCreation, RunRef } from '@relay/core';
+import type { IdempotencyKey, RunCreation } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { Row, SqlDialect, Statement, UnitScope } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
@@ -24,7 +24,7 @@ export function creationUnit(
   const run = { tenantId, runId };
   const unit: Statement[] = [];
   if (idempotency !== undefined) {
-    unit.push(sweepKeys(tenantId, at), takeKey(run, idempotency, at));
+    unit.push(sweepKeys(tenantId, at), takeKey({ tenantId, holderId: runId }, idempotency, at));
   }
   const journal = insertEvents({ tenantId, runId, afterSeq: 0, at, events });
   unit.push(insertRun(dialect, tenantId, creation, journal.size), takeConversation(creation));
@@ -41,11 +41,12 @@ export function creationUnit(
   return unit;
 }
 
-/** The rows of idempotency keys, conversations, counts and tenants are shared with other runs. */
+/** The rows of idempotency keys, conversations, sessions, counts and tenants are shared. */
 export function creationScope(creation: RunCreation): UnitScope {
   const { identity, conversation, idempotency, budgets = [], progress = {} } = creation;
   const exclusive =
     conversation !== 'new' ||
+    creation.session !== undefined ||
     idempotency !== undefined ||
     budgets.length > 0 ||
     progress.status === 'waiting' ||
@@ -70,20 +71,27 @@ function takeConversation({ identity, conversation }: RunCreation): Statement {
   return { sql, params, expect: 1 };
 }
 
-const keyColumns = ['tenant_id', 'name', 'run_id', 'fingerprint', 'expires_at'];
+/** A run's key, or that of a message with its sender. */
+type KeyName = string | readonly [sender: string, key: string];
+
+const keyColumns = ['tenant_id', 'name', 'holder_id', 'fingerprint', 'expires_at'];
 
 /** Takes a key that is free or has expired; otherwise it changes nothing. */
 const takeSql = `${insertInto('idempotency_keys', [...keyColumns, 'checksum'])}
   ON CONFLICT (tenant_id, name) DO UPDATE
-    SET run_id = excluded.run_id, fingerprint = excluded.fingerprint,
+    SET holder_id = excluded.holder_id, fingerprint = excluded.fingerprint,
       expires_at = excluded.expires_at, checksum = excluded.checksum
     WHERE idempotency_keys.expires_at <= ?`;
 
-function takeKey(run: RunRef, idempotency: IdempotencyKey, now: number): Statement {
+export function takeKey(
+  { tenantId, holderId }: { readonly tenantId: string; readonly holderId: string },
+  idempotency: Omit<IdempotencyKey, 'key'> & { readonly key: KeyName },
+  now: number,
+): Statement {
   const fixed = [
-    run.tenantId,
+    tenantId,
     encode(idempotency.key),
-    run.runId,
+    holderId,
     encode(idempotency.fingerprint),
     idempotency.expiresAt,
   ];
@@ -93,7 +101,7 @@ function takeKey(run: RunRef, idempotency: IdempotencyKey, now: number): Stateme
 const selectSql = `SELECT ${keyColumns.join(', ')}, checksum
   FROM idempotency_keys WHERE tenant_id = ? AND name = ?`;
 
-export function selectKeyHolder(tenantId: string, key: string): Statement {
+export function selectKeyHolder(tenantId: string, key: KeyName): Statement {
   return { sql: selectSql, params: [tenantId, encode(key)] };
 }
 
@@ -102,14 +110,14 @@ export function hasExpired(row: Row, now: number): boolean {
 }
 
 /** Taking a key deletes a few expired ones. */
-function sweepKeys(tenantId: string, now: number): Statement {
+export function sweepKeys(tenantId: string, now: number): Statement {
   const sql = `DELETE FROM idempotency_keys WHERE tenant_id = ? AND name IN (
     SELECT name FROM idempotency_keys WHERE tenant_id = ? AND expires_at <= ? LIMIT 20)`;
   return { sql, params: [tenantId, tenantId, now] };
 }
 
-/** A damaged key must not answer a request with the run of another. */
-export function decodeKeyHolder(row: Row): { runId: string; fingerprint: string } {
+/** A damaged key must not answer a request with the run or the message of another. */
+export function decodeKeyHolder(row: Row): { holderId: string; fingerprint: string } {
   checkIntact(`The idempotency key ${text(row, 'name')}`, row, keyColumns);
-  return { runId: text(row, 'run_id'), fingerprint: freeText(row, 'fingerprint') };
+  return { holderId: text(row, 'holder_id'), fingerprint: freeText(row, 'fingerprint') };
 }

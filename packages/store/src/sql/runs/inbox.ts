@@ -72,9 +72,16 @@ export function deleteCommand({ tenantId, runId }: RunRef, commandId: string): S
   return { sql, params: [tenantId, runId, commandId] };
 }
 
-/** For a run that ends. The messages that it did not take are kept for their sender. */
-export function deleteCommands({ tenantId, runId }: RunRef): Statement {
-  const sql = `DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ? AND kind <> 'message'`;
+/**
+ * For a run that ends. The messages that it did not take are kept for their sender, unless they are
+ * deliveries of a session, which has them.
+ */
+export function deleteCommands(
+  { tenantId, runId }: RunRef,
+  { ofSession }: { readonly ofSession: boolean },
+): Statement {
+  const kept = ofSession ? '' : `AND kind <> 'message'`;
+  const sql = `DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ? ${kept}`;
   return { sql, params: [tenantId, runId] };
 }
 

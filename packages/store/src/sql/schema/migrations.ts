@@ -14,6 +14,7 @@ import { createClock, plain } from '../statements.ts';
 import { memoryTables } from './memories.ts';
 import { migrationLock, protectRows } from './row-security.ts';
 import { runTables } from './runs.ts';
+import { messageTables, sessionTables } from './sessions.ts';
 import { accountTables, auditTables } from './tenants.ts';
 
 export interface Migration {
@@ -37,11 +38,12 @@ const systemTables: readonly string[] = [
   )`,
 ];
 
-/** Leaves space for the new version of a run's row next to the old one, so that no index changes. */
-const spaceForAppends =
-  'ALTER TABLE runs SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)';
+/** Leaves space for the new version of a row next to the old one, so that no index changes. */
+const spaceForAppends = ['runs', 'sessions'].map(
+  (table) => `ALTER TABLE ${table} SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)`,
+);
 
-const tables = [...accountTables, ...runTables, ...auditTables, ...systemTables];
+const tables = [...accountTables, ...runTables, ...sessionTables, ...auditTables, ...systemTables];
 
 /**
  * Tables with small rows that are found by their primary key. SQLite stores these rows in the index of
@@ -60,6 +62,11 @@ const keyedTables = [
   'snapshots',
   'workflow_totals',
   'connections',
+  'session_labels',
+  'session_commands',
+  'message_places',
+  'channels',
+  'channel_members',
   'audit_unsealed',
   'audit_seals',
   'metadata',
@@ -76,8 +83,14 @@ export const migrations: readonly Migration[] = [
   {
     id: 1,
     statements: {
-      sqlite: [...sqliteTables, ...memoryTables.sqlite],
-      postgres: [...tables, createClock, spaceForAppends, ...memoryTables.postgres],
+      sqlite: [...sqliteTables, ...memoryTables.sqlite, ...messageTables.sqlite],
+      postgres: [
+        ...tables,
+        createClock,
+        ...spaceForAppends,
+        ...memoryTables.postgres,
+        ...messageTables.postgres,
+      ],
     },
   },
 ];

@@ -33,10 +33,13 @@ const privilegeCodes: Readonly<Record<string, Privilege>> = {
 };
 
 const tables = {
+  actions: 'sid',
   approvals: 'siu',
   audit_entries: 'si',
   audit_seals: 'si',
   audit_unsealed: 'sid',
+  channel_members: 'siud',
+  channels: 'siu',
   client_calls: 'siu',
   connections: 'sid',
   conversations: 'siu',
@@ -45,13 +48,22 @@ const tables = {
   events: 'si',
   grants: 'siu',
   idempotency_keys: 'siud',
+  invocations: 'siu',
   keys: 'su',
   memories: 'sid',
   memory_vectors: 'siud',
+  message_deliveries: 'siud',
+  message_places: 'si',
+  messages: 'siu',
   policies: 'si',
   run_inbox: 'siud',
   run_labels: 'si',
   runs: 'siu',
+  session_commands: 'siud',
+  session_events: 'sid',
+  session_labels: 'sid',
+  session_snapshots: 'sid',
+  sessions: 'siud',
   snapshots: 'siud',
   tenants: 'su',
   usage_days: 'siu',
@@ -228,12 +240,12 @@ function forSystem(name: string): string[] {
 const accessSql = `SELECT quote_ident(current_schema()) AS schema,
     has_schema_privilege('${tenantRole}', current_schema(), 'USAGE')::int AS may_enter,
     COALESCE((SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
-      WHERE p.proname = 'relay_search_memories'
+      WHERE p.proname IN ('relay_search_memories', 'relay_search_messages')
         AND p.pronamespace = to_regnamespace(quote_ident(current_schema()))
         AND (has_function_privilege('public', p.oid, 'EXECUTE')
           OR NOT has_function_privilege('${tenantRole}', p.oid, 'EXECUTE'))), '') AS functions`;
 
-/** Access to the schema, and to the search for memories, for this role alone. */
+/** Access to the schema, and to the search for memories and messages, for this role alone. */
 async function grantAccess(driver: SqlDriver): Promise<void> {
   const [row] = await driver.read(accessSql, []);
   if (row === undefined) return;

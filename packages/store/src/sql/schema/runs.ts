@@ -91,7 +91,7 @@ export const runTables: readonly string[] = [
   `CREATE TABLE idempotency_keys (
     tenant_id TEXT NOT NULL,
     name TEXT NOT NULL,
-    run_id TEXT NOT NULL,
+    holder_id TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     expires_at BIGINT NOT NULL,
     checksum BIGINT NOT NULL,

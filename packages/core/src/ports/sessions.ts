@@ -1,0 +1,572 @@
+/**
+ * Sessions with their journals, messages and their deliveries, channels, and actions.
+ *
+ * Everything that changes a session is one `SessionWrite`: it is stored as a whole or not at all, on its
+ * own (`SessionStore.change`) or with a step of a run (`Append.session`, `RunCreation.session`).
+ */
+import type {
+  ActionSelector,
+  AgentSessionCapabilities,
+  AgentStatus,
+  Decider,
+  DeliveryMode,
+  DeliveryStatus,
+  IdentityKind,
+  InvocationStatus,
+  Sender,
+  SessionAttachment,
+  SessionCommand,
+  SessionEvent,
+  StoredSessionEvent,
+} from '@relay/protocol';
+import type { QueuedRunCommand } from './commands.ts';
+import type { NewAuditEntry, Notice } from './governance.ts';
+import type { EventRange, IdempotencyKey, Page, PageRange } from './runs.ts';
+
+export interface SessionRef {
+  readonly tenantId: string;
+  readonly sessionId: string;
+}
+
+/** Who a session is and what it may do. Its row is authenticated. */
+export interface SessionDefinition {
+  readonly handle: string;
+  readonly name: string;
+  readonly kind: IdentityKind;
+  readonly harness: string;
+  readonly capabilities: AgentSessionCapabilities;
+  readonly conversationId: string;
+  readonly agent: string | null;
+  readonly model: string | null;
+  readonly labels: Readonly<Record<string, string>>;
+  /** A folder inside the tenant's workspace. */
+  readonly workspace: string | null;
+  /** Any JSON. */
+  readonly permissions: unknown;
+  readonly parentSessionId: string | null;
+  readonly owner: string;
+  /** The API key that created or attached it. */
+  readonly keyId: string | null;
+}
+
+/** The parts of a definition that a new attach or a request may change. */
+export type SessionRedefinition = Partial<
+  Pick<
+    SessionDefinition,
+    'name' | 'kind' | 'capabilities' | 'model' | 'labels' | 'permissions' | 'owner' | 'keyId'
+  >
+> & {
+  /** Of the session's only token; the one before it no longer works. */
+  readonly tokenHash?: string | null;
+};
+
+/** The fields that change with the journal, in the commit of the events that change them. */
+export interface SessionProgress {
+  readonly status: AgentStatus;
+  /** The fold of the journal, as any JSON. */
+  readonly state: unknown;
+  /** The run that is the session's turn. */
+  readonly activeRunId: string | null;
+  /** Once it is set, the handle is free and the token, memberships and actions are gone. */
+  readonly releasedAt: number | null;
+  /** When the session needs attention without a request: `SessionDirectory.due`. */
+  readonly dueAt: number | null;
+}
+
+export interface SessionQueue {
+  /** Deliveries that are accepted or deferred. */
+  readonly length: number;
+  readonly bytes: number;
+  readonly oldestAt: number | null;
+  /** The same without mode `manual`. */
+  readonly oldestUnheldAt: number | null;
+}
+
+export interface SessionRecord extends SessionDefinition, SessionProgress {
+  readonly id: string;
+  readonly tenantId: string;
+  readonly createdAt: number;
+  readonly lastActiveAt: number;
+  readonly lastSeq: number;
+  /** Counts its changes, also those without events. */
+  readonly version: number;
+  /** Of its stored events, in characters. */
+  readonly journalSize: number;
+  /** When its program was last attached or closed its stream. */
+  readonly seenAt: number;
+  /** The stream that its program has open. */
+  readonly stream: SessionStream | null;
+  readonly queue: SessionQueue;
+}
+
+export interface SessionStream {
+  readonly id: string;
+  /** The node that serves it. */
+  readonly node: string;
+}
+
+export interface NewSession {
+  readonly id: string;
+  readonly createdAt: number;
+  readonly definition: SessionDefinition;
+  readonly tokenHash?: string;
+  readonly progress: SessionProgress;
+  /** The first events of its journal. */
+  readonly events: readonly SessionEvent[];
+}
+
+/** All given conditions must hold. */
+export interface SessionFilter {
+  /** One, or any of several. */
+  readonly status?: AgentStatus | readonly AgentStatus[];
+  readonly harness?: string;
+  readonly label?: { readonly name: string; readonly value: string };
+}
+
+/** Events of a session, and what they change. */
+export interface SessionChange {
+  readonly sessionId: string;
+  readonly at: number;
+  /**
+   * Conditional: the version that the session must have, for what was computed from its state. Without it
+   * the change is relative: its events get the next numbers, unless the session is released.
+   */
+  readonly ifVersion?: number;
+  readonly events: readonly SessionEvent[];
+  /** Only in a conditional change. */
+  readonly progress?: Partial<SessionProgress>;
+  /** Only in a conditional change, and not with a step of a run. */
+  readonly redefine?: SessionRedefinition;
+  /** In a relative change: attention is needed at this time, unless it is needed earlier anyway. */
+  readonly dueBy?: number;
+  readonly newDeliveries?: readonly NewDelivery[];
+  readonly deliveries?: readonly DeliveryChange[];
+}
+
+export interface SessionWrite {
+  /** Of any number of sessions. Several of one session are applied in this order. */
+  readonly changes: readonly SessionChange[];
+  readonly messages?: readonly NewMessage[];
+  /** Held by the first of the messages. */
+  readonly idempotency?: MessageKey;
+  /** Default: `defaultInboxLimit`. */
+  readonly inboxLimit?: InboxLimit;
+  /** For runs that are turns of these sessions. */
+  readonly runCommands?: readonly { readonly runId: string; readonly queued: QueuedRunCommand }[];
+  readonly commands?: readonly NewSessionCommand[];
+  readonly answers?: readonly CommandAnswer[];
+  readonly invocations?: readonly NewInvocation[];
+  readonly invocationChanges?: readonly InvocationChange[];
+  readonly snapshots?: readonly SessionSnapshot[];
+  readonly audit?: readonly NewAuditEntry[];
+  readonly notices?: readonly Notice[];
+}
+
+/** Why nothing was stored. */
+export type SessionRefusal =
+  /**
+   * The session has changed since, a delivery, command or invocation has another status, or a message
+   * does not exist: to be read and decided again.
+   */
+  | { readonly kind: 'conflict'; readonly sessionId?: string }
+  /** It does not exist or is released, which only a relative change finds out. */
+  | { readonly kind: 'gone'; readonly sessionId: string }
+  | { readonly kind: 'inbox-full'; readonly sessionId: string }
+  /** The run that a command is for has ended. */
+  | { readonly kind: 'run-ended'; readonly runId: string }
+  /** An earlier message of this sender has the key. */
+  | { readonly kind: 'exists'; readonly messageId: string; readonly fingerprint: string };
+
+export type SessionOutcome =
+  /** `lastSeqs`: the `seq` of the last event of each change, in their order. */
+  { readonly kind: 'committed'; readonly lastSeqs: readonly number[] } | SessionRefusal;
+
+export type SessionCreationOutcome =
+  | { readonly kind: 'created' }
+  /** A session that is not released has the handle. */
+  | { readonly kind: 'handle-taken' }
+  /** Of what is stored with it. */
+  | SessionRefusal;
+
+export interface SessionPage {
+  readonly events: StoredSessionEvent[];
+  /** The journal ended with this page when it was read. */
+  readonly isLast: boolean;
+}
+
+export interface SessionSnapshot {
+  readonly id: string;
+  readonly sessionId: string;
+  /** The event of the session's journal after which it was taken. */
+  readonly seq: number;
+  readonly at: number;
+  /** What a new session continues with, as any JSON. */
+  readonly content: unknown;
+}
+
+/** A command that the session's program carries out and answers. */
+export interface NewSessionCommand {
+  readonly id: string;
+  readonly sessionId: string;
+  readonly command: SessionCommand;
+  /** Any JSON. */
+  readonly args: unknown;
+  readonly at: number;
+  /** Unanswered at this time, it fails. */
+  readonly answerBy: number;
+}
+
+export interface SessionCommandRecord extends NewSessionCommand {
+  readonly answer: Omit<CommandAnswer, 'id' | 'sessionId'> | null;
+}
+
+/** Compare-and-set: the command is not answered yet. */
+export interface CommandAnswer {
+  readonly id: string;
+  readonly sessionId: string;
+  readonly at: number;
+  readonly ok: boolean;
+  /** Any JSON. */
+  readonly result?: unknown;
+  readonly error?: string;
+}
+
+export interface SessionStore {
+  /** With what else changes, such as the session that it was forked from. */
+  create(session: NewSession, also?: Partial<SessionWrite>): Promise<SessionCreationOutcome>;
+  /** Throws `journal_corrupt` if the row is not as it was written. */
+  read(sessionId: string): Promise<SessionRecord | undefined>;
+  /** The session with this handle that is not released. */
+  readByHandle(handle: string): Promise<SessionRecord | undefined>;
+  /** The session whose turn this run is. */
+  readByRun(runId: string): Promise<SessionRecord | undefined>;
+  /** By `createdAt`. */
+  list(filter: SessionFilter, page: Page): Promise<SessionRecord[]>;
+  change(write: SessionWrite): Promise<SessionOutcome>;
+  /** At most `limit` events after `after`, oldest first. Throws on gaps and on damage. */
+  readEvents(sessionId: string, range: EventRange): Promise<StoredSessionEvent[]>;
+  /** The same, bounded by size. Holds at least one event. */
+  readPage(sessionId: string, range: PageRange): Promise<SessionPage>;
+  /** The session's program has opened a stream; it replaces one before it. */
+  openStream(sessionId: string, stream: SessionStream & { readonly at: number }): Promise<boolean>;
+  /** Nothing changes if another stream has replaced it. Attention is needed by `dueBy`. */
+  closeStream(
+    sessionId: string,
+    closed: { readonly id: string; readonly at: number; readonly dueBy: number },
+  ): Promise<boolean>;
+  /** Commands without an answer, in order. */
+  openCommands(sessionId: string, limit: number): Promise<SessionCommandRecord[]>;
+  readCommand(sessionId: string, commandId: string): Promise<SessionCommandRecord | undefined>;
+  readSnapshot(snapshotId: string): Promise<SessionSnapshot | undefined>;
+  /**
+   * Deletes the session with its journal, deliveries, snapshots, commands, actions and memberships. Messages
+   * that it sent stay. True if it existed.
+   */
+  remove(
+    sessionId: string,
+    removal: { readonly at: number; readonly audit?: readonly NewAuditEntry[] },
+  ): Promise<boolean>;
+}
+
+export interface MessageRecord {
+  readonly id: string;
+  readonly from: Sender;
+  /** As it was addressed, such as `#channel` and `@handle`. */
+  readonly to: readonly string[];
+  readonly text: string;
+  readonly attachments: readonly SessionAttachment[];
+  readonly mode: DeliveryMode | null;
+  readonly replyTo: string | null;
+  /** The message that the thread began with; its own id if it began one. */
+  readonly threadId: string;
+  /** How many replies of agents led to it. */
+  readonly hops: number;
+  readonly at: number;
+  readonly editedAt: number | null;
+  readonly withdrawnAt: number | null;
+}
+
+export interface NewMessage extends Omit<MessageRecord, 'editedAt' | 'withdrawnAt'> {
+  /** The channels that it is shown in. */
+  readonly channels: readonly string[];
+  /** The sessions that it was sent to by their handles. */
+  readonly direct: readonly string[];
+}
+
+/** Of all messages of a sender with one key, one is stored, until the key expires. */
+export interface MessageKey extends IdempotencyKey {
+  /** The sender: the same key of another sender is another key. */
+  readonly sender: string;
+}
+
+export interface InboxLimit {
+  readonly messages: number;
+  readonly bytes: number;
+}
+
+export const defaultInboxLimit: InboxLimit = { messages: 1_000, bytes: 10 * 1024 * 1024 };
+
+/** A message for one session. Its place in the inbox is that of its event in the session's journal. */
+export interface NewDelivery {
+  readonly id: string;
+  /** Stored before, or with the same write. */
+  readonly messageId: string;
+  readonly mode: DeliveryMode;
+  /** Default: `accepted`. */
+  readonly status?: DeliveryStatus;
+  readonly reason?: string;
+  /** Any JSON. */
+  readonly error?: unknown;
+  readonly availableAt?: number;
+  readonly retryable?: boolean;
+}
+
+/** Compare-and-set: the delivery belongs to the session and has one of the statuses `from`. */
+export interface DeliveryChange {
+  readonly id: string;
+  readonly from: readonly DeliveryStatus[];
+  /** One that is `accepted` again gets a new place at the end of the inbox. */
+  readonly to: DeliveryStatus;
+  readonly reason?: string;
+  /** Any JSON. */
+  readonly error?: unknown;
+  readonly availableAt?: number;
+  readonly retryable?: boolean;
+  readonly inferred?: boolean;
+  /** It is handed over once more. */
+  readonly isAttempt?: boolean;
+  /** Nothing follows. Default: for `consumed` and `failed`. */
+  readonly isFinal?: boolean;
+  /** Its message was not edited since this revision was read. Default: any. */
+  readonly revision?: number;
+}
+
+export interface MessageDelivery {
+  readonly id: string;
+  readonly messageId: string;
+  readonly sessionId: string;
+  readonly handle: string;
+  readonly position: number;
+  readonly mode: DeliveryMode;
+  readonly status: DeliveryStatus;
+  readonly reason: string | null;
+  readonly error: unknown;
+  readonly retryable: boolean;
+  /** The harness concluded the status, because the session does not report it. */
+  readonly inferred: boolean;
+  /** How often it was handed over. */
+  readonly attempts: number;
+  /** How often its message was edited. */
+  readonly revision: number;
+  readonly at: number;
+  readonly availableAt: number | null;
+  readonly deliveredAt: number | null;
+  readonly consumedAt: number | null;
+  /** When it ended, if nothing follows. */
+  readonly finalAt: number | null;
+}
+
+/** A delivery with its message. */
+export interface InboxEntry extends MessageDelivery {
+  readonly message: MessageRecord;
+}
+
+/** All given conditions must hold. */
+export interface MessageFilter {
+  readonly channel?: string;
+  /** A session that sent it or that it was sent to by its handle. */
+  readonly with?: string;
+  readonly thread?: string;
+  /** Has all of these words. */
+  readonly query?: string;
+  readonly since?: number;
+  /** Sent or received by this session, or in one of the channels. */
+  readonly visibleTo?: { readonly sessionId: string; readonly channels: readonly string[] };
+}
+
+export interface MessageEdit {
+  readonly messageId: string;
+  readonly at: number;
+  readonly text?: string;
+  readonly attachments?: readonly SessionAttachment[];
+  readonly mode?: DeliveryMode;
+  readonly audit?: readonly NewAuditEntry[];
+}
+
+/** `delivered`: to at least one of its recipients. `missing`: or withdrawn. */
+export type EditOutcome = 'edited' | 'delivered' | 'missing' | 'inbox-full';
+
+/** All given conditions must hold. */
+export interface DeliveryFilter {
+  readonly sessionId?: string;
+  readonly status?: DeliveryStatus;
+}
+
+export interface MessageStore {
+  read(messageId: string): Promise<MessageRecord | undefined>;
+  /** By `at`. */
+  list(filter: MessageFilter, page: Page): Promise<MessageRecord[]>;
+  /** Sessions and keys that have sent a message of the thread, or that one was sent to by its handle. */
+  participants(threadId: string): Promise<string[]>;
+  /** The message that holds this key, unless the key has expired at `now`. */
+  findKey(
+    key: Pick<MessageKey, 'sender' | 'key'>,
+    now: number,
+  ): Promise<{ messageId: string; fingerprint: string } | undefined>;
+  /** Also changes its deliveries. Nothing is stored if one of them was delivered. */
+  edit(edit: MessageEdit, limit?: InboxLimit): Promise<EditOutcome>;
+  /**
+   * Marks it as withdrawn, with the write that fails its deliveries. `conflict` also if it was withdrawn
+   * before.
+   */
+  withdraw(messageId: string, at: number, write: SessionWrite): Promise<SessionOutcome>;
+
+  readDelivery(deliveryId: string): Promise<MessageDelivery | undefined>;
+  /** In the order of their ids. */
+  deliveriesOf(messageId: string): Promise<MessageDelivery[]>;
+  /** By `at`. */
+  listDeliveries(filter: DeliveryFilter, page: Page): Promise<MessageDelivery[]>;
+  /** Accepted or deferred, in the order of the inbox, after a position. */
+  inbox(sessionId: string, range: EventRange): Promise<InboxEntry[]>;
+  /** Delivered and not consumed, where consumption can be observed; in order, after a position. */
+  unconsumed(sessionId: string, range: EventRange): Promise<InboxEntry[]>;
+}
+
+export interface ChannelRecord {
+  readonly name: string;
+  readonly topic: string | null;
+  readonly createdAt: number;
+  readonly createdBy: Decider;
+}
+
+/** Lets a session read the channel's messages and receive new ones. Its row is authenticated. */
+export interface ChannelMember {
+  readonly channel: string;
+  readonly sessionId: string;
+  readonly addedAt: number;
+}
+
+export interface ChannelStore {
+  /** Creates the channel, or changes its topic if one is given. */
+  put(
+    channel: Omit<ChannelRecord, 'topic'> & { readonly topic?: string | null },
+    audit?: readonly NewAuditEntry[],
+  ): Promise<ChannelRecord>;
+  read(name: string): Promise<ChannelRecord | undefined>;
+  /** By name, after a name. */
+  list(page: { readonly after?: string; readonly limit: number }): Promise<ChannelRecord[]>;
+  /** In the order of their ids. */
+  members(name: string): Promise<ChannelMember[]>;
+  /** By name. */
+  channelsOf(sessionId: string): Promise<string[]>;
+  /** False if the channel does not exist, or the session does not exist or is released. */
+  addMember(member: ChannelMember, audit?: readonly NewAuditEntry[]): Promise<boolean>;
+  /** True if it was a member. */
+  removeMember(
+    member: Pick<ChannelMember, 'channel' | 'sessionId'>,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<boolean>;
+}
+
+/** Its row is authenticated. */
+export interface ActionRecord {
+  readonly name: string;
+  readonly description: string;
+  /** A JSON schema. */
+  readonly inputSchema: unknown;
+  readonly outputSchema: unknown;
+  /** The session that carries it out; the action ends with it. */
+  readonly sessionId: string | null;
+  readonly url: string | null;
+  /** `null`: everyone in the tenant. */
+  readonly availableTo: readonly ActionSelector[] | null;
+  readonly timeoutMs: number | null;
+  readonly idempotent: boolean;
+  readonly createdAt: number;
+  readonly createdBy: Decider;
+}
+
+export interface NewInvocation {
+  readonly id: string;
+  readonly action: string;
+  readonly by: Sender;
+  /** Any JSON. */
+  readonly input: unknown;
+  readonly status: InvocationStatus;
+  /** The session that carries it out. */
+  readonly sessionId: string | null;
+  readonly at: number;
+  /** When it needs attention, such as when it has timed out; not after its end. */
+  readonly dueAt: number | null;
+}
+
+export interface InvocationError {
+  readonly code: string;
+  readonly message: string;
+  readonly retryable?: boolean;
+}
+
+export interface InvocationRecord extends NewInvocation {
+  /** Any JSON. */
+  readonly output: unknown;
+  readonly error: InvocationError | null;
+  /** The last approval that it waited for. */
+  readonly approvalId: string | null;
+  readonly endedAt: number | null;
+}
+
+/** Compare-and-set: the invocation has one of the statuses `from`. */
+export interface InvocationChange {
+  readonly id: string;
+  readonly from: readonly InvocationStatus[];
+  readonly to: InvocationStatus;
+  readonly at: number;
+  readonly dueAt?: number | null;
+  readonly approvalId?: string;
+  /** Any JSON. */
+  readonly output?: unknown;
+  readonly error?: InvocationError;
+}
+
+export interface ActionStore {
+  /** False if the name is taken, or the session does not exist or is released. */
+  add(action: ActionRecord, audit?: readonly NewAuditEntry[]): Promise<boolean>;
+  /** Undefined if the row is not as it was written. */
+  read(name: string): Promise<ActionRecord | undefined>;
+  /** By name, after a name. */
+  list(page: { readonly after?: string; readonly limit: number }): Promise<ActionRecord[]>;
+  /** True if it existed. */
+  remove(name: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
+  /** Throws `journal_corrupt` if the input is damaged. */
+  readInvocation(invocationId: string): Promise<InvocationRecord | undefined>;
+  /** Those that this session carries out and that have not ended, oldest first. */
+  openInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]>;
+}
+
+/** The sessions of all tenants. */
+export interface SessionDirectory {
+  /** The session that a token opens, unless it is released or its row is not as it was written. */
+  findToken(hash: string): Promise<SessionRef | undefined>;
+  /**
+   * Sessions whose `dueAt` has come. Tenants take turns; paused ones are skipped. Nothing is claimed: of
+   * two nodes that change the same session, one gets a conflict.
+   */
+  due(now: number, limit: number): Promise<SessionRef[]>;
+  dueInvocations(
+    now: number,
+    limit: number,
+  ): Promise<{ readonly tenantId: string; readonly invocationId: string }[]>;
+  /** Sessions whose stream is served by another node that is not alive, after an id. */
+  orphans(
+    node: string,
+    now: number,
+    page: { readonly after?: string; readonly limit: number },
+  ): Promise<(SessionRef & { readonly stream: SessionStream })[]>;
+  /** The `seq` of the last event of each of these sessions. */
+  lastSeqs(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /**
+   * Deletes sessions that were released before, and messages sent before whose deliveries have all ended.
+   * Handles at most `limit` rows of each table per call; 0 means that nothing is left.
+   */
+  prune(before: number, limit: number): Promise<number>;
+}

@@ -1,0 +1,213 @@
+import type {
+  ActionRecord,
+  ActionStore,
+  InvocationChange,
+  InvocationRecord,
+  NewAuditEntry,
+  NewInvocation,
+} from '@relay/core';
+import type { InvocationStatus } from '@relay/protocol';
+import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
+import { byDialect, insertInto, placeholders, readAll, readOne } from '../statements.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
+import { type RowSigner, SignedTable } from '../../codec/signed-table.ts';
+import { checkIntact, checksumOf, encode, encodeOrNull, text } from '../../codec/values.ts';
+import { insertAudit } from '../tenants/audit.ts';
+
+/** An action is invoked by those that it is available to, and carried out where it was registered. */
+export const actionTable = new SignedTable<ActionRecord & { readonly tenantId: string }>({
+  name: 'actions',
+  subject: 'The action',
+  key: ['tenant_id', 'name'],
+  codecs: {
+    tenantId: column.text(),
+    name: column.freeText,
+    description: column.freeText,
+    inputSchema: column.json(),
+    outputSchema: column.json(),
+    sessionId: column.nullable(column.text()),
+    url: column.nullable(column.freeText),
+    availableTo: column.nullable(column.json()),
+    timeoutMs: column.nullable(column.number),
+    idempotent: column.boolean,
+    createdAt: column.number,
+    createdBy: column.json(),
+  },
+});
+
+const columns = actionTable.columns.join(', ');
+const onConflict = 'ON CONFLICT (tenant_id, name) DO NOTHING';
+const insertSql = `${insertInto('actions', actionTable.columns)} ${onConflict}`;
+
+/** PostgreSQL locks the session's row, so that it is not released meanwhile. */
+const insertForSessionSql = byDialect(
+  (dialect) => `INSERT INTO actions (${columns})
+    SELECT ${placeholders(actionTable.columns.length)} FROM sessions s
+    WHERE s.tenant_id = ? AND s.id = ? AND s.released_at IS NULL AND s.pruning IS NULL
+    ${dialect === 'sqlite' ? '' : 'FOR NO KEY UPDATE OF s'} ${onConflict}`,
+);
+
+export const selectActionSql = `SELECT ${columns} FROM actions WHERE tenant_id = ? AND name = ?`;
+export const selectActionsSql = `SELECT ${columns} FROM actions
+  WHERE tenant_id = ? AND name > ? ORDER BY name LIMIT ?`;
+const deleteSql = 'DELETE FROM actions WHERE tenant_id = ? AND name = ?';
+
+type InvocationRow = Omit<InvocationRecord, 'by'> & { readonly madeBy: InvocationRecord['by'] };
+
+const invocationCodec = new RecordCodec<InvocationRow>({
+  id: column.text(),
+  action: column.freeText,
+  madeBy: column.json(),
+  input: column.json(),
+  sessionId: column.nullable(column.text()),
+  at: column.number,
+  status: column.text(),
+  dueAt: column.nullable(column.number),
+  output: column.nullable(column.json()),
+  error: column.nullable(column.json()),
+  approvalId: column.nullable(column.text()),
+  endedAt: column.nullable(column.number),
+});
+
+/** What the checksum covers. */
+const fixedColumns = ['tenant_id', 'id', 'action', 'made_by', 'input', 'session_id', 'at'];
+const invocationColumns = ['tenant_id', ...invocationCodec.columns, 'checksum'];
+const insertInvocationSql = insertInto('invocations', invocationColumns);
+
+function isEnded(status: InvocationStatus): boolean {
+  switch (status) {
+    case 'waiting':
+    case 'running':
+      return false;
+    case 'completed':
+    case 'failed':
+    case 'denied':
+      return true;
+  }
+}
+
+export function insertInvocation(
+  tenantId: string,
+  { by, ...invocation }: NewInvocation,
+): Statement {
+  const { status, at, dueAt } = invocation;
+  const hasEnded = isEnded(status);
+  const record = {
+    ...invocation,
+    madeBy: by,
+    output: null,
+    error: null,
+    approvalId: null,
+    dueAt: hasEnded ? null : dueAt,
+    endedAt: hasEnded ? at : null,
+  };
+  const values = [tenantId, ...invocationCodec.encode(record)];
+  const checksum = checksumOf(...values.slice(0, fixedColumns.length));
+  return { sql: insertInvocationSql, params: [...values, checksum] };
+}
+
+const mostStatuses = 5;
+const changeInvocationSql = `UPDATE invocations
+  SET status = ?, output = ?, error = ?, approval_id = COALESCE(?, approval_id), ended_at = ?, due_at = ?
+  WHERE tenant_id = ? AND id = ? AND ended_at IS NULL AND status IN (${placeholders(mostStatuses)})`;
+const sameDueSql = changeInvocationSql.replace('due_at = ?', 'due_at = due_at');
+
+/** An invocation that has ended never changes. */
+export function changeInvocation(tenantId: string, change: InvocationChange): Statement {
+  const { id, from, to, at, dueAt, approvalId, output, error } = change;
+  const hasEnded = isEnded(to);
+  const due = hasEnded ? null : dueAt;
+  const [padding = ''] = from;
+  return {
+    sql: due === undefined ? sameDueSql : changeInvocationSql,
+    params: [
+      to,
+      output === undefined ? null : encode(output),
+      encodeOrNull(error),
+      approvalId ?? null,
+      hasEnded ? at : null,
+      ...(due === undefined ? [] : [due]),
+      tenantId,
+      id,
+      ...Array.from({ length: mostStatuses }, (_, index) => from[index] ?? padding),
+    ],
+    expect: 1,
+  };
+}
+
+const readInvocation = `SELECT ${invocationColumns.join(', ')} FROM invocations`;
+export const selectInvocationSql = `${readInvocation} WHERE tenant_id = ? AND id = ?`;
+export const openInvocationsSql = `${readInvocation}
+  WHERE COALESCE(tenant_id, '') = ? AND session_id = ? AND session_id IS NOT NULL
+    AND ended_at IS NULL ORDER BY at, id LIMIT ?`;
+export const dueInvocationsSql = `SELECT tenant_id, id FROM invocations
+  WHERE due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, id LIMIT ?`;
+
+function decodeInvocation(row: Row): InvocationRecord {
+  checkIntact(`Invocation ${text(row, 'id')}`, row, fixedColumns);
+  const { madeBy: by, ...invocation } = invocationCodec.decode(row);
+  return { ...invocation, by };
+}
+
+export class SqlActionStore implements ActionStore {
+  readonly #driver: SqlAccess;
+  readonly #signer: RowSigner;
+  readonly #tenantId: string;
+
+  constructor(driver: SqlAccess, signer: RowSigner, tenantId: string) {
+    this.#driver = driver;
+    this.#signer = signer;
+    this.#tenantId = tenantId;
+  }
+
+  async add(action: ActionRecord, audit?: readonly NewAuditEntry[]): Promise<boolean> {
+    const values = actionTable.encode(this.#signer, { ...action, tenantId: this.#tenantId });
+    const { sessionId } = action;
+    const insert =
+      sessionId === null
+        ? { sql: insertSql, params: values }
+        : {
+            sql: insertForSessionSql[this.#driver.dialect],
+            params: [...values, this.#tenantId, sessionId],
+          };
+    return this.#change({ ...insert, expect: 1 }, audit);
+  }
+
+  async read(name: string): Promise<ActionRecord | undefined> {
+    return (await this.#actions(selectActionSql, [this.#tenantId, encode(name)]))[0];
+  }
+
+  list({ after, limit }: { after?: string; limit: number }): Promise<ActionRecord[]> {
+    const position = after === undefined ? '' : encode(after);
+    return this.#actions(selectActionsSql, [this.#tenantId, position, limit]);
+  }
+
+  async #actions(sql: string, params: Statement['params']): Promise<ActionRecord[]> {
+    const rows = await this.#driver.read(sql, params);
+    return rows.flatMap((row) => {
+      const action = actionTable.find(this.#signer, row);
+      if (action === undefined) return [];
+      const { tenantId: _, ...rest } = action;
+      return [rest];
+    });
+  }
+
+  async remove(name: string, audit?: readonly NewAuditEntry[]): Promise<boolean> {
+    const params = [this.#tenantId, encode(name)];
+    return this.#change({ sql: deleteSql, params, expect: 1 }, audit);
+  }
+
+  readInvocation(invocationId: string): Promise<InvocationRecord | undefined> {
+    const statement = { sql: selectInvocationSql, params: [this.#tenantId, invocationId] };
+    return readOne(this.#driver, statement, decodeInvocation);
+  }
+
+  openInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]> {
+    const params = [this.#tenantId, sessionId, limit];
+    return readAll(this.#driver, { sql: openInvocationsSql, params }, decodeInvocation);
+  }
+
+  async #change(statement: Statement, audit?: readonly NewAuditEntry[]): Promise<boolean> {
+    return (await this.#driver.transact([statement, ...insertAudit(this.#tenantId, audit)])).ok;
+  }
+}

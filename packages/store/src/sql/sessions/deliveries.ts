@@ -1,0 +1,231 @@
+/** Deliveries of messages. The row of their session is locked whenever one is inserted or changes. */
+import type {
+  DeliveryChange,
+  DeliveryFilter,
+  EventRange,
+  InboxEntry,
+  InboxLimit,
+  MessageDelivery,
+  NewDelivery,
+  Page,
+  SessionChange,
+  SessionRef,
+} from '@relay/core';
+import { deliveryStatuses, type DeliveryStatus, type SessionEvent } from '@relay/protocol';
+import type { Row, Statement } from '../../drivers/driver.ts';
+import { columnFilters, indexFilter, selectRows } from '../lists.ts';
+import { placeholders } from '../statements.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
+import { encodeOrNull } from '../../codec/values.ts';
+import { decodeMessage, messageColumns } from './messages.ts';
+
+const codec = new RecordCodec<MessageDelivery>({
+  id: column.text(),
+  messageId: column.text(),
+  sessionId: column.text(),
+  handle: column.text(),
+  position: column.number,
+  mode: column.text(),
+  status: column.text(),
+  reason: column.nullable(column.freeText),
+  error: column.nullable(column.json()),
+  retryable: column.boolean,
+  inferred: column.boolean,
+  attempts: column.number,
+  revision: column.number,
+  at: column.number,
+  availableAt: column.nullable(column.number),
+  deliveredAt: column.nullable(column.number),
+  consumedAt: column.nullable(column.number),
+  finalAt: column.nullable(column.number),
+});
+
+const { columns } = codec;
+
+export const decodeDelivery = (row: Row): MessageDelivery => codec.decode(row);
+
+/** Finds nothing to insert if there is no such message. */
+const insertSql = `INSERT INTO message_deliveries (id, message_id, session_id, handle, position, mode,
+    status, reason, error, retryable, inferred, attempts, revision, at, available_at, delivered_at, consumed_at,
+    final_at, tenant_id, bytes)
+  SELECT ?, m.id, s.id, s.handle, s.last_seq - ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?, s.tenant_id, m.bytes
+  FROM sessions s CROSS JOIN messages m
+  WHERE s.tenant_id = ? AND s.id = ? AND m.tenant_id = ? AND m.id = ?`;
+
+/** To be executed when the row of the session has advanced. */
+export function insertDelivery(
+  { tenantId, sessionId }: SessionRef,
+  { at, events }: Pick<SessionChange, 'at' | 'events'>,
+  delivery: NewDelivery,
+): Statement {
+  const { id, messageId, mode, status = 'accepted', reason, error, availableAt } = delivery;
+  const times = timesOf(status, at, isFinal(status));
+  return {
+    sql: insertSql,
+    params: [
+      id,
+      eventsAfter(events, id),
+      mode,
+      status,
+      encodeOrNull(reason),
+      encodeOrNull(error),
+      delivery.retryable === true ? 1 : 0,
+      at,
+      availableAt ?? null,
+      times.deliveredAt,
+      times.consumedAt,
+      times.finalAt,
+      tenantId,
+      sessionId,
+      tenantId,
+      messageId,
+    ],
+    expect: 1,
+  };
+}
+
+/** How many events follow the first one of the delivery: its position is that event's `seq`. */
+function eventsAfter(events: readonly SessionEvent[], deliveryId: string): number {
+  const index = events.findIndex(
+    (event) => 'deliveryId' in event && event.deliveryId === deliveryId,
+  );
+  return index === -1 ? 0 : events.length - 1 - index;
+}
+
+function isFinal(status: DeliveryStatus): boolean {
+  return status === 'consumed' || status === 'failed';
+}
+
+function timesOf(status: DeliveryStatus, at: number, final: boolean) {
+  return {
+    deliveredAt: status === 'delivered' ? at : null,
+    consumedAt: status === 'consumed' ? at : null,
+    finalAt: final ? at : null,
+  };
+}
+
+const mostStatuses = 5;
+
+const changeSql = `UPDATE message_deliveries SET status = ?, reason = ?, error = ?, retryable = ?,
+    inferred = ?, attempts = attempts + ?, available_at = ?, delivered_at = COALESCE(?, delivered_at),
+    consumed_at = COALESCE(?, consumed_at), final_at = ?`;
+const whereSql = `WHERE tenant_id = ? AND id = ? AND session_id = ?
+    AND status IN (${placeholders(mostStatuses)}) AND revision = COALESCE(?, revision)`;
+const requeued = `, position = (SELECT s.last_seq - ? FROM sessions s
+    WHERE s.tenant_id = message_deliveries.tenant_id AND s.id = message_deliveries.session_id)`;
+
+export function changeDelivery(
+  { tenantId, sessionId }: SessionRef,
+  { at, events }: Pick<SessionChange, 'at' | 'events'>,
+  change: DeliveryChange,
+): Statement {
+  const { id, from, to, reason, error, availableAt, revision } = change;
+  const times = timesOf(to, at, change.isFinal ?? isFinal(to));
+  const [padding = ''] = from;
+  const isRequeued = to === 'accepted';
+  return {
+    sql: `${changeSql}${isRequeued ? requeued : ''} ${whereSql}`,
+    params: [
+      to,
+      encodeOrNull(reason),
+      encodeOrNull(error),
+      change.retryable === true ? 1 : 0,
+      change.inferred === true ? 1 : 0,
+      change.isAttempt === true ? 1 : 0,
+      availableAt ?? null,
+      times.deliveredAt,
+      times.consumedAt,
+      times.finalAt,
+      ...(isRequeued ? [eventsAfter(events, id)] : []),
+      tenantId,
+      id,
+      sessionId,
+      ...Array.from({ length: mostStatuses }, (_, index) => from[index] ?? padding),
+      revision ?? null,
+    ],
+    expect: 1,
+  };
+}
+
+/** In these statements the function around the tenant keeps its indexes from being chosen. */
+const inInbox = `status IN ('accepted', 'deferred')`;
+
+export const overfullSql = `SELECT 1 FROM (
+    SELECT COUNT(*) AS messages, COALESCE(SUM(bytes), 0) AS bytes FROM message_deliveries
+    WHERE session_id = ? AND COALESCE(tenant_id, '') = ? AND ${inInbox}) AS inbox
+  WHERE inbox.messages > ? OR inbox.bytes > ?`;
+
+/** After the insertion, while the row of the session is locked: nobody else adds to the inbox meanwhile. */
+export function expectSpace({ tenantId, sessionId }: SessionRef, limit: InboxLimit): Statement {
+  const params = [sessionId, tenantId, limit.messages, limit.bytes];
+  return { sql: overfullSql, params, expect: 0 };
+}
+
+const read = columns.join(', ');
+
+export const selectDeliverySql = `SELECT ${read} FROM message_deliveries
+  WHERE tenant_id = ? AND id = ?`;
+
+export const selectOfMessageSql = `SELECT ${read} FROM message_deliveries
+  WHERE COALESCE(tenant_id, '') = ? AND message_id = ? ORDER BY id`;
+
+export function selectDeliveries(tenantId: string, filter: DeliveryFilter, page: Page): Statement {
+  const { sessionId, status } = filter;
+  const ofSession = columnFilters({ session_id: sessionId });
+  const index =
+    ofSession.length > 0
+      ? indexFilter(ofSession, columnFilters({ status }))
+      : indexFilter(columnFilters({ status: status ?? deliveryStatuses }), []);
+  return selectRows({ tenantId, table: 'message_deliveries', at: 'at', ...index }, columns, page);
+}
+
+/** Those of a session in order, each with its message. */
+function entriesSql(condition: string): string {
+  const of = (alias: string, names: readonly string[], prefix = '') =>
+    names.map((name) => `${alias}.${name} AS ${prefix}${name}`).join(', ');
+  return `SELECT ${of('d', columns)}, ${of('m', messageColumns, 'message_')}
+    FROM (SELECT ${read} FROM message_deliveries
+      WHERE session_id = ? AND position > ? AND COALESCE(tenant_id, '') = ? AND ${condition}
+      ORDER BY position, id LIMIT ?) AS d CROSS JOIN messages m
+    WHERE m.id = d.message_id AND COALESCE(m.tenant_id, '') = ? ORDER BY d.position, d.id`;
+}
+
+export const inboxSql = entriesSql(inInbox);
+export const unconsumedSql = entriesSql(`status = 'delivered' AND final_at IS NULL`);
+
+export function selectEntries(
+  sql: string,
+  { tenantId, sessionId }: SessionRef,
+  { after, limit }: EventRange,
+): Statement {
+  return { sql, params: [sessionId, after, tenantId, limit, tenantId] };
+}
+
+export function decodeEntry(row: Row): InboxEntry {
+  const ofMessage = Object.fromEntries(
+    messageColumns.map((name) => [name, row[`message_${name}`] ?? null]),
+  );
+  return { ...decodeDelivery(row), message: decodeMessage(ofMessage) };
+}
+
+const editSql = `UPDATE message_deliveries SET revision = revision + 1, bytes = ?, mode = ?
+  WHERE COALESCE(tenant_id, '') = ? AND message_id = ? AND ${inInbox}`;
+const deliveredSql = `SELECT id FROM message_deliveries
+  WHERE COALESCE(tenant_id, '') = ? AND message_id = ? AND status IN ('delivered', 'consumed') LIMIT 1`;
+
+/**
+ * The deliveries of a message that was edited. One that is handed over meanwhile has another revision, so
+ * its change fails; the last statement finds one that was handed over before.
+ */
+export function editDeliveries(
+  tenantId: string,
+  messageId: string,
+  { bytes, mode }: { readonly bytes: number; readonly mode: string | null },
+): Statement[] {
+  const ofMessage = [tenantId, messageId];
+  const changed =
+    mode === null
+      ? { sql: editSql.replace(', mode = ?', ''), params: [bytes, ...ofMessage] }
+      : { sql: editSql, params: [bytes, mode, ...ofMessage] };
+  return [changed, { sql: deliveredSql, params: ofMessage, expect: 0 }];
+}

@@ -1,0 +1,119 @@
+/** The sessions of all tenants, for background work and authentication. */
+import type { SessionDirectory, SessionRef, SessionStream } from '@relay/core';
+import type { RowSigner } from '../../codec/signed-table.ts';
+import { number, text } from '../../codec/values.ts';
+import type { Row, SqlDriver } from '../../drivers/driver.ts';
+import { byDialect, changesIn, nowSql, placeholders, readAll } from '../statements.ts';
+import { dueInvocationsSql } from './actions.ts';
+import { pruneUnit } from './retention.ts';
+import { sessionTable } from './sessions.ts';
+
+export const selectByTokenSql = `SELECT ${sessionTable.columns.join(', ')} FROM sessions
+  WHERE token_hash = ? AND token_hash IS NOT NULL AND released_at IS NULL AND pruning IS NULL`;
+
+const isPaused = 'EXISTS (SELECT 1 FROM tenants p WHERE p.id = t.id AND p.paused_at IS NOT NULL)';
+const dueOfTenant = `FROM sessions d WHERE d.tenant_id = t.id AND d.due_at IS NOT NULL
+  AND d.due_at <= ? ORDER BY d.due_at, d.id LIMIT ?`;
+
+/**
+ * Skips from tenant to tenant in the index of due sessions, so that the backlog of one does not delay the
+ * others, and takes the first of each tenant before the second of any.
+ */
+export const dueSql = byDialect(
+  (dialect) => `WITH RECURSIVE owner (id) AS (
+      SELECT MIN(tenant_id) FROM sessions WHERE due_at IS NOT NULL
+      UNION ALL
+      SELECT (SELECT MIN(n.tenant_id) FROM sessions n
+        WHERE n.due_at IS NOT NULL AND n.tenant_id > owner.id)
+      FROM owner WHERE owner.id IS NOT NULL)
+    SELECT tenant_id, id FROM (
+      SELECT s.tenant_id, s.id, s.due_at,
+        ROW_NUMBER() OVER (PARTITION BY s.tenant_id ORDER BY s.due_at, s.id) AS turn
+      FROM owner t CROSS JOIN ${
+        dialect === 'sqlite'
+          ? `sessions s WHERE s.id IN (SELECT d.id ${dueOfTenant}) AND`
+          : `LATERAL (SELECT d.tenant_id, d.id, d.due_at ${dueOfTenant}) AS s WHERE`
+      } t.id IS NOT NULL AND NOT ${isPaused}) AS due
+    ORDER BY turn, due_at, id LIMIT ?`,
+);
+
+/** Skips from node to node: only the sessions of dead ones are read. */
+export const orphansSql = byDialect(
+  (dialect) => `WITH RECURSIVE server (id) AS (
+      SELECT MIN(stream_node) FROM sessions WHERE stream_node IS NOT NULL
+      UNION ALL
+      SELECT (SELECT MIN(n.stream_node) FROM sessions n
+        WHERE n.stream_node IS NOT NULL AND n.stream_node > server.id)
+      FROM server WHERE server.id IS NOT NULL),
+    dead (id) AS (SELECT id FROM server WHERE id IS NOT NULL AND id <> ? AND NOT EXISTS (
+      SELECT 1 FROM nodes n WHERE n.id = server.id AND n.alive_until > ${nowSql[dialect]}))
+    SELECT s.tenant_id, s.id, s.stream_id, s.stream_node FROM dead CROSS JOIN sessions s
+    WHERE s.stream_node = dead.id AND s.stream_node IS NOT NULL AND s.id > ? ORDER BY s.id LIMIT ?`,
+);
+
+const sessionsPerRead = 100;
+export const lastSeqsSql = `SELECT id, last_seq FROM sessions
+  WHERE id IN (${placeholders(sessionsPerRead)})`;
+
+export class SqlSessionDirectory implements SessionDirectory {
+  readonly #driver: SqlDriver;
+  readonly #signer: RowSigner;
+
+  constructor(driver: SqlDriver, signer: RowSigner) {
+    this.#driver = driver;
+    this.#signer = signer;
+  }
+
+  async findToken(hash: string): Promise<SessionRef | undefined> {
+    const [row] = await this.#driver.read(selectByTokenSql, [hash]);
+    const session = row === undefined ? undefined : sessionTable.find(this.#signer, row);
+    return session === undefined
+      ? undefined
+      : { tenantId: session.tenantId, sessionId: session.id };
+  }
+
+  due(now: number, limit: number): Promise<SessionRef[]> {
+    const statement = { sql: dueSql[this.#driver.dialect], params: [now, limit, limit] };
+    return readAll(this.#driver, statement, sessionRef);
+  }
+
+  dueInvocations(now: number, limit: number) {
+    return readAll(this.#driver, { sql: dueInvocationsSql, params: [now, limit] }, (row) => ({
+      tenantId: text(row, 'tenant_id'),
+      invocationId: text(row, 'id'),
+    }));
+  }
+
+  orphans(
+    node: string,
+    now: number,
+    { after = '', limit }: { after?: string; limit: number },
+  ): Promise<(SessionRef & { readonly stream: SessionStream })[]> {
+    const statement = { sql: orphansSql[this.#driver.dialect], params: [node, now, after, limit] };
+    return readAll(this.#driver, statement, (row) => ({
+      ...sessionRef(row),
+      stream: { id: text(row, 'stream_id'), node: text(row, 'stream_node') },
+    }));
+  }
+
+  async lastSeqs(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    const found = new Map<string, number>();
+    for (let at = 0; at < sessionIds.length; at += sessionsPerRead) {
+      const some = sessionIds.slice(at, at + sessionsPerRead);
+      // One statement for any number of sessions: no id is empty.
+      const params = Array.from({ length: sessionsPerRead }, (_, index) => some[index] ?? '');
+      for (const row of await this.#driver.read(lastSeqsSql, params)) {
+        found.set(text(row, 'id'), number(row, 'last_seq'));
+      }
+    }
+    return found;
+  }
+
+  async prune(before: number, limit: number): Promise<number> {
+    return changesIn(await this.#driver.transact(pruneUnit(before, limit)));
+  }
+}
+
+function sessionRef(row: Row): SessionRef {
+  return { tenantId: text(row, 'tenant_id'), sessionId: text(row, 'id') };
+}

@@ -1,0 +1,262 @@
+/**
+ * Messages: where they are listed, and the search for their words. A place is a channel (`#name`), the
+ * direct conversations of a participant (`@id`), or all that a participant sent or received (`=id`).
+ */
+import type { MessageFilter, MessageRecord, NewMessage, Page } from '@relay/core';
+import type { Sender } from '@relay/protocol';
+import type { Row, SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
+import { wordsOf } from '../../search/words.ts';
+import { type Condition, type List, rowsOn, selectPage } from '../lists.ts';
+import { byDialect, insertInto, placeholders } from '../statements.ts';
+import { column, RecordCodec } from '../../codec/records.ts';
+import { checkIntact, checksumOf, encode, text } from '../../codec/values.ts';
+
+type MessageRow = Omit<MessageRecord, 'from' | 'to'> & {
+  readonly sender: Sender;
+  readonly recipients: readonly string[];
+};
+
+const codec = new RecordCodec<MessageRow>({
+  id: column.text(),
+  sender: column.json(),
+  recipients: column.json(),
+  mode: column.nullable(column.text()),
+  replyTo: column.nullable(column.text()),
+  threadId: column.text(),
+  hops: column.number,
+  at: column.number,
+  editedAt: column.nullable(column.number),
+  attachments: column.json(),
+  text: column.freeText,
+  withdrawnAt: column.nullable(column.number),
+});
+
+/** What the checksum covers. */
+const fixedColumns = ['tenant_id', ...codec.columns.filter((name) => name !== 'withdrawn_at')];
+export const messageColumns = [...fixedColumns, 'withdrawn_at', 'checksum'];
+
+const insertSql = insertInto('messages', [...messageColumns, 'bytes', 'scope', 'words']);
+
+function rowOf({ from, to, ...message }: MessageRecord): MessageRow {
+  return { ...message, sender: from, recipients: to };
+}
+
+/** The values of `fixedColumns`, of `withdrawn_at` and of the columns that are computed. */
+function valuesOf(tenantId: string, message: MessageRecord) {
+  const encoded = codec.encode(rowOf(message));
+  const fixed = [tenantId, ...encoded.slice(0, -1)];
+  return {
+    fixed,
+    withdrawnAt: message.withdrawnAt,
+    checksum: checksumOf(...fixed),
+    bytes: Buffer.byteLength(message.text) + Buffer.byteLength(encode(message.attachments)),
+    words: indexedWords(message.text),
+  };
+}
+
+/** In characters: the index of PostgreSQL takes no more than a megabyte of words. */
+const longestIndexed = 50_000;
+
+function indexedWords(content: string): string {
+  const start = content.slice(0, longestIndexed).toWellFormed();
+  return [...new Set(wordsOf(start))].join(' ');
+}
+
+/** A hash, which two tenants may share: it only finds candidates. */
+function scopeOf(tenantId: string): string {
+  return checksumOf(tenantId).toString(36).padStart(7, '0');
+}
+
+/** All places of a message in one statement. */
+const insertPlacesSql = byDialect(
+  (dialect) => `INSERT INTO message_places (tenant_id, place, at, message_id)
+    SELECT ?, p.value, ?, ? FROM ${dialect === 'sqlite' ? 'json_each(?)' : 'json_array_elements_text(?::json)'} AS p`,
+);
+
+/** `receivedBy`: the sessions that it is delivered to. */
+export function insertMessage(
+  dialect: SqlDialect,
+  tenantId: string,
+  message: NewMessage,
+  receivedBy: readonly string[],
+): Statement[] {
+  const { channels, direct, ...sent } = message;
+  const record = { ...sent, editedAt: null, withdrawnAt: null };
+  const { fixed, checksum, bytes, words } = valuesOf(tenantId, record);
+  const { id, at, from } = message;
+  const places = new Set([
+    ...channels.map((name) => `#${name}`),
+    ...(direct.length === 0 ? [] : [from.id, ...direct].map((each) => `@${each}`)),
+    ...[from.id, ...receivedBy].map((each) => `=${each}`),
+  ]);
+  return [
+    {
+      sql: insertSql,
+      params: [...fixed, null, checksum, bytes, scopeOf(tenantId), words],
+    },
+    { sql: insertPlacesSql[dialect], params: [tenantId, at, id, encode([...places])] },
+  ];
+}
+
+const editedColumns = [...fixedColumns, 'checksum', 'bytes', 'words'];
+const editSql = `UPDATE messages SET ${editedColumns.map((name) => `${name} = ?`).join(', ')}
+  WHERE tenant_id = ? AND id = ? AND checksum = ? AND withdrawn_at IS NULL`;
+
+/** Nothing changes if the message is no longer as it was read. */
+export function editMessage(tenantId: string, row: Row, edited: MessageRecord) {
+  const { fixed, checksum, bytes, words } = valuesOf(tenantId, edited);
+  const before = [tenantId, edited.id, row['checksum'] ?? null];
+  const params = [...fixed, checksum, bytes, words, ...before];
+  return { statement: { sql: editSql, params, expect: 1 }, bytes };
+}
+
+const withdrawSql = `UPDATE messages SET withdrawn_at = ?
+  WHERE tenant_id = ? AND id = ? AND withdrawn_at IS NULL`;
+
+export function withdrawMessage(tenantId: string, messageId: string, at: number): Statement {
+  return { sql: withdrawSql, params: [at, tenantId, messageId], expect: 1 };
+}
+
+export const selectMessageSql = `SELECT ${messageColumns.join(', ')} FROM messages
+  WHERE tenant_id = ? AND id = ?`;
+
+export function decodeMessage(row: Row): MessageRecord {
+  checkIntact(`Message ${text(row, 'id')}`, row, fixedColumns);
+  const { sender, recipients, ...message } = codec.decode(row);
+  return { ...message, from: sender, to: recipients };
+}
+
+/** The function around the tenant keeps PostgreSQL from reading all of the tenant. */
+export const participantsSql = `SELECT DISTINCT p.place FROM messages m JOIN message_places p
+    ON p.message_id = m.id AND COALESCE(p.tenant_id, '') = m.tenant_id
+  WHERE m.tenant_id = ? AND m.thread_id = ? AND p.place LIKE '@%' ORDER BY p.place`;
+
+export const sendersSql = `SELECT DISTINCT m.sender FROM messages m WHERE m.tenant_id = ? AND m.thread_id = ?`;
+
+/** Messages in a place. */
+function inPlace(place: string): Condition {
+  return { sql: 't.place = ?', params: [place] };
+}
+
+/** Further conditions on the message whose id is in a column of `t`. */
+function isInAny(places: readonly string[], id: string): Condition {
+  const sql = `EXISTS (SELECT 1 FROM message_places p WHERE p.message_id = ${id}
+    AND COALESCE(p.tenant_id, '') = t.tenant_id AND p.place IN (${placeholders(places.length)}))`;
+  return { sql, params: places };
+}
+
+function isInThread(thread: string, id: string): Condition {
+  const sql = `EXISTS (SELECT 1 FROM messages o WHERE o.id = ${id}
+    AND COALESCE(o.tenant_id, '') = t.tenant_id AND o.thread_id = ?)`;
+  return { sql, params: [thread] };
+}
+
+/** The places of which a message must be in one, for each filter that is given. */
+function placesOf({ channel, with: participant, visibleTo }: MessageFilter): string[][] {
+  const wanted: string[][] = [];
+  if (participant !== undefined) wanted.push([`@${participant}`]);
+  if (channel !== undefined) wanted.push([`#${channel}`]);
+  if (visibleTo !== undefined) {
+    wanted.push([`=${visibleTo.sessionId}`, ...visibleTo.channels.map((name) => `#${name}`)]);
+  }
+  return wanted;
+}
+
+/** The most selective filter chooses the index: words, a thread, a participant, then a channel. */
+export function selectMessageIds(
+  dialect: SqlDialect,
+  tenantId: string,
+  filter: MessageFilter,
+  page: Page,
+): Statement {
+  const { thread, query, since } = filter;
+  const places = placesOf(filter);
+  if (query !== undefined) return searchMessages(dialect, tenantId, { filter, query }, page);
+  const range = { tenantId, at: 'at', since };
+  if (thread !== undefined) {
+    const leading = [{ sql: 't.thread_id = ?', params: [thread] }];
+    const others = places.map((each) => isInAny(each, 't.id'));
+    return selectPage({ ...range, table: 'messages', leading, others }, page);
+  }
+  const [first, ...rest] = places;
+  if (first === undefined) return selectPage({ ...range, table: 'messages' }, page);
+  const others = rest.map((each) => isInAny(each, 't.message_id'));
+  const inOne = (place: string): List => ({
+    ...range,
+    table: 'message_places',
+    id: 'message_id',
+    leading: [inPlace(place)],
+    others,
+  });
+  return merged(
+    first.map((place) => selectPage(inOne(place), page)),
+    page.limit,
+  );
+}
+
+/** A message may be in several of the places. */
+function merged(pages: readonly Statement[], limit: number): Statement {
+  const [only] = pages;
+  if (only !== undefined && pages.length === 1) return only;
+  const parts = pages.map(({ sql }, way) => `SELECT id, at FROM (${sql}) AS way${way}`);
+  return {
+    sql: `SELECT id, at FROM (${parts.join(' UNION ')}) AS merged ORDER BY at DESC, id DESC LIMIT ?`,
+    params: [...pages.flatMap(({ params }) => params), Math.min(limit, Number.MAX_SAFE_INTEGER)],
+  };
+}
+
+export function selectMessages(
+  dialect: SqlDialect,
+  tenantId: string,
+  filter: MessageFilter,
+  page: Page,
+): Statement {
+  const ids = selectMessageIds(dialect, tenantId, filter, page);
+  return rowsOn(ids, { tenantId, table: 'messages', columns: messageColumns });
+}
+
+interface Search {
+  readonly filter: MessageFilter;
+  readonly query: string;
+}
+
+/**
+ * Messages that have all words, newest first. SQLite reads all of them; PostgreSQL looks words up in a
+ * function (`schema/sessions.ts`), outside of which the other conditions hold.
+ */
+function searchMessages(
+  dialect: SqlDialect,
+  tenantId: string,
+  { filter, query }: Search,
+  { before = { at: Number.MAX_SAFE_INTEGER, id: '' }, limit }: Page,
+): Statement {
+  const { thread, since = Number.MIN_SAFE_INTEGER } = filter;
+  const others = [
+    ...placesOf(filter).map((each) => isInAny(each, 't.id')),
+    ...(thread === undefined ? [] : [isInThread(thread, 't.id')]),
+  ];
+  const further = others.map(({ sql }) => `AND ${sql}`).join(' ');
+  const params = others.flatMap((condition) => condition.params);
+  const scope = scopeOf(tenantId);
+  const words = [...new Set(wordsOf(query))].map((word) => `${scope}${word}`);
+  const size = Math.min(limit, Number.MAX_SAFE_INTEGER);
+  if (dialect === 'sqlite') {
+    const match = words.map((word) => `"${word}"`).join(' AND ');
+    return {
+      sql: `SELECT t.id AS id, t.at AS at FROM message_index CROSS JOIN messages t
+        WHERE message_index MATCH ? AND t.index_rowid = message_index.rowid AND t.tenant_id = ?
+          AND t.at >= ? AND (t.at, t.id) < (?, ?) ${further}
+        ORDER BY t.at DESC, t.id DESC LIMIT ?`,
+      params: [match, tenantId, since, before.at, before.id, ...params, size],
+    };
+  }
+  const terms = words.map((word) => `'${word}'`).join(' & ');
+  const most: SqlValue = others.length === 0 ? size : Number.MAX_SAFE_INTEGER;
+  return {
+    sql: `SELECT t.id AS id, t.at AS at FROM (
+        SELECT * FROM relay_search_messages(?, ?, ?, ?, ?)
+      ) AS found (id) JOIN messages t ON t.id = found.id
+      WHERE COALESCE(t.tenant_id, '') = ? ${further} ORDER BY t.at DESC, t.id DESC LIMIT ?`,
+    params: [terms, since, before.at, before.id, most, tenantId, ...params, size],
+  };
+}

@@ -1,0 +1,104 @@
+/**
+ * Deletes sessions and messages. A session is marked first, which hides it; then what belongs to it is
+ * deleted, a few rows at a time; its own row comes last. So a deletion that was interrupted is continued.
+ */
+import type { SessionRef } from '@relay/core';
+import type { Statement } from '../../drivers/driver.ts';
+import { plain } from '../statements.ts';
+
+/** Its handle and its token become free, and nothing of it is due any more. */
+const hide = `pruning = 1, due_at = NULL, active_run_id = NULL, stream_id = NULL, stream_node = NULL`;
+
+const markSql = `UPDATE sessions SET ${hide} WHERE id IN (
+  SELECT id FROM sessions WHERE released_at IS NOT NULL AND released_at <= ? AND pruning IS NULL
+  ORDER BY released_at LIMIT ?)`;
+
+const markOneSql = `UPDATE sessions SET ${hide}, released_at = COALESCE(released_at, ?)
+  WHERE tenant_id = ? AND id = ? AND pruning IS NULL`;
+
+export function markSession(tenantId: string, sessionId: string, at: number): Statement {
+  return { sql: markOneSql, params: [at, tenantId, sessionId], expect: 1 };
+}
+
+/** By table, the columns of its key: many rows may belong to a session. */
+const largeTables = {
+  session_events: ['session_id', 'last_seq'],
+  message_deliveries: ['id'],
+} as const;
+
+const smallTables = [
+  'session_snapshots',
+  'session_commands',
+  'session_labels',
+  'channel_members',
+  'actions',
+] as const;
+
+const abandoned = JSON.stringify({ code: 'session_gone', message: 'The session was deleted' });
+
+/**
+ * Continues with all sessions that are marked, or with one. The sum of changes is the progress made; 0
+ * means done.
+ */
+export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
+  const rows = `FROM sessions WHERE pruning = 1
+    ${only === undefined ? '' : 'AND tenant_id = ? AND id = ?'}`;
+  const marked = `SELECT id ${rows}`;
+  const params = only === undefined ? [] : [only.tenantId, only.sessionId];
+  const small = smallTables.map((table) => ({
+    sql: `DELETE FROM ${table} WHERE session_id IN (${marked})`,
+    params,
+  }));
+  // An invocation is for its caller as well: it stays until it is old.
+  const abandon = {
+    sql: `UPDATE invocations SET status = 'failed', ended_at = at, due_at = NULL, error = ?
+      WHERE ended_at IS NULL AND session_id IS NOT NULL AND session_id IN (${marked})`,
+    params: [abandoned, ...params],
+  };
+  // The cross join makes SQLite begin with the few sessions.
+  const large = Object.entries(largeTables).map(([table, key]) => ({
+    sql: `DELETE FROM ${table} WHERE (${key.join(', ')}) IN (
+      SELECT ${key.map((name) => `o.${name}`).join(', ')}
+      FROM (SELECT id, tenant_id ${rows}) AS s CROSS JOIN ${table} o
+      WHERE o.session_id = s.id AND o.tenant_id = s.tenant_id LIMIT ?)`,
+    params: [...params, limit],
+  }));
+  const isEmpty = Object.keys(largeTables).map(
+    (table) => `AND NOT EXISTS (SELECT 1 FROM ${table} o
+      WHERE o.session_id = sessions.id AND o.tenant_id = sessions.tenant_id)`,
+  );
+  const done = {
+    sql: `DELETE FROM sessions WHERE pruning = 1 AND id IN (${marked}) ${isEmpty.join(' ')}`,
+    params,
+  };
+  return [...small, abandon, ...large, done];
+}
+
+const markMessagesSql = `UPDATE messages SET pruning = 1 WHERE id IN (
+  SELECT m.id FROM messages m WHERE m.at <= ? AND NOT EXISTS (
+    SELECT 1 FROM message_deliveries d WHERE d.message_id = m.id AND d.final_at IS NULL)
+  ORDER BY m.at LIMIT ?)`;
+
+const isMarked = 'message_id IN (SELECT id FROM messages WHERE pruning = 1)';
+const hasNone = (id: string) =>
+  `NOT EXISTS (SELECT 1 FROM message_deliveries d WHERE d.message_id = ${id})`;
+
+/** A message stays if one of its deliveries was accepted once more meanwhile. */
+export function pruneUnit(before: number, limit: number): Statement[] {
+  return [
+    { sql: markSql, params: [before, limit] },
+    ...deleteMarked(limit),
+    { sql: markMessagesSql, params: [before, limit] },
+    plain(`DELETE FROM message_deliveries WHERE ${isMarked} AND final_at IS NOT NULL`),
+    plain(
+      `DELETE FROM message_places WHERE ${isMarked} AND ${hasNone('message_places.message_id')}`,
+    ),
+    plain(`DELETE FROM messages WHERE pruning = 1 AND ${hasNone('messages.id')}`),
+    plain('UPDATE messages SET pruning = NULL WHERE pruning = 1'),
+    {
+      sql: `DELETE FROM invocations WHERE id IN (SELECT id FROM invocations
+        WHERE ended_at IS NOT NULL AND ended_at <= ? ORDER BY ended_at LIMIT ?)`,
+      params: [before, limit],
+    },
+  ];
+}

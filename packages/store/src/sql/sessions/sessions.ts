@@ -1,0 +1,330 @@
+/** The rows of sessions: who they are and what they may do is signed, their progress is not. */
+import type {
+  NewSession,
+  Page,
+  SessionChange,
+  SessionDefinition,
+  SessionFilter,
+  SessionProgress,
+  SessionQueue,
+  SessionRecord,
+  SessionRedefinition,
+} from '@relay/core';
+import { agentStatuses } from '@relay/protocol';
+import type { Row, SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
+import { columnFilters, type Condition, indexFilter, rowsOn, selectPage } from '../lists.ts';
+import { byDialect, insertInto } from '../statements.ts';
+import { column } from '../../codec/records.ts';
+import { type Assignments, type RowSigner, SignedTable } from '../../codec/signed-table.ts';
+import {
+  checkIntact,
+  checksumOf,
+  encode,
+  json,
+  number,
+  numberOrNull,
+  text,
+  textOrNull,
+} from '../../codec/values.ts';
+
+interface SessionRow extends SessionDefinition {
+  readonly id: string;
+  readonly tenantId: string;
+  readonly createdAt: number;
+  readonly tokenHash: string | null;
+}
+
+/** A token opens only its own session, and capabilities and labels are those that were declared. */
+export const sessionTable = new SignedTable<SessionRow>({
+  name: 'sessions',
+  subject: 'Session',
+  key: ['id'],
+  codecs: {
+    id: column.text(),
+    tenantId: column.text(),
+    createdAt: column.number,
+    handle: column.text(),
+    name: column.freeText,
+    kind: column.text(),
+    harness: column.freeText,
+    capabilities: column.json(),
+    conversationId: column.text(),
+    agent: column.nullable(column.freeText),
+    model: column.nullable(column.freeText),
+    labels: column.json(),
+    workspace: column.nullable(column.freeText),
+    permissions: column.json(),
+    parentSessionId: column.nullable(column.text()),
+    owner: column.freeText,
+    keyId: column.nullable(column.text()),
+    tokenHash: column.nullable(column.text()),
+  },
+});
+
+const progressColumns = [
+  'last_seq',
+  'version',
+  'journal_size',
+  'status',
+  'active_run_id',
+  'due_at',
+  'last_active_at',
+  'seen_at',
+  'released_at',
+  'state',
+  'state_checksum',
+];
+const streamColumns = ['stream_id', 'stream_node'];
+const columns = [...sessionTable.columns, ...progressColumns, ...streamColumns];
+
+const insertSql = `${insertInto('sessions', [...sessionTable.columns, ...progressColumns])}
+  ON CONFLICT (tenant_id, handle) WHERE released_at IS NULL DO NOTHING`;
+
+/** Inserts nothing if the handle is in use. The events are appended to it afterwards. */
+export function insertSession(
+  signer: RowSigner,
+  tenantId: string,
+  { id, createdAt, definition, tokenHash, progress }: NewSession,
+): Statement {
+  const { status, state, activeRunId, releasedAt, dueAt } = progress;
+  const stored = encode(state);
+  return {
+    sql: insertSql,
+    params: [
+      ...sessionTable.encode(signer, {
+        ...definition,
+        id,
+        tenantId,
+        createdAt,
+        tokenHash: tokenHash ?? null,
+      }),
+      0,
+      0,
+      0,
+      status,
+      activeRunId,
+      dueAt,
+      createdAt,
+      createdAt,
+      releasedAt,
+      stored,
+      checksumOf(tenantId, id, stored),
+    ],
+    expect: 1,
+  };
+}
+
+const insertLabelSql = insertInto('session_labels', ['session_id', 'name', 'value', 'tenant_id']);
+
+export function insertLabels(
+  tenantId: string,
+  sessionId: string,
+  labels: SessionDefinition['labels'],
+): Statement[] {
+  return Object.entries(labels).map(([name, value]) => ({
+    sql: insertLabelSql,
+    params: [sessionId, encode(name), encode(value), tenantId],
+  }));
+}
+
+/** A new definition for an authentic row, and the code that the row must still have. */
+export interface RedefinedRow extends Assignments {
+  readonly mac: string;
+}
+
+export function redefined(signer: RowSigner, row: Row, change: SessionRedefinition): RedefinedRow {
+  sessionTable.decode(signer, row);
+  return { ...sessionTable.changes(signer, row, change), mac: text(row, 'mac') };
+}
+
+/**
+ * The first statement of a change: it locks the session's row and gives its events their numbers. It
+ * returns the last one.
+ */
+export function advance(
+  tenantId: string,
+  change: SessionChange,
+  size: number,
+  redefinition?: RedefinedRow,
+): Statement {
+  const { sessionId, at, ifVersion, events, progress = {}, dueBy } = change;
+  const isRelative = ifVersion === undefined;
+  const changed = isRelative ? [] : progressChanges(tenantId, sessionId, progress);
+  const isDue = dueBy !== undefined && isRelative;
+  const assignments = [
+    'last_seq = last_seq + ?',
+    'version = version + 1',
+    'journal_size = journal_size + ?',
+    'last_active_at = ?',
+    ...changed.map(([name]) => `${name} = ?`),
+    ...(isDue ? [earlierDue] : []),
+    ...(redefinition === undefined ? [] : [redefinition.assignments]),
+  ];
+  const sql = `UPDATE sessions SET ${assignments.join(', ')}
+    WHERE tenant_id = ? AND id = ? AND pruning IS NULL
+      AND ${isRelative ? 'released_at IS NULL' : 'version = ?'}
+      ${redefinition === undefined ? '' : 'AND mac = ?'}
+    RETURNING last_seq`;
+  const params = [
+    events.length,
+    size,
+    at,
+    ...changed.map(([, value]) => value),
+    ...(isDue ? [dueBy, dueBy] : []),
+    ...(redefinition?.values ?? []),
+    tenantId,
+    sessionId,
+    ...(isRelative ? [] : [ifVersion]),
+    ...(redefinition === undefined ? [] : [redefinition.mac]),
+  ];
+  return { sql, params, expect: 1 };
+}
+
+const earlierDue = 'due_at = CASE WHEN due_at < ? THEN due_at ELSE ? END';
+
+function progressChanges(
+  tenantId: string,
+  sessionId: string,
+  progress: Partial<SessionProgress>,
+): [column: string, value: SqlValue][] {
+  const { status, state, activeRunId, releasedAt, dueAt } = progress;
+  const changes: [string, SqlValue | undefined][] = [
+    ['status', status],
+    ['active_run_id', activeRunId],
+    ['released_at', releasedAt],
+    ['due_at', dueAt],
+  ];
+  if (state !== undefined) {
+    const stored = encode(state);
+    changes.push(['state', stored], ['state_checksum', checksumOf(tenantId, sessionId, stored)]);
+  }
+  return changes.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]));
+}
+
+const deleteLabelsSql = 'DELETE FROM session_labels WHERE tenant_id = ? AND session_id = ?';
+
+/** What else a change of the row entails. */
+export function consequences(tenantId: string, change: SessionChange): Statement[] {
+  const { sessionId, progress = {}, redefine = {} } = change;
+  const params = [tenantId, sessionId];
+  const unit: Statement[] = [];
+  if (redefine.labels !== undefined) {
+    unit.push({ sql: deleteLabelsSql, params });
+    unit.push(...insertLabels(tenantId, sessionId, redefine.labels));
+  }
+  if (typeof progress.releasedAt === 'number') {
+    for (const table of ['channel_members', 'actions']) {
+      unit.push({ sql: `DELETE FROM ${table} WHERE tenant_id = ? AND session_id = ?`, params });
+    }
+  }
+  return unit;
+}
+
+const lockSql = byDialect(
+  (dialect) => `SELECT id FROM sessions WHERE tenant_id = ? AND id = ?
+    ${dialect === 'sqlite' ? '' : 'FOR NO KEY UPDATE'}`,
+);
+
+export function lockSession(dialect: SqlDialect, tenantId: string, sessionId: string): Statement {
+  return { sql: lockSql[dialect], params: [tenantId, sessionId] };
+}
+
+const openStreamSql = `UPDATE sessions
+  SET version = version + 1, stream_id = ?, stream_node = ?, seen_at = ?
+  WHERE tenant_id = ? AND id = ? AND released_at IS NULL AND pruning IS NULL`;
+
+export function openStream(
+  tenantId: string,
+  sessionId: string,
+  { id, node, at }: { readonly id: string; readonly node: string; readonly at: number },
+): Statement {
+  return { sql: openStreamSql, params: [id, node, at, tenantId, sessionId], expect: 1 };
+}
+
+const closeStreamSql = `UPDATE sessions
+  SET version = version + 1, stream_id = NULL, stream_node = NULL, seen_at = ?, ${earlierDue}
+  WHERE tenant_id = ? AND id = ? AND stream_id = ?`;
+
+export function closeStream(
+  tenantId: string,
+  sessionId: string,
+  { id, at, dueBy }: { readonly id: string; readonly at: number; readonly dueBy: number },
+): Statement {
+  return { sql: closeStreamSql, params: [at, dueBy, dueBy, tenantId, sessionId, id], expect: 1 };
+}
+
+/** Of the row `r`. The length of an inbox is limited. */
+const inInbox = `d.session_id = r.id AND d.status IN ('accepted', 'deferred')`;
+const queueOf = (what: string) => `(SELECT ${what} FROM message_deliveries d WHERE ${inInbox})`;
+
+const queueJoin = {
+  columns: `${queueOf('COUNT(*)')} AS queue_length,
+    ${queueOf('CAST(COALESCE(SUM(d.bytes), 0) AS BIGINT)')} AS queue_bytes,
+    ${queueOf('MIN(d.at)')} AS oldest_at,
+    ${queueOf(`MIN(CASE WHEN d.mode <> 'manual' THEN d.at END)`)} AS oldest_unheld_at`,
+  join: '',
+};
+
+const selected = `${columns.map((name) => `r.${name}`).join(', ')}, ${queueJoin.columns}`;
+const selectSql = `SELECT ${selected} FROM sessions r WHERE r.tenant_id = ? AND r.pruning IS NULL`;
+
+export const selectSessionSql = `${selectSql} AND r.id = ?`;
+export const selectByHandleSql = `${selectSql} AND r.handle = ? AND r.released_at IS NULL`;
+export const selectByRunSql = `${selectSql} AND r.active_run_id = ? AND r.active_run_id IS NOT NULL`;
+
+/** The signed columns, without verification. */
+export const selectSignedSql = `SELECT ${sessionTable.columns.join(', ')} FROM sessions
+  WHERE tenant_id = ? AND id = ? AND pruning IS NULL`;
+
+export function selectSessions(tenantId: string, filter: SessionFilter, page: Page): Statement {
+  const ids = selectSessionIds(tenantId, filter, page);
+  return rowsOn(ids, { tenantId, table: 'sessions', columns, joined: queueJoin });
+}
+
+export function selectSessionIds(tenantId: string, filter: SessionFilter, page: Page): Statement {
+  const { status = agentStatuses, harness, label } = filter;
+  const index = indexFilter(
+    columnFilters({ status }),
+    columnFilters({ harness: harness === undefined ? undefined : encode(harness) }),
+  );
+  const others: Condition[] = [...index.others, { sql: 't.pruning IS NULL', params: [] }];
+  if (label !== undefined) {
+    others.push({
+      sql: `EXISTS (SELECT 1 FROM session_labels l
+        WHERE l.session_id = t.id AND l.tenant_id = t.tenant_id AND l.name = ? AND l.value = ?)`,
+      params: [encode(label.name), encode(label.value)],
+    });
+  }
+  return selectPage({ tenantId, table: 'sessions', leading: index.leading, others }, page);
+}
+
+export function decodeSession(signer: RowSigner, row: Row): SessionRecord {
+  const { tokenHash: _, ...definition } = sessionTable.decode(signer, row);
+  const { id } = definition;
+  checkIntact(`Session ${id}`, row, ['tenant_id', 'id', 'state'], 'state_checksum');
+  const stream = textOrNull(row, 'stream_id');
+  return {
+    ...definition,
+    status: text(row, 'status') as SessionRecord['status'],
+    state: json(row, 'state'),
+    activeRunId: textOrNull(row, 'active_run_id'),
+    releasedAt: numberOrNull(row, 'released_at'),
+    dueAt: numberOrNull(row, 'due_at'),
+    lastActiveAt: number(row, 'last_active_at'),
+    lastSeq: number(row, 'last_seq'),
+    version: number(row, 'version'),
+    journalSize: number(row, 'journal_size'),
+    seenAt: number(row, 'seen_at'),
+    stream: stream === null ? null : { id: stream, node: text(row, 'stream_node') },
+    queue: decodeQueue(row),
+  };
+}
+
+function decodeQueue(row: Row): SessionQueue {
+  return {
+    length: number(row, 'queue_length'),
+    bytes: number(row, 'queue_bytes'),
+    oldestAt: numberOrNull(row, 'oldest_at'),
+    oldestUnheldAt: numberOrNull(row, 'oldest_unheld_at'),
+  };
+}

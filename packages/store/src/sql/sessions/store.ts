@@ -1,0 +1,345 @@
+import type {
+  DeliveryFilter,
+  EditOutcome,
+  EventRange,
+  Hint,
+  InboxEntry,
+  InboxLimit,
+  MessageDelivery,
+  MessageEdit,
+  MessageFilter,
+  MessageKey,
+  MessageRecord,
+  MessageStore,
+  NewAuditEntry,
+  NewSession,
+  Page,
+  PageRange,
+  SessionChange,
+  SessionCommandRecord,
+  SessionCreationOutcome,
+  SessionFilter,
+  SessionOutcome,
+  SessionPage,
+  SessionRecord,
+  SessionSnapshot,
+  SessionStore,
+  SessionStream,
+  SessionWrite,
+} from '@relay/core';
+import { defaultInboxLimit, eventLoop } from '@relay/core';
+import { defined, RelayError, type StoredSessionEvent } from '@relay/protocol';
+import { encodeHint, hintOfCommand } from '../../codec/hints.ts';
+import type { RowSigner } from '../../codec/signed-table.ts';
+import { json, text } from '../../codec/values.ts';
+import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
+import { wordsOf } from '../../search/words.ts';
+import { decodeKeyHolder, hasExpired, selectKeyHolder } from '../runs/creation.ts';
+import { sizeOfPage } from '../runs/events.ts';
+import { changesIn, readAll, readOne } from '../statements.ts';
+import { insertAudit } from '../tenants/audit.ts';
+import { decodeSessionCommand, openCommandsSql, selectCommandSql } from './commands.ts';
+import * as deliveries from './deliveries.ts';
+import {
+  decodeSessionPage,
+  decodeSnapshot,
+  selectSessionPage,
+  selectSnapshotSql,
+} from './journal.ts';
+import * as messages from './messages.ts';
+import { deleteMarked, markSession } from './retention.ts';
+import * as sessions from './sessions.ts';
+import { nameOfKey, SessionStatements, writeScope } from './write.ts';
+
+/** What other nodes are told of a write. */
+export function hintsOfWrite(
+  tenantId: string,
+  { changes, runCommands = [] }: SessionWrite,
+): Hint[] {
+  const ids = new Set(changes.map(({ sessionId }) => sessionId));
+  return [
+    ...Array.from(ids, (sessionId) => ({ kind: 'session', tenantId, sessionId }) as const),
+    ...runCommands.map(({ runId, queued }) => hintOfCommand({ tenantId, runId }, queued)),
+  ];
+}
+
+abstract class SqlSessionAccess {
+  protected readonly driver: SqlAccess;
+  protected readonly signer: RowSigner;
+  protected readonly tenantId: string;
+
+  constructor(driver: SqlAccess, signer: RowSigner, tenantId: string) {
+    this.driver = driver;
+    this.signer = signer;
+    this.tenantId = tenantId;
+  }
+
+  /** With statements before and after it; `undone` if one of those failed. */
+  protected async store(
+    write: SessionWrite,
+    { first = [], last = [] }: { first?: readonly Statement[]; last?: readonly Statement[] } = {},
+  ): Promise<SessionOutcome | { readonly kind: 'undone' }> {
+    const { driver, signer, tenantId } = this;
+    const redefinitions = await this.#redefinitions(write.changes);
+    if ('kind' in redefinitions) return redefinitions;
+    const context = { dialect: driver.dialect, signer, tenantId };
+    const parts = new SessionStatements(context, write, redefinitions);
+    const unit = [...first, ...parts.statements, ...last];
+    const isAlone = first.length > 0 || last.length > 0;
+    const result = await driver.transact(unit, isAlone ? undefined : writeScope(write));
+    if (result.ok) {
+      this.notify(...hintsOfWrite(tenantId, write));
+      return { kind: 'committed', lastSeqs: parts.lastSeqs(unit, result.results) };
+    }
+    const failure = parts.failureOf(unit[result.failedAt]);
+    if (failure !== 'key') return failure ?? { kind: 'undone' };
+    const holder = await this.findHolder(write.idempotency);
+    if (holder === undefined) throw new RelayError('storage_failed', 'The message was not stored');
+    return { kind: 'exists', ...holder };
+  }
+
+  async #redefinitions(changes: readonly SessionChange[]) {
+    const found = new Map<SessionChange, sessions.RedefinedRow>();
+    for (const change of changes) {
+      const { redefine, sessionId } = change;
+      if (redefine === undefined) continue;
+      const [row] = await this.driver.read(sessions.selectSignedSql, [this.tenantId, sessionId]);
+      if (row === undefined) return { kind: 'conflict', sessionId } as const;
+      found.set(change, sessions.redefined(this.signer, row, redefine));
+    }
+    return found;
+  }
+
+  protected async findHolder(key: Pick<MessageKey, 'sender' | 'key'> | undefined, now?: number) {
+    if (key === undefined) return undefined;
+    const { sql, params } = selectKeyHolder(this.tenantId, nameOfKey(key));
+    const [row] = await this.driver.read(sql, params);
+    if (row === undefined || (now !== undefined && hasExpired(row, now))) return undefined;
+    const { holderId: messageId, fingerprint } = decodeKeyHolder(row);
+    return { messageId, fingerprint };
+  }
+
+  protected notify(...hints: readonly Hint[]): void {
+    for (const hint of hints) this.driver.hints?.send(encodeHint(hint));
+  }
+
+  protected one<Value>(
+    sql: string,
+    params: Statement['params'],
+    decode: (row: Row) => Value,
+  ): Promise<Value | undefined> {
+    return readOne(this.driver, { sql, params: [this.tenantId, ...params] }, decode);
+  }
+}
+
+function known(outcome: SessionOutcome | { readonly kind: 'undone' }): SessionOutcome {
+  return outcome.kind === 'undone' ? { kind: 'conflict' } : outcome;
+}
+
+/** Of a deletion, per unit. */
+const rowsPerUnit = 1_000;
+
+export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
+  readonly #decode = (row: Row) => sessions.decodeSession(this.signer, row);
+
+  async create(
+    session: NewSession,
+    also: Partial<SessionWrite> = {},
+  ): Promise<SessionCreationOutcome> {
+    const { id: sessionId, createdAt: at, events, definition } = session;
+    const first = [
+      sessions.insertSession(this.signer, this.tenantId, session),
+      ...sessions.insertLabels(this.tenantId, sessionId, definition.labels),
+    ];
+    const changes = [{ sessionId, at, ifVersion: 0, events }, ...(also.changes ?? [])];
+    const outcome = await this.store({ ...also, changes }, { first });
+    if (outcome.kind === 'committed') return { kind: 'created' };
+    return outcome.kind === 'undone' ? { kind: 'handle-taken' } : outcome;
+  }
+
+  read(sessionId: string): Promise<SessionRecord | undefined> {
+    return this.one(sessions.selectSessionSql, [sessionId], this.#decode);
+  }
+
+  readByHandle(handle: string): Promise<SessionRecord | undefined> {
+    return this.one(sessions.selectByHandleSql, [handle], this.#decode);
+  }
+
+  readByRun(runId: string): Promise<SessionRecord | undefined> {
+    return this.one(sessions.selectByRunSql, [runId], this.#decode);
+  }
+
+  list(filter: SessionFilter, page: Page): Promise<SessionRecord[]> {
+    if (typeof filter.status === 'object' && filter.status.length === 0) return Promise.resolve([]);
+    const statement = sessions.selectSessions(this.tenantId, filter, page);
+    return readAll(this.driver, statement, this.#decode);
+  }
+
+  async change(write: SessionWrite): Promise<SessionOutcome> {
+    return known(await this.store(write));
+  }
+
+  async readEvents(sessionId: string, range: EventRange): Promise<StoredSessionEvent[]> {
+    const whole = { ...range, maxBytes: Number.MAX_SAFE_INTEGER };
+    return (await this.readPage(sessionId, whole)).events;
+  }
+
+  async readPage(sessionId: string, range: PageRange): Promise<SessionPage> {
+    const session = { tenantId: this.tenantId, sessionId };
+    const { sql, params } = selectSessionPage(session, range);
+    const rows = await this.driver.read(sql, params);
+    // Many readers of long journals do not delay what else waits for the event loop.
+    await eventLoop.take(sizeOfPage(rows));
+    return decodeSessionPage(session, range, rows);
+  }
+
+  openStream(sessionId: string, stream: SessionStream & { readonly at: number }): Promise<boolean> {
+    return this.#update(sessionId, sessions.openStream(this.tenantId, sessionId, stream));
+  }
+
+  closeStream(
+    sessionId: string,
+    closed: { readonly id: string; readonly at: number; readonly dueBy: number },
+  ): Promise<boolean> {
+    return this.#update(sessionId, sessions.closeStream(this.tenantId, sessionId, closed));
+  }
+
+  async #update(sessionId: string, statement: Statement): Promise<boolean> {
+    const scope = writeScope({ changes: [{ sessionId, at: 0, events: [] }] });
+    const { ok } = await this.driver.transact([statement], scope);
+    if (ok) this.notify({ kind: 'session', tenantId: this.tenantId, sessionId });
+    return ok;
+  }
+
+  openCommands(sessionId: string, limit: number): Promise<SessionCommandRecord[]> {
+    const params = [this.tenantId, sessionId, limit];
+    return readAll(this.driver, { sql: openCommandsSql, params }, decodeSessionCommand);
+  }
+
+  readCommand(sessionId: string, commandId: string): Promise<SessionCommandRecord | undefined> {
+    return this.one(selectCommandSql, [sessionId, commandId], decodeSessionCommand);
+  }
+
+  readSnapshot(snapshotId: string): Promise<SessionSnapshot | undefined> {
+    return this.one(selectSnapshotSql, [snapshotId], decodeSnapshot);
+  }
+
+  async remove(
+    sessionId: string,
+    { at, audit }: { readonly at: number; readonly audit?: readonly NewAuditEntry[] },
+  ): Promise<boolean> {
+    const session = { tenantId: this.tenantId, sessionId };
+    const mark = markSession(this.tenantId, sessionId, at);
+    const { ok } = await this.driver.transact([mark, ...insertAudit(this.tenantId, audit)]);
+    if (!ok) return false;
+    this.notify({ kind: 'session', ...session });
+    const step = async () =>
+      changesIn(await this.driver.transact(deleteMarked(rowsPerUnit, session)));
+    while ((await step()) > 0);
+    return true;
+  }
+}
+
+export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
+  read(messageId: string): Promise<MessageRecord | undefined> {
+    return this.one(messages.selectMessageSql, [messageId], messages.decodeMessage);
+  }
+
+  async list(filter: MessageFilter, page: Page): Promise<MessageRecord[]> {
+    if (filter.query !== undefined && wordsOf(filter.query).length === 0) return [];
+    const { dialect } = this.driver;
+    const statement = messages.selectMessages(dialect, this.tenantId, filter, page);
+    return readAll(this.driver, statement, messages.decodeMessage);
+  }
+
+  async participants(threadId: string): Promise<string[]> {
+    const params = [this.tenantId, threadId];
+    const [direct, senders] = await Promise.all([
+      readAll(this.driver, { sql: messages.participantsSql, params }, (row) =>
+        text(row, 'place').slice(1),
+      ),
+      readAll(
+        this.driver,
+        { sql: messages.sendersSql, params },
+        (row) => (json(row, 'sender') as MessageRecord['from']).id,
+      ),
+    ]);
+    return [...new Set([...senders, ...direct])].toSorted();
+  }
+
+  findKey(key: Pick<MessageKey, 'sender' | 'key'>, now: number) {
+    return this.findHolder(key, now);
+  }
+
+  async edit(edit: MessageEdit, limit: InboxLimit = defaultInboxLimit): Promise<EditOutcome> {
+    const { driver, tenantId } = this;
+    const { messageId, at, text: content, attachments, mode, audit } = edit;
+    // Repeated if another edit came first.
+    for (;;) {
+      const [row] = await driver.read(messages.selectMessageSql, [tenantId, messageId]);
+      const message = row === undefined ? undefined : messages.decodeMessage(row);
+      if (row === undefined || message === undefined || message.withdrawnAt !== null)
+        return 'missing';
+      const stored = await this.deliveriesOf(messageId);
+      if (stored.some(({ status }) => status === 'delivered' || status === 'consumed')) {
+        return 'delivered';
+      }
+      const changes = defined({ text: content, attachments, mode });
+      const edited = { ...message, ...changes, editedAt: at };
+      const { statement, bytes } = messages.editMessage(tenantId, row, edited);
+      const recipients = [...new Set(stored.map(({ sessionId }) => sessionId))].toSorted();
+      const full = recipients.map((sessionId) =>
+        deliveries.expectSpace({ tenantId, sessionId }, limit),
+      );
+      const unit = [
+        ...recipients.map((sessionId) => sessions.lockSession(driver.dialect, tenantId, sessionId)),
+        ...deliveries.editDeliveries(tenantId, messageId, { bytes, mode: mode ?? null }),
+        ...full,
+        statement,
+        ...insertAudit(tenantId, audit),
+      ];
+      const result = await driver.transact(unit);
+      if (result.ok) {
+        this.notify(
+          ...recipients.map((sessionId) => ({ kind: 'session', tenantId, sessionId }) as const),
+        );
+        return 'edited';
+      }
+      const failed = unit[result.failedAt];
+      if (failed !== undefined && full.includes(failed)) return 'inbox-full';
+    }
+  }
+
+  async withdraw(messageId: string, at: number, write: SessionWrite): Promise<SessionOutcome> {
+    const last = [messages.withdrawMessage(this.tenantId, messageId, at)];
+    return known(await this.store(write, { last }));
+  }
+
+  readDelivery(deliveryId: string): Promise<MessageDelivery | undefined> {
+    return this.one(deliveries.selectDeliverySql, [deliveryId], deliveries.decodeDelivery);
+  }
+
+  deliveriesOf(messageId: string): Promise<MessageDelivery[]> {
+    const statement = { sql: deliveries.selectOfMessageSql, params: [this.tenantId, messageId] };
+    return readAll(this.driver, statement, deliveries.decodeDelivery);
+  }
+
+  listDeliveries(filter: DeliveryFilter, page: Page): Promise<MessageDelivery[]> {
+    const statement = deliveries.selectDeliveries(this.tenantId, filter, page);
+    return readAll(this.driver, statement, deliveries.decodeDelivery);
+  }
+
+  inbox(sessionId: string, range: EventRange): Promise<InboxEntry[]> {
+    return this.#entries(deliveries.inboxSql, sessionId, range);
+  }
+
+  unconsumed(sessionId: string, range: EventRange): Promise<InboxEntry[]> {
+    return this.#entries(deliveries.unconsumedSql, sessionId, range);
+  }
+
+  #entries(sql: string, sessionId: string, range: EventRange): Promise<InboxEntry[]> {
+    const session = { tenantId: this.tenantId, sessionId };
+    const statement = deliveries.selectEntries(sql, session, range);
+    return readAll(this.driver, statement, deliveries.decodeEntry);
+  }
+}

@@ -1,0 +1,128 @@
+import type { SystemStore } from '@relay/core';
+import { uuidv7 } from 'uuidv7';
+import { expect, test } from 'vitest';
+import { noon, useStore, withStore, type Open } from '../fixtures.ts';
+import { addSession, changeOf, newInvocation, send, whole } from './fixtures.ts';
+
+async function pruneAll(store: SystemStore, before: number, limit: number): Promise<number> {
+  for (let steps = 1; steps < 1_000; steps += 1) {
+    if ((await store.sessions.prune(before, limit)) === 0) return steps;
+  }
+  throw new Error('There is no end to it');
+}
+
+export function directoryTests(open: Open): void {
+  const { system, tenant: newTenant } = useStore(open);
+
+  test('sessions are due at their time, and tenants take turns', async () => {
+    await withStore(open, async ({ store }) => {
+      const [one, two, paused] = ['one', 'two', 'paused'].map((id) => store.tenant(id));
+      if (one === undefined || two === undefined || paused === undefined) throw new Error();
+      for (const id of ['one', 'two', 'paused'])
+        await store.ensureTenant({ id, name: id, at: noon });
+      await paused.updateTenant({ pausedAt: noon });
+      const dueAt = (n: number) => ({ progress: { dueAt: noon + n } });
+      const a = [await addSession(one, dueAt(1)), await addSession(one, dueAt(2))];
+      a.push(await addSession(one, dueAt(3)));
+      const b = [await addSession(two, dueAt(4)), await addSession(two, dueAt(50))];
+      await addSession(two);
+      await addSession(paused, dueAt(0));
+      const due = async (now: number, limit: number) =>
+        (await store.sessions.due(now, limit)).map(({ sessionId }) => sessionId);
+      expect(await due(noon, 9)).toEqual([]);
+      expect(await due(noon + 2, 9)).toEqual([a[0], a[1]]);
+      expect(await due(noon + 9, 9)).toEqual([a[0], b[0], a[1], a[2]]);
+      expect(await due(noon + 9, 2)).toEqual([a[0], b[0]]);
+      const done = changeOf(a[0] ?? '', { ifVersion: 1, progress: { dueAt: null } });
+      await one.sessions.change({ changes: [done] });
+      expect(await due(noon + 9, 2)).toEqual([a[1], b[0]]);
+      expect((await store.sessions.due(noon + 9, 1))[0]).toEqual({
+        tenantId: 'one',
+        sessionId: a[1],
+      });
+    });
+  });
+
+  test('sessions whose stream is served by a dead node are found, and those of others are not', async () => {
+    await withStore(open, async ({ store }) => {
+      const tenant = store.tenant('one');
+      const ids = await Promise.all(Array.from({ length: 5 }, () => addSession(tenant)));
+      ids.sort();
+      const nodes = ['self', 'alive', 'dead', 'dead', 'gone'];
+      for (const [n, sessionId] of ids.entries()) {
+        await tenant.sessions.openStream(sessionId, {
+          id: `s${n}`,
+          node: nodes[n] ?? '',
+          at: noon,
+        });
+      }
+      await addSession(tenant);
+      await store.heartbeatNode({ owner: 'alive', now: noon, until: noon + 10_000 });
+      await store.heartbeatNode({ owner: 'dead', now: noon, until: noon });
+      const found = await store.sessions.orphans('self', noon + 1, { limit: 9 });
+      expect(found).toEqual(
+        [2, 3, 4].map((n) => ({
+          tenantId: 'one',
+          sessionId: ids[n],
+          stream: { id: `s${n}`, node: nodes[n] },
+        })),
+      );
+      const page = { after: ids[2] ?? '', limit: 1 };
+      expect(await store.sessions.orphans('self', noon + 1, page)).toMatchObject([
+        { sessionId: ids[3] },
+      ]);
+    });
+  });
+
+  test('the last seqs of many sessions are read at once', async () => {
+    const tenant = newTenant();
+    const ids = await Promise.all(Array.from({ length: 120 }, () => addSession(tenant)));
+    await tenant.sessions.change({ changes: [changeOf(ids[7] ?? '')] });
+    const found = await system().sessions.lastSeqs([...ids, uuidv7()]);
+    expect(found.size).toBe(120);
+    expect([found.get(ids[7] ?? ''), found.get(ids[119] ?? '')]).toEqual([2, 1]);
+  });
+
+  test('released sessions, old messages and ended invocations are deleted, in small steps', async () => {
+    await withStore(open, async ({ store }) => {
+      const tenant = store.tenant('one');
+      const live = await addSession(tenant, { tokenHash: 'live' });
+      const old = await addSession(tenant);
+      const fresh = await addSession(tenant);
+      for (let n = 0; n < 20; n += 1) await tenant.sessions.change({ changes: [changeOf(old)] });
+      const final = { status: 'consumed' } as const;
+      const consumed = await send(tenant, [live, old], { at: noon, text: 'gone words' }, final);
+      const pending = await send(tenant, [live, old], { at: noon, text: 'kept words' });
+      const later = await send(tenant, [live], { at: noon + 100 }, final);
+      const release = (sessionId: string, releasedAt: number) =>
+        tenant.sessions.read(sessionId).then((session) =>
+          tenant.sessions.change({
+            changes: [
+              changeOf(sessionId, { ifVersion: session?.version ?? 0, progress: { releasedAt } }),
+            ],
+          }),
+        );
+      await release(old, noon + 10);
+      await release(fresh, noon + 90);
+      const [ended, open] = [newInvocation({ status: 'denied' }), newInvocation()];
+      await tenant.sessions.change({ changes: [], invocations: [ended, open] });
+
+      expect(await pruneAll(store, noon + 50, 3)).toBeGreaterThan(5);
+      expect(await tenant.sessions.read(old)).toBeUndefined();
+      expect(await tenant.sessions.readEvents(old, whole)).toEqual([]);
+      expect(await tenant.sessions.read(fresh)).toBeDefined();
+      expect(await tenant.messages.read(consumed.id)).toBeUndefined();
+      expect(await tenant.messages.deliveriesOf(consumed.id)).toEqual([]);
+      expect(await tenant.messages.list({ query: 'gone' }, { limit: 9 })).toEqual([]);
+      const listed = await tenant.messages.list({ with: live }, { limit: 9 });
+      expect(listed.map(({ id }) => id)).toEqual([later.id, pending.id]);
+      expect(await tenant.messages.list({ query: 'kept' }, { limit: 9 })).toHaveLength(1);
+      expect(await tenant.messages.inbox(live, whole)).toMatchObject([{ messageId: pending.id }]);
+      expect(await tenant.sessions.readEvents(live, whole)).toHaveLength(4);
+      expect(await store.sessions.findToken('live')).toMatchObject({ sessionId: live });
+      expect(await tenant.actions.readInvocation(ended.id)).toBeUndefined();
+      expect(await tenant.actions.readInvocation(open.id)).toBeDefined();
+      expect(await store.sessions.prune(noon + 50, 3)).toBe(0);
+    });
+  });
+}

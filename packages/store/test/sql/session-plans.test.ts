@@ -1,0 +1,94 @@
+/** That statements on sessions are answered by indexes, whose cost does not grow with what is over. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { SqlDriver } from '../../src/drivers/driver.ts';
+import { openMemoryDriver } from '../../src/drivers/sqlite/memory-driver.ts';
+import { migrate } from '../../src/sql/schema/migrations.ts';
+import { dueInvocationsSql } from '../../src/sql/sessions/actions.ts';
+import { inboxSql, overfullSql, unconsumedSql } from '../../src/sql/sessions/deliveries.ts';
+import { dueSql, orphansSql } from '../../src/sql/sessions/directory.ts';
+import { selectMessageIds } from '../../src/sql/sessions/messages.ts';
+import { selectSessionIds } from '../../src/sql/sessions/sessions.ts';
+import {
+  messageFilters,
+  sessionFilters,
+  statementsOfSystem,
+  statementsOfTenant,
+} from './session-statements.ts';
+
+describe('query plans of sessions', () => {
+  let driver: SqlDriver;
+  beforeAll(async () => {
+    driver = openMemoryDriver();
+    await migrate(driver);
+  });
+  afterAll(() => driver.close());
+
+  async function plan(sql: string): Promise<string[]> {
+    const rows = await driver.read(`EXPLAIN QUERY PLAN ${sql}`, []);
+    return rows.map(({ detail }) => String(detail));
+  }
+
+  /** Subqueries, the index of words, and indexes of what is being deleted. */
+  const allowed =
+    /^SCAN (?:page|way\d|merged|w|s|d|t|due|inbox|owner|server|p VIRTUAL TABLE INDEX 1:|message_index VIRTUAL TABLE INDEX \d+:M\d|(?:sessions|messages) USING (?:COVERING )?INDEX (?:sessions|messages)_pruning|CONSTANT ROW|\(subquery-\d+\))$/;
+  const scansIn = (lines: readonly string[]) =>
+    lines.filter((line) => line.startsWith('SCAN') && !allowed.test(line));
+
+  const statements = { ...statementsOfTenant('sqlite'), ...statementsOfSystem('sqlite') };
+  test.each(Object.entries(statements))('%s: no table is read as a whole', async (_name, sql) => {
+    const tables = (await plan(sql)).filter((line) => / (?:t|s|d|w) USING /.test(line));
+    expect(tables.filter((line) => line.startsWith('SCAN'))).toEqual([]);
+    expect(scansIn(await plan(sql))).toEqual([]);
+  });
+
+  test('what is due is found in indexes that hold nothing else', async () => {
+    const due = await plan(dueSql.sqlite);
+    expect(due).toContain(
+      'SEARCH d USING COVERING INDEX sessions_due (tenant_id=? AND due_at>? AND due_at<?)',
+    );
+    expect(due).toContain('SEARCH n USING COVERING INDEX sessions_due (tenant_id>?)');
+    expect(await plan(dueInvocationsSql)).toEqual([
+      'SEARCH invocations USING INDEX invocations_due (due_at>? AND due_at<?)',
+    ]);
+    expect(await plan(orphansSql.sqlite)).toContain(
+      'SEARCH s USING INDEX sessions_streaming (stream_node=? AND id>?)',
+    );
+  });
+
+  test('an inbox is read in order from an index of what is in inboxes', async () => {
+    for (const [sql, index] of [
+      [inboxSql, 'inboxes_of_sessions'],
+      [unconsumedSql, 'unconsumed_deliveries'],
+    ] as const) {
+      expect(await plan(sql)).toContain(
+        `SEARCH message_deliveries USING INDEX ${index} (session_id=? AND position>?)`,
+      );
+    }
+    expect(await plan(overfullSql)).toContain(
+      'SEARCH message_deliveries USING INDEX inboxes_of_sessions (session_id=?)',
+    );
+  });
+
+  test.each(messageFilters.map((filter) => [JSON.stringify(filter), filter] as const))(
+    'a page of messages by %s is a range of an index, in order',
+    async (_name, filter) => {
+      const lines = await plan(selectMessageIds('sqlite', 't', filter, { limit: 9 }).sql);
+      const searches = lines.filter((line) => line.startsWith('SEARCH t '));
+      expect(searches.length).toBeGreaterThan(0);
+      for (const line of searches)
+        expect(line).toMatch(/ \(tenant_id=\? AND .*\(at,\w+\)>\(\?,\?\) AND \(at/);
+      if (searches.length === 1) expect(lines.filter((line) => /B-TREE/.test(line))).toEqual([]);
+    },
+  );
+
+  test.each(sessionFilters.map((filter) => [JSON.stringify(filter), filter] as const))(
+    'a page of sessions by %s is a range of an index, in order',
+    async (_name, filter) => {
+      const lines = await plan(selectSessionIds('t', filter, { limit: 9 }).sql);
+      const searches = lines.filter((line) => line.startsWith('SEARCH t '));
+      expect(searches.length).toBeGreaterThan(0);
+      for (const line of searches)
+        expect(line).toContain('sessions_by_status (tenant_id=? AND status=?');
+    },
+  );
+});
