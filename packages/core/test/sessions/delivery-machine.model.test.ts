@@ -7,6 +7,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { deepFreeze } from '../support/agent-events.ts';
 import {
+  changedDelivery,
   decideDelivery,
   deliveryAccepted,
   type DeliveryInput,
@@ -28,8 +29,9 @@ import {
 } from '../../src/sessions/session-machine.ts';
 import { newSession, type SessionState, statusOf } from '../../src/sessions/state.ts';
 
-const now = '2026-03-01T10:00:00.000Z';
-const later = '2026-03-01T10:05:00.000Z';
+const now = Date.parse('2026-03-01T10:00:00.000Z');
+const later = now + 300_000;
+const accepted = { status: 'accepted', reason: null, availableAt: null, attempts: 0 } as const;
 
 const inputs: readonly DeliveryInput[] = [
   { type: 'send' },
@@ -97,9 +99,8 @@ describe('a delivery', () => {
     const sequences = fc.array(fc.constantFrom(...inputs), { maxLength: 12 });
     fc.assert(
       fc.property(sequences, fc.boolean(), (all, isObservable) => {
-        const first = { id: 'd1', messageId: 'm1', isObservable, attempts: 0 } as const;
         const fate: Fate = { end: undefined, isWithSession: false };
-        let delivery: DeliveryState = { ...first, status: 'accepted' };
+        let delivery: DeliveryState = { id: 'd1', messageId: 'm1', ...accepted, isObservable };
         let last: SessionEvent = deliveryAccepted(delivery);
         let sent = 0;
         for (const input of [...all, { type: 'release', reason: 'released' } as const]) {
@@ -108,7 +109,7 @@ describe('a delivery', () => {
           const isExpected = happens(fate, input, isObservable);
           expect(decision.kind === 'accepted', input.type).toBe(isExpected && !isRepeat);
           if (decision.kind !== 'accepted') continue;
-          delivery = decision.state;
+          delivery = changedDelivery(delivery, decision.change);
           last = decision.events.at(-1) ?? last;
           expect(isFinalDelivery(delivery)).toBe(fate.end !== undefined);
           if (fate.end !== undefined) {
@@ -165,13 +166,8 @@ class Inbox {
 
   receive(mode: DeliveryMode): void {
     const number = this.entries.length + 1;
-    const delivery: DeliveryState = {
-      id: `d${number}`,
-      messageId: `m${number}`,
-      status: 'accepted',
-      isObservable: true,
-      attempts: 0,
-    };
+    const ids = { id: `d${number}`, messageId: `m${number}` };
+    const delivery: DeliveryState = { ...ids, ...accepted, isObservable: true };
     this.journal.push(deliveryAccepted(delivery));
     this.entries.push({ delivery, mode, position: this.journal.length });
   }
@@ -179,7 +175,7 @@ class Inbox {
   decide(entry: Entry, input: DeliveryInput): boolean {
     const decision = decideDelivery(entry.delivery, input);
     if (decision.kind !== 'accepted') return false;
-    entry.delivery = decision.state;
+    entry.delivery = changedDelivery(entry.delivery, decision.change);
     this.journal.push(...decision.events);
     if (input.type === 'redeliver') entry.position = this.journal.length;
     return true;
@@ -190,7 +186,7 @@ class Inbox {
       const { mode, position, delivery } = entry;
       return { id: delivery.id, mode, position, status: delivery.status, entry };
     });
-    const taken = entering(pending, boundary, 0);
+    const taken = entering(pending, boundary, now);
     for (const { entry } of taken) {
       expect(this.isToolRunning || this.isApprovalOpen).toBe(false);
       expect(['idle', 'active']).toContain(statusOf(this.state));
