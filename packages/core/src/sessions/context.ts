@@ -1,10 +1,8 @@
 /** A message to an agent, as its model reads it. */
-import type { EventOf, Message } from '@relay/protocol';
+import type { Message } from '@relay/protocol';
+import type { MessageCommand } from '../ports/index.ts';
 
-type DeliveredMessage = Pick<
-  EventOf<'message.added'>,
-  'messageId' | 'from' | 'channel' | 'content'
->;
+type DeliveredMessage = Omit<MessageCommand, 'kind' | 'mode'>;
 
 /**
  * A system line, then the message, unchanged. The adapters of models send a system message in the middle
