@@ -105,6 +105,11 @@ export interface Append {
   readonly afterSeq: number;
   readonly at: number;
   readonly events: readonly RunEvent[];
+  /**
+   * The journal that appends, one append after the other and as the only one. The store keeps what it
+   * needs to add text to the row of the append before, as long as this object exists.
+   */
+  readonly writer?: object;
   readonly progress?: Partial<RunProgress>;
   readonly approvals?: readonly NewApproval[];
   readonly closeApprovals?: readonly ApprovalClosure[];

@@ -48,8 +48,8 @@ const smallSqls = [
 ];
 
 /** The cross join makes SQLite begin with the few runs. */
-const eventsSql = `DELETE FROM events WHERE (run_id, last_seq) IN (
-  SELECT e.run_id, e.last_seq FROM (${runsBeingPruned}) AS r CROSS JOIN events e
+const eventsSql = `DELETE FROM events WHERE (run_id, first_seq) IN (
+  SELECT e.run_id, e.first_seq FROM (${runsBeingPruned}) AS r CROSS JOIN events e
   WHERE e.run_id = r.id LIMIT ?)`;
 
 const doneSql = `UPDATE runs SET pruning = 2
