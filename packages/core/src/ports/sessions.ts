@@ -19,7 +19,7 @@ import type {
   SessionEvent,
   StoredSessionEvent,
 } from '@relay/protocol';
-import type { QueuedRunCommand } from './approvals.ts';
+import type { QueuedRunCommand } from './commands.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
 import type { EventRange, IdempotencyKey, Page, PageRange } from './runs.ts';
 
