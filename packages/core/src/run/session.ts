@@ -1,7 +1,7 @@
 /** The session whose turn a run is: what the run's events change in it is stored in their commit. */
 import type { SessionWriter } from '../journal.ts';
 import type { TenantStore } from '../ports/index.ts';
-import { sessionChangeOf, turnStepOf, type TurnStep } from '../sessions/turn.ts';
+import { deliveriesIn, sessionChangeOf, turnStepOf, type TurnStep } from '../sessions/turn.ts';
 
 export function sessionWriter(
   store: TenantStore,
@@ -21,18 +21,18 @@ export function sessionWriter(
 
 /** A delivery that has failed meanwhile, or that another run has shown to the model, stays as it is. */
 async function withoutEnded(store: TenantStore, step: TurnStep): Promise<TurnStep> {
-  const taken = new Set(step.delivered.map(({ deliveryId }) => deliveryId));
-  const ids = new Set([...taken, ...step.consumed.map(({ deliveryId }) => deliveryId)]);
-  const stored = await Promise.all([...ids].map((id) => store.messages.readDelivery(id)));
-  const isOpen = ({ deliveryId }: { readonly deliveryId: string }) => {
+  const { taken, read } = deliveriesIn(step.events);
+  const ids = [...new Set([...taken, ...read])];
+  if (ids.length === 0) return step;
+  const stored = await Promise.all(ids.map((id) => store.messages.readDelivery(id)));
+  const isOpen = (deliveryId: string): boolean => {
     const status = stored.find((delivery) => delivery?.id === deliveryId)?.status;
-    return taken.has(deliveryId)
-      ? status === 'accepted' || status === 'deferred'
-      : status === 'delivered';
+    const isWaiting = status === 'accepted' || status === 'deferred';
+    return taken.has(deliveryId) ? isWaiting : status === 'delivered';
   };
-  return {
-    ...step,
-    delivered: step.delivered.filter(isOpen),
-    consumed: step.consumed.filter(isOpen),
-  };
+  const events = step.events.filter((event) => {
+    if (event.type === 'delivery.delivered') return isOpen(event.deliveryId);
+    return event.type !== 'message.received' || isOpen(event.deliveryId ?? '');
+  });
+  return { ...step, events };
 }

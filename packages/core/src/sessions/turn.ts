@@ -36,11 +36,8 @@ type TurnInput = Extract<SessionInputName, 'work' | 'wait' | 'block' | 'hold' | 
 export interface TurnStep {
   readonly runId: string;
   readonly at: number;
+  /** With `delivery.delivered` of messages that the run has taken, and `message.received` of those read. */
   readonly events: readonly SessionEvent[];
-  /** Deliveries that the run has taken. */
-  readonly delivered: readonly Delivered[];
-  /** Deliveries that a model call of this commit has read. */
-  readonly consumed: readonly Delivered[];
   readonly usage: Usage;
   readonly input: TurnInput;
   /** Why the run failed. */
@@ -59,8 +56,6 @@ export function turnStepOf(
     return undefined;
   }
   const events: SessionEvent[] = [];
-  const delivered: Delivered[] = [];
-  const consumed: Delivered[] = [];
   let usage = noUsage;
   let error: RunError | undefined;
   let state = before;
@@ -88,10 +83,13 @@ export function turnStepOf(
         break;
       }
       case 'message.added':
-        if (isDelivered(event)) delivered.push(refOf(event));
+        if (isDelivered(event)) events.push({ type: 'delivery.delivered', ...refOf(event) });
         break;
       case 'turn.started':
-        if (event.agentId === state.rootId) consumed.push(...previous.unread.filter(isDelivered));
+        if (event.agentId !== state.rootId) break;
+        for (const message of previous.unread.filter(isDelivered)) {
+          events.push({ type: 'message.received', ...refOf(message) });
+        }
         break;
       case 'turn.completed': {
         usage = addUsage(usage, event.usage);
@@ -122,11 +120,11 @@ export function turnStepOf(
   }
   const input = inputOf(state);
   const [last] = stored.slice(-1);
-  const isQuiet = events.length + delivered.length + consumed.length === 0 && usage === noUsage;
+  const isQuiet = events.length === 0 && usage === noUsage;
   // A run starts with its session: the turn is active already.
   if (last === undefined || (isQuiet && input === inputOf(before))) return undefined;
   const at = Date.parse(last.at);
-  return { runId, at, events, delivered, consumed, usage, input, ...defined({ error }) };
+  return { runId, at, events, usage, input, ...defined({ error }) };
 }
 
 function isDelivered(message: ReceivedMessage): message is Delivered {
@@ -168,15 +166,14 @@ export function sessionChangeOf(
   });
   const next = { ...(decision.kind === 'accepted' ? decision.state : state), usage };
   const events: SessionEvent[] = [
-    ...eventsOfDeliveries(step),
     ...step.events,
     ...(usage === state.usage ? [] : [{ type: 'usage.updated', ...usage } as const]),
     ...(decision.kind === 'accepted' ? decision.events : []),
   ];
-  const deliveries = deliveryChanges(step);
+  const deliveries = deliveryChanges(step.events);
   const ends = step.input === 'settle';
   const isConditional = decision.kind === 'accepted' || usage !== state.usage || ends;
-  if (!isConditional && events.length + deliveries.length === 0) return undefined;
+  if (!isConditional && events.length === 0) return undefined;
   const change = { sessionId: session.id, at: step.at, events, deliveries };
   if (!isConditional) return change;
   const progress = { status: statusOf(next), state: next };
@@ -195,17 +192,9 @@ function usageAfter({ usage }: SessionState, spent: Usage): SessionState['usage'
   return updatedUsage(usage, { tokens: usage.tokens + tokens, costUsd });
 }
 
-function eventsOfDeliveries({ delivered, consumed }: TurnStep): SessionEvent[] {
-  return [
-    ...delivered.map((message) => ({ type: 'delivery.delivered', ...message }) as const),
-    ...consumed.map((message) => ({ type: 'message.received', ...message }) as const),
-  ];
-}
-
 /** A message that is taken and read in one commit changes once. */
-function deliveryChanges({ delivered, consumed }: TurnStep): DeliveryChange[] {
-  const taken = new Set(delivered.map(({ deliveryId }) => deliveryId));
-  const read = new Set(consumed.map(({ deliveryId }) => deliveryId));
+function deliveryChanges(events: readonly SessionEvent[]): DeliveryChange[] {
+  const { taken, read } = deliveriesIn(events);
   const waiting = ['accepted', 'deferred'] as const;
   return [
     ...[...taken]
@@ -217,4 +206,14 @@ function deliveryChanges({ delivered, consumed }: TurnStep): DeliveryChange[] {
       to: 'consumed',
     })),
   ];
+}
+
+/** The deliveries that events hand over, and those that they say a model has read. */
+export function deliveriesIn(events: readonly SessionEvent[]): {
+  readonly taken: ReadonlySet<string>;
+  readonly read: ReadonlySet<string>;
+} {
+  const idsOf = (type: 'delivery.delivered' | 'message.received') =>
+    new Set(events.flatMap((event) => (event.type === type ? (event.deliveryId ?? []) : [])));
+  return { taken: idsOf('delivery.delivered'), read: idsOf('message.received') };
 }
