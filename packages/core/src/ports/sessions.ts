@@ -19,6 +19,7 @@ import type {
   SessionEvent,
   StoredSessionEvent,
 } from '@relay/protocol';
+import type { SessionState } from '../sessions/state.ts';
 import type { QueuedRunCommand } from './approvals.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
 import type { EventRange, IdempotencyKey, Page, PageRange } from './runs.ts';
@@ -63,8 +64,7 @@ export type SessionRedefinition = Partial<
 /** The fields that change with the journal, in the commit of the events that change them. */
 export interface SessionProgress {
   readonly status: AgentStatus;
-  /** The fold of the journal, as any JSON. */
-  readonly state: unknown;
+  readonly state: SessionState;
   /** The run that is the session's turn. */
   readonly activeRunId: string | null;
   /** Once it is set, the handle is free and the token, memberships and actions are gone. */
@@ -78,7 +78,7 @@ export interface SessionQueue {
   readonly length: number;
   readonly bytes: number;
   readonly oldestAt: number | null;
-  /** The same without mode `manual`. */
+  /** The same without those of mode `manual` that wait for a flush. */
   readonly oldestUnheldAt: number | null;
 }
 
@@ -321,12 +321,16 @@ export interface NewDelivery {
   readonly retryable?: boolean;
 }
 
-/** Compare-and-set: the delivery belongs to the session and has one of the statuses `from`. */
+/**
+ * Compare-and-set: the delivery belongs to the session and has one of the statuses `from`. Its reason, error
+ * and the like are replaced, also by nothing.
+ */
 export interface DeliveryChange {
   readonly id: string;
   readonly from: readonly DeliveryStatus[];
-  /** One that is `accepted` again gets a new place at the end of the inbox. */
   readonly to: DeliveryStatus;
+  /** It gets a new place at the end of the inbox. */
+  readonly isRequeued?: boolean;
   readonly reason?: string;
   /** Any JSON. */
   readonly error?: unknown;

@@ -56,7 +56,7 @@ function writeOf(dialect: SqlDialect): readonly Statement[] {
     progress: { ...idle, releasedAt: noon },
     deliveries: [
       { id: 'd', from: ['accepted'], to: 'delivered' },
-      { id: 'd', from: ['failed'], to: 'accepted' },
+      { id: 'd', from: ['failed'], to: 'accepted', isRequeued: true },
     ],
   });
   return new SessionStatements(

@@ -119,10 +119,9 @@ export function changeDelivery(
   { at, events }: Pick<SessionChange, 'at' | 'events'>,
   change: DeliveryChange,
 ): Statement {
-  const { id, from, to, reason, error, availableAt, revision } = change;
+  const { id, from, to, reason, error, availableAt, revision, isRequeued = false } = change;
   const times = timesOf(to, at, change.isFinal ?? isFinal(to));
   const [padding = ''] = from;
-  const isRequeued = to === 'accepted';
   return {
     sql: `${changeSql}${isRequeued ? requeued : ''} ${whereSql}`,
     params: [

@@ -261,7 +261,7 @@ const queueJoin = {
   columns: `${queueOf('COUNT(*)')} AS queue_length,
     ${queueOf('CAST(COALESCE(SUM(d.bytes), 0) AS BIGINT)')} AS queue_bytes,
     ${queueOf('MIN(d.at)')} AS oldest_at,
-    ${queueOf(`MIN(CASE WHEN d.mode <> 'manual' THEN d.at END)`)} AS oldest_unheld_at`,
+    ${queueOf(`MIN(CASE WHEN d.mode <> 'manual' OR d.status <> 'accepted' THEN d.at END)`)} AS oldest_unheld_at`,
   join: '',
 };
 
@@ -306,7 +306,7 @@ export function decodeSession(signer: RowSigner, row: Row): SessionRecord {
   return {
     ...definition,
     status: text(row, 'status') as SessionRecord['status'],
-    state: json(row, 'state'),
+    state: json(row, 'state') as SessionRecord['state'],
     activeRunId: textOrNull(row, 'active_run_id'),
     releasedAt: numberOrNull(row, 'released_at'),
     dueAt: numberOrNull(row, 'due_at'),
