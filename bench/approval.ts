@@ -18,6 +18,7 @@ import {
   selectRows,
   show,
 } from './measure.ts';
+import { inTime } from './processes/in-time.ts';
 import { machineMs, type Report, type ToolStart } from './processes/process.ts';
 import { type BenchProcess, Processes } from './processes/start.ts';
 
@@ -26,11 +27,12 @@ const parkedPerRound = 2_000;
 const killed = 100;
 
 function decide(to: Address, { approvalId }: ParkedRun): Promise<void> {
-  return exchange(to, `/v1/approvals/${approvalId}`, { approved: true }).ended;
+  const { ended } = exchange(to, `/v1/approvals/${approvalId}`, { approved: true });
+  return inTime('The answer to a decision', ended);
 }
 
 function nextToolStart(nodes: readonly BenchProcess[]): Promise<ToolStart> {
-  return new Promise((resolve) => {
+  const started = new Promise<ToolStart>((resolve) => {
     const listen = ({ toolStart }: Report) => {
       if (toolStart === undefined) return;
       for (const { child } of nodes) child.off('message', listen);
@@ -38,6 +40,7 @@ function nextToolStart(nodes: readonly BenchProcess[]): Promise<ToolStart> {
     };
     for (const { child } of nodes) child.on('message', listen);
   });
+  return inTime('The start of an approved tool', started);
 }
 
 /** From the request with the decision to the start of the tool, one at a time. */
@@ -49,7 +52,7 @@ async function toolDelays(startedOn: BenchProcess, decidedOn: BenchProcess): Pro
     const before = machineMs();
     await decide(decidedOn, run);
     delays.push((await started).atMs - before);
-    await run.ended;
+    await inTime('The end of an approved run', run.ended);
   }
   return delays;
 }

@@ -1,5 +1,6 @@
 /** The client of the benchmarks: bare `node:http` with connections that are kept. */
 import { Agent, type ClientRequest, request } from 'node:http';
+import { inTime } from './processes/in-time.ts';
 
 export const agent = new Agent({ keepAlive: true });
 
@@ -64,7 +65,7 @@ export async function park(server: Address): Promise<ParkedRun> {
     }
   });
   void opened.ended.then(() => reject(new Error(`The run did not wait: ${text}`)), reject);
-  return promise;
+  return inTime('A run that waits for an approval', promise);
 }
 
 /** `count` times `work`, with up to `atOnce` at the same time. */

@@ -22,6 +22,9 @@ export interface BenchOptions {
   readonly peer?: boolean;
 }
 
+/** `--only` names no row of the benchmark. */
+export class UnknownRow extends Error {}
+
 /** The rows of a benchmark that `--only` names, or all of them. */
 export function selectRows<Row>(
   bench: string,
@@ -30,7 +33,7 @@ export function selectRows<Row>(
 ): Row[] {
   if (only === undefined) return Object.values(rows);
   if (!Object.hasOwn(rows, only)) {
-    throw new Error(`${bench} has no row ${only}; it has ${Object.keys(rows).join(', ')}`);
+    throw new UnknownRow(`${bench} has no row ${only}; it has ${Object.keys(rows).join(', ')}`);
   }
   return Object.entries(rows).flatMap(([name, row]) => (name === only ? [row] : []));
 }

@@ -7,6 +7,7 @@ import { defined } from '@relay/protocol';
 import { benchApproval } from './approval.ts';
 import { benchConversation } from './conversation.ts';
 import { benchJournal } from './journal.ts';
+import { UnknownRow } from './measure.ts';
 import { benchMemories } from './memories.ts';
 import { benchPermissions } from './permissions.ts';
 import { benchPostgresTenants } from './postgres-tenants.ts';
@@ -50,5 +51,12 @@ for (const name of names) {
   }
   const { only, profile, peer } = values;
   const runs = values.runs === undefined ? undefined : Number(values.runs);
-  await bench(Number(values.rounds), defined({ only, profile, peer, runs }));
+  try {
+    await bench(Number(values.rounds), defined({ only, profile, peer, runs }));
+  } catch (error) {
+    if (!(error instanceof UnknownRow)) throw error;
+    console.error(error.message);
+    process.exitCode = 1;
+    break;
+  }
 }

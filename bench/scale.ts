@@ -21,6 +21,8 @@ const hourMs = 60 * 60_000;
 
 interface Originals {
   readonly ended: Original;
+  /** With another label than all others. */
+  readonly canceled: Original;
   readonly waiting: Original;
   /** The second run of a conversation. */
   readonly turn: Original;
@@ -80,6 +82,9 @@ class Scale {
     const tools = [{ name: 'send_note', kind: 'builtin' }];
     const ended = await this.#start({ input: 'say 20', labels, workflowId: 'nightly' });
     const waiting = await this.#start({ input: 'notify hello', labels, tools });
+    const canceled = await this.#start({ input: 'notify', labels: { team: 'red' }, tools });
+    await server.request(`/v1/runs/${canceled}/cancel`, { method: 'POST' });
+    await this.#whenIn(canceled, ['canceled']);
     const conversationId = randomUUID();
     await this.#start({ input: 'say 20', conversationId });
     const turn = await this.#start({ input: 'say 20', conversationId });
@@ -88,6 +93,7 @@ class Scale {
     await server.stop();
     return {
       ended: await readOriginal(this.#database, ended),
+      canceled: await readOriginal(this.#database, canceled),
       waiting: await readOriginal(this.#database, waiting),
       turn: await readOriginal(this.#database, turn),
     };
@@ -99,9 +105,15 @@ class Scale {
     const response = await server.request('/v1/runs', { body: { model: 'demo', ...body } });
     const id = response.headers.get('x-run-id') ?? '';
     await response.body?.cancel();
+    await this.#whenIn(id, ['completed', 'waiting']);
+    return id;
+  }
+
+  async #whenIn(id: string, statuses: readonly string[]): Promise<void> {
     for (;;) {
-      const run = (await (await server.request(`/v1/runs/${id}`)).json()) as { status: string };
-      if (run.status === 'completed' || run.status === 'waiting') return id;
+      const response = await this.#database.server.request(`/v1/runs/${id}`);
+      const { status } = (await response.json()) as { status: string };
+      if (statuses.includes(status)) return;
     }
   }
 
@@ -143,10 +155,13 @@ class Scale {
     console.log(`${this.#database.name}: ${count} more runs, stored in ${seconds} s`);
   }
 
-  async #byStoredRuns({ ended }: Originals): Promise<void> {
+  async #byStoredRuns({ ended, canceled }: Originals): Promise<void> {
     const { server } = this.#database;
     for (const size of [1, 1_000, 100_000, 1_000_000].filter((each) => each <= this.#most)) {
-      if (size > 1) await this.#copy(ended, size, 100);
+      if (size > 1) {
+        await this.#copy(ended, size * 0.9, 100);
+        await this.#copy(canceled, size * 0.1, 900);
+      }
       const record = this.#recorder('stored runs', size);
       await server.start();
       const { wallMs, cpuMs } = await measures.runs(server);
@@ -157,7 +172,9 @@ class Scale {
         'Runs by status': '/v1/runs?status=completed',
         'Runs by agent and status': '/v1/runs?agent=assistant&status=failed',
         'Runs by label': '/v1/runs?label=team:blue',
-        'Runs by label and status': '/v1/runs?label=team:blue&status=failed',
+        'Runs by label and status': '/v1/runs?label=team:red&status=canceled',
+        'Runs by filters that exclude each other': '/v1/runs?label=team:blue&status=canceled',
+        'A workflow': '/v1/workflows/nightly',
         'A page of the audit': '/v1/audit',
       };
       for (const [name, path] of Object.entries(lists)) {

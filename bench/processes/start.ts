@@ -3,6 +3,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { defined } from '@relay/protocol';
+import { inTime } from './in-time.ts';
 import type { Question, Report } from './process.ts';
 
 interface StartOptions {
@@ -29,7 +30,8 @@ export class BenchProcess {
     const ended = new Promise<never>((_, reject) => {
       child.once('exit', (code, signal) => reject(new Error(`${path} ended: ${code ?? signal}`)));
     });
-    return new BenchProcess(child, await Promise.race([next(child, 'port'), ended]));
+    const listening = Promise.race([next(child, 'port'), ended]);
+    return new BenchProcess(child, await inTime(`The start of ${path}`, listening));
   }
 
   async cpuMs(): Promise<number> {
@@ -45,7 +47,10 @@ export class BenchProcess {
     if (!this.child.connected) return;
     const ended = once(this.child, 'exit');
     this.child.disconnect();
-    await ended;
+    await inTime('The end of a process', ended).catch((error: unknown) => {
+      this.child.kill('SIGKILL');
+      throw error;
+    });
   }
 
   async kill(): Promise<void> {
@@ -57,7 +62,7 @@ export class BenchProcess {
   async #ask(question: Question, answer: keyof Report): Promise<Report> {
     const answered = next(this.child, answer);
     this.child.send(question);
-    return answered;
+    return inTime(`The answer to ${question}`, answered);
   }
 }
 

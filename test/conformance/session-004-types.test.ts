@@ -178,14 +178,8 @@ type WithTimes<Value> = Value extends { chunk: unknown }
     ? Omit<Value, 'at'> & { at: Date | string }
     : Value;
 
-/** Both ways: `toEqualTypeOf` treats an intersection as different from the object that it is. */
-function same<One, Other>(): [One] extends [Other]
-  ? [Other] extends [One]
-    ? true
-    : never
-  : never {
-  return true as never;
-}
+/** Assignable both ways: `toEqualTypeOf` takes an intersection for another type than the object that it is. */
+type Same<One, Other> = [One] extends [Other] ? ([Other] extends [One] ? true : false) : false;
 
 type OfType<Event, Type> = Extract<Event, { type: Type }>;
 
@@ -407,7 +401,9 @@ describe('TranscriptChunk', () => {
 
   test('has the fields of the specification', () => {
     verifies('004:chunk:fields', '004:chunk:role');
-    expect(same<Plain<TranscriptChunk>, WithTimes<Specified.TranscriptChunk>>()).toBe(true);
+    expectTypeOf<
+      Same<Plain<TranscriptChunk>, WithTimes<Specified.TranscriptChunk>>
+    >().toEqualTypeOf<true>();
     expect(transcriptChunkSchema.parse(chunk)).toStrictEqual(chunk);
     const described = { ...chunk, metadata: { tokens: 7, of: ['a'] } };
     expect(transcriptChunkSchema.parse(described)).toStrictEqual(described);
@@ -472,14 +468,11 @@ describe('AgentSessionEvent', () => {
     type Types = AgentSessionEvent['type'];
     expectTypeOf<Types>().toEqualTypeOf<Specified.AgentSessionEvent['type']>();
     type Differing = {
-      [Type in Types]: [Plain<OfType<AgentSessionEvent, Type>>] extends [
-        WithTimes<OfType<Specified.AgentSessionEvent, Type>>,
-      ]
-        ? [WithTimes<OfType<Specified.AgentSessionEvent, Type>>] extends [
-            Plain<OfType<AgentSessionEvent, Type>>,
-          ]
-          ? never
-          : Type
+      [Type in Types]: Same<
+        Plain<OfType<AgentSessionEvent, Type>>,
+        WithTimes<OfType<Specified.AgentSessionEvent, Type>>
+      > extends true
+        ? never
         : Type;
     }[Types];
     expectTypeOf<Differing>().toEqualTypeOf<never>();

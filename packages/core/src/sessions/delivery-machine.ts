@@ -11,7 +11,8 @@
  *   wire shows as `delivered`.
  * - A repeat is `same`; anything else after a final phase is refused (E9). The table is total.
  */
-import { defined, type DeliveryStatus, type SessionEvent } from '@relay/protocol';
+import { defined, type SessionEvent } from '@relay/protocol';
+import type { DeliveryChange, MessageDelivery } from '../ports/index.ts';
 
 export const deliveryPhases = [
   'accepted',
@@ -79,27 +80,22 @@ export const deliveryTable: Readonly<
   failed: { ...final, fail: 'same', withdraw: 'same', redeliver: 'accepted' },
 };
 
-export interface DeliveryState {
-  readonly id: string;
-  readonly messageId: string;
-  readonly status: DeliveryStatus;
+export interface DeliveryState extends Pick<
+  MessageDelivery,
+  'id' | 'messageId' | 'status' | 'reason' | 'availableAt' | 'attempts'
+> {
   /** Whether the harness of the session can observe what was consumed. */
   readonly isObservable: boolean;
-  /** Of the last deferral or failure. */
-  readonly reason?: string;
-  readonly availableAt?: string;
-  /** How often it was sent. */
-  readonly attempts: number;
 }
 
 export type DeliveryInput =
   | { readonly type: 'send' | 'redeliver' }
   | { readonly type: 'deliver' | 'consume'; readonly fidelity?: 'inferred' }
-  /** Without `availableAt` until the next boundary of its mode; `now` is then its time. */
+  /** Without `availableAt` until the next boundary of its mode; its time is then `now`. */
   | {
       readonly type: 'defer';
-      readonly now: string;
-      readonly availableAt?: string;
+      readonly now: number;
+      readonly availableAt?: number;
       readonly reason?: string;
     }
   | { readonly type: 'fail'; readonly reason: string; readonly retryable?: boolean }
@@ -111,7 +107,7 @@ export type DeliveryDecision =
   | {
       readonly kind: 'accepted';
       readonly events: readonly SessionEvent[];
-      readonly state: DeliveryState;
+      readonly change: DeliveryChange;
     }
   | { readonly kind: 'same' }
   | { readonly kind: 'refused'; readonly reason: string };
@@ -149,75 +145,86 @@ export function decideDelivery(delivery: DeliveryState, input: DeliveryInput): D
     };
   }
   if (input.type === 'defer' && isSameDeferral(delivery, input)) return { kind: 'same' };
-  return { kind: 'accepted', ...after(delivery, input) };
+  const { id, status } = delivery;
+  const { events, ...fields } = effectOf(delivery, input);
+  return { kind: 'accepted', events, change: { id, from: [status], ...fields } };
 }
 
-function after(
-  delivery: DeliveryState,
-  input: DeliveryInput,
-): { events: readonly SessionEvent[]; state: DeliveryState } {
-  const { id: deliveryId, messageId } = delivery;
+/** A delivery after a change. */
+export function changedDelivery(delivery: DeliveryState, change: DeliveryChange): DeliveryState {
+  const { to: status, reason = null, availableAt = null } = change;
+  const attempts = delivery.attempts + (change.isAttempt === true ? 1 : 0);
+  return { ...delivery, status, reason, availableAt, attempts };
+}
+
+interface Effect extends Omit<DeliveryChange, 'id' | 'from'> {
+  readonly events: readonly SessionEvent[];
+}
+
+function effectOf(delivery: DeliveryState, input: DeliveryInput): Effect {
+  const { id: deliveryId, messageId, status } = delivery;
   const of = { deliveryId, messageId };
-  const { reason: _, availableAt: __, ...kept } = delivery;
   switch (input.type) {
-    case 'send':
-      return { events: [], state: { ...delivery, attempts: delivery.attempts + 1 } };
+    case 'send': {
+      const { reason, availableAt } = delivery;
+      const kept = defined({
+        reason: reason ?? undefined,
+        availableAt: availableAt ?? undefined,
+      });
+      return { events: [], to: status, ...kept, isAttempt: true };
+    }
     case 'redeliver':
-      return {
-        events: [deliveryAccepted(delivery)],
-        state: { ...kept, status: 'accepted' },
-      };
+      return { events: [deliveryAccepted(delivery)], to: 'accepted' };
     case 'deliver': {
       const marks = defined({ fidelity: input.fidelity });
-      return {
-        events: [{ type: 'delivery.delivered', ...of, ...marks }],
-        state: { ...kept, status: 'delivered' },
-      };
+      const events: SessionEvent[] = [{ type: 'delivery.delivered', ...of, ...marks }];
+      return { events, to: 'delivered', isFinal: !delivery.isObservable, ...inferredBy(input) };
     }
     case 'consume': {
       const marks = defined({ fidelity: input.fidelity });
       const delivered: SessionEvent[] =
-        delivery.status === 'delivered' ? [] : [{ type: 'delivery.delivered', ...of, ...marks }];
-      return {
-        events: [...delivered, { type: 'message.received', messageId, deliveryId, ...marks }],
-        state: { ...kept, status: 'consumed' },
-      };
+        status === 'delivered' ? [] : [{ type: 'delivery.delivered', ...of, ...marks }];
+      const consumed: SessionEvent = { type: 'message.received', ...of, ...marks };
+      return { events: [...delivered, consumed], to: 'consumed', ...inferredBy(input) };
     }
     case 'defer': {
-      const { availableAt = input.now, reason } = input;
-      const deferral = { availableAt, ...defined({ reason }) };
-      return {
-        events: [{ type: 'delivery.deferred', ...of, ...deferral }],
-        state: { ...kept, status: 'deferred', ...deferral },
-      };
+      const { availableAt = input.now } = input;
+      const why = defined({ reason: input.reason });
+      const time = new Date(availableAt).toISOString();
+      const events: SessionEvent[] = [
+        { type: 'delivery.deferred', ...of, availableAt: time, ...why },
+      ];
+      return { events, to: 'deferred', availableAt, ...why };
     }
     case 'fail':
-      return failed(delivery, { reason: input.reason, ...defined({ retryable: input.retryable }) });
+      return failure(of, { reason: input.reason, ...defined({ retryable: input.retryable }) });
     case 'expire':
-      return failed(delivery, { reason: 'expired', retryable: true });
+      return failure(of, { reason: 'expired', retryable: true });
     case 'withdraw':
-      return failed(delivery, { reason: 'withdrawn' });
+      return failure(of, { reason: 'withdrawn' });
     case 'release':
-      return failed(delivery, { reason: input.reason });
+      return failure(of, { reason: input.reason });
   }
 }
 
-function failed(
-  delivery: DeliveryState,
-  failure: { readonly reason: string; readonly retryable?: boolean },
-): { events: readonly SessionEvent[]; state: DeliveryState } {
-  const { availableAt: _, ...kept } = delivery;
-  const { id: deliveryId, messageId } = delivery;
-  return {
-    events: [{ type: 'delivery.failed', deliveryId, messageId, ...failure }],
-    state: { ...kept, status: 'failed', reason: failure.reason },
-  };
+function inferredBy({ fidelity }: { readonly fidelity?: 'inferred' }): { inferred?: true } {
+  return fidelity === undefined ? {} : { inferred: true };
+}
+
+function failure(
+  of: { readonly deliveryId: string; readonly messageId: string },
+  why: { readonly reason: string; readonly retryable?: boolean },
+): Effect {
+  return { events: [{ type: 'delivery.failed', ...of, ...why }], to: 'failed', ...why };
 }
 
 /** For the same reason and, if a time is given, until the same time. */
 function isSameDeferral(
   delivery: DeliveryState,
-  { reason, availableAt = delivery.availableAt }: { reason?: string; availableAt?: string },
+  {
+    reason = null,
+    availableAt = delivery.availableAt,
+  }: { reason?: string | null; availableAt?: number | null },
 ): boolean {
   return (
     delivery.status === 'deferred' &&

@@ -1,6 +1,7 @@
 import { deliveryStatuses, type SessionEvent } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import {
+  changedDelivery,
   decideDelivery,
   deliveryAccepted,
   type DeliveryInput,
@@ -15,8 +16,9 @@ import {
   phaseOf,
 } from '../../src/sessions/delivery-machine.ts';
 
-const now = '2026-03-01T10:00:00.000Z';
-const later = '2026-03-01T10:05:00.000Z';
+const time = '2026-03-01T10:00:00.000Z';
+const now = Date.parse(time);
+const later = now + 300_000;
 const of = { deliveryId: 'd1', messageId: 'm1' };
 
 const examples: Record<DeliveryInputName, DeliveryInput> = {
@@ -36,15 +38,17 @@ function inPhase(phase: DeliveryPhase): DeliveryState {
     id: 'd1',
     messageId: 'm1',
     status: phase === 'unobserved' ? 'delivered' : phase,
-    isObservable: phase !== 'unobserved',
+    reason: null,
+    availableAt: null,
     attempts: 0,
+    isObservable: phase !== 'unobserved',
   };
 }
 
 function accepted(delivery: DeliveryState, input: DeliveryInput) {
   const decision = decideDelivery(delivery, input);
   if (decision.kind !== 'accepted') throw new Error(`${input.type} is ${decision.kind}`);
-  return decision;
+  return { ...decision, state: changedDelivery(delivery, decision.change) };
 }
 
 function eventsOf(phase: DeliveryPhase, input: DeliveryInput): readonly SessionEvent[] {
@@ -66,7 +70,10 @@ describe('the table of a delivery', () => {
     for (const phase of deliveryPhases) {
       for (const name of deliveryInputs) {
         const decision = decideDelivery(inPhase(phase), examples[name]);
-        const next = decision.kind === 'accepted' ? phaseOf(decision.state) : decision.kind;
+        const next =
+          decision.kind === 'accepted'
+            ? phaseOf(changedDelivery(inPhase(phase), decision.change))
+            : decision.kind;
         expect(next, `${phase} ${name}`).toBe(deliveryTable[phase][name]);
       }
     }
@@ -96,6 +103,46 @@ describe('the table of a delivery', () => {
   });
 });
 
+describe('the change of a delivery', () => {
+  it('is a compare-and-set on its status, which says what is stored with it', () => {
+    const changeOf = (phase: DeliveryPhase, input: DeliveryInput, isObservable = true) =>
+      accepted({ ...inPhase(phase), isObservable }, input).change;
+    const id = 'd1';
+    expect(changeOf('deferred', examples.deliver)).toStrictEqual({
+      id,
+      from: ['deferred'],
+      to: 'delivered',
+      isFinal: false,
+    });
+    expect(changeOf('accepted', examples.deliver, false)).toMatchObject({ isFinal: true });
+    expect(changeOf('delivered', { type: 'consume', fidelity: 'inferred' })).toStrictEqual({
+      id,
+      from: ['delivered'],
+      to: 'consumed',
+      inferred: true,
+    });
+    expect(changeOf('accepted', examples.defer)).toStrictEqual({
+      id,
+      from: ['accepted'],
+      to: 'deferred',
+      availableAt: now,
+      reason: 'tool running',
+    });
+    expect(changeOf('delivered', examples.fail)).toStrictEqual({
+      id,
+      from: ['delivered'],
+      to: 'failed',
+      reason: 'cannot read it',
+      retryable: false,
+    });
+  });
+
+  it('keeps the reason of a deferral while it is sent again', () => {
+    const { state } = accepted(inPhase('accepted'), examples.defer);
+    expect(accepted(state, examples.send).state).toEqual({ ...state, attempts: 1 });
+  });
+});
+
 describe('the events of a delivery', () => {
   it('are one for each state', () => {
     expect(deliveryAccepted({ id: 'd1', messageId: 'm1' })).toEqual({
@@ -105,7 +152,7 @@ describe('the events of a delivery', () => {
     expect(eventsOf('accepted', examples.deliver)).toEqual([{ type: 'delivery.delivered', ...of }]);
     expect(eventsOf('delivered', examples.consume)).toEqual([{ type: 'message.received', ...of }]);
     expect(eventsOf('accepted', examples.defer)).toEqual([
-      { type: 'delivery.deferred', ...of, availableAt: now, reason: 'tool running' },
+      { type: 'delivery.deferred', ...of, availableAt: time, reason: 'tool running' },
     ]);
     expect(eventsOf('delivered', examples.fail)).toEqual([
       { type: 'delivery.failed', ...of, reason: 'cannot read it', retryable: false },

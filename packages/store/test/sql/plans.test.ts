@@ -274,10 +274,12 @@ describe('query plans', () => {
 
   test('open runs and approvals of all tenants are counted in an index, without ended ones', async () => {
     const tenants = 'SCAN t USING COVERING INDEX sqlite_autoindex_tenants_1';
-    expect(await plan(openRunsSql(false))).toEqual([
-      tenants,
-      'SEARCH r USING COVERING INDEX runs_by_status (tenant_id=? AND status=?)',
-    ]);
+    const [first, ...counts] = await plan(openRunsSql(false));
+    expect(first).toBe(tenants);
+    const ofStatus = 'SEARCH r USING COVERING INDEX runs_by_status (tenant_id=? AND status=?)';
+    const isCount = (line: string) => line === ofStatus;
+    expect(counts.filter((line) => !line.startsWith('CORRELATED'))).toHaveLength(3);
+    expect(counts.filter(isCount)).toHaveLength(3);
     expect(await plan(openApprovalsSql(false))).toEqual([
       tenants,
       'SEARCH a USING COVERING INDEX approvals_by_kind (tenant_id=? AND kind=? AND status=?)',
