@@ -22,7 +22,7 @@ import type {
 import type { SessionState } from '../sessions/state.ts';
 import type { QueuedRunCommand } from './approvals.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
-import type { EventRange, IdempotencyKey, Page, PageRange } from './runs.ts';
+import type { EventRange, IdempotencyKey, Listed, Page, PageRange } from './runs.ts';
 
 export interface SessionRef {
   readonly tenantId: string;
@@ -241,7 +241,7 @@ export interface SessionStore {
   /** The session whose turn this run is. */
   readByRun(runId: string): Promise<SessionRecord | undefined>;
   /** By `createdAt`. */
-  list(filter: SessionFilter, page: Page): Promise<SessionRecord[]>;
+  list(filter: SessionFilter, page: Page): Promise<Listed<SessionRecord>>;
   change(write: SessionWrite): Promise<SessionOutcome>;
   /** At most `limit` events after `after`, oldest first. Throws on gaps and on damage. */
   readEvents(sessionId: string, range: EventRange): Promise<StoredSessionEvent[]>;
@@ -409,7 +409,7 @@ export interface DeliveryFilter {
 export interface MessageStore {
   read(messageId: string): Promise<MessageRecord | undefined>;
   /** By `at`. */
-  list(filter: MessageFilter, page: Page): Promise<MessageRecord[]>;
+  list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>>;
   /** Sessions and keys that have sent a message of the thread, or that one was sent to by its handle. */
   participants(threadId: string): Promise<string[]>;
   /** The message that holds this key, unless the key has expired at `now`. */
@@ -429,7 +429,7 @@ export interface MessageStore {
   /** In the order of their ids. */
   deliveriesOf(messageId: string): Promise<MessageDelivery[]>;
   /** By `at`. */
-  listDeliveries(filter: DeliveryFilter, page: Page): Promise<MessageDelivery[]>;
+  listDeliveries(filter: DeliveryFilter, page: Page): Promise<Listed<MessageDelivery>>;
   /** Accepted or deferred, in the order of the inbox, after a position. */
   inbox(sessionId: string, range: EventRange): Promise<InboxEntry[]>;
   /** Delivered and not consumed, where consumption can be observed; in order, after a position. */

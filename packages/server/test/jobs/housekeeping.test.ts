@@ -136,6 +136,7 @@ describe('housekeeping', () => {
     let broken = true;
     const flaky = {
       deliveries: store.deliveries,
+      sessions: store.sessions,
       pruneRuns: async () => 0,
       deleteExpiredMemories: async (now: number, limit: number) => {
         if (broken) throw new RelayError('storage_failed', 'No');

@@ -3,7 +3,7 @@ import { deliveryStatuses } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import {
-  allPages,
+  allListed,
   cancelCommand,
   ending,
   newAudit,
@@ -94,7 +94,7 @@ export function deliveryTests(open: Open): void {
     expect(await tenant.sessions.read(one)).toMatchObject({ queue: { length: 0 } });
     await send(tenant, [two]);
     const failed = await tenant.messages.listDeliveries({ status: 'failed' }, { limit: 9 });
-    expect(failed).toEqual(deliveries);
+    expect(failed.items).toEqual(deliveries);
   });
 
   test('a delivery moves only from the statuses that are named', async () => {
@@ -290,11 +290,7 @@ export function deliveryTests(open: Open): void {
       sent.unshift(deliveries[0]?.id ?? '');
     }
     const listed = (filter: Parameters<typeof tenant.messages.listDeliveries>[0]) =>
-      allPages(
-        1,
-        (page) => tenant.messages.listDeliveries(filter, page),
-        ({ at }) => at,
-      );
+      allListed(1, (page) => tenant.messages.listDeliveries(filter, page));
     expect(await listed({ status: 'failed' })).toEqual([sent[1], sent[3], sent[5]]);
     expect(await listed({})).toEqual(sent);
     expect(await listed({ sessionId: one })).toEqual(sent.slice(2));
@@ -321,7 +317,8 @@ export function deliveryTests(open: Open): void {
     expect(await queue()).toMatchObject({ length: 2, oldestUnheldAt: noon + 2 });
     await send(tenant, [sessionId], { at: noon - 1 }, flushed);
     expect(await queue()).toMatchObject({ length: 3, oldestUnheldAt: noon - 1 });
-    const [listed] = await tenant.sessions.list({}, { limit: 1 });
+    const { items } = await tenant.sessions.list({}, { limit: 1 });
+    const [listed] = items;
     expect(listed?.queue).toEqual(await queue());
   });
 }

@@ -2,7 +2,7 @@ import type { TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import {
-  allPages,
+  allListed,
   cancelCommand,
   ending,
   hostileText,
@@ -82,7 +82,7 @@ export function sessionTests(open: Open): void {
     );
     expect(outcomes.filter(({ kind }) => kind === 'created')).toHaveLength(1);
     expect(outcomes.filter(({ kind }) => kind === 'handle-taken')).toHaveLength(19);
-    expect(await tenant.sessions.list({}, { limit: 50 })).toHaveLength(1);
+    expect((await tenant.sessions.list({}, { limit: 50 })).items).toHaveLength(1);
     const other = newTenant();
     expect(await other.sessions.create(newSession({ definition: { handle: 'ada' } }))).toEqual({
       kind: 'created',
@@ -155,13 +155,12 @@ export function sessionTests(open: Open): void {
     }
     const { sessions } = tenant;
     const idsOf = async (filter: Parameters<typeof sessions.list>[0]) =>
-      (await sessions.list(filter, { limit: 50 })).map(({ id }) => id);
-    const listed = allPages(
-      1,
-      (page) => sessions.list({}, page),
-      ({ createdAt }) => createdAt,
-    );
-    expect(await listed).toEqual(ids);
+      (await sessions.list(filter, { limit: 50 })).items.map(({ id }) => id);
+    for (const filter of [{}, { harness: 'remote' }, { label: { name: 'team', value: 'red' } }]) {
+      const whole = await idsOf(filter);
+      expect(await allListed(1, (page) => sessions.list(filter, page))).toEqual(whole);
+    }
+    expect(await idsOf({})).toEqual(ids);
     expect(await idsOf({ status: 'idle' })).toEqual([ids[1], ids[3]]);
     expect(await idsOf({ status: ['idle', 'failed'] })).toEqual([ids[0], ids[1], ids[3]]);
     expect(await idsOf({ status: [] })).toEqual([]);
@@ -271,12 +270,13 @@ export function sessionTests(open: Open): void {
     expect(await sessions.readSnapshot(snapshot.id)).toBeUndefined();
     expect(await sessions.openCommands(sessionId, 9)).toEqual([]);
     expect(await messages.inbox(sessionId, whole)).toEqual([]);
-    expect(await messages.listDeliveries({ sessionId }, { limit: 9 })).toEqual([]);
+    expect((await messages.listDeliveries({ sessionId }, { limit: 9 })).items).toEqual([]);
     expect(await channels.members('general')).toMatchObject([{ sessionId: other }]);
     expect(await actions.read('deploy')).toBeUndefined();
     expect(await actions.openInvocations(sessionId, 9)).toEqual([]);
     expect(await actions.readInvocation(invocation.id)).toMatchObject({ status: 'failed' });
-    expect((await sessions.list({}, { limit: 9 })).map(({ id }) => id)).toEqual([other]);
+    const { items } = await sessions.list({}, { limit: 9 });
+    expect(items.map(({ id }) => id)).toEqual([other]);
     expect(await sessions.change({ changes: [changeOf(sessionId)] })).toMatchObject({
       kind: 'gone',
     });
@@ -424,13 +424,13 @@ export function sessionTests(open: Open): void {
       await sessions.readEvents(sessionId, whole),
       await sessions.openCommands(sessionId, 9),
       await messages.read(id),
-      await messages.list({ query: 'secret' }, { limit: 9 }),
-      await messages.list({ with: sessionId }, { limit: 9 }),
-      await messages.list({ thread: id }, { limit: 9 }),
+      (await messages.list({ query: 'secret' }, { limit: 9 })).items,
+      (await messages.list({ with: sessionId }, { limit: 9 })).items,
+      (await messages.list({ thread: id }, { limit: 9 })).items,
       await messages.participants(id),
       await messages.readDelivery(deliveryId),
       await messages.deliveriesOf(id),
-      await messages.listDeliveries({ sessionId }, { limit: 9 }),
+      (await messages.listDeliveries({ sessionId }, { limit: 9 })).items,
       await messages.inbox(sessionId, whole),
       await actions.readInvocation(invocation.id),
       await actions.openInvocations(sessionId, 9),

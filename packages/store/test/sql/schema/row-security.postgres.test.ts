@@ -215,7 +215,7 @@ describe.each(Object.entries(ways))('where Relay is %s', (_name, login) => {
     const store = createSqlStore(driver);
     const search = { query: 'parrot' };
     const found = async (tenant: string) =>
-      (await store.tenant(tenant).messages.list(search, { limit: 9 })).map(({ id }) => id);
+      (await store.tenant(tenant).messages.list(search, { limit: 9 })).items.map(({ id }) => id);
     const send = async (tenant: string) => {
       const message = newMessage({ text: 'the parrot is blue' });
       await store.tenant(tenant).sessions.change({ changes: [], messages: [message] });
