@@ -82,7 +82,7 @@ class Scale {
     const tools = [{ name: 'send_note', kind: 'builtin' }];
     const ended = await this.#start({ input: 'say 20', labels, workflowId: 'nightly' });
     const waiting = await this.#start({ input: 'notify hello', labels, tools });
-    const canceled = await this.#start({ input: 'notify', labels: { team: 'red' }, tools });
+    const canceled = await this.#start({ input: 'notify hello', labels: { team: 'red' }, tools });
     await server.request(`/v1/runs/${canceled}/cancel`, { method: 'POST' });
     await this.#whenIn(canceled, ['canceled']);
     const conversationId = randomUUID();

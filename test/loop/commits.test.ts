@@ -117,7 +117,7 @@ describe('the commits of a run', () => {
 });
 
 describe('the statements of a run', () => {
-  test('are 14, if the whole answer arrives at once: 3 to create it, and 11 to end it', async () => {
+  test('are 15, if the whole answer arrives at once: 3 to create it, and 12 to end it', async () => {
     const driver = openMemoryDriver(buildImage(schemaStatements('sqlite')));
     const units: number[] = [];
     const store = createSqlStore({
@@ -135,7 +135,7 @@ describe('the statements of a run', () => {
     const kernel = await boot({ model });
     units.length = 0;
     await finished(kernel, (await ask(kernel)).id);
-    expect(units).toEqual([3, 11]);
+    expect(units).toEqual([3, 12]);
   });
 });
 

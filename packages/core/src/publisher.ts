@@ -24,9 +24,10 @@ export function combinePublishers(
   observers: Readonly<Record<string, Publisher['publish']>>,
   log: Pick<Log, 'error'>,
 ): Publisher {
+  const entries = Object.entries(observers);
   return {
     publish(runId, events, tenantId) {
-      for (const [observer, publish] of Object.entries(observers)) {
+      for (const [observer, publish] of entries) {
         try {
           publish(runId, events, tenantId);
         } catch (error) {

@@ -208,25 +208,27 @@ export function decideSessionAll(
   return isAccepted ? { kind: 'accepted', events, state: next } : { kind: 'same' };
 }
 
-/** The inputs that a status means which a harness or a program reports. */
+/** The inputs that a status means which a harness or a program reports: whoever reports can be reached. */
 export function inputsOfStatus(
-  state: SessionParts,
+  { lifecycle, connection }: SessionParts,
   reported: AgentStatus,
 ): readonly SessionInputName[] {
-  const start: readonly SessionInputName[] = state.lifecycle === 'starting' ? ['start'] : [];
+  const first: SessionInputName[] = [];
+  if (connection === 'unreachable') first.push('reach');
+  if (lifecycle === 'starting') first.push('start');
   switch (reported) {
     case 'starting':
       return [];
     case 'idle':
-      return [...start, 'settle'];
+      return [...first, 'settle'];
     case 'active':
-      return [...start, 'work'];
+      return [...first, 'work'];
     case 'waiting':
-      return [...start, 'wait'];
+      return [...first, 'wait'];
     case 'blocked':
-      return [...start, 'block'];
+      return [...first, 'block'];
     case 'paused':
-      return [...start, 'hold'];
+      return [...first, 'hold'];
     case 'releasing':
       return ['release'];
     case 'released':

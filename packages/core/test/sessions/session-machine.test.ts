@@ -266,6 +266,8 @@ describe('a reported status', () => {
       after('start'),
       after('start', 'work'),
       after('start', 'block'),
+      after('start', 'wait', 'lose'),
+      after('lose'),
     ]) {
       for (const reported of agentStatuses) {
         if (reported === 'starting') continue;

@@ -24,18 +24,24 @@ const inputSchemaSchema = z.record(z.string(), z.json()).superRefine((schema, co
 });
 
 /** Any one of the selectors suffices. */
-const selectorSchema = z.union([
-  z.strictObject({ handle: handleSchema }),
-  z.strictObject({ kind: z.enum(identityKinds) }),
-  z.strictObject({ label: labelFilterSchema }),
-  z.strictObject({ capability: z.enum(capabilityPaths) }),
-]);
+const selectorSchema = z.union(
+  [
+    z.strictObject({ handle: handleSchema }),
+    z.strictObject({ kind: z.enum(identityKinds) }),
+    z.strictObject({ label: labelFilterSchema }),
+    z.strictObject({ capability: z.enum(capabilityPaths) }),
+  ],
+  'Must have one of handle, kind, label and capability',
+);
 export type ActionSelector = z.infer<typeof selectorSchema>;
 
-const handlerSchema = z.union([
-  z.strictObject({ sessionId: idSchema }),
-  z.strictObject({ url: z.url({ protocol: /^https?$/ }).max(2_048) }),
-]);
+const handlerSchema = z.union(
+  [
+    z.strictObject({ sessionId: idSchema }),
+    z.strictObject({ url: z.url({ protocol: /^https?$/ }).max(2_048) }),
+  ],
+  'Must have either sessionId or url',
+);
 
 export const actionBodySchema = z.strictObject({
   name: z.string().regex(toolNameForm, 'Must be 1 to 64 letters, digits, "_" or "-"'),
@@ -64,10 +70,13 @@ export const actionSchema = z.object({
 
 export const invokeBodySchema = z.strictObject({ input: jsonSchema.default({}) });
 
-export const invocationResultBodySchema = z.union([
-  z.strictObject({ output: jsonSchema }),
-  z.strictObject({ error: z.string().min(1).max(10_000), retryable: z.boolean().optional() }),
-]);
+export const invocationResultBodySchema = z.union(
+  [
+    z.strictObject({ output: jsonSchema }),
+    z.strictObject({ error: z.string().min(1).max(10_000), retryable: z.boolean().optional() }),
+  ],
+  'Must have either output or error',
+);
 
 export const invocationSchema = z.object({
   id: idSchema,

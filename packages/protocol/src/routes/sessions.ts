@@ -54,20 +54,27 @@ export const sessionForkBodySchema = z.strictObject({
 });
 
 /** One event, or several that are stored together. */
-export const sessionEventsBodySchema = z.union([
+export const sessionEventsBodySchema = z.discriminatedUnion('type', [
   sessionEventSchema,
-  z.strictObject({ events: z.array(sessionEventSchema).min(1).max(1000) }),
-]);
-
-export const sessionInputBodySchema = z.union([
-  z.strictObject({ text: z.string().min(1) }),
   z.strictObject({
-    resize: z.strictObject({
-      cols: z.int().min(1).max(1000),
-      rows: z.int().min(1).max(1000),
-    }),
+    // Without a type it is a list. A plain union could not say which field of an event is wrong.
+    type: z.undefined().optional(),
+    events: z.array(sessionEventSchema).min(1).max(1000),
   }),
 ]);
+
+export const sessionInputBodySchema = z.union(
+  [
+    z.strictObject({ text: z.string().min(1) }),
+    z.strictObject({
+      resize: z.strictObject({
+        cols: z.int().min(1).max(1000),
+        rows: z.int().min(1).max(1000),
+      }),
+    }),
+  ],
+  'Must have either text or resize, with cols and rows',
+);
 
 export const receiptBodySchema = z
   .strictObject({

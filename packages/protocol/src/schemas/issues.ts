@@ -74,7 +74,8 @@ export function issueMessage(issue: RawIssue): string {
 
 function unionMessage(issue: RawIssue & { code: 'invalid_union' }): string {
   if (issue.input === undefined) return 'Required';
-  const { options = [] } = issue as { options?: readonly unknown[] };
+  const { options: all = [] } = issue as { options?: readonly unknown[] };
+  const options = all.filter((option) => option !== undefined);
   if (options.length > 0) return `Must be ${alternatives(options)}`;
   const errors = issue.errors as readonly (readonly SchemaIssue[])[];
   if (errors.length === 0 || !errors.every((found) => found.some(isOtherType))) {

@@ -16,6 +16,7 @@ import {
   sessionsQuerySchema,
   sessionStreamQuerySchema,
 } from '../../src/routes/index.ts';
+import { fieldIssues, issueMessage } from '../../src/schemas/issues.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 
@@ -70,6 +71,25 @@ describe('the bodies of /v1/sessions', () => {
     for (const body of [[event], { events: [] }, { events: event }, { type: 'status.idle' }]) {
       expect(accepts(sessionEventsBodySchema, body)).toBe(false);
     }
+  });
+
+  it('name the field of an event that is wrong', () => {
+    const issuesOf = (body: unknown) => {
+      const { error } = sessionEventsBodySchema.safeParse(body, { error: issueMessage });
+      return fieldIssues(error?.issues ?? []);
+    };
+    const required = { path: 'tool', message: 'Required' };
+    expect(issuesOf({ type: 'tool.called' })).toEqual([required]);
+    expect(issuesOf({ events: [{ type: 'tool.called' }] })).toEqual([
+      { ...required, path: 'events[0].tool' },
+    ]);
+    expect(issuesOf({})).toEqual([{ path: 'events', message: 'Required' }]);
+    expect(issuesOf({ type: 'status.idle' })).toEqual([
+      {
+        path: 'type',
+        message: expect.stringMatching(/^Must be status\.changed, .+, log or error$/),
+      },
+    ]);
   });
 
   it('type text or resize the terminal, and not both', () => {
