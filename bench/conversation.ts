@@ -4,7 +4,7 @@
  * client that sends the whole conversation through the bare proxy in each turn, and a table with one row
  * per message.
  */
-import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -15,16 +15,27 @@ import { type BenchProcess, Processes } from './processes/start.ts';
 
 const turns = 200;
 const compared = 10;
-const input = 'A question of half a kilobyte. '.repeat(17).slice(0, 512);
+const inputLength = 512;
+/** Prose, which compresses as what people write does. */
+const prose = readFileSync(new URL('../ARCHITECTURE.md', import.meta.url), 'utf8').replace(
+  /[^\n\x20-\x7e]/g,
+  ' ',
+);
+
+/** What the user writes in a turn; another part of the prose each time. */
+function inputOf(turn: number): string {
+  const from = (turn * 97) % (prose.length - inputLength);
+  return prose.slice(from, from + inputLength);
+}
 
 type Model = 'turn' | 'paced-turn';
 
 /** How long the last turns take, as a multiple of the first ones. */
-async function growth(turn: () => Promise<void>): Promise<number> {
+async function growth(turn: (input: string) => Promise<void>): Promise<number> {
   const times: number[] = [];
   for (let n = 0; n < turns; n += 1) {
     const began = performance.now();
-    await turn();
+    await turn(inputOf(n));
     times.push(performance.now() - began);
   }
   const sum = (some: readonly number[]) => some.reduce((total, time) => total + time, 0);
@@ -33,7 +44,7 @@ async function growth(turn: () => Promise<void>): Promise<number> {
 
 function throughProxy(proxy: BenchProcess): Promise<number> {
   const messages: object[] = [];
-  return growth(async () => {
+  return growth(async (input) => {
     messages.push({ role: 'user', content: input });
     const body = { model: 'turn' satisfies Model, stream: true, messages };
     await exchange(proxy, '/v1/chat/completions', body).ended;
@@ -43,7 +54,7 @@ function throughProxy(proxy: BenchProcess): Promise<number> {
 
 function throughRelay(relay: BenchProcess, model: Model): Promise<number> {
   let conversationId: string | undefined;
-  return growth(async () => {
+  return growth(async (input) => {
     let text = '';
     await exchange(relay, '/v1/runs', { model, input, conversationId }, (chunk) => {
       text += chunk;
@@ -65,7 +76,7 @@ async function bareTable(dir: string): Promise<number> {
   const empty = diskBytes(dir);
   const insert = db.prepare('INSERT INTO messages (text) VALUES (?)');
   for (let n = 0; n < turns; n += 1) {
-    for (const text of [input, answerOf(scripts.turn)]) insert.run(text);
+    for (const text of [inputOf(n), answerOf(scripts.turn)]) insert.run(text);
   }
   db.close();
   return diskBytes(dir) - empty;
@@ -109,7 +120,7 @@ export async function benchConversation(
         await throughRelay(relay, 'paced-turn');
         return 1;
       });
-      const payload = turns * (input.length + answerOf(scripts.turn).length);
+      const payload = turns * (inputLength + answerOf(scripts.turn).length);
       const figures = {
         'one row per message': await bareTable(bare),
         'Relay, provider unpaced': unpacedBytes,

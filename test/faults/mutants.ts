@@ -206,8 +206,8 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'checksum: a changed byte is noticed',
     file: 'packages/store/src/sql/runs/events.ts',
-    from: `payload) !== row['checksum']) {`,
-    to: `payload) === -1) {`,
+    from: `stored) !== row['checksum']) {`,
+    to: `stored) === -1) {`,
     noticedBy: chaos,
     row: 'bytes',
   },

@@ -9,6 +9,7 @@ import {
 } from '@relay/core/testing';
 import { isEnded } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
+import { unpackJson } from '../../packages/store/src/codec/compression.ts';
 import { ask, type Kernel, until } from '../support/kernel.ts';
 import {
   decide,
@@ -27,6 +28,9 @@ const answer = [text('Done.'), finish()];
 /** As another program would, past all our checks. */
 function tamper(path: string | undefined, sql: string): number {
   const db = new DatabaseSync(path ?? '');
+  db.function('inflated', (deflated, size) =>
+    deflated === null ? null : unpackJson(deflated as Uint8Array, Number(size)),
+  );
   try {
     return Number(db.prepare(sql).run().changes);
   } finally {
@@ -73,10 +77,13 @@ async function endedAs(kernel: Kernel, runId: string) {
   return { status: head.status, last, record: await store.readRun(runId) };
 }
 
+/** The events in a row of the journal. */
+const events = 'COALESCE(json, inflated(deflated, size))';
+
 /** Changes one text in the rows that hold such an event. */
 const changeIn = (type: string, from: string, to: string) =>
-  `UPDATE events SET payload = replace(payload, '${from}', '${to}')
-   WHERE payload LIKE '%"${type}"%'`;
+  `UPDATE events SET json = replace(${events}, '${from}', '${to}'), deflated = NULL
+   WHERE ${events} LIKE '%"${type}"%'`;
 const error = { code: 'journal_corrupt', retryable: false };
 const corruptEnd = {
   status: 'failed',
@@ -108,7 +115,7 @@ describe('a damaged row of the journal', () => {
 
   test('that is missing fails the run too', async () => {
     const { kernel, run, pay, approvalId, harm } = await askedToPay();
-    harm(`DELETE FROM events WHERE payload LIKE '%700%'`);
+    harm(`DELETE FROM events WHERE ${events} LIKE '%700%'`);
     await decide(kernel, approvalId);
     const { status, record } = await endedAs(kernel, run.id);
     expect({ status, record }).toMatchObject({ status: 'failed', record: { error } });
@@ -160,7 +167,7 @@ describe('a damaged row of the journal', () => {
     const { kernel, run, pay, approvalId, harm } = await askedToPay();
     const other = await ask(kernel);
     const [approval] = await untilAsked(kernel, other.id);
-    harm(`UPDATE events SET payload = replace(payload, '700', '900') WHERE run_id = '${run.id}'`);
+    harm(`${changeIn('approval.requested', '700', '900')} AND run_id = '${run.id}'`);
     await decide(kernel, approvalId);
     await endedAs(kernel, run.id);
     await decide(kernel, approval?.approvalId);

@@ -270,6 +270,7 @@ export class RunJournal {
       afterSeq: this.#storedSeq,
       at: batch.at,
       events: batch.events,
+      writer: this,
       consumeCommands: batch.consumeCommands,
       memories: batch.memories,
       release: batch.release,

@@ -61,7 +61,7 @@ import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { missingText, TurnText, withText } from './codec/events.ts';
-import { encodeHint, hintsOfAppend } from './codec/hints.ts';
+import { encodeHint, hintOfCommand, hintsOfAppend } from './codec/hints.ts';
 import type { RowSigner, SignedTable } from './codec/signed-table.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
 import { appendScope, appendOutcome, appendUnit } from './sql/runs/append.ts';
@@ -84,10 +84,13 @@ import {
   decodeJournal,
   decodeText,
   isLargerThan,
+  type JournalRow,
+  type OpenRow,
   selectEvents,
   selectPage,
   selectText,
   sizeOfPage,
+  storeEvents,
 } from './sql/runs/events.ts';
 import * as grants from './sql/tenants/grants.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
@@ -127,6 +130,8 @@ export class SqlTenantStore implements TenantStore {
   readonly actions: ActionStore;
   readonly #driver: SqlAccess;
   readonly #signer: RowSigner;
+  /** The ends of journals, for their writers. */
+  readonly #openRows = new WeakMap<object, OpenRow>();
 
   /** `signer` and `signs` are shared by all tenants. */
   constructor(driver: SqlAccess, signer: RowSigner, signs: SignBitCache, tenantId: string) {
@@ -210,22 +215,36 @@ export class SqlTenantStore implements TenantStore {
     const decision =
       append.decision === undefined ? [] : await this.#decisionStatements(append.decision);
     if (decision === undefined) return 'fenced';
+    const journal = this.#journalOf(append);
     // Repeated if another append used a grant first and it has uses left.
     do {
       uses = append.useGrants?.length ? await this.#grantUses(append) : undefined;
       const tools = { dialect, signer: this.#signer };
       const session = this.#sessionStatements(append.session);
-      const run = appendUnit(tools, this.tenantId, append, { uses, decision });
+      const run = appendUnit(tools, this.tenantId, append, { uses, journal, decision });
       const unit = session === undefined ? run : [...run, ...session.statements];
       const result = await this.#driver.transact(unit, appendScope(append));
       outcome = appendOutcome(unit, result, { uses, session });
     } while (outcome === 'refused' && uses?.available === true);
+    if (outcome === 'committed') this.#keepOpenRow(append, journal);
     if (outcome === 'committed' && this.#driver.hints !== undefined) {
       this.#notify(...hintsOfAppend(this.tenantId, append));
       if (append.session !== undefined)
         this.#notify(...hintsOfWrite(this.tenantId, append.session));
     }
     return outcome;
+  }
+
+  #journalOf({ runId, afterSeq, at, events, progress = {}, writer }: Append): JournalRow {
+    const open = writer === undefined ? undefined : this.#openRows.get(writer);
+    const batch = { afterSeq, at, events, answerSeq: progress.answerSeq };
+    return storeEvents({ tenantId: this.tenantId, runId }, batch, open);
+  }
+
+  #keepOpenRow({ writer }: Append, { open }: JournalRow): void {
+    if (writer === undefined) return;
+    if (open === undefined) this.#openRows.delete(writer);
+    else this.#openRows.set(writer, open);
   }
 
   #sessionStatements(write: SessionWrite | undefined): SessionStatements | undefined {
@@ -542,7 +561,7 @@ export class SqlTenantStore implements TenantStore {
     const run = { tenantId: this.tenantId, runId };
     const unit = [insertCommand(this.#driver.dialect, this.#signer, run, queued), ...statements];
     const { ok } = await this.#driver.transact(unit, { run: runId });
-    if (ok) this.#notifyRun('wake', runId);
+    if (ok) this.#notify(hintOfCommand(run, queued));
     return ok;
   }
 

@@ -40,23 +40,30 @@ export async function startWaiting(environment: Environment, tag: string): Promi
 }
 
 const places = [
-  { table: 'events', column: 'payload', key: 'run_id' },
+  { table: 'events', column: 'json', key: 'run_id' },
+  { table: 'events', column: 'deflated', key: 'run_id' },
   { table: 'snapshots', column: 'body', key: 'run_id' },
   { table: 'runs', column: 'serialized_state', key: 'id' },
 ] as const;
 
-/** Changes one character of one row that belongs to the run, and says where. */
+/** Changes one character or byte of one row that belongs to the run, and says where. */
 function flip(db: DatabaseSync, runId: string, chance: Chance): string {
   const { table, column, key } = places[Math.floor(chance() * places.length)] ?? places[0];
   const rows = db
-    .prepare(`SELECT rowid AS id, ${column} AS text FROM ${table} WHERE ${key} = ?`)
-    .all(runId) as { id: number; text: string }[];
+    .prepare(`SELECT rowid AS id, ${column} AS text FROM ${table}
+      WHERE ${key} = ? AND ${column} IS NOT NULL`)
+    .all(runId) as { id: number; text: string | Uint8Array }[];
   const row = rows[Math.floor(chance() * rows.length)];
   if (row === undefined) throw new Error(`${table} has no row of ${runId}`);
   const at = Math.floor(chance() * row.text.length);
-  const changed = String.fromCharCode(row.text.charCodeAt(at) ^ (1 << Math.floor(chance() * 5)));
-  const text = row.text.slice(0, at) + changed + row.text.slice(at + 1);
-  db.prepare(`UPDATE ${table} SET ${column} = ? WHERE rowid = ?`).run(text, row.id);
+  const bit = 1 << Math.floor(chance() * 5);
+  const changed =
+    typeof row.text === 'string'
+      ? row.text.slice(0, at) +
+        String.fromCharCode(row.text.charCodeAt(at) ^ bit) +
+        row.text.slice(at + 1)
+      : row.text.with(at, (row.text[at] ?? 0) ^ bit);
+  db.prepare(`UPDATE ${table} SET ${column} = ? WHERE rowid = ?`).run(changed, row.id);
   return `${table}.${column}, row ${row.id}, character ${at}`;
 }
 

@@ -10,7 +10,7 @@ import type {
   Surface,
   Usage,
 } from '@relay/protocol';
-import type { QueuedRunCommand } from './approvals.ts';
+import type { QueuedRunCommand } from './commands.ts';
 import type { NewAuditEntry } from './governance.ts';
 import type { SessionWrite } from './sessions.ts';
 
@@ -81,7 +81,7 @@ export interface CheckpointChange {
 export interface RunRecord extends RunIdentity, RunProgress {
   readonly lastSeq: number;
   readonly epoch: number;
-  /** Of its stored events, in characters. */
+  /** Of its stored events, in bytes. */
   readonly journalSize: number;
 }
 
@@ -110,7 +110,7 @@ export interface ClaimedRun {
   readonly epoch: number;
   /** How many processes died that held the lease, since the run last made progress. */
   readonly crashes: number;
-  /** Of its stored events, in characters. */
+  /** Of its stored events, in bytes. */
   readonly journalSize: number;
 }
 
@@ -276,7 +276,7 @@ export interface JournalPage {
 export interface EndedRun {
   readonly runId: string;
   readonly position: number;
-  /** In characters. */
+  /** In bytes. */
   readonly journalSize: number;
 }
 

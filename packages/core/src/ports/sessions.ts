@@ -20,7 +20,7 @@ import type {
   StoredSessionEvent,
 } from '@relay/protocol';
 import type { SessionState } from '../sessions/state.ts';
-import type { QueuedRunCommand } from './approvals.ts';
+import type { QueuedRunCommand } from './commands.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
 import type { EventRange, IdempotencyKey, Listed, Page, PageRange } from './runs.ts';
 

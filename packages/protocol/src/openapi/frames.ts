@@ -1,7 +1,7 @@
 /** The frames of each stream as schemas, for the OpenAPI document. */
 import { z } from 'zod';
 import { ruleRefSchema, trustSchema } from '../events/catalogue.ts';
-import { attachmentPartSchema } from '../schemas/messages.ts';
+import { attachmentPartSchema, contentSchema, senderSchema } from '../schemas/messages.ts';
 import {
   approvalKinds,
   approvalStatuses,
@@ -44,6 +44,13 @@ export const runsFrameSchema = z.discriminatedUnion('type', [
   agentSwitch,
   z.strictObject({ type: z.literal('token'), text }),
   z.strictObject({ type: z.literal('reset'), after: z.int() }),
+  z.strictObject({
+    type: z.literal('message'),
+    id: text,
+    from: senderSchema,
+    channel: text.optional(),
+    content: contentSchema,
+  }),
   z.strictObject({
     type: z.literal('tool_call'),
     id: text,

@@ -22,6 +22,9 @@ function handle({ hub, feed, control, budgets, streams, vault }: ServerContext, 
     case 'session':
       hub.publish(hint.sessionId, []);
       return;
+    case 'inbox':
+      supervisor.notify(hint);
+      return;
     case 'wake':
       supervisor.wake(hint);
       return;

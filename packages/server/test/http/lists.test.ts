@@ -319,7 +319,7 @@ describe('a run whose output is damaged', () => {
     }
     const database = new DatabaseSync(join(server.config.dataDir, 'relay.db'));
     const harms = [
-      `UPDATE events SET payload = '[]' WHERE run_id = ? AND last_seq > 3`,
+      `UPDATE events SET json = '[]' WHERE run_id = ? AND last_seq > 3`,
       `UPDATE runs SET answer_seq = NULL, output_json = '{"output":"1 2' WHERE id = ?`,
     ];
     for (const harm of harms) {

@@ -1,17 +1,16 @@
 /**
- * The events of an append as the payload of one row. Decoding yields exactly the events that were
- * encoded, with their fields in the same order. A payload does not repeat what it can refer to:
+ * The events in a row of the journal. Decoding yields exactly the events that were added, with their
+ * fields in the same order. A row does not repeat what it can refer to:
  *
  * - Consecutive deltas are one entry: their whole text, and the length of each as a digit to the base
  *   36. A longer delta is an entry of its own.
- * - A field that is left out is as in the entry before that has it, or as usual (`usual`). An entry
- *   with `all` leaves out nothing.
+ * - The first event has the time of the row. A number between two entries is the time from the one to
+ *   the other, in milliseconds. Between two deltas of one entry, it is in capital letters, to the base 26.
  * - The output of a run is the text of its last turn. The events of its end have `{from}` in place of
  *   that text: the `seq` of the `turn.started`.
- * - A summary has the fields in which it differs from that of a run without tools.
  */
 import { partialOutputOf } from '@relay/core';
-import { type EventOf, type RunEvent, type StoredEvent, type Trust } from '@relay/protocol';
+import type { EventOf, RunEvent, StoredEvent } from '@relay/protocol';
 
 type Delta = EventOf<'text.appended'> | EventOf<'reasoning.appended'>;
 
@@ -21,41 +20,85 @@ interface Entry {
   readonly [field: string]: unknown;
 }
 
-/** `answerSeq`: where the turn started whose text is the output, if these events end the run. */
-export function encodeEvents(
-  events: readonly RunEvent[],
-  answerSeq: number | null | undefined = null,
-): string {
-  const entries: Entry[] = [];
-  const last = { ...usual };
-  for (let at = 0; at < events.length;) {
-    const event = events[at];
-    if (event === undefined) break;
-    const end = isDelta(event) ? endOfDeltas(events, at, event) : at + 1;
-    const entry = withoutShared(withoutText(event, answerSeq), last);
-    entries.push(end === at + 1 ? entry : merged(entry, events.slice(at, end) as Delta[]));
-    at = end;
+interface DeltasEntry extends Entry {
+  text: string;
+  lengths: string;
+}
+
+/** Several events that were appended at one time. */
+export interface EventBatch {
+  readonly at: number;
+  readonly events: readonly RunEvent[];
+  /** Where the turn started whose text is the output, if these events end the run. */
+  readonly answerSeq?: number | null | undefined;
+}
+
+/** Never changed: an append that is not stored leaves the row as it was. */
+export interface RowContent {
+  /** The times of the first and of the last event. */
+  readonly at: number;
+  readonly lastAt: number;
+  readonly count: number;
+  readonly entries: readonly (Entry | number)[];
+}
+
+/** The same row with these events at its end, or a new one. */
+export function addEvents(row: RowContent | undefined, batch: EventBatch): RowContent {
+  const { at, events, answerSeq = null } = batch;
+  const entries = [...(row?.entries ?? [])];
+  let open = copyOfDeltas(entries.at(-1));
+  if (open !== undefined) entries[entries.length - 1] = open;
+  let elapsed = at - (row?.lastAt ?? at);
+  for (const event of events) {
+    const isMergeable = isPlainDelta(event);
+    if (isMergeable && open !== undefined && elapsed >= 0 && continues(open, event)) {
+      open.text += event.text;
+      open.lengths += toLetters(elapsed) + event.text.length.toString(36);
+    } else {
+      if (elapsed !== 0) entries.push(elapsed);
+      open = isMergeable ? { ...event, lengths: event.text.length.toString(36) } : undefined;
+      entries.push(open ?? withoutText(event, answerSeq));
+    }
+    elapsed = 0;
   }
+  return { at: row?.at ?? at, lastAt: at, count: (row?.count ?? 0) + events.length, entries };
+}
+
+export function encodeRow({ entries }: RowContent): string {
   return JSON.stringify(entries);
 }
 
-/** Throws if the payload is malformed. The output may be missing (`missingText`). */
-export function decodeEvents(payload: string, from: { seq: number; at: string }): StoredEvent[] {
+/** Throws if the row is malformed. The output may be missing (`missingText`). */
+export function decodeRow(json: string, first: { seq: number; at: number }): StoredEvent[] {
   const events: StoredEvent[] = [];
-  const { at } = from;
-  let { seq } = from;
+  let { seq, at: time } = first;
+  let at = new Date(time).toISOString();
   const add = (event: object) => events.push({ ...event, seq: seq++, at } as StoredEvent);
-  for (const { lengths, ...event } of entriesOf(payload)) {
-    if (typeof lengths !== 'string') {
-      add(event);
-      continue;
-    }
-    const whole = String(event['text']);
-    let start = 0;
-    for (const digit of lengths) {
-      const end = start + Number.parseInt(digit, 36);
-      add({ ...event, text: whole.slice(start, end) });
-      start = end;
+  const advance = (elapsed: number) => {
+    time += elapsed;
+    at = new Date(time).toISOString();
+  };
+  for (const entry of JSON.parse(json) as (Entry | number)[]) {
+    if (typeof entry === 'number') {
+      advance(entry);
+    } else if (isDeltas(entry)) {
+      const { lengths, ...event } = entry;
+      let start = 0;
+      let elapsed = 0;
+      for (const digit of lengths) {
+        const letter = valueOfLetter(digit);
+        if (letter !== undefined) {
+          elapsed = elapsed * lettersInAlphabet + letter;
+          continue;
+        }
+        if (elapsed > 0) advance(elapsed);
+        elapsed = 0;
+        const end = start + Number.parseInt(digit, 36);
+        add({ ...event, text: entry.text.slice(start, end) });
+        start = end;
+      }
+    } else {
+      add(entry);
     }
   }
   return events;
@@ -92,15 +135,16 @@ export class TurnText {
     return this.#text;
   }
 
-  add(payload: string, firstSeq: number): void {
+  add(json: string, firstSeq: number): void {
     let seq = firstSeq;
-    for (const entry of entriesOf(payload)) {
+    for (const entry of JSON.parse(json) as (Entry | number)[]) {
+      if (typeof entry === 'number') continue;
       if (seq === this.#seq) this.#start = entry;
       if (entry.type === 'text.appended' && this.#hasSame(entry, 'textId')) {
         this.#text += String(entry['text']);
       }
       if (entry.type === 'turn.completed' && this.#hasSame(entry, 'agentId')) this.#hasEnded = true;
-      seq += typeof entry['lengths'] === 'string' ? entry['lengths'].length : 1;
+      seq += isDeltas(entry) ? entry.lengths.replace(/[A-Z]+/g, '').length : 1;
     }
     this.#next = seq;
   }
@@ -110,123 +154,54 @@ export class TurnText {
   }
 }
 
-function entriesOf(payload: string): Entry[] {
-  const last = { ...usual };
-  return (JSON.parse(payload) as Entry[]).map((entry) => {
-    const event = withShared(entry, last);
-    return event.type === 'run.summarized'
-      ? { ...event, trust: { ...trustWithoutTools, ...(event['trust'] as Trust) } }
-      : event;
-  });
-}
-
 const maxMergedLength = 35;
 
-function isDelta(event: RunEvent): event is Delta {
+function isDelta(event: { readonly type: RunEvent['type'] }): event is Delta {
   return event.type === 'text.appended' || event.type === 'reasoning.appended';
 }
 
-/** The end of the deltas that are one entry with the one at `from`. */
-function endOfDeltas(events: readonly RunEvent[], from: number, first: Delta): number {
-  let end = from + 1;
-  if (!isPlain(first)) return end;
-  for (; end < events.length; end += 1) {
-    const event = events[end];
-    if (event === undefined || !isDelta(event) || !continues(first, event)) break;
-  }
-  return end;
+function isDeltas(entry: Entry): entry is DeltasEntry {
+  return isDelta(entry) && 'lengths' in entry;
 }
 
-/** Whether two deltas differ in nothing but their text. */
-function continues(first: Delta, next: Delta): boolean {
-  return (
-    first.type === next.type &&
-    first.agentId === next.agentId &&
-    first.parentId === next.parentId &&
-    idOf(first) === idOf(next) &&
-    isPlain(next)
-  );
-}
-
-function idOf(delta: Delta): string {
-  return delta.type === 'text.appended' ? delta.textId : delta.reasoningId;
+function copyOfDeltas(entry: Entry | number | undefined): DeltasEntry | undefined {
+  const isOpen = typeof entry === 'object' && isDeltas(entry);
+  return isOpen ? { ...entry } : undefined;
 }
 
 /** A long delta, or one with a field that this version does not know, is not merged. */
-function isPlain(delta: Delta): boolean {
-  const fields = delta.parentId === undefined ? 4 : 5;
-  return delta.text.length <= maxMergedLength && Object.keys(delta).length === fields;
+function isPlainDelta(event: RunEvent): event is Delta {
+  if (!isDelta(event)) return false;
+  const fields = event.parentId === undefined ? 4 : 5;
+  return event.text.length <= maxMergedLength && Object.keys(event).length === fields;
 }
 
-function merged(entry: Entry, deltas: readonly Delta[]): Entry {
-  const texts = deltas.map(({ text }) => text);
-  return {
-    ...entry,
-    text: texts.join(''),
-    lengths: texts.map(({ length }) => length.toString(36)).join(''),
-  };
+/** Whether the delta differs from those before it in nothing but its text. */
+function continues(entry: DeltasEntry, delta: Delta): boolean {
+  return (
+    entry.type === delta.type &&
+    entry['agentId'] === delta.agentId &&
+    entry['parentId'] === delta.parentId &&
+    (delta.type === 'text.appended'
+      ? entry['textId'] === delta.textId
+      : entry['reasoningId'] === delta.reasoningId)
+  );
 }
 
-type Fields = Record<string, unknown>;
+const lettersInAlphabet = 26;
+const codeOfA = 65;
 
-const ofAgent = ['agentId', 'parentId'];
-
-/** What an entry leaves out if the last entry with such a field has the same, in the event's order. */
-const shared: Partial<Record<RunEvent['type'], readonly string[]>> = {
-  'run.started': ['progress'],
-  'turn.started': [...ofAgent, 'turn', 'textId', 'reasoningId'],
-  'text.appended': [...ofAgent, 'textId'],
-  'reasoning.appended': [...ofAgent, 'reasoningId'],
-  'turn.completed': [...ofAgent, 'turn', 'finishReason', 'usage'],
-  'agent.ended': [...ofAgent, 'reason', 'iterations', 'usage'],
-  'run.ended': ['status', 'output', 'usage', 'agent', 'error', 'limit', 'finishReason'],
-};
-
-function sharedBy({ type }: Entry): readonly string[] {
-  return shared[type] ?? (type.startsWith('run.') ? [] : ofAgent);
-}
-
-/** Before the first entry. Part of the format: stored rows rely on it. */
-const usual: Readonly<Fields> = { progress: { partialOutput: '', toolsInvoked: [] } };
-
-/** `last`: the fields of the entries so far, to which it adds those of this one. */
-function withoutShared(event: Entry, last: Fields): Entry {
-  const names = Object.keys(event);
-  // Decoding puts them after the type, in this order.
-  const restored = sharedBy(event).filter((name) => name in event || last[name] !== undefined);
-  if (!restored.every((name, at) => name === names[at + 1])) {
-    remember(event, last);
-    return { ...event, all: true };
+/** Nothing for 0. */
+function toLetters(value: number): string {
+  let letters = '';
+  for (let rest = value; rest > 0; rest = Math.floor(rest / lettersInAlphabet)) {
+    letters = String.fromCharCode(codeOfA + (rest % lettersInAlphabet)) + letters;
   }
-  const entry: Fields & { type: Entry['type'] } = { type: event.type };
-  for (const [at, name] of names.entries()) {
-    const isShared = at > 0 && at <= restored.length;
-    if (!isShared || !isSame(event[name], last[name])) entry[name] = event[name];
-  }
-  remember(event, last);
-  return entry;
+  return letters;
 }
 
-function withShared({ all, ...entry }: Entry, last: Fields): Entry {
-  const { type, ...fields } = entry;
-  const restored: Fields = {};
-  for (const name of sharedBy(entry)) {
-    const value = name in fields ? fields[name] : last[name];
-    if (value !== undefined) restored[name] = value;
-  }
-  const event = all === true ? entry : { type, ...restored, ...fields };
-  remember(event, last);
-  return event;
-}
-
-function remember(event: Entry, last: Fields): void {
-  for (const name of sharedBy(event)) last[name] = event[name];
-}
-
-/** Whether two values are the same JSON. */
-function isSame(a: unknown, b: unknown): boolean {
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
-  return Object.keys(a).length === Object.keys(b).length && JSON.stringify(a) === JSON.stringify(b);
+function valueOfLetter(char: string): number | undefined {
+  return char >= 'A' && char <= 'Z' ? char.charCodeAt(0) - codeOfA : undefined;
 }
 
 /** In place of a text: the `seq` of the turn that has it. */
@@ -235,20 +210,10 @@ interface TextRef {
 }
 
 function withoutText(event: RunEvent, from: number | null): Entry {
-  switch (event.type) {
-    case 'run.ended':
-      return from === null || event.output === '' ? event : { ...event, output: { from } };
-    case 'agent.ended': {
-      const { progress } = event;
-      return from === null || progress === undefined || progress.partialOutput === ''
-        ? event
-        : { ...event, progress: { ...progress, partialOutput: { from } } };
-    }
-    case 'run.summarized':
-      return { ...event, trust: toolsIn(event.trust) };
-    default:
-      return event;
-  }
+  if (from === null) return event;
+  if (event.type === 'run.ended' && event.output !== '') return { ...event, output: { from } };
+  if (event.type !== 'agent.ended' || !event.progress?.partialOutput) return event;
+  return { ...event, progress: { ...event.progress, partialOutput: { from } } };
 }
 
 /** The turn whose text the last events refer to; undefined if they have their text. */
@@ -276,27 +241,4 @@ export function withText(events: readonly StoredEvent[], text: string): StoredEv
     if (!isMissing(event.progress.partialOutput)) return event;
     return { ...event, progress: { ...event.progress, partialOutput: partialOutputOf(text) } };
   });
-}
-
-const trustWithoutTools: Omit<Trust, 'durationMs'> = {
-  toolsInvoked: [],
-  toolFailures: 0,
-  evidenceCitations: [],
-  // Of no results.
-  evidenceHash: 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
-  confidence: null,
-  missingEvidence: [],
-  verificationSteps: [],
-  retryAttempts: 0,
-};
-
-function toolsIn(trust: Trust): Partial<Trust> {
-  const usual = Object.entries(trustWithoutTools).map(([name, value]) => [
-    name,
-    JSON.stringify(value),
-  ]);
-  const same = new Map(usual as [string, string][]);
-  return Object.fromEntries(
-    Object.entries(trust).filter(([name, value]) => same.get(name) !== JSON.stringify(value)),
-  );
 }

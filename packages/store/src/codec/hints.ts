@@ -1,11 +1,18 @@
 /** Hints for other nodes, as JSON messages, sent after the commit that they report. */
-import type { Append, Hint } from '@relay/core';
+import {
+  type Append,
+  type Hint,
+  type QueuedRunCommand,
+  type RunRef,
+  wakesSuspendedRun,
+} from '@relay/core';
 import { isEnded } from '@relay/protocol';
 
 const kinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
   'journal',
   'run',
   'approval',
+  'inbox',
   'wake',
   'session',
   'tenant',
@@ -23,6 +30,10 @@ export function decodeHint(message: string): Hint | undefined {
   } catch {
     return undefined;
   }
+}
+
+export function hintOfCommand({ tenantId, runId }: RunRef, { command }: QueuedRunCommand): Hint {
+  return { kind: wakesSuspendedRun(command) ? 'wake' : 'inbox', tenantId, runId };
 }
 
 export function hintsOfAppend(tenantId: string, append: Append): Hint[] {

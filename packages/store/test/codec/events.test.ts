@@ -1,9 +1,11 @@
 import type { RunEvent } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { decodeEvents, encodeEvents, TurnText } from '../../src/codec/events.ts';
+import { packJson, unpackJson } from '../../src/codec/compression.ts';
+import { addEvents, decodeRow, encodeRow, TurnText } from '../../src/codec/events.ts';
 
-const at = '2026-01-01T00:00:00.000Z';
+const at = Date.parse('2026-01-01T00:00:00.000Z');
+const iso = (time: number) => new Date(time).toISOString();
 const id = fc.constantFrom('id-a', 'id-b');
 /** Any UTF-16 there is, lone surrogates and NUL among it. */
 const text = fc.oneof(
@@ -63,8 +65,21 @@ const events = fc.array(
   fc.oneof(textDelta, textDelta, reasoningDelta, toolCall, lifecycle, lifecycle),
 ) as fc.Arbitrary<unknown> as fc.Arbitrary<RunEvent[]>;
 
+/** Appends that were added to one row, one after the other; the clock may have been set back. */
+const batches = fc.array(
+  fc.record({
+    events: events.filter(({ length }) => length > 0),
+    at: fc.integer({ min: at - 1_000, max: at + 100_000 }),
+  }),
+  { minLength: 1 },
+);
+
+function encode(written: readonly RunEvent[]): string {
+  return encodeRow(addEvents(undefined, { at, events: written }));
+}
+
 function roundTrip(written: readonly RunEvent[]): RunEvent[] {
-  return decodeEvents(encodeEvents(written), { seq: 1, at }).map(
+  return decodeRow(encode(written), { seq: 1, at }).map(
     ({ seq: _seq, at: _at, ...event }) => event,
   );
 }
@@ -83,29 +98,46 @@ describe('the codec of journal rows', () => {
     );
   });
 
-  test('every event gets its place and the time of the row', () => {
+  test('what several appends have added to a row is read back with the time of each', () => {
     fc.assert(
-      fc.property(events, fc.integer({ min: 1, max: 1_000_000 }), (written, seq) => {
-        const read = decodeEvents(encodeEvents(written), { seq, at });
-        expect(read.map((event) => event.seq)).toEqual(written.map((_, i) => seq + i));
-        expect(read.every((event) => event.at === at)).toBe(true);
+      fc.property(batches, fc.integer({ min: 1, max: 1_000_000 }), (appends, first) => {
+        const [{ at: began } = { at }] = appends;
+        const row = appends.reduce<ReturnType<typeof addEvents> | undefined>(addEvents, undefined);
+        expect(row).toBeDefined();
+        if (row === undefined) return;
+        let seq = first;
+        const written = appends.flatMap((append) =>
+          append.events.map((event) => ({ ...event, seq: seq++, at: iso(append.at) })),
+        );
+        const read = decodeRow(encodeRow(row), { seq: first, at: began });
+        expect(JSON.stringify(read)).toBe(JSON.stringify(written));
+        expect(row.count).toBe(written.length);
       }),
+      { numRuns: 500 },
     );
   });
 
-  test('the payload is well-formed text without NUL, whatever the events hold', () => {
+  test('adding to a row does not change it: the append may fail', () => {
+    const row = addEvents(undefined, { at, events: [delta('a'), delta('b')] });
+    const before = encodeRow(row);
+    const added = encodeRow(addEvents(row, { at: at + 5, events: [delta('c')] }));
+    expect(encodeRow(row)).toBe(before);
+    expect(added).not.toBe(before);
+  });
+
+  test('the row is well-formed text without NUL, whatever the events hold', () => {
     fc.assert(
       fc.property(events, (written) => {
-        const payload = encodeEvents(written);
-        expect(payload.isWellFormed()).toBe(true);
-        expect(payload.includes('\u0000')).toBe(false);
+        const json = encode(written);
+        expect(json.isWellFormed()).toBe(true);
+        expect(json.includes('\u0000')).toBe(false);
       }),
     );
   });
 
   test('a run of deltas is stored as one entry with the whole text and the length of each', () => {
-    const payload = encodeEvents([delta('ab'), delta(''), delta('c'), delta('x'.repeat(35))]);
-    expect(JSON.parse(payload)).toEqual([
+    const json = encode([delta('ab'), delta(''), delta('c'), delta('x'.repeat(35))]);
+    expect(JSON.parse(json)).toEqual([
       {
         type: 'text.appended',
         agentId: 'a',
@@ -116,45 +148,28 @@ describe('the codec of journal rows', () => {
     ]);
   });
 
-  test('a long delta is an entry of its own, without the ids of the one before it', () => {
-    const long = 'x'.repeat(36);
-    const payload = encodeEvents([delta('a'), delta('b'), delta(long), delta('c')]);
-    expect(JSON.parse(payload)).toEqual([
-      { type: 'text.appended', agentId: 'a', textId: 't', text: 'ab', lengths: '11' },
-      { type: 'text.appended', text: long },
-      { type: 'text.appended', text: 'c' },
-    ]);
-  });
-
-  test('a field that repeats the entry before, or is as usual, is left out', () => {
-    const inTurn = { agentId: 'a', turn: 1 };
-    const tokens = { inputTokens: 1, outputTokens: 2 };
-    const written: RunEvent[] = [
-      { type: 'run.started', progress: { partialOutput: '', toolsInvoked: [] } },
-      { type: 'turn.completed', ...inTurn, finishReason: 'stop', usage: tokens },
-      { type: 'agent.ended', agentId: 'a', reason: 'completed', iterations: 1, usage: tokens },
-      { type: 'run.ended', status: 'completed', output: 'x', usage: tokens, finishReason: 'stop' },
+  test('deltas of several appends are one entry with the time between them', () => {
+    const appends = [
+      { at, events: [delta('ab'), delta('c')] },
+      { at: at + 5, events: [delta('def')] },
+      { at: at + 5, events: [delta('g')] },
+      { at: at + 5 + 26 * 26, events: [delta('h')] },
     ];
-    expect(JSON.parse(encodeEvents(written))).toEqual([
-      { type: 'run.started' },
-      { type: 'turn.completed', ...inTurn, finishReason: 'stop', usage: tokens },
-      { type: 'agent.ended', reason: 'completed', iterations: 1 },
-      { type: 'run.ended', status: 'completed', output: 'x' },
-    ]);
-    expect(roundTrip(written)).toEqual(written);
+    const row = appends.reduce<ReturnType<typeof addEvents> | undefined>(addEvents, undefined);
+    expect(row?.entries).toEqual([{ ...delta('abcdefgh'), lengths: '21F31BAA1' }]);
+    const turn = new TurnText(4);
+    turn.add('[{"type":"turn.started","textId":"t"}]', 4);
+    turn.add(JSON.stringify(row?.entries), 5);
+    expect([turn.text, turn.next]).toEqual(['abcdefgh', 10]);
   });
 
-  test('an entry that lacks a field of the one before leaves out nothing', () => {
-    const tokens = { inputTokens: 1, outputTokens: 2 };
-    const answered = {
-      type: 'run.ended',
-      status: 'completed',
-      output: 'x',
-      usage: tokens,
-    } as const;
-    const written: RunEvent[] = [{ ...answered, agent: 'assistant' }, answered];
-    expect(JSON.parse(encodeEvents(written))).toEqual([written[0], { ...answered, all: true }]);
-    expect(roundTrip(written)).toEqual(written);
+  test('a long delta is an entry of its own', () => {
+    const long = 'x'.repeat(36);
+    expect(JSON.parse(encode([delta('a'), delta('b'), delta(long), delta('c')]))).toEqual([
+      { ...delta('ab'), lengths: '11' },
+      delta(long),
+      { ...delta('c'), lengths: '1' },
+    ]);
   });
 
   test('a run ends where anything but the text changes', () => {
@@ -174,7 +189,7 @@ describe('the codec of journal rows', () => {
     ];
     for (const between of breaks) {
       const written = [delta('1'), delta('2'), between, delta('3'), delta('4')];
-      const entries = JSON.parse(encodeEvents(written)) as { text?: unknown }[];
+      const entries = JSON.parse(encode(written)) as { text?: unknown }[];
       expect(entries).toHaveLength(3);
       expect(entries.map((entry) => entry.text)).toEqual([
         '12',
@@ -187,18 +202,42 @@ describe('the codec of journal rows', () => {
 
   test('two hundred tokens take a fraction of what their events would', () => {
     const tokens = Array.from({ length: 200 }, (_, i) => delta(` token${i}`));
-    expect(encodeEvents(tokens).length).toBeLessThan(JSON.stringify(tokens).length / 5);
+    expect(encode(tokens).length).toBeLessThan(JSON.stringify(tokens).length / 5);
   });
 
   test('the events that were handed in are not changed', () => {
     const written = [delta('a'), delta('b')].map((event) => Object.freeze(event));
-    decodeEvents(encodeEvents(written), { seq: 1, at });
+    decodeRow(encode(written), { seq: 1, at });
     expect(written).toEqual([delta('a'), delta('b')]);
   });
 
-  test('no events are an empty payload', () => {
-    expect(encodeEvents([])).toBe('[]');
-    expect(decodeEvents('[]', { seq: 1, at })).toEqual([]);
+  test('no events are an empty row', () => {
+    expect(encode([])).toBe('[]');
+    expect(decodeRow('[]', { seq: 1, at })).toEqual([]);
+  });
+});
+
+describe('the compression of journal rows', () => {
+  test('gives back the same text, whatever its length', () => {
+    fc.assert(
+      fc.property(events, fc.nat(200), (written, times) => {
+        const json = JSON.stringify(Array.from({ length: times }, () => written));
+        const packed = packJson(json);
+        expect(packed.length).toBeLessThanOrEqual(json.length);
+        expect(unpackJson(packed, Buffer.byteLength(json))).toBe(json);
+      }),
+    );
+  });
+
+  test('halves a row of some length, and leaves short and very long ones as they are', () => {
+    const of = (length: number) => encode([delta('the text of an answer '.repeat(length / 20))]);
+    expect(packJson(of(1_000)).length).toBeLessThan(of(1_000).length / 2);
+    for (const json of [of(100), of(100_000)]) expect(packJson(json)).toBe(json);
+  });
+
+  test('does not inflate a row beyond its size', () => {
+    const json = encode([delta('x'.repeat(10_000))]);
+    expect(() => unpackJson(packJson(json), json.length - 1)).toThrow(RangeError);
   });
 });
 
@@ -215,7 +254,7 @@ describe('TurnText', () => {
     ] as RunEvent[][];
     const found = new TurnText(7);
     const ends = rows.map((events) => {
-      found.add(encodeEvents(events), found.next);
+      found.add(encode(events), found.next);
       return found.hasEnded;
     });
     expect(ends).toEqual([false, false, true]);

@@ -72,8 +72,9 @@ describe('damage to accounts', () => {
   });
 
   const wrongs: Record<string, string> = {
-    'a flipped character': `UPDATE events SET payload = replace(payload, 'first', 'worst')`,
-    'no JSON': `UPDATE events SET payload = '{'`,
+    'a flipped character': `UPDATE events SET json = replace(json, 'first', 'worst')`,
+    'no JSON': `UPDATE events SET json = '{'`,
+    'an empty row': 'UPDATE events SET json = NULL',
     'another time': 'UPDATE events SET at = at + 1',
     'a missing first row': 'DELETE FROM events WHERE first_seq = 1',
     'no rows': 'DELETE FROM events',

@@ -124,9 +124,7 @@ describe('damage', () => {
   });
 
   test('the error names the run and the seq', async () => {
-    tamper(
-      `UPDATE events SET payload = payload || ' ' WHERE run_id = '${run.id}' AND last_seq = 5`,
-    );
+    tamper(`UPDATE events SET json = json || ' ' WHERE run_id = '${run.id}' AND last_seq = 5`);
     await expect(readAll()).rejects.toThrow(
       `The journal of run ${run.id} at seq 4 to 5 is damaged: it does not match its checksum`,
     );
@@ -166,7 +164,7 @@ describe('damage', () => {
     },
     'a row at another time': { sql: `UPDATE events SET at = 1 WHERE ${of(5)}`, says: /checksum/ },
     'the row of another run': {
-      sql: `UPDATE events SET payload = (SELECT payload FROM events e WHERE e.last_seq = 3
+      sql: `UPDATE events SET json = (SELECT json FROM events e WHERE e.last_seq = 3
         AND e.run_id <> events.run_id) WHERE ${of(3)}`,
       says: /checksum/,
     },

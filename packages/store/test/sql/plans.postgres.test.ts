@@ -18,7 +18,7 @@ import {
   selectUsage,
   selectWorkflow,
 } from '../../src/sql/runs/counts.ts';
-import { selectEventsSql, selectPageSql } from '../../src/sql/runs/events.ts';
+import { selectEventsSql, selectPageSql, storeEvents } from '../../src/sql/runs/events.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
 import { selectLast, selectPage } from '../../src/sql/lists.ts';
@@ -48,8 +48,8 @@ describe('query plans of PostgreSQL', () => {
       SELECT 'run-' || n, 'tenant-' || n % 20, 10, 1, 0,
         CASE WHEN n % 1000 = 0 THEN 'waiting' ELSE 'completed' END, n, 0, 0, 'c-' || n % 2000,
         '""', 'runs', '"agent-' || n % 50 || '"', '"demo"', '{}', n, '"ada"' FROM generate_series(1, 10000) n`);
-    await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, payload, checksum)
-      SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, '[]', 0
+    await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, size, json, checksum)
+      SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, 2, '[]', 0
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
     await database.sql(`INSERT INTO approvals (id, tenant_id, run_id, status, requested_at, expires_at, kind,
         agent_id, agent_path, tool_call_id, tool, params, digest, ballot, mac)
@@ -91,14 +91,9 @@ describe('query plans of PostgreSQL', () => {
     endedAt: 1,
     usage: { inputTokens: 1, outputTokens: 1 },
   } as const;
-  const ending = appendUnit({ dialect: 'postgres', signer }, 't', {
-    ...run,
-    epoch: 1,
-    afterSeq: 1,
-    at: 1,
-    events: [],
-    progress,
-  });
+  const end = { ...run, epoch: 1, afterSeq: 1, at: 1, events: [], progress };
+  const journal = storeEvents(run, end);
+  const ending = appendUnit({ dialect: 'postgres', signer }, 't', end, { journal });
   const candidates = (kind: 'rare' | 'common') => {
     const search = { tenantId: 't', namespace: 'n', query: '', limit: 5, now: 0 };
     return selectCandidates('postgres', search, { kind, words: ['w1', 'w2'], most: 60 }).sql;

@@ -12,7 +12,7 @@ import { nowSql } from '../statements.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
 import { countEnding, countUsage, countWaiting } from './counts.ts';
-import { insertEvents } from './events.ts';
+import { type JournalRow } from './events.ts';
 import type { GrantUses } from '../tenants/grants.ts';
 import { deleteCommands, deleteCommand, expectNoCommands } from './inbox.ts';
 import { insertMemory } from '../memories/memories.ts';
@@ -25,6 +25,8 @@ import { insertNotices } from '../tenants/webhooks.ts';
 /** What an append needs to know of rows that were read before it. */
 export interface AppendParts {
   readonly uses?: GrantUses | undefined;
+  /** Its events. */
+  readonly journal: JournalRow;
   /** Stores the decision that the append carries. */
   readonly decision?: readonly Statement[];
 }
@@ -33,14 +35,12 @@ export function appendUnit(
   { dialect, signer }: { readonly dialect: SqlDialect; readonly signer: RowSigner },
   tenantId: string,
   append: Append,
-  { uses, decision = [] }: AppendParts = {},
+  { uses, journal, decision = [] }: AppendParts,
 ): readonly Statement[] {
-  const { runId, afterSeq, at, events, progress = {} } = append;
+  const { runId, at, progress = {} } = append;
   const run = { tenantId, runId };
-  const { answerSeq } = progress;
-  const journal = insertEvents({ tenantId, runId, afterSeq, at, events, answerSeq });
   const unit: Statement[] = [
-    fence(dialect, tenantId, append, journal.size),
+    fence(dialect, tenantId, append, journal.growth),
     ...(append.claim === undefined ? [] : [expectNoCommands(run)]),
     ...decision,
     ...journal.statements,
@@ -57,8 +57,8 @@ export function appendUnit(
   if (endsRun(append)) {
     const endedAt = progress.endedAt ?? at;
     unit.push(...countEnding(run, endedAt), ...countUsage(run, endedAt));
-    unit.push(deleteCommands(run), closeOpenApprovals(run, at), closeClientCalls(run));
-    unit.push(deleteConnections(run));
+    unit.push(deleteCommands(run, { ofSession: append.session !== undefined }));
+    unit.push(closeOpenApprovals(run, at), closeClientCalls(run), deleteConnections(run));
   }
   if (progress.status === 'waiting') unit.push(...countWaiting(run));
   unit.push(...insertAudit(tenantId, append.audit), ...insertNotices(tenantId, append.notices));
@@ -89,7 +89,7 @@ export function appendOutcome(
 
 const fenceSqls = new Map<string, string>();
 
-function fence(dialect: SqlDialect, tenantId: string, append: Append, size: number): Statement {
+function fence(dialect: SqlDialect, tenantId: string, append: Append, growth: number): Statement {
   const { runId, afterSeq, epoch, events, claim, progress = {} } = append;
   const changes = changesOf(runId, progress);
   const columns = changes.map(([column]) => column);
@@ -103,7 +103,7 @@ function fence(dialect: SqlDialect, tenantId: string, append: Append, size: numb
     }),
     params: [
       afterSeq + events.length,
-      size,
+      growth,
       ...values,
       ...(claim === undefined ? [] : [epoch]),
       ...(claim === undefined || releases ? [] : [claim.owner, claim.now, claim.until - claim.now]),

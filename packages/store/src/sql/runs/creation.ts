@@ -7,7 +7,7 @@ import { isEnded } from '@relay/protocol';
 import type { Row, SqlDialect, Statement, UnitScope } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { countEnding, countUsage, countWaiting } from './counts.ts';
-import { insertEvents } from './events.ts';
+import { storeEvents } from './events.ts';
 import { insertLabels } from './run-lists.ts';
 import { insertRun, putSnapshot } from './runs.ts';
 import { insertInto } from '../statements.ts';
@@ -26,8 +26,8 @@ export function creationUnit(
   if (idempotency !== undefined) {
     unit.push(sweepKeys(tenantId, at), takeKey({ tenantId, holderId: runId }, idempotency, at));
   }
-  const journal = insertEvents({ tenantId, runId, afterSeq: 0, at, events });
-  unit.push(insertRun(dialect, tenantId, creation, journal.size), takeConversation(creation));
+  const journal = storeEvents(run, { afterSeq: 0, at, events });
+  unit.push(insertRun(dialect, tenantId, creation, journal.growth), takeConversation(creation));
   unit.push(...insertLabels(identity));
   unit.push(...journal.statements);
   unit.push(...putSnapshot(run, progress));

@@ -41,14 +41,15 @@ const runsBeingPruned = 'SELECT id FROM runs WHERE pruning = 1';
 /** Tables with few rows per run are cleared together with the mark. */
 const smallSqls = [
   `DELETE FROM snapshots WHERE run_id IN (${runsBeingPruned})`,
+  `DELETE FROM run_inbox WHERE run_id IN (${runsBeingPruned})`,
   `DELETE FROM client_calls WHERE run_id IN (${runsBeingPruned})`,
   `DELETE FROM approvals WHERE (tenant_id, run_id) IN (
     SELECT tenant_id, id FROM runs WHERE pruning = 1)`,
 ];
 
 /** The cross join makes SQLite begin with the few runs. */
-const eventsSql = `DELETE FROM events WHERE (run_id, last_seq) IN (
-  SELECT e.run_id, e.last_seq FROM (${runsBeingPruned}) AS r CROSS JOIN events e
+const eventsSql = `DELETE FROM events WHERE (run_id, first_seq) IN (
+  SELECT e.run_id, e.first_seq FROM (${runsBeingPruned}) AS r CROSS JOIN events e
   WHERE e.run_id = r.id LIMIT ?)`;
 
 const doneSql = `UPDATE runs SET pruning = 2

@@ -2,7 +2,14 @@
 import type { RunFilter, RunIdentity, RunListing, RunRef } from '@relay/core';
 import { runStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { decodeOpening, decodeText, joinOpening, openingColumns } from './events.ts';
+import {
+  decodeOpening,
+  decodeText,
+  isOpeningOmitted,
+  joinOpening,
+  openingColumns,
+  startOfRow,
+} from './events.ts';
 import { allOf, residualFilter, columnFilters, indexFilter, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter, Condition, List, Range } from '../lists.ts';
 import { insertInto, placeholders } from '../statements.ts';
@@ -38,14 +45,15 @@ export function selectAnswers(tenantId: string, runs: readonly Row[]): Statement
   // The cross joins make SQLite begin with the runs, and the function around the tenant with these and
   // not with all of the tenant. Sizes are found without reading what rows hold.
   return {
-    sql: `SELECT e.run_id, e.first_seq, e.last_seq, e.at, e.payload, e.checksum FROM (
-        SELECT r.id, r.answer_seq FROM runs r CROSS JOIN events w
+    sql: `SELECT e.run_id, e.first_seq, e.last_seq, e.at, e.size, e.checksum, e.json, e.deflated FROM (
+        SELECT r.id, MIN(w.first_seq) AS first_seq FROM runs r CROSS JOIN events w
         WHERE COALESCE(r.tenant_id, '') = ? AND r.id IN (${placeholders(ids.length)})
-          AND w.tenant_id = r.tenant_id AND w.run_id = r.id AND w.last_seq >= r.answer_seq
-        GROUP BY r.id, r.answer_seq HAVING SUM(octet_length(w.payload)) <= ${largestRows}
+          AND w.tenant_id = r.tenant_id AND w.run_id = r.id
+          AND w.first_seq >= ${startOfRow('r.tenant_id', 'r.id', 'r.answer_seq')}
+        GROUP BY r.id HAVING SUM(w.size) <= ${largestRows}
       ) AS answered CROSS JOIN events e
-      WHERE e.tenant_id = ? AND e.run_id = answered.id AND e.last_seq >= answered.answer_seq
-      ORDER BY e.run_id, e.last_seq`,
+      WHERE e.tenant_id = ? AND e.run_id = answered.id AND e.first_seq >= answered.first_seq
+      ORDER BY e.run_id, e.first_seq`,
     params: [tenantId, ...ids, tenantId],
   };
 }
@@ -143,7 +151,7 @@ export function decodeListing(row: Row, parts: readonly Row[]): RunListing {
     ...endCodec.decode(row),
     opening: decodeOpening(ref, row),
     answer: answer ?? null,
-    isOpeningOmitted: row['opening_first'] !== null && row['opening_payload'] === null,
+    isOpeningOmitted: isOpeningOmitted(row),
     isOutputOmitted:
       answer === undefined || (numberOrNull(row, 'output_bytes') ?? 0) > largestOutput,
   };

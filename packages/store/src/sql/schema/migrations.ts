@@ -13,7 +13,7 @@ import type { Row, SqlDialect, SqlDriver, Statement } from '../../drivers/driver
 import { createClock, plain } from '../statements.ts';
 import { memoryTables } from './memories.ts';
 import { migrationLock, protectRows } from './row-security.ts';
-import { runTables } from './runs.ts';
+import { eventsTable, runTables } from './runs.ts';
 import { messageTables, sessionTables } from './sessions.ts';
 import { accountTables, auditTables } from './tenants.ts';
 
@@ -83,9 +83,15 @@ export const migrations: readonly Migration[] = [
   {
     id: 1,
     statements: {
-      sqlite: [...sqliteTables, ...memoryTables.sqlite, ...messageTables.sqlite],
+      sqlite: [
+        ...sqliteTables,
+        eventsTable('BLOB'),
+        ...memoryTables.sqlite,
+        ...messageTables.sqlite,
+      ],
       postgres: [
         ...tables,
+        eventsTable('BYTEA'),
         createClock,
         ...spaceForAppends,
         ...memoryTables.postgres,

@@ -45,7 +45,7 @@ const tables = {
   conversations: 'siu',
   credentials: 'siud',
   deliveries: 'sid',
-  events: 'si',
+  events: 'siu',
   grants: 'siu',
   idempotency_keys: 'siud',
   invocations: 'siu',

@@ -1,4 +1,23 @@
 /**
+ * The journal. The last row of a run may grow (`sql/runs/events.ts`), so what changes with it is in no
+ * index. A row has either `json` or `deflated`; `size` is the length of the JSON in bytes.
+ */
+export function eventsTable(bytes: 'BLOB' | 'BYTEA'): string {
+  return `CREATE TABLE events (
+    tenant_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    first_seq BIGINT NOT NULL,
+    last_seq BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    size BIGINT NOT NULL,
+    checksum BIGINT NOT NULL,
+    json TEXT,
+    deflated ${bytes},
+    PRIMARY KEY (run_id, first_seq)
+  )`;
+}
+
+/**
  * Each append rewrites its run's row, so changing columns come first in `runs`, and snapshots are in a
  * table of their own. Indexes that find work are partial: their cost does not grow with ended runs.
  * Indexes for lists begin with the tenant and end with the time and the id; none contains a column that
@@ -127,16 +146,6 @@ export const runTables: readonly string[] = [
     body TEXT NOT NULL,
     checksum BIGINT NOT NULL
   )`,
-  `CREATE TABLE events (
-    tenant_id TEXT NOT NULL,
-    run_id TEXT NOT NULL,
-    last_seq BIGINT NOT NULL,
-    first_seq BIGINT NOT NULL,
-    at BIGINT NOT NULL,
-    payload TEXT NOT NULL,
-    checksum BIGINT NOT NULL,
-    PRIMARY KEY (run_id, last_seq)
-  )`,
   `CREATE TABLE approvals (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
@@ -176,9 +185,10 @@ export const runTables: readonly string[] = [
     kind TEXT NOT NULL,
     command TEXT NOT NULL,
     mac TEXT NOT NULL,
+    wakes BIGINT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,
-  `CREATE INDEX inboxes_of_tenant ON run_inbox (tenant_id, run_id)`,
+  `CREATE INDEX inboxes_of_tenant ON run_inbox (tenant_id, run_id) WHERE wakes = 1`,
   `CREATE INDEX cancels_of_tenant ON run_inbox (tenant_id, run_id) WHERE kind = 'cancel'`,
   `CREATE TABLE connections (
     id TEXT NOT NULL PRIMARY KEY,

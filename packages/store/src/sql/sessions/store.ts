@@ -30,7 +30,7 @@ import type {
 } from '@relay/core';
 import { defaultInboxLimit, eventLoop } from '@relay/core';
 import { defined, RelayError, type StoredSessionEvent } from '@relay/protocol';
-import { encodeHint } from '../../codec/hints.ts';
+import { encodeHint, hintOfCommand } from '../../codec/hints.ts';
 import type { RowSigner } from '../../codec/signed-table.ts';
 import { json, text } from '../../codec/values.ts';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
@@ -61,7 +61,7 @@ export function hintsOfWrite(
   const ids = new Set(changes.map(({ sessionId }) => sessionId));
   return [
     ...Array.from(ids, (sessionId) => ({ kind: 'session', tenantId, sessionId }) as const),
-    ...runCommands.map(({ runId }) => ({ kind: 'wake', tenantId, runId }) as const),
+    ...runCommands.map(({ runId, queued }) => hintOfCommand({ tenantId, runId }, queued)),
   ];
 }
 

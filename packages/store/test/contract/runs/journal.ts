@@ -1,5 +1,5 @@
-import type { TenantStore } from '@relay/core';
-import type { RunEvent } from '@relay/protocol';
+import type { Append, TenantStore } from '@relay/core';
+import { defined, type RunEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { delta, newRun, noon, started, step, useStore } from '../fixtures.ts';
@@ -9,13 +9,19 @@ export function journalTests(open: Open): void {
   const { tenant: newTenant } = useStore(open);
 
   /** Appends batches of these sizes after the first event; returns all texts in order. */
-  async function write(run: TestRun, sizes: readonly number[]): Promise<string[]> {
+  async function write(
+    run: TestRun,
+    sizes: readonly number[],
+    { writer }: Pick<Append, 'writer'> = {},
+  ): Promise<string[]> {
     const texts: string[] = [];
     let afterSeq = 1;
     for (const size of sizes) {
       const batch = Array.from({ length: size }, (_, index) => `${afterSeq + index + 1};`);
       texts.push(...batch);
-      await run.tenant.append(step(run, { afterSeq, events: batch.map(delta) }));
+      const at = noon + afterSeq;
+      const append = step(run, { at, afterSeq, events: batch.map(delta), ...defined({ writer }) });
+      expect(await run.tenant.append(append)).toBe('committed');
       afterSeq += size;
     }
     return texts;
@@ -36,10 +42,13 @@ export function journalTests(open: Open): void {
     ]);
   });
 
-  test('any range is exactly that part of the journal, also inside a step', async () => {
+  test.each([
+    ['a step', {}],
+    ['a row to which several steps have added', { writer: {} }],
+  ])('any range is exactly that part of the journal, also inside %s', async (_what, by) => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    await write(run, [1, 7, 2, 1, 5]);
+    await write(run, [1, 7, 2, 1, 5], by);
     const all = await tenant.readEvents(run.id, { after: 0, limit: 1_000 });
     expect(all.map(({ seq }) => seq)).toEqual(Array.from({ length: 17 }, (_, i) => i + 1));
     for (let after = 0; after <= 18; after += 1) {
@@ -48,6 +57,78 @@ export function journalTests(open: Open): void {
         expect(part).toEqual(all.slice(after, after + limit));
       }
     }
+  });
+
+  describe('text that one writer appends', () => {
+    const append = (run: TestRun, afterSeq: number, over: Partial<Append>) =>
+      run.tenant.append(step(run, { afterSeq, ...over }));
+
+    test('is read as it was appended, with the time of each append', async () => {
+      const tenant = newTenant();
+      const run = await newRun(tenant);
+      const writer = {};
+      await append(run, 1, { writer, at: noon + 5, events: [delta('a'), delta('b')] });
+      await append(run, 3, { writer, at: noon + 9, events: [delta('c')] });
+      // The clock was set back.
+      await append(run, 4, { writer, at: noon + 2, events: [delta('d'), started] });
+      await append(run, 6, { writer, at: noon + 3, events: [delta('e')] });
+      const read = await tenant.readEvents(run.id, { after: 1, limit: 100 });
+      expect(read.map(({ at, seq, ...event }) => [seq, Date.parse(at) - noon, event])).toEqual([
+        [2, 5, delta('a')],
+        [3, 5, delta('b')],
+        [4, 9, delta('c')],
+        [5, 2, delta('d')],
+        [6, 2, started],
+        [7, 3, delta('e')],
+      ]);
+    });
+
+    test('takes less space than if each append was stored on its own', async () => {
+      const tenant = newTenant();
+      const [together, apart] = await Promise.all([newRun(tenant), newRun(tenant)]);
+      const sizes = Array.from({ length: 50 }, () => 1);
+      await write(together, sizes, { writer: {} });
+      await write(apart, sizes);
+      const sizeOf = async ({ id }: TestRun) => (await tenant.readRun(id))?.journalSize ?? 0;
+      expect(await sizeOf(together)).toBeLessThan((await sizeOf(apart)) / 5);
+      const eventsOf = ({ id }: TestRun) => tenant.readEvents(id, { after: 0, limit: 100 });
+      expect(await eventsOf(together)).toEqual(await eventsOf(apart));
+    });
+
+    test('is not lost if an append of it is fenced, nor changed by it', async () => {
+      const tenant = newTenant();
+      const run = await newRun(tenant);
+      const writer = {};
+      await append(run, 1, { writer, events: [delta('a')] });
+      const before = await tenant.readEvents(run.id, { after: 0, limit: 10 });
+      expect(await append(run, 2, { writer, epoch: 9, events: [delta('x')] })).toBe('fenced');
+      expect(await tenant.readEvents(run.id, { after: 0, limit: 10 })).toEqual(before);
+      expect(await append(run, 2, { writer, events: [delta('b')] })).toBe('committed');
+      const texts = await tenant.readEvents(run.id, { after: 1, limit: 10 });
+      expect(texts).toMatchObject([delta('a'), delta('b')]);
+    });
+
+    test('follows what another writer has stored, in a row of its own', async () => {
+      const tenant = newTenant();
+      const run = await newRun(tenant);
+      await write(run, [2, 1], { writer: {} });
+      await append(run, 4, { writer: {}, events: [delta('x')] });
+      await append(run, 5, { events: [delta('y')] });
+      const read = await tenant.readEvents(run.id, { after: 3, limit: 10 });
+      expect(read).toMatchObject([delta('4;'), delta('x'), delta('y')]);
+    });
+
+    test('can be longer than a row', async () => {
+      const tenant = newTenant();
+      const run = await newRun(tenant);
+      const texts = await write(
+        run,
+        Array.from({ length: 400 }, () => 2),
+        { writer: {} },
+      );
+      const read = await tenant.readEvents(run.id, { after: 1, limit: 1_000 });
+      expect(read).toMatchObject(texts.map(delta));
+    });
   });
 
   describe('the text of the last turn', () => {
@@ -62,13 +143,17 @@ export function journalTests(open: Open): void {
     };
 
     /** A run that answers these pieces, one step each; `end` are the events that end it. */
-    async function answeredRun(tenant: TenantStore, pieces: readonly string[]) {
+    async function answeredRun(
+      tenant: TenantStore,
+      pieces: readonly string[],
+      by: Pick<Append, 'writer'> = {},
+    ) {
       const run = await newRun(tenant);
       const other: RunEvent = { ...delta('of another agent'), agentId: uuidv7(), textId: uuidv7() };
-      await tenant.append(step(run, { events: [delta('of an earlier turn'), turn] }));
+      await tenant.append(step(run, { events: [delta('of an earlier turn'), turn], ...by }));
       let afterSeq = 3;
       for (const piece of pieces) {
-        await tenant.append(step(run, { afterSeq, events: [delta(piece), other] }));
+        await tenant.append(step(run, { afterSeq, events: [delta(piece), other], ...by }));
         afterSeq += 2;
       }
       const output = pieces.join('');
@@ -85,14 +170,17 @@ export function journalTests(open: Open): void {
         { type: 'run.ended', status: 'completed', output, usage, finishReason: 'stop' },
       ];
       const progress = { status: 'completed', endedAt: noon, answerSeq: 3 } as const;
-      await tenant.append(step(run, { afterSeq, events: end, progress }));
+      await tenant.append(step(run, { afterSeq, events: end, progress, ...by }));
       return { run, end, output, lastSeq: afterSeq + end.length };
     }
 
-    test('is what the events of the end show, whichever part of the journal is read', async () => {
+    test.each([
+      ['appended by one writer', { writer: {} }],
+      ['in rows of its own', {}],
+    ])('is what the events of the end show, whichever part is read: %s', async (_how, by) => {
       const tenant = newTenant();
       const pieces = Array.from({ length: 30 }, (_, n) => `${n} ${'x'.repeat(n * 10)}`);
-      const { run, end, lastSeq } = await answeredRun(tenant, pieces);
+      const { run, end, lastSeq } = await answeredRun(tenant, pieces, by);
       const at = new Date(noon).toISOString();
       const shown = end.map((event, n) => ({ ...event, seq: lastSeq - 1 + n, at }));
       const all = await tenant.readEvents(run.id, { after: 0, limit: 1_000 });

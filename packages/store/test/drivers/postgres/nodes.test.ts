@@ -278,8 +278,8 @@ describe('two nodes at once', () => {
     await other.query('BEGIN');
     await other.query('SELECT id FROM runs WHERE id = $1 FOR NO KEY UPDATE', [run.id]);
     await other.query(
-      `INSERT INTO run_inbox (id, kind, command, mac, tenant_id, run_id, position)
-        VALUES ('c', 'cancel', '{}', '', $1, $2, 1)`,
+      `INSERT INTO run_inbox (id, kind, command, mac, wakes, tenant_id, run_id, position)
+        VALUES ('c', 'cancel', '{}', '', 1, $1, $2, 1)`,
       [id, run.id],
     );
     const decided = tenant.append(
