@@ -36,7 +36,6 @@ import { json, text } from '../../codec/values.ts';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from '../runs/creation.ts';
-import { sizeOfPage } from '../runs/events.ts';
 import { readList } from '../lists.ts';
 import { changesIn, readAll, readOne } from '../statements.ts';
 import { insertAudit } from '../tenants/audit.ts';
@@ -47,6 +46,7 @@ import {
   decodeSnapshot,
   selectSessionPage,
   selectSnapshotSql,
+  sizeOfSessionPage,
 } from './journal.ts';
 import * as messages from './messages.ts';
 import { deleteMarked, markSession } from './retention.ts';
@@ -194,7 +194,7 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
     const { sql, params } = selectSessionPage(session, range);
     const rows = await this.driver.read(sql, params);
     // Many readers of long journals do not delay what else waits for the event loop.
-    await eventLoop.take(sizeOfPage(rows));
+    await eventLoop.take(sizeOfSessionPage(rows));
     return decodeSessionPage(session, range, rows);
   }
 
