@@ -61,6 +61,11 @@ export function selectSessionPage(session: SessionRef, range: PageRange): Statem
   return { sql: selectSessionPageSql, params: [after, ...sized, tenantId, sessionId] };
 }
 
+/** The length of the payloads, in bytes. */
+export function sizeOfSessionPage(rows: readonly Row[]): number {
+  return rows.reduce((sum, row) => sum + (numberOrNull(row, 'bytes') ?? 0), 0);
+}
+
 function endOf({ after, limit }: EventRange): number {
   return Math.min(after + limit, Number.MAX_SAFE_INTEGER);
 }
