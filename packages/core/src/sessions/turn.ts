@@ -149,8 +149,7 @@ export function sessionChangeOf(
   session: Pick<SessionRecord, 'id' | 'version' | 'state' | 'activeRunId'>,
   step: TurnStep,
 ): SessionChange | undefined {
-  // Only this machine writes the state.
-  const state = session.state as SessionState;
+  const { state } = session;
   if (state.lifecycle === 'released' || session.activeRunId !== step.runId) return undefined;
   const usage = usageAfter(state, step.usage);
   const { error } = step;
