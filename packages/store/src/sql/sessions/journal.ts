@@ -63,7 +63,7 @@ export function selectSessionPage(session: SessionRef, range: PageRange): Statem
 
 /** The length of the payloads, in bytes. */
 export function sizeOfSessionPage(rows: readonly Row[]): number {
-  return rows.reduce((sum, row) => sum + (numberOrNull(row, 'bytes') ?? 0), 0);
+  return rows.reduce((sum, row) => sum + (numberOrNull(row, 'size') ?? 0), 0);
 }
 
 function endOf({ after, limit }: EventRange): number {
