@@ -93,6 +93,7 @@ async function look(kernel: Kernel, scenario: Scenario) {
   const run = await kernel.store.tenant(ref.tenantId).readRun(runId);
   const events = await journalOf(kernel.store, ref);
   if (run !== undefined && isEnded(run.status)) return { events, row: run };
+  await scenario.acts?.(kernel, ref, events);
   if (scenario.cancels !== true) await answerWhatIsAsked(kernel, scenario, events);
   else if (run?.status === 'waiting') {
     await cancelRun(kernel.control, ref, { reason: 'Enough', by: person });

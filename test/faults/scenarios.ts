@@ -1,4 +1,4 @@
-import type { DecisionInput, Model, SystemStore, Tool } from '@relay/core';
+import type { DecisionInput, Model, RunRef, SystemStore, Tool } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -7,8 +7,8 @@ import {
   text,
   toolCall,
 } from '@relay/core/testing';
-import type { Decider, EventType } from '@relay/protocol';
-import type { AskOptions, KernelOptions } from '../support/kernel.ts';
+import type { Decider, EventType, StoredEvent } from '@relay/protocol';
+import type { AskOptions, Kernel, KernelOptions } from '../support/kernel.ts';
 
 export interface Scenario {
   readonly name: string;
@@ -27,6 +27,8 @@ export interface Scenario {
   readonly approvers?: readonly Decider[];
   /** What the person who approves says besides. */
   readonly answer?: Partial<DecisionInput>;
+  /** What else people do, again and again until the run ends, before they answer. */
+  readonly acts?: (kernel: Kernel, run: RunRef, events: readonly StoredEvent[]) => Promise<void>;
   /** Instead of answering, they stop the run as soon as it waits. */
   readonly cancels?: boolean;
   /** What must happen in it, lest it shows nothing. */
@@ -196,10 +198,17 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
   }),
 };
 
-async function tenantOf(store: SystemStore) {
+export async function tenantOf(store: SystemStore) {
   const none = '01900000-0000-7000-a000-000000000001';
   const { id } = await store.ensureTenant({ id: none, name: 'test', at: 0 });
   return store.tenant(id);
+}
+
+/** The one run of the store. */
+export async function runIn(store: SystemStore) {
+  const tenant = await tenantOf(store);
+  const { items } = await tenant.listRuns({}, { limit: 1 });
+  return { tenant, runId: items[0]?.id ?? '' };
 }
 
 async function demandTwoApprovers(store: SystemStore): Promise<void> {

@@ -2,12 +2,13 @@
 import { allStores } from '../loop/stores.ts';
 import { failEverywhere } from './matrix.ts';
 import { memoryScenarios } from './memory-scenarios.ts';
+import { messageScenarios } from './message-scenarios.ts';
 import { scenarios } from './scenarios.ts';
 import { treeScenarios } from './tree-scenarios.ts';
 
 failEverywhere(
   allStores.filter(({ name }) => name === 'memory'),
-  { ...scenarios, ...memoryScenarios, ...treeScenarios },
+  { ...scenarios, ...memoryScenarios, ...treeScenarios, ...messageScenarios },
 );
 
 const several = ['two turns with an approval each', 'client tool'];

@@ -15,6 +15,7 @@ export function expectSoundJournal(events: readonly StoredEvent[], row?: RunReco
   if (isBuried(events)) return;
   expectSoundTree(events);
   expectEachTextOfOneAgent(events);
+  expectNoMessageTwice(events);
   expectUsageAddsUp(events);
   expectSameFold(events, row);
 }
@@ -67,6 +68,12 @@ function expectNoStartBeforeDecision(events: readonly StoredEvent[]): void {
     if (event.type === 'approval.decided' && event.approved) asked.delete(event.toolCallId);
     if (event.type === 'tool.started') expect(asked).not.toContain(event.toolCallId);
   }
+}
+
+/** A message is taken once. */
+function expectNoMessageTwice(events: readonly StoredEvent[]): void {
+  const ids = events.flatMap((event) => (event.type === 'message.added' ? event.messageId : []));
+  expect(new Set(ids).size).toBe(ids.length);
 }
 
 function expectEachTextOfOneAgent(events: readonly StoredEvent[]): void {

@@ -8,7 +8,7 @@ declare module 'vitest' {
   }
 }
 
-/** Options of a suite, such as `requires('sandbox', bubblewrapProblem())`. */
+/** Options of a suite, such as `requires('sandbox', await bubblewrapProblem())`. */
 export function requires(kind: string, problem: string | undefined): TestOptions {
   return problem === undefined ? {} : { skip: true, meta: { skipped: { kind, because: problem } } };
 }

@@ -17,8 +17,6 @@ export {
   commandTimeoutMs,
   hasProgram,
   offlineAfterMs,
-  progressOf,
-  stateOf,
 } from './commands/change-session.ts';
 export * from './commands/record-receipt.ts';
 export * from './commands/session-lifecycle.ts';
@@ -76,6 +74,7 @@ export * from './sessions/delivery-machine.ts';
 export * from './sessions/modes.ts';
 export * from './sessions/session-machine.ts';
 export * from './sessions/state.ts';
+export * from './sessions/turn.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';
 export { BackgroundLoop, type BackgroundLoopOptions } from './runtime/background-loop.ts';
 export { eventLoop } from './runtime/event-loop-budget.ts';
@@ -85,3 +84,4 @@ export { Ticker } from './runtime/ticker.ts';
 export { Supervisor } from './supervisor.ts';
 export { systemClock } from './runtime/system-clock.ts';
 export * from './commands/post-result.ts';
+export * from './commands/post-message.ts';

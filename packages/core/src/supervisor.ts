@@ -31,7 +31,14 @@ import { exponentialBackoff } from './runtime/backoff.ts';
 import { FairQueue } from './runtime/fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
-import { type ApprovalDecision, type Claim, maxCrashes, type RunRef } from './ports/index.ts';
+import {
+  type ApprovalDecision,
+  type Claim,
+  maxCrashes,
+  type QueuedRunCommand,
+  type RunRef,
+  wakesSuspendedRun,
+} from './ports/index.ts';
 import { publishStored } from './publisher.ts';
 import { fail, failCorruptRun, yieldRun } from './run/end.ts';
 import { isStoreFault, runErrorOf } from './run/errors.ts';
@@ -159,6 +166,12 @@ export class Supervisor {
     this.#activate(ref);
   }
 
+  /** The run has a command that matters only while it is driven. */
+  notify(ref: RunRef): void {
+    const { live } = this.#active.get(ref.runId) ?? {};
+    void live?.commandsArrived().catch((error: unknown) => this.#warn(ref, error));
+  }
+
   /** Stores a decision, with its consequences if this node can resume the run. False if it is outdated. */
   async decide(tenantId: string, decision: ApprovalDecision): Promise<boolean> {
     const ref = { tenantId, runId: decision.runId };
@@ -283,7 +296,7 @@ export class Supervisor {
       if (outcome === 'yielded') publishStored(this.#engine, ref, []);
       // A wake-up during the suspension may not have been noticed.
       if (outcome !== 'suspended') active.hasPendingWakeUp = false;
-      else if ((await live.store.readInbox(ref.runId)).length > 0) active.hasPendingWakeUp = true;
+      else if ((await live.store.readInbox(ref.runId)).some(wakes)) active.hasPendingWakeUp = true;
       this.#storeFaults.delete(ref.runId);
     } catch (error) {
       await this.#recoverFrom(error, active);
@@ -464,6 +477,10 @@ async function hasYielded(live: LiveRun): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+function wakes({ command }: QueuedRunCommand): boolean {
+  return wakesSuspendedRun(command);
 }
 
 function crashError(crashes: number): RunError {

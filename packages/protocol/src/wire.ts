@@ -32,6 +32,7 @@ export type {
   MessageContent,
   MessageToolCall,
   ProviderData,
+  Sender,
 } from './schemas/messages.ts';
 export type {
   ApprovalKind,
@@ -70,7 +71,7 @@ export type {
   SessionIdentity,
 } from './schemas/sessions.ts';
 export type { DeliveryFrame } from './routes/sessions.ts';
-export type { Sender, SessionAttachment } from './routes/messages.ts';
+export type { SessionAttachment } from './routes/messages.ts';
 export type { ActionSelector } from './routes/actions.ts';
 
 type Declared<Name extends RouteName, Part extends string> = (typeof routes)[Name] extends {

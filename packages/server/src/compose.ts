@@ -138,7 +138,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   }
   const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
   // A caller that replaces the tools also replaces those of workspaces.
-  const bash = options.tools === undefined ? bashSettings(config, file.bash) : undefined;
+  const bash = options.tools === undefined ? await bashSettings(config, file.bash) : undefined;
   const workspaces = new Workspaces({
     store,
     config,

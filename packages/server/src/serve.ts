@@ -2,6 +2,7 @@
 import type { AddressInfo } from 'node:net';
 import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
+import { bubblewrapProblem } from '@relay/tools';
 import { auditRestore } from './audit/operator-entries.ts';
 import { loadConfigFile } from './config/config-file.ts';
 import { compose, type Relay, stopAll } from './compose.ts';
@@ -44,6 +45,8 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
   const closing: (() => Promise<void> | void)[] = [];
   const stop = () => stopAll(closing.splice(0).toReversed());
   try {
+    // `compose` needs the result. Another process works on it meanwhile.
+    if (options.tools === undefined && config.sandbox !== 'off') void bubblewrapProblem();
     const opening = openStore(config, 'exclusive', { advise: (line) => log.warn(line) });
     // Loaded while the thread of the store starts. `compose` waits for it, and reports a failure.
     import('./http/app.ts').catch(() => undefined);

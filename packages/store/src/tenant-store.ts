@@ -61,7 +61,7 @@ import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { missingText, TurnText, withText } from './codec/events.ts';
-import { type HintSender, hintsOfAppend } from './codec/hints.ts';
+import { hintOfCommand, type HintSender, hintsOfAppend } from './codec/hints.ts';
 import type { RowSigner, SignedTable } from './codec/signed-table.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
 import { appendScope, appendOutcome, appendUnit } from './sql/runs/append.ts';
@@ -570,7 +570,7 @@ export class SqlTenantStore implements TenantStore {
     const run = { tenantId: this.tenantId, runId };
     const unit = [insertCommand(this.#driver.dialect, this.#signer, run, queued), ...statements];
     const { ok } = await this.#driver.transact(unit, { run: runId });
-    if (ok) this.#notifyRun('wake', runId);
+    if (ok) this.#notify(hintOfCommand(run, queued));
     return ok;
   }
 

@@ -52,6 +52,10 @@ export class Transcript {
         }
         this.#hasText = false;
         break;
+      case 'message':
+        this.#hasText = false;
+        this.line(paint('cyan', `@ ${escapeLine(event.from.name)}: ${shortJson(event.content)}`));
+        break;
       case 'tool_call':
         this.#hasText = false;
         this.line(paint('cyan', `→ ${escapeLine(event.name)} ${shortJson(event.input)}`));

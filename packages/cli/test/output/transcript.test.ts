@@ -34,6 +34,20 @@ describe('a transcript', () => {
     expect(text).toBe('I look it up.\n→ calculator {"a":1}\n← 2\nIt is 2.\n');
   });
 
+  test('prints who sent a message to the run, with nothing that a terminal would execute', () => {
+    const from = { type: 'session', id: 's', name: 'ada\u001b[2J' } as const;
+    const text = shown(
+      say('So '),
+      { type: 'reset', after: 1 },
+      { type: 'message', id: 'm', from, content: 'Wait' },
+      say('Yes.'),
+      done,
+    );
+    expect(text).toContain(': "Wait"\nYes.\n');
+    expect(text).toMatch(/\n@ ada/);
+    expect(text).not.toContain('\u001b[2J');
+  });
+
   test.each([
     ['length', '(cut at the token limit)'],
     ['refusal', '(the model refused)'],

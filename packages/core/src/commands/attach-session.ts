@@ -21,8 +21,8 @@ import type { Engine } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
 import type { NewAuditEntry, SessionRecord } from '../ports/index.ts';
 import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
-import { newSession } from '../sessions/state.ts';
-import { changeSession, offlineAfterMs, progressOf } from './change-session.ts';
+import { newSession, progressOf } from '../sessions/state.ts';
+import { changeSession, offlineAfterMs } from './change-session.ts';
 
 export interface AttachRequest {
   readonly tenantId: string;

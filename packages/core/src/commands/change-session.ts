@@ -13,7 +13,6 @@ import type {
   DeliveryChange,
   InboxEntry,
   MessageDelivery,
-  SessionProgress,
   SessionRecord,
   SessionRedefinition,
   SessionRef,
@@ -23,7 +22,7 @@ import type {
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { timesOut } from '../sessions/modes.ts';
 import { decideSessionAll, type SessionInput } from '../sessions/session-machine.ts';
-import { type SessionState, statusOf } from '../sessions/state.ts';
+import { progressOf, type SessionState, statusOf } from '../sessions/state.ts';
 
 /** A program without a stream for this long is offline, and its handle is no longer in use. */
 export const offlineAfterMs = 30_000;
@@ -62,7 +61,7 @@ export async function changeSession(
   for (;;) {
     const session = await store.sessions.read(sessionId);
     if (session === undefined) throw new RelayError('not_found', 'No such session');
-    const view = { store, session, state: stateOf(session), now: engine.clock.now() };
+    const view = { store, session, state: session.state, now: engine.clock.now() };
     const step = await decide(view);
     const write = step === undefined ? undefined : await writeOf(engine, view, step);
     if (write === undefined) return session;
@@ -72,23 +71,6 @@ export async function changeSession(
       throw new RelayError('storage_failed', `The session was not changed: ${outcome.kind}`);
     }
   }
-}
-
-/** The stored fold of a session. Rows are checked when they are read. */
-export function stateOf({ state }: Pick<SessionRecord, 'state'>): SessionState {
-  return state as SessionState;
-}
-
-/** The progress that a new state implies. */
-export function progressOf(
-  before: SessionState | undefined,
-  next: SessionState,
-  at: number,
-): Pick<SessionProgress, 'status' | 'state'> {
-  const status = statusOf(next);
-  const isSame = before !== undefined && statusOf(before) === status;
-  const since = isSame ? (before.since ?? at) : at;
-  return { status, state: { ...next, since } };
 }
 
 async function writeOf(

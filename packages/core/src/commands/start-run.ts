@@ -250,11 +250,13 @@ function createdEvent(
   position: Position,
 ): Created {
   const { prompt: _, outputSchema, functions = [], limits = {}, handoffs = [], ...spec } = runSpec;
+  const { received = [] } = spec;
   return defined({
     type: 'run.created',
     ...spec,
     ...position,
     messages: [...spec.messages],
+    received: received.length === 0 ? undefined : [...received],
     tools: [...spec.tools],
     labels: { ...spec.labels },
     functions: functions.length === 0 ? undefined : [...functions],

@@ -1,15 +1,15 @@
-/** Approvals, grants and the commands in a run's inbox. */
+/** Approvals and grants. */
 import type {
   ApprovalKind,
   ApprovalStatus,
   Decider,
   EarlierDenial,
   GrantScope,
-  OutcomeAnswer,
   Preview,
   RuleRef,
 } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
+import type { DecisionCommand, QueuedRunCommand } from './commands.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
 import type { Question } from './tool.ts';
 
@@ -97,33 +97,6 @@ export interface ApprovalClosure {
   readonly at: number;
   readonly by: Decider;
   readonly reason: string;
-}
-
-/** A command for a run, queued in its inbox. The lease holder moves it into the journal. */
-export type RunCommand =
-  | {
-      readonly kind: 'decision';
-      readonly approvalId: string;
-      readonly approved: boolean;
-      readonly always: boolean;
-      readonly reason: string | null;
-      /** For an approval of kind `outcome`; with the call's result if it is `completed`. */
-      readonly outcome?: OutcomeAnswer;
-      readonly output?: unknown;
-      readonly edited?: EditedCall;
-      /** For an approval of kind `question`. */
-      readonly answer?: unknown;
-      readonly by: Decider;
-    }
-  /** A client posted the result of a call; it is stored with the call. */
-  | { readonly kind: 'result'; readonly toolCallId: string }
-  | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };
-
-export type DecisionCommand = Extract<RunCommand, { kind: 'decision' }>;
-
-export interface QueuedRunCommand<Command extends RunCommand = RunCommand> {
-  readonly id: string;
-  readonly command: Command;
 }
 
 export interface NewGrant extends Omit<Grant, 'usesLeft'> {

@@ -2,6 +2,7 @@
 export type * from './accounts.ts';
 export type * from './agent.ts';
 export type * from './approvals.ts';
+export * from './commands.ts';
 export type * from './environment.ts';
 export type * from './governance.ts';
 export * from './memories.ts';

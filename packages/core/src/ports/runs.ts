@@ -10,7 +10,7 @@ import type {
   Surface,
   Usage,
 } from '@relay/protocol';
-import type { QueuedRunCommand } from './approvals.ts';
+import type { QueuedRunCommand } from './commands.ts';
 import type { NewAuditEntry } from './governance.ts';
 import type { SessionWrite } from './sessions.ts';
 

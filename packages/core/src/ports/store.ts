@@ -30,9 +30,9 @@ import type {
   GrantRecord,
   NewApproval,
   NewGrant,
-  QueuedRunCommand,
   VoteChange,
 } from './approvals.ts';
+import type { QueuedRunCommand } from './commands.ts';
 import type {
   AuditTrail,
   DeliveryQueue,
@@ -228,6 +228,7 @@ export interface TenantStore {
     queued: QueuedRunCommand,
     audit?: readonly NewAuditEntry[],
   ): Promise<boolean>;
+  /** In the order in which they were posted. Of an ended run: the messages that it did not take. */
   readInbox(runId: string): Promise<QueuedRunCommand[]>;
 
   /** How many runs of the conversation have ended. */
@@ -401,6 +402,8 @@ export type Hint =
   /** The journal has new events that change the run's status. */
   | { readonly kind: 'run'; readonly tenantId: string; readonly runId: string }
   | { readonly kind: 'approval'; readonly tenantId: string; readonly approvalId: string }
+  /** The run has a new command that only the node which drives it needs to know. */
+  | { readonly kind: 'inbox'; readonly tenantId: string; readonly runId: string }
   /** The run has a new command, or no node holds it any more. */
   | { readonly kind: 'wake'; readonly tenantId: string; readonly runId: string }
   /** The session has new events, deliveries or commands, or its stream was opened or closed. */

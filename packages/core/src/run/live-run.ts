@@ -21,6 +21,7 @@ import { charsIn, type MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
 import { Activity } from './activity.ts';
 import { Evidence } from './evidence.ts';
+import { sessionWriter } from './session.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
 import { decide } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
@@ -58,6 +59,9 @@ export const bytesPerChar = 2;
 /** What a run holds besides its journal, such as its connection to a model. */
 export const bytesPerRun = 64 * 1024;
 
+/** Why a model call is aborted that begins again with a message. */
+const interruption = new Error('A message interrupted the model call');
+
 export interface EndedTurn {
   readonly agentId: string;
   readonly outcome: TurnOutcome;
@@ -91,6 +95,12 @@ export class LiveRun {
   readonly #endedTurns: EndedTurn[] = [];
   #fault: { readonly error: unknown } | undefined;
   #hasCommands: boolean;
+  /** The inbox has messages that wait for their boundary. */
+  hasMessages = false;
+  /** No model is called until a `resume` follows. */
+  isPaused = false;
+  /** Commands whose consumption may not be stored yet: they may still be in the inbox. */
+  readonly #taken = new Set<string>();
   /** Not stored yet, and not applied. */
   #decision: ApprovalDecision | undefined;
   #isMarkedChanged = false;
@@ -112,6 +122,13 @@ export class LiveRun {
       clock: options.engine.clock,
       publisher: options.engine.publisher,
       log: options.engine.log,
+      session:
+        options.spec.sessionId === undefined
+          ? undefined
+          : sessionWriter(this.store, {
+              runId: options.identity.id,
+              sessionId: options.spec.sessionId,
+            }),
       observe: (events) => this.#observe(events),
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });
@@ -221,6 +238,15 @@ export class LiveRun {
 
   isCallingModel(agentId: string): boolean {
     return this.#turns.has(agentId);
+  }
+
+  /** Aborts the agent's model call, so that its turn begins again. */
+  interruptTurn(agentId: string): void {
+    this.#turns.get(agentId)?.stop(interruption);
+  }
+
+  isInterrupted(agentId: string): boolean {
+    return this.#turns.get(agentId)?.signal.reason === interruption;
   }
 
   /** When the running model call of the agent was started. */
@@ -348,11 +374,25 @@ export class LiveRun {
     }
   }
 
-  /** The commands in the inbox, if any have arrived since the last read. */
-  async readCommands(): Promise<QueuedRunCommand[]> {
-    if (!this.#hasCommands) return [];
+  /** The commands in the inbox; undefined if none have arrived since the last read. */
+  async readCommands(): Promise<QueuedRunCommand[] | undefined> {
+    if (!this.#hasCommands) return undefined;
     this.#hasCommands = false;
-    return this.store.readInbox(this.identity.id);
+    return this.readInbox();
+  }
+
+  /** The commands in the inbox that the loop has not taken. Only the loop may call it. */
+  async readInbox(): Promise<QueuedRunCommand[]> {
+    const queued = await this.store.readInbox(this.identity.id);
+    const stored = new Set(queued.map(({ id }) => id));
+    for (const id of this.#taken) if (!stored.has(id)) this.#taken.delete(id);
+    return queued.filter(({ id }) => !this.#taken.has(id));
+  }
+
+  /** Consumes commands in the commit of the events. They are not read again. */
+  take(commandIds: readonly string[], events: readonly RunEvent[]): void {
+    for (const id of commandIds) this.#taken.add(id);
+    this.journal.stage(events, { consumeCommands: commandIds });
   }
 
   /** The decision that the run was loaded for. */

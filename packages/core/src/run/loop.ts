@@ -28,6 +28,7 @@ import {
 } from './waiting/approvals.ts';
 import { clientCallDeadlines, expireClientCalls } from './waiting/client-calls.ts';
 import { applyCommands } from './waiting/inbox.ts';
+import { takeMessages } from './waiting/messages.ts';
 import { isReadyToResume } from './waiting/questions.ts';
 import { enforceTimeLimit, timeLimitChecks } from './waiting/time-limit.ts';
 
@@ -78,6 +79,9 @@ async function advance(run: LiveRun, agent: AgentState): Promise<boolean> {
     case 'call-model':
       // A model is paid for: it is called under the lease only.
       if (!run.journal.isClaimed) await run.journal.settled();
+      // A run that was paused is suspended until here.
+      run.resume();
+      await takeMessages(run, agent);
       callModel(run, agent);
       return false;
     case 'start-approved':
@@ -99,6 +103,7 @@ async function advance(run: LiveRun, agent: AgentState): Promise<boolean> {
       endSubAgent(run, agent, { reason, output: answerOf(agent) });
       return true;
     }
+    case 'pause':
     case 'wait':
       return false;
   }
@@ -111,16 +116,18 @@ type Step =
   | 'gate'
   | 'handoff'
   | 'finish'
+  | 'pause'
   | 'wait';
 
 /** The next step of an agent: it follows from the state and from what is running. */
 function nextStep(run: LiveRun, agent: AgentState): Step {
   const { turn } = agent;
   if (run.isCallingModel(agent.id)) return 'wait';
-  if (turn === null || turn.finish === null) return 'call-model';
+  const callsModel = run.isPaused && agent.limit === null ? 'pause' : 'call-model';
+  if (turn === null || turn.finish === null) return callsModel;
   if (turn.calls.length === 0) return 'finish';
   const open = turn.calls.filter(({ phase }) => phase !== 'settled');
-  if (open.length === 0) return 'call-model';
+  if (open.length === 0) return callsModel;
   if (open.some(({ phase }) => phase === 'decided')) return 'start-approved';
   if (open.some(({ phase }) => phase === 'called')) return 'gate';
   if (open.some((call) => isReadyToResume(run, call))) return 'resume-calls';

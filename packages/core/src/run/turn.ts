@@ -52,11 +52,15 @@ export async function takeTurn(
   if (model === undefined) {
     return failed('unknown_model', `No provider offers the model ${agent.model}`);
   }
-  if (agent.iterations === 0) {
-    const input = inputOf(run, transcriptOf(await run.transcripts(), agent));
+  const transcript = transcriptOf(await run.transcripts(), agent);
+  const isFirst = agent.iterations === 0;
+  const input = isFirst ? inputOf(run, transcript) : addedTo(transcript);
+  if (input.length > 0) {
     const error = await checkInput(run, agent, activity, input);
     if (activity.stopped) return stopped(run, agent);
     if (error !== undefined) return { kind: 'failed', error };
+  }
+  if (isFirst) {
     await recall(run, agent, activity);
     if (activity.stopped) return stopped(run, agent);
   }
@@ -162,15 +166,23 @@ function inputOf({ spec }: LiveRun, { messages, runStart }: Transcript): readonl
   return messages.slice(Math.min(runStart, answered));
 }
 
+/** The messages that were added since the model's last answer and its results. */
+function addedTo({ messages }: Transcript): readonly Message[] {
+  return messages.slice(
+    messages.findLastIndex(({ role }) => role === 'assistant' || role === 'tool') + 1,
+  );
+}
+
 /**
- * The turn was stopped. In the final turn, partial text counts as the answer, unless a guardrail
- * would have to check it or it does not match the output schema.
+ * The turn was stopped. One that a message interrupted is discarded, and begins again. In the final
+ * turn, partial text counts as the answer, unless a guardrail would have to check it or it does not
+ * match the output schema.
  */
 function stopped(run: LiveRun, agent: AgentState, turn?: TurnInProgress): TurnOutcome {
   const isOver = run.state.agents[agent.id]?.ended !== null;
-  if (agent.limit === null || isOver || run.stop !== undefined || run.journal.broken) {
-    return { kind: 'stopped' };
-  }
+  const isContinued = !isOver && run.stop === undefined && !run.journal.broken;
+  if (isContinued && run.isInterrupted(agent.id)) turn?.discardIfStarted('message');
+  if (agent.limit === null || !isContinued) return { kind: 'stopped' };
   const { outputSchema } = profileOf(run, agent);
   const counts =
     turn !== undefined &&

@@ -69,6 +69,17 @@ export function statusOf({ lifecycle, turn, connection }: SessionParts): AgentSt
   return statusOfTurn[turn];
 }
 
+/** What is stored with a new state. `before` is undefined for a new session. */
+export function progressOf(
+  before: SessionState | undefined,
+  next: SessionState,
+  at: number,
+): { readonly status: AgentStatus; readonly state: SessionState } {
+  const status = statusOf(next);
+  const isSame = before !== undefined && statusOf(before) === status;
+  return { status, state: { ...next, since: isSame ? (before.since ?? at) : at } };
+}
+
 /** What the journal of a session says at a position. */
 export interface SessionFold {
   readonly seq: number;

@@ -170,6 +170,7 @@ export const chat: Dialect = {
       case 'context.compacted':
       case 'memory.recalled':
       case 'memory.stored':
+      case 'message.added':
       case 'turn.started':
       case 'tool.started':
       case 'approval.expiring':

@@ -1,7 +1,7 @@
 import { defined } from '../defined.ts';
 import type { EventOf, RuleRef, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
-import type { AttachmentPart } from '../schemas/messages.ts';
+import type { AttachmentPart, MessageContent, Sender } from '../schemas/messages.ts';
 import type { Display } from '../display/display.ts';
 import type { Dialect } from './dialect.ts';
 import { withAgentId, failureOutput, agentPathOf, questionOf, shownWith } from './dialect.ts';
@@ -25,6 +25,8 @@ export type RunsFrame =
   | { type: 'token'; text: string }
   /** Discard the tokens with an id above `after`: the turn is retried. */
   | { type: 'reset'; after: number }
+  /** A message entered the run while it was working: the next answer of the root agent has read it. */
+  | { type: 'message'; id: string; from: Sender; channel?: string; content: MessageContent }
   | ToolCallFrame
   /** `output` is the tool's result, or `{status, …}` for a call without one. */
   | (SubAgentId & {
@@ -126,6 +128,14 @@ export const runs: Dialect = {
         return event.parentId === undefined ? { type: 'token', text: event.text } : undefined;
       case 'turn.discarded':
         return event.parentId === undefined ? { type: 'reset', after: event.after } : undefined;
+      case 'message.added':
+        return {
+          type: 'message',
+          id: event.messageId,
+          from: event.from,
+          ...defined({ channel: event.channel }),
+          content: event.content,
+        };
       // A client runs its function when it receives this frame, so the call must have been allowed first.
       case 'tool.called':
         return event.via === 'client' ? undefined : toolCall(event);

@@ -99,6 +99,7 @@ export const runtime: Dialect = {
       case 'context.compacted':
       case 'memory.recalled':
       case 'memory.stored':
+      case 'message.added':
       case 'turn.completed':
       case 'reasoning.appended':
       case 'tool.called':

@@ -7,7 +7,15 @@
 import { z } from 'zod';
 import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { foundBy } from '../schemas/memories.ts';
-import { attachmentPartSchema, messageSchema, providerDataSchema } from '../schemas/messages.ts';
+import {
+  attachmentPartSchema,
+  contentSchema,
+  messageModes,
+  messageSchema,
+  providerDataSchema,
+  receivedMessageSchema,
+  senderSchema,
+} from '../schemas/messages.ts';
 import {
   approvalKinds,
   deciderSchema,
@@ -106,6 +114,10 @@ export const catalogue = {
     /** Instructions for this run only; not part of the conversation. */
     system: z.string().optional(),
     messages: z.array(messageSchema),
+    /** The session whose turn the run is. */
+    sessionId: idSchema.optional(),
+    /** Those of `messages` that were delivered to the session. */
+    received: z.array(receivedMessageSchema).optional(),
     /** Number of earlier runs of the conversation that precede `messages`; null: none are included. */
     history: z.int().nullable(),
     tools: z.array(z.string()),
@@ -210,6 +222,16 @@ export const catalogue = {
     /** Set if semantic search was used: its model, and why it failed if it did. */
     meaning: z.object({ model: z.string(), failed: z.string().optional() }).optional(),
   }),
+  /** Between two turns of the root agent: its next model call reads the message. */
+  'message.added': event(1, {
+    ...agent,
+    ...receivedMessageSchema.shape,
+    mode: z.enum(messageModes),
+    from: senderSchema,
+    /** The channel that it was sent to; unset for a direct message. */
+    channel: z.string().optional(),
+    content: contentSchema,
+  }),
   /** Stored together with the end of a completed run. */
   'memory.stored': event(1, { ...agent, namespace: z.string(), memoryId: idSchema }),
 
@@ -241,7 +263,7 @@ export const catalogue = {
     turn: z.int(),
     textId: idSchema,
     after: z.int(),
-    reason: z.enum(['crash', 'retry', 'limit', 'guardrail', 'schema']),
+    reason: z.enum(['crash', 'retry', 'limit', 'guardrail', 'schema', 'message']),
     /** The code of the error because of which the turn was discarded, such as `provider_failed`. */
     code: z.string().optional(),
     /** What the discarded turn cost, if the model had finished it. */

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { ruleRefSchema, trustSchema } from '../events/catalogue.ts';
 import { sessionEventSchema } from '../events/session-events.ts';
-import { attachmentPartSchema } from '../schemas/messages.ts';
+import { attachmentPartSchema, contentSchema, senderSchema } from '../schemas/messages.ts';
 import {
   approvalKinds,
   approvalStatuses,
@@ -45,6 +45,13 @@ export const runsFrameSchema = z.discriminatedUnion('type', [
   agentSwitch,
   z.strictObject({ type: z.literal('token'), text }),
   z.strictObject({ type: z.literal('reset'), after: z.int() }),
+  z.strictObject({
+    type: z.literal('message'),
+    id: text,
+    from: senderSchema,
+    channel: text.optional(),
+    content: contentSchema,
+  }),
   z.strictObject({
     type: z.literal('tool_call'),
     id: text,

@@ -15,7 +15,7 @@ import {
   timeSchema,
   toolNameForm,
 } from '../schemas/values.ts';
-import { senderSchema } from './messages.ts';
+import { senderSchema } from '../schemas/messages.ts';
 
 const inputSchemaSchema = z.record(z.string(), z.json()).superRefine((schema, context) => {
   for (const { path, message } of checkToolSchema(schema)) {

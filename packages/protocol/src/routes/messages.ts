@@ -1,6 +1,6 @@
 /** `/v1/messages` and `/v1/deliveries`: messages to sessions, and one delivery per recipient. */
 import { z } from 'zod';
-import { imagePartSchema, textPartSchema } from '../schemas/messages.ts';
+import { imagePartSchema, senderSchema, textPartSchema } from '../schemas/messages.ts';
 import {
   capabilityDetailsSchema,
   channelNameSchema,
@@ -81,13 +81,6 @@ export const deliveriesQuerySchema = z.strictObject({
   status: z.enum(deliveryStatuses).optional(),
   sessionId: idSchema.optional(),
 });
-
-export const senderSchema = z.object({
-  type: z.enum(['session', 'key']),
-  id: idSchema,
-  name: z.string(),
-});
-export type Sender = z.infer<typeof senderSchema>;
 
 /** Why a delivery failed. `code` is the reason of its `delivery.failed`. */
 const deliveryErrorSchema = z.object({

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { toolCallIdSchema } from './values.ts';
+import { idSchema, toolCallIdSchema } from './values.ts';
 
 /** What a provider attached to a part of its answer, keyed by the provider’s name. */
 const metadata = z.record(z.string(), z.record(z.string(), z.json()));
@@ -94,7 +94,7 @@ export type ContentPart = z.infer<typeof contentPartSchema>;
 export const attachmentPartSchema = z.discriminatedUnion('type', [imagePartSchema, filePartSchema]);
 export type AttachmentPart = z.infer<typeof attachmentPartSchema>;
 
-const contentSchema = z.union([z.string(), z.array(contentPartSchema).max(maxParts)]);
+export const contentSchema = z.union([z.string(), z.array(contentPartSchema).max(maxParts)]);
 export type MessageContent = z.infer<typeof contentSchema>;
 
 export const messageToolCallSchema = z.strictObject({
@@ -123,6 +123,25 @@ export const messageSchema = z.discriminatedUnion('role', [
   }),
 ]);
 export type Message = z.infer<typeof messageSchema>;
+
+/** Who sent a message to an agent. */
+export const senderSchema = z.object({
+  type: z.enum(['session', 'key']),
+  id: idSchema,
+  name: z.string(),
+});
+export type Sender = z.infer<typeof senderSchema>;
+
+/** Names a message that a run received, and the delivery that brought it, if there was one. */
+export const receivedMessageSchema = z.strictObject({
+  messageId: idSchema,
+  deliveryId: idSchema.optional(),
+});
+export type ReceivedMessage = z.infer<typeof receivedMessageSchema>;
+
+/** When a message enters a run that is already working. */
+export const messageModes = ['immediate', 'next-tool-call', 'next-message'] as const;
+export type MessageMode = (typeof messageModes)[number];
 
 /** The text of a message, without its images and files. */
 export function textOf(content: MessageContent | null): string {

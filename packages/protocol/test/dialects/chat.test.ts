@@ -210,7 +210,7 @@ describe('chat dialect', () => {
         },
       ],
       [
-        52,
+        53,
         {
           type: 'harness_end',
           ...root,

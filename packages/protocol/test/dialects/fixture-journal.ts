@@ -39,6 +39,8 @@ export const earlierDenial = {
   by: { type: 'key', id: 'key-1', name: 'Ann' },
   reason: 'Not now',
 } as const;
+export const messageId = id(21);
+export const sender = { type: 'session', id: id(20), name: 'ada' } as const;
 const failure = { code: 'provider_failed', message: 'The model is overloaded', retryable: true };
 
 const sum = { ...root, toolCallId: 'call_sum', name: 'calculator' };
@@ -264,6 +266,16 @@ const script: readonly RunEvent[] = [
     memories: [{ id: id(18), text: 'hidden-memory', score: 0.5 }],
   },
   { type: 'memory.stored', ...root, namespace: 'hidden-namespace', memoryId: id(19) },
+  {
+    type: 'message.added',
+    ...root,
+    messageId,
+    deliveryId: id(22),
+    mode: 'immediate',
+    from: sender,
+    channel: 'ops',
+    content: 'Look at the logs first',
+  },
   {
     type: 'agent.ended',
     ...root,

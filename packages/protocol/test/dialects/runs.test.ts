@@ -193,7 +193,17 @@ describe('runs dialect', () => {
         },
       ],
       [
-        54,
+        52,
+        {
+          type: 'message',
+          id: fixture.messageId,
+          from: fixture.sender,
+          channel: 'ops',
+          content: 'Look at the logs first',
+        },
+      ],
+      [
+        55,
         {
           type: 'done',
           status: 'failed',

@@ -213,7 +213,7 @@ describe('runtime dialect', () => {
         },
       ],
       [
-        53,
+        54,
         {
           type: 'agent_summary',
           runId,
@@ -230,7 +230,7 @@ describe('runtime dialect', () => {
           },
         },
       ],
-      [54, { type: 'done', runId, status: 'failed', conversationId, finishReason: 'length' }],
+      [55, { type: 'done', runId, status: 'failed', conversationId, finishReason: 'length' }],
     ]);
   });
 

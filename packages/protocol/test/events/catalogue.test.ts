@@ -104,6 +104,8 @@ describe('parseEvent', () => {
       'a memory without a text',
       { ...example('memory.recalled'), memories: [{ id: agentId, score: 1 }] },
     ],
+    ['a message for another boundary', { ...example('message.added'), mode: 'on-idle' }],
+    ['a message from nobody', { ...example('message.added'), from: { type: 'session' } }],
     ['a namespace that is no text', { ...example('run.created'), memory: { namespace: 1 } }],
     ['an agent without tools of its own', withoutTools(example('agent.switched'))],
     ['an empty tool call id', { ...example('tool.called'), toolCallId: '' }],

@@ -171,12 +171,12 @@ export interface BashSettings {
 
 const megabyte = 1024 * 1024;
 
-export function bashSettings(
+export async function bashSettings(
   { sandbox: mode }: Pick<Config, 'sandbox'>,
   file: BashConfig = {},
-  findProblem: () => string | undefined = bubblewrapProblem,
-): BashSettings {
-  const problem = mode === 'off' ? 'RELAY_SANDBOX is off' : findProblem();
+  findProblem: () => Promise<string | undefined> = bubblewrapProblem,
+): Promise<BashSettings> {
+  const problem = mode === 'off' ? 'RELAY_SANDBOX is off' : await findProblem();
   if (mode === 'bwrap' && problem !== undefined) {
     throw new ConfigError(`RELAY_SANDBOX is bwrap, but ${problem}`);
   }

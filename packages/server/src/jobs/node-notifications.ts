@@ -25,6 +25,9 @@ function handle(context: ServerContext, hint: Hint): void {
       feed.add(hint.tenantId, { kind: 'session', id: hint.sessionId });
       void streams.checkSession(hint.sessionId);
       return;
+    case 'inbox':
+      supervisor.notify(hint);
+      return;
     case 'wake':
       supervisor.wake(hint);
       return;

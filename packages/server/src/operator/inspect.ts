@@ -56,12 +56,12 @@ export async function inspectStore({ env, cwd }: Installation): Promise<Inspecti
         : undefined,
     unknownSettings: unknownSettings(env),
     unfinishedRotation: existsSync(next) ? next : undefined,
-    sandbox: sandboxOf(config),
+    sandbox: await sandboxOf(config),
   };
 }
 
-function sandboxOf(config: Config): Inspection['sandbox'] {
-  const { sandbox, summary } = bashSettings(config);
+async function sandboxOf(config: Config): Promise<Inspection['sandbox']> {
+  const { sandbox, summary } = await bashSettings(config);
   return { summary, isMissing: sandbox === undefined && config.sandbox !== 'off' };
 }
 

@@ -18,7 +18,6 @@ import {
   type SessionRef,
   type SessionState,
   Signal,
-  stateOf,
 } from '@relay/core';
 import {
   defined,
@@ -149,7 +148,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     if (session === undefined || session.releasedAt !== null) return false;
     if (session.stream?.id !== this.#id) return false;
     await this.#rewind(session);
-    const state = stateOf(session);
+    const { state } = session;
     await this.#sendCommands();
     if (this.#seq === 0) await this.#sendUnconsumed(state);
     this.#seq = Math.max(this.#seq, session.lastSeq);

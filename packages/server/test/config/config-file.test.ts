@@ -172,13 +172,13 @@ describe('assembleDefinitions', () => {
   });
 });
 
-const there = () => undefined;
-const missing = () => 'bubblewrap is not installed (no bwrap on the PATH)';
+const there = async () => undefined;
+const missing = async () => 'bubblewrap is not installed (no bwrap on the PATH)';
 const auto = { sandbox: 'auto' } as const;
 
 describe('bashSettings', () => {
-  it('has a sandbox for commands that a rule allowed, where bubblewrap works', () => {
-    expect(bashSettings(auto, undefined, there)).toEqual({
+  it('has a sandbox for commands that a rule allowed, where bubblewrap works', async () => {
+    expect(await bashSettings(auto, undefined, there)).toEqual({
       sandbox: {
         commands: 'allowed-by-rule',
         network: true,
@@ -188,26 +188,26 @@ describe('bashSettings', () => {
       environment: [],
       summary: expect.stringContaining('Commands that a rule allows run in a sandbox'),
     });
-    expect(bashSettings(auto, undefined, missing)).toEqual({
+    expect(await bashSettings(auto, undefined, missing)).toEqual({
       sandbox: undefined,
       environment: [],
       summary: 'No command runs in a sandbox: bubblewrap is not installed (no bwrap on the PATH)',
     });
   });
 
-  it('has a sandbox for all commands or for none if that is demanded', () => {
-    expect(bashSettings({ sandbox: 'bwrap' }, {}, there)).toMatchObject({
+  it('has a sandbox for all commands or for none if that is demanded', async () => {
+    expect(await bashSettings({ sandbox: 'bwrap' }, {}, there)).toMatchObject({
       sandbox: { commands: 'all' },
     });
-    expect(bashSettings({ sandbox: 'off' }, {}, there)).toMatchObject({
+    expect(await bashSettings({ sandbox: 'off' }, {}, there)).toMatchObject({
       sandbox: undefined,
       summary: 'No command runs in a sandbox: RELAY_SANDBOX is off',
     });
   });
 
-  it('takes the limits, the network and the variables from the file', () => {
+  it('takes the limits, the network and the variables from the file', async () => {
     const file = { network: false, memoryMb: 100, processes: 50, environment: ['JAVA_HOME'] };
-    expect(bashSettings(auto, file, there)).toMatchObject({
+    expect(await bashSettings(auto, file, there)).toMatchObject({
       sandbox: { network: false, memoryBytes: 100 * 1024 ** 2, processes: 50 },
       environment: ['JAVA_HOME'],
     });
@@ -223,7 +223,7 @@ describe('bashSettings', () => {
       { environment: ['A', 'RELAY_X'] },
     ],
     ['bash.environment[0]', auto, { environment: ['LD_PRELOAD'] }],
-  ] as const)('stops the start: %s', (message, config, file) => {
-    expect(() => bashSettings(config, file, missing)).toThrow(message);
+  ] as const)('stops the start: %s', async (message, config, file) => {
+    await expect(bashSettings(config, file, missing)).rejects.toThrow(message);
   });
 });

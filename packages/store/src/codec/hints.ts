@@ -1,5 +1,11 @@
 /** Hints for other nodes, as JSON messages, sent after the commit that they report. */
-import type { Append, Hint } from '@relay/core';
+import {
+  type Append,
+  type Hint,
+  type QueuedRunCommand,
+  type RunRef,
+  wakesSuspendedRun,
+} from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { HintChannel } from '../drivers/driver.ts';
 
@@ -7,6 +13,7 @@ const kinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
   'journal',
   'run',
   'approval',
+  'inbox',
   'wake',
   'session',
   'tenant',
@@ -24,6 +31,10 @@ export function decodeHint(message: string): Hint | undefined {
   } catch {
     return undefined;
   }
+}
+
+export function hintOfCommand({ tenantId, runId }: RunRef, { command }: QueuedRunCommand): Hint {
+  return { kind: wakesSuspendedRun(command) ? 'wake' : 'inbox', tenantId, runId };
 }
 
 export function hintsOfAppend(tenantId: string, append: Append): Hint[] {

@@ -197,6 +197,15 @@ export function cancelCommand(reason: string): QueuedRunCommand {
   return { id: uuidv7(), command: { kind: 'cancel', reason, by: person } };
 }
 
+export function messageCommand(messageId: string): QueuedRunCommand {
+  const from = { type: 'session', id: uuidv7(), name: 'ada' } as const;
+  const content = `Text of ${messageId}`;
+  return {
+    id: uuidv7(),
+    command: { kind: 'message', messageId, mode: 'immediate', from, channel: 'ops', content },
+  };
+}
+
 /** A whole list, by pages of this size. */
 /** The ids on all pages of a list that says where the next one begins. */
 export async function allListed(

@@ -141,7 +141,7 @@ describe('query plans', () => {
     'the grants that an append uses': selectGrantsById('t', ['g', 'h']).sql,
     'a use of a grant': grantTable.update(signer, {}, { usesLeft: 1 }).sql,
     'the inbox of a run': selectCommandsSql,
-    'the deletion of an inbox': deleteCommands(run).sql,
+    'the deletion of an inbox': deleteCommands(run, { ofSession: false }).sql,
     'a key': selectKeyByHashSql,
     'a key by its id': selectKeySql,
     'the keys of a tenant': selectKeys('t', page).sql,

@@ -4,9 +4,10 @@
  * processes, and no network if that is switched off. In the workspace, files that programs outside
  * the sandbox run or take settings from are read-only.
  */
-import { spawnSync } from 'node:child_process';
+import { execFile, type ExecFileException, spawnSync } from 'node:child_process';
 import { lstat, mkdir, open, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { isWithin, realPathOf } from './paths.ts';
 import type { CommandLine } from './process-group.ts';
 
@@ -83,6 +84,8 @@ export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxV
 function temporary(folder: string, bytes = 4096): string[] {
   return [...(limitsSizes() ? ['--size', String(bytes)] : []), '--tmpfs', folder];
 }
+
+const execute = promisify(execFile);
 
 let sizes: boolean | undefined;
 
@@ -198,24 +201,21 @@ async function releasePlaceholder(path: string): Promise<void> {
   else if (found?.isFile() === true && found.size === 0) await rm(path, { force: true });
 }
 
-let tried: { readonly problem: string | undefined } | undefined;
+let tried: Promise<string | undefined> | undefined;
 
-/** Why bubblewrap cannot be used here; undefined if it can. It is tried once. */
-export function bubblewrapProblem(): string | undefined {
-  tried ??= { problem: tryBubblewrap() };
-  return tried.problem;
+/** Why bubblewrap cannot be used here; undefined if it can. It is tried once, and never rejects. */
+export function bubblewrapProblem(): Promise<string | undefined> {
+  return (tried ??= tryBubblewrap());
 }
 
-function tryBubblewrap(): string | undefined {
-  const trial = [...isolation, ...readOnlyRoot, 'true'];
-  const { error, status, stderr } = spawnSync('bwrap', trial, {
-    encoding: 'utf8',
-    timeout: 10_000,
-  });
-  if (error !== undefined && 'code' in error && error.code === 'ENOENT') {
-    return 'bubblewrap is not installed (no bwrap on the PATH)';
+async function tryBubblewrap(): Promise<string | undefined> {
+  try {
+    await execute('bwrap', [...isolation, ...readOnlyRoot, 'true'], { timeout: 10_000 });
+    return undefined;
+  } catch (error) {
+    const { code, signal, stderr = '' } = error as ExecFileException & { stderr?: string };
+    if (code === 'ENOENT') return 'bubblewrap is not installed (no bwrap on the PATH)';
+    const [why = ''] = stderr.trim().split('\n');
+    return `bubblewrap does not work here: ${why === '' ? `it ended with ${code ?? signal}` : why}`;
   }
-  if (status === 0) return undefined;
-  const why = stderr?.trim().split('\n')[0] ?? error?.message;
-  return `bubblewrap does not work here: ${why === undefined || why === '' ? `it ended with ${status}` : why}`;
 }

@@ -63,7 +63,7 @@ describe('a command line for bubblewrap', () => {
   });
 });
 
-describe('a command inside bubblewrap', requires('sandbox', bubblewrapProblem()), () => {
+describe('a command inside bubblewrap', requires('sandbox', await bubblewrapProblem()), () => {
   let folder: TestFolder;
   beforeEach(() => {
     folder = makeFolder();

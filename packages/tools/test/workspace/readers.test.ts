@@ -27,7 +27,7 @@ const sandbox: Sandbox = {
 };
 const modes = [
   ['without a sandbox', undefined, {}],
-  ['in a sandbox', sandbox, requires('sandbox', bubblewrapProblem())],
+  ['in a sandbox', sandbox, requires('sandbox', await bubblewrapProblem())],
 ] as const;
 
 const createTool = (within?: Sandbox) =>
@@ -363,7 +363,7 @@ describe('a command in a folder of the workspace, with a home folder that is hid
   );
 });
 
-describe('a sandboxed command', requires('sandbox', bubblewrapProblem()), () => {
+describe('a sandboxed command', requires('sandbox', await bubblewrapProblem()), () => {
   const attempt = (command: string) => run(command, 'rule', sandbox);
 
   it('changes no settings that programs outside follow, and creates none', async () => {

@@ -100,8 +100,8 @@ function summarizerFor(run: LiveRun, agent: AgentState): string {
 const preface = 'Summary of the earlier conversation, which is no longer included in full:';
 
 /**
- * The index of the first message that stays: as far back as fits, and never a tool's result. If not
- * even the last turn fits, only the summary stays.
+ * The index of the first message that stays: as far back as fits, never a tool's result, and never a
+ * message without the system line before it. If not even the last turn fits, only the summary stays.
  */
 export function cutOf(transcript: Transcript, keepTokens: number): number | undefined {
   const { messages, generation } = transcript;
@@ -113,7 +113,7 @@ export function cutOf(transcript: Transcript, keepTokens: number): number | unde
     if (message === undefined) break;
     kept += tokensIn([message]);
     if (kept > keepTokens) break;
-    if (message.role !== 'tool') cut = at;
+    if (message.role !== 'tool' && messages[at - 1]?.role !== 'system') cut = at;
   }
   // Summarizing a summary, or very little, would cost a model call every turn and save nothing.
   if (generation > 0 && cut === lead + 1) return undefined;

@@ -3,7 +3,8 @@
  *
  * A run's part begins with its input. A completed turn adds the assistant's message; once all calls
  * of the turn are settled, their results follow in the order of the calls, whatever order they
- * finished in. A discarded turn adds nothing. A compaction replaces the oldest messages by a summary.
+ * finished in. A discarded turn adds nothing. A message that was added to the run follows the turn
+ * before it. A compaction replaces the oldest messages by a summary.
  *
  * A transcript is folded from one agent's events: those of the root agent and of the run itself, or
  * those of one sub-agent. `Transcripts` holds those of all agents of a run.
@@ -19,6 +20,7 @@ import {
   type ProviderData,
   type RunEvent,
 } from '@relay/protocol';
+import { messagesOf } from '../../sessions/context.ts';
 import { appendText, type GrowingText, noText, textOf } from '../../runtime/growing-text.ts';
 
 type CallResult = Pick<Extract<Message, { role: 'tool' }>, 'content' | 'isError'>;
@@ -76,6 +78,8 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
       return compacted(transcript, event);
     case 'memory.recalled':
       return { ...transcript, recalled: recalledMessage(event) };
+    case 'message.added':
+      return { ...transcript, messages: [...transcript.messages, ...messagesOf(event)] };
     case 'turn.started':
       return { ...transcript, open: newTurn };
     case 'turn.discarded':

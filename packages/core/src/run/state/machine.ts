@@ -11,6 +11,7 @@ import {
   type AgentEnd,
   defined,
   type EndedStatus,
+  type EventOf,
   type Progress,
   type RunError,
   type RunEvent,
@@ -20,6 +21,7 @@ import {
 import { agentFields, type AgentState, answerOf, finishReasonOf, openCalls } from './agent.ts';
 import { type CallState, openQuestionsOf, toolFailed } from './call.ts';
 import {
+  isInTurn,
   liveAgents,
   partialOutputOf,
   pendingApprovals,
@@ -32,6 +34,7 @@ export { type CommandName, commands, runTable } from './status.ts';
 
 export type Command =
   | { type: 'start'; agentId: string; agent: string; model: string }
+  | { type: 'message'; message: Omit<EventOf<'message.added'>, 'type' | 'agentId'> }
   | { type: 'suspend' }
   | { type: 'resume' }
   | { type: 'complete'; reason: 'completed' | 'limit'; trust: Trust }
@@ -54,6 +57,13 @@ export function decide(state: RunState, command: Command): Decision {
         { type: 'run.started', progress: progressOf(state) },
         { type: 'agent.started', agentId, name, model },
       );
+    }
+    case 'message': {
+      const agentId = state.rootId;
+      if (agentId === null || isInTurn(state)) {
+        return { ok: false, reason: 'A run in a turn cannot take a message' };
+      }
+      return accept({ type: 'message.added', agentId, ...command.message });
     }
     case 'resume':
       return accept({ type: 'run.resumed', progress: progressOf(state) });

@@ -13,6 +13,7 @@ import {
   type Limits,
   noUsage,
   type OutcomeAnswer,
+  type ReceivedMessage,
   RelayError,
   type RunStatus,
   type Stored,
@@ -72,6 +73,8 @@ export interface RunState {
   readonly denials: Readonly<Record<string, EarlierDenial>>;
   /** The memories of the run's namespace were recalled. */
   readonly recalled: boolean;
+  /** Messages that were delivered to the run and that no model call of the root agent has read. */
+  readonly unread: readonly ReceivedMessage[];
   /** Where the root agent's last turn started, if it called no tools: its text is the output. */
   readonly answerSeq: number | null;
 }
@@ -94,6 +97,7 @@ export const initialState: RunState = {
   approvals: [],
   denials: {},
   recalled: false,
+  unread: [],
   answerSeq: null,
 };
 
@@ -104,7 +108,7 @@ export function evolve(state: RunState, event: Stored): RunState {
   switch (event.type) {
     case 'run.created':
       if (state.seq !== 0) throw contradiction(state, event);
-      return { ...next, limits: event.limits ?? {} };
+      return { ...next, limits: event.limits ?? {}, unread: event.received ?? [] };
     case 'run.started':
       return { ...transition(next, event, 'start'), startedAt: event.at };
     case 'run.resumed':
@@ -139,8 +143,13 @@ export function evolve(state: RunState, event: Stored): RunState {
       return withAgent({ ...next, recalled: true }, event, (agent) => agent);
     case 'memory.stored':
       return withAgent(next, event, (agent) => agent);
+    case 'message.added':
+      return addMessage(next, event);
     case 'turn.started':
-      return betweenTurns(next, event, (agent) => ({ ...agent, turn: startedTurn(event) }));
+      return betweenTurns(readMessages(next, event), event, (agent) => ({
+        ...agent,
+        turn: startedTurn(event),
+      }));
     case 'turn.discarded':
       return discardTurn(next, event);
     case 'turn.completed':
@@ -291,6 +300,25 @@ export function openQuestions(state: RunState): OpenQuestion[] {
 function startedTurn(event: Stored<EventOf<'turn.started'>>): TurnState {
   const { turn, seq: startedSeq, textId, reasoningId } = event;
   return { turn, startedSeq, textId, reasoningId, text: noText, calls: [], finish: null };
+}
+
+/** The root agent is in a turn: its model has not finished, or has calls that are not settled. */
+export function isInTurn(state: RunState): boolean {
+  const root = rootAgent(state);
+  return root !== undefined && (root.turn?.finish === null || openCalls(root).length > 0);
+}
+
+/** Only the root agent has messages, between two of its turns. */
+function addMessage(state: RunState, event: Stored<EventOf<'message.added'>>): RunState {
+  if (event.agentId !== state.rootId || isInTurn(state)) throw contradiction(state, event);
+  const { messageId, deliveryId } = event;
+  const unread = [...state.unread, { messageId, ...defined({ deliveryId }) }];
+  return withAgent({ ...transition(state, event, 'message'), unread }, event, (agent) => agent);
+}
+
+/** The request of the turn contained all messages that the run had taken. */
+function readMessages(state: RunState, { agentId }: EventOf<'turn.started'>): RunState {
+  return agentId !== state.rootId || state.unread.length === 0 ? state : { ...state, unread: [] };
 }
 
 /** The root agent starts with the run; any other is spawned by a started call. */
@@ -487,7 +515,7 @@ function contradiction(state: RunState, event: Stored): RelayError {
 }
 
 /** To be increased with every change of `RunState`. */
-const snapshotVersion = 6;
+const snapshotVersion = 7;
 
 export function writeSnapshot(state: RunState): string {
   return JSON.stringify({ version: snapshotVersion, state });

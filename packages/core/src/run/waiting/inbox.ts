@@ -1,7 +1,8 @@
 /**
- * The inbox of a run: decisions, results of clients, cancellations. They were stored before they were
- * acknowledged. Here they enter the journal, and each command is consumed in the same commit, so that
- * it counts exactly once. A decision that a run was loaded for was never in the inbox: it is stored, and
+ * The inbox of a run: decisions, results of clients, cancellations, messages, pauses. They were stored
+ * before they were acknowledged. Here they enter the journal, and each command is consumed in the same
+ * commit, so that it counts exactly once. Messages and pauses stay in the inbox until the run comes to
+ * their boundary (messages.ts). A decision that a run was loaded for was never in the inbox: it is stored, and
  * acknowledged, with the events that follow from it.
  */
 import { defined, type EventOf, type RunEvent } from '@relay/protocol';
@@ -12,6 +13,7 @@ import { agentFields, type AgentState } from '../state/agent.ts';
 import { type CallState, toolCompleted, toolDenied, toolFailed } from '../state/call.ts';
 import { askingCalls, openQuestions } from '../state/state.ts';
 import { applyResult } from './client-calls.ts';
+import { applyPauses, interruptForMessages } from './messages.ts';
 
 type Decided = EventOf<'approval.decided'>;
 
@@ -20,13 +22,30 @@ export async function applyCommands(run: LiveRun): Promise<void> {
   if (run.stop?.kind === 'yield') return;
   const decision = run.takeDecision();
   if (decision !== undefined) applyDecision(run, decision.queued.command, { decision });
-  for (const queued of await run.readCommands()) {
+  const commands = await run.readCommands();
+  if (commands === undefined) return;
+  for (const queued of commands) {
     const { command } = queued;
     const consumeCommands = [queued.id];
-    if (command.kind === 'decision') applyDecision(run, command, { consumeCommands });
-    else if (command.kind === 'result') await applyResult(run, queued, command.toolCallId);
-    else run.stopWith({ kind: 'cancel', reason: command.reason });
+    switch (command.kind) {
+      case 'decision':
+        applyDecision(run, command, { consumeCommands });
+        break;
+      case 'result':
+        await applyResult(run, queued, command.toolCallId);
+        break;
+      case 'cancel':
+        run.stopWith({ kind: 'cancel', reason: command.reason });
+        break;
+      // Applied together: what follows one of them decides.
+      case 'message':
+      case 'pause':
+      case 'resume':
+        break;
+    }
   }
+  applyPauses(run, commands);
+  interruptForMessages(run, commands);
 }
 
 function applyDecision(run: LiveRun, decision: DecisionCommand, stored: CommitExtras): void {

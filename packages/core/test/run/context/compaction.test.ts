@@ -32,6 +32,10 @@ const groups: fc.Arbitrary<readonly Message[]> = fc.oneof(
   words.map((content): Message[] => [{ role: 'user', content }]),
   words.map((content): Message[] => [{ role: 'assistant', content }]),
   fc.array(words, { minLength: 1, maxLength: 4 }).map(callsWith),
+  words.map((content): Message[] => [
+    { role: 'system', content: 'Who sent the next message' },
+    { role: 'user', content },
+  ]),
 );
 const instructions = fc.array(
   words.map((content): Message => ({ role: 'system', content })),
@@ -82,6 +86,16 @@ describe('where a conversation is cut', () => {
     );
   });
 
+  it('is never between a message and the system line that names its sender', () => {
+    fc.assert(
+      fc.property(conversations, budgets, (messages, budget) => {
+        const cut = cutOf(transcript(messages), budget) ?? 0;
+        const lead = leadingInstructions(messages);
+        if (cut > lead) expect(messages[cut - 1]?.role).not.toBe('system');
+      }),
+    );
+  });
+
   it('leaves the instructions at the front, and takes at least one message after them', () => {
     fc.assert(
       fc.property(conversations, budgets, (messages, budget) => {
@@ -97,7 +111,10 @@ describe('where a conversation is cut', () => {
         const lead = leadingInstructions(messages);
         const possible = [...messages.keys()].filter(
           (at) =>
-            at > lead && messages[at]?.role !== 'tool' && tokensIn(messages.slice(at)) <= budget,
+            at > lead &&
+            messages[at]?.role !== 'tool' &&
+            messages[at - 1]?.role !== 'system' &&
+            tokensIn(messages.slice(at)) <= budget,
         );
         const furthest = Math.min(messages.length, ...possible);
         const saves = tokensIn(messages.slice(lead, furthest));

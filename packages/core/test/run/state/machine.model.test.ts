@@ -16,7 +16,13 @@ import { at, deepFreeze, noTrust as trust } from '../../support/agent-events.ts'
 import { agentFields, type AgentState, openCalls } from '../../../src/run/state/agent.ts';
 import type { CallState } from '../../../src/run/state/call.ts';
 import { type Command, decide, runTable } from '../../../src/run/state/machine.ts';
-import { evolve, initialState, liveAgents, type RunState } from '../../../src/run/state/state.ts';
+import {
+  evolve,
+  initialState,
+  liveAgents,
+  rootAgent,
+  type RunState,
+} from '../../../src/run/state/state.ts';
 
 const usage = { inputTokens: 3, outputTokens: 1 };
 const by = { type: 'key', id: 'k1', name: 'ann' } as const;
@@ -24,6 +30,16 @@ const error = { code: 'provider_failed', message: 'The model is overloaded', ret
 
 const tellable: readonly Command[] = [
   { type: 'start', agentId: 'root', agent: 'assistant', model: 'demo' },
+  {
+    type: 'message',
+    message: {
+      messageId: 'm',
+      deliveryId: 'd',
+      mode: 'next-message',
+      from: { type: 'session', id: 's', name: 'ada' },
+      content: 'Wait',
+    },
+  },
   { type: 'suspend' },
   { type: 'resume' },
   { type: 'complete', reason: 'completed', trust },
@@ -209,7 +225,10 @@ function told(command: Command): fc.Command<Model, Real> {
       const owes = Object.values(real.state.agents).some((agent) => openCalls(agent).length > 0);
       const decision = decide(real.state, deepFreeze(command));
       expect(decide(real.state, command)).toEqual(decision);
-      if (named === 'refused' || (command.type === 'complete' && owes)) {
+      const inTurn = rootAgent(real.state)?.turn?.finish === null || owesAtRoot(real.state);
+      const isRefused =
+        (command.type === 'complete' && owes) || (command.type === 'message' && inTurn);
+      if (named === 'refused' || isRefused) {
         expect(decision).toEqual({ ok: false, reason: expect.stringMatching(/^A run .+ cannot /) });
         return;
       }
@@ -220,6 +239,11 @@ function told(command: Command): fc.Command<Model, Real> {
     },
     toString: () => command.type,
   };
+}
+
+function owesAtRoot(state: RunState): boolean {
+  const root = rootAgent(state);
+  return root !== undefined && openCalls(root).length > 0;
 }
 
 function count<Key>(keys: readonly Key[]): Map<Key, number> {
@@ -268,6 +292,16 @@ function withAllBelow(id: string, agents: ReturnType<typeof pick<'agent.started'
   return [id, ...below.flatMap((event) => withAllBelow(event.agentId, agents))];
 }
 
+/** A message enters between two turns of the root agent; its next model call reads it. */
+function checkMessages({ journal, state }: Real): void {
+  const last = journal.findLastIndex(
+    (event) => event.type === 'turn.started' && event.agentId === 'root',
+  );
+  const unread = pick(journal.slice(last + 1), 'message.added');
+  expect(state.unread).toHaveLength(unread.length);
+  for (const { agentId } of pick(journal, 'message.added')) expect(agentId).toBe('root');
+}
+
 /** What holds of the whole journal, at any time and at its end. */
 function checkJournal({ journal, state }: Real): void {
   const over = isEnded(state.status);
@@ -295,6 +329,7 @@ function checkJournal({ journal, state }: Real): void {
   }
 
   checkAgents({ journal, state });
+  checkMessages({ journal, state });
   const starts = pick(journal, 'tool.started');
   expect(state.toolsStarted).toBe(new Set(starts.map((event) => event.toolCallId)).size);
   expect(new Set(state.usedOnce).size).toBe(state.usedOnce.length);
@@ -306,9 +341,9 @@ function checkJournal({ journal, state }: Real): void {
 const steps = fc.commands(
   [
     ...Array.from({ length: 40 }, () => fc.nat(1000).map(happens)),
-    ...tellable.slice(0, 3).map((command) => fc.constant(told(command))),
+    ...tellable.slice(0, 4).map((command) => fc.constant(told(command))),
     fc.constant(told({ type: 'resume' })),
-    fc.constantFrom(...tellable.slice(3)).map(told),
+    fc.constantFrom(...tellable.slice(4)).map(told),
   ],
   { maxCommands: 80, size: 'max' },
 );
@@ -330,7 +365,7 @@ describe('the machine of a run', () => {
       fc.property(
         steps,
         fc.boolean(),
-        fc.constantFrom(...tellable.slice(4)),
+        fc.constantFrom(...tellable.slice(5)),
         (all, early, last) => {
           const { model, real } = begin(early);
           fc.modelRun(() => ({ model, real }), all);
@@ -354,7 +389,7 @@ describe('the machine of a run', () => {
     for (const word of ['run.suspended', 'run.resumed', 'tool.completed', 'agent.ended']) {
       expect(seen).toContain(word);
     }
-    for (const word of ['agent.switched', 'limit.reached', 'context.compacted']) {
+    for (const word of ['agent.switched', 'limit.reached', 'context.compacted', 'message.added']) {
       expect(seen).toContain(word);
     }
     expect(Math.max(...sizes)).toBeGreaterThan(4);

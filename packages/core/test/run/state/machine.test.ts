@@ -28,6 +28,16 @@ const trust: Trust = {
 
 const examples: Record<CommandName, Command> = {
   start: { type: 'start', agentId: 'root', agent: 'assistant', model: 'demo' },
+  message: {
+    type: 'message',
+    message: {
+      messageId: 'm1',
+      deliveryId: 'd1',
+      mode: 'immediate',
+      from: { type: 'session', id: 's1', name: 'ada' },
+      content: 'Wait',
+    },
+  },
   suspend: { type: 'suspend' },
   resume: { type: 'resume' },
   complete: { type: 'complete', reason: 'completed', trust },
@@ -190,6 +200,34 @@ describe('starting', () => {
       { type: 'run.started', progress: { partialOutput: '', toolsInvoked: [] } },
       { type: 'agent.started', agentId: 'root', name: 'assistant', model: 'demo' },
     ]);
+  });
+});
+
+describe('taking a message', () => {
+  it('adds it to the root agent, unchanged', () => {
+    expect(accepted(running, examples.message)).toEqual([
+      {
+        type: 'message.added',
+        agentId: 'root',
+        messageId: 'm1',
+        deliveryId: 'd1',
+        mode: 'immediate',
+        from: { type: 'session', id: 's1', name: 'ada' },
+        content: 'Wait',
+      },
+    ]);
+  });
+
+  it('is refused in a turn: while the model writes, and while a call has no result', () => {
+    const reason = 'A run in a turn cannot take a message';
+    for (const state of [fold(running, turn, said), busy]) {
+      expect(decide(state, examples.message)).toEqual({ ok: false, reason });
+    }
+    const settled = fold(running, turn, call('c_done'), finished, {
+      ...started,
+      toolCallId: 'c_done',
+    });
+    expect(decide(fold(settled, done), examples.message).ok).toBe(true);
   });
 });
 

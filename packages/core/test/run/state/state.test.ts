@@ -137,6 +137,16 @@ const recalled: EventOf<'memory.recalled'> = {
   memories: [],
 };
 
+const added: EventOf<'message.added'> = {
+  type: 'message.added',
+  ...root,
+  messageId: 'm1',
+  deliveryId: 'd1',
+  mode: 'next-message',
+  from: { type: 'session', id: 's1', name: 'ada' },
+  content: 'Wait',
+};
+
 const begun = fold(initialState, created, started, agentStarted);
 const asked = fold(begun, turn(1), text('Let me look.'), call('c1'), call('c2'), finished(1));
 
@@ -163,6 +173,25 @@ describe('the fold of a journal', () => {
     expect(fold(begun, recalled).recalled).toBe(true);
     const stored: RunEvent = { type: 'memory.stored', ...root, namespace: 'n', memoryId: 'm' };
     expect(fold(begun, recalled, stored)).toMatchObject({ recalled: true, seq: begun.seq + 2 });
+  });
+
+  it('knows which messages no model call has read: those of the input, and those that were added', () => {
+    const received = [{ messageId: 'm0', deliveryId: 'd0' }, { messageId: 'm00' }];
+    const input = fold(initialState, { ...created, received }, started, agentStarted);
+    expect(input.unread).toEqual(received);
+    const more = fold(input, added);
+    expect(more.unread).toEqual([...received, { messageId: 'm1', deliveryId: 'd1' }]);
+    const read = fold(more, turn(1));
+    expect(read.unread).toEqual([]);
+    const discarded: RunEvent = {
+      type: 'turn.discarded',
+      ...root,
+      turn: 1,
+      textId: 't1',
+      after: 1,
+      reason: 'message',
+    };
+    expect(fold(read, discarded, added).unread).toEqual([{ messageId: 'm1', deliveryId: 'd1' }]);
   });
 
   it('gathers the text and the calls of the current turn', () => {
@@ -307,6 +336,11 @@ describe('a journal that contradicts itself', () => {
     ['a result while a person is asked', fold(asked, requested('c1', 'r1')), done('c1')],
     ['an answer that nobody asked for', asked, decided('c1', 'r1')],
     ['text after the agent has ended', fold(begun, agentEnded), text('x')],
+    ['a message while the model writes', fold(begun, turn(1)), added],
+    ['a message while calls are open', asked, added],
+    ['a message to another agent', begun, { ...added, agentId: 'ghost' }],
+    ['a message to a suspended run', fold(begun, suspended), added],
+    ['a message after the agent has ended', fold(begun, agentEnded), added],
   ])('is refused for %s', (_what, state, event) => {
     expect(() => fold(state, event)).toThrow(refused);
   });

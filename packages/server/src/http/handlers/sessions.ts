@@ -17,7 +17,7 @@ import { streamJson } from '../../streaming/stream-json.ts';
 import { streamJournal } from '../../streaming/stream-run.ts';
 import * as subscribe from '../../streaming/subscribe.ts';
 import { notFound } from '../errors.ts';
-import { byCreation, parseTime, readPage } from '../views/pagination.ts';
+import { parseTime, readListed } from '../views/pagination.ts';
 import { presentDelivery, presentSession, presentSummary } from '../views/session.ts';
 import { type ApiRequest, auditEntry, type Handler, storeOf } from './handler.ts';
 import { labelOf, lastEventId, rejectPastEnd } from './runs.ts';
@@ -51,7 +51,7 @@ export const attachSession: Handler<'attachSession'> = async (call) => {
 
 export const listSessions: Handler<'listSessions'> = async (call) => {
   const list = (page: core.Page) => storeOf(call).sessions.list(filterOf(call.query), page);
-  const { items, nextCursor } = await readPage(call.query, list, byCreation);
+  const { items, nextCursor } = await readListed(call.query, list);
   return { sessions: items.map((session) => presentShown(call, session)), nextCursor };
 };
 

@@ -1,17 +1,11 @@
-import {
-  isStuck,
-  defaultSafeStates,
-  type MessageDelivery,
-  type SessionRecord,
-  stateOf,
-} from '@relay/core';
+import { isStuck, defaultSafeStates, type MessageDelivery, type SessionRecord } from '@relay/core';
 import { capabilityDetailsSchema, defined } from '@relay/protocol';
 import { iso, isoOrUndefined } from './pagination.ts';
 
 export function presentSession(session: SessionRecord, now: number) {
   const { id, harness, status, capabilities, conversationId, labels, owner, lastSeq } = session;
   const { handle, name, kind, queue } = session;
-  const state = stateOf(session);
+  const { state } = session;
   const situation = { parts: state, safeStates: defaultSafeStates };
   const { usage, since = session.createdAt } = state;
   return {

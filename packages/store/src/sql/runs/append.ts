@@ -57,8 +57,8 @@ export function appendUnit(
   if (endsRun(append)) {
     const endedAt = progress.endedAt ?? at;
     unit.push(...countEnding(run, endedAt), ...countUsage(run, endedAt));
-    unit.push(deleteCommands(run), closeOpenApprovals(run, at), closeClientCalls(run));
-    unit.push(deleteConnections(run));
+    unit.push(deleteCommands(run, { ofSession: append.session !== undefined }));
+    unit.push(closeOpenApprovals(run, at), closeClientCalls(run), deleteConnections(run));
   }
   if (progress.status === 'waiting') unit.push(...countWaiting(run));
   unit.push(...insertAudit(tenantId, append.audit), ...insertNotices(tenantId, append.notices));

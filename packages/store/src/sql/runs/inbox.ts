@@ -1,4 +1,9 @@
-import type { QueuedRunCommand, RunCommand, RunRef } from '@relay/core';
+import {
+  type QueuedRunCommand,
+  type RunCommand,
+  type RunRef,
+  wakesSuspendedRun,
+} from '@relay/core';
 import type { Row, SqlDialect, Statement } from '../../drivers/driver.ts';
 import { byDialect, placeholders } from '../statements.ts';
 import { column } from '../../codec/records.ts';
@@ -29,8 +34,8 @@ export const commandTable = new SignedTable<CommandRow>({
  * locks the run's row, so that the run cannot end meanwhile.
  */
 const insertSql = byDialect(
-  (dialect) => `INSERT INTO run_inbox (id, kind, command, mac, tenant_id, run_id, position)
-  SELECT ?, ?, ?, ?, r.tenant_id, r.id,
+  (dialect) => `INSERT INTO run_inbox (id, kind, command, mac, wakes, tenant_id, run_id, position)
+  SELECT ?, ?, ?, ?, ?, r.tenant_id, r.id,
     (SELECT COALESCE(MAX(m.position), 0) + 1 FROM run_inbox m WHERE m.run_id = r.id)
   FROM runs r
   WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting')
@@ -48,7 +53,8 @@ export function insertCommand(
   const { kind } = queued.command;
   const values = commandTable.encode(signer, { ...queued, kind, tenantId, runId });
   const [id = '', type = '', command = '', , , mac = ''] = values;
-  const params = [id, type, command, mac, tenantId, runId];
+  const wakes = wakesSuspendedRun(queued.command) ? 1 : 0;
+  const params = [id, type, command, mac, wakes, tenantId, runId];
   return { sql: insertSql[dialect], params, expect: 1 };
 }
 
@@ -66,8 +72,16 @@ export function deleteCommand({ tenantId, runId }: RunRef, commandId: string): S
   return { sql, params: [tenantId, runId, commandId] };
 }
 
-export function deleteCommands({ tenantId, runId }: RunRef): Statement {
-  const sql = 'DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ?';
+/**
+ * For a run that ends. The messages that it did not take are kept for their sender, unless they are
+ * deliveries of a session, which has them.
+ */
+export function deleteCommands(
+  { tenantId, runId }: RunRef,
+  { ofSession }: { readonly ofSession: boolean },
+): Statement {
+  const kept = ofSession ? '' : `AND kind <> 'message'`;
+  const sql = `DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ? ${kept}`;
   return { sql, params: [tenantId, runId] };
 }
 

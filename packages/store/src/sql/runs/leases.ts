@@ -106,17 +106,16 @@ const isWaiting = `r.status = 'waiting'`;
 const wakes = `status = 'waiting' AND wake_at IS NOT NULL`;
 
 /**
- * Runs by their first command of a kind, because they may have several. The cross join and the limit
+ * Runs by their first command that is meant, because they may have several. The cross join and the limit
  * make the databases begin with the commands, which are few, and not with the runs.
  */
-function byCommand(dialect: SqlDialect, ofKind = ''): string {
+function byCommand(dialect: SqlDialect, isMeant: string): string {
   const run =
     dialect === 'sqlite' ? 'runs' : 'LATERAL (SELECT * FROM runs WHERE id = m.run_id LIMIT 1)';
-  const kind = (command: string) => (ofKind === '' ? '' : `AND ${command}.kind = '${ofKind}'`);
   return `FROM run_inbox m CROSS JOIN ${run} AS r
-    WHERE m.tenant_id = t.id AND r.id = m.run_id ${kind('m')}
+    WHERE m.tenant_id = t.id AND r.id = m.run_id AND m.${isMeant}
       AND NOT EXISTS (SELECT 1 FROM run_inbox e
-        WHERE e.run_id = m.run_id AND e.id < m.id ${kind('e')})`;
+        WHERE e.run_id = m.run_id AND e.id < m.id AND e.${isMeant})`;
 }
 
 const reasons: readonly Reason[] = [
@@ -136,9 +135,9 @@ const reasons: readonly Reason[] = [
   },
   {
     name: 'commanded',
-    index: { name: 'inboxes_of_tenant', table: 'run_inbox', where: 'tenant_id IS NOT NULL' },
+    index: { name: 'inboxes_of_tenant', table: 'run_inbox', where: 'wakes = 1' },
     ofTenants: 'active',
-    runs: (dialect) => `${byCommand(dialect)} AND ${isWaiting}`,
+    runs: (dialect) => `${byCommand(dialect, 'wakes = 1')} AND ${isWaiting}`,
     order: 'm.run_id',
   },
   {
@@ -147,7 +146,7 @@ const reasons: readonly Reason[] = [
     index: { name: 'cancels_of_tenant', table: 'run_inbox', where: `kind = 'cancel'` },
     ofTenants: 'paused',
     runs: (dialect) =>
-      `${byCommand(dialect, 'cancel')} AND r.status IN ('queued', 'running', 'waiting')`,
+      `${byCommand(dialect, `kind = 'cancel'`)} AND r.status IN ('queued', 'running', 'waiting')`,
     order: 'm.run_id',
   },
 ];

@@ -41,6 +41,7 @@ const runsBeingPruned = 'SELECT id FROM runs WHERE pruning = 1';
 /** Tables with few rows per run are cleared together with the mark. */
 const smallSqls = [
   `DELETE FROM snapshots WHERE run_id IN (${runsBeingPruned})`,
+  `DELETE FROM run_inbox WHERE run_id IN (${runsBeingPruned})`,
   `DELETE FROM client_calls WHERE run_id IN (${runsBeingPruned})`,
   `DELETE FROM approvals WHERE (tenant_id, run_id) IN (
     SELECT tenant_id, id FROM runs WHERE pruning = 1)`,

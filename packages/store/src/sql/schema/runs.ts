@@ -185,9 +185,10 @@ export const runTables: readonly string[] = [
     kind TEXT NOT NULL,
     command TEXT NOT NULL,
     mac TEXT NOT NULL,
+    wakes BIGINT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,
-  `CREATE INDEX inboxes_of_tenant ON run_inbox (tenant_id, run_id)`,
+  `CREATE INDEX inboxes_of_tenant ON run_inbox (tenant_id, run_id) WHERE wakes = 1`,
   `CREATE INDEX cancels_of_tenant ON run_inbox (tenant_id, run_id) WHERE kind = 'cancel'`,
   `CREATE TABLE connections (
     id TEXT NOT NULL PRIMARY KEY,

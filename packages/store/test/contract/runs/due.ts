@@ -1,7 +1,7 @@
 import type { RunCreation, SystemStore, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { cancelCommand, ending, newRun, noon, withStore } from '../fixtures.ts';
+import { cancelCommand, messageCommand, ending, newRun, noon, withStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
 const soon = noon + 1_000;
@@ -87,6 +87,17 @@ export function dueTests(open: Open): void {
       const found = (await dueIds(store)).map((id) => names.get(id));
       expect(new Set(found)).toEqual(new Set(expected));
       expect(found).toHaveLength(expected.length);
+    }));
+
+  test('a message or a pause does not make a waiting run due, and a resumption does', () =>
+    withStore(open, async ({ store }) => {
+      const tenant = oneTenant(store);
+      const run = await newRun(tenant, { lease: null, progress: { status: 'waiting' } });
+      await tenant.postRunCommand(run.id, messageCommand('m1'));
+      await tenant.postRunCommand(run.id, { id: uuidv7(), command: { kind: 'pause' } });
+      expect(await dueIds(store)).toEqual([]);
+      await tenant.postRunCommand(run.id, { id: uuidv7(), command: { kind: 'resume' } });
+      expect(await dueIds(store)).toEqual([run.id]);
     }));
 
   test('a run that is over is never due', () =>

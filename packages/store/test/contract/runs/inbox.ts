@@ -1,6 +1,14 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { cancelCommand, ending, newRun, step, useStore } from '../fixtures.ts';
+import {
+  cancelCommand,
+  ending,
+  messageCommand,
+  newRun,
+  noon,
+  step,
+  useStore,
+} from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
 export function inboxTests(open: Open): void {
@@ -90,6 +98,19 @@ export function inboxTests(open: Open): void {
     await second.tenant.append(ending(second));
     expect(await found()).toEqual([first.id]);
     expect(await system().runsWithCommands([])).toEqual([]);
+  });
+
+  test('the end of a run keeps the messages that it did not take, in their order', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    const messages = [messageCommand('m2'), messageCommand('m1'), messageCommand('m3')];
+    for (const queued of messages) await tenant.postRunCommand(run.id, queued);
+    await tenant.postRunCommand(run.id, { id: uuidv7(), command: { kind: 'pause' } });
+    await tenant.append(ending(run, { consumeCommands: [messages[1]?.id ?? ''] }));
+    expect(await tenant.readInbox(run.id)).toEqual([messages[0], messages[2]]);
+    expect(await tenant.postRunCommand(run.id, messageCommand('late'))).toBe(false);
+    const due = await system().dueRuns(noon, 1_000);
+    expect(due.map(({ runId }) => runId)).not.toContain(run.id);
   });
 
   test('the end of a run deletes its inbox', async () => {

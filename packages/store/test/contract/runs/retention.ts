@@ -5,6 +5,7 @@ import { uuidv7 } from 'uuidv7';
 import {
   delta,
   ending,
+  messageCommand,
   newApproval,
   newRun,
   noon,
@@ -19,11 +20,12 @@ const gone = { code: 'journal_pruned' };
 export function retentionTests(open: Open): void {
   const { system, tenant: newTenant } = useStore(open);
 
-  /** A run that ended at `at`, with an approval and an output. */
+  /** A run that ended at `at`, with an approval, an output and a message that it did not take. */
   async function endedRun(tenant: TenantStore, at: number, conversationId = uuidv7()) {
     const run = await newRun(tenant, { identity: { conversationId } });
     const approval = newApproval(run);
     await tenant.append(step(run, { approvals: [approval] }));
+    await tenant.postRunCommand(run.id, messageCommand('left'));
     const usage = { inputTokens: 3, outputTokens: 2 };
     const progress = {
       status: 'completed',
@@ -49,7 +51,9 @@ export function retentionTests(open: Open): void {
   test('what was said goes, and what the run was stays', async () => {
     const tenant = newTenant();
     const run = await endedRun(tenant, noon);
+    expect(await tenant.readInbox(run.id)).toHaveLength(1);
     await pruneAll(noon);
+    expect(await tenant.readInbox(run.id)).toEqual([]);
     await expect(events(run)).rejects.toMatchObject(gone);
     await expect(tenant.readEvents(run.id, { after: 3, limit: 1 })).rejects.toMatchObject(gone);
     expect(await tenant.readRun(run.id)).toMatchObject({

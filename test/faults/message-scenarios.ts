@@ -1,0 +1,193 @@
+/** Runs that people talk to while they work: messages of every mode, and pauses. */
+import {
+  type Model,
+  newSession,
+  pauseRun,
+  postMessage,
+  type RunRef,
+  type SessionState,
+  unpauseRun,
+} from '@relay/core';
+import {
+  createCountingIds,
+  createRecordingTool,
+  finish,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import {
+  type Message,
+  type MessageMode,
+  messageModes,
+  type StoredEvent,
+  textOf,
+} from '@relay/protocol';
+import { addSession, sending } from '../../packages/store/test/contract/sessions/fixtures.ts';
+import { type Kernel, openApprovals } from '../support/kernel.ts';
+import { runIn, type Scenario, tenantOf } from './scenarios.ts';
+
+const sessionId = '01900000-0000-7000-a000-000000000002';
+/** Of the one run of each store. */
+const runId = createCountingIds().next();
+const from = { type: 'session', id: 'session-ada', name: 'ada' } as const;
+
+/** Posts a message that was not acknowledged yet: it is neither in the inbox nor in the journal. */
+async function sendOnce(
+  kernel: Kernel,
+  ref: RunRef,
+  { messageId, mode }: { messageId: string; mode: MessageMode },
+): Promise<void> {
+  const isTaken = async () => {
+    const added = await kernel.store
+      .tenant(ref.tenantId)
+      .readEvents(ref.runId, { after: 0, limit: 10_000 });
+    return added.some((event) => event.type === 'message.added' && event.messageId === messageId);
+  };
+  const inbox = await kernel.store.tenant(ref.tenantId).readInbox(ref.runId);
+  // In this order: a command that was in the inbox may be in the journal by now.
+  if (inbox.some(({ id }) => id === messageId) || (await isTaken())) return;
+  await postMessage(kernel.control, ref, { messageId, mode, from, content: messageId });
+}
+
+function hasRead(messages: readonly Message[], messageId: string): boolean {
+  return messages.some(({ role, content }) => role === 'user' && textOf(content) === messageId);
+}
+
+function countOf(events: readonly StoredEvent[], type: StoredEvent['type']): number {
+  return events.filter((event) => event.type === type).length;
+}
+
+/** A stream without output, as long as it is to wait. */
+async function* keptOpen(waits: () => boolean): AsyncGenerator<[]> {
+  while (waits()) {
+    yield [];
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
+
+export const messageScenarios: Readonly<Record<string, () => Scenario>> = {
+  'messages of every mode': () => {
+    let isLatePosted = false;
+    /** It goes on only when it is interrupted, and answers when the last message is on its way. */
+    const model: Model = {
+      async *stream({ messages }, signal) {
+        if (!hasRead(messages, 'now')) {
+          yield [text('To begin ')];
+          yield* keptOpen(() => !signal.aborted);
+        } else if (!hasRead(messages, 'after the tool')) {
+          yield [text('I pay. '), toolCall('call_1', 'pay', { amount: 1 }), finish()];
+        } else {
+          yield [text('Paid.')];
+          yield* keptOpen(() => !signal.aborted && !isLatePosted);
+          yield [finish()];
+        }
+      },
+    };
+    return {
+      name: 'messages of every mode',
+      tools: [createRecordingTool({ name: 'pay' })],
+      model,
+      shows: 'message.added',
+      async acts(kernel, ref, events) {
+        if (countOf(events, 'text.appended') === 0) return;
+        // The first one waits for the tool, although the second one interrupts the model.
+        await sendOnce(kernel, ref, { messageId: 'after the tool', mode: 'next-tool-call' });
+        await sendOnce(kernel, ref, { messageId: 'now', mode: 'immediate' });
+        if (openApprovals(events).length > 0) {
+          await sendOnce(kernel, ref, { messageId: 'next', mode: 'next-message' });
+          await sendOnce(kernel, ref, { messageId: 'at once', mode: 'immediate' });
+        }
+        const last = events.findLastIndex(({ type }) => type === 'message.added');
+        if (countOf(events, 'message.added') < 4) return;
+        if (countOf(events.slice(last), 'text.appended') === 0) return;
+        await sendOnce(kernel, ref, { messageId: 'too late', mode: 'next-tool-call' });
+        isLatePosted = true;
+      },
+      async leaves(store) {
+        const { tenant, runId } = await runIn(store);
+        const events = await tenant.readEvents(runId, { after: 0, limit: 10_000 });
+        return {
+          taken: events.flatMap((event) => (event.type === 'message.added' ? event.messageId : [])),
+          left: (await tenant.readInbox(runId)).map(({ id }) => id),
+        };
+      },
+    };
+  },
+
+  'the turn of a session': () => ({
+    name: 'the turn of a session',
+    tools: [createRecordingTool({ name: 'pay' })],
+    model: {
+      async *stream({ messages }) {
+        const isPaid = messages.some(({ role }) => role === 'tool');
+        if (isPaid) yield [text('Paid.'), finish()];
+        else yield [toolCall('call_1', 'pay', { amount: 1 }), finish()];
+      },
+    },
+    request: { sessionId },
+    shows: 'message.added',
+    async prepare(store) {
+      const tenant = await tenantOf(store);
+      const state: SessionState = { ...newSession, lifecycle: 'open', turn: 'active' };
+      const progress = { status: 'active', state, activeRunId: runId } as const;
+      await addSession(tenant, { id: sessionId, progress });
+    },
+    async acts(kernel, ref, events) {
+      if (openApprovals(events).length === 0) return;
+      const tenant = kernel.store.tenant(ref.tenantId);
+      for (const [nth, mode] of messageModes.entries()) {
+        const id = `01900000-0000-7000-b000-00000000000${nth}`;
+        // The message, its delivery and the command of the run are stored together.
+        if ((await tenant.messages.readDelivery(id)) !== undefined) continue;
+        const { changes, messages } = sending([sessionId], { id }, { id, mode });
+        const content = messages[0].text;
+        const message = { messageId: id, deliveryId: id, mode, from, content };
+        const queued = { id, command: { kind: 'message', ...message } } as const;
+        await tenant.sessions.change({ changes, messages, runCommands: [{ runId, queued }] });
+      }
+    },
+    async leaves(store) {
+      const tenant = await tenantOf(store);
+      const events = await tenant.sessions.readEvents(sessionId, { after: 0, limit: 10_000 });
+      const idsOf = (type: 'delivery.delivered' | 'message.received') =>
+        events.flatMap((event) => (event.type === type ? (event.deliveryId ?? []) : []));
+      const session = await tenant.sessions.read(sessionId);
+      return {
+        delivered: idsOf('delivery.delivered'),
+        consumed: idsOf('message.received'),
+        statuses: await Promise.all(
+          idsOf('message.received').map(async (id) => {
+            return (await tenant.messages.readDelivery(id))?.status;
+          }),
+        ),
+        session: { status: session?.status, activeRunId: session?.activeRunId },
+      };
+    },
+  }),
+
+  'a pause': () => ({
+    name: 'a pause',
+    tools: [createRecordingTool({ name: 'pay' })],
+    model: {
+      async *stream({ messages }) {
+        if (messages.at(-1)?.role === 'tool') yield [text('Paid.'), finish()];
+        else yield [toolCall('call_1', 'pay', { amount: 1 }), finish()];
+      },
+    },
+    async acts(kernel, ref, events) {
+      const tenant = kernel.store.tenant(ref.tenantId);
+      const run = await tenant.readRun(ref.runId);
+      const kinds = (await tenant.readInbox(ref.runId)).map(({ command }) => command.kind);
+      const isPaused = kinds.includes('pause');
+      if (openApprovals(events).length > 0) {
+        if (!isPaused) await pauseRun(kernel.control, ref);
+      } else if (run?.status === 'waiting' && isPaused && !kinds.includes('resume')) {
+        await unpauseRun(kernel.control, ref);
+      }
+    },
+    async leaves(store) {
+      const { tenant, runId } = await runIn(store);
+      return tenant.readInbox(runId);
+    },
+  }),
+};
