@@ -158,8 +158,9 @@ async function consequencesOf(
     case 'paused':
     case 'offline': {
       const waiting = (await inboxOf(view)).filter(
-        // One of the mode manual would count as flushed.
-        ({ status, mode }) => status === 'accepted' && mode !== 'manual',
+        // One of the mode manual would count as flushed, and one that was sent may be with the program.
+        ({ status, mode, attempts }) =>
+          status === 'accepted' && mode !== 'manual' && attempts === 0,
       );
       const defer = { type: 'defer', now: view.now, reason: after } as const;
       return { ...applied(waiting, isDone, () => defer), answers: [] };

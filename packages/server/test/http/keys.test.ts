@@ -348,7 +348,14 @@ describe('API keys', () => {
       const permissions = { allowlist: [rule] };
       const found = taking({ permissions });
       expect(found.map(([name]) => name).toSorted()).toEqual(
-        ['startChat', 'startApiChat', 'startRun', 'forkRun', 'explainPermission'].toSorted(),
+        [
+          'startChat',
+          'startApiChat',
+          'startRun',
+          'forkRun',
+          'explainPermission',
+          'createSession',
+        ].toSorted(),
       );
       for (const [name, { path, method }] of found) {
         // It is only a preview.

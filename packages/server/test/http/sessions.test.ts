@@ -54,7 +54,6 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
   });
 
   afterAll(async () => {
-    if (process.env['DBG']) console.log(server.logged.join('\n').slice(0, 6000));
     await server.stop();
     await store.close();
     await database?.drop();
