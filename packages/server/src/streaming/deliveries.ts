@@ -58,19 +58,19 @@ export async function streamDeliveries(call: ApiRequest, ref: SessionRef): Promi
   const stream = new SseStream(reply.raw);
   const remove = context.streams.add(caller, () => void stream.end());
   const sender = new DeliverySender(call, ref, { id, stream });
-  void sender
-    .run()
-    .catch((error: unknown) => {
+  const serve = async () => {
+    try {
+      await sender.run();
+    } catch (error) {
       context.log.error('A stream failed', { requestId: request.id, ...ref, error });
       stream.destroy();
-    })
-    .finally(async () => {
-      remove();
-      await stream.end();
-      await close();
-    })
-    // The store is closed, or fails: the stream of a node that is gone is closed by another one.
-    .catch(() => undefined);
+    }
+    remove();
+    await stream.end();
+    await close();
+  };
+  // A store that is closed, or fails: the stream of a node that is gone is closed by another one.
+  serve().catch(() => undefined);
 }
 
 /** A delivery that was sent on this stream. */

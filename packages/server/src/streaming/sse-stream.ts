@@ -83,7 +83,10 @@ export function runProjection(dialect: Dialect, run: RunHeader): Projection<Stor
 /** A session as its journal has it: the `seq` is the id of the frame. */
 export const sessionProjection: Projection<StoredSessionEvent> = {
   namesEvents: false,
-  project: ({ seq: _, ...frame }) => frame,
+  project(event) {
+    const { seq: _, ...frame } = event;
+    return frame;
+  },
 };
 
 /**
@@ -92,7 +95,7 @@ export const sessionProjection: Projection<StoredSessionEvent> = {
  */
 export function* encodeBatch<Event extends { readonly seq: number }>(
   events: readonly Event[],
-  { namesEvents, project }: Projection<Event>,
+  projection: Projection<Event>,
 ): Generator<string, string> {
   let text = '';
   for (const event of events) {
@@ -100,10 +103,10 @@ export function* encodeBatch<Event extends { readonly seq: number }>(
       yield text;
       text = '';
     }
-    const frame = project(event);
+    const frame = projection.project(event);
     if (frame === undefined) continue;
     const data = JSON.stringify(frame);
-    text += namesEvents
+    text += projection.namesEvents
       ? encodeFrame({ id: event.seq, event: frame.type, data })
       : encodeFrame({ id: event.seq, data });
   }

@@ -96,11 +96,11 @@ async function send<Event extends { readonly seq: number }>(
 async function sendNext<Event extends { readonly seq: number }>(
   stream: SseStream,
   batches: AsyncIterator<readonly Event[]>,
-  { projection, isEnd }: JournalStream<Event>,
+  options: JournalStream<Event>,
 ): Promise<boolean> {
   const { done, value: batch } = await batches.next();
   if (done === true) return false;
-  const pieces = encodeBatch(batch, projection);
+  const pieces = encodeBatch(batch, options.projection);
   let piece = pieces.next();
   while (piece.done !== true) {
     await stream.send(piece.value);
@@ -109,7 +109,7 @@ async function sendNext<Event extends { readonly seq: number }>(
   const last = piece.value;
   const end = batch.at(-1);
   // The last frames are sent with the end of the response: one write less for every run.
-  if (end !== undefined && isEnd(end)) {
+  if (end !== undefined && options.isEnd(end)) {
     await stream.end(last);
     return false;
   }

@@ -140,7 +140,7 @@ describe('API keys', () => {
       grant: String(grant),
       workflow: 'whose',
       webhook: String(webhook),
-      session: String((session as { id: string }).id),
+      session: (session as { id: string }).id,
     };
   });
 

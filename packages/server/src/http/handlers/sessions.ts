@@ -181,8 +181,10 @@ async function command(
   const { context, caller } = call;
   const { id: sessionId, harness } = await findSession(call, call.params.id);
   const ref = { tenantId: caller.tenantId, sessionId };
-  const { command: carryOut } = harnessNamed(context.harnesses, harness);
-  return present(call, await carryOut(context.control.engine, ref, name, caller.actor));
+  const { engine } = context.control;
+  const { harnesses } = context;
+  const changed = await harnessNamed(harnesses, harness).command(engine, ref, name, caller.actor);
+  return present(call, changed);
 }
 
 export const releaseSession: Handler<'releaseSession'> = (call) => command(call, 'release');
