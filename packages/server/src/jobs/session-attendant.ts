@@ -21,10 +21,10 @@ export function createSessionAttendant(engine: Engine, harnesses: HarnessRegistr
   });
 }
 
-export async function attendDue(
+async function attendDue(
   engine: Engine,
   harnesses: HarnessRegistry,
-  signal?: AbortSignal,
+  signal: AbortSignal,
 ): Promise<void> {
   const { store, clock } = engine;
   const failed = new Set<string>();
@@ -32,7 +32,7 @@ export async function attendDue(
     const due = await store.sessions.due(clock.now(), batchSize);
     const left = due.filter(({ sessionId }) => !failed.has(sessionId));
     for (const ref of left) {
-      if (signal?.aborted === true) return;
+      if (signal.aborted) return;
       if (!(await attend(engine, harnesses, ref))) failed.add(ref.sessionId);
     }
     if (left.length === 0) return;
