@@ -1,4 +1,10 @@
-import { BackgroundLoop, type Clock, type Log, type SystemStore } from '@relay/core';
+import {
+  BackgroundLoop,
+  type Clock,
+  type Log,
+  type SessionDirectory,
+  type SystemStore,
+} from '@relay/core';
 import { deliveryTimeoutMs } from './webhook-deliverer.ts';
 
 const intervalMs = 60_000;
@@ -6,7 +12,10 @@ const batchSize = 100;
 const deliveriesKeptMs = 7 * 24 * 60 * 60_000;
 
 export interface HousekeepingOptions {
-  readonly store: Pick<SystemStore, 'deleteExpiredMemories' | 'pruneRuns' | 'deliveries'>;
+  readonly store: Pick<
+    SystemStore,
+    'deleteExpiredMemories' | 'pruneRuns' | 'deliveries' | 'sessions'
+  >;
   /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs?: number | undefined;
   readonly sweepOutputs?: () => Promise<void>;
@@ -14,7 +23,7 @@ export interface HousekeepingOptions {
   readonly log: Log;
 }
 
-/** Periodically deletes expired memories, conversations, outputs and deliveries, in small batches. */
+/** Periodically deletes what has expired, in small batches. */
 export function createHousekeeping(options: HousekeepingOptions): BackgroundLoop {
   const { clock, log } = options;
   return new BackgroundLoop({
@@ -44,6 +53,10 @@ async function deleteExpired(
     async () => {
       if (retentionMs === undefined) return;
       await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
+    },
+    async () => {
+      if (retentionMs === undefined) return;
+      await repeat(() => store.sessions.prune(now - retentionMs, batchSize));
     },
     async () => sweepOutputs?.(),
     () => repeat(() => store.deliveries.sweep({ failBefore, deleteBefore, limit: batchSize })),

@@ -42,15 +42,22 @@ describe('housekeeping', () => {
     await housekeeping.stop();
   });
 
-  it('prunes idle conversations after the retention', async () => {
+  it('prunes idle conversations, sessions and messages after the retention', async () => {
     const { clock, log } = setUp();
     const asked: [number, number][] = [];
+    const pruned: [number, number][] = [];
     const store = {
       deliveries: createMemoryStore().deliveries,
       deleteExpiredMemories: async () => 0,
       pruneRuns: async (before: number, limit: number) => {
         asked.push([before, limit]);
         return asked.length < 3 ? 1 : 0;
+      },
+      sessions: {
+        prune: async (before: number, limit: number) => {
+          pruned.push([before, limit]);
+          return pruned.length < 2 ? 1 : 0;
+        },
       },
     };
     const forever = createHousekeeping({ store, clock, log });
@@ -60,9 +67,10 @@ describe('housekeeping', () => {
     expect(asked).toEqual([]);
     const housekeeping = createHousekeeping({ store, clock, log, retentionMs: 5_000 });
     housekeeping.start();
-    await until(() => asked.length === 3, 'all batches');
+    await until(() => pruned.length === 2, 'all batches');
     await housekeeping.stop();
     expect(asked).toEqual(Array.from({ length: 3 }, () => [clock.now() - 5_000, 100]));
+    expect(pruned).toEqual(Array.from({ length: 2 }, () => [clock.now() - 5_000, 100]));
   });
 
   it('fails deliveries after a day and deletes them after a week', async () => {
@@ -70,7 +78,9 @@ describe('housekeeping', () => {
     const asked: DeliverySweep[] = [];
     const sweep = async (by: DeliverySweep) => (asked.push(by) < 3 ? 1 : 0);
     const deliveries = { sweep } as DeliveryQueue;
-    const store = { deliveries, deleteExpiredMemories: async () => 0, pruneRuns: async () => 0 };
+    const { sessions } = createMemoryStore();
+    const none = async () => 0;
+    const store = { deliveries, sessions, deleteExpiredMemories: none, pruneRuns: none };
     const housekeeping = createHousekeeping({ store, clock, log });
     housekeeping.start();
     await until(() => asked.length === 3, 'all that there is to sweep');
@@ -93,6 +103,7 @@ describe('housekeeping', () => {
         deliveries: { sweep: fails('deliveries') } as unknown as DeliveryQueue,
         deleteExpiredMemories: fails('memories'),
         pruneRuns: fails('runs'),
+        sessions: { prune: fails('sessions') },
       },
       retentionMs: 1,
       sweepOutputs: fails('outputs'),
@@ -102,7 +113,7 @@ describe('housekeeping', () => {
     housekeeping.start();
     await until(() => warnings.length === 1, 'the warning');
     await housekeeping.stop();
-    expect(done).toEqual(['memories', 'runs', 'outputs', 'deliveries']);
+    expect(done).toEqual(['memories', 'runs', 'sessions', 'outputs', 'deliveries']);
   });
 
   it('continues after a failure, and stops', async () => {
@@ -110,6 +121,7 @@ describe('housekeeping', () => {
     let broken = true;
     const flaky = {
       deliveries: store.deliveries,
+      sessions: store.sessions,
       pruneRuns: async () => 0,
       deleteExpiredMemories: async (now: number, limit: number) => {
         if (broken) throw new RelayError('storage_failed', 'No');
