@@ -12,6 +12,8 @@
  *   whose store failed, is broken: all its promises reject, and the loop abandons the run.
  * - A suspended run may be loaded without a lease, to be resumed by a decision. Its first append claims it
  *   and carries the decision. Without the decision nothing is written: the journal counts as fenced out.
+ * - A run that is the turn of a session changes the session in the same append. If the session has changed
+ *   meanwhile, nothing is stored, and that part is made again.
  * - A batch that uses an exhausted grant is refused as a whole (E7). Every write with an
  *   `onGrantExhausted` then replaces its own events, one for one, so that later events keep their `seq`.
  */
@@ -19,6 +21,7 @@ import { defined, type EventOf, isEnded, type RunEvent, type StoredEvent } from 
 import { noticesOfEvents } from './governance/notifications.ts';
 import type {
   Append,
+  AppendOutcome,
   ApprovalDecision,
   Claim,
   Clock,
@@ -28,6 +31,7 @@ import type {
   Publisher,
   RunIdentity,
   RunRef,
+  SessionWrite,
   TenantStore,
 } from './ports/index.ts';
 import { publishStored } from './publisher.ts';
@@ -94,9 +98,17 @@ export interface JournalOptions {
   readonly log: Pick<Log, 'error'>;
   /** Receives events as they are staged, before they are stored. */
   readonly observe: (events: readonly StoredEvent[]) => void;
+  /** Of a run that is the turn of a session. */
+  readonly session?: SessionWriter | undefined;
   /** The audit entries of the events. */
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
 }
+
+/** What events, and the state before them, change in the session of their run. */
+export type SessionWriter = (
+  events: readonly StoredEvent[],
+  before: RunState,
+) => Promise<SessionWrite | undefined>;
 
 export interface FirstClaim {
   /** At the time of the append. */
@@ -220,12 +232,11 @@ export class RunJournal {
       }
       this.#committing = batch;
       try {
-        const { store } = this.#options;
         const mayStore = this.#claim === undefined || batch.decision !== undefined;
-        let outcome = mayStore ? await store.append(this.#appendOf(batch, this.#state)) : 'fenced';
+        let outcome = mayStore ? await this.#append(batch, this.#state) : 'fenced';
         while (outcome === 'refused' && batch.replaceable.length > 0) {
           const state = this.#replace(batch, await replacementsOf(batch));
-          outcome = await store.append(this.#appendOf(batch, state));
+          outcome = await this.#append(batch, state);
         }
         if (outcome !== 'committed') {
           this.#broken = new JournalBroken('fenced');
@@ -255,6 +266,20 @@ export class RunJournal {
     if (this.#next !== undefined) this.#next.before = state;
     this.#options.observe(batch.stored.filter((_, index) => isNew[index]));
     return state;
+  }
+
+  /** With what it changes in the session of the run, from the session as it is now. */
+  async #append(batch: Batch, state: RunState): Promise<AppendOutcome> {
+    const { store, session } = this.#options;
+    const append = this.#appendOf(batch, state);
+    if (session === undefined) return store.append(append);
+    for (;;) {
+      const write = await session(batch.stored, batch.before);
+      const outcome = await store.append(
+        write === undefined ? append : { ...append, session: write },
+      );
+      if (outcome !== 'conflict') return outcome;
+    }
   }
 
   /** `state` is the state after the batch, and no later. */

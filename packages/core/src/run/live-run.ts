@@ -21,6 +21,7 @@ import { charsIn, type MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
 import { Activity } from './activity.ts';
 import { Evidence } from './evidence.ts';
+import { sessionWriter } from './session.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
 import { decide } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
@@ -121,6 +122,13 @@ export class LiveRun {
       clock: options.engine.clock,
       publisher: options.engine.publisher,
       log: options.engine.log,
+      session:
+        options.spec.sessionId === undefined
+          ? undefined
+          : sessionWriter(this.store, {
+              runId: options.identity.id,
+              sessionId: options.spec.sessionId,
+            }),
       observe: (events) => this.#observe(events),
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });

@@ -19,7 +19,6 @@ import type {
 import { capabilityError, missingCapability, type SessionOperation } from './capabilities.ts';
 import { decideDelivery, deliveryAccepted, deliveryRefused } from './delivery-machine.ts';
 import { defaultMode, defaultSafeStates, placementOf, timesOut } from './modes.ts';
-import type { SessionState } from './state.ts';
 
 /** Replies of agents to each other that lead to one more. */
 export const maxHops = 16;
@@ -58,11 +57,6 @@ export interface AcceptanceOptions {
   readonly ttlMs: number;
   /** Default: that of the message, else that of the session. */
   readonly mode?: DeliveryMode;
-}
-
-/** The state as this core has stored it; the store verifies that it was not changed. */
-function stateOf({ state }: Pick<SessionRecord, 'state'>): SessionState {
-  return state as SessionState;
 }
 
 export function modeFor(
@@ -115,7 +109,7 @@ export function acceptanceOf(
   const place = placeOf(session, mode);
   const entersTurn = isMessageMode(mode);
   const isNative = harness === 'native';
-  const dueBy = isNative ? now : timesOut(stateOf(session)) ? now + ttlMs : undefined;
+  const dueBy = isNative ? now : timesOut(session.state) ? now + ttlMs : undefined;
   return {
     mode,
     deferred: place.kind === 'deferred' ? place.reason : undefined,
@@ -139,7 +133,7 @@ function isMessageMode(mode: DeliveryMode): mode is MessageMode {
 
 /** Only the run knows whether a tool is running: it then keeps the message until the results are there. */
 function placeOf(session: SessionRecord, mode: DeliveryMode) {
-  const parts = stateOf(session);
+  const parts = session.state;
   const situation = { parts, safeStates: defaultSafeStates, isToolRunning: false };
   const isApprovalOpen = parts.turn === 'waiting';
   return placementOf({ mode, status: 'accepted' }, { ...situation, isApprovalOpen });

@@ -1,10 +1,4 @@
-import {
-  BackgroundLoop,
-  type Clock,
-  type Log,
-  type SessionDirectory,
-  type SystemStore,
-} from '@relay/core';
+import { BackgroundLoop, type Clock, type Log, type SystemStore } from '@relay/core';
 import { deliveryTimeoutMs } from './webhook-deliverer.ts';
 
 const intervalMs = 60_000;
@@ -16,7 +10,10 @@ export interface HousekeepingOptions {
     SystemStore,
     'deleteExpiredMemories' | 'pruneRuns' | 'deliveries' | 'sessions'
   >;
-  /** How long a conversation is kept after its last run has ended. Undefined: forever. */
+  /**
+   * How long a conversation is kept after its last run has ended, a session after its release, and a
+   * message after it was sent. Undefined: forever.
+   */
   readonly retentionMs?: number | undefined;
   readonly sweepOutputs?: () => Promise<void>;
   readonly clock: Clock;
@@ -54,9 +51,10 @@ async function deleteExpired(
       if (retentionMs === undefined) return;
       await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
     },
-    async () => {
-      if (retentionMs === undefined) return;
-      await repeat(() => store.sessions.prune(now - retentionMs, batchSize));
+    // Without a retention this continues deletions that were interrupted.
+    () => {
+      const before = retentionMs === undefined ? 0 : now - retentionMs;
+      return repeat(() => store.sessions.prune(before, batchSize));
     },
     async () => sweepOutputs?.(),
     () => repeat(() => store.deliveries.sweep({ failBefore, deleteBefore, limit: batchSize })),

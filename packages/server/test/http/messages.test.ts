@@ -288,12 +288,12 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
   it('lists channels by name, page by page', async () => {
     const channels = [fresh('p'), fresh('p'), fresh('p')].toSorted();
     for (const name of channels) await server.request(`/v1/channels/${name}`, { method: 'PUT' });
-    const listed: unknown[] = [];
-    for (let cursor: unknown = ''; cursor !== null;) {
-      const query: string = cursor === '' ? '' : `&cursor=${String(cursor)}`;
+    const listed: string[] = [];
+    for (let cursor: string | null = ''; cursor !== null;) {
+      const query: string = cursor === '' ? '' : `&cursor=${cursor}`;
       const page = await server.json(`/v1/channels?limit=2${query}`);
       listed.push(...(page['channels'] as { name: string }[]).map(({ name }) => name));
-      cursor = page['nextCursor'];
+      cursor = page['nextCursor'] as string | null;
     }
     expect(listed).toEqual(listed.toSorted());
     expect(listed).toEqual(expect.arrayContaining(channels));
@@ -337,7 +337,8 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
     const first = await sendMessage(server, { to: `@${handles[0]}`, text: 'Begin' });
     let replyTo = first.id;
     const answer = async (turn: number) => {
-      const [id = '', name = ''] = [ids[turn % 2], handles[turn % 2]];
+      const id = ids[turn % 2] ?? '';
+      const name = handles[turn % 2] ?? '';
       const from = { type: 'session', id, name } as const;
       const by = { type: 'system', id, name } as const;
       const author = { tenantId: server.tenantId, from, by };

@@ -1,4 +1,4 @@
-import type { DeliveryQueue, DeliverySweep } from '@relay/core';
+import type { DeliveryQueue, DeliverySweep, SessionDirectory } from '@relay/core';
 import { ManualClock } from '@relay/core/testing';
 import { RelayError } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
@@ -42,22 +42,17 @@ describe('housekeeping', () => {
     await housekeeping.stop();
   });
 
-  it('prunes idle conversations, sessions and messages after the retention', async () => {
+  it('prunes idle conversations after the retention', async () => {
     const { clock, log } = setUp();
     const asked: [number, number][] = [];
-    const pruned: [number, number][] = [];
+    const { deliveries, sessions } = createMemoryStore();
     const store = {
-      deliveries: createMemoryStore().deliveries,
+      deliveries,
+      sessions,
       deleteExpiredMemories: async () => 0,
       pruneRuns: async (before: number, limit: number) => {
         asked.push([before, limit]);
         return asked.length < 3 ? 1 : 0;
-      },
-      sessions: {
-        prune: async (before: number, limit: number) => {
-          pruned.push([before, limit]);
-          return pruned.length < 2 ? 1 : 0;
-        },
       },
     };
     const forever = createHousekeeping({ store, clock, log });
@@ -67,10 +62,30 @@ describe('housekeeping', () => {
     expect(asked).toEqual([]);
     const housekeeping = createHousekeeping({ store, clock, log, retentionMs: 5_000 });
     housekeeping.start();
-    await until(() => pruned.length === 2, 'all batches');
+    await until(() => asked.length === 3, 'all batches');
     await housekeeping.stop();
     expect(asked).toEqual(Array.from({ length: 3 }, () => [clock.now() - 5_000, 100]));
-    expect(pruned).toEqual(Array.from({ length: 2 }, () => [clock.now() - 5_000, 100]));
+  });
+
+  it('prunes sessions after the retention, and without one continues interrupted deletions', async () => {
+    const { store, clock, log } = setUp();
+    const asked: [number, number][] = [];
+    const prune = async (before: number, limit: number) =>
+      asked.push([before, limit]) < 3 ? 1 : 0;
+    const sessions = { prune } as SessionDirectory;
+    const { deliveries } = store;
+    const none = async () => 0;
+    const parts = { deliveries, sessions, deleteExpiredMemories: none, pruneRuns: none };
+    const forever = createHousekeeping({ store: parts, clock, log });
+    forever.start();
+    await until(() => asked.length === 3, 'all batches');
+    await forever.stop();
+    expect(asked.splice(0)).toEqual(Array.from({ length: 3 }, () => [0, 100]));
+    const housekeeping = createHousekeeping({ store: parts, clock, log, retentionMs: 5_000 });
+    housekeeping.start();
+    await until(() => asked.length === 3, 'all batches');
+    await housekeeping.stop();
+    expect(asked[0]).toEqual([clock.now() - 5_000, 100]);
   });
 
   it('fails deliveries after a day and deletes them after a week', async () => {
@@ -103,7 +118,7 @@ describe('housekeeping', () => {
         deliveries: { sweep: fails('deliveries') } as unknown as DeliveryQueue,
         deleteExpiredMemories: fails('memories'),
         pruneRuns: fails('runs'),
-        sessions: { prune: fails('sessions') },
+        sessions: { prune: fails('sessions') } as unknown as SessionDirectory,
       },
       retentionMs: 1,
       sweepOutputs: fails('outputs'),

@@ -5,7 +5,7 @@ import { closedSignal } from '../../streaming/response-writer.ts';
 import type { Caller } from '../auth.ts';
 import { notFound } from '../errors.ts';
 import { presentDelivery, presentMessage } from '../views/message.ts';
-import { parseTime, readPage, readPageBySize } from '../views/pagination.ts';
+import { parseTime, readListed, readListedBySize } from '../views/pagination.ts';
 import {
   type ApiRequest,
   type Handler,
@@ -50,10 +50,8 @@ export const listMessages: Handler<'listMessages'> = async (call) => {
     since: parseTime(since),
     visibleTo: await visibilityOf(call),
   });
-  const { items, nextCursor } = await readPageBySize(
-    page,
-    (each) => store.messages.list(filter, each),
-    byTime,
+  const { items, nextCursor } = await readListedBySize(page, (each) =>
+    store.messages.list(filter, each),
   );
   return { messages: await Promise.all(items.map((each) => shown(call, each))), nextCursor };
 };
@@ -159,10 +157,8 @@ export const listDeliveries: Handler<'listDeliveries'> = async (call) => {
   const { status, sessionId, ...page } = call.query;
   requireKey(call);
   const { messages } = storeOf(call);
-  const { items, nextCursor } = await readPage(
-    page,
-    (each) => messages.listDeliveries(defined({ status, sessionId }), each),
-    byTime,
+  const { items, nextCursor } = await readListed(page, (each) =>
+    messages.listDeliveries(defined({ status, sessionId }), each),
   );
   return { deliveries: items.map(presentDelivery), nextCursor };
 };
@@ -176,7 +172,3 @@ export const redeliver: Handler<'redeliver'> = async (call) => {
   if (delivery === undefined) throw notFound('delivery');
   return presentDelivery(delivery);
 };
-
-function byTime({ at, id }: { readonly at: number; readonly id: string }) {
-  return { at, id };
-}

@@ -7,13 +7,12 @@ import type {
   InboxLimit,
   MessageDelivery,
   NewDelivery,
-  Page,
   SessionChange,
   SessionRef,
 } from '@relay/core';
 import { deliveryStatuses, type DeliveryStatus, type SessionEvent } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { columnFilters, indexFilter, selectRows } from '../lists.ts';
+import { columnFilters, indexFilter, type List, type Range, selectRows } from '../lists.ts';
 import { placeholders } from '../statements.ts';
 import { column, RecordCodec } from '../../codec/records.ts';
 import { encodeOrNull } from '../../codec/values.ts';
@@ -50,7 +49,7 @@ const insertSql = `INSERT INTO message_deliveries (id, message_id, session_id, h
     final_at, tenant_id, bytes)
   SELECT ?, m.id, s.id, s.handle, s.last_seq - ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?, s.tenant_id, m.bytes
   FROM sessions s CROSS JOIN messages m
-  WHERE s.tenant_id = ? AND s.id = ? AND m.tenant_id = ? AND m.id = ?`;
+  WHERE COALESCE(s.tenant_id, '') = ? AND s.id = ? AND COALESCE(m.tenant_id, '') = ? AND m.id = ?`;
 
 /** To be executed when the row of the session has advanced. */
 export function insertDelivery(
@@ -109,20 +108,19 @@ const mostStatuses = 5;
 const changeSql = `UPDATE message_deliveries SET status = ?, reason = ?, error = ?, retryable = ?,
     inferred = ?, attempts = attempts + ?, available_at = ?, delivered_at = COALESCE(?, delivered_at),
     consumed_at = COALESCE(?, consumed_at), final_at = ?`;
-const whereSql = `WHERE tenant_id = ? AND id = ? AND session_id = ?
+const whereSql = `WHERE COALESCE(tenant_id, '') = ? AND id = ? AND COALESCE(session_id, '') = ?
     AND status IN (${placeholders(mostStatuses)}) AND revision = COALESCE(?, revision)`;
 const requeued = `, position = (SELECT s.last_seq - ? FROM sessions s
-    WHERE s.tenant_id = message_deliveries.tenant_id AND s.id = message_deliveries.session_id)`;
+    WHERE COALESCE(s.tenant_id, '') = message_deliveries.tenant_id AND s.id = message_deliveries.session_id)`;
 
 export function changeDelivery(
   { tenantId, sessionId }: SessionRef,
   { at, events }: Pick<SessionChange, 'at' | 'events'>,
   change: DeliveryChange,
 ): Statement {
-  const { id, from, to, reason, error, availableAt, revision } = change;
+  const { id, from, to, reason, error, availableAt, revision, isRequeued = false } = change;
   const times = timesOf(to, at, change.isFinal ?? isFinal(to));
   const [padding = ''] = from;
-  const isRequeued = to === 'accepted';
   return {
     sql: `${changeSql}${isRequeued ? requeued : ''} ${whereSql}`,
     params: [
@@ -169,14 +167,23 @@ export const selectDeliverySql = `SELECT ${read} FROM message_deliveries
 export const selectOfMessageSql = `SELECT ${read} FROM message_deliveries
   WHERE COALESCE(tenant_id, '') = ? AND message_id = ? ORDER BY id`;
 
-export function selectDeliveries(tenantId: string, filter: DeliveryFilter, page: Page): Statement {
-  const { sessionId, status } = filter;
-  const ofSession = columnFilters({ session_id: sessionId });
-  const index =
-    ofSession.length > 0
-      ? indexFilter(ofSession, columnFilters({ status }))
-      : indexFilter(columnFilters({ status: status ?? deliveryStatuses }), []);
-  return selectRows({ tenantId, table: 'message_deliveries', at: 'at', ...index }, columns, page);
+/** The ways to read the deliveries with these properties. */
+export function deliveryLists(tenantId: string, filter: DeliveryFilter): readonly List[] {
+  const ofSession = columnFilters({ session_id: filter.sessionId });
+  const ofStatus = columnFilters({ status: filter.status });
+  const range = { tenantId, table: 'message_deliveries', at: 'at' };
+  const ways = [
+    { prefix: ofSession, others: ofStatus },
+    { prefix: ofStatus, others: ofSession },
+  ].filter(({ prefix }) => prefix.length > 0);
+  if (ways.length === 0) {
+    ways.push({ prefix: columnFilters({ status: deliveryStatuses }), others: [] });
+  }
+  return ways.map(({ prefix, others }) => ({ ...range, ...indexFilter(prefix, others) }));
+}
+
+export function selectDeliveries(list: List, range: Range): Statement {
+  return selectRows(list, columns, range);
 }
 
 /** Those of a session in order, each with its message. */

@@ -6,15 +6,15 @@ import type { SessionRef } from '@relay/core';
 import type { Statement } from '../../drivers/driver.ts';
 import { plain } from '../statements.ts';
 
-/** Its handle and its token become free, and nothing of it is due any more. */
-const hide = `pruning = 1, due_at = NULL, active_run_id = NULL, stream_id = NULL, stream_node = NULL`;
+/** Its handle and its token become free, nothing of it is due, and no list has its status. */
+const hide = `pruning = 1, status = '', due_at = NULL, active_run_id = NULL, stream_id = NULL, stream_node = NULL`;
 
 const markSql = `UPDATE sessions SET ${hide} WHERE id IN (
   SELECT id FROM sessions WHERE released_at IS NOT NULL AND released_at <= ? AND pruning IS NULL
   ORDER BY released_at LIMIT ?)`;
 
 const markOneSql = `UPDATE sessions SET ${hide}, released_at = COALESCE(released_at, ?)
-  WHERE tenant_id = ? AND id = ? AND pruning IS NULL`;
+  WHERE COALESCE(tenant_id, '') = ? AND id = ? AND pruning IS NULL`;
 
 export function markSession(tenantId: string, sessionId: string, at: number): Statement {
   return { sql: markOneSql, params: [at, tenantId, sessionId], expect: 1 };
