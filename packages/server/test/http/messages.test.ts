@@ -61,9 +61,9 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
 
   const tenant = () => server.store.tenant(server.tenantId);
 
-  async function refusal(path: string, options: RequestOptions) {
+  async function refusal(path: string, options: RequestOptions): Promise<Record<string, unknown>> {
     const response = await server.request(path, options);
-    return { status: response.status, ...((await response.json()) as Record<string, unknown>) };
+    return { status: response.status, ...((await response.json()) as object) };
   }
 
   async function journalOf(sessionId: string) {
@@ -148,7 +148,7 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
         code: 'capability_missing',
         details: { path: 'delivery.modes', asked: mode, offered: others },
       });
-      const { messageId } = answer['details'] as unknown as { messageId: string };
+      const { messageId } = answer['details'] as { messageId: string };
       expect(await journalOf(sessionId)).toMatchObject([
         { type: 'delivery.failed', messageId, reason: 'capability_missing' },
       ]);
@@ -196,7 +196,7 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
         code: 'capability_missing',
         details: { path: 'messaging.receive', asked: true, offered: false },
       });
-      const { messageId } = answer['details'] as unknown as { messageId: string };
+      const { messageId } = answer['details'] as { messageId: string };
       expect(await deliveriesOf(messageId)).toMatchObject([{ handle, status: 'failed' }]);
     },
   );
@@ -332,7 +332,7 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
 
   it('of agents that answer each other end with the 17th, which is an event', async () => {
     const handles = [fresh('ping'), fresh('pong')];
-    const ids = [];
+    const ids: string[] = [];
     for (const handle of handles) ids.push(await addSession(server, { handle, kind: 'agent' }));
     const first = await sendMessage(server, { to: `@${handles[0]}`, text: 'Begin' });
     let replyTo = first.id;
@@ -373,7 +373,7 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
     const handles = [fresh('one'), fresh('two')];
     const name = fresh('all');
     await server.request(`/v1/channels/${name}`, { method: 'PUT' });
-    const ids = [];
+    const ids: string[] = [];
     // The second decides each message by its state.
     for (const [index, handle] of handles.entries()) {
       const delivery = index === 0 ? {} : { modes: ['immediate'] as ['immediate'], queue: false };
