@@ -104,11 +104,14 @@ export interface JournalOptions {
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
 }
 
-/** What events, and the state before them, change in the session of their run. */
+/**
+ * What events, and the state before them, change in the session of their run. `outdated`: they take a
+ * message that was withdrawn, and may not be stored. The run is loaded again.
+ */
 export type SessionWriter = (
   events: readonly StoredEvent[],
   before: RunState,
-) => Promise<SessionWrite | undefined>;
+) => Promise<SessionWrite | 'outdated' | undefined>;
 
 export interface FirstClaim {
   /** At the time of the append. */
@@ -275,6 +278,7 @@ export class RunJournal {
     if (session === undefined) return store.append(append);
     for (;;) {
       const write = await session(batch.stored, batch.before);
+      if (write === 'outdated') return 'fenced';
       const outcome = await store.append(
         write === undefined ? append : { ...append, session: write },
       );

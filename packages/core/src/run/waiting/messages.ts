@@ -15,6 +15,7 @@
  */
 import type { MessageCommand, QueuedRunCommand } from '../../ports/index.ts';
 import type { LiveRun } from '../live-run.ts';
+import { isWaiting } from '../session.ts';
 import type { AgentState } from '../state/agent.ts';
 import { decide } from '../state/machine.ts';
 import { rootAgent } from '../state/state.ts';
@@ -39,12 +40,24 @@ export async function takeMessages(run: LiveRun, agent: AgentState): Promise<voi
   const isAfterTools = agent.turn !== null;
   const due = messages.filter(({ command }) => isAfterTools || command.mode !== 'next-tool-call');
   run.hasMessages = due.length < messages.length;
+  // Results are stored first: a message that is withdrawn now refuses the commit that takes it.
+  if (due.length > 0 && run.spec.sessionId !== undefined) await run.journal.settled();
   for (const { id, command } of due) {
+    if (await isWithdrawn(run, command)) {
+      run.take([id], []);
+      continue;
+    }
     const { kind: _, ...message } = command;
     const decision = decide(run.state, { type: 'message', message });
     if (!decision.ok) throw new TypeError(decision.reason);
     run.take([id], decision.events);
   }
+}
+
+/** Its delivery to the session of the run has ended, so that no model may read it. */
+async function isWithdrawn(run: LiveRun, { deliveryId }: MessageCommand): Promise<boolean> {
+  if (deliveryId === undefined || run.spec.sessionId === undefined) return false;
+  return !isWaiting(await run.store.messages.readDelivery(deliveryId));
 }
 
 /** The last of all pauses and resumptions holds. */
