@@ -32,9 +32,9 @@ export interface DeliveryError {
   readonly details?: CapabilityDetails;
 }
 
-export type OfferedMessage = Pick<
+export type OfferedMessage = Omit<
   MessageRecord,
-  'id' | 'from' | 'to' | 'text' | 'attachments' | 'mode' | 'hops'
+  'replyTo' | 'threadId' | 'at' | 'editedAt' | 'withdrawnAt'
 >;
 
 /** Of a delivery that is stored for the first time, or accepted again. */
