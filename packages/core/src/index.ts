@@ -9,6 +9,15 @@ export {
 } from './commands/votes.ts';
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
+export {
+  byHandle,
+  canRead,
+  type MessageAuthor,
+  type MessageDraft,
+  sendMessage,
+  type SentMessage,
+} from './commands/send-message.ts';
+export * from './commands/change-message.ts';
 export * from './commands/start-run.ts';
 export * from './commands/attach-session.ts';
 export * from './commands/attend-session.ts';
@@ -69,6 +78,7 @@ export {
   readSnapshot,
   type RunState,
 } from './run/state/state.ts';
+export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
 export * from './sessions/modes.ts';

@@ -230,7 +230,7 @@ export const runtimeFrameSchema = z.discriminatedUnion('type', [
 
 /** `all`: too much has changed to name it. */
 export const feedFrameSchema = z.strictObject({
-  kind: z.enum(['connected', 'run', 'approval', 'session', 'all']),
+  kind: z.enum(['connected', 'run', 'approval', 'session', 'message', 'delivery', 'all']),
   id: text.optional(),
 });
 

@@ -34,6 +34,13 @@ export const auditActions = [
   'session.taken-over',
   'session.released',
   'session.deleted',
+  'message.sent',
+  'message.edited',
+  'message.withdrawn',
+  'delivery.redelivered',
+  'channel.changed',
+  'channel.member-added',
+  'channel.member-removed',
   'store.key-rotated',
   'store.restored',
 ] as const;

@@ -31,7 +31,11 @@ export interface Caller {
   /** Set for a caller without a key: what it may use. */
   readonly keyless?: 'demo' | 'all';
   /** Set for a caller with a session token, who has no scopes. */
-  readonly session?: { readonly id: string; readonly tokenHash: string };
+  readonly session?: {
+    readonly id: string;
+    readonly handle: string;
+    readonly tokenHash: string;
+  };
 }
 
 export interface AuthContext {
@@ -166,13 +170,13 @@ async function callerByToken(token: string, { store, metrics }: AuthContext): Pr
     metrics?.unknownKey();
     throw unauthorized();
   }
-  const { tenantId, sessionId: id, handle: name } = session;
+  const { tenantId, sessionId: id, handle } = session;
   return {
     tenantId,
     scopes: new Set(),
     groups: [],
-    actor: { type: 'session', id, name },
-    session: { id, tokenHash },
+    actor: { type: 'session', id, name: handle },
+    session: { id, handle, tokenHash },
   };
 }
 

@@ -20,7 +20,6 @@ import {
   Signal,
 } from '@relay/core';
 import {
-  defined,
   type DeliveryFrame,
   encodeFrame,
   RelayError,
@@ -29,7 +28,7 @@ import {
 import type { z } from 'zod';
 import { notFound } from '../http/errors.ts';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
-import { iso } from '../http/views/pagination.ts';
+import { presentMessage } from '../http/views/message.ts';
 import type { Follower } from './hub.ts';
 import { SseStream } from './sse-stream.ts';
 
@@ -290,20 +289,11 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 }
 
 function deliveryFrame(entry: InboxEntry): DeliveryFrame {
-  const { id, from, to, text, attachments, mode, replyTo, at } = entry.message;
-  const [only] = to;
+  const { deliveries: _, ...message } = presentMessage(entry.message, [entry]);
   return {
     type: 'delivery',
     deliveryId: entry.id,
-    message: {
-      id,
-      from,
-      to: to.length === 1 && only !== undefined ? only : [...to],
-      text,
-      attachments: [...attachments],
-      at: iso(at),
-      ...defined({ mode: mode ?? undefined, replyTo: replyTo ?? undefined }),
-    },
+    message,
     mode: entry.mode,
     attempt: entry.attempts + 1,
     redelivered: entry.attempts > 0 || entry.status === 'delivered',

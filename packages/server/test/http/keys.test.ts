@@ -11,6 +11,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey } from '../../src/secrets/keys.ts';
 import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
 import { type Chat, startChat, startRun, statusOf } from '../support/requests.ts';
+import { sendMessage } from '../support/sessions.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
 /** All routes except public ones and decision links. */
@@ -50,6 +51,9 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   createWebhook: () => ({ url: 'https://hooks.example/x', events: ['run.ended'] }),
   putPolicy: () => ({ version: 0 }),
   previewPolicy: () => ({}),
+  sendMessage: () => ({ to: '@whose', text: 'from a stranger' }),
+  editMessage: () => ({ text: 'from a stranger' }),
+  putChannel: () => ({ topic: 'of a stranger' }),
   explainPermission: () => ({ tool: 'send_note', params: {} }),
   createSession: () => ({ harness: 'human', handle: `made-${uuidv7()}` }),
   attachSession: () => ({
@@ -80,6 +84,10 @@ const unknownIds: Ids = {
   workflow: 'none',
   webhook: missing,
   session: missing,
+  message: missing,
+  delivery: missing,
+  channel: 'none',
+  handle: 'none',
 };
 
 async function whole(response: Response) {
@@ -99,6 +107,10 @@ interface Ids {
   readonly workflow: string;
   readonly webhook: string;
   readonly session: string;
+  readonly message: string;
+  readonly delivery: string;
+  readonly channel: string;
+  readonly handle: string;
 }
 
 describe('API keys', () => {
@@ -132,6 +144,8 @@ describe('API keys', () => {
     const { session } = await server.json('/v1/sessions/attach', {
       body: { handle: 'whose', identity: { name: 'Whose', kind: 'program' }, capabilities },
     });
+    await server.json('/v1/channels/whose', { method: 'PUT' });
+    const sent = await sendMessage(server, { to: '@whose', text: 'Whose is it?' });
     ids = {
       run: chat.runId,
       relay: String(relay.data['id']),
@@ -141,6 +155,10 @@ describe('API keys', () => {
       workflow: 'whose',
       webhook: String(webhook),
       session: (session as { id: string }).id,
+      message: sent.id,
+      delivery: sent.deliveries[0]?.id ?? '',
+      channel: 'whose',
+      handle: 'whose',
     };
   });
 
@@ -162,6 +180,10 @@ describe('API keys', () => {
       if (name === 'id' && path.startsWith('/v1/webhooks')) return of.webhook;
       if (name === 'id' && path.startsWith('/v1/sessions')) return of.session;
       if (name === 'deliveryId' || name === 'commandId') return of.relay;
+      if (name === 'id' && path.startsWith('/v1/messages')) return of.message;
+      if (name === 'id' && path.startsWith('/v1/deliveries')) return of.delivery;
+      if (name === 'name') return of.channel;
+      if (name === 'handle') return of.handle;
       if (name === 'provider') return 'openai';
       // A link is valid only for its holder, whatever key is sent.
       if (name === 'token') return `${of.relay}.${of.webhook}.x`;
@@ -265,7 +287,12 @@ describe('API keys', () => {
   /** Routes with an id in their path or body. */
   const about = table.filter(
     ([name, { path, auth }]) =>
-      (path.includes(':') && !path.includes(':provider') && auth !== 'internal') ||
+      (path.includes(':') &&
+        !path.includes(':provider') &&
+        auth !== 'internal' &&
+        // It creates the channel of its own tenant.
+        name !== 'putChannel') ||
+      name === 'sendMessage' ||
       name === 'approveTool' ||
       name === 'resumeChat',
   );
@@ -291,7 +318,9 @@ describe('API keys', () => {
       const { webhooks } = await server.json('/v1/webhooks');
       expect(webhooks).toMatchObject([{ id: ids.webhook }]);
       const { sessions } = await server.json('/v1/sessions?harness=remote');
-      expect(sessions).toMatchObject([{ id: ids.session, status: 'idle' }]);
+      expect(sessions).toMatchObject([{ id: ids.session }]);
+      const { messages } = await server.json('/v1/messages');
+      expect(messages).toMatchObject([{ id: ids.message, text: 'Whose is it?' }]);
     },
   );
 

@@ -7,17 +7,17 @@ import {
   type RunRecord,
   type TenantStore,
 } from '@relay/core';
-import type {
-  ResponseOf,
-  AuditAction,
-  BodyOf,
-  Limits,
-  ParamsOf,
-  QueryOf,
-  RouteName,
-  routes,
-  StoredEvent,
-  StoredSessionEvent,
+import {
+  type AuditAction,
+  type BodyOf,
+  type Limits,
+  type ParamsOf,
+  type QueryOf,
+  type ResponseOf,
+  type RouteName,
+  type routes,
+  type StoredEvent,
+  type StoredSessionEvent,
 } from '@relay/protocol';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';

@@ -1,5 +1,4 @@
-import { isStuck, defaultSafeStates, type MessageDelivery, type SessionRecord } from '@relay/core';
-import { capabilityDetailsSchema, defined } from '@relay/protocol';
+import { isStuck, defaultSafeStates, type SessionRecord } from '@relay/core';
 import { iso, isoOrUndefined } from './pagination.ts';
 
 export function presentSession(session: SessionRecord, now: number) {
@@ -35,33 +34,4 @@ export function presentSession(session: SessionRecord, now: number) {
 /** What the token of another session shows. */
 export function presentSummary({ id, handle, name, kind, harness, status }: SessionRecord) {
   return { id, identity: { handle, name, kind }, harness, status };
-}
-
-export function presentDelivery(delivery: MessageDelivery) {
-  const { id, sessionId, handle, status, messageId, mode, attempts, reason } = delivery;
-  const isFailed = status === 'failed';
-  return {
-    id,
-    sessionId,
-    handle,
-    status,
-    messageId,
-    mode,
-    attempts,
-    error: isFailed ? errorOf(delivery) : undefined,
-    reason: status === 'deferred' ? (reason ?? undefined) : undefined,
-    availableAt: status === 'deferred' ? isoOrUndefined(delivery.availableAt) : undefined,
-    acceptedAt: iso(delivery.at),
-    deliveredAt: isoOrUndefined(delivery.deliveredAt),
-    consumedAt: isoOrUndefined(delivery.consumedAt),
-    failedAt: isFailed ? isoOrUndefined(delivery.finalAt) : undefined,
-    fidelity: delivery.inferred ? ('inferred' as const) : undefined,
-  };
-}
-
-function errorOf({ reason, retryable, error }: MessageDelivery) {
-  const code = reason ?? 'failed';
-  const { message = code, details } = (error ?? {}) as { message?: string; details?: unknown };
-  const capability = capabilityDetailsSchema.safeParse(details);
-  return { code, message, retryable, ...defined({ details: capability.data }) };
 }
