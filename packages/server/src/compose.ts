@@ -78,6 +78,7 @@ export interface Relay {
   readonly app: FastifyInstance;
   readonly control: RunControl;
   readonly hub: Hub<StoredEvent>;
+  readonly sessionHub: Hub<StoredSessionEvent>;
   readonly feed: Feed;
   /** Which commands run in a sandbox; undefined if the tools are replaced. */
   readonly sandbox?: string;
@@ -269,6 +270,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     app,
     control,
     hub,
+    sessionHub,
     feed,
     ...defined({ sandbox: bash?.summary }),
     async start() {
