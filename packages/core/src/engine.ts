@@ -12,6 +12,7 @@ import type {
   Publisher,
   RunBudget,
   RunRef,
+  SessionRef,
   SystemStore,
   ToolRegistry,
 } from './ports/index.ts';
@@ -107,6 +108,8 @@ export interface Engine {
   ) => Promise<void>;
   /** The budgets that a run of this key counts for; default: none. */
   readonly budgets?: (tenantId: string, keyId: string | null) => Promise<readonly RunBudget[]>;
+  /** A session may have a next turn. Default: the scan finds it. */
+  readonly sessionDue?: (session: SessionRef) => void;
   /** Default: memories are searched by words only. */
   readonly embedders?: Embedders;
   /** Default: a run keeps the rules that it was started with. */

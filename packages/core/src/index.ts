@@ -9,6 +9,7 @@ export {
 } from './commands/votes.ts';
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
+export * from './commands/create-session.ts';
 export * from './commands/start-run.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';
@@ -61,7 +62,9 @@ export {
 } from './run/state/state.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
+export { type DispatcherOptions, SessionDispatcher } from './sessions/dispatcher.ts';
 export * from './sessions/modes.ts';
+export * from './sessions/native.ts';
 export * from './sessions/session-machine.ts';
 export * from './sessions/state.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';

@@ -3,6 +3,7 @@
  *
  *   idle ─write─▶ committing ─commit─▶ idle, or committing again if more events are due
  *                     ├─refused─▶ committing, with the refused events replaced
+ *                     ├─conflict─▶ committing, with what the session's change is now
  *                     └─fenced or failed─▶ broken, permanently
  *
  * - An idle journal commits at once; events that arrive during a commit form the next batch.
@@ -14,11 +15,14 @@
  *   and carries the decision. Without the decision nothing is written: the journal counts as fenced out.
  * - A batch that uses an exhausted grant is refused as a whole (E7). Every write with an
  *   `onGrantExhausted` then replaces its own events, one for one, so that later events keep their `seq`.
+ * - The run of a session's turn changes the session in the same commits. Others change it too: after a
+ *   conflict the same events are committed with the change that follows from the session as it is now.
  */
 import { defined, type EventOf, isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import { noticesOfEvents } from './governance/notifications.ts';
 import type {
   Append,
+  AppendOutcome,
   ApprovalDecision,
   Claim,
   Clock,
@@ -32,6 +36,8 @@ import type {
 } from './ports/index.ts';
 import { publishStored } from './publisher.ts';
 import { project } from './run/state/projection.ts';
+import type { SessionTurn } from './sessions/session-turn.ts';
+import type { DeferredMessage } from './sessions/turn.ts';
 import { evolveAll, type RunState } from './run/state/state.ts';
 
 /** What is committed together with events. */
@@ -44,6 +50,8 @@ export interface CommitExtras {
   readonly release?: boolean;
   /** Memories that the run stores. */
   readonly memories?: readonly MemoryRecord[];
+  /** Messages to the session that wait for its turn. */
+  readonly deferred?: readonly DeferredMessage[];
   readonly onGrantExhausted?: OnGrantExhausted | undefined;
 }
 
@@ -75,6 +83,7 @@ interface Batch {
   readonly consumeCommands: string[];
   decision: ApprovalDecision | undefined;
   readonly memories: MemoryRecord[];
+  readonly deferred: DeferredMessage[];
   release: boolean;
   /** To be committed as soon as no other batch is. */
   isDue: boolean;
@@ -96,6 +105,8 @@ export interface JournalOptions {
   readonly observe: (events: readonly StoredEvent[]) => void;
   /** The audit entries of the events. */
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
+  /** The session whose turn the run is. */
+  readonly turn?: SessionTurn | undefined;
 }
 
 export interface FirstClaim {
@@ -162,9 +173,9 @@ export class RunJournal {
   /** Adds events without starting a commit: the next `append` or `write` commits them. */
   stage(events: readonly RunEvent[], extras: CommitExtras = {}): void {
     const { consumeCommands = [], decision, release = false, memories = [] } = extras;
-    const { onGrantExhausted } = extras;
+    const { onGrantExhausted, deferred = [] } = extras;
     const isEmpty = events.length === 0 && consumeCommands.length === 0 && decision === undefined;
-    if (isEmpty && !release) return;
+    if (isEmpty && !release && deferred.length === 0) return;
     const batch = (this.#next ??= emptyBatch(this.#options.clock.now(), this.#state));
     const at = batch.stored[0]?.at ?? new Date(batch.at).toISOString();
     const { seq } = this.#state;
@@ -180,12 +191,13 @@ export class RunJournal {
     batch.consumeCommands.push(...consumeCommands);
     batch.decision ??= decision;
     batch.memories.push(...memories);
+    batch.deferred.push(...deferred);
     if (release) this.#closed = batch.release = true;
   }
 
   /** Adds events and commits them at once. A failure surfaces at the next awaited write. */
-  append(events: readonly RunEvent[]): void {
-    this.stage(events);
+  append(events: readonly RunEvent[], extras: CommitExtras = {}): void {
+    this.stage(events, extras);
     this.#start();
   }
 
@@ -220,12 +232,11 @@ export class RunJournal {
       }
       this.#committing = batch;
       try {
-        const { store } = this.#options;
         const mayStore = this.#claim === undefined || batch.decision !== undefined;
-        let outcome = mayStore ? await store.append(this.#appendOf(batch, this.#state)) : 'fenced';
+        let outcome = mayStore ? await this.#store(batch, this.#state) : 'fenced';
         while (outcome === 'refused' && batch.replaceable.length > 0) {
           const state = this.#replace(batch, await replacementsOf(batch));
-          outcome = await store.append(this.#appendOf(batch, state));
+          outcome = await this.#store(batch, state);
         }
         if (outcome !== 'committed') {
           this.#broken = new JournalBroken('fenced');
@@ -240,6 +251,22 @@ export class RunJournal {
       }
       this.#committing = undefined;
       batch.done.resolve(this.#broken === undefined);
+    }
+  }
+
+  /** `state` is the state after the batch, and no later. */
+  async #store(batch: Batch, state: RunState): Promise<AppendOutcome> {
+    const { store, turn } = this.#options;
+    const append = this.#appendOf(batch, state);
+    if (turn === undefined) return store.append(append);
+    const { at, stored: events, before, deferred } = batch;
+    const step = { runId: append.runId, at, events, before, after: state, deferred };
+    for (;;) {
+      const session = await turn.writeFor(step);
+      const outcome = await store.append({ ...append, ...defined({ session }) });
+      if (outcome === 'committed' && session !== undefined) turn.stored(session);
+      if (outcome !== 'conflict') return outcome;
+      if (!(await turn.readAgain(step))) return 'fenced';
     }
   }
 
@@ -296,6 +323,7 @@ function emptyBatch(at: number, before: RunState): Batch {
     consumeCommands: [],
     decision: undefined,
     memories: [],
+    deferred: [],
     release: false,
     isDue: false,
     done: Promise.withResolvers<boolean>(),

@@ -19,6 +19,7 @@ import type {
 } from '../ports/index.ts';
 import { charsIn, type MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
+import { SessionTurn } from '../sessions/session-turn.ts';
 import { Activity } from './activity.ts';
 import { Evidence } from './evidence.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
@@ -72,6 +73,8 @@ export class LiveRun {
   readonly spec: EventOf<'run.created'>;
   readonly store: TenantStore;
   readonly journal: RunJournal;
+  /** The session whose turn the run is. */
+  readonly turn: SessionTurn | undefined;
   readonly epoch: number;
   readonly reservation: Reservation;
   readonly memory: MemoryAccount;
@@ -112,8 +115,12 @@ export class LiveRun {
     this.epoch = options.epoch;
     this.memory = options.memory ?? options.engine.memory.open();
     this.store = options.engine.store.tenant(options.identity.tenantId);
+    const { sessionId } = options.spec;
+    this.turn =
+      sessionId === undefined ? undefined : new SessionTurn(options.engine, this.ref, sessionId);
     this.journal = new RunJournal({
       run: options.identity,
+      turn: this.turn,
       epoch: options.epoch,
       claim: options.resumption?.claim,
       state: options.state,

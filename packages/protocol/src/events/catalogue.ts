@@ -114,7 +114,9 @@ export const catalogue = {
     /** Instructions for this run only; not part of the conversation. */
     system: z.string().optional(),
     messages: z.array(messageSchema),
-    /** Those of `messages` that were delivered to a session. */
+    /** The session whose turn the run is. */
+    sessionId: idSchema.optional(),
+    /** Those of `messages` that were delivered to the session. */
     received: z.array(receivedMessageSchema).optional(),
     /** Number of earlier runs of the conversation that precede `messages`; null: none are included. */
     history: z.int().nullable(),
