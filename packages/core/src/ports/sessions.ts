@@ -19,9 +19,10 @@ import type {
   SessionEvent,
   StoredSessionEvent,
 } from '@relay/protocol';
+import type { SessionState } from '../sessions/state.ts';
 import type { QueuedRunCommand } from './commands.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
-import type { EventRange, IdempotencyKey, Page, PageRange } from './runs.ts';
+import type { EventRange, IdempotencyKey, Listed, Page, PageRange } from './runs.ts';
 
 export interface SessionRef {
   readonly tenantId: string;
@@ -63,8 +64,7 @@ export type SessionRedefinition = Partial<
 /** The fields that change with the journal, in the commit of the events that change them. */
 export interface SessionProgress {
   readonly status: AgentStatus;
-  /** The fold of the journal, as any JSON. */
-  readonly state: unknown;
+  readonly state: SessionState;
   /** The run that is the session's turn. */
   readonly activeRunId: string | null;
   /** Once it is set, the handle is free and the token, memberships and actions are gone. */
@@ -78,7 +78,7 @@ export interface SessionQueue {
   readonly length: number;
   readonly bytes: number;
   readonly oldestAt: number | null;
-  /** The same without mode `manual`. */
+  /** The same without those of mode `manual` that wait for a flush. */
   readonly oldestUnheldAt: number | null;
 }
 
@@ -241,7 +241,7 @@ export interface SessionStore {
   /** The session whose turn this run is. */
   readByRun(runId: string): Promise<SessionRecord | undefined>;
   /** By `createdAt`. */
-  list(filter: SessionFilter, page: Page): Promise<SessionRecord[]>;
+  list(filter: SessionFilter, page: Page): Promise<Listed<SessionRecord>>;
   change(write: SessionWrite): Promise<SessionOutcome>;
   /** At most `limit` events after `after`, oldest first. Throws on gaps and on damage. */
   readEvents(sessionId: string, range: EventRange): Promise<StoredSessionEvent[]>;
@@ -321,12 +321,16 @@ export interface NewDelivery {
   readonly retryable?: boolean;
 }
 
-/** Compare-and-set: the delivery belongs to the session and has one of the statuses `from`. */
+/**
+ * Compare-and-set: the delivery belongs to the session and has one of the statuses `from`. Its reason, error
+ * and the like are replaced, also by nothing.
+ */
 export interface DeliveryChange {
   readonly id: string;
   readonly from: readonly DeliveryStatus[];
-  /** One that is `accepted` again gets a new place at the end of the inbox. */
   readonly to: DeliveryStatus;
+  /** It gets a new place at the end of the inbox. */
+  readonly isRequeued?: boolean;
   readonly reason?: string;
   /** Any JSON. */
   readonly error?: unknown;
@@ -405,7 +409,7 @@ export interface DeliveryFilter {
 export interface MessageStore {
   read(messageId: string): Promise<MessageRecord | undefined>;
   /** By `at`. */
-  list(filter: MessageFilter, page: Page): Promise<MessageRecord[]>;
+  list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>>;
   /** Sessions and keys that have sent a message of the thread, or that one was sent to by its handle. */
   participants(threadId: string): Promise<string[]>;
   /** The message that holds this key, unless the key has expired at `now`. */
@@ -425,7 +429,7 @@ export interface MessageStore {
   /** In the order of their ids. */
   deliveriesOf(messageId: string): Promise<MessageDelivery[]>;
   /** By `at`. */
-  listDeliveries(filter: DeliveryFilter, page: Page): Promise<MessageDelivery[]>;
+  listDeliveries(filter: DeliveryFilter, page: Page): Promise<Listed<MessageDelivery>>;
   /** Accepted or deferred, in the order of the inbox, after a position. */
   inbox(sessionId: string, range: EventRange): Promise<InboxEntry[]>;
   /** Delivered and not consumed, where consumption can be observed; in order, after a position. */

@@ -174,7 +174,7 @@ function effectOf(delivery: DeliveryState, input: DeliveryInput): Effect {
       return { events: [], to: status, ...kept, isAttempt: true };
     }
     case 'redeliver':
-      return { events: [deliveryAccepted(delivery)], to: 'accepted' };
+      return { events: [deliveryAccepted(delivery)], to: 'accepted', isRequeued: true };
     case 'deliver': {
       const marks = defined({ fidelity: input.fidelity });
       const events: SessionEvent[] = [{ type: 'delivery.delivered', ...of, ...marks }];

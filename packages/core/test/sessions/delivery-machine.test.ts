@@ -214,6 +214,7 @@ describe('a delivery that is sent', () => {
     const once = accepted(inPhase('accepted'), examples.send);
     expect(once.events).toEqual([]);
     expect(once.state).toEqual({ ...inPhase('accepted'), attempts: 1 });
+    expect(once.change.isRequeued).toBeUndefined();
     const delivered = accepted(once.state, examples.deliver).state;
     expect(accepted(delivered, examples.send).state).toEqual({ ...delivered, attempts: 2 });
   });
@@ -223,5 +224,6 @@ describe('a delivery that is sent', () => {
     const again = accepted(state, examples.redeliver);
     expect(again.state).toStrictEqual({ ...inPhase('accepted'), attempts: 3 });
     expect(again.events).toEqual([{ type: 'delivery.accepted', ...of }]);
+    expect(again.change.isRequeued).toBe(true);
   });
 });

@@ -6,15 +6,21 @@ const batchSize = 100;
 const deliveriesKeptMs = 7 * 24 * 60 * 60_000;
 
 export interface HousekeepingOptions {
-  readonly store: Pick<SystemStore, 'deleteExpiredMemories' | 'pruneRuns' | 'deliveries'>;
-  /** How long a conversation is kept after its last run has ended. Undefined: forever. */
+  readonly store: Pick<
+    SystemStore,
+    'deleteExpiredMemories' | 'pruneRuns' | 'deliveries' | 'sessions'
+  >;
+  /**
+   * How long a conversation is kept after its last run has ended, a session after its release, and a
+   * message after it was sent. Undefined: forever.
+   */
   readonly retentionMs?: number | undefined;
   readonly sweepOutputs?: () => Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Periodically deletes expired memories, conversations, outputs and deliveries, in small batches. */
+/** Periodically deletes what has expired, in small batches. */
 export function createHousekeeping(options: HousekeepingOptions): BackgroundLoop {
   const { clock, log } = options;
   return new BackgroundLoop({
@@ -44,6 +50,11 @@ async function deleteExpired(
     async () => {
       if (retentionMs === undefined) return;
       await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
+    },
+    // Without a retention this continues deletions that were interrupted.
+    () => {
+      const before = retentionMs === undefined ? 0 : now - retentionMs;
+      return repeat(() => store.sessions.prune(before, batchSize));
     },
     async () => sweepOutputs?.(),
     () => repeat(() => store.deliveries.sweep({ failBefore, deleteBefore, limit: batchSize })),

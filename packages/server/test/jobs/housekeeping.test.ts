@@ -1,4 +1,4 @@
-import type { DeliveryQueue, DeliverySweep } from '@relay/core';
+import type { DeliveryQueue, DeliverySweep, SessionDirectory } from '@relay/core';
 import { ManualClock } from '@relay/core/testing';
 import { RelayError } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
@@ -45,8 +45,10 @@ describe('housekeeping', () => {
   it('prunes idle conversations after the retention', async () => {
     const { clock, log } = setUp();
     const asked: [number, number][] = [];
+    const { deliveries, sessions } = createMemoryStore();
     const store = {
-      deliveries: createMemoryStore().deliveries,
+      deliveries,
+      sessions,
       deleteExpiredMemories: async () => 0,
       pruneRuns: async (before: number, limit: number) => {
         asked.push([before, limit]);
@@ -65,12 +67,35 @@ describe('housekeeping', () => {
     expect(asked).toEqual(Array.from({ length: 3 }, () => [clock.now() - 5_000, 100]));
   });
 
+  it('prunes sessions after the retention, and without one continues interrupted deletions', async () => {
+    const { store, clock, log } = setUp();
+    const asked: [number, number][] = [];
+    const prune = async (before: number, limit: number) =>
+      asked.push([before, limit]) < 3 ? 1 : 0;
+    const sessions = { prune } as SessionDirectory;
+    const { deliveries } = store;
+    const none = async () => 0;
+    const parts = { deliveries, sessions, deleteExpiredMemories: none, pruneRuns: none };
+    const forever = createHousekeeping({ store: parts, clock, log });
+    forever.start();
+    await until(() => asked.length === 3, 'all batches');
+    await forever.stop();
+    expect(asked.splice(0)).toEqual(Array.from({ length: 3 }, () => [0, 100]));
+    const housekeeping = createHousekeeping({ store: parts, clock, log, retentionMs: 5_000 });
+    housekeeping.start();
+    await until(() => asked.length === 3, 'all batches');
+    await housekeeping.stop();
+    expect(asked[0]).toEqual([clock.now() - 5_000, 100]);
+  });
+
   it('fails deliveries after a day and deletes them after a week', async () => {
     const { clock, log } = setUp();
     const asked: DeliverySweep[] = [];
     const sweep = async (by: DeliverySweep) => (asked.push(by) < 3 ? 1 : 0);
     const deliveries = { sweep } as DeliveryQueue;
-    const store = { deliveries, deleteExpiredMemories: async () => 0, pruneRuns: async () => 0 };
+    const { sessions } = createMemoryStore();
+    const none = async () => 0;
+    const store = { deliveries, sessions, deleteExpiredMemories: none, pruneRuns: none };
     const housekeeping = createHousekeeping({ store, clock, log });
     housekeeping.start();
     await until(() => asked.length === 3, 'all that there is to sweep');
@@ -93,6 +118,7 @@ describe('housekeeping', () => {
         deliveries: { sweep: fails('deliveries') } as unknown as DeliveryQueue,
         deleteExpiredMemories: fails('memories'),
         pruneRuns: fails('runs'),
+        sessions: { prune: fails('sessions') } as unknown as SessionDirectory,
       },
       retentionMs: 1,
       sweepOutputs: fails('outputs'),
@@ -102,7 +128,7 @@ describe('housekeeping', () => {
     housekeeping.start();
     await until(() => warnings.length === 1, 'the warning');
     await housekeeping.stop();
-    expect(done).toEqual(['memories', 'runs', 'outputs', 'deliveries']);
+    expect(done).toEqual(['memories', 'runs', 'sessions', 'outputs', 'deliveries']);
   });
 
   it('continues after a failure, and stops', async () => {
@@ -110,6 +136,7 @@ describe('housekeeping', () => {
     let broken = true;
     const flaky = {
       deliveries: store.deliveries,
+      sessions: store.sessions,
       pruneRuns: async () => 0,
       deleteExpiredMemories: async (now: number, limit: number) => {
         if (broken) throw new RelayError('storage_failed', 'No');

@@ -27,8 +27,9 @@ export type UnitResult =
 
 /**
  * The rows that a unit changes, for databases with concurrent writers. Units of a run change its own row
- * first and may share a commit, in the order of their runs. A unit with `exclusive`, or without a run,
- * changes rows that other units change in any order, so it gets a commit of its own.
+ * first and may share a commit, in the order of their runs. Those of a session do the same; its name begins
+ * with `~`, which sorts after all runs. A unit with `exclusive`, or without a run, changes rows that other
+ * units change in any order, so it gets a commit of its own.
  */
 export interface UnitScope {
   readonly run: string;

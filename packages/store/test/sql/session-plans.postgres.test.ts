@@ -19,7 +19,7 @@ const fill = [
       CASE WHEN n % 100 = 0 THEN 'x' END, CASE WHEN n % 100 = 0 THEN 'node-' || n % 3 END,
       CASE WHEN n % 100 = 0 THEN NULL ELSE n END, '{}', 0, 'h-' || n, '""', 'agent', '"remote"', '{}',
       'c', '{}', 'null', '""', 'hash-' || n, n, '' ${rows}`,
-  `INSERT INTO session_labels SELECT 's-' || n, 'a', 'b', 't-' || n % 20 ${rows}`,
+  `INSERT INTO session_labels SELECT 't-' || n % 20, '"a"', '"b"', n, 's-' || n ${rows}`,
   `INSERT INTO session_events SELECT 's-' || n, s, s, 't-' || n % 20, 0, '[]', 0
     FROM generate_series(1, 5000) n, generate_series(1, 5) s`,
   `INSERT INTO session_snapshots SELECT 'x-' || n, 't-' || n % 20, 's-' || n, 1, n, '{}', 0 ${rows}`,

@@ -2,6 +2,7 @@
 import type { MessageFilter, SessionFilter } from '@relay/core';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
 import type { SqlDialect, Statement } from '../../src/drivers/driver.ts';
+import type { List, Range } from '../../src/sql/lists.ts';
 import * as actions from '../../src/sql/sessions/actions.ts';
 import * as channels from '../../src/sql/sessions/channels.ts';
 import { openCommandsSql, selectCommandSql } from '../../src/sql/sessions/commands.ts';
@@ -56,7 +57,7 @@ function writeOf(dialect: SqlDialect): readonly Statement[] {
     progress: { ...idle, releasedAt: noon },
     deliveries: [
       { id: 'd', from: ['accepted'], to: 'delivered' },
-      { id: 'd', from: ['failed'], to: 'accepted' },
+      { id: 'd', from: ['failed'], to: 'accepted', isRequeued: true },
     ],
   });
   return new SessionStatements(
@@ -75,6 +76,23 @@ function writeOf(dialect: SqlDialect): readonly Statement[] {
 
 function numbered(name: string, unit: readonly Statement[]): [string, string][] {
   return unit.map(({ sql }, n) => [`step ${n} of ${name}`, sql]);
+}
+
+/** Each way to read each list. */
+function listed<Filter>(
+  name: string,
+  filters: readonly Filter[],
+  waysOf: (filter: Filter) => readonly List[],
+  selectorOf: (filter: Filter) => (list: List, range: Range) => Statement,
+): Record<string, string> {
+  return Object.fromEntries(
+    filters.flatMap((filter) =>
+      waysOf(filter).map((list, way) => [
+        `${name} by ${JSON.stringify(filter)}, way ${way},`,
+        selectorOf(filter)(list, page).sql,
+      ]),
+    ),
+  );
 }
 
 /** Of a tenant. */
@@ -107,9 +125,12 @@ export function statementsOfTenant(dialect: SqlDialect): Record<string, string> 
     'an inbox': deliveries.inboxSql,
     'what is not consumed': deliveries.unconsumedSql,
     'whether an inbox has space': deliveries.overfullSql,
-    'the deliveries of a tenant': deliveries.selectDeliveries('t', {}, page).sql,
-    'failed deliveries': deliveries.selectDeliveries('t', { status: 'failed' }, page).sql,
-    'deliveries of a session': deliveries.selectDeliveries('t', { sessionId: 's' }, page).sql,
+    ...listed(
+      'deliveries',
+      [{}, { status: 'failed' }, { sessionId: 's' }, { sessionId: 's', status: 'failed' }] as const,
+      (filter) => deliveries.deliveryLists('t', filter),
+      () => deliveries.selectDeliveries,
+    ),
     'a channel': channels.selectChannelSql,
     'the channels': channels.selectChannelsSql,
     'the members of a channel': channels.selectMembersSql,
@@ -121,17 +142,17 @@ export function statementsOfTenant(dialect: SqlDialect): Record<string, string> 
     'the mark of a session': markSession('t', 's', 0).sql,
     ...Object.fromEntries(numbered('a deletion', deleteMarked(9, session))),
     ...Object.fromEntries(numbered('a write', writeOf(dialect))),
-    ...Object.fromEntries(
-      sessionFilters.map((filter) => [
-        `sessions by ${JSON.stringify(filter)}`,
-        sessions.selectSessions('t', filter, page).sql,
-      ]),
+    ...listed(
+      'sessions',
+      sessionFilters,
+      (filter) => sessions.sessionLists('t', filter),
+      () => sessions.selectSessions,
     ),
-    ...Object.fromEntries(
-      [...messageFilters, ...searches].map((filter) => [
-        `messages by ${JSON.stringify(filter)}`,
-        messages.selectMessages(dialect, 't', filter, page).sql,
-      ]),
+    ...listed(
+      'messages',
+      [...messageFilters, ...searches],
+      (filter) => messages.messageLists('t', filter),
+      (filter) => messages.messageSelector(dialect, filter),
     ),
   };
 }

@@ -54,12 +54,14 @@ export const sessionTables: readonly string[] = [
   `CREATE INDEX sessions_to_prune ON sessions (released_at) WHERE released_at IS NOT NULL`,
   `CREATE INDEX sessions_pruning ON sessions (id) WHERE pruning = 1`,
   `CREATE TABLE session_labels (
-    session_id TEXT NOT NULL,
+    tenant_id TEXT NOT NULL,
     name TEXT NOT NULL,
     value TEXT NOT NULL,
-    tenant_id TEXT NOT NULL,
-    PRIMARY KEY (session_id, name)
+    created_at BIGINT NOT NULL,
+    session_id TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, name, value, created_at, session_id)
   )`,
+  `CREATE INDEX labels_of_session ON session_labels (session_id)`,
   `CREATE TABLE session_events (
     session_id TEXT NOT NULL,
     last_seq BIGINT NOT NULL,

@@ -7,13 +7,12 @@ import type {
   InboxLimit,
   MessageDelivery,
   NewDelivery,
-  Page,
   SessionChange,
   SessionRef,
 } from '@relay/core';
 import { deliveryStatuses, type DeliveryStatus, type SessionEvent } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { columnFilters, indexFilter, selectRows } from '../lists.ts';
+import { columnFilters, indexFilter, type List, type Range, selectRows } from '../lists.ts';
 import { placeholders } from '../statements.ts';
 import { column, RecordCodec } from '../../codec/records.ts';
 import { encodeOrNull } from '../../codec/values.ts';
@@ -119,10 +118,9 @@ export function changeDelivery(
   { at, events }: Pick<SessionChange, 'at' | 'events'>,
   change: DeliveryChange,
 ): Statement {
-  const { id, from, to, reason, error, availableAt, revision } = change;
+  const { id, from, to, reason, error, availableAt, revision, isRequeued = false } = change;
   const times = timesOf(to, at, change.isFinal ?? isFinal(to));
   const [padding = ''] = from;
-  const isRequeued = to === 'accepted';
   return {
     sql: `${changeSql}${isRequeued ? requeued : ''} ${whereSql}`,
     params: [
@@ -169,14 +167,23 @@ export const selectDeliverySql = `SELECT ${read} FROM message_deliveries
 export const selectOfMessageSql = `SELECT ${read} FROM message_deliveries
   WHERE COALESCE(tenant_id, '') = ? AND message_id = ? ORDER BY id`;
 
-export function selectDeliveries(tenantId: string, filter: DeliveryFilter, page: Page): Statement {
-  const { sessionId, status } = filter;
-  const ofSession = columnFilters({ session_id: sessionId });
-  const index =
-    ofSession.length > 0
-      ? indexFilter(ofSession, columnFilters({ status }))
-      : indexFilter(columnFilters({ status: status ?? deliveryStatuses }), []);
-  return selectRows({ tenantId, table: 'message_deliveries', at: 'at', ...index }, columns, page);
+/** The ways to read the deliveries with these properties. */
+export function deliveryLists(tenantId: string, filter: DeliveryFilter): readonly List[] {
+  const ofSession = columnFilters({ session_id: filter.sessionId });
+  const ofStatus = columnFilters({ status: filter.status });
+  const range = { tenantId, table: 'message_deliveries', at: 'at' };
+  const ways = [
+    { prefix: ofSession, others: ofStatus },
+    { prefix: ofStatus, others: ofSession },
+  ].filter(({ prefix }) => prefix.length > 0);
+  if (ways.length === 0) {
+    ways.push({ prefix: columnFilters({ status: deliveryStatuses }), others: [] });
+  }
+  return ways.map(({ prefix, others }) => ({ ...range, ...indexFilter(prefix, others) }));
+}
+
+export function selectDeliveries(list: List, range: Range): Statement {
+  return selectRows(list, columns, range);
 }
 
 /** Those of a session in order, each with its message. */

@@ -41,7 +41,7 @@ export function insertSessionEvents(
  * missing rows. The inner select finds the last row by the sizes, without reading what they hold.
  */
 export const selectSessionPageSql = `SELECT r.last_seq AS journal_end,
-    e.first_seq, e.last_seq, e.at, e.payload, e.checksum, octet_length(e.payload) AS bytes
+    e.first_seq, e.last_seq, e.at, e.payload, e.checksum, octet_length(e.payload) AS size
   FROM sessions r LEFT JOIN session_events e
     ON e.tenant_id = r.tenant_id AND e.session_id = r.id AND e.last_seq > ?
     AND e.last_seq <= COALESCE((SELECT s.last_seq FROM (
@@ -59,6 +59,11 @@ export function selectSessionPage(session: SessionRef, range: PageRange): Statem
   const end = endOf(range);
   const sized = [tenantId, sessionId, after, end - after, end, maxBytes, end];
   return { sql: selectSessionPageSql, params: [after, ...sized, tenantId, sessionId] };
+}
+
+/** The length of the payloads, in bytes. */
+export function sizeOfSessionPage(rows: readonly Row[]): number {
+  return rows.reduce((sum, row) => sum + (numberOrNull(row, 'bytes') ?? 0), 0);
 }
 
 function endOf({ after, limit }: EventRange): number {
@@ -79,7 +84,7 @@ export function decodeSessionPage(
     journalEnd = number(row, 'journal_end');
     const last = numberOrNull(row, 'last_seq');
     if (last === null) continue;
-    bytes += number(row, 'bytes');
+    bytes += number(row, 'size');
     const first = number(row, 'first_seq');
     const startsHere = events.length === 0 ? first <= next && next <= last : first === next;
     if (!startsHere) throw corrupt(subject, `expected seq ${next}, found ${first} to ${last}`);

@@ -2,11 +2,11 @@
  * Messages: where they are listed, and the search for their words. A place is a channel (`#name`), the
  * direct conversations of a participant (`@id`), or all that a participant sent or received (`=id`).
  */
-import type { MessageFilter, MessageRecord, NewMessage, Page } from '@relay/core';
+import type { MessageFilter, MessageRecord, NewMessage } from '@relay/core';
 import type { Sender } from '@relay/protocol';
-import type { Row, SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
+import type { Row, SqlDialect, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
-import { type Condition, type List, rowsOn, selectPage } from '../lists.ts';
+import { type Condition, type List, type Range, rowsOn, selectPage } from '../lists.ts';
 import { byDialect, insertInto, placeholders } from '../statements.ts';
 import { column, RecordCodec } from '../../codec/records.ts';
 import { checkIntact, checksumOf, encode, text } from '../../codec/values.ts';
@@ -133,11 +133,6 @@ export const participantsSql = `SELECT DISTINCT p.place FROM messages m JOIN mes
 
 export const sendersSql = `SELECT DISTINCT m.sender FROM messages m WHERE m.tenant_id = ? AND m.thread_id = ?`;
 
-/** Messages in a place. */
-function inPlace(place: string): Condition {
-  return { sql: 't.place = ?', params: [place] };
-}
-
 /** Further conditions on the message whose id is in a column of `t`. */
 function isInAny(places: readonly string[], id: string): Condition {
   const sql = `EXISTS (SELECT 1 FROM message_places p WHERE p.message_id = ${id}
@@ -151,68 +146,98 @@ function isInThread(thread: string, id: string): Condition {
   return { sql, params: [thread] };
 }
 
-/** The places of which a message must be in one, for each filter that is given. */
-function placesOf({ channel, with: participant, visibleTo }: MessageFilter): string[][] {
-  const wanted: string[][] = [];
-  if (participant !== undefined) wanted.push([`@${participant}`]);
-  if (channel !== undefined) wanted.push([`#${channel}`]);
-  if (visibleTo !== undefined) {
-    wanted.push([`=${visibleTo.sessionId}`, ...visibleTo.channels.map((name) => `#${name}`)]);
-  }
-  return wanted;
+function placesOf({ channel, with: participant }: MessageFilter): string[] {
+  return [
+    ...(participant === undefined ? [] : [`@${participant}`]),
+    ...(channel === undefined ? [] : [`#${channel}`]),
+  ];
 }
 
-/** The most selective filter chooses the index: words, a thread, a participant, then a channel. */
-export function selectMessageIds(
-  dialect: SqlDialect,
-  tenantId: string,
+function visiblePlaces({ visibleTo }: MessageFilter): string[] {
+  if (visibleTo === undefined) return [];
+  return [`=${visibleTo.sessionId}`, ...visibleTo.channels.map((name) => `#${name}`)];
+}
+
+/** All conditions of a filter but one of its places, or its thread. */
+function othersOf(
   filter: MessageFilter,
-  page: Page,
-): Statement {
-  const { thread, query, since } = filter;
-  const places = placesOf(filter);
-  if (query !== undefined) return searchMessages(dialect, tenantId, { filter, query }, page);
+  id: string,
+  leading: { readonly place?: string; readonly thread?: string } = {},
+): Condition[] {
+  const visible = visiblePlaces(filter);
+  const { thread } = filter;
+  return [
+    ...placesOf(filter)
+      .filter((place) => place !== leading.place)
+      .map((place) => isInAny([place], id)),
+    ...(visible.length === 0 ? [] : [isInAny(visible, id)]),
+    ...(thread === undefined || leading.thread !== undefined ? [] : [isInThread(thread, id)]),
+  ];
+}
+
+/** The ways to read the messages with these properties, without words. */
+export function messageLists(tenantId: string, filter: MessageFilter): readonly List[] {
+  const { thread, since } = filter;
   const range = { tenantId, at: 'at', since };
-  if (thread !== undefined) {
-    const leading = [{ sql: 't.thread_id = ?', params: [thread] }];
-    const others = places.map((each) => isInAny(each, 't.id'));
-    return selectPage({ ...range, table: 'messages', leading, others }, page);
-  }
-  const [first, ...rest] = places;
-  if (first === undefined) return selectPage({ ...range, table: 'messages' }, page);
-  const others = rest.map((each) => isInAny(each, 't.message_id'));
-  const inOne = (place: string): List => ({
+  const ways: List[] = placesOf(filter).map((place) => ({
     ...range,
     table: 'message_places',
     id: 'message_id',
-    leading: [inPlace(place)],
-    others,
-  });
-  return merged(
-    first.map((place) => selectPage(inOne(place), page)),
-    page.limit,
-  );
+    leading: [{ sql: 't.place = ?', params: [place] }],
+    others: othersOf(filter, 't.message_id', { place }),
+  }));
+  if (thread !== undefined) {
+    const leading = [{ sql: 't.thread_id = ?', params: [thread] }];
+    ways.push({
+      ...range,
+      table: 'messages',
+      leading,
+      others: othersOf(filter, 't.id', { thread }),
+    });
+  }
+  return ways.length === 0 ? [{ ...range, table: 'messages' }] : ways;
+}
+
+/** Selects the rows of a range of a list. */
+export function messageSelector(
+  dialect: SqlDialect,
+  filter: MessageFilter,
+): (list: List, range: Range) => Statement {
+  const { query } = filter;
+  const isVisibleAlone =
+    visiblePlaces(filter).length > 0 &&
+    placesOf(filter).length === 0 &&
+    filter.thread === undefined;
+  const idsOf = (list: List, range: Range): Statement => {
+    if (query !== undefined)
+      return searchMessages(dialect, list.tenantId, { filter, query }, range);
+    return isVisibleAlone ? selectVisible(list.tenantId, filter, range) : selectPage(list, range);
+  };
+  return (list, range) =>
+    rowsOn(idsOf(list, range), {
+      tenantId: list.tenantId,
+      table: 'messages',
+      columns: messageColumns,
+    });
 }
 
 /** A message may be in several of the places. */
-function merged(pages: readonly Statement[], limit: number): Statement {
-  const [only] = pages;
-  if (only !== undefined && pages.length === 1) return only;
+function selectVisible(tenantId: string, filter: MessageFilter, range: Range): Statement {
+  const list = {
+    tenantId,
+    table: 'message_places',
+    id: 'message_id',
+    at: 'at',
+    since: filter.since,
+  };
+  const pages = visiblePlaces(filter).map((place) =>
+    selectPage({ ...list, leading: [{ sql: 't.place = ?', params: [place] }] }, range),
+  );
   const parts = pages.map(({ sql }, way) => `SELECT id, at FROM (${sql}) AS way${way}`);
   return {
     sql: `SELECT id, at FROM (${parts.join(' UNION ')}) AS merged ORDER BY at DESC, id DESC LIMIT ?`,
-    params: [...pages.flatMap(({ params }) => params), Math.min(limit, Number.MAX_SAFE_INTEGER)],
+    params: [...pages.flatMap(({ params }) => params), range.limit],
   };
-}
-
-export function selectMessages(
-  dialect: SqlDialect,
-  tenantId: string,
-  filter: MessageFilter,
-  page: Page,
-): Statement {
-  const ids = selectMessageIds(dialect, tenantId, filter, page);
-  return rowsOn(ids, { tenantId, table: 'messages', columns: messageColumns });
 }
 
 interface Search {
@@ -228,18 +253,14 @@ function searchMessages(
   dialect: SqlDialect,
   tenantId: string,
   { filter, query }: Search,
-  { before = { at: Number.MAX_SAFE_INTEGER, id: '' }, limit }: Page,
+  { before = { at: Number.MAX_SAFE_INTEGER, id: '' }, limit }: Range,
 ): Statement {
-  const { thread, since = Number.MIN_SAFE_INTEGER } = filter;
-  const others = [
-    ...placesOf(filter).map((each) => isInAny(each, 't.id')),
-    ...(thread === undefined ? [] : [isInThread(thread, 't.id')]),
-  ];
+  const { since = Number.MIN_SAFE_INTEGER } = filter;
+  const others = othersOf(filter, 't.id');
   const further = others.map(({ sql }) => `AND ${sql}`).join(' ');
   const params = others.flatMap((condition) => condition.params);
   const scope = scopeOf(tenantId);
   const words = [...new Set(wordsOf(query))].map((word) => `${scope}${word}`);
-  const size = Math.min(limit, Number.MAX_SAFE_INTEGER);
   if (dialect === 'sqlite') {
     const match = words.map((word) => `"${word}"`).join(' AND ');
     return {
@@ -247,16 +268,16 @@ function searchMessages(
         WHERE message_index MATCH ? AND t.index_rowid = message_index.rowid AND t.tenant_id = ?
           AND t.at >= ? AND (t.at, t.id) < (?, ?) ${further}
         ORDER BY t.at DESC, t.id DESC LIMIT ?`,
-      params: [match, tenantId, since, before.at, before.id, ...params, size],
+      params: [match, tenantId, since, before.at, before.id, ...params, limit],
     };
   }
   const terms = words.map((word) => `'${word}'`).join(' & ');
-  const most: SqlValue = others.length === 0 ? size : Number.MAX_SAFE_INTEGER;
+  const most = others.length === 0 ? limit : Number.MAX_SAFE_INTEGER;
   return {
     sql: `SELECT t.id AS id, t.at AS at FROM (
         SELECT * FROM relay_search_messages(?, ?, ?, ?, ?)
       ) AS found (id) JOIN messages t ON t.id = found.id
       WHERE COALESCE(t.tenant_id, '') = ? ${further} ORDER BY t.at DESC, t.id DESC LIMIT ?`,
-    params: [terms, since, before.at, before.id, most, tenantId, ...params, size],
+    params: [terms, since, before.at, before.id, most, tenantId, ...params, limit],
   };
 }

@@ -6,8 +6,8 @@ import type { SessionRef } from '@relay/core';
 import type { Statement } from '../../drivers/driver.ts';
 import { plain } from '../statements.ts';
 
-/** Its handle and its token become free, and nothing of it is due any more. */
-const hide = `pruning = 1, due_at = NULL, active_run_id = NULL, stream_id = NULL, stream_node = NULL`;
+/** Its handle and its token become free, nothing of it is due, and no list has its status. */
+const hide = `pruning = 1, status = '', due_at = NULL, active_run_id = NULL, stream_id = NULL, stream_node = NULL`;
 
 const markSql = `UPDATE sessions SET ${hide} WHERE id IN (
   SELECT id FROM sessions WHERE released_at IS NOT NULL AND released_at <= ? AND pruning IS NULL

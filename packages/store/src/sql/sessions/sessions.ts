@@ -1,7 +1,6 @@
 /** The rows of sessions: who they are and what they may do is signed, their progress is not. */
 import type {
   NewSession,
-  Page,
   SessionChange,
   SessionDefinition,
   SessionFilter,
@@ -12,7 +11,18 @@ import type {
 } from '@relay/core';
 import { agentStatuses } from '@relay/protocol';
 import type { Row, SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
-import { columnFilters, type Condition, indexFilter, rowsOn, selectPage } from '../lists.ts';
+import {
+  allOf,
+  type ColumnFilter,
+  columnFilters,
+  type Condition,
+  indexFilter,
+  type List,
+  type Range,
+  residualFilter,
+  rowsOn,
+  selectPage,
+} from '../lists.ts';
 import { byDialect, insertInto } from '../statements.ts';
 import { column } from '../../codec/records.ts';
 import { type Assignments, type RowSigner, SignedTable } from '../../codec/signed-table.ts';
@@ -114,7 +124,9 @@ export function insertSession(
   };
 }
 
-const insertLabelSql = insertInto('session_labels', ['session_id', 'name', 'value', 'tenant_id']);
+/** With the time of the session, by which it is listed. */
+const insertLabelSql = `INSERT INTO session_labels (tenant_id, name, value, created_at, session_id)
+  SELECT s.tenant_id, ?, ?, s.created_at, s.id FROM sessions s WHERE s.tenant_id = ? AND s.id = ?`;
 
 export function insertLabels(
   tenantId: string,
@@ -123,7 +135,7 @@ export function insertLabels(
 ): Statement[] {
   return Object.entries(labels).map(([name, value]) => ({
     sql: insertLabelSql,
-    params: [sessionId, encode(name), encode(value), tenantId],
+    params: [encode(name), encode(value), tenantId, sessionId],
   }));
 }
 
@@ -201,7 +213,8 @@ function progressChanges(
   return changes.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]));
 }
 
-const deleteLabelsSql = 'DELETE FROM session_labels WHERE tenant_id = ? AND session_id = ?';
+const deleteLabelsSql = `DELETE FROM session_labels
+  WHERE COALESCE(tenant_id, '') = ? AND session_id = ?`;
 
 /** What else a change of the row entails. */
 export function consequences(tenantId: string, change: SessionChange): Statement[] {
@@ -261,7 +274,7 @@ const queueJoin = {
   columns: `${queueOf('COUNT(*)')} AS queue_length,
     ${queueOf('CAST(COALESCE(SUM(d.bytes), 0) AS BIGINT)')} AS queue_bytes,
     ${queueOf('MIN(d.at)')} AS oldest_at,
-    ${queueOf(`MIN(CASE WHEN d.mode <> 'manual' THEN d.at END)`)} AS oldest_unheld_at`,
+    ${queueOf(`MIN(CASE WHEN d.mode <> 'manual' OR d.status <> 'accepted' THEN d.at END)`)} AS oldest_unheld_at`,
   join: '',
 };
 
@@ -276,26 +289,58 @@ export const selectByRunSql = `${selectSql} AND r.active_run_id = ? AND r.active
 export const selectSignedSql = `SELECT ${sessionTable.columns.join(', ')} FROM sessions
   WHERE tenant_id = ? AND id = ? AND pruning IS NULL`;
 
-export function selectSessions(tenantId: string, filter: SessionFilter, page: Page): Statement {
-  const ids = selectSessionIds(tenantId, filter, page);
+/** The rows of a page of one of the lists. */
+export function selectSessions(list: List, range: Range): Statement {
+  const { tenantId } = list;
+  const ids = selectPage(list, range);
   return rowsOn(ids, { tenantId, table: 'sessions', columns, joined: queueJoin });
 }
 
-export function selectSessionIds(tenantId: string, filter: SessionFilter, page: Page): Statement {
-  const { status = agentStatuses, harness, label } = filter;
-  const index = indexFilter(
-    columnFilters({ status }),
-    columnFilters({ harness: harness === undefined ? undefined : encode(harness) }),
+/** The ways to read the sessions with these properties. None finds a session that is being deleted. */
+export function sessionLists(tenantId: string, filter: SessionFilter): readonly List[] {
+  const { status, label } = filter;
+  const harness = filter.harness === undefined ? undefined : encode(filter.harness);
+  const ofHarness = columnFilters({ harness });
+  const { leading, others } = indexFilter(
+    columnFilters({ status: status ?? agentStatuses }),
+    ofHarness,
   );
-  const others: Condition[] = [...index.others, { sql: 't.pruning IS NULL', params: [] }];
-  if (label !== undefined) {
-    others.push({
-      sql: `EXISTS (SELECT 1 FROM session_labels l
-        WHERE l.session_id = t.id AND l.tenant_id = t.tenant_id AND l.name = ? AND l.value = ?)`,
-      params: [encode(label.name), encode(label.value)],
-    });
-  }
-  return selectPage({ tenantId, table: 'sessions', leading: index.leading, others }, page);
+  if (label === undefined) return [{ tenantId, table: 'sessions', leading, others }];
+  const general = columnFilters({ status, harness });
+  return [
+    { tenantId, table: 'sessions', leading, others: [...others, hasLabel(label)] },
+    {
+      tenantId,
+      table: 'session_labels',
+      id: 'session_id',
+      leading: [labelled('t', label)],
+      others: general.length === 0 ? [] : [ofSession(general)],
+    },
+  ];
+}
+
+function ofSession(filters: readonly ColumnFilter[]): Condition {
+  const { sql, params } = allOf(filters.map((filter) => residualFilter(filter, 's')));
+  return {
+    sql: `EXISTS (SELECT 1 FROM sessions s
+      WHERE s.id = t.session_id AND COALESCE(s.tenant_id, '') = t.tenant_id AND ${sql})`,
+    params,
+  };
+}
+
+type Label = NonNullable<SessionFilter['label']>;
+
+function labelled(row: string, { name, value }: Label): Condition {
+  return { sql: `${row}.name = ? AND ${row}.value = ?`, params: [encode(name), encode(value)] };
+}
+
+function hasLabel(label: Label): Condition {
+  const { sql, params } = labelled('l', label);
+  return {
+    sql: `EXISTS (SELECT 1 FROM session_labels l WHERE l.tenant_id = t.tenant_id AND ${sql}
+      AND l.created_at = t.created_at AND l.session_id = t.id)`,
+    params,
+  };
 }
 
 export function decodeSession(signer: RowSigner, row: Row): SessionRecord {
@@ -306,7 +351,7 @@ export function decodeSession(signer: RowSigner, row: Row): SessionRecord {
   return {
     ...definition,
     status: text(row, 'status') as SessionRecord['status'],
-    state: json(row, 'state'),
+    state: json(row, 'state') as SessionRecord['state'],
     activeRunId: textOrNull(row, 'active_run_id'),
     releasedAt: numberOrNull(row, 'released_at'),
     dueAt: numberOrNull(row, 'due_at'),

@@ -5,6 +5,7 @@ import type {
   Hint,
   InboxEntry,
   InboxLimit,
+  Listed,
   MessageDelivery,
   MessageEdit,
   MessageFilter,
@@ -35,7 +36,7 @@ import { json, text } from '../../codec/values.ts';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from '../runs/creation.ts';
-import { sizeOfPage } from '../runs/events.ts';
+import { readList } from '../lists.ts';
 import { changesIn, readAll, readOne } from '../statements.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { decodeSessionCommand, openCommandsSql, selectCommandSql } from './commands.ts';
@@ -45,6 +46,7 @@ import {
   decodeSnapshot,
   selectSessionPage,
   selectSnapshotSql,
+  sizeOfSessionPage,
 } from './journal.ts';
 import * as messages from './messages.ts';
 import { deleteMarked, markSession } from './retention.ts';
@@ -136,6 +138,8 @@ function known(outcome: SessionOutcome | { readonly kind: 'undone' }): SessionOu
   return outcome.kind === 'undone' ? { kind: 'conflict' } : outcome;
 }
 
+const nothing: Listed<never> = { items: [], next: null };
+
 /** Of a deletion, per unit. */
 const rowsPerUnit = 1_000;
 
@@ -169,10 +173,11 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
     return this.one(sessions.selectByRunSql, [runId], this.#decode);
   }
 
-  list(filter: SessionFilter, page: Page): Promise<SessionRecord[]> {
-    if (typeof filter.status === 'object' && filter.status.length === 0) return Promise.resolve([]);
-    const statement = sessions.selectSessions(this.tenantId, filter, page);
-    return readAll(this.driver, statement, this.#decode);
+  async list(filter: SessionFilter, page: Page): Promise<Listed<SessionRecord>> {
+    if (typeof filter.status === 'object' && filter.status.length === 0) return nothing;
+    const lists = sessions.sessionLists(this.tenantId, filter);
+    const { items, next } = await readList(this.driver, lists, page, sessions.selectSessions);
+    return { items: items.map(this.#decode), next };
   }
 
   async change(write: SessionWrite): Promise<SessionOutcome> {
@@ -189,7 +194,7 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
     const { sql, params } = selectSessionPage(session, range);
     const rows = await this.driver.read(sql, params);
     // Many readers of long journals do not delay what else waits for the event loop.
-    await eventLoop.take(sizeOfPage(rows));
+    await eventLoop.take(sizeOfSessionPage(rows));
     return decodeSessionPage(session, range, rows);
   }
 
@@ -229,8 +234,11 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
     { at, audit }: { readonly at: number; readonly audit?: readonly NewAuditEntry[] },
   ): Promise<boolean> {
     const session = { tenantId: this.tenantId, sessionId };
-    const mark = markSession(this.tenantId, sessionId, at);
-    const { ok } = await this.driver.transact([mark, ...insertAudit(this.tenantId, audit)]);
+    const { ok } = await this.driver.transact([
+      markSession(this.tenantId, sessionId, at),
+      ...deleteMarked(rowsPerUnit, session),
+      ...insertAudit(this.tenantId, audit),
+    ]);
     if (!ok) return false;
     this.notify({ kind: 'session', ...session });
     const step = async () =>
@@ -245,11 +253,14 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
     return this.one(messages.selectMessageSql, [messageId], messages.decodeMessage);
   }
 
-  async list(filter: MessageFilter, page: Page): Promise<MessageRecord[]> {
-    if (filter.query !== undefined && wordsOf(filter.query).length === 0) return [];
-    const { dialect } = this.driver;
-    const statement = messages.selectMessages(dialect, this.tenantId, filter, page);
-    return readAll(this.driver, statement, messages.decodeMessage);
+  async list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>> {
+    const { query } = filter;
+    if (query !== undefined && wordsOf(query).length === 0) return nothing;
+    // A search is one statement, whatever else is asked for.
+    const lists = messages.messageLists(this.tenantId, query === undefined ? filter : {});
+    const select = messages.messageSelector(this.driver.dialect, filter);
+    const { items, next } = await readList(this.driver, lists, page, select);
+    return { items: items.map(messages.decodeMessage), next };
   }
 
   async participants(threadId: string): Promise<string[]> {
@@ -324,9 +335,10 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
     return readAll(this.driver, statement, deliveries.decodeDelivery);
   }
 
-  listDeliveries(filter: DeliveryFilter, page: Page): Promise<MessageDelivery[]> {
-    const statement = deliveries.selectDeliveries(this.tenantId, filter, page);
-    return readAll(this.driver, statement, deliveries.decodeDelivery);
+  async listDeliveries(filter: DeliveryFilter, page: Page): Promise<Listed<MessageDelivery>> {
+    const lists = deliveries.deliveryLists(this.tenantId, filter);
+    const { items, next } = await readList(this.driver, lists, page, deliveries.selectDeliveries);
+    return { items: items.map(deliveries.decodeDelivery), next };
   }
 
   inbox(sessionId: string, range: EventRange): Promise<InboxEntry[]> {

@@ -120,7 +120,7 @@ export class SessionStatements {
     this.statements.push(...journal.statements, ...consequences(tenantId, change));
     for (const each of newDeliveries) this.#add(insertDelivery(session, change, each), conflict);
     for (const each of deliveries) this.#add(changeDelivery(session, change, each), conflict);
-    const isAdded = newDeliveries.length > 0 || deliveries.some(({ to }) => to === 'accepted');
+    const isAdded = newDeliveries.length > 0 || deliveries.some(({ isRequeued }) => isRequeued);
     if (!isAdded) return;
     const { inboxLimit = defaultInboxLimit } = this.#write;
     this.#add(expectSpace(session, inboxLimit), { kind: 'inbox-full', sessionId });

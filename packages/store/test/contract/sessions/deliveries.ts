@@ -3,7 +3,7 @@ import { deliveryStatuses } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import {
-  allPages,
+  allListed,
   cancelCommand,
   ending,
   newAudit,
@@ -94,7 +94,7 @@ export function deliveryTests(open: Open): void {
     expect(await tenant.sessions.read(one)).toMatchObject({ queue: { length: 0 } });
     await send(tenant, [two]);
     const failed = await tenant.messages.listDeliveries({ status: 'failed' }, { limit: 9 });
-    expect(failed).toEqual(deliveries);
+    expect(failed.items).toEqual(deliveries);
   });
 
   test('a delivery moves only from the statuses that are named', async () => {
@@ -145,6 +145,9 @@ export function deliveryTests(open: Open): void {
     const id = deliveries[0]?.id ?? '';
     const { messages } = tenant;
     const open = ['accepted', 'deferred', 'delivered'] as const;
+    // Written to a stream, without a receipt.
+    await changed(tenant, sessionId, { id, from: open, to: 'accepted', isAttempt: true });
+    expect(await messages.inbox(sessionId, whole)).toMatchObject([{ position: 2, attempts: 1 }]);
     const deferred = { to: 'deferred', reason: 'paused', availableAt: noon + 9 } as const;
     await changed(tenant, sessionId, { id, from: open, ...deferred });
     expect(await messages.inbox(sessionId, whole)).toMatchObject([
@@ -158,7 +161,7 @@ export function deliveryTests(open: Open): void {
     );
     expect(await messages.inbox(sessionId, whole)).toEqual([]);
     expect(await messages.unconsumed(sessionId, whole)).toMatchObject([
-      { status: 'delivered', reason: null, availableAt: null, deliveredAt: noon + 1, attempts: 1 },
+      { status: 'delivered', reason: null, availableAt: null, deliveredAt: noon + 1, attempts: 2 },
     ]);
     const consumed = { id, from: open, to: 'consumed', inferred: true } as const;
     await changed(tenant, sessionId, consumed, noon + 2);
@@ -198,7 +201,7 @@ export function deliveryTests(open: Open): void {
     const accepted = { type: 'delivery.accepted', deliveryId: id, messageId: first.id } as const;
     const again = changeOf(sessionId, {
       events: [accepted],
-      deliveries: [{ id, from: ['failed'], to: 'accepted' }],
+      deliveries: [{ id, from: ['failed'], to: 'accepted', isRequeued: true }],
     });
     await tenant.sessions.change({ changes: [again] });
     const inbox = await tenant.messages.inbox(sessionId, whole);
@@ -235,7 +238,7 @@ export function deliveryTests(open: Open): void {
     expect(await tenant.sessions.change({ ...sending([sessionId]), inboxLimit })).toMatchObject({
       kind: 'committed',
     });
-    const requeued = { id, from: ['failed'], to: 'accepted' } as const;
+    const requeued = { id, from: ['failed'], to: 'accepted', isRequeued: true } as const;
     expect(
       await tenant.sessions.change({
         changes: [changeOf(sessionId, { deliveries: [requeued] })],
@@ -287,11 +290,7 @@ export function deliveryTests(open: Open): void {
       sent.unshift(deliveries[0]?.id ?? '');
     }
     const listed = (filter: Parameters<typeof tenant.messages.listDeliveries>[0]) =>
-      allPages(
-        1,
-        (page) => tenant.messages.listDeliveries(filter, page),
-        ({ at }) => at,
-      );
+      allListed(1, (page) => tenant.messages.listDeliveries(filter, page));
     expect(await listed({ status: 'failed' })).toEqual([sent[1], sent[3], sent[5]]);
     expect(await listed({})).toEqual(sent);
     expect(await listed({ sessionId: one })).toEqual(sent.slice(2));
@@ -305,6 +304,7 @@ export function deliveryTests(open: Open): void {
     const { deliveries } = await send(tenant, [sessionId], { at: noon + 1, text: 'ä' });
     await send(tenant, [sessionId], { at: noon + 2 }, { status: 'deferred' });
     await send(tenant, [sessionId], { at: noon - 5 }, { status: 'delivered' });
+    const flushed = { mode: 'manual', status: 'deferred' } as const;
     const queue = async () => (await tenant.sessions.read(sessionId))?.queue;
     expect(await queue()).toEqual({
       length: 3,
@@ -315,7 +315,10 @@ export function deliveryTests(open: Open): void {
     const id = deliveries[0]?.id ?? '';
     await changed(tenant, sessionId, { id, from: ['accepted'], to: 'consumed' });
     expect(await queue()).toMatchObject({ length: 2, oldestUnheldAt: noon + 2 });
-    const [listed] = await tenant.sessions.list({}, { limit: 1 });
+    await send(tenant, [sessionId], { at: noon - 1 }, flushed);
+    expect(await queue()).toMatchObject({ length: 3, oldestUnheldAt: noon - 1 });
+    const { items } = await tenant.sessions.list({}, { limit: 1 });
+    const [listed] = items;
     expect(listed?.queue).toEqual(await queue());
   });
 }

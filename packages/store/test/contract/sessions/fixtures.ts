@@ -8,6 +8,7 @@ import type {
   SessionChange,
   SessionDefinition,
   SessionProgress,
+  SessionState,
   SessionWrite,
   TenantStore,
 } from '@relay/core';
@@ -22,9 +23,14 @@ export const capabilities: AgentSessionCapabilities = {
   lifecycle: { release: true },
 };
 
+/** States that differ in their usage. */
+export function stateWith(tokens: number): SessionState {
+  return { lifecycle: 'open', turn: 'none', connection: 'reachable', usage: { tokens } };
+}
+
 export const idle: SessionProgress = {
   status: 'idle',
-  state: { turn: 'none' },
+  state: stateWith(0),
   activeRunId: null,
   releasedAt: null,
   dueAt: null,

@@ -1,7 +1,17 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { hostileText, newRun, noon, step, useStore, type Open } from '../fixtures.ts';
-import { addSession, changeOf, idle, lastSeqOf, log, send, sending, whole } from './fixtures.ts';
+import {
+  addSession,
+  changeOf,
+  idle,
+  lastSeqOf,
+  log,
+  send,
+  sending,
+  stateWith,
+  whole,
+} from './fixtures.ts';
 
 export function sessionJournalTests(open: Open): void {
   const { tenant: newTenant } = useStore(open);
@@ -63,7 +73,7 @@ export function sessionJournalTests(open: Open): void {
             changeOf(sessionId, {
               ifVersion: 1,
               events: [log(`${n}`)],
-              progress: { status: 'active', state: { n } },
+              progress: { status: 'active', state: stateWith(n) },
             }),
           ],
         }),
@@ -74,7 +84,7 @@ export function sessionJournalTests(open: Open): void {
     expect(outcomes[winner]).toEqual({ kind: 'committed', lastSeqs: [2] });
     expect(await tenant.sessions.read(sessionId)).toMatchObject({
       status: 'active',
-      state: { n: winner },
+      state: stateWith(winner),
       lastSeq: 2,
     });
     const stored = await tenant.sessions.readEvents(sessionId, { after: 1, limit: 9 });
@@ -95,11 +105,11 @@ export function sessionJournalTests(open: Open): void {
 
   test('counters that conditional changes retry are exact', async () => {
     const tenant = newTenant();
-    const sessionId = await addSession(tenant, { progress: { state: 0 } });
+    const sessionId = await addSession(tenant, { progress: { state: stateWith(0) } });
     const increment = async () => {
       for (;;) {
         const session = await tenant.sessions.read(sessionId);
-        const state = Number(session?.state) + 1;
+        const state = stateWith((session?.state.usage.tokens ?? 0) + 1);
         const change = changeOf(sessionId, {
           ifVersion: session?.version ?? 0,
           progress: { state },
@@ -109,19 +119,22 @@ export function sessionJournalTests(open: Open): void {
     };
     const disturb = () => tenant.sessions.change({ changes: [changeOf(sessionId)] });
     await Promise.all(Array.from({ length: 10 }, () => Promise.all([increment(), disturb()])));
-    expect(await tenant.sessions.read(sessionId)).toMatchObject({ state: 10, lastSeq: 21 });
+    expect(await tenant.sessions.read(sessionId)).toMatchObject({
+      state: stateWith(10),
+      lastSeq: 21,
+    });
   });
 
   test('only given fields of the progress change', async () => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant, {
-      progress: { state: { a: 1 }, dueAt: 5, activeRunId: 'r' },
+      progress: { state: stateWith(1), dueAt: 5, activeRunId: 'r' },
     });
     const change = changeOf(sessionId, { ifVersion: 1, at: noon + 5, progress: { dueAt: null } });
     await tenant.sessions.change({ changes: [change] });
     expect(await tenant.sessions.read(sessionId)).toMatchObject({
       ...idle,
-      state: { a: 1 },
+      state: stateWith(1),
       dueAt: null,
       activeRunId: 'r',
       lastActiveAt: noon + 5,

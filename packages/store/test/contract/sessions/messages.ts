@@ -1,17 +1,13 @@
 import type { MessageFilter, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { allPages, hostileText, newAudit, noon, useStore, type Open } from '../fixtures.ts';
+import { allListed, hostileText, newAudit, noon, useStore, type Open } from '../fixtures.ts';
 import { addSession, changeOf, lastSeqOf, send, sending, whole } from './fixtures.ts';
 
 const day = 24 * 60 * 60_000;
 
 function idsOf(tenant: TenantStore, filter: MessageFilter, limit = 2): Promise<string[]> {
-  return allPages(
-    limit,
-    (page) => tenant.messages.list(filter, page),
-    ({ at }) => at,
-  );
+  return allListed(limit, (page) => tenant.messages.list(filter, page));
 }
 
 export function messageTests(open: Open): void {
@@ -70,7 +66,7 @@ export function messageTests(open: Open): void {
       const sent = { text, from, attachments };
       expect(await tenant.messages.read(id)).toMatchObject(sent);
       expect(await tenant.messages.inbox(sessionId, whole)).toMatchObject([{ message: sent }]);
-      expect(await tenant.messages.list({}, { limit: 9 })).toMatchObject([sent]);
+      expect((await tenant.messages.list({}, { limit: 9 })).items).toMatchObject([sent]);
     },
   );
 

@@ -1,7 +1,8 @@
+import type { TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import {
-  allPages,
+  allListed,
   cancelCommand,
   ending,
   hostileText,
@@ -27,6 +28,7 @@ import {
   newSession,
   send,
   sending,
+  stateWith,
   whole,
 } from './fixtures.ts';
 
@@ -46,7 +48,7 @@ export function sessionTests(open: Open): void {
         permissions: { allow: [] },
         parentSessionId: uuidv7(),
       },
-      progress: { status: 'starting', state: { deep: ['\u0000'] }, activeRunId: 'r', dueAt: 9 },
+      progress: { status: 'starting', state: stateWith(7), activeRunId: 'r', dueAt: 9 },
     });
     expect(await tenant.sessions.create(session)).toEqual({ kind: 'created' });
     const stored = await tenant.sessions.read(session.id);
@@ -80,7 +82,7 @@ export function sessionTests(open: Open): void {
     );
     expect(outcomes.filter(({ kind }) => kind === 'created')).toHaveLength(1);
     expect(outcomes.filter(({ kind }) => kind === 'handle-taken')).toHaveLength(19);
-    expect(await tenant.sessions.list({}, { limit: 50 })).toHaveLength(1);
+    expect((await tenant.sessions.list({}, { limit: 50 })).items).toHaveLength(1);
     const other = newTenant();
     expect(await other.sessions.create(newSession({ definition: { handle: 'ada' } }))).toEqual({
       kind: 'created',
@@ -153,13 +155,12 @@ export function sessionTests(open: Open): void {
     }
     const { sessions } = tenant;
     const idsOf = async (filter: Parameters<typeof sessions.list>[0]) =>
-      (await sessions.list(filter, { limit: 50 })).map(({ id }) => id);
-    const listed = allPages(
-      1,
-      (page) => sessions.list({}, page),
-      ({ createdAt }) => createdAt,
-    );
-    expect(await listed).toEqual(ids);
+      (await sessions.list(filter, { limit: 50 })).items.map(({ id }) => id);
+    for (const filter of [{}, { harness: 'remote' }, { label: { name: 'team', value: 'red' } }]) {
+      const whole = await idsOf(filter);
+      expect(await allListed(1, (page) => sessions.list(filter, page))).toEqual(whole);
+    }
+    expect(await idsOf({})).toEqual(ids);
     expect(await idsOf({ status: 'idle' })).toEqual([ids[1], ids[3]]);
     expect(await idsOf({ status: ['idle', 'failed'] })).toEqual([ids[0], ids[1], ids[3]]);
     expect(await idsOf({ status: [] })).toEqual([]);
@@ -269,12 +270,13 @@ export function sessionTests(open: Open): void {
     expect(await sessions.readSnapshot(snapshot.id)).toBeUndefined();
     expect(await sessions.openCommands(sessionId, 9)).toEqual([]);
     expect(await messages.inbox(sessionId, whole)).toEqual([]);
-    expect(await messages.listDeliveries({ sessionId }, { limit: 9 })).toEqual([]);
+    expect((await messages.listDeliveries({ sessionId }, { limit: 9 })).items).toEqual([]);
     expect(await channels.members('general')).toMatchObject([{ sessionId: other }]);
     expect(await actions.read('deploy')).toBeUndefined();
     expect(await actions.openInvocations(sessionId, 9)).toEqual([]);
     expect(await actions.readInvocation(invocation.id)).toMatchObject({ status: 'failed' });
-    expect((await sessions.list({}, { limit: 9 })).map(({ id }) => id)).toEqual([other]);
+    const { items } = await sessions.list({}, { limit: 9 });
+    expect(items.map(({ id }) => id)).toEqual([other]);
     expect(await sessions.change({ changes: [changeOf(sessionId)] })).toMatchObject({
       kind: 'gone',
     });
@@ -383,7 +385,11 @@ export function sessionTests(open: Open): void {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);
     const { sessions } = tenant;
-    const silent = changeOf(sessionId, { ifVersion: 1, events: [], progress: { state: 'new' } });
+    const silent = changeOf(sessionId, {
+      ifVersion: 1,
+      events: [],
+      progress: { state: stateWith(1) },
+    });
     expect(await sessions.change({ changes: [silent] })).toEqual({
       kind: 'committed',
       lastSeqs: [1],
@@ -393,10 +399,67 @@ export function sessionTests(open: Open): void {
     const offline = changeOf(sessionId, { ifVersion: 2, progress: { status: 'offline' } });
     expect(await sessions.change({ changes: [offline] })).toEqual({ kind: 'conflict', sessionId });
     expect(await sessions.read(sessionId)).toMatchObject({
-      state: 'new',
+      state: stateWith(1),
       status: 'idle',
       version: 3,
     });
+  });
+
+  test('a tenant sees and changes nothing of the sessions of another', async () => {
+    const [owner, stranger] = [newTenant(), newTenant()];
+    const sessionId = await addSession(owner, { definition: { handle: 'ada' } });
+    const own = await addSession(stranger);
+    const { id, deliveries } = await send(owner, [sessionId], { text: 'secret' });
+    const command = { id: uuidv7(), sessionId, at: noon, answerBy: noon, args: null };
+    const invocation = newInvocation({ sessionId });
+    await owner.sessions.change({
+      changes: [],
+      commands: [{ ...command, command: 'pause' }],
+      invocations: [invocation],
+    });
+    const deliveryId = deliveries[0]?.id ?? '';
+    const inventory = async ({ sessions, messages, actions }: TenantStore) => [
+      await sessions.read(sessionId),
+      await sessions.readByHandle('ada'),
+      await sessions.readEvents(sessionId, whole),
+      await sessions.openCommands(sessionId, 9),
+      await messages.read(id),
+      (await messages.list({ query: 'secret' }, { limit: 9 })).items,
+      (await messages.list({ with: sessionId }, { limit: 9 })).items,
+      (await messages.list({ thread: id }, { limit: 9 })).items,
+      await messages.participants(id),
+      await messages.readDelivery(deliveryId),
+      await messages.deliveriesOf(id),
+      (await messages.listDeliveries({ sessionId }, { limit: 9 })).items,
+      await messages.inbox(sessionId, whole),
+      await actions.readInvocation(invocation.id),
+      await actions.openInvocations(sessionId, 9),
+    ];
+    for (const seen of await inventory(stranger)) expect([undefined, []]).toContainEqual(seen);
+    const before = await inventory(owner);
+    for (const seen of before) expect([undefined, []]).not.toContainEqual(seen);
+
+    const { sessions, messages } = stranger;
+    const failed = { id: deliveryId, from: ['accepted'], to: 'failed' } as const;
+    const answer = { id: command.id, sessionId, at: noon, ok: true };
+    const ended = { id: invocation.id, from: ['running'], to: 'failed', at: noon } as const;
+    const refusals = [
+      await sessions.change({ changes: [changeOf(sessionId)] }),
+      await sessions.change({ changes: [changeOf(sessionId, { ifVersion: 2 })] }),
+      await sessions.change({
+        changes: [changeOf(sessionId, { ifVersion: 2, redefine: { tokenHash: 'x' } })],
+      }),
+      await sessions.change({ changes: [changeOf(own, { deliveries: [failed] })] }),
+      await sessions.change({ changes: [changeOf(own)], answers: [answer] }),
+      await sessions.change({ changes: [changeOf(own)], invocationChanges: [ended] }),
+      await messages.withdraw(id, noon, { changes: [changeOf(own)] }),
+    ];
+    expect(refusals.map(({ kind }) => kind)).not.toContain('committed');
+    expect(await messages.edit({ messageId: id, at: noon, text: 'x' })).toBe('missing');
+    expect(await sessions.remove(sessionId, { at: noon })).toBe(false);
+    expect(await sessions.openStream(sessionId, { id: 'x', node: 'n', at: noon })).toBe(false);
+    expect(await inventory(owner)).toEqual(before);
+    expect(await lastSeqOf(stranger, own)).toBe(1);
   });
 
   test('a change of a released session is gone unless it is conditional', async () => {

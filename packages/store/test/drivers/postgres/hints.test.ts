@@ -17,6 +17,7 @@ import {
 import { openPostgresDriver } from '../../../src/drivers/postgres/driver.ts';
 import { openPostgresStore } from '../../../src/index.ts';
 import { newKey } from '../../contract/tenants/keys.ts';
+import { addSession, changeOf, send } from '../../contract/sessions/fixtures.ts';
 
 describe('nodes on one database', () => {
   let database: TestDatabase;
@@ -103,6 +104,32 @@ describe('nodes on one database', () => {
     await expectReceived({ kind: 'tenant', tenantId });
     expect(await tenant.deleteCredential('openai')).toBe(true);
     await expectReceived({ kind: 'tenant', tenantId });
+  });
+
+  test('receive hints of sessions that have changed, also with a step of a run', async () => {
+    const tenant = sender.tenant(uuidv7());
+    const { tenantId } = tenant;
+    const hintOf = (sessionId: string): Hint => ({ kind: 'session', tenantId, sessionId });
+    const [one, two] = [await addSession(tenant), await addSession(tenant)];
+    await expectReceived(hintOf(one), hintOf(two));
+    await send(tenant, [one, two]);
+    await expectReceived(hintOf(one), hintOf(two));
+    await tenant.sessions.openStream(one, { id: 's', node: 'n', at: noon });
+    await expectReceived(hintOf(one));
+    const run = await newRun(tenant);
+    const ofRun = { tenantId, runId: run.id };
+    await expectReceived({ kind: 'run', ...ofRun });
+    const command = { runId: run.id, queued: cancelCommand('stop') };
+    await tenant.sessions.change({ changes: [changeOf(two)], runCommands: [command] });
+    await expectReceived(hintOf(two), { kind: 'wake', ...ofRun });
+    const session = { changes: [changeOf(one)] };
+    await tenant.append(step(run, { events: [], session }));
+    await expectReceived(hintOf(one));
+    const stale = changeOf(one, { ifVersion: 1 });
+    expect(await tenant.sessions.change({ changes: [stale] })).toMatchObject({ kind: 'conflict' });
+    await tenant.messages.edit({ messageId: uuidv7(), at: noon });
+    await tenant.sessions.remove(two, { at: noon });
+    await expectReceived(hintOf(two));
   });
 
   test('receive nothing of what was not stored', async () => {

@@ -16,6 +16,7 @@ import {
   step,
   waitingRun,
 } from '../../contract/fixtures.ts';
+import { addSession, changeOf, send } from '../../contract/sessions/fixtures.ts';
 import { newMemory } from '../../contract/memories/memories.ts';
 import { openPostgresDriver } from '../../../src/drivers/postgres/driver.ts';
 import { openPostgresStore } from '../../../src/index.ts';
@@ -318,6 +319,52 @@ describe('two nodes at once', () => {
         .countEndedRuns(conversationId);
     }
     expect(ended).toBe(120);
+  });
+});
+
+describe('sessions that several nodes change', () => {
+  test('have journals and inboxes without a gap or a repeat, and nodes never block each other', async () => {
+    const nodes = await Promise.all(Array.from({ length: 3 }, openStore));
+    const tenants = nodes.map((store) => store.tenant('t'));
+    const [tenant] = tenants;
+    if (tenant === undefined) throw new Error('no store');
+    const ids = await Promise.all(Array.from({ length: 4 }, () => addSession(tenant)));
+    const some = (n: number) => [ids[n % 4] ?? '', ids[(n * 3 + 1) % 4] ?? ''];
+    let sent = 0;
+    const work = tenants.flatMap((each) =>
+      Array.from({ length: 25 }, async (_, n) => {
+        const to = [...new Set(n % 2 === 0 ? some(n) : some(n).toReversed())];
+        sent += to.length;
+        await send(each, to);
+        const run = await newRun(each, { identity: { conversationId: 'c' } });
+        const changes = to.map((sessionId) => changeOf(sessionId));
+        const queued = cancelCommand('stop');
+        const [stepped] = await Promise.all([
+          each.append(step(run, { session: { changes } })),
+          each.sessions.change({ changes, runCommands: [{ runId: run.id, queued }] }),
+        ]);
+        expect(stepped).toBe('committed');
+        const ended = ending(run, { afterSeq: 2, session: { changes } });
+        expect(await each.append(ended)).toBe('committed');
+      }),
+    );
+    await Promise.all(work);
+    let found = 0;
+    for (const id of ids) {
+      const events = await tenant.sessions.readEvents(id, { after: 0, limit: 10_000 });
+      expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
+      const accepted = events.flatMap((event) =>
+        event.type === 'delivery.accepted' ? [event.deliveryId] : [],
+      );
+      const inbox = await tenant.messages.inbox(id, { after: 0, limit: 10_000 });
+      expect(inbox.map((entry) => entry.id)).toEqual(accepted);
+      found += inbox.length;
+    }
+    expect(found).toBe(sent);
+    const [deadlocks] = await database.sql(
+      'SELECT deadlocks::int AS count FROM pg_stat_database WHERE datname = current_database()',
+    );
+    expect(deadlocks).toEqual({ count: 0 });
   });
 });
 

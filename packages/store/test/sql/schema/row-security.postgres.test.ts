@@ -4,6 +4,7 @@ import { createOwner, type TestLogin } from '../../../../../test/support/postgre
 import { createDatabase, type TestDatabase } from '../../../../../test/support/postgres.ts';
 import type { SqlAccess, Statement } from '../../../src/drivers/driver.ts';
 import { openPostgresDriver, type PostgresDriver } from '../../../src/drivers/postgres/driver.ts';
+import { newMessage } from '../../contract/sessions/fixtures.ts';
 import { openPostgresStore } from '../../../src/index.ts';
 import { migrate } from '../../../src/sql/schema/migrations.ts';
 import { adviceOnRows } from '../../../src/sql/schema/row-security.ts';
@@ -208,6 +209,21 @@ describe.each(Object.entries(ways))('where Relay is %s', (_name, login) => {
     const search = { namespace: 'n', query: 'parrot', limit: 5, now: 2 };
     expect((await one?.searchMemories(search))?.map(({ id }) => id)).toEqual(['m1']);
     expect((await other?.searchMemories(search))?.map(({ id }) => id)).toEqual(['m2']);
+  });
+
+  test('messages are found by their words, and no others', async () => {
+    const store = createSqlStore(driver);
+    const search = { query: 'parrot' };
+    const found = async (tenant: string) =>
+      (await store.tenant(tenant).messages.list(search, { limit: 9 })).items.map(({ id }) => id);
+    const send = async (tenant: string) => {
+      const message = newMessage({ text: 'the parrot is blue' });
+      await store.tenant(tenant).sessions.change({ changes: [], messages: [message] });
+      return message.id;
+    };
+    const [one, other] = [await send('one'), await send('other')];
+    expect([await found('one'), await found('other')]).toEqual([[one], [other]]);
+    expect(await found('nobody')).toEqual([]);
   });
 
   test('many reads of several tenants at once each see their own rows', async () => {
