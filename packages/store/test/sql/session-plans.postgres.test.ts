@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { postgresText } from '../../src/drivers/postgres/session.ts';
 import { openPostgresStore } from '../../src/index.ts';
+import { addSession, send } from '../contract/sessions/fixtures.ts';
 import { statementsOfSystem, statementsOfTenant } from './session-statements.ts';
 
 const rows = 'FROM generate_series(1, 10000) n';
@@ -100,5 +101,34 @@ describe('query plans of sessions on PostgreSQL', () => {
     const inbox = statementsOfTenant('postgres')['an inbox'] ?? '';
     const plan = planOf((await asTenant.query(explained(inbox))).rows);
     expect(plan).toContain('Index Scan using inboxes_of_sessions on message_deliveries');
+  });
+});
+
+describe('query plans of sessions on PostgreSQL without statistics', () => {
+  test('a session and its deliveries are found by their ids', async () => {
+    const database = await createDatabase();
+    const store = await openPostgresStore({ url: database.url });
+    try {
+      const tenant = store.tenant('t-1');
+      const ids = await Promise.all(Array.from({ length: 20 }, () => addSession(tenant)));
+      for (const id of ids) await send(tenant, [id]);
+      const statements = statementsOfTenant('postgres');
+      const ofRows = [
+        'a session',
+        'the lock of a session',
+        'an opened stream',
+        'a page of a journal',
+      ];
+      const ofWrite = Object.keys(statements).filter((name) => name.endsWith('of a write'));
+      for (const name of [...ofRows, ...ofWrite]) {
+        const text = postgresText(statements[name] ?? '').text;
+        const rows = await database.sql(`EXPLAIN (GENERIC_PLAN) ${text}`);
+        const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n');
+        expect(plan).not.toMatch(/sessions_by_status|deliveries_of_session|deliveries_by_status/);
+      }
+    } finally {
+      await store.close();
+      await database.drop();
+    }
   });
 });

@@ -49,7 +49,7 @@ const insertSql = `INSERT INTO message_deliveries (id, message_id, session_id, h
     final_at, tenant_id, bytes)
   SELECT ?, m.id, s.id, s.handle, s.last_seq - ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?, s.tenant_id, m.bytes
   FROM sessions s CROSS JOIN messages m
-  WHERE s.tenant_id = ? AND s.id = ? AND m.tenant_id = ? AND m.id = ?`;
+  WHERE COALESCE(s.tenant_id, '') = ? AND s.id = ? AND COALESCE(m.tenant_id, '') = ? AND m.id = ?`;
 
 /** To be executed when the row of the session has advanced. */
 export function insertDelivery(
@@ -108,10 +108,10 @@ const mostStatuses = 5;
 const changeSql = `UPDATE message_deliveries SET status = ?, reason = ?, error = ?, retryable = ?,
     inferred = ?, attempts = attempts + ?, available_at = ?, delivered_at = COALESCE(?, delivered_at),
     consumed_at = COALESCE(?, consumed_at), final_at = ?`;
-const whereSql = `WHERE tenant_id = ? AND id = ? AND session_id = ?
+const whereSql = `WHERE COALESCE(tenant_id, '') = ? AND id = ? AND COALESCE(session_id, '') = ?
     AND status IN (${placeholders(mostStatuses)}) AND revision = COALESCE(?, revision)`;
 const requeued = `, position = (SELECT s.last_seq - ? FROM sessions s
-    WHERE s.tenant_id = message_deliveries.tenant_id AND s.id = message_deliveries.session_id)`;
+    WHERE COALESCE(s.tenant_id, '') = message_deliveries.tenant_id AND s.id = message_deliveries.session_id)`;
 
 export function changeDelivery(
   { tenantId, sessionId }: SessionRef,

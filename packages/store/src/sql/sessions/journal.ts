@@ -20,7 +20,7 @@ import {
 const insertSql = `INSERT INTO session_events
     (session_id, last_seq, first_seq, tenant_id, at, payload, checksum)
   SELECT s.id, s.last_seq, s.last_seq - ?, s.tenant_id, ?, ?, ? + s.last_seq
-  FROM sessions s WHERE s.tenant_id = ? AND s.id = ?`;
+  FROM sessions s WHERE COALESCE(s.tenant_id, '') = ? AND s.id = ?`;
 
 /** The row of a change, to be inserted after the session's row has advanced. */
 export function insertSessionEvents(
@@ -50,7 +50,7 @@ export const selectSessionPageSql = `SELECT r.last_seq AS journal_end,
           WHERE tenant_id = ? AND session_id = ? AND last_seq > ? ORDER BY last_seq LIMIT ?) AS w) AS s
       WHERE s.last_seq >= ? OR s.bytes >= ?
       ORDER BY s.last_seq LIMIT 1), ?)
-  WHERE r.tenant_id = ? AND r.id = ? AND r.pruning IS NULL
+  WHERE COALESCE(r.tenant_id, '') = ? AND r.id = ? AND r.pruning IS NULL
   ORDER BY e.last_seq`;
 
 export function selectSessionPage(session: SessionRef, range: PageRange): Statement {
@@ -63,7 +63,7 @@ export function selectSessionPage(session: SessionRef, range: PageRange): Statem
 
 /** The length of the payloads, in bytes. */
 export function sizeOfSessionPage(rows: readonly Row[]): number {
-  return rows.reduce((sum, row) => sum + (numberOrNull(row, 'bytes') ?? 0), 0);
+  return rows.reduce((sum, row) => sum + (numberOrNull(row, 'size') ?? 0), 0);
 }
 
 function endOf({ after, limit }: EventRange): number {

@@ -14,7 +14,7 @@ const markSql = `UPDATE sessions SET ${hide} WHERE id IN (
   ORDER BY released_at LIMIT ?)`;
 
 const markOneSql = `UPDATE sessions SET ${hide}, released_at = COALESCE(released_at, ?)
-  WHERE tenant_id = ? AND id = ? AND pruning IS NULL`;
+  WHERE COALESCE(tenant_id, '') = ? AND id = ? AND pruning IS NULL`;
 
 export function markSession(tenantId: string, sessionId: string, at: number): Statement {
   return { sql: markOneSql, params: [at, tenantId, sessionId], expect: 1 };

@@ -1,4 +1,9 @@
-/** The rows of sessions: who they are and what they may do is signed, their progress is not. */
+/**
+ * The rows of sessions: who they are and what they may do is signed, their progress is not.
+ *
+ * Where a row is found by its id, the function around the tenant keeps PostgreSQL, while it has no
+ * statistics yet, from reading all sessions of the tenant.
+ */
 import type {
   NewSession,
   SessionChange,
@@ -126,7 +131,8 @@ export function insertSession(
 
 /** With the time of the session, by which it is listed. */
 const insertLabelSql = `INSERT INTO session_labels (tenant_id, name, value, created_at, session_id)
-  SELECT s.tenant_id, ?, ?, s.created_at, s.id FROM sessions s WHERE s.tenant_id = ? AND s.id = ?`;
+  SELECT s.tenant_id, ?, ?, s.created_at, s.id FROM sessions s
+  WHERE COALESCE(s.tenant_id, '') = ? AND s.id = ?`;
 
 export function insertLabels(
   tenantId: string,
@@ -173,7 +179,7 @@ export function advance(
     ...(redefinition === undefined ? [] : [redefinition.assignments]),
   ];
   const sql = `UPDATE sessions SET ${assignments.join(', ')}
-    WHERE tenant_id = ? AND id = ? AND pruning IS NULL
+    WHERE COALESCE(tenant_id, '') = ? AND id = ? AND pruning IS NULL
       AND ${isRelative ? 'released_at IS NULL' : 'version = ?'}
       ${redefinition === undefined ? '' : 'AND mac = ?'}
     RETURNING last_seq`;
@@ -234,7 +240,7 @@ export function consequences(tenantId: string, change: SessionChange): Statement
 }
 
 const lockSql = byDialect(
-  (dialect) => `SELECT id FROM sessions WHERE tenant_id = ? AND id = ?
+  (dialect) => `SELECT id FROM sessions WHERE COALESCE(tenant_id, '') = ? AND id = ?
     ${dialect === 'sqlite' ? '' : 'FOR NO KEY UPDATE'}`,
 );
 
@@ -244,7 +250,7 @@ export function lockSession(dialect: SqlDialect, tenantId: string, sessionId: st
 
 const openStreamSql = `UPDATE sessions
   SET version = version + 1, stream_id = ?, stream_node = ?, seen_at = ?
-  WHERE tenant_id = ? AND id = ? AND released_at IS NULL AND pruning IS NULL`;
+  WHERE COALESCE(tenant_id, '') = ? AND id = ? AND released_at IS NULL AND pruning IS NULL`;
 
 export function openStream(
   tenantId: string,
@@ -256,7 +262,7 @@ export function openStream(
 
 const closeStreamSql = `UPDATE sessions
   SET version = version + 1, stream_id = NULL, stream_node = NULL, seen_at = ?, ${earlierDue}
-  WHERE tenant_id = ? AND id = ? AND stream_id = ?`;
+  WHERE COALESCE(tenant_id, '') = ? AND id = ? AND stream_id = ?`;
 
 export function closeStream(
   tenantId: string,
@@ -279,15 +285,17 @@ const queueJoin = {
 };
 
 const selected = `${columns.map((name) => `r.${name}`).join(', ')}, ${queueJoin.columns}`;
-const selectSql = `SELECT ${selected} FROM sessions r WHERE r.tenant_id = ? AND r.pruning IS NULL`;
+const readSql = `SELECT ${selected} FROM sessions r`;
+const selectSql = `${readSql} WHERE r.tenant_id = ? AND r.pruning IS NULL`;
 
-export const selectSessionSql = `${selectSql} AND r.id = ?`;
+export const selectSessionSql = `${readSql}
+  WHERE COALESCE(r.tenant_id, '') = ? AND r.pruning IS NULL AND r.id = ?`;
 export const selectByHandleSql = `${selectSql} AND r.handle = ? AND r.released_at IS NULL`;
 export const selectByRunSql = `${selectSql} AND r.active_run_id = ? AND r.active_run_id IS NOT NULL`;
 
 /** The signed columns, without verification. */
 export const selectSignedSql = `SELECT ${sessionTable.columns.join(', ')} FROM sessions
-  WHERE tenant_id = ? AND id = ? AND pruning IS NULL`;
+  WHERE COALESCE(tenant_id, '') = ? AND id = ? AND pruning IS NULL`;
 
 /** The rows of a page of one of the lists. */
 export function selectSessions(list: List, range: Range): Statement {
