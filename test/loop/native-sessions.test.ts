@@ -1,4 +1,5 @@
 /** Native sessions: their turns are runs, which change the session in their own commits. */
+import { DatabaseSync } from 'node:sqlite';
 import type { ModelRequest } from '@relay/core';
 import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
 import { textOf } from '@relay/protocol';
@@ -9,6 +10,7 @@ import {
   createStreamingModel,
   decide,
   finished,
+  lastOf,
   openFixture,
   stopRun,
   untilAsked,
@@ -24,7 +26,7 @@ import {
   untilIdle,
   untilSession,
 } from './sessions.ts';
-import { mortal, wrapStore } from './stores.ts';
+import { mortal, sqlite, wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const look = toolCall('call_1', 'look', {});
@@ -116,7 +118,7 @@ describe('a message to an idle native session', () => {
         node.control.engine.sessionDue?.({ tenantId: kernel.tenantId, sessionId: id });
     }
     await untilIdle(kernel, id);
-    expect(usersIn(model.requests.at(-1)!)).toEqual(messages);
+    expect(usersIn(lastOf(model.requests))).toEqual(messages);
     const events = await sessionEvents(kernel, id);
     expect(eventsOfType(events, 'message.received')).toHaveLength(messages.length);
   });
@@ -316,4 +318,24 @@ test('a turn that a process died in is continued, and its message is consumed on
   await untilIdle(kernel, id);
   const received = eventsOfType(await sessionEvents(kernel, id), 'message.received');
   expect(received).toHaveLength(1);
+});
+
+test('a turn whose journal is damaged leaves the session idle, with an error event', async () => {
+  const { boot, path } = await openFixture(sqlite);
+  const model = createStreamingModel(
+    () => [[look, finish()]],
+    () => [answer],
+  );
+  const tools = [createRecordingTool({ name: 'look' })];
+  const kernel = await boot({ model, tools, sessions: true });
+  const { id } = await openSession(kernel);
+  await deliver(kernel, id, { text: 'one' });
+  const { activeRunId } = await untilSession(kernel, id, ({ status }) => status === 'waiting');
+  const [approval] = await untilAsked(kernel, activeRunId ?? '');
+  const db = new DatabaseSync(path ?? '');
+  db.exec(`DELETE FROM events WHERE run_id = '${activeRunId}' AND last_seq > 2`);
+  db.close();
+  await decide(kernel, approval?.approvalId);
+  await untilIdle(kernel, id);
+  expect(eventsOfType(await sessionEvents(kernel, id), 'error')).toHaveLength(1);
 });

@@ -8,6 +8,7 @@ import {
   defaultSettings,
   type Engine,
   type Log,
+  SessionDispatcher,
   Supervisor,
   systemClock,
   type SystemStore,
@@ -199,11 +200,13 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       return mcp?.withMcpTools(base, tenantId) ?? base;
     },
     agents: () => agents,
+    sessionDue: (session) => dispatcher.wake(session),
     ...defined({ embedders: embeddings?.embedders }),
     audit: writeAudit,
     refused: (...refusal) => activity.refused(...refusal),
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
+  const dispatcher = new SessionDispatcher({ control, limits: file.limits ?? {} });
   let stopping = false;
   let unsubscribe = () => {};
   const heartbeat =
@@ -273,6 +276,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await mcp?.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
+      dispatcher.start();
       unsubscribe = subscribeToNodes(context);
       housekeeping.start();
       embeddings?.worker.start();
@@ -288,6 +292,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
+        () => dispatcher.stop(),
         () => control.supervisor.stop(),
         // What the runs have done until here is on its way to their readers.
         () => streams.stop(),

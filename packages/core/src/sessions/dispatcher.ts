@@ -11,7 +11,6 @@ import {
   isEnded,
   type Limits,
   namespaceOf,
-  type Permissions,
   RelayError,
   type SessionEvent,
 } from '@relay/protocol';
@@ -32,7 +31,7 @@ import { entering, isSafe } from './modes.ts';
 import { nativeHarness, nativeSafeStates } from './native.ts';
 import { decideSession } from './session-machine.ts';
 import { statusOf } from './state.ts';
-import { chunkOf, endTurn, stateOf } from './turn.ts';
+import { chunkOf, endTurn } from './turn.ts';
 
 const scanIntervalMs = 1_000;
 const scanLimit = 1_000;
@@ -132,7 +131,7 @@ export class SessionDispatcher {
       if (run !== undefined && !isEnded(run.status)) return this.#rest(session, null);
       return this.#abandonTurn(session);
     }
-    const parts = stateOf(session);
+    const parts = session.state;
     if (!isSafe({ parts, safeStates: nativeSafeStates })) return this.#rest(session, null);
     const now = engine.clock.now();
     const range = { after: 0, limit: maxMessagesPerTurn };
@@ -167,7 +166,7 @@ export class SessionDispatcher {
     const { id: sessionId, tenantId, handle, owner, keyId } = session;
     const runId = engine.ids.next();
     const now = engine.clock.now();
-    const work = decideSession(stateOf(session), { type: 'work', sessionId });
+    const work = decideSession(session.state, { type: 'work', sessionId });
     if (work.kind !== 'accepted') return this.#rest(session, null);
     const handed = changesOf(turn, { type: 'deliver' });
     const at = new Date(now).toISOString();
@@ -268,7 +267,7 @@ export class SessionDispatcher {
       outputSchema: agent.outputSchema,
       reasoning: agent.reasoning,
       memory: agent.memory === undefined ? undefined : { namespace: namespaceOf(agent.memory) },
-      permissions: (session.permissions ?? {}) as Permissions,
+      permissions: session.permissions ?? {},
       maxIterations: agent.maxIterations ?? defaultMaxIterations,
       limits: this.#limits,
       handoffs: agent.handoffs ?? [],

@@ -100,10 +100,6 @@ export function changedSession(session: SessionRecord, change: SessionChange): S
   return { ...session, ...change.progress, version: session.version + 1 };
 }
 
-export function stateOf({ state }: Pick<SessionRecord, 'state'>): SessionState {
-  return state as SessionState;
-}
-
 /** Most commits of a run only add text, which the session shows as a whole. */
 function isShown(event: StoredEvent): boolean {
   switch (event.type) {
@@ -249,7 +245,7 @@ function statusAfter(
   { events, after }: TurnStep,
 ): { readonly state: SessionState; readonly events: readonly SessionEvent[] } {
   const { id: sessionId } = session;
-  const before = stateOf(session);
+  const before = session.state;
   const ended = events.findLast((event) => event.type === 'run.ended');
   if (ended === undefined) {
     const type = inputOf(after);
@@ -269,7 +265,7 @@ export function endTurn(
   },
 ): { readonly state: SessionState; readonly events: readonly SessionEvent[] } {
   const { id: sessionId } = session;
-  const before = stateOf(session);
+  const before = session.state;
   const { inputTokens = 0, outputTokens = 0, costUsd } = ended.usage ?? {};
   const total = {
     tokens: before.usage.tokens + inputTokens + outputTokens,
