@@ -1,10 +1,34 @@
 /** Runs that people talk to while they work: messages of every mode, and pauses. */
-import { type Model, pauseRun, postMessage, type RunRef, unpauseRun } from '@relay/core';
-import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
-import { type Message, type MessageMode, type StoredEvent, textOf } from '@relay/protocol';
+import {
+  type Model,
+  newSession,
+  pauseRun,
+  postMessage,
+  type RunRef,
+  type SessionState,
+  unpauseRun,
+} from '@relay/core';
+import {
+  createCountingIds,
+  createRecordingTool,
+  finish,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import {
+  type Message,
+  type MessageMode,
+  messageModes,
+  type StoredEvent,
+  textOf,
+} from '@relay/protocol';
+import { addSession, sending } from '../../packages/store/test/contract/sessions/fixtures.ts';
 import { type Kernel, openApprovals } from '../support/kernel.ts';
-import { runIn, type Scenario } from './scenarios.ts';
+import { runIn, type Scenario, tenantOf } from './scenarios.ts';
 
+const sessionId = '01900000-0000-7000-a000-000000000002';
+/** Of the one run of each store. */
+const runId = createCountingIds().next();
 const from = { type: 'session', id: 'session-ada', name: 'ada' } as const;
 
 /** Posts a message that was not acknowledged yet: it is neither in the inbox nor in the journal. */
@@ -89,6 +113,57 @@ export const messageScenarios: Readonly<Record<string, () => Scenario>> = {
       },
     };
   },
+
+  'the turn of a session': () => ({
+    name: 'the turn of a session',
+    tools: [createRecordingTool({ name: 'pay' })],
+    model: {
+      async *stream({ messages }) {
+        const isPaid = messages.some(({ role }) => role === 'tool');
+        if (isPaid) yield [text('Paid.'), finish()];
+        else yield [toolCall('call_1', 'pay', { amount: 1 }), finish()];
+      },
+    },
+    request: { sessionId },
+    shows: 'message.added',
+    async prepare(store) {
+      const tenant = await tenantOf(store);
+      const state: SessionState = { ...newSession, lifecycle: 'open', turn: 'active' };
+      const progress = { status: 'active', state, activeRunId: runId } as const;
+      await addSession(tenant, { id: sessionId, progress });
+    },
+    async acts(kernel, ref, events) {
+      if (openApprovals(events).length === 0) return;
+      const tenant = kernel.store.tenant(ref.tenantId);
+      for (const [nth, mode] of messageModes.entries()) {
+        const id = `01900000-0000-7000-b000-00000000000${nth}`;
+        // The message, its delivery and the command of the run are stored together.
+        if ((await tenant.messages.readDelivery(id)) !== undefined) continue;
+        const { changes, messages } = sending([sessionId], { id }, { id, mode });
+        const content = messages[0].text;
+        const message = { messageId: id, deliveryId: id, mode, from, content };
+        const queued = { id, command: { kind: 'message', ...message } } as const;
+        await tenant.sessions.change({ changes, messages, runCommands: [{ runId, queued }] });
+      }
+    },
+    async leaves(store) {
+      const tenant = await tenantOf(store);
+      const events = await tenant.sessions.readEvents(sessionId, { after: 0, limit: 10_000 });
+      const idsOf = (type: 'delivery.delivered' | 'message.received') =>
+        events.flatMap((event) => (event.type === type ? (event.deliveryId ?? []) : []));
+      const session = await tenant.sessions.read(sessionId);
+      return {
+        delivered: idsOf('delivery.delivered'),
+        consumed: idsOf('message.received'),
+        statuses: await Promise.all(
+          idsOf('message.received').map(async (id) => {
+            return (await tenant.messages.readDelivery(id))?.status;
+          }),
+        ),
+        session: { status: session?.status, activeRunId: session?.activeRunId },
+      };
+    },
+  }),
 
   'a pause': () => ({
     name: 'a pause',

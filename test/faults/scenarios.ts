@@ -198,7 +198,7 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
   }),
 };
 
-async function tenantOf(store: SystemStore) {
+export async function tenantOf(store: SystemStore) {
   const none = '01900000-0000-7000-a000-000000000001';
   const { id } = await store.ensureTenant({ id: none, name: 'test', at: 0 });
   return store.tenant(id);

@@ -67,6 +67,7 @@ export * from './sessions/modes.ts';
 export * from './sessions/native.ts';
 export * from './sessions/session-machine.ts';
 export * from './sessions/state.ts';
+export * from './sessions/turn.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';
 export { BackgroundLoop, type BackgroundLoopOptions } from './runtime/background-loop.ts';
 export { eventLoop } from './runtime/event-loop-budget.ts';

@@ -3,7 +3,6 @@
  *
  *   idle ─write─▶ committing ─commit─▶ idle, or committing again if more events are due
  *                     ├─refused─▶ committing, with the refused events replaced
- *                     ├─conflict─▶ committing, with what the session's change is now
  *                     └─fenced or failed─▶ broken, permanently
  *
  * - An idle journal commits at once; events that arrive during a commit form the next batch.
@@ -13,10 +12,10 @@
  *   whose store failed, is broken: all its promises reject, and the loop abandons the run.
  * - A suspended run may be loaded without a lease, to be resumed by a decision. Its first append claims it
  *   and carries the decision. Without the decision nothing is written: the journal counts as fenced out.
+ * - A run that is the turn of a session changes the session in the same append. If the session has changed
+ *   meanwhile, nothing is stored, and that part is made again.
  * - A batch that uses an exhausted grant is refused as a whole (E7). Every write with an
  *   `onGrantExhausted` then replaces its own events, one for one, so that later events keep their `seq`.
- * - The run of a session's turn changes the session in the same commits. Others change it too: after a
- *   conflict the same events are committed with the change that follows from the session as it is now.
  */
 import { defined, type EventOf, isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import { noticesOfEvents } from './governance/notifications.ts';
@@ -32,12 +31,12 @@ import type {
   Publisher,
   RunIdentity,
   RunRef,
+  SessionWrite,
   TenantStore,
 } from './ports/index.ts';
 import { publishStored } from './publisher.ts';
-import { project } from './run/state/projection.ts';
-import type { SessionTurn } from './sessions/session-turn.ts';
 import type { DeferredMessage } from './sessions/turn.ts';
+import { project } from './run/state/projection.ts';
 import { evolveAll, type RunState } from './run/state/state.ts';
 
 /** What is committed together with events. */
@@ -50,7 +49,7 @@ export interface CommitExtras {
   readonly release?: boolean;
   /** Memories that the run stores. */
   readonly memories?: readonly MemoryRecord[];
-  /** Messages to the session that wait for its turn. */
+  /** Messages to the session of the run that have to wait. */
   readonly deferred?: readonly DeferredMessage[];
   readonly onGrantExhausted?: OnGrantExhausted | undefined;
 }
@@ -103,10 +102,27 @@ export interface JournalOptions {
   readonly log: Pick<Log, 'error'>;
   /** Receives events as they are staged, before they are stored. */
   readonly observe: (events: readonly StoredEvent[]) => void;
+  /** Of a run that is the turn of a session. */
+  readonly session?: SessionWriter | undefined;
   /** The audit entries of the events. */
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
-  /** The session whose turn the run is. */
-  readonly turn?: SessionTurn | undefined;
+}
+
+/** A batch of events of a run, and the state before them. */
+export interface StoredBatch {
+  readonly at: number;
+  readonly stored: readonly StoredEvent[];
+  readonly before: RunState;
+  readonly deferred: readonly DeferredMessage[];
+}
+
+export interface SessionWriter {
+  /**
+   * What a batch changes in the session of its run. `outdated`: it can no longer be stored, because a
+   * message that it adds was edited or withdrawn; the run is then recovered.
+   */
+  write(batch: StoredBatch): Promise<SessionWrite | undefined | 'outdated'>;
+  onStored(write: SessionWrite): void;
 }
 
 export interface FirstClaim {
@@ -233,10 +249,10 @@ export class RunJournal {
       this.#committing = batch;
       try {
         const mayStore = this.#claim === undefined || batch.decision !== undefined;
-        let outcome = mayStore ? await this.#store(batch, this.#state) : 'fenced';
+        let outcome = mayStore ? await this.#append(batch, this.#state) : 'fenced';
         while (outcome === 'refused' && batch.replaceable.length > 0) {
           const state = this.#replace(batch, await replacementsOf(batch));
-          outcome = await this.#store(batch, state);
+          outcome = await this.#append(batch, state);
         }
         if (outcome !== 'committed') {
           this.#broken = new JournalBroken('fenced');
@@ -254,22 +270,6 @@ export class RunJournal {
     }
   }
 
-  /** `state` is the state after the batch, and no later. */
-  async #store(batch: Batch, state: RunState): Promise<AppendOutcome> {
-    const { store, turn } = this.#options;
-    const append = this.#appendOf(batch, state);
-    if (turn === undefined) return store.append(append);
-    const { at, stored: events, before, deferred } = batch;
-    const step = { runId: append.runId, at, events, before, after: state, deferred };
-    for (;;) {
-      const session = await turn.writeFor(step);
-      const outcome = await store.append({ ...append, ...defined({ session }) });
-      if (outcome === 'committed' && session !== undefined) turn.stored(session);
-      if (outcome !== 'conflict') return outcome;
-      if (!(await turn.readAgain(step))) return 'fenced';
-    }
-  }
-
   /** Replaces the events of a batch that was not stored, and returns the state after them. */
   #replace(batch: Batch, events: RunEvent[]): RunState {
     const { before } = batch;
@@ -282,6 +282,20 @@ export class RunJournal {
     if (this.#next !== undefined) this.#next.before = state;
     this.#options.observe(batch.stored.filter((_, index) => isNew[index]));
     return state;
+  }
+
+  /** With what it changes in the session of the run, from the session as it is now. */
+  async #append(batch: Batch, state: RunState): Promise<AppendOutcome> {
+    const { store, session } = this.#options;
+    const append = this.#appendOf(batch, state);
+    if (session === undefined) return store.append(append);
+    for (;;) {
+      const write = await session.write(batch);
+      if (write === 'outdated') return 'fenced';
+      const outcome = await store.append({ ...append, ...defined({ session: write }) });
+      if (outcome === 'committed' && write !== undefined) session.onStored(write);
+      if (outcome !== 'conflict') return outcome;
+    }
   }
 
   /** `state` is the state after the batch, and no later. */

@@ -19,9 +19,9 @@ import type {
 } from '../ports/index.ts';
 import { charsIn, type MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
-import { SessionTurn } from '../sessions/session-turn.ts';
 import { Activity } from './activity.ts';
 import { Evidence } from './evidence.ts';
+import { SessionTurn } from './session.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
 import { decide } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
@@ -120,7 +120,6 @@ export class LiveRun {
       sessionId === undefined ? undefined : new SessionTurn(options.engine, this.ref, sessionId);
     this.journal = new RunJournal({
       run: options.identity,
-      turn: this.turn,
       epoch: options.epoch,
       claim: options.resumption?.claim,
       state: options.state,
@@ -128,6 +127,7 @@ export class LiveRun {
       clock: options.engine.clock,
       publisher: options.engine.publisher,
       log: options.engine.log,
+      session: this.turn,
       observe: (events) => this.#observe(events),
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });

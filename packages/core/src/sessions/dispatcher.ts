@@ -11,6 +11,7 @@ import {
   isEnded,
   type Limits,
   namespaceOf,
+  noUsage,
   RelayError,
   type SessionEvent,
 } from '@relay/protocol';
@@ -19,6 +20,7 @@ import type {
   AgentDefinition,
   DeliveryChange,
   InboxEntry,
+  SessionChange,
   SessionProgress,
   SessionRecord,
   SessionRef,
@@ -31,7 +33,7 @@ import { entering, isSafe } from './modes.ts';
 import { nativeHarness, nativeSafeStates } from './native.ts';
 import { decideSession } from './session-machine.ts';
 import { statusOf } from './state.ts';
-import { chunkOf, endTurn } from './turn.ts';
+import { sessionChangeOf } from './turn.ts';
 
 const scanIntervalMs = 1_000;
 const scanLimit = 1_000;
@@ -151,14 +153,18 @@ export class SessionDispatcher {
   }
 
   async #change(
-    { id: sessionId, tenantId, version: ifVersion }: SessionRecord,
+    session: SessionRecord,
     progress: Partial<SessionProgress>,
     more: Handed = { events: [], deliveries: [] },
   ): Promise<boolean> {
-    const { clock, store } = this.#control.engine;
-    const change = { sessionId, at: clock.now(), ifVersion, progress, ...more };
-    const outcome = await store.tenant(tenantId).sessions.change({ changes: [change] });
-    return outcome.kind === 'committed';
+    const { id: sessionId, version: ifVersion } = session;
+    const at = this.#control.engine.clock.now();
+    return this.#store(session, { sessionId, at, ifVersion, progress, ...more });
+  }
+
+  async #store({ tenantId }: SessionRecord, change: SessionChange): Promise<boolean> {
+    const { sessions } = this.#control.engine.store.tenant(tenantId);
+    return (await sessions.change({ changes: [change] })).kind === 'committed';
   }
 
   async #start(session: SessionRecord, turn: readonly InboxEntry[]): Promise<boolean> {
@@ -169,15 +175,11 @@ export class SessionDispatcher {
     const work = decideSession(session.state, { type: 'work', sessionId });
     if (work.kind !== 'accepted') return this.#rest(session, null);
     const handed = changesOf(turn, { type: 'deliver' });
-    const at = new Date(now).toISOString();
-    const chunks = turn.map(({ message, position }) =>
-      chunkOf({ seq: position, at }, message.id, { role: 'user', content: message.text }),
-    );
     const change = {
       sessionId,
       at: now,
       ifVersion: session.version,
-      events: [...handed.events, ...work.events, ...chunks],
+      events: [...handed.events, ...work.events],
       deliveries: handed.deliveries,
       progress: {
         status: statusOf(work.state),
@@ -220,19 +222,22 @@ export class SessionDispatcher {
     const { engine } = this.#control;
     const { messages } = engine.store.tenant(session.tenantId);
     const range = { after: 0, limit: maxMessagesPerTurn };
-    const lost = await messages.unconsumed(session.id, range);
-    const failed = changesOf(lost, { type: 'fail', reason: 'turn failed', retryable: true });
-    const { state, events } = endTurn(session, { status: 'failed' });
-    const isReleased = state.lifecycle === 'released';
-    const now = engine.clock.now();
-    const progress = {
-      status: statusOf(state),
-      state,
-      activeRunId: null,
-      ...(isReleased ? { releasedAt: now, dueAt: null } : { dueAt: now }),
-    };
-    const parts = { events: [...failed.events, ...events], deliveries: failed.deliveries };
-    return this.#change(session, progress, parts);
+    const handed = await messages.unconsumed(session.id, range);
+    const isReleased = session.state.lifecycle === 'releasing';
+    const waiting = isReleased ? await messages.inbox(session.id, range) : [];
+    const failed = changesOf(handed, { type: 'fail', reason: 'turn failed', retryable: true });
+    const unsent = changesOf(waiting, { type: 'release', reason: 'released' });
+    const events = [...failed.events, ...unsent.events];
+    const change = sessionChangeOf(session, {
+      runId: session.activeRunId ?? '',
+      at: engine.clock.now(),
+      events,
+      usage: noUsage,
+      input: 'settle',
+      error: { code: 'internal', message: 'The run of the turn was lost', retryable: false },
+    });
+    if (change === undefined) return true;
+    return this.#store(session, change);
   }
 
   #specOf(session: SessionRecord, turn: readonly InboxEntry[]): RunSpec {

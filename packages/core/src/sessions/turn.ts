@@ -1,23 +1,22 @@
 /**
- * A turn of a native session is a run. What the run stores changes the session in the same commit:
+ * What the events of a run mean for the session whose turn it is. Both functions are pure. Their result is
+ * stored in the commit of the run's events, so that run and session cannot disagree.
  *
- *   message.added       its delivery is delivered
- *   turn.started        what the root agent had not read is consumed: it is in this model call's context
- *   approval.…          the session waits for a person, or is blocked by an unknown outcome
- *   run.suspended       a requested pause takes effect
- *   run.ended           the session is idle, its usage grows, and what was never read has failed
- *
- * Everything here is a function of the events, of the run's states before and after them, and of the
- * session.
+ * - `turnStepOf` reads a batch of events: tool calls, finished answers, messages taken and read, usage, and
+ *   what the turn does after it.
+ * - `sessionChangeOf` applies a step to a session as it is stored. Only what depends on its state is
+ *   conditional.
  */
 import {
+  addUsage,
   defined,
   isEnded,
+  noUsage,
   type ReceivedMessage,
   type RunError,
   type SessionEvent,
   type StoredEvent,
-  textOf,
+  type Usage,
 } from '@relay/protocol';
 import type { DeliveryChange, SessionChange, SessionRecord } from '../ports/index.ts';
 import { answerOf } from '../run/state/agent.ts';
@@ -28,273 +27,236 @@ import {
   rootAgent,
   type RunState,
 } from '../run/state/state.ts';
-import {
-  changedDelivery,
-  decideDelivery,
-  type DeliveryInput,
-  type DeliveryState,
-} from './delivery-machine.ts';
 import type { DeferralReason } from './modes.ts';
 import { decideSessionAll, type SessionInput, type SessionInputName } from './session-machine.ts';
 import { type SessionState, statusOf, updatedUsage } from './state.ts';
 
-/** A message that must wait for the turn. */
-export interface DeferredMessage extends ReceivedMessage {
-  readonly reason: DeferralReason;
-}
+/** What the turn does now; `hold`: the run is suspended by a pause. */
+type TurnInput = Extract<SessionInputName, 'work' | 'wait' | 'block' | 'hold' | 'settle'>;
 
-/** Events of a run that are stored together. */
 export interface TurnStep {
   readonly runId: string;
   readonly at: number;
-  readonly events: readonly StoredEvent[];
-  /** The states of the run before and after the events. */
-  readonly before: RunState;
-  readonly after: RunState;
-  readonly deferred: readonly DeferredMessage[];
+  /** With `delivery.delivered` of messages that the run has taken, and `message.received` of those read. */
+  readonly events: readonly SessionEvent[];
+  readonly usage: Usage;
+  readonly input: TurnInput;
+  /** Why the run failed. */
+  readonly error?: RunError;
 }
 
-/** What is stored of a delivery; undefined: it is as the run left it. */
-export type StoredDelivery = (deliveryId: string) => DeliveryState | undefined;
+type Delivered = ReceivedMessage & { readonly deliveryId: string };
 
-/** What a step of a run changes in the session whose turn the run is; undefined: nothing. */
-export function sessionChangeOf(
-  session: SessionRecord,
-  step: TurnStep,
-  storedDelivery: StoredDelivery = () => undefined,
-): SessionChange | undefined {
-  if (!step.events.some(isShown) && step.deferred.length === 0) return undefined;
-  const { id: sessionId } = session;
-  const { at } = step;
-  const deliveries = new DeliveryChanges(storedDelivery);
-  const events = [...eventsOfSteps(step, deliveries)];
-  const isCondition = step.events.some(decidesStatus);
-  if (!isCondition) {
-    const isEmpty = events.length === 0 && deliveries.changes.length === 0;
-    return isEmpty ? undefined : { sessionId, at, events, deliveries: deliveries.changes };
-  }
-  const { state, events: ofStatus } = statusAfter(session, step);
-  const hasEnded = isEnded(step.after.status);
-  const isReleased = state.lifecycle === 'released';
-  return {
-    sessionId,
-    at,
-    ifVersion: session.version,
-    events: [...events, ...ofStatus],
-    deliveries: deliveries.changes,
-    progress: {
-      status: statusOf(state),
-      state,
-      ...defined({
-        activeRunId: hasEnded ? null : undefined,
-        releasedAt: isReleased ? at : undefined,
-        // What is in the queue may be the next turn.
-        dueAt: hasEnded && session.queue.length > 0 && !isReleased ? at : undefined,
-      }),
-    },
-  };
-}
+/** A message that has to wait, for a reason that only the run knows. */
+export type DeferredMessage = Delivered & { readonly reason: DeferralReason };
 
-/** The session after a change that was stored. */
-export function changedSession(session: SessionRecord, change: SessionChange): SessionRecord {
-  return { ...session, ...change.progress, version: session.version + 1 };
-}
-
-/** Most commits of a run only add text, which the session shows as a whole. */
-function isShown(event: StoredEvent): boolean {
-  switch (event.type) {
-    case 'message.added':
-    case 'turn.started':
-    case 'turn.completed':
-    case 'tool.called':
-    case 'tool.completed':
-    case 'tool.failed':
-    case 'tool.denied':
-      return true;
-    default:
-      return decidesStatus(event);
-  }
-}
-
-function decidesStatus({ type }: StoredEvent): boolean {
-  return (
-    type === 'run.suspended' ||
-    type === 'run.resumed' ||
-    type === 'run.ended' ||
-    type === 'approval.requested' ||
-    type === 'approval.decided' ||
-    type === 'approval.expired' ||
-    type === 'approval.closed'
+/** `before` is the state before the events. Undefined if they mean nothing for the session. */
+export function turnStepOf(
+  runId: string,
+  stored: readonly StoredEvent[],
+  before: RunState,
+  { at, deferred }: { readonly at: number; readonly deferred: readonly DeferredMessage[] },
+): TurnStep | undefined {
+  const isText = stored.every(
+    ({ type }) => type === 'text.appended' || type === 'reasoning.appended',
   );
-}
-
-/** The deliveries that a step changes, each as often as its status changes. */
-class DeliveryChanges {
-  readonly changes: DeliveryChange[] = [];
-  readonly #stored: StoredDelivery;
-  /** Those that an earlier event of the step has changed. */
-  readonly #known = new Map<string, DeliveryState>();
-
-  constructor(stored: StoredDelivery) {
-    this.#stored = stored;
-  }
-
-  /** The events of a change; none if what is stored has come further. */
-  add(
-    { messageId, deliveryId }: ReceivedMessage,
-    assumed: { readonly status: DeliveryState['status']; readonly from?: DeliveryChange['from'] },
-    input: DeliveryInput,
-  ): readonly SessionEvent[] {
-    if (deliveryId === undefined) return [];
-    const known = this.#known.get(deliveryId) ?? this.#stored(deliveryId);
-    const delivery = known ?? { id: deliveryId, messageId, status: assumed.status, ...untouched };
-    const from = known === undefined ? assumed.from : undefined;
-    const decision = decideDelivery(delivery, input);
-    if (decision.kind !== 'accepted') return [];
-    this.#known.set(deliveryId, changedDelivery(delivery, decision.change));
-    this.changes.push({ ...decision.change, ...defined({ from }) });
-    return decision.events;
-  }
-}
-
-const untouched = { reason: null, availableAt: null, attempts: 0, isObservable: true } as const;
-
-const pending = { status: 'accepted', from: ['accepted', 'deferred'] } as const;
-
-function* eventsOfSteps(step: TurnStep, deliveries: DeliveryChanges): Iterable<SessionEvent> {
-  const { runId, at, before, after, deferred } = step;
-  for (const { reason, ...message } of deferred) {
-    yield* deliveries.add(message, { status: 'accepted' }, { type: 'defer', now: at, reason });
-  }
+  if (isText && deferred.length === 0) return undefined;
+  const availableAt = new Date(at).toISOString();
+  const events: SessionEvent[] = deferred.map(({ reason, ...message }) => ({
+    type: 'delivery.deferred',
+    ...refOf(message),
+    availableAt,
+    reason,
+  }));
+  let usage = noUsage;
+  let error: RunError | undefined;
   let state = before;
-  for (const event of step.events) {
-    const { unread } = state;
-    if (event.type === 'turn.started' && event.agentId === state.rootId) {
-      for (const message of unread) {
-        yield* deliveries.add(message, { status: 'delivered' }, { type: 'consume' });
-      }
-    }
+  for (const event of stored) {
+    const previous = state;
     state = evolve(state, event);
-    yield* eventsOf(event, runId);
+    const run = { run: runId };
     switch (event.type) {
+      case 'tool.called':
+        events.push({ type: 'tool.called', ...run, tool: event.name, input: event.input });
+        break;
+      case 'tool.completed': {
+        const { name: tool, result, context, durationMs } = event;
+        const output = result ?? context;
+        events.push({ type: 'tool.completed', ...run, tool, ...defined({ output, durationMs }) });
+        break;
+      }
+      case 'tool.failed':
+        events.push({ type: 'tool.failed', ...run, tool: event.name, error: event.error });
+        break;
+      case 'tool.denied': {
+        const why = event.reason === undefined ? '' : `: ${event.reason}`;
+        const denial = event.status === 'expired' ? 'The approval expired' : 'The call was denied';
+        events.push({ type: 'tool.failed', ...run, tool: event.name, error: `${denial}${why}` });
+        break;
+      }
       case 'message.added':
-        yield* deliveries.add(event, pending, { type: 'deliver' });
-        yield chunkOf(event, runId, { role: 'user', content: textOf(event.content) });
+        if (isDelivered(event)) events.push({ type: 'delivery.delivered', ...refOf(event) });
+        break;
+      case 'turn.started':
+        if (event.agentId !== state.rootId) break;
+        for (const message of previous.unread.filter(isDelivered)) {
+          events.push({ type: 'message.received', ...refOf(message) });
+        }
         break;
       case 'turn.completed': {
-        if (event.agentId !== state.rootId) break;
-        const content = answerOf(rootAgent(state));
-        if (content !== '') yield chunkOf(event, runId, { role: 'agent', content });
+        usage = addUsage(usage, event.usage);
+        const root = rootAgent(state);
+        const content = answerOf(root);
+        if (event.agentId !== root?.id || content === '') break;
+        const { at, seq: sequence } = event;
+        const chunk = {
+          id: root.turn?.textId ?? '',
+          at,
+          role: 'agent',
+          content,
+          sequence,
+        } as const;
+        events.push({ type: 'transcript.chunk', chunk: { ...chunk, metadata: run } });
         break;
       }
+      case 'turn.discarded':
+      case 'context.compacted':
+        usage = addUsage(usage, event.usage ?? noUsage);
+        break;
       case 'run.ended':
-        for (const message of unread) {
+        error = event.error;
+        // No model has read them: they can be delivered again.
+        for (const message of previous.unread.filter(isDelivered)) {
           const reason = `turn ${event.status}`;
-          const input = { type: 'fail', reason, retryable: true } as const;
-          yield* deliveries.add(message, { status: 'delivered' }, input);
+          events.push({ type: 'delivery.failed', ...refOf(message), reason, retryable: true });
         }
         break;
       default:
         break;
     }
   }
-  if (state.seq !== after.seq) throw new TypeError('The events do not lead to the state');
+  const input = inputOf(state);
+  const isQuiet = events.length === 0 && usage === noUsage;
+  // A run starts with its session: the turn is active already.
+  if (isQuiet && input === inputOf(before)) return undefined;
+  return { runId, at, events, usage, input, ...defined({ error }) };
 }
 
-/** What a session's journal shows of its run's tools. */
-function* eventsOf(event: StoredEvent, run: string): Iterable<SessionEvent> {
-  switch (event.type) {
-    case 'tool.called': {
-      const { name: tool, input } = event;
-      yield { type: 'tool.called', run, tool, input };
-      break;
-    }
-    case 'tool.completed': {
-      const { name: tool, context, result = context, durationMs } = event;
-      yield { type: 'tool.completed', run, tool, ...defined({ output: result, durationMs }) };
-      break;
-    }
-    case 'tool.failed': {
-      const { name: tool, error } = event;
-      yield { type: 'tool.failed', run, tool, error };
-      break;
-    }
-    case 'tool.denied': {
-      const { name: tool, reason, status } = event;
-      yield { type: 'tool.failed', run, tool, error: reason ?? `The call was ${status}` };
-      break;
-    }
-    default:
-      break;
-  }
+function isDelivered(message: ReceivedMessage): message is Delivered {
+  return message.deliveryId !== undefined;
 }
 
-export function chunkOf(
-  { seq, at }: Pick<StoredEvent, 'seq' | 'at'>,
-  runId: string,
-  chunk: { readonly role: 'agent' | 'user'; readonly content: string },
-): SessionEvent {
-  return {
-    type: 'transcript.chunk',
-    chunk: { id: `${runId}:${seq}`, at, sequence: seq, ...chunk },
-  };
+function refOf({ messageId, deliveryId }: Delivered): Delivered {
+  return { messageId, deliveryId };
 }
 
-function statusAfter(
-  session: SessionRecord,
-  { events, after }: TurnStep,
-): { readonly state: SessionState; readonly events: readonly SessionEvent[] } {
+function inputOf(state: RunState): TurnInput {
+  if (isEnded(state.status)) return 'settle';
+  const kinds = pendingApprovals(state).map(({ kind }) => kind);
+  if (kinds.includes('outcome')) return 'block';
+  if (kinds.length > 0) return 'wait';
+  if (state.status !== 'waiting') return 'work';
+  return clientCalls(state).length > 0 ? 'wait' : 'hold';
+}
+
+/** Undefined if the session is gone, or nothing changes. */
+export function sessionChangeOf(
+  session: Pick<SessionRecord, 'id' | 'version' | 'state' | 'activeRunId' | 'queue'>,
+  step: TurnStep,
+): SessionChange | undefined {
+  const { state } = session;
+  if (state.lifecycle === 'released' || session.activeRunId !== step.runId) return undefined;
   const { id: sessionId } = session;
-  const before = session.state;
-  const ended = events.findLast((event) => event.type === 'run.ended');
-  if (ended === undefined) {
-    const type = inputOf(after);
-    const isHeld = type === 'hold' && before.lifecycle !== 'pausing';
-    return decided(before, [{ type: isHeld ? 'work' : type, sessionId }]);
-  }
-  return endTurn(session, { usage: ended.usage, error: ended.error, status: ended.status });
+  const usage = usageAfter(state, step.usage);
+  const decision = decideSessionAll(state, inputsOf(session, step));
+  const next = { ...(decision.kind === 'accepted' ? decision.state : state), usage };
+  const events: SessionEvent[] = [
+    ...step.events,
+    ...(usage === state.usage ? [] : [{ type: 'usage.updated', ...usage } as const]),
+    ...(decision.kind === 'accepted' ? decision.events : []),
+  ];
+  const deliveries = deliveryChanges(step.events);
+  const ends = step.input === 'settle';
+  // A pause that was requested meanwhile must not be missed.
+  const isConditional =
+    decision.kind === 'accepted' || usage !== state.usage || ends || step.input === 'hold';
+  if (!isConditional && events.length === 0) return undefined;
+  const change = { sessionId, at: step.at, events, deliveries };
+  if (!isConditional) return change;
+  const progress = { status: statusOf(next), state: next };
+  const { version: ifVersion } = session;
+  if (!ends) return { ...change, ifVersion, progress };
+  const isReleased = next.lifecycle === 'released';
+  // What is in the queue is the next turn.
+  const dueAt = session.queue.length > 0 && !isReleased ? step.at : null;
+  const released = isReleased ? { releasedAt: step.at } : {};
+  return { ...change, ifVersion, progress: { ...progress, activeRunId: null, dueAt, ...released } };
 }
 
-/** The end of a session's turn: it is idle, or released if that was requested. */
-export function endTurn(
-  session: SessionRecord,
-  ended: {
-    readonly usage?: RunState['usage'];
-    readonly error?: RunError | undefined;
-    readonly status: 'completed' | 'failed' | 'canceled';
-  },
-): { readonly state: SessionState; readonly events: readonly SessionEvent[] } {
-  const { id: sessionId } = session;
-  const before = session.state;
-  const { inputTokens = 0, outputTokens = 0, costUsd } = ended.usage ?? {};
-  const total = {
-    tokens: before.usage.tokens + inputTokens + outputTokens,
-    ...defined({
-      costUsd: costUsd === undefined ? before.usage.costUsd : costUsd + (before.usage.costUsd ?? 0),
-    }),
-  };
-  const usage = updatedUsage(before.usage, total);
-  const { code, message, retryable } = ended.error ?? {};
-  const error =
-    ended.status !== 'failed'
+function inputsOf(
+  { id: sessionId, state }: Pick<SessionRecord, 'id' | 'state'>,
+  { input, error }: TurnStep,
+): SessionInput[] {
+  // The pause may be over again; the run goes on then.
+  const isOver = input === 'hold' && state.lifecycle !== 'pausing' && state.lifecycle !== 'paused';
+  const fields =
+    error === undefined
       ? undefined
-      : { error: message ?? 'The turn has failed', ...defined({ code, retryable }) };
-  const settle: SessionInput = { type: 'settle', sessionId, ...defined({ error }) };
-  const finish: SessionInput = { type: 'finish', sessionId };
-  const inputs = before.lifecycle === 'releasing' ? [settle, finish] : [settle];
-  const { state, events } = decided({ ...before, usage }, inputs);
-  return { state, events: [{ type: 'usage.updated', ...total }, ...events] };
+      : { error: error.message, code: error.code, retryable: error.retryable };
+  const first: SessionInput = {
+    type: isOver ? 'work' : input,
+    sessionId,
+    ...defined({ error: fields }),
+  };
+  const isReleasing = input === 'settle' && state.lifecycle === 'releasing';
+  return isReleasing ? [first, { type: 'finish', sessionId }] : [first];
 }
 
-function decided(state: SessionState, inputs: readonly SessionInput[]) {
-  const decision = decideSessionAll(state, inputs);
-  return decision.kind === 'accepted' ? decision : { state, events: [] };
+/** The totals of the session. Its cost is unknown as soon as that of a run is. */
+function usageAfter({ usage }: SessionState, spent: Usage): SessionState['usage'] {
+  const tokens = spent.inputTokens + spent.outputTokens;
+  if (tokens === 0 && spent.costUsd === undefined) return usage;
+  const costUsd = spent.costUsd === undefined ? undefined : (usage.costUsd ?? 0) + spent.costUsd;
+  return updatedUsage(usage, { tokens: usage.tokens + tokens, costUsd });
 }
 
-/** What the state of a run means for its session. */
-function inputOf(run: RunState): SessionInputName {
-  const approvals = pendingApprovals(run);
-  if (approvals.some(({ kind }) => kind === 'outcome')) return 'block';
-  if (approvals.length > 0 || clientCalls(run).length > 0) return 'wait';
-  return run.status === 'waiting' ? 'hold' : 'work';
+/** A message that is taken and read in one commit changes once. */
+function deliveryChanges(events: readonly SessionEvent[]): DeliveryChange[] {
+  const { taken, read } = deliveriesIn(events);
+  const waiting = ['accepted', 'deferred'] as const;
+  return events.flatMap((event): DeliveryChange[] => {
+    switch (event.type) {
+      case 'delivery.deferred': {
+        const { deliveryId: id, availableAt, reason } = event;
+        const until = Date.parse(availableAt);
+        return [{ id, from: waiting, to: 'deferred', availableAt: until, ...defined({ reason }) }];
+      }
+      case 'delivery.delivered': {
+        const { deliveryId: id } = event;
+        return read.has(id) ? [] : [{ id, from: waiting, to: 'delivered', isAttempt: true }];
+      }
+      case 'message.received': {
+        const { deliveryId: id = '' } = event;
+        if (!taken.has(id)) return [{ id, from: ['delivered'], to: 'consumed' }];
+        return [{ id, from: waiting, to: 'consumed', isAttempt: true }];
+      }
+      case 'delivery.failed': {
+        const { deliveryId: id, reason, retryable } = event;
+        const from = [...waiting, 'delivered'] as const;
+        return [{ id, from, to: 'failed', reason, ...defined({ retryable }) }];
+      }
+      default:
+        return [];
+    }
+  });
+}
+
+/** The deliveries that events hand over, and those that they say a model has read. */
+export function deliveriesIn(events: readonly SessionEvent[]): {
+  readonly taken: ReadonlySet<string>;
+  readonly read: ReadonlySet<string>;
+} {
+  const idsOf = (type: 'delivery.delivered' | 'message.received') =>
+    new Set(events.flatMap((event) => (event.type === type ? (event.deliveryId ?? []) : [])));
+  return { taken: idsOf('delivery.delivered'), read: idsOf('message.received') };
 }

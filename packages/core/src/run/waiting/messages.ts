@@ -16,7 +16,6 @@
  * A pause stays in the inbox too, until a `resume` removes it: meanwhile no model is called, and a run
  * that has nothing else to do is suspended.
  */
-import { defined } from '@relay/protocol';
 import type { MessageCommand, QueuedRunCommand } from '../../ports/index.ts';
 import { contentOf } from '../../sessions/context.ts';
 import type { LiveRun } from '../live-run.ts';
@@ -43,11 +42,9 @@ function deferMessages(run: LiveRun, messages: readonly QueuedMessage[]): void {
   const reason = pendingApprovals(run.state).length > 0 ? 'approval open' : 'tool running';
   const immediate = messages.filter(({ command }) => command.mode === 'immediate');
   const deferred = run.turn.newlyDeferred(
-    immediate.map(({ command: { messageId, deliveryId } }) => ({
-      messageId,
-      reason,
-      ...defined({ deliveryId }),
-    })),
+    immediate.flatMap(({ command: { messageId, deliveryId } }) =>
+      deliveryId === undefined ? [] : [{ messageId, deliveryId, reason }],
+    ),
   );
   if (deferred.length > 0) run.journal.append([], { deferred });
 }
