@@ -24,6 +24,7 @@ import {
   createStreamingModel,
   decide,
   finished,
+  ofType,
   openFixture,
   untilAsked,
 } from './fixture.ts';
@@ -214,4 +215,50 @@ describe('the turn of a session', () => {
     ]);
     expect(await tenant.readInbox(runId)).toEqual([]);
   });
+
+  test.each(['before the run takes it', 'while the run takes it'])(
+    'does not show a message to the model that is withdrawn %s',
+    async (when) => {
+      const { store, boot } = await openFixture();
+      let isRacing = when === 'while the run takes it';
+      const withdraw = () =>
+        store.tenant(tenantId).sessions.change({
+          changes: [
+            changeOf(sessionId, {
+              deliveries: [
+                { id: deliveryId, from: ['accepted'], to: 'failed', reason: 'withdrawn' },
+              ],
+            }),
+          ],
+        });
+      const racing = wrapStore(store, async (call) => {
+        if (isRacing && appendWith(call, 'message.added') !== undefined) {
+          isRacing = false;
+          await withdraw();
+        }
+        return call.go();
+      });
+      const tool = createRecordingTool({ name: 'pay' });
+      const model = createPayingModel();
+      const kernel = await boot({ store: racing, model, tools: [tool] });
+      const { tenantId } = kernel;
+      const runId = uuidv7();
+      const sessionId = await openSession(store.tenant(tenantId), runId);
+      await ask(kernel, { runId, sessionId });
+      const [approval] = await untilAsked(kernel, runId);
+      const deliveryId = await sendToRun(
+        store.tenant(tenantId),
+        { sessionId, runId },
+        'next-message',
+      );
+      if (!isRacing) await withdraw();
+      await decide(kernel, approval?.approvalId);
+      const events = await finished(kernel, runId);
+      expect(isRacing).toBe(false);
+      expect(ofType(events, 'message.added')).toEqual([]);
+      expect(ofType(events, 'run.ended')).toMatchObject([{ status: 'completed', output: 'Paid.' }]);
+      expect(await statusOf(store.tenant(tenantId), deliveryId)).toBe('failed');
+      expect(await store.tenant(tenantId).readInbox(runId)).toEqual([]);
+    },
+  );
 });

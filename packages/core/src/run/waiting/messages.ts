@@ -58,7 +58,9 @@ export async function takeMessages(run: LiveRun, agent: AgentState): Promise<voi
   const isAfterTools = agent.turn !== null;
   const due = messages.filter(({ command }) => isAfterTools || command.mode !== 'next-tool-call');
   run.hasMessages = due.length < messages.length;
-  const inbox = await run.turn?.inbox();
+  // Results are stored first: a message that is withdrawn now refuses the commit that takes it.
+  if (due.length > 0 && run.turn !== undefined) await run.journal.settled();
+  const inbox = due.length === 0 ? undefined : await run.turn?.inbox();
   for (const { id, command } of due) {
     const { kind: _, ...posted } = command;
     const entry = inbox?.find((each) => each.id === command.deliveryId);
