@@ -48,13 +48,13 @@ export class SessionTurn implements SessionWriter {
       this.#store.sessions.read(this.#sessionId),
       this.#withoutEnded(step),
     ]);
+    const { taken } = deliveriesIn(step.events);
+    if (taken.size > deliveriesIn(current.events).taken.size) return 'outdated';
     if (session === undefined) return undefined;
     const isReleased = session.state.lifecycle === 'releasing' && step.input === 'settle';
     const open = isReleased ? await this.#withoutQueue(current) : current;
     const change = sessionChangeOf(session, open);
     if (change === undefined) return undefined;
-    const { taken } = deliveriesIn(step.events);
-    if (taken.size > deliveriesIn(open.events).taken.size) return 'outdated';
     const deliveries = change.deliveries?.map((each) =>
       taken.has(each.id) ? this.#withRevision(each) : each,
     );
