@@ -81,11 +81,12 @@ describe('a message to an idle native session', () => {
   });
 
   test('is found by the scan, if no wake-up announces it', async () => {
-    const { boot } = await openFixture();
+    const { boot, store } = await openFixture();
     const model = createStreamingModel(() => [answer]);
-    const kernel = await boot({ model, sessions: true });
-    const { id } = await openSession(kernel);
-    await deliver(kernel, id, { text: 'Hello', wake: false });
+    const sender = await boot({ model });
+    const { id } = await openSession(sender);
+    await deliver(sender, id, { text: 'Hello' });
+    const kernel = await boot({ model, store, sessions: true });
     await untilIdle(kernel, id);
     expect(model.requests).toHaveLength(1);
   });
@@ -111,7 +112,7 @@ describe('a message to an idle native session', () => {
     const { id } = await openSession(kernel);
     const messages = Array.from({ length: 10 }, (_, index) => `message ${index}`);
     for (const each of messages) {
-      await deliver(kernel, id, { text: each, wake: false });
+      await deliver(kernel, id, { text: each });
       for (const node of nodes)
         node.control.engine.sessionDue?.({ tenantId: kernel.tenantId, sessionId: id });
     }

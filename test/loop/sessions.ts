@@ -1,5 +1,10 @@
 /** Native sessions for the loop tests, and messages to them. */
-import { createNativeSession, type NativeSessionRequest, type SessionRecord } from '@relay/core';
+import {
+  createNativeSession,
+  type NativeSessionRequest,
+  sendMessage,
+  type SessionRecord,
+} from '@relay/core';
 import type { DeliveryMode, SessionEvent, StoredSessionEvent } from '@relay/protocol';
 import { type Kernel, person, until } from '../support/kernel.ts';
 
@@ -53,67 +58,20 @@ export function eventsOfType<Type extends SessionEvent['type']>(
   );
 }
 
-/** Stores a message from a person to the session, as its sender does, and wakes the session. */
+/** A person sends a message to the session. Returns the id of the delivery. */
 export async function deliver(
   kernel: Kernel,
   sessionId: string,
-  { text, mode = 'on-idle', wake = true }: { text: string; mode?: DeliveryMode; wake?: boolean },
+  message: { readonly text: string; readonly mode?: DeliveryMode },
 ): Promise<string> {
-  const { engine, supervisor } = kernel.control;
-  const { tenantId } = kernel;
-  const at = engine.clock.now();
+  const { handle } = await readSession(kernel, sessionId);
   const from = { type: 'key', id: person.id, name: person.name } as const;
-  for (;;) {
-    const { activeRunId, handle, version } = await readSession(kernel, sessionId);
-    const messageId = engine.ids.next();
-    const id = engine.ids.next();
-    const to = [`@${handle}`];
-    const entersTurn = mode !== 'on-idle' && mode !== 'manual';
-    const received = { messageId, deliveryId: id, from, content: text };
-    const outcome = await storeOf(kernel).sessions.change({
-      changes: [
-        {
-          sessionId,
-          at,
-          events: [{ type: 'delivery.accepted', deliveryId: id, messageId }],
-          newDeliveries: [{ id, messageId, mode }],
-          ...(activeRunId === null
-            ? { ifVersion: version, progress: { dueAt: at } }
-            : { dueBy: at }),
-        },
-      ],
-      messages: [
-        {
-          id: messageId,
-          from,
-          to,
-          text,
-          attachments: [],
-          mode,
-          replyTo: null,
-          threadId: messageId,
-          hops: 0,
-          at,
-          channels: [],
-          direct: [sessionId],
-        },
-      ],
-      runCommands:
-        activeRunId === null || !entersTurn
-          ? []
-          : [
-              {
-                runId: activeRunId,
-                queued: { id, command: { kind: 'message', mode, ...received } },
-              },
-            ],
-    });
-    if (outcome.kind === 'conflict' || outcome.kind === 'run-ended') continue;
-    if (outcome.kind !== 'committed') throw new Error(`Not stored: ${outcome.kind}`);
-    if (activeRunId !== null) supervisor.notify({ tenantId, runId: activeRunId });
-    if (wake) engine.sessionDue?.({ tenantId, sessionId });
-    return id;
-  }
+  const author = { tenantId: kernel.tenantId, from, by: person };
+  const draft = { to: [`@${handle}`], ...message };
+  const { deliveries } = await sendMessage(kernel.control, author, draft);
+  const [delivery] = deliveries;
+  if (delivery === undefined) throw new Error('The message has no recipient');
+  return delivery.id;
 }
 
 export async function deliveryStatus(kernel: Kernel, deliveryId: string) {

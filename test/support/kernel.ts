@@ -94,7 +94,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     models: () => modelsOf(options),
     agents: () => createAgentRegistry(options.agents ?? []),
     tools: () => ({ find: (name) => tools.find((tool) => tool.name === name), list: () => tools }),
-    sessionDue: (ref) => dispatcher.wake(ref),
+    ...(options.sessions === true ? { sessionDue: (ref) => dispatcher.wake(ref) } : {}),
     ...(options.rules === undefined ? {} : { rules: options.rules }),
     ...(options.audit === undefined ? {} : { audit: options.audit }),
     ...(options.budgets === undefined ? {} : { budgets: options.budgets }),

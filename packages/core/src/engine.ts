@@ -6,9 +6,11 @@ import type {
   Digest,
   Embedders,
   Ids,
+  InboxLimit,
   Log,
   ModelRegistry,
   NewAuditEntry,
+  NewDelivery,
   Publisher,
   RunBudget,
   RunRef,
@@ -16,6 +18,7 @@ import type {
   SystemStore,
   ToolRegistry,
 } from './ports/index.ts';
+import { defaultInboxLimit } from './ports/index.ts';
 import type { MemoryBudget } from './runtime/memory-budget.ts';
 import type { TranscriptCache } from './run/context/transcript-cache.ts';
 
@@ -45,6 +48,10 @@ export interface Settings {
    * the store. An expiry that conflicts with a stored answer fences the append, and the run is recovered.
    */
   readonly lateAnswerMs: number;
+  /** How long a message waits for a session that is offline, before its delivery fails. */
+  readonly deliveryTtlMs: number;
+  /** The most messages that wait for one session. */
+  readonly inboxLimit: InboxLimit;
   readonly compaction: CompactionSettings;
 }
 
@@ -78,8 +85,19 @@ export const defaultSettings: Omit<Settings, 'node'> = {
   maxAnswerChars: 4 * 1024 * 1024,
   suspectDelayMs: 5_000,
   lateAnswerMs: 250,
+  deliveryTtlMs: 10 * 60 * 1000,
+  inboxLimit: defaultInboxLimit,
   compaction: { threshold: 0.8, keep: 0.3 },
 };
+
+/** What a request has done with a message. */
+export interface MessageNotice {
+  readonly messageId: string;
+  /** It is new. */
+  readonly isSent: boolean;
+  /** Those with a new status. */
+  readonly deliveries: readonly Pick<NewDelivery, 'id' | 'status'>[];
+}
 
 /** What driving runs depends on, built once by the composition root. */
 export interface Engine {
@@ -110,6 +128,8 @@ export interface Engine {
   readonly budgets?: (tenantId: string, keyId: string | null) => Promise<readonly RunBudget[]>;
   /** A session may have a next turn. Default: the scan finds it. */
   readonly sessionDue?: (session: SessionRef) => void;
+  /** Called when messages and deliveries are stored or changed. It may not throw. */
+  readonly onMessage?: (tenantId: string, change: MessageNotice) => void;
   /** Default: memories are searched by words only. */
   readonly embedders?: Embedders;
   /** Default: a run keeps the rules that it was started with. */

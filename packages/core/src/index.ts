@@ -10,6 +10,15 @@ export {
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/create-session.ts';
+export {
+  byHandle,
+  canRead,
+  type MessageAuthor,
+  type MessageDraft,
+  sendMessage,
+  type SentMessage,
+} from './commands/send-message.ts';
+export * from './commands/change-message.ts';
 export * from './commands/start-run.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';
@@ -60,6 +69,7 @@ export {
   readSnapshot,
   type RunState,
 } from './run/state/state.ts';
+export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
 export { type DispatcherOptions, SessionDispatcher } from './sessions/dispatcher.ts';

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import {
   type AuditEntry,
   combinePublishers,
+  defaultInboxLimit,
   type RunControl,
   defaultSettings,
   type Engine,
@@ -192,6 +193,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       providerAttempts: config.providerAttempts,
       providerWaitMs: config.providerWaitMs,
       maxAnswerChars: config.maxAnswerChars,
+      deliveryTtlMs: config.deliveryTtlMs,
+      inboxLimit: { ...defaultInboxLimit, messages: config.inboxLimit },
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },
     models: (tenantId) => providers.of(tenantId),
@@ -204,6 +207,10 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     ...defined({ embedders: embeddings?.embedders }),
     audit: writeAudit,
     refused: (...refusal) => activity.refused(...refusal),
+    onMessage: (tenantId, notice) => {
+      feed.publishMessage(tenantId, notice);
+      metrics.publishMessage(tenantId, notice);
+    },
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
   const dispatcher = new SessionDispatcher({ control, limits: file.limits ?? {} });

@@ -235,6 +235,7 @@ function faultySessions(
     create: (session, also) => write('sessions.create', () => inner.create(session, also)),
     read: (id) => read(() => inner.read(id)),
     readByHandle: (handle) => read(() => inner.readByHandle(handle)),
+    readReleased: (handle) => read(() => inner.readReleased(handle)),
     readByRun: (runId) => read(() => inner.readByRun(runId)),
     list: (filter, page) => read(() => inner.list(filter, page)),
     change: (change) => write(labelOfSession(change), () => inner.change(change)),

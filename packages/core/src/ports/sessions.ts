@@ -153,6 +153,8 @@ export interface SessionWrite {
   readonly inboxLimit?: InboxLimit;
   /** For runs that are turns of these sessions. */
   readonly runCommands?: readonly { readonly runId: string; readonly queued: QueuedRunCommand }[];
+  /** Commands that these runs no longer get, unless they have taken them. */
+  readonly withdrawnCommands?: readonly { readonly runId: string; readonly id: string }[];
   readonly commands?: readonly NewSessionCommand[];
   readonly answers?: readonly CommandAnswer[];
   readonly invocations?: readonly NewInvocation[];
@@ -238,6 +240,8 @@ export interface SessionStore {
   read(sessionId: string): Promise<SessionRecord | undefined>;
   /** The session with this handle that is not released. */
   readByHandle(handle: string): Promise<SessionRecord | undefined>;
+  /** Of the sessions with this handle that are released, the last one. */
+  readReleased(handle: string): Promise<SessionRecord | undefined>;
   /** The session whose turn this run is. */
   readByRun(runId: string): Promise<SessionRecord | undefined>;
   /** By `createdAt`. */
@@ -394,6 +398,8 @@ export interface MessageEdit {
   readonly text?: string;
   readonly attachments?: readonly SessionAttachment[];
   readonly mode?: DeliveryMode;
+  /** Replace those of the message as it was; one for a run that has ended is left out. */
+  readonly runCommands?: readonly { readonly runId: string; readonly queued: QueuedRunCommand }[];
   readonly audit?: readonly NewAuditEntry[];
 }
 
@@ -450,6 +456,11 @@ export interface ChannelMember {
   readonly addedAt: number;
 }
 
+export interface ListedMember extends ChannelMember {
+  /** Of the session. */
+  readonly handle: string;
+}
+
 export interface ChannelStore {
   /** Creates the channel, or changes its topic if one is given. */
   put(
@@ -460,7 +471,7 @@ export interface ChannelStore {
   /** By name, after a name. */
   list(page: { readonly after?: string; readonly limit: number }): Promise<ChannelRecord[]>;
   /** In the order of their ids. */
-  members(name: string): Promise<ChannelMember[]>;
+  members(name: string): Promise<ListedMember[]>;
   /** By name. */
   channelsOf(sessionId: string): Promise<string[]>;
   /** False if the channel does not exist, or the session does not exist or is released. */

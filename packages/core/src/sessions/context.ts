@@ -1,6 +1,6 @@
 /** A message to an agent, as its model reads it. */
-import type { Message, MessageContent } from '@relay/protocol';
-import type { MessageCommand, MessageRecord } from '../ports/index.ts';
+import type { Message } from '@relay/protocol';
+import type { MessageCommand } from '../ports/index.ts';
 
 type DeliveredMessage = Omit<MessageCommand, 'kind' | 'mode'>;
 
@@ -23,19 +23,4 @@ function systemLine({ messageId, from, channel }: DeliveredMessage): string {
 /** Names are chosen by their owners: none of them may end the line or the tag around it. */
 function quoted(name: string): string {
   return JSON.stringify(name).replaceAll('<', '‹');
-}
-
-/** The channel that a session got a message from; undefined if it was sent to its handle. */
-export function channelFor({ to }: Pick<MessageRecord, 'to'>, handle: string): string | undefined {
-  if (to.includes(`@${handle}`)) return undefined;
-  return to.find((address) => address.startsWith('#'))?.slice(1);
-}
-
-/** The message as a model reads it: its text unchanged, then its attachments. */
-export function contentOf({
-  text,
-  attachments,
-}: Pick<MessageRecord, 'text' | 'attachments'>): MessageContent {
-  if (attachments.length === 0) return text;
-  return text === '' ? [...attachments] : [{ type: 'text', text }, ...attachments];
 }

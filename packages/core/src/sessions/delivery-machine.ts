@@ -130,8 +130,13 @@ export function deliveryAccepted({ id, messageId }: DeliveryRef): SessionEvent {
 }
 
 /** The only event of a delivery that its session cannot take: it is stored as `failed`. */
-export function deliveryRefused({ id, messageId }: DeliveryRef, reason: string): SessionEvent {
-  return { type: 'delivery.failed', deliveryId: id, messageId, reason };
+export function deliveryRefused(
+  { id, messageId }: DeliveryRef,
+  reason: string,
+  retryable?: boolean,
+): SessionEvent {
+  const why = { reason, ...defined({ retryable }) };
+  return { type: 'delivery.failed', deliveryId: id, messageId, ...why };
 }
 
 export function decideDelivery(delivery: DeliveryState, input: DeliveryInput): DeliveryDecision {

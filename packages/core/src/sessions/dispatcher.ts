@@ -27,7 +27,8 @@ import type {
 } from '../ports/index.ts';
 import { BackgroundLoop } from '../runtime/background-loop.ts';
 import { isStoreFault } from '../run/errors.ts';
-import { channelFor, contentOf, messagesOf } from './context.ts';
+import { channelFor, contentOf } from './acceptance.ts';
+import { messagesOf } from './context.ts';
 import { decideDelivery, type DeliveryInput } from './delivery-machine.ts';
 import { entering, isSafe } from './modes.ts';
 import { nativeHarness, nativeSafeStates } from './native.ts';

@@ -229,6 +229,6 @@ export const runtimeFrameSchema = z.discriminatedUnion('type', [
 
 /** `all`: too much has changed to name it. */
 export const feedFrameSchema = z.strictObject({
-  kind: z.enum(['connected', 'run', 'approval', 'all']),
+  kind: z.enum(['connected', 'run', 'approval', 'message', 'delivery', 'all']),
   id: text.optional(),
 });

@@ -30,6 +30,13 @@ export const auditActions = [
   'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'message.sent',
+  'message.edited',
+  'message.withdrawn',
+  'delivery.redelivered',
+  'channel.changed',
+  'channel.member-added',
+  'channel.member-removed',
   'store.key-rotated',
   'store.restored',
 ] as const;

@@ -8,6 +8,7 @@ import { credentialRoutes } from './credentials.ts';
 import { grantRoutes } from './grants.ts';
 import { keyRoutes } from './keys.ts';
 import { memoryRoutes } from './memories.ts';
+import { messageRoutes } from './messages.ts';
 import { policyRoutes } from './policy.ts';
 import type { Route } from './route.ts';
 import { runRoutes } from './runs.ts';
@@ -46,6 +47,7 @@ export const routes = {
   ...keyRoutes,
   ...credentialRoutes,
   ...memoryRoutes,
+  ...messageRoutes,
   ...tenantRoutes,
   ...auditRoutes,
   ...policyRoutes,

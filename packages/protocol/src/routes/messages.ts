@@ -1,4 +1,4 @@
-/** `/v1/messages` and `/v1/deliveries`: messages to sessions, and one delivery per recipient. */
+/** `/v1/messages`, `/v1/deliveries` and `/v1/channels`: messages to sessions, one delivery per recipient. */
 import { z } from 'zod';
 import { imagePartSchema, senderSchema, textPartSchema } from '../schemas/messages.ts';
 import {
@@ -9,7 +9,17 @@ import {
   handleSchema,
 } from '../schemas/sessions.ts';
 import { idSchema, seqSchema, timeSchema } from '../schemas/values.ts';
-import { pageQuery } from './route.ts';
+import {
+  attachmentsBodyLimit,
+  bodyErrors,
+  idParam,
+  itemErrors,
+  keyErrors,
+  listErrors,
+  listOf,
+  pageQuery,
+  type Route,
+} from './route.ts';
 
 const addressSchema = z
   .string()
@@ -118,17 +128,27 @@ export const deliverySchema = recipientSchema.extend({
 export const sessionMessageSchema = z.object({
   id: idSchema,
   from: senderSchema,
-  to: addresseesSchema,
+  /** Empty for a reply in a thread whose other participants are keys: they read it there. */
+  to: z.union([addressSchema, z.array(addressSchema)]),
   text: z.string(),
   attachments: attachmentsSchema,
   /** As requested, or the default of all recipients; unset if their defaults differ. */
   mode: z.enum(deliveryModes).optional(),
   replyTo: idSchema.optional(),
   at: timeSchema,
+  editedAt: timeSchema.optional(),
+  withdrawnAt: timeSchema.optional(),
   deliveries: z.array(recipientSchema),
 });
 
-export const channelBodySchema = z.strictObject({ topic: z.string().max(1000).optional() });
+export const channelBodySchema = z
+  .strictObject({ topic: z.string().max(1000).optional() })
+  .optional();
+
+export const channelsQuerySchema = z.strictObject(pageQuery);
+
+const channelParam = z.object({ name: channelNameSchema });
+const memberParam = channelParam.extend({ handle: handleSchema });
 
 export const channelSchema = z.object({
   name: channelNameSchema,
@@ -136,3 +156,136 @@ export const channelSchema = z.object({
   members: z.array(handleSchema),
   createdAt: timeSchema,
 });
+
+export const messageRoutes = {
+  sendMessage: {
+    method: 'POST',
+    path: '/v1/messages',
+    summary: 'Send a message to sessions and channels',
+    scopes: ['runs'],
+    body: messageBodySchema,
+    bodyLimit: attachmentsBodyLimit,
+    status: 201,
+    output: sessionMessageSchema,
+    errors: [
+      ...itemErrors,
+      ...bodyErrors,
+      'capability_missing',
+      'loop_limit',
+      'session_conflict',
+      'idempotency_mismatch',
+      'inbox_full',
+    ],
+  },
+  listMessages: {
+    method: 'GET',
+    path: '/v1/messages',
+    summary: 'List or search messages, newest first',
+    scopes: ['read'],
+    query: messagesQuerySchema,
+    output: listOf('messages', sessionMessageSchema),
+    errors: listErrors,
+  },
+  editMessage: {
+    method: 'PATCH',
+    path: '/v1/messages/:id',
+    summary: 'Change a message that no recipient has yet',
+    scopes: ['runs'],
+    params: idParam,
+    body: messageChangesSchema,
+    bodyLimit: attachmentsBodyLimit,
+    output: sessionMessageSchema,
+    errors: [
+      ...itemErrors,
+      ...bodyErrors,
+      'not_sender',
+      'capability_missing',
+      'message_delivered',
+      'receipt_conflict',
+      'inbox_full',
+    ],
+  },
+  withdrawMessage: {
+    method: 'DELETE',
+    path: '/v1/messages/:id',
+    summary: 'Withdraw a message that no recipient has yet; its deliveries fail',
+    scopes: ['runs'],
+    params: idParam,
+    responseType: 'none',
+    errors: [...itemErrors, 'not_sender', 'message_delivered'],
+  },
+  listMessageDeliveries: {
+    method: 'GET',
+    path: '/v1/messages/:id/deliveries',
+    summary: 'List the deliveries of a message, or wait for them',
+    scopes: ['read'],
+    params: idParam,
+    query: deliveryWaitQuerySchema,
+    output: z.object({ deliveries: z.array(deliverySchema) }),
+    errors: [...itemErrors, 'invalid_request', 'too_many_open'],
+  },
+  listDeliveries: {
+    method: 'GET',
+    path: '/v1/deliveries',
+    summary: 'List deliveries, newest first',
+    scopes: ['read'],
+    query: deliveriesQuerySchema,
+    output: listOf('deliveries', deliverySchema),
+    errors: listErrors,
+  },
+  redeliver: {
+    method: 'POST',
+    path: '/v1/deliveries/:id/redeliver',
+    summary: 'Deliver a message again whose delivery failed',
+    scopes: ['runs'],
+    params: idParam,
+    output: deliverySchema,
+    errors: [...itemErrors, 'capability_missing', 'receipt_conflict', 'inbox_full'],
+  },
+  putChannel: {
+    method: 'PUT',
+    path: '/v1/channels/:name',
+    summary: 'Create a channel, or change its topic',
+    scopes: ['runs'],
+    params: channelParam,
+    body: channelBodySchema,
+    output: channelSchema,
+    errors: [...keyErrors, ...bodyErrors],
+  },
+  listChannels: {
+    method: 'GET',
+    path: '/v1/channels',
+    summary: 'List channels by name',
+    scopes: ['read'],
+    query: channelsQuerySchema,
+    output: listOf('channels', channelSchema),
+    errors: listErrors,
+  },
+  getChannel: {
+    method: 'GET',
+    path: '/v1/channels/:name',
+    summary: 'Get a channel with its members',
+    scopes: ['read'],
+    params: channelParam,
+    output: channelSchema,
+    errors: itemErrors,
+  },
+  putChannelMember: {
+    method: 'PUT',
+    path: '/v1/channels/:name/members/:handle',
+    summary: 'Add a session to a channel: it receives the messages that follow',
+    scopes: ['runs'],
+    params: memberParam,
+    responseType: 'none',
+    errors: [...itemErrors, 'invalid_request'],
+  },
+  deleteChannelMember: {
+    method: 'DELETE',
+    path: '/v1/channels/:name/members/:handle',
+    summary: 'Remove a session from a channel',
+    scopes: ['runs'],
+    params: memberParam,
+    responseType: 'none',
+    errors: itemErrors,
+  },
+} as const satisfies Record<string, Route>;

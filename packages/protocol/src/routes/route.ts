@@ -12,7 +12,7 @@ import { idSchema, seqSchema } from '../schemas/values.ts';
 export type RouteAuth = 'public' | 'link' | 'local-or-key' | 'internal-or-key' | 'internal';
 
 export interface Route {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   readonly path: string;
   readonly summary: string;
   /** Default: an API key with the scopes. */

@@ -38,6 +38,10 @@ export interface Config {
   /** Bodies of requests that are being received. */
   readonly requestMemoryBytes: number;
   readonly disconnect: 'cancel' | 'detach';
+  /** The most messages that wait for one session. */
+  readonly inboxLimit: number;
+  /** How long messages wait for a session that is offline. */
+  readonly deliveryTtlMs: number;
   /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs: number | undefined;
   /** Limit on the stored long outputs of commands, in total. */
@@ -141,6 +145,12 @@ export function readConfig(env: Environment, cwd: string): Config {
     requestMemoryBytes:
       megabyte *
       integer(env, 'RELAY_REQUEST_MEMORY_MB', { fallback: 512, min: 20, max: 1_000_000 }),
+    inboxLimit: integer(env, 'RELAY_INBOX_LIMIT', { fallback: 1_000, min: 1, max: 100_000 }),
+    deliveryTtlMs: integer(env, 'RELAY_DELIVERY_TTL_MS', {
+      fallback: 10 * 60_000,
+      min: 1_000,
+      max: 30 * dayMs,
+    }),
     disconnect: choice(env, 'RELAY_DISCONNECT', ['cancel', 'detach']) ?? 'cancel',
     retentionMs: retentionOf(env),
     outputBytes:

@@ -277,6 +277,7 @@ const waitingRoutes: ReadonlySet<string> = new Set<RouteName>([
   'approveTool',
   'resumeChat',
   'awaitToolResult',
+  'listMessageDeliveries',
 ]);
 
 /** Takes the caller's share of streams and of memory for bodies until the response is over. */

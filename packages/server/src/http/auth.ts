@@ -25,6 +25,8 @@ export interface Caller {
   readonly groups: readonly string[];
   /** The caller's identity in journals and audit entries; `personOf` tells which person it is. */
   readonly actor: Decider;
+  /** Set for a caller with a session token. */
+  readonly session?: { readonly id: string; readonly handle: string };
   /** Set for a caller without a key: what it may use. */
   readonly keyless?: 'demo' | 'all';
 }

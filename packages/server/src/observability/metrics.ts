@@ -3,7 +3,7 @@
  * operator sees the whole node, an administrator of a tenant only what belongs to that tenant.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import type { DamagedRow, SystemStore } from '@relay/core';
+import type { DamagedRow, MessageNotice, SystemStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 // Not from 'prom-client' itself: that also loads metrics of the process, and with them OpenTelemetry.
 import Counter from 'prom-client/lib/counter.js';
@@ -33,6 +33,8 @@ export class Metrics {
   readonly #approvalsRequested = this.#counter('relay_approvals_requested_total');
   readonly #damagedRows = this.#counter('relay_damaged_rows_total', 'table');
   readonly #refused = this.#counter('relay_refused_requests_total', 'code');
+  readonly #messages = this.#counter('relay_messages_sent_total');
+  readonly #deliveries = this.#counter('relay_deliveries_total', 'status');
   readonly #firstToken = this.#histogram(
     'relay_first_token_seconds',
     'Time from the start of a run to its first token',
@@ -85,6 +87,12 @@ export class Metrics {
   /** A limit refused a request. The tenant is empty if the caller is not known. */
   refused(code: string, tenant: string): void {
     this.#refused.inc({ tenant, code });
+  }
+
+  /** Deliveries are counted by each status that they get. */
+  publishMessage(tenant: string, { isSent, deliveries }: MessageNotice): void {
+    if (isSent) this.#messages.inc({ tenant });
+    for (const { status = 'accepted' } of deliveries) this.#deliveries.inc({ tenant, status });
   }
 
   /** Of the node: such a key belongs to no tenant. */

@@ -2,12 +2,12 @@
  * Hints for user interfaces: which runs and approvals of a tenant have changed, not how. The client
  * reads the current state itself, so hints may be merged, and a lost hint only costs time.
  */
-import { Signal } from '@relay/core';
+import { type MessageNotice, Signal } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 
 export interface FeedEvent {
   /** `all`: too much has changed; read everything. */
-  readonly kind: 'run' | 'approval' | 'all';
+  readonly kind: 'run' | 'approval' | 'message' | 'delivery' | 'all';
   readonly id?: string;
 }
 
@@ -23,6 +23,11 @@ export class Feed {
       const hint = feedEventOf(event, runId);
       if (hint !== undefined) this.add(tenantId, hint);
     }
+  }
+
+  publishMessage(tenantId: string, { messageId, deliveries }: MessageNotice): void {
+    this.add(tenantId, { kind: 'message', id: messageId });
+    for (const { id } of deliveries) this.add(tenantId, { kind: 'delivery', id });
   }
 
   add(tenantId: string, hint: FeedEvent): void {

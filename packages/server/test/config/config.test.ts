@@ -49,6 +49,8 @@ const defaults: Config = {
   maxStreamsPerKey: 1_000,
   requestMemoryBytes: 512 * 1024 * 1024,
   runMemoryBytes: expect.any(Number) as number,
+  inboxLimit: 1_000,
+  deliveryTtlMs: 600_000,
   disconnect: 'cancel',
   retentionMs: undefined,
   outputBytes: 10_240 * 1024 * 1024,

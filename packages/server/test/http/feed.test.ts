@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { Feed, type FeedEvent } from '../../src/streaming/feed.ts';
 import { addKey, bootServer, type TestServer } from '../support/server.ts';
 import { finishedRun, startRun, untilStatus } from '../support/requests.ts';
+import { addSession, sendMessage } from '../support/sessions.ts';
 
 let server: TestServer;
 afterEach(() => server.stop());
@@ -46,6 +47,25 @@ async function until(test: () => boolean): Promise<void> {
 }
 
 describe('the feed', () => {
+  it('names messages and their deliveries, to the tenant only', async () => {
+    server = await bootServer();
+    const stranger = await addKey(server.store, { tenant: 'stranger' });
+    const mine = await listen(server.apiKey);
+    const theirs = await listen(stranger.apiKey);
+    await addSession(server, { handle: 'ada' });
+    const { id, deliveries } = await sendMessage(server, { to: '@ada', text: 'Hello' });
+    const delivery = { kind: 'delivery', id: deliveries[0]?.id };
+    await until(() => mine.received.some((hint) => hint.kind === 'delivery'));
+    expect(mine.received).toEqual([{ kind: 'message', id }, delivery]);
+    mine.received.length = 0;
+    await server.request(`/v1/messages/${id}`, { method: 'DELETE' });
+    await until(() => mine.received.some((hint) => hint.kind === 'delivery'));
+    expect(mine.received).toEqual([{ kind: 'message', id }, delivery]);
+    expect(theirs.received).toEqual([]);
+    mine.leave();
+    theirs.leave();
+  });
+
   it('sends hints about changes to the tenant only', async () => {
     server = await bootServer();
     const stranger = await addKey(server.store, { tenant: 'stranger' });

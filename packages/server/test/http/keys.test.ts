@@ -11,6 +11,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey } from '../../src/secrets/keys.ts';
 import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
 import { type Chat, startChat, startRun, statusOf } from '../support/requests.ts';
+import { addSession, sendMessage } from '../support/sessions.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
 /** All routes except public ones and decision links. */
@@ -43,6 +44,9 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   createWebhook: () => ({ url: 'https://hooks.example/x', events: ['run.ended'] }),
   putPolicy: () => ({ version: 0 }),
   previewPolicy: () => ({}),
+  sendMessage: () => ({ to: '@whose', text: 'from a stranger' }),
+  editMessage: () => ({ text: 'from a stranger' }),
+  putChannel: () => ({ topic: 'of a stranger' }),
   explainPermission: () => ({ tool: 'send_note', params: {} }),
 };
 
@@ -62,6 +66,10 @@ const unknownIds: Ids = {
   grant: missing,
   workflow: 'none',
   webhook: missing,
+  message: missing,
+  delivery: missing,
+  channel: 'none',
+  handle: 'none',
 };
 
 async function whole(response: Response) {
@@ -80,6 +88,10 @@ interface Ids {
   readonly grant: string;
   readonly workflow: string;
   readonly webhook: string;
+  readonly message: string;
+  readonly delivery: string;
+  readonly channel: string;
+  readonly handle: string;
 }
 
 describe('API keys', () => {
@@ -110,6 +122,9 @@ describe('API keys', () => {
     const { id: webhook } = await server.json('/v1/webhooks', {
       body: { url: 'https://hooks.example/x', events: ['approval.expired'] },
     });
+    await addSession(server, { handle: 'whose' });
+    await server.json('/v1/channels/whose', { method: 'PUT' });
+    const sent = await sendMessage(server, { to: '@whose', text: 'Whose is it?' });
     ids = {
       run: chat.runId,
       relay: String(relay.data['id']),
@@ -118,6 +133,10 @@ describe('API keys', () => {
       grant: String(grant),
       workflow: 'whose',
       webhook: String(webhook),
+      message: sent.id,
+      delivery: sent.deliveries[0]?.id ?? '',
+      channel: 'whose',
+      handle: 'whose',
     };
   });
 
@@ -137,6 +156,10 @@ describe('API keys', () => {
       if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;
       if (name === 'id' && path.startsWith('/v1/workflows')) return of.workflow;
       if (name === 'id' && path.startsWith('/v1/webhooks')) return of.webhook;
+      if (name === 'id' && path.startsWith('/v1/messages')) return of.message;
+      if (name === 'id' && path.startsWith('/v1/deliveries')) return of.delivery;
+      if (name === 'name') return of.channel;
+      if (name === 'handle') return of.handle;
       if (name === 'provider') return 'openai';
       // A link is valid only for its holder, whatever key is sent.
       if (name === 'token') return `${of.relay}.${of.webhook}.x`;
@@ -240,7 +263,12 @@ describe('API keys', () => {
   /** Routes with an id in their path or body. */
   const about = table.filter(
     ([name, { path, auth }]) =>
-      (path.includes(':') && !path.includes(':provider') && auth !== 'internal') ||
+      (path.includes(':') &&
+        !path.includes(':provider') &&
+        auth !== 'internal' &&
+        // It creates the channel of its own tenant.
+        name !== 'putChannel') ||
+      name === 'sendMessage' ||
       name === 'approveTool' ||
       name === 'resumeChat',
   );
@@ -265,6 +293,8 @@ describe('API keys', () => {
       expect(memories).toMatchObject([{ id: ids.memory }]);
       const { webhooks } = await server.json('/v1/webhooks');
       expect(webhooks).toMatchObject([{ id: ids.webhook }]);
+      const { messages } = await server.json('/v1/messages');
+      expect(messages).toMatchObject([{ id: ids.message, text: 'Whose is it?' }]);
     },
   );
 

@@ -103,6 +103,7 @@ export function statementsOfTenant(dialect: SqlDialect): Record<string, string> 
   return {
     'a session': sessions.selectSessionSql,
     'a session by its handle': sessions.selectByHandleSql,
+    'a released session by its handle': sessions.selectReleasedSql,
     'a session by its run': sessions.selectByRunSql,
     'the signed part of a session': sessions.selectSignedSql,
     'the lock of a session': sessions.lockSession(dialect, 't', 's').sql,

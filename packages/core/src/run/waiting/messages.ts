@@ -17,7 +17,7 @@
  * that has nothing else to do is suspended.
  */
 import type { MessageCommand, QueuedRunCommand } from '../../ports/index.ts';
-import { contentOf } from '../../sessions/context.ts';
+import { contentOf } from '../../sessions/acceptance.ts';
 import type { LiveRun } from '../live-run.ts';
 import { type AgentState, openCalls } from '../state/agent.ts';
 import { decide } from '../state/machine.ts';

@@ -7,15 +7,16 @@ import {
   type RunRecord,
   type TenantStore,
 } from '@relay/core';
-import type {
-  ResponseOf,
-  AuditAction,
-  BodyOf,
-  Limits,
-  ParamsOf,
-  QueryOf,
-  RouteName,
-  routes,
+import {
+  type AuditAction,
+  type BodyOf,
+  type Limits,
+  type ParamsOf,
+  type QueryOf,
+  RelayError,
+  type ResponseOf,
+  type RouteName,
+  type routes,
 } from '@relay/protocol';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
@@ -132,6 +133,12 @@ export type LinkHandler<Name extends LinkRoute> = (call: LinkRequest) => Promise
 /** The store of the caller's tenant. */
 export function storeOf({ context, caller }: Pick<ApiRequest, 'context' | 'caller'>): TenantStore {
   return context.store.tenant(caller.tenantId);
+}
+
+/** Throws for a caller with a session token. */
+export function requireKey({ caller }: ApiRequest): void {
+  if (caller.session === undefined) return;
+  throw new RelayError('scope_required', 'This requires an API key; a session token is not enough');
 }
 
 /** Another tenant's run is answered exactly like one that does not exist. */

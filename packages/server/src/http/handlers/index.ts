@@ -4,6 +4,7 @@
  */
 import * as approvals from './approvals.ts';
 import * as audit from './audit.ts';
+import * as channels from './channels.ts';
 import * as chat from './chat.ts';
 import * as credentials from './credentials.ts';
 import * as decisionLink from './decision-link.ts';
@@ -18,6 +19,7 @@ import type {
 } from './handler.ts';
 import * as keys from './keys.ts';
 import * as memories from './memories.ts';
+import * as messages from './messages.ts';
 import * as policy from './policy.ts';
 import * as resumeFork from './resume-fork.ts';
 import * as runs from './runs.ts';
@@ -35,11 +37,13 @@ export const linkHandlers: { readonly [Name in LinkRoute]: LinkHandler<Name> } =
 export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...approvals,
   ...audit,
+  ...channels,
   ...chat,
   ...credentials,
   ...grants,
   ...keys,
   ...memories,
+  ...messages,
   ...policy,
   ...resumeFork,
   ...runs,

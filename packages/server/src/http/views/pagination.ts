@@ -67,6 +67,28 @@ export async function readPageBySize<Item>(
   }
 }
 
+/** The same for such items of a list that says where the next page begins. */
+export async function readListedBySize<Item>(
+  { limit, cursor }: PageQuery,
+  list: (page: Page) => Promise<Listed<Item>>,
+): Promise<PageOf<Item>> {
+  let before = cursor === undefined ? undefined : decodeCursor(cursor);
+  const items: Item[] = [];
+  let chars = 0;
+  for (;;) {
+    const count = Math.min(itemsAtOnce, limit - items.length);
+    const { items: found, next } = await list({ limit: count, ...defined({ before }) });
+    items.push(...found);
+    for (const item of found) chars += charsIn(item);
+    // A list that finds fewer has read as much as it does at once.
+    const isFull = items.length === limit || chars >= maxPageChars || found.length < count;
+    if (next === null || isFull) {
+      return { items, nextCursor: next === null ? null : encodeCursor(next) };
+    }
+    before = next;
+  }
+}
+
 /** The first items, at most `limit`. They end with the item that makes them large. */
 export function firstBySize<Item>(items: readonly Item[], limit: number): Item[] {
   const first: Item[] = [];

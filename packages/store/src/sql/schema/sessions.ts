@@ -45,6 +45,8 @@ export const sessionTables: readonly string[] = [
     mac TEXT NOT NULL
   )`,
   `CREATE UNIQUE INDEX session_handles ON sessions (tenant_id, handle) WHERE released_at IS NULL`,
+  `CREATE INDEX released_handles ON sessions (tenant_id, handle, released_at)
+    WHERE released_at IS NOT NULL`,
   `CREATE UNIQUE INDEX session_tokens ON sessions (token_hash) WHERE token_hash IS NOT NULL`,
   `CREATE INDEX sessions_by_status ON sessions (tenant_id, status, created_at, id)`,
   `CREATE INDEX sessions_by_run ON sessions (tenant_id, active_run_id)

@@ -1,8 +1,15 @@
-import type { ChannelMember, ChannelRecord, ChannelStore, NewAuditEntry } from '@relay/core';
+import type {
+  ChannelMember,
+  ChannelRecord,
+  ChannelStore,
+  ListedMember,
+  NewAuditEntry,
+} from '@relay/core';
 import { RelayError } from '@relay/protocol';
-import type { SqlAccess, Statement } from '../../drivers/driver.ts';
+import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { byDialect, insertInto, placeholders, readAll, readOne } from '../statements.ts';
 import { column, RecordCodec } from '../../codec/records.ts';
+import { text } from '../../codec/values.ts';
 import { type RowSigner, SignedTable } from '../../codec/signed-table.ts';
 import { insertAudit } from '../tenants/audit.ts';
 
@@ -37,8 +44,11 @@ export const selectChannelsSql = `SELECT ${read} FROM channels
   WHERE tenant_id = ? AND name > ? ORDER BY name LIMIT ?`;
 
 const members = memberTable.columns.join(', ');
-export const selectMembersSql = `SELECT ${members} FROM channel_members
-  WHERE tenant_id = ? AND channel = ? ORDER BY session_id`;
+/** The function around the tenant keeps PostgreSQL from reading all sessions of the tenant. */
+export const selectMembersSql = `SELECT ${memberTable.columns.map((name) => `m.${name}`).join(', ')}, s.handle
+  FROM channel_members m JOIN sessions s
+    ON s.id = m.session_id AND COALESCE(s.tenant_id, '') = m.tenant_id
+  WHERE m.tenant_id = ? AND m.channel = ? ORDER BY m.session_id`;
 export const selectChannelsOfSql = `SELECT ${members} FROM channel_members
   WHERE COALESCE(tenant_id, '') = ? AND session_id = ? ORDER BY channel`;
 
@@ -88,25 +98,27 @@ export class SqlChannelStore implements ChannelStore {
     return readAll(this.#driver, statement, (row) => codec.decode(row));
   }
 
-  members(name: string): Promise<ChannelMember[]> {
-    return this.#members({ sql: selectMembersSql, params: [this.#tenantId, name] });
+  members(name: string): Promise<ListedMember[]> {
+    const statement = { sql: selectMembersSql, params: [this.#tenantId, name] };
+    return this.#members(statement, (member, row) => ({ ...member, handle: text(row, 'handle') }));
   }
 
   async channelsOf(sessionId: string): Promise<string[]> {
     const params = [this.#tenantId, sessionId];
-    return (await this.#members({ sql: selectChannelsOfSql, params })).map(
-      ({ channel }) => channel,
-    );
+    return this.#members({ sql: selectChannelsOfSql, params }, ({ channel }) => channel);
   }
 
   /** A row that is not as it was written makes nobody a member. */
-  async #members({ sql, params }: Statement): Promise<ChannelMember[]> {
+  async #members<Item>(
+    { sql, params }: Statement,
+    itemOf: (member: ChannelMember, row: Row) => Item,
+  ): Promise<Item[]> {
     const rows = await this.#driver.read(sql, params);
     return rows.flatMap((row) => {
       const member = memberTable.find(this.#signer, row);
       if (member === undefined) return [];
       const { tenantId: _, ...rest } = member;
-      return [rest];
+      return [itemOf(rest, row)];
     });
   }
 

@@ -291,6 +291,8 @@ const selectSql = `${readSql} WHERE r.tenant_id = ? AND r.pruning IS NULL`;
 export const selectSessionSql = `${readSql}
   WHERE COALESCE(r.tenant_id, '') = ? AND r.pruning IS NULL AND r.id = ?`;
 export const selectByHandleSql = `${selectSql} AND r.handle = ? AND r.released_at IS NULL`;
+export const selectReleasedSql = `${selectSql} AND r.handle = ? AND r.released_at IS NOT NULL
+  ORDER BY r.released_at DESC LIMIT 1`;
 export const selectByRunSql = `${selectSql} AND r.active_run_id = ? AND r.active_run_id IS NOT NULL`;
 
 /** The signed columns, without verification. */

@@ -36,6 +36,7 @@ import { json, text } from '../../codec/values.ts';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from '../runs/creation.ts';
+import { insertCommand } from '../runs/inbox.ts';
 import { readList } from '../lists.ts';
 import { changesIn, readAll, readOne } from '../statements.ts';
 import { insertAudit } from '../tenants/audit.ts';
@@ -169,6 +170,10 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
     return this.one(sessions.selectByHandleSql, [handle], this.#decode);
   }
 
+  readReleased(handle: string): Promise<SessionRecord | undefined> {
+    return this.one(sessions.selectReleasedSql, [handle], this.#decode);
+  }
+
   readByRun(runId: string): Promise<SessionRecord | undefined> {
     return this.one(sessions.selectByRunSql, [runId], this.#decode);
   }
@@ -285,7 +290,8 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
   async edit(edit: MessageEdit, limit: InboxLimit = defaultInboxLimit): Promise<EditOutcome> {
     const { driver, tenantId } = this;
     const { messageId, at, text: content, attachments, mode, audit } = edit;
-    // Repeated if another edit came first.
+    let { runCommands = [] } = edit;
+    // Repeated if another edit came first, or a run has ended.
     for (;;) {
       const [row] = await driver.read(messages.selectMessageSql, [tenantId, messageId]);
       const message = row === undefined ? undefined : messages.decodeMessage(row);
@@ -302,7 +308,19 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
       const full = recipients.map((sessionId) =>
         deliveries.expectSpace({ tenantId, sessionId }, limit),
       );
+      const commands = runCommands
+        .toSorted((a, b) => (a.runId < b.runId ? -1 : 1))
+        .map((command) => ({
+          ...command,
+          statement: insertCommand(
+            driver.dialect,
+            this.signer,
+            { tenantId, runId: command.runId },
+            command.queued,
+          ),
+        }));
       const unit = [
+        ...commands.map((command) => command.statement),
         ...recipients.map((sessionId) => sessions.lockSession(driver.dialect, tenantId, sessionId)),
         ...deliveries.editDeliveries(tenantId, messageId, { bytes, mode: mode ?? null }),
         ...full,
@@ -311,12 +329,13 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
       ];
       const result = await driver.transact(unit);
       if (result.ok) {
-        this.notify(
-          ...recipients.map((sessionId) => ({ kind: 'session', tenantId, sessionId }) as const),
-        );
+        const changes = recipients.map((sessionId) => ({ sessionId, at, events: [] }));
+        this.notify(...hintsOfWrite(tenantId, { changes, runCommands }));
         return 'edited';
       }
       const failed = unit[result.failedAt];
+      const late = commands.find((command) => command.statement === failed);
+      runCommands = runCommands.filter(({ runId }) => runId !== late?.runId);
       if (failed !== undefined && full.includes(failed)) return 'inbox-full';
     }
   }

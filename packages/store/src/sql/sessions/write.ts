@@ -14,7 +14,7 @@ import type { RowSigner } from '../../codec/signed-table.ts';
 import { number } from '../../codec/values.ts';
 import type { SqlDialect, Statement, StatementResult, UnitScope } from '../../drivers/driver.ts';
 import { sweepKeys, takeKey } from '../runs/creation.ts';
-import { insertCommand } from '../runs/inbox.ts';
+import { deleteCommand, insertCommand } from '../runs/inbox.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { insertNotices } from '../tenants/webhooks.ts';
 import { changeInvocation, insertInvocation } from './actions.ts';
@@ -92,6 +92,9 @@ export class SessionStatements {
       const insert = insertCommand(dialect, signer, { tenantId, runId }, queued);
       this.#add(insert, { kind: 'run-ended', runId });
     }
+    for (const { runId, id } of this.#write.withdrawnCommands ?? []) {
+      this.statements.push(deleteCommand({ tenantId, runId }, id));
+    }
   }
 
   #addMessages(): void {
@@ -162,8 +165,9 @@ export function nameOfKey({ sender, key }: { readonly sender: string; readonly k
 export function writeScope(write: SessionWrite): UnitScope | undefined {
   const [only, ...others] = write.changes;
   if (only === undefined) return undefined;
-  const { idempotency, runCommands, answers, invocationChanges } = write;
-  const shared = [runCommands, answers, invocationChanges].some((part = []) => part.length > 0);
+  const { idempotency, runCommands, withdrawnCommands, answers, invocationChanges } = write;
+  const parts = [runCommands, withdrawnCommands, answers, invocationChanges];
+  const shared = parts.some((part = []) => part.length > 0);
   const exclusive = others.length > 0 || idempotency !== undefined || shared;
   return { run: `~${only.sessionId}`, exclusive };
 }

@@ -46,7 +46,11 @@ export function channelTests(open: Open): void {
       expect(await channels.addMember(member(sessionId))).toBe(false);
     }
     expect(await channels.addMember(member(one, 'none'))).toBe(false);
-    expect(await channels.members('general')).toEqual([member(one), member(two)]);
+    const listed = (each: ReturnType<typeof member>) => ({
+      ...each,
+      handle: `h-${each.sessionId}`,
+    });
+    expect(await channels.members('general')).toEqual([member(one), member(two)].map(listed));
     expect(await channels.channelsOf(one)).toEqual(['general', 'ops']);
     expect(await stranger.channels.members('general')).toEqual([]);
     expect(await stranger.channels.channelsOf(one)).toEqual([]);
@@ -54,7 +58,7 @@ export function channelTests(open: Open): void {
 
     const again = { ...member(one), addedAt: noon + 1 };
     expect(await channels.addMember(again)).toBe(true);
-    expect(await channels.members('general')).toEqual([again, member(two)]);
+    expect(await channels.members('general')).toEqual([again, member(two)].map(listed));
     expect(await channels.removeMember(member(two))).toBe(true);
     expect(await channels.removeMember(member(two))).toBe(false);
     const release = changeOf(one, { ifVersion: 1, progress: { releasedAt: noon } });

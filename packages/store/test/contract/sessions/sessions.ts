@@ -100,6 +100,9 @@ export function sessionTests(open: Open): void {
     expect(await tenant.sessions.readByHandle('ada')).toBeUndefined();
     const second = await addSession(tenant, { definition: { handle: 'ada' } });
     expect((await tenant.sessions.readByHandle('ada'))?.id).toBe(second);
+    expect(await tenant.sessions.readReleased('ada')).toMatchObject({ id: first });
+    expect(await tenant.sessions.readReleased('bob')).toBeUndefined();
+    expect(await newTenant().sessions.readReleased('ada')).toBeUndefined();
     expect(await tenant.sessions.read(first)).toMatchObject({ handle: 'ada', ...released });
   });
 

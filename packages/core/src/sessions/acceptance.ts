@@ -1,0 +1,252 @@
+/** Whether a session takes a message, and what is stored with the delivery if it does. */
+import {
+  defined,
+  type CapabilityDetails,
+  type DeliveryMode,
+  type MessageContent,
+  type MessageMode,
+  messageModes,
+  type SessionAttachment,
+  type SessionEvent,
+} from '@relay/protocol';
+import type {
+  MessageRecord,
+  NewDelivery,
+  QueuedRunCommand,
+  SessionChange,
+  SessionRecord,
+} from '../ports/index.ts';
+import { capabilityError, missingCapability, type SessionOperation } from './capabilities.ts';
+import { decideDelivery, deliveryAccepted, deliveryRefused } from './delivery-machine.ts';
+import { defaultMode, defaultSafeStates, placementOf, timesOut } from './modes.ts';
+
+/** Replies of agents to each other that lead to one more. */
+export const maxHops = 16;
+
+/** Why a session did not take a message; stored with its delivery. */
+export interface DeliveryError {
+  /** The reason of its `delivery.failed`. */
+  readonly code: 'capability_missing' | 'loop_limit' | 'inbox_full';
+  readonly message: string;
+  readonly retryable?: boolean;
+  readonly details?: CapabilityDetails;
+}
+
+export type OfferedMessage = Omit<
+  MessageRecord,
+  'replyTo' | 'threadId' | 'at' | 'editedAt' | 'withdrawnAt'
+>;
+
+/** Of a delivery that is stored for the first time, or accepted again. */
+export interface Acceptance {
+  readonly mode: DeliveryMode;
+  /** Why it waits, if it has to; its first event is followed by a deferral. */
+  readonly deferred: string | undefined;
+  /** The decision holds only for the session as it was read. */
+  readonly isConditional: boolean;
+  /** When the session needs attention because of it, without a request. */
+  readonly dueBy: number | undefined;
+  /** For the run that is the session's turn: it takes the message at the boundary of its mode. */
+  readonly command: { readonly runId: string; readonly queued: QueuedRunCommand } | undefined;
+}
+
+export interface AcceptanceOptions {
+  readonly deliveryId: string;
+  readonly now: number;
+  /** How long deliveries wait for a session that is offline. */
+  readonly ttlMs: number;
+  /** Default: that of the message, else that of the session. */
+  readonly mode?: DeliveryMode;
+}
+
+export function modeFor(
+  { capabilities }: Pick<SessionRecord, 'capabilities'>,
+  { mode }: Pick<MessageRecord, 'mode'>,
+): DeliveryMode {
+  return mode ?? defaultMode(capabilities);
+}
+
+/** Which capability the session lacks for the message, if any. */
+export function refusalOf(
+  session: SessionRecord,
+  message: Pick<MessageRecord, 'attachments'>,
+  mode: DeliveryMode,
+): { readonly missing: CapabilityDetails; readonly message: string } | undefined {
+  const operation: SessionOperation = {
+    type: 'receive-message',
+    mode,
+    attachments: message.attachments.map(({ type }) => type),
+    isQueued: placeOf(session, mode).kind !== 'now',
+    status: session.status,
+  };
+  const missing = missingCapability(session.capabilities, operation);
+  if (missing === undefined) return undefined;
+  return { missing, message: capabilityError(session.handle, operation, missing).message };
+}
+
+/** Why a session cannot be given this message, whoever sends it. */
+export function deliveryErrorOf(
+  session: SessionRecord,
+  message: OfferedMessage,
+): DeliveryError | undefined {
+  if (message.hops > maxHops) {
+    return {
+      code: 'loop_limit',
+      message: `More than ${maxHops} replies of agents follow each other; a person has to continue`,
+    };
+  }
+  const refusal = refusalOf(session, message, modeFor(session, message));
+  if (refusal === undefined) return undefined;
+  return { code: 'capability_missing', message: refusal.message, details: refusal.missing };
+}
+
+export function acceptanceOf(
+  session: SessionRecord,
+  message: OfferedMessage,
+  { deliveryId, now, ttlMs, mode = modeFor(session, message) }: AcceptanceOptions,
+): Acceptance {
+  const { activeRunId, harness, capabilities } = session;
+  const place = placeOf(session, mode);
+  const entersTurn = isMessageMode(mode);
+  const isNative = harness === 'native';
+  const dueBy = isNative ? now : timesOut(session.state) ? now + ttlMs : undefined;
+  return {
+    mode,
+    deferred: place.kind === 'deferred' ? place.reason : undefined,
+    // A turn that starts meanwhile has to get the command, too; without a queue the session must be free.
+    isConditional:
+      capabilities.delivery.queue !== true || (isNative && entersTurn && activeRunId === null),
+    dueBy: mode === 'manual' ? undefined : dueBy,
+    command:
+      activeRunId === null || !entersTurn
+        ? undefined
+        : {
+            runId: activeRunId,
+            queued: commandFor(session, message, { deliveryId, mode }),
+          },
+  };
+}
+
+function isMessageMode(mode: DeliveryMode): mode is MessageMode {
+  return messageModes.some((each) => each === mode);
+}
+
+/** Only the run knows whether a tool is running: it then keeps the message until the results are there. */
+function placeOf(session: SessionRecord, mode: DeliveryMode) {
+  const parts = session.state;
+  const situation = { parts, safeStates: defaultSafeStates, isToolRunning: false };
+  const isApprovalOpen = parts.turn === 'waiting';
+  return placementOf({ mode, status: 'accepted' }, { ...situation, isApprovalOpen });
+}
+
+/** The command has the id of its delivery: stored again, it replaces itself. */
+function commandFor(
+  { handle }: Pick<SessionRecord, 'handle'>,
+  message: OfferedMessage,
+  { deliveryId, mode }: { readonly deliveryId: string; readonly mode: MessageMode },
+): QueuedRunCommand {
+  const { id: messageId, from } = message;
+  const channel = channelFor(message, handle);
+  const content = contentOf(message);
+  return {
+    id: deliveryId,
+    command: {
+      kind: 'message',
+      messageId,
+      deliveryId,
+      mode,
+      from,
+      ...defined({ channel }),
+      content,
+    },
+  };
+}
+
+/** The channel that a session got a message from; undefined if it was sent to its handle. */
+export function channelFor({ to }: Pick<MessageRecord, 'to'>, handle: string): string | undefined {
+  if (to.includes(`@${handle}`)) return undefined;
+  return to.find((address) => address.startsWith('#'))?.slice(1);
+}
+
+/** The message as a model reads it: its text unchanged, then its attachments. */
+export function contentOf({
+  text,
+  attachments,
+}: {
+  readonly text: string;
+  readonly attachments: readonly SessionAttachment[];
+}): MessageContent {
+  if (attachments.length === 0) return text;
+  return text === '' ? [...attachments] : [{ type: 'text', text }, ...attachments];
+}
+
+/** The change that stores a new delivery which the session takes. */
+export function acceptedChange(
+  session: SessionRecord,
+  delivery: { readonly id: string; readonly messageId: string },
+  acceptance: Acceptance,
+  now: number,
+): SessionChange {
+  const { mode, deferred } = acceptance;
+  const accepted = deliveryAccepted(delivery);
+  if (deferred === undefined) {
+    return changeOf(session, acceptance, [accepted], { ...delivery, mode }, now);
+  }
+  const state = {
+    ...delivery,
+    status: 'accepted',
+    reason: null,
+    availableAt: null,
+    attempts: 0,
+    isObservable: true,
+  } as const;
+  const decision = decideDelivery(state, { type: 'defer', now, reason: deferred });
+  if (decision.kind !== 'accepted') throw new TypeError('A new delivery can be deferred');
+  const { to: status, reason, availableAt } = decision.change;
+  const stored = { ...delivery, mode, status, ...defined({ reason, availableAt }) };
+  return changeOf(session, acceptance, [accepted, ...decision.events], stored, now);
+}
+
+function changeOf(
+  session: SessionRecord,
+  acceptance: Acceptance,
+  events: readonly SessionEvent[],
+  delivery: NewDelivery,
+  at: number,
+): SessionChange {
+  const change = { sessionId: session.id, at, events, newDeliveries: [delivery] };
+  return { ...change, ...attentionTo(session, acceptance) };
+}
+
+/** The condition of a change, and when the session is due after it. */
+export function attentionTo(
+  session: Pick<SessionRecord, 'version' | 'dueAt'>,
+  { isConditional, dueBy }: Pick<Acceptance, 'isConditional' | 'dueBy'>,
+): Pick<SessionChange, 'ifVersion' | 'progress' | 'dueBy'> {
+  if (!isConditional) return defined({ dueBy });
+  const { version: ifVersion, dueAt } = session;
+  if (dueBy === undefined || (dueAt !== null && dueAt <= dueBy)) return { ifVersion };
+  return { ifVersion, progress: { dueAt: dueBy } };
+}
+
+/** The change that stores a delivery which the session does not take. */
+export function refusedChange(
+  session: SessionRecord,
+  delivery: { readonly id: string; readonly messageId: string; readonly mode: DeliveryMode },
+  error: DeliveryError,
+  at: number,
+): SessionChange {
+  const { code: reason, retryable } = error;
+  const { id: sessionId, version: ifVersion, releasedAt } = session;
+  const failed = {
+    ...delivery,
+    status: 'failed',
+    reason,
+    error,
+    ...defined({ retryable }),
+  } as const;
+  // The journal of a released session has ended.
+  const ended = releasedAt === null ? {} : { ifVersion };
+  const events = releasedAt === null ? [deliveryRefused(delivery, reason, retryable)] : [];
+  return { sessionId, at, events, newDeliveries: [failed], ...ended };
+}
