@@ -14,7 +14,7 @@ export type Receipt =
 
 export interface HarnessMessage extends Pick<
   MessageRecord,
-  'id' | 'from' | 'to' | 'text' | 'attachments' | 'replyTo'
+  'id' | 'to' | 'text' | 'attachments' | 'replyTo' | 'from'
 > {
   readonly deliveryId: string;
 }
