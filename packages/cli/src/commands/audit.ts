@@ -36,6 +36,13 @@ const auditActions = [
   'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'message.sent',
+  'message.edited',
+  'message.withdrawn',
+  'delivery.redelivered',
+  'channel.changed',
+  'channel.member-added',
+  'channel.member-removed',
   'store.key-rotated',
   'store.restored',
 ] as const satisfies readonly Action[];

@@ -1,5 +1,11 @@
 /** Messages, deliveries and channels over HTTP, on both databases. */
-import { decideDelivery, sendMessage as send, type SystemStore } from '@relay/core';
+import {
+  decideDelivery,
+  newSession,
+  sendMessage as send,
+  type SessionWrite,
+  type SystemStore,
+} from '@relay/core';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -41,6 +47,17 @@ const stores: Readonly<Record<string, () => Promise<Opened>>> = {
     };
   },
 };
+
+/** The same object with other members. */
+function overriding<Target extends object>(target: Target, members: object): Target {
+  return new Proxy(target, {
+    get(_, name) {
+      const from: object = Object.hasOwn(members, name) ? members : target;
+      const value: unknown = Reflect.get(from, name);
+      return typeof value === 'function' ? (value.bind(from) as unknown) : value;
+    },
+  });
+}
 
 let names = 0;
 /** A handle that no other test uses. */
@@ -490,6 +507,67 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
     const ended = { sessionId: id, at: Date.now(), ifVersion: version, events: [] };
     await tenant().sessions.change({ changes: [{ ...ended, progress: { activeRunId: null } }] });
     expect(await late).toMatchObject({ deliveries: [{ status: 'accepted' }] });
+  });
+
+  /** The server's own control, with a step before its first write of a message. */
+  function controlWith(before: () => Promise<unknown>) {
+    const { control } = server.relay;
+    const [store, writes] = [tenant(), [] as SessionWrite[]];
+    const sessions = overriding(store.sessions, {
+      async change(write: SessionWrite) {
+        if (writes.push(write) === 1) await before();
+        return store.sessions.change(write);
+      },
+    });
+    const system = overriding(server.store, { tenant: () => overriding(store, { sessions }) });
+    return { control: { ...control, engine: { ...control.engine, store: system } }, writes };
+  }
+
+  const byKey = () => {
+    const from = { type: 'key', id: uuidv7(), name: 'Ada' } as const;
+    return { tenantId: server.tenantId, from, by: from };
+  };
+
+  it('to an idle native session whose turn starts meanwhile become commands of its run', async () => {
+    const { runId, reader } = await startRun(server, { input: 'notify me' });
+    await reader.until('approval_requested');
+    await reader.disconnect();
+    const handle = fresh('native');
+    const sessionId = await addSession(server, { handle, harness: 'native' });
+    const { control, writes } = controlWith(async () => {
+      const { version: ifVersion = 0, state } = (await tenant().sessions.read(sessionId)) ?? {};
+      const turn = { ...newSession, ...state, turn: 'active' } as const;
+      const progress = { status: 'active', state: turn, activeRunId: runId } as const;
+      const change = { sessionId, at: Date.now(), ifVersion, events: [], progress };
+      expect(await tenant().sessions.change({ changes: [change] })).toMatchObject({
+        kind: 'committed',
+      });
+    });
+    const draft = { to: [`@${handle}`], text: 'Stop', mode: 'immediate' } as const;
+    const { deliveries } = await send(control, byKey(), draft);
+    expect(writes).toHaveLength(2);
+    expect(await tenant().readInbox(runId)).toMatchObject([
+      { id: deliveries[0]?.id, command: { kind: 'message', mode: 'immediate' } },
+    ]);
+    expect(await journalOf(sessionId)).toHaveLength(1);
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+  });
+
+  it('to a session that is released meanwhile are refused, and to many are one write', async () => {
+    const [one, two] = [fresh('one'), fresh('two')];
+    const sessionId = await addSession(server, { handle: one });
+    await addSession(server, { handle: two });
+    const released = { ...newSession, lifecycle: 'released' } as const;
+    const progress = { status: 'released', state: released, releasedAt: Date.now() } as const;
+    const end = { sessionId, at: Date.now(), ifVersion: 1, events: [], progress };
+    const { control, writes } = controlWith(() => tenant().sessions.change({ changes: [end] }));
+    const draft = { to: [`@${one}`, `@${two}`], text: 'x' };
+    const { deliveries } = await send(control, byKey(), draft);
+    const statuses = Object.fromEntries(deliveries.map((each) => [each.handle, each.status]));
+    expect(statuses).toEqual({ [one]: 'failed', [two]: 'accepted' });
+    expect(writes).toHaveLength(2);
+    await send(control, byKey(), { to: [`@${two}`], text: 'x' });
+    expect(writes).toHaveLength(3);
   });
 
   it('can be edited by their sender until a recipient has them', async () => {
