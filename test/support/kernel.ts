@@ -16,6 +16,7 @@ import {
   type RunCaller,
   type RunSpec,
   type Settings,
+  SessionDispatcher,
   startRun,
   Supervisor,
   type Publisher,
@@ -46,6 +47,8 @@ export interface KernelOptions {
   readonly budgets?: NonNullable<Engine['budgets']>;
   /** Also receives what is published, batch by batch. */
   readonly observe?: Publisher['publish'];
+  /** Starts the turns of native sessions. */
+  readonly sessions?: boolean;
   /** What an earlier process held is free, as after a restart. */
   readonly restarted?: boolean;
 }
@@ -91,22 +94,28 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     models: () => modelsOf(options),
     agents: () => createAgentRegistry(options.agents ?? []),
     tools: () => ({ find: (name) => tools.find((tool) => tool.name === name), list: () => tools }),
+    ...(options.sessions === true ? { sessionDue: (ref) => dispatcher.wake(ref) } : {}),
     ...(options.rules === undefined ? {} : { rules: options.rules }),
     ...(options.audit === undefined ? {} : { audit: options.audit }),
     ...(options.budgets === undefined ? {} : { budgets: options.budgets }),
   };
   const supervisor = new Supervisor(engine);
+  const control = { engine, supervisor };
+  const dispatcher = new SessionDispatcher({ control });
   const tenant = await store.ensureTenant({ id: uuidv7(), name: 'test', at: clock.now() });
   if (options.restarted === true) await store.releaseAllLeases();
   supervisor.start();
-  const control = { engine, supervisor };
+  if (options.sessions === true) dispatcher.start();
   return {
     control,
     store,
     tenantId: tenant.id,
     published,
     warnings,
-    stop: () => supervisor.stop(),
+    async stop() {
+      await dispatcher.stop();
+      await supervisor.stop();
+    },
   };
 }
 

@@ -9,6 +9,7 @@ export {
 } from './commands/votes.ts';
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
+export * from './commands/create-session.ts';
 export {
   byHandle,
   canRead,
@@ -81,7 +82,9 @@ export {
 export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
+export { type DispatcherOptions, SessionDispatcher } from './sessions/dispatcher.ts';
 export * from './sessions/modes.ts';
+export * from './sessions/native.ts';
 export * from './sessions/session-machine.ts';
 export * from './sessions/state.ts';
 export * from './sessions/turn.ts';

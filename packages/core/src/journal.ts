@@ -35,6 +35,7 @@ import type {
   TenantStore,
 } from './ports/index.ts';
 import { publishStored } from './publisher.ts';
+import type { DeferredMessage } from './sessions/turn.ts';
 import { project } from './run/state/projection.ts';
 import { evolveAll, type RunState } from './run/state/state.ts';
 
@@ -48,6 +49,8 @@ export interface CommitExtras {
   readonly release?: boolean;
   /** Memories that the run stores. */
   readonly memories?: readonly MemoryRecord[];
+  /** Messages to the session of the run that have to wait. */
+  readonly deferred?: readonly DeferredMessage[];
   readonly onGrantExhausted?: OnGrantExhausted | undefined;
 }
 
@@ -79,6 +82,7 @@ interface Batch {
   readonly consumeCommands: string[];
   decision: ApprovalDecision | undefined;
   readonly memories: MemoryRecord[];
+  readonly deferred: DeferredMessage[];
   release: boolean;
   /** To be committed as soon as no other batch is. */
   isDue: boolean;
@@ -104,14 +108,22 @@ export interface JournalOptions {
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAuditEntry[];
 }
 
-/**
- * What events, and the state before them, change in the session of their run. `outdated`: they take a
- * message that was withdrawn, and may not be stored. The run is loaded again.
- */
-export type SessionWriter = (
-  events: readonly StoredEvent[],
-  before: RunState,
-) => Promise<SessionWrite | 'outdated' | undefined>;
+/** A batch of events of a run, and the state before them. */
+export interface StoredBatch {
+  readonly at: number;
+  readonly stored: readonly StoredEvent[];
+  readonly before: RunState;
+  readonly deferred: readonly DeferredMessage[];
+}
+
+export interface SessionWriter {
+  /**
+   * What a batch changes in the session of its run. `outdated`: it can no longer be stored, because a
+   * message that it adds was edited or withdrawn; the run is then recovered.
+   */
+  write(batch: StoredBatch): Promise<SessionWrite | undefined | 'outdated'>;
+  onStored(write: SessionWrite): void;
+}
 
 export interface FirstClaim {
   /** At the time of the append. */
@@ -177,9 +189,9 @@ export class RunJournal {
   /** Adds events without starting a commit: the next `append` or `write` commits them. */
   stage(events: readonly RunEvent[], extras: CommitExtras = {}): void {
     const { consumeCommands = [], decision, release = false, memories = [] } = extras;
-    const { onGrantExhausted } = extras;
+    const { onGrantExhausted, deferred = [] } = extras;
     const isEmpty = events.length === 0 && consumeCommands.length === 0 && decision === undefined;
-    if (isEmpty && !release) return;
+    if (isEmpty && !release && deferred.length === 0) return;
     const batch = (this.#next ??= emptyBatch(this.#options.clock.now(), this.#state));
     const at = batch.stored[0]?.at ?? new Date(batch.at).toISOString();
     const { seq } = this.#state;
@@ -195,12 +207,13 @@ export class RunJournal {
     batch.consumeCommands.push(...consumeCommands);
     batch.decision ??= decision;
     batch.memories.push(...memories);
+    batch.deferred.push(...deferred);
     if (release) this.#closed = batch.release = true;
   }
 
   /** Adds events and commits them at once. A failure surfaces at the next awaited write. */
-  append(events: readonly RunEvent[]): void {
-    this.stage(events);
+  append(events: readonly RunEvent[], extras: CommitExtras = {}): void {
+    this.stage(events, extras);
     this.#start();
   }
 
@@ -277,11 +290,10 @@ export class RunJournal {
     const append = this.#appendOf(batch, state);
     if (session === undefined) return store.append(append);
     for (;;) {
-      const write = await session(batch.stored, batch.before);
+      const write = await session.write(batch);
       if (write === 'outdated') return 'fenced';
-      const outcome = await store.append(
-        write === undefined ? append : { ...append, session: write },
-      );
+      const outcome = await store.append({ ...append, ...defined({ session: write }) });
+      if (outcome === 'committed' && write !== undefined) session.onStored(write);
       if (outcome !== 'conflict') return outcome;
     }
   }
@@ -325,6 +337,7 @@ function emptyBatch(at: number, before: RunState): Batch {
     consumeCommands: [],
     decision: undefined,
     memories: [],
+    deferred: [],
     release: false,
     isDue: false,
     done: Promise.withResolvers<boolean>(),

@@ -9,6 +9,7 @@ import {
   defaultSettings,
   type Engine,
   type Log,
+  SessionDispatcher,
   Supervisor,
   systemClock,
   type SystemStore,
@@ -206,6 +207,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       return mcp?.withMcpTools(base, tenantId) ?? base;
     },
     agents: () => agents,
+    sessionDue: (session) => dispatcher.wake(session),
     ...defined({ embedders: embeddings?.embedders }),
     audit: writeAudit,
     refused: (...refusal) => activity.refused(...refusal),
@@ -215,6 +217,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     },
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
+  const dispatcher = new SessionDispatcher({ control, limits: file.limits ?? {} });
   let stopping = false;
   let unsubscribe = () => {};
   const heartbeat =
@@ -288,6 +291,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await mcp?.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
+      dispatcher.start();
       unsubscribe = subscribeToNodes(context);
       attendant.start();
       housekeeping.start();
@@ -305,6 +309,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
+        () => dispatcher.stop(),
         () => control.supervisor.stop(),
         // What the runs have done until here is on its way to their readers.
         () => streams.stop(),

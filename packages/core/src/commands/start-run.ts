@@ -23,6 +23,7 @@ import type {
   RunBudget,
   RunIdentity,
   RunRef,
+  SessionWrite,
   TenantStore,
 } from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
@@ -76,6 +77,13 @@ export interface RunCaller {
   readonly runId?: string | undefined;
   /** The root agent's id; default: a new id. */
   readonly agentId?: string | undefined;
+  /** What the start changes in the session whose turn the run is. */
+  readonly session?: SessionWrite | undefined;
+}
+
+/** The run was not stored, because its session has changed. */
+export class SessionChanged extends Error {
+  override readonly name = 'SessionChanged';
 }
 
 export interface Idempotency {
@@ -139,6 +147,7 @@ export async function startRun(
             : { ...idempotency, expiresAt: identity.createdAt + idempotencyMs },
         budgets: budgets.length === 0 ? undefined : budgets,
         reserved: amount,
+        session: caller.session,
       }),
     });
   try {
@@ -154,7 +163,7 @@ export async function startRun(
   if (outcome.kind === 'exists') return replayed(store, outcome, idempotency);
   // Like one that does not exist: ids of conversations are chosen by callers.
   if (outcome.kind === 'not-owner') throw new RelayError('not_found', 'No such conversation');
-  if (outcome.kind === 'conflict') throw new RelayError('internal', 'The session has changed');
+  if (outcome.kind === 'conflict') throw new SessionChanged();
   publishStored(engine, { tenantId, runId: id }, opening.stored);
   if (hasSlot) {
     const { state, events } = opening;

@@ -5,6 +5,7 @@ export type * from './approvals.ts';
 export * from './commands.ts';
 export type * from './environment.ts';
 export type * from './governance.ts';
+export type * from './harness.ts';
 export * from './memories.ts';
 export * from './model.ts';
 export * from './runs.ts';

@@ -1,7 +1,7 @@
 /** How a run ends, or stops being driven by this node. */
 import { type RunError, type RunEvent, type Trust } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import type { MemoryRecord, RunRef } from '../ports/index.ts';
+import type { MemoryRecord, RunRef, SessionWrite } from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
 import type { LiveRun } from './live-run.ts';
 import { settleResults } from './agents/spawn.ts';
@@ -115,6 +115,8 @@ export async function failCorruptRun(
     seq: lastSeq + events.length,
     approvals: approvalsIn(head.outputJson),
   };
+  // A session that is damaged too must not keep the run from ending.
+  const session = await store.sessions.readByRun(head.id).catch(() => undefined);
   const outcome = await store.append({
     ...project(stored, state, head),
     runId: head.id,
@@ -122,8 +124,18 @@ export async function failCorruptRun(
     afterSeq: lastSeq,
     at: now,
     events,
+    // What the turn leaves behind follows from the session alone (dispatcher.ts).
+    ...(session === undefined ? {} : { session: dueNow(session.id, now) }),
   });
-  if (outcome === 'committed') publishStored(engine, ref, stored);
+  if (outcome !== 'committed') return;
+  publishStored(engine, ref, stored);
+  if (session !== undefined) {
+    engine.sessionDue?.({ tenantId: ref.tenantId, sessionId: session.id });
+  }
+}
+
+function dueNow(sessionId: string, at: number): SessionWrite {
+  return { changes: [{ sessionId, at, events: [], dueBy: at }] };
 }
 
 /** The stored decisions, as far as they can still be read. */

@@ -21,7 +21,7 @@ import { charsIn, type MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
 import { Activity } from './activity.ts';
 import { Evidence } from './evidence.ts';
-import { sessionWriter } from './session.ts';
+import { SessionTurn } from './session.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
 import { decide } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
@@ -73,6 +73,8 @@ export class LiveRun {
   readonly spec: EventOf<'run.created'>;
   readonly store: TenantStore;
   readonly journal: RunJournal;
+  /** The session whose turn the run is. */
+  readonly turn: SessionTurn | undefined;
   readonly epoch: number;
   readonly reservation: Reservation;
   readonly memory: MemoryAccount;
@@ -113,6 +115,9 @@ export class LiveRun {
     this.epoch = options.epoch;
     this.memory = options.memory ?? options.engine.memory.open();
     this.store = options.engine.store.tenant(options.identity.tenantId);
+    const { sessionId } = options.spec;
+    this.turn =
+      sessionId === undefined ? undefined : new SessionTurn(options.engine, this.ref, sessionId);
     this.journal = new RunJournal({
       run: options.identity,
       epoch: options.epoch,
@@ -122,13 +127,7 @@ export class LiveRun {
       clock: options.engine.clock,
       publisher: options.engine.publisher,
       log: options.engine.log,
-      session:
-        options.spec.sessionId === undefined
-          ? undefined
-          : sessionWriter(this.store, {
-              runId: options.identity.id,
-              sessionId: options.spec.sessionId,
-            }),
+      session: this.turn,
       observe: (events) => this.#observe(events),
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });

@@ -1,48 +1,138 @@
 /** The session whose turn a run is: what the run's events change in it is stored in their commit. */
-import type { SessionWriter } from '../journal.ts';
-import type { MessageDelivery, TenantStore } from '../ports/index.ts';
-import { deliveriesIn, sessionChangeOf, turnStepOf, type TurnStep } from '../sessions/turn.ts';
+import { defined, type SessionEvent } from '@relay/protocol';
+import type { Engine } from '../engine.ts';
+import type { SessionWriter, StoredBatch } from '../journal.ts';
+import type {
+  DeliveryChange,
+  InboxEntry,
+  MessageDelivery,
+  RunRef,
+  SessionWrite,
+  TenantStore,
+} from '../ports/index.ts';
+import {
+  deliveriesIn,
+  type DeferredMessage,
+  sessionChangeOf,
+  turnStepOf,
+  type TurnStep,
+} from '../sessions/turn.ts';
 
-export function sessionWriter(
-  store: TenantStore,
-  { runId, sessionId }: { readonly runId: string; readonly sessionId: string },
-): SessionWriter {
-  return async (events, before) => {
-    const step = turnStepOf(runId, events, before);
+/** An inbox has no more, unless its limit was raised; then the rest enters at the next boundary. */
+const maxMessages = 1_000;
+
+export class SessionTurn implements SessionWriter {
+  readonly #engine: Engine;
+  readonly #run: RunRef;
+  readonly #sessionId: string;
+  readonly #store: TenantStore;
+  /** Of the messages that the run has read, by delivery. */
+  readonly #revisions = new Map<string, number>();
+  readonly #deferred = new Set<string>();
+
+  constructor(engine: Engine, run: RunRef, sessionId: string) {
+    this.#engine = engine;
+    this.#run = run;
+    this.#sessionId = sessionId;
+    this.#store = engine.store.tenant(run.tenantId);
+  }
+
+  async write({
+    stored,
+    before,
+    ...batch
+  }: StoredBatch): Promise<SessionWrite | undefined | 'outdated'> {
+    const step = turnStepOf(this.#run.runId, stored, before, batch);
     if (step === undefined) return undefined;
-    const [session, open] = await Promise.all([
-      store.sessions.read(sessionId),
-      openDeliveries(store, step),
+    const [session, current] = await Promise.all([
+      this.#store.sessions.read(this.#sessionId),
+      this.#withoutEnded(step),
     ]);
     const { taken } = deliveriesIn(step.events);
-    if ([...taken].some((id) => !open.has(id))) return 'outdated';
-    const change =
-      session === undefined ? undefined : sessionChangeOf(session, withoutEnded(step, open));
-    return change === undefined ? undefined : { changes: [change] };
-  };
+    if (taken.size > deliveriesIn(current.events).taken.size) return 'outdated';
+    if (session === undefined) return undefined;
+    const isReleased = session.state.lifecycle === 'releasing' && step.input === 'settle';
+    const open = isReleased ? await this.#withoutQueue(current) : current;
+    const change = sessionChangeOf(session, open);
+    if (change === undefined) return undefined;
+    const deliveries = change.deliveries?.map((each) =>
+      taken.has(each.id) ? this.#withRevision(each) : each,
+    );
+    return { changes: [{ ...change, ...defined({ deliveries }) }] };
+  }
+
+  onStored({ changes }: SessionWrite): void {
+    for (const { sessionId, progress, newDeliveries = [] } of changes) {
+      const isDue = newDeliveries.length > 0 || typeof progress?.dueAt === 'number';
+      if (isDue) this.#engine.sessionDue?.({ tenantId: this.#run.tenantId, sessionId });
+    }
+  }
+
+  /** What waits for the run or for the next turn. */
+  async inbox(): Promise<InboxEntry[]> {
+    const range = { after: 0, limit: maxMessages };
+    const entries = await this.#store.messages.inbox(this.#sessionId, range);
+    for (const { id, revision } of entries) this.#revisions.set(id, revision);
+    return entries;
+  }
+
+  /** Those that were not deferred before, for this reason. */
+  newlyDeferred(messages: readonly DeferredMessage[]): DeferredMessage[] {
+    return messages.filter(({ deliveryId, reason }) => {
+      const name = `${deliveryId} ${reason}`;
+      const isNew = !this.#deferred.has(name);
+      this.#deferred.add(name);
+      return isNew;
+    });
+  }
+
+  /** What has come further meanwhile, such as one that failed with its session, stays as it is. */
+  async #withoutEnded(step: TurnStep): Promise<TurnStep> {
+    const ids = new Set(step.events.flatMap((event) => deliveryOf(event) ?? []));
+    if (ids.size === 0) return step;
+    const { taken } = deliveriesIn(step.events);
+    const read = await Promise.all([...ids].map((id) => this.#store.messages.readDelivery(id)));
+    const stored = new Map(read.map((delivery) => [delivery?.id, delivery]));
+    const events = step.events.filter((event) => {
+      const id = deliveryOf(event);
+      return id === undefined || this.#isOpen(event, stored.get(id), taken.has(id));
+    });
+    return { ...step, events };
+  }
+
+  /** The messages that wait for a session fail with its release. */
+  async #withoutQueue(step: TurnStep): Promise<TurnStep> {
+    const failed = (await this.inbox()).map(({ id: deliveryId, messageId }): SessionEvent => ({
+      type: 'delivery.failed',
+      deliveryId,
+      messageId,
+      reason: 'released',
+    }));
+    return { ...step, events: [...step.events, ...failed] };
+  }
+
+  #isOpen(event: SessionEvent, stored: MessageDelivery | undefined, isTaken: boolean): boolean {
+    if (stored === undefined) return false;
+    const { id, status, reason, revision } = stored;
+    const isWaiting = status === 'accepted' || status === 'deferred';
+    if (event.type === 'delivery.deferred') return isWaiting && reason !== event.reason;
+    if (!isTaken) return status === 'delivered';
+    return isWaiting && (this.#revisions.get(id) ?? revision) === revision;
+  }
+
+  #withRevision(change: DeliveryChange): DeliveryChange {
+    return { ...change, ...defined({ revision: this.#revisions.get(change.id) }) };
+  }
 }
 
-/** Whether the message of a delivery may still enter a run. */
-export function isWaiting(delivery: MessageDelivery | undefined): boolean {
-  return delivery?.status === 'accepted' || delivery?.status === 'deferred';
-}
-
-/** The deliveries of a step that it can change. */
-async function openDeliveries(store: TenantStore, step: TurnStep): Promise<ReadonlySet<string>> {
-  const { taken, read } = deliveriesIn(step.events);
-  const ids = [...new Set([...taken, ...read])];
-  const stored = await Promise.all(ids.map((id) => store.messages.readDelivery(id)));
-  return new Set(
-    ids.filter((id, index) =>
-      taken.has(id) ? isWaiting(stored[index]) : stored[index]?.status === 'delivered',
-    ),
-  );
-}
-
-/** A delivery that has failed since it was handed over, or that another run has shown, stays as it is. */
-function withoutEnded(step: TurnStep, open: ReadonlySet<string>): TurnStep {
-  const events = step.events.filter(
-    (event) => event.type !== 'message.received' || open.has(event.deliveryId ?? ''),
-  );
-  return { ...step, events };
+function deliveryOf(event: SessionEvent): string | undefined {
+  switch (event.type) {
+    case 'delivery.delivered':
+    case 'delivery.deferred':
+    case 'delivery.failed':
+    case 'message.received':
+      return event.deliveryId;
+    default:
+      return undefined;
+  }
 }

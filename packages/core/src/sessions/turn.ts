@@ -27,7 +27,8 @@ import {
   rootAgent,
   type RunState,
 } from '../run/state/state.ts';
-import { decideSession, type SessionInputName } from './session-machine.ts';
+import type { DeferralReason } from './modes.ts';
+import { decideSessionAll, type SessionInput, type SessionInputName } from './session-machine.ts';
 import { progressOf, type SessionState, updatedUsage } from './state.ts';
 
 /** What the turn does now; `hold`: the run is suspended by a pause. */
@@ -46,16 +47,27 @@ export interface TurnStep {
 
 type Delivered = ReceivedMessage & { readonly deliveryId: string };
 
+/** A message that has to wait, for a reason that only the run knows. */
+export type DeferredMessage = Delivered & { readonly reason: DeferralReason };
+
 /** `before` is the state before the events. Undefined if they mean nothing for the session. */
 export function turnStepOf(
   runId: string,
   stored: readonly StoredEvent[],
   before: RunState,
+  { at, deferred }: { readonly at: number; readonly deferred: readonly DeferredMessage[] },
 ): TurnStep | undefined {
-  if (stored.every(({ type }) => type === 'text.appended' || type === 'reasoning.appended')) {
-    return undefined;
-  }
-  const events: SessionEvent[] = [];
+  const isText = stored.every(
+    ({ type }) => type === 'text.appended' || type === 'reasoning.appended',
+  );
+  if (isText && deferred.length === 0) return undefined;
+  const availableAt = new Date(at).toISOString();
+  const events: SessionEvent[] = deferred.map(({ reason, ...message }) => ({
+    type: 'delivery.deferred',
+    ...refOf(message),
+    availableAt,
+    reason,
+  }));
   let usage = noUsage;
   let error: RunError | undefined;
   let state = before;
@@ -113,17 +125,20 @@ export function turnStepOf(
         break;
       case 'run.ended':
         error = event.error;
+        // No model has read them: they can be delivered again.
+        for (const message of previous.unread.filter(isDelivered)) {
+          const reason = `turn ${event.status}`;
+          events.push({ type: 'delivery.failed', ...refOf(message), reason, retryable: true });
+        }
         break;
       default:
         break;
     }
   }
   const input = inputOf(state);
-  const [last] = stored.slice(-1);
   const isQuiet = events.length === 0 && usage === noUsage;
   // A run starts with its session: the turn is active already.
-  if (last === undefined || (isQuiet && input === inputOf(before))) return undefined;
-  const at = Date.parse(last.at);
+  if (isQuiet && input === inputOf(before)) return undefined;
   return { runId, at, events, usage, input, ...defined({ error }) };
 }
 
@@ -146,23 +161,14 @@ function inputOf(state: RunState): TurnInput {
 
 /** Undefined if the session is gone, or nothing changes. */
 export function sessionChangeOf(
-  session: Pick<SessionRecord, 'id' | 'version' | 'state' | 'activeRunId'>,
+  session: Pick<SessionRecord, 'id' | 'version' | 'state' | 'activeRunId' | 'queue'>,
   step: TurnStep,
 ): SessionChange | undefined {
   const { state } = session;
   if (state.lifecycle === 'released' || session.activeRunId !== step.runId) return undefined;
+  const { id: sessionId } = session;
   const usage = usageAfter(state, step.usage);
-  const { error } = step;
-  const decision = decideSession(state, {
-    type: step.input,
-    sessionId: session.id,
-    ...defined({
-      error:
-        error === undefined
-          ? undefined
-          : { error: error.message, code: error.code, retryable: error.retryable },
-    }),
-  });
+  const decision = decideSessionAll(state, inputsOf(session, step));
   const next = { ...(decision.kind === 'accepted' ? decision.state : state), usage };
   const events: SessionEvent[] = [
     ...step.events,
@@ -171,16 +177,39 @@ export function sessionChangeOf(
   ];
   const deliveries = deliveryChanges(step.events);
   const ends = step.input === 'settle';
-  const isConditional = decision.kind === 'accepted' || usage !== state.usage || ends;
+  // A pause that was requested meanwhile must not be missed.
+  const isConditional =
+    decision.kind === 'accepted' || usage !== state.usage || ends || step.input === 'hold';
   if (!isConditional && events.length === 0) return undefined;
-  const change = { sessionId: session.id, at: step.at, events, deliveries };
+  const change = { sessionId, at: step.at, events, deliveries };
   if (!isConditional) return change;
   const progress = progressOf(state, next, step.at);
-  return {
-    ...change,
-    ifVersion: session.version,
-    progress: ends ? { ...progress, activeRunId: null } : progress,
+  const { version: ifVersion } = session;
+  if (!ends) return { ...change, ifVersion, progress };
+  const isReleased = next.lifecycle === 'released';
+  // What is in the queue is the next turn.
+  const dueAt = session.queue.length > 0 && !isReleased ? step.at : null;
+  const released = isReleased ? { releasedAt: step.at } : {};
+  return { ...change, ifVersion, progress: { ...progress, activeRunId: null, dueAt, ...released } };
+}
+
+function inputsOf(
+  { id: sessionId, state }: Pick<SessionRecord, 'id' | 'state'>,
+  { input, error }: TurnStep,
+): SessionInput[] {
+  // The pause may be over again; the run goes on then.
+  const isOver = input === 'hold' && state.lifecycle !== 'pausing' && state.lifecycle !== 'paused';
+  const fields =
+    error === undefined
+      ? undefined
+      : { error: error.message, code: error.code, retryable: error.retryable };
+  const first: SessionInput = {
+    type: isOver ? 'work' : input,
+    sessionId,
+    ...defined({ error: fields }),
   };
+  const isReleasing = input === 'settle' && state.lifecycle === 'releasing';
+  return isReleasing ? [first, { type: 'finish', sessionId }] : [first];
 }
 
 /** The totals of the session. Its cost is unknown as soon as that of a run is. */
@@ -195,16 +224,31 @@ function usageAfter({ usage }: SessionState, spent: Usage): SessionState['usage'
 function deliveryChanges(events: readonly SessionEvent[]): DeliveryChange[] {
   const { taken, read } = deliveriesIn(events);
   const waiting = ['accepted', 'deferred'] as const;
-  return [
-    ...[...taken]
-      .filter((id) => !read.has(id))
-      .map((id): DeliveryChange => ({ id, from: waiting, to: 'delivered' })),
-    ...[...read].map((id): DeliveryChange => ({
-      id,
-      from: taken.has(id) ? waiting : ['delivered'],
-      to: 'consumed',
-    })),
-  ];
+  return events.flatMap((event): DeliveryChange[] => {
+    switch (event.type) {
+      case 'delivery.deferred': {
+        const { deliveryId: id, availableAt, reason } = event;
+        const until = Date.parse(availableAt);
+        return [{ id, from: waiting, to: 'deferred', availableAt: until, ...defined({ reason }) }];
+      }
+      case 'delivery.delivered': {
+        const { deliveryId: id } = event;
+        return read.has(id) ? [] : [{ id, from: waiting, to: 'delivered', isAttempt: true }];
+      }
+      case 'message.received': {
+        const { deliveryId: id = '' } = event;
+        if (!taken.has(id)) return [{ id, from: ['delivered'], to: 'consumed' }];
+        return [{ id, from: waiting, to: 'consumed', isAttempt: true }];
+      }
+      case 'delivery.failed': {
+        const { deliveryId: id, reason, retryable } = event;
+        const from = [...waiting, 'delivered'] as const;
+        return [{ id, from, to: 'failed', reason, ...defined({ retryable }) }];
+      }
+      default:
+        return [];
+    }
+  });
 }
 
 /** The deliveries that events hand over, and those that they say a model has read. */

@@ -10,15 +10,18 @@
  * Until then they stay in the inbox. Those for the same boundary enter in their order, in one model
  * call. A run that ends first leaves them there for their sender.
  *
+ * The messages of a session are in its inbox; the run's has a command for each, which tells the run to
+ * look there. So a message that was edited is taken as it is now, and one that was withdrawn is not.
+ *
  * A pause stays in the inbox too, until a `resume` removes it: meanwhile no model is called, and a run
  * that has nothing else to do is suspended.
  */
 import type { MessageCommand, QueuedRunCommand } from '../../ports/index.ts';
+import { contentOf } from '../../sessions/acceptance.ts';
 import type { LiveRun } from '../live-run.ts';
-import { isWaiting } from '../session.ts';
-import type { AgentState } from '../state/agent.ts';
+import { type AgentState, openCalls } from '../state/agent.ts';
 import { decide } from '../state/machine.ts';
-import { rootAgent } from '../state/state.ts';
+import { pendingApprovals, rootAgent } from '../state/state.ts';
 
 type QueuedMessage = QueuedRunCommand<MessageCommand>;
 
@@ -27,8 +30,23 @@ export function interruptForMessages(run: LiveRun, commands: readonly QueuedRunC
   const messages = commands.filter(isMessage);
   run.hasMessages = messages.length > 0;
   if (!messages.some(({ command }) => command.mode === 'immediate')) return;
+  deferMessages(run, messages);
   const root = rootAgent(run.state);
   if (root?.limit === null) run.interruptTurn(root.id);
+}
+
+/** Only a model call is interrupted: while calls are open, the sender is told what a message waits for. */
+function deferMessages(run: LiveRun, messages: readonly QueuedMessage[]): void {
+  const root = rootAgent(run.state);
+  if (run.turn === undefined || root === undefined || openCalls(root).length === 0) return;
+  const reason = pendingApprovals(run.state).length > 0 ? 'approval open' : 'tool running';
+  const immediate = messages.filter(({ command }) => command.mode === 'immediate');
+  const deferred = run.turn.newlyDeferred(
+    immediate.flatMap(({ command: { messageId, deliveryId } }) =>
+      deliveryId === undefined ? [] : [{ messageId, deliveryId, reason }],
+    ),
+  );
+  if (deferred.length > 0) run.journal.append([], { deferred });
 }
 
 /** Adds the messages whose boundary is the root agent's next model call. */
@@ -41,23 +59,20 @@ export async function takeMessages(run: LiveRun, agent: AgentState): Promise<voi
   const due = messages.filter(({ command }) => isAfterTools || command.mode !== 'next-tool-call');
   run.hasMessages = due.length < messages.length;
   // Results are stored first: a message that is withdrawn now refuses the commit that takes it.
-  if (due.length > 0 && run.spec.sessionId !== undefined) await run.journal.settled();
+  if (due.length > 0 && run.turn !== undefined) await run.journal.settled();
+  const inbox = due.length === 0 ? undefined : await run.turn?.inbox();
   for (const { id, command } of due) {
-    if (await isWithdrawn(run, command)) {
+    const { kind: _, ...posted } = command;
+    const entry = inbox?.find((each) => each.id === command.deliveryId);
+    if (inbox !== undefined && entry === undefined) {
       run.take([id], []);
       continue;
     }
-    const { kind: _, ...message } = command;
+    const message = entry === undefined ? posted : { ...posted, content: contentOf(entry.message) };
     const decision = decide(run.state, { type: 'message', message });
     if (!decision.ok) throw new TypeError(decision.reason);
     run.take([id], decision.events);
   }
-}
-
-/** Its delivery to the session of the run has ended, so that no model may read it. */
-async function isWithdrawn(run: LiveRun, { deliveryId }: MessageCommand): Promise<boolean> {
-  if (deliveryId === undefined || run.spec.sessionId === undefined) return false;
-  return !isWaiting(await run.store.messages.readDelivery(deliveryId));
 }
 
 /** The last of all pauses and resumptions holds. */

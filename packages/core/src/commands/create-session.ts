@@ -1,0 +1,66 @@
+/** Creates a native session: one of this server's agents, under a handle. */
+import { type Decider, type Permissions, personOf, RelayError } from '@relay/protocol';
+import type { Engine } from '../engine.ts';
+import type { SessionRecord } from '../ports/index.ts';
+import { nativeCapabilities, nativeHarness } from '../sessions/native.ts';
+import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
+import { newSession, statusOf } from '../sessions/state.ts';
+
+export interface NativeSessionRequest {
+  readonly tenantId: string;
+  readonly by: Decider;
+  readonly handle: string;
+  /** Default: `assistant`. */
+  readonly agent?: string | undefined;
+  /** Default: the agent's. */
+  readonly model?: string | undefined;
+  readonly permissions?: Permissions | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Throws `handle_taken`. */
+export async function createNativeSession(
+  { store, clock, ids }: Pick<Engine, 'store' | 'clock' | 'ids'>,
+  request: NativeSessionRequest,
+): Promise<SessionRecord> {
+  const { tenantId, by, handle, agent = null, model = null } = request;
+  const { sessions } = store.tenant(tenantId);
+  const sessionId = ids.next();
+  const createdAt = clock.now();
+  const start = decideSession(newSession, { type: 'start', sessionId });
+  if (start.kind !== 'accepted') throw new TypeError('A new session can start');
+  const outcome = await sessions.create({
+    id: sessionId,
+    createdAt,
+    definition: {
+      handle,
+      name: agent ?? handle,
+      kind: 'agent',
+      harness: nativeHarness,
+      capabilities: nativeCapabilities,
+      conversationId: ids.next(),
+      agent,
+      model,
+      labels: request.labels ?? {},
+      workspace: null,
+      permissions: request.permissions ?? null,
+      parentSessionId: null,
+      owner: personOf(by),
+      keyId: by.type === 'key' ? by.id : null,
+    },
+    progress: {
+      status: statusOf(start.state),
+      state: start.state,
+      activeRunId: null,
+      releasedAt: null,
+      dueAt: null,
+    },
+    events: [...sessionCreated(sessionId), ...start.events],
+  });
+  if (outcome.kind !== 'created') {
+    throw new RelayError('handle_taken', `A session that is not released has the handle ${handle}`);
+  }
+  const session = await sessions.read(sessionId);
+  if (session === undefined) throw new RelayError('internal', 'The session was not stored');
+  return session;
+}

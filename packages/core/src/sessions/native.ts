@@ -1,0 +1,36 @@
+/** Native sessions: agents of this server, whose turns are runs (dispatcher.ts). */
+import type { AgentSessionCapabilities } from '@relay/protocol';
+import { type SafeState, defaultSafeStates } from './modes.ts';
+
+export const nativeHarness = 'native';
+
+export const nativeSafeStates: readonly SafeState[] = defaultSafeStates;
+
+export const nativeCapabilities: AgentSessionCapabilities = {
+  messaging: { receive: true, send: true, attachments: ['text', 'image'] },
+  delivery: {
+    modes: ['immediate', 'next-message', 'next-tool-call', 'on-idle', 'manual'],
+    queue: true,
+  },
+  events: {
+    emits: [
+      'status.changed',
+      'tool.called',
+      'tool.completed',
+      'tool.failed',
+      'message.received',
+      'message.sent',
+      'delivery.accepted',
+      'delivery.delivered',
+      'delivery.deferred',
+      'delivery.failed',
+      'transcript.chunk',
+      'usage.updated',
+      'session.started',
+      'session.released',
+      'session.resumed',
+      'error',
+    ],
+  },
+  lifecycle: { release: true, pause: true, resume: true },
+};

@@ -1,0 +1,340 @@
+/** Native sessions: their turns are runs, which change the session in their own commits. */
+import { DatabaseSync } from 'node:sqlite';
+import type { ModelRequest } from '@relay/core';
+import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
+import { textOf } from '@relay/protocol';
+import { describe, expect, test } from 'vitest';
+import { until } from '../support/kernel.ts';
+import {
+  aborted,
+  createStreamingModel,
+  decide,
+  finished,
+  lastOf,
+  openFixture,
+  stopRun,
+  untilAsked,
+} from './fixture.ts';
+import {
+  deliver,
+  deliveryStatus,
+  eventsOfType,
+  openSession,
+  readSession,
+  sessionEvents,
+  storeOf,
+  untilIdle,
+  untilSession,
+} from './sessions.ts';
+import { mortal, sqlite, wrapStore } from './stores.ts';
+
+const answer = [text('Done.'), finish()];
+const look = toolCall('call_1', 'look', {});
+
+/** The texts of users in a request. */
+function usersIn({ messages }: ModelRequest): string[] {
+  return messages.flatMap(({ role, content }) => (role === 'user' ? textOf(content) : []));
+}
+
+async function* untilAborted(signal: AbortSignal) {
+  yield [text('To begin ')];
+  await aborted(signal);
+}
+
+describe('a message to an idle native session', () => {
+  test('starts a run, is consumed by its first model call, and leaves the session idle', async () => {
+    const { boot } = await openFixture();
+    const model = createStreamingModel(() => [answer]);
+    const kernel = await boot({ model, sessions: true });
+    const { id } = await openSession(kernel);
+    const delivery = await deliver(kernel, id, { text: 'Hello' });
+    await untilIdle(kernel, id);
+    expect(model.requests.map(usersIn)).toEqual([['Hello']]);
+    expect(await deliveryStatus(kernel, delivery)).toBe('consumed');
+    const events = await sessionEvents(kernel, id);
+    expect(events.map(({ type }) => type)).toEqual([
+      'status.changed',
+      'session.started',
+      'status.changed',
+      'delivery.accepted',
+      'delivery.delivered',
+      'status.changed',
+      'message.received',
+      'transcript.chunk',
+      'usage.updated',
+      'status.changed',
+    ]);
+    expect(eventsOfType(events, 'transcript.chunk').map(({ chunk }) => chunk.content)).toEqual([
+      'Done.',
+    ]);
+  });
+
+  test('is one turn with all others that wait, in their order', async () => {
+    const { boot, store } = await openFixture();
+    const model = createStreamingModel(() => [answer]);
+    const sender = await boot({ model });
+    const { id } = await openSession(sender);
+    for (const each of ['one', 'two', 'three']) await deliver(sender, id, { text: each });
+    const kernel = await boot({ model, store, sessions: true });
+    await untilIdle(kernel, id);
+    expect(model.requests.map(usersIn)).toEqual([['one', 'two', 'three']]);
+  });
+
+  test('is found by the scan, if no wake-up announces it', async () => {
+    const { boot, store } = await openFixture();
+    const model = createStreamingModel(() => [answer]);
+    const sender = await boot({ model });
+    const { id } = await openSession(sender);
+    await deliver(sender, id, { text: 'Hello' });
+    const kernel = await boot({ model, store, sessions: true });
+    await untilIdle(kernel, id);
+    expect(model.requests).toHaveLength(1);
+  });
+
+  test('continues the conversation of the session', async () => {
+    const { boot } = await openFixture();
+    const model = createStreamingModel(() => [answer]);
+    const kernel = await boot({ model, sessions: true });
+    const { id } = await openSession(kernel);
+    for (const each of ['one', 'two']) {
+      await deliver(kernel, id, { text: each });
+      await untilIdle(kernel, id);
+    }
+    expect(model.requests.map(usersIn)).toEqual([['one'], ['one', 'two']]);
+  });
+
+  test('is started by one of several nodes', async () => {
+    const { boot, store } = await openFixture();
+    const model = createStreamingModel(() => [answer]);
+    const nodes = await Promise.all([1, 2, 3].map(() => boot({ model, store, sessions: true })));
+    const [kernel] = nodes;
+    if (kernel === undefined) throw new Error('There is no node');
+    const { id } = await openSession(kernel);
+    const messages = Array.from({ length: 10 }, (_, index) => `message ${index}`);
+    for (const each of messages) {
+      await deliver(kernel, id, { text: each });
+      for (const node of nodes)
+        node.control.engine.sessionDue?.({ tenantId: kernel.tenantId, sessionId: id });
+    }
+    await untilIdle(kernel, id);
+    expect(usersIn(lastOf(model.requests))).toEqual(messages);
+    const events = await sessionEvents(kernel, id);
+    expect(eventsOfType(events, 'message.received')).toHaveLength(messages.length);
+  });
+});
+
+describe('a message to a working native session', () => {
+  test('waits for its next turn with the mode on-idle', async () => {
+    const { boot } = await openFixture();
+    const go = Promise.withResolvers<void>();
+    const model = createStreamingModel(
+      async function* () {
+        await go.promise;
+        yield answer;
+      },
+      () => [answer],
+    );
+    const kernel = await boot({ model, sessions: true });
+    const { id } = await openSession(kernel);
+    await deliver(kernel, id, { text: 'one' });
+    await untilSession(kernel, id, ({ status }) => status === 'active');
+    const delivery = await deliver(kernel, id, { text: 'two' });
+    expect(await deliveryStatus(kernel, delivery)).toBe('accepted');
+    go.resolve();
+    await untilIdle(kernel, id);
+    expect(model.requests.map(usersIn)).toEqual([['one'], ['one', 'two']]);
+    expect(await deliveryStatus(kernel, delivery)).toBe('consumed');
+  });
+
+  test('enters its turn with the mode immediate, and is consumed by the model call that reads it', async () => {
+    const { boot } = await openFixture();
+    const model = createStreamingModel(
+      (_, signal) => untilAborted(signal),
+      () => [answer],
+    );
+    const kernel = await boot({ model, sessions: true });
+    const { id } = await openSession(kernel);
+    await deliver(kernel, id, { text: 'one' });
+    await until(async () => model.requests.length === 1);
+    const delivery = await deliver(kernel, id, { text: 'two', mode: 'immediate' });
+    await untilIdle(kernel, id);
+    expect(model.requests.map(usersIn)).toEqual([['one'], ['one', 'two']]);
+    expect(await deliveryStatus(kernel, delivery)).toBe('consumed');
+    const received = eventsOfType(await sessionEvents(kernel, id), 'message.received');
+    expect(received).toHaveLength(2);
+  });
+
+  test('is deferred while a tool is running', async () => {
+    const { boot } = await openFixture();
+    const held = Promise.withResolvers<void>();
+    const tool = createRecordingTool({
+      name: 'look',
+      allowedByDefault: true,
+      execute: () => held.promise.then(() => ({ context: 'seen' })),
+    });
+    const model = createStreamingModel(
+      () => [[look, finish()]],
+      () => [answer],
+    );
+    const kernel = await boot({ model, tools: [tool], sessions: true });
+    const { id } = await openSession(kernel);
+    await deliver(kernel, id, { text: 'one' });
+    await until(async () => tool.executions.length === 1);
+    const delivery = await deliver(kernel, id, { text: 'two', mode: 'immediate' });
+    await until(async () => (await deliveryStatus(kernel, delivery)) === 'deferred');
+    held.resolve();
+    await untilIdle(kernel, id);
+    const deferred = eventsOfType(await sessionEvents(kernel, id), 'delivery.deferred');
+    expect(deferred.map(({ reason }) => reason)).toEqual(['tool running']);
+    expect(model.requests.map(usersIn)).toEqual([['one'], ['one', 'two']]);
+    expect(await deliveryStatus(kernel, delivery)).toBe('consumed');
+  });
+
+  test('is read as it was edited', async () => {
+    const { boot } = await openFixture();
+    const held = Promise.withResolvers<void>();
+    const tool = createRecordingTool({
+      name: 'look',
+      allowedByDefault: true,
+      execute: () => held.promise.then(() => ({ context: 'seen' })),
+    });
+    const model = createStreamingModel(
+      () => [[look, finish()]],
+      () => [answer],
+    );
+    const kernel = await boot({ model, tools: [tool], sessions: true });
+    const { id } = await openSession(kernel);
+    await deliver(kernel, id, { text: 'one' });
+    await until(async () => tool.executions.length === 1);
+    const deliveryId = await deliver(kernel, id, { text: 'two', mode: 'next-message' });
+    const delivery = await storeOf(kernel).messages.readDelivery(deliveryId);
+    const messageId = delivery?.messageId ?? '';
+    const edit = { messageId, at: kernel.control.engine.clock.now(), text: 'two, corrected' };
+    expect(await storeOf(kernel).messages.edit(edit)).toBe('edited');
+    held.resolve();
+    await untilIdle(kernel, id);
+    expect(model.requests.map(usersIn)).toEqual([['one'], ['one', 'two, corrected']]);
+  });
+});
+
+describe('the status of a native session', () => {
+  test('is waiting while an approval is open, and active after it', async () => {
+    const { boot } = await openFixture();
+    const model = createStreamingModel(
+      () => [[look, finish()]],
+      () => [answer],
+    );
+    const kernel = await boot({
+      model,
+      tools: [createRecordingTool({ name: 'look' })],
+      sessions: true,
+    });
+    const { id } = await openSession(kernel);
+    await deliver(kernel, id, { text: 'one' });
+    const { activeRunId } = await untilSession(kernel, id, ({ status }) => status === 'waiting');
+    const [approval] = await untilAsked(kernel, activeRunId ?? '');
+    await decide(kernel, approval?.approvalId);
+    await untilIdle(kernel, id);
+    const statuses = eventsOfType(await sessionEvents(kernel, id), 'status.changed');
+    expect(statuses.map(({ status }) => status)).toEqual([
+      'starting',
+      'idle',
+      'active',
+      'waiting',
+      'active',
+      'idle',
+    ]);
+  });
+
+  test('is idle after a turn that failed, with an error event', async () => {
+    const { boot } = await openFixture();
+    const model = createStreamingModel(() => {
+      throw new Error('broken');
+    });
+    const kernel = await boot({ model, sessions: true, settings: { providerAttempts: 1 } });
+    const { id } = await openSession(kernel);
+    await deliver(kernel, id, { text: 'one' });
+    const session = await untilIdle(kernel, id);
+    expect(session.activeRunId).toBeNull();
+    expect(eventsOfType(await sessionEvents(kernel, id), 'error')).toHaveLength(1);
+  });
+
+  test('is idle after a turn that was canceled before a model read its message, which fails', async () => {
+    const { boot } = await openFixture();
+    const model = createStreamingModel(() => [answer]);
+    const kernel = await boot({ model, sessions: true, settings: { maxActiveRuns: 0 } });
+    const { id } = await openSession(kernel);
+    const delivery = await deliver(kernel, id, { text: 'one' });
+    const { activeRunId } = await untilSession(kernel, id, ({ status }) => status === 'active');
+    await stopRun(kernel, activeRunId ?? '');
+    await finished(kernel, activeRunId ?? '');
+    expect((await readSession(kernel, id)).status).toBe('idle');
+    expect(await deliveryStatus(kernel, delivery)).toBe('failed');
+  });
+});
+
+test('a turn that cannot start fails its messages with the reason', async () => {
+  const { boot } = await openFixture();
+  const model = createStreamingModel(() => [answer]);
+  const kernel = await boot({ model, sessions: true });
+  const { id } = await openSession(kernel, { agent: 'nobody' });
+  const delivery = await deliver(kernel, id, { text: 'one' });
+  await until(async () => (await deliveryStatus(kernel, delivery)) === 'failed');
+  const [error] = eventsOfType(await sessionEvents(kernel, id), 'error');
+  expect(error?.code).toBe('unknown_agent');
+  expect((await untilIdle(kernel, id)).activeRunId).toBeNull();
+});
+
+test('the session is changed in the commits of its run, and in no others', async () => {
+  const { store, boot } = await openFixture();
+  const written: string[] = [];
+  const recorded = wrapStore(store, (call) => {
+    const isWrite = ['append', 'createRun', 'sessions.change'].includes(call.method);
+    if (isWrite) written.push(call.method);
+    return call.go();
+  });
+  const model = createStreamingModel(() => [answer]);
+  const kernel = await boot({ model, store: recorded, sessions: true });
+  const { id } = await openSession(kernel);
+  await deliver(kernel, id, { text: 'Hello' });
+  await untilIdle(kernel, id);
+  expect(written).toEqual(['sessions.change', 'createRun', 'append']);
+});
+
+test('a turn that a process died in is continued, and its message is consumed once', async () => {
+  const { store, boot, bootWithoutCleanup } = await openFixture();
+  const first = mortal(store);
+  const model = createStreamingModel(
+    (_, signal) => untilAborted(signal),
+    () => [answer],
+  );
+  const dying = await bootWithoutCleanup({ model, store: first.store, sessions: true });
+  const { id } = await openSession(dying);
+  const delivery = await deliver(dying, id, { text: 'one' });
+  await until(async () => (await deliveryStatus(dying, delivery)) === 'consumed');
+  first.kill();
+  const kernel = await boot({ model, sessions: true, restarted: true });
+  await untilIdle(kernel, id);
+  const received = eventsOfType(await sessionEvents(kernel, id), 'message.received');
+  expect(received).toHaveLength(1);
+});
+
+test('a turn whose journal is damaged leaves the session idle, with an error event', async () => {
+  const { boot, path } = await openFixture(sqlite);
+  const model = createStreamingModel(
+    () => [[look, finish()]],
+    () => [answer],
+  );
+  const tools = [createRecordingTool({ name: 'look' })];
+  const kernel = await boot({ model, tools, sessions: true });
+  const { id } = await openSession(kernel);
+  await deliver(kernel, id, { text: 'one' });
+  const { activeRunId } = await untilSession(kernel, id, ({ status }) => status === 'waiting');
+  const [approval] = await untilAsked(kernel, activeRunId ?? '');
+  const db = new DatabaseSync(path ?? '');
+  db.exec(`DELETE FROM events WHERE run_id = '${activeRunId}' AND last_seq > 2`);
+  db.close();
+  await decide(kernel, approval?.approvalId);
+  await untilIdle(kernel, id);
+  expect(eventsOfType(await sessionEvents(kernel, id), 'error')).toHaveLength(1);
+});
