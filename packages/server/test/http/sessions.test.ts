@@ -275,6 +275,39 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       }
     });
 
+    it('sends messages as its session if it declares that, and reads only its own', async () => {
+      const session = await attached();
+      const other = await attached();
+      const silent = await attached({
+        capabilities: { ...capabilities, messaging: { receive: true } },
+      });
+      const body = { to: `@${other.handle}`, text: 'from a program' };
+      const sent = await ask('/v1/messages', { body, key: session.token });
+      expect(sent).toMatchObject({
+        status: 201,
+        body: { from: { type: 'session', id: session.id, name: session.handle } },
+      });
+      const refused = await ask('/v1/messages', { body, key: silent.token });
+      expect(refused).toMatchObject({
+        status: 409,
+        body: { code: 'capability_missing', details: { path: 'messaging.send' } },
+      });
+      const reader = await stream(other);
+      expect((await reader.next())?.data).toMatchObject({
+        type: 'delivery',
+        message: { id: sent.body['id'], text: 'from a program' },
+      });
+      await reader.disconnect();
+      for (const [key, count] of [
+        [session.token, 1],
+        [other.token, 1],
+        [silent.token, 0],
+      ] as const) {
+        expect((await ask('/v1/messages', { key })).body['messages']).toHaveLength(count);
+      }
+      expect((await ask('/v1/deliveries', { key: session.token })).status).toBe(403);
+    });
+
     it('that is mistyped, invented or of a dropped session is refused', async () => {
       const session = await attached();
       const mistyped = `${session.token.slice(0, -1)}${session.token.endsWith('0') ? '1' : '0'}`;
