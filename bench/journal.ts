@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { evolve, initialState, RunJournal, type RunIdentity, type SystemStore } from '@relay/core';
-import type { EventOf, RunEvent } from '@relay/protocol';
+import type { EventOf, RunEvent, StoredEvent } from '@relay/protocol';
 import { openSqliteStore } from '@relay/store';
 import { Hub } from '../packages/server/src/streaming/hub.ts';
 import { followRun } from '../packages/server/src/streaming/subscribe.ts';
@@ -72,7 +72,11 @@ interface OpenRun {
   readonly firstSeq: number;
 }
 
-async function openRun(store: SystemStore, hub: Hub, tenantId: string): Promise<OpenRun> {
+async function openRun(
+  store: SystemStore,
+  hub: Hub<StoredEvent>,
+  tenantId: string,
+): Promise<OpenRun> {
   const identity: RunIdentity = {
     id: nextId(),
     tenantId,
@@ -138,7 +142,10 @@ async function write({ journal, agentId, textId }: OpenRun): Promise<void> {
   await journal.settled();
 }
 
-async function follow(run: OpenRun, at: { store: SystemStore; hub: Hub }): Promise<void> {
+async function follow(
+  run: OpenRun,
+  at: { store: SystemStore; hub: Hub<StoredEvent> },
+): Promise<void> {
   const stop = new AbortController();
   const batches = followRun(
     { store: at.store.tenant(run.identity.tenantId), hub: at.hub, runId: run.identity.id },

@@ -20,6 +20,16 @@ export {
 } from './commands/send-message.ts';
 export * from './commands/change-message.ts';
 export * from './commands/start-run.ts';
+export * from './commands/attach-session.ts';
+export * from './commands/attend-session.ts';
+export {
+  changeSession,
+  commandTimeoutMs,
+  hasProgram,
+  offlineAfterMs,
+} from './commands/change-session.ts';
+export * from './commands/record-receipt.ts';
+export * from './commands/session-lifecycle.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';

@@ -16,7 +16,7 @@ import {
   MemoryBudget,
   TranscriptCache,
 } from '@relay/core';
-import { defined } from '@relay/protocol';
+import { defined, type StoredEvent, type StoredSessionEvent } from '@relay/protocol';
 import { isProgram, killOrphanProcesses, type McpServerConfig } from '@relay/tools';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
@@ -50,6 +50,8 @@ import { isOffered, Providers } from './outbound/providers.ts';
 import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
+import { builtInHarnesses } from './sessions/harnesses.ts';
+import { createSessionAttendant } from './jobs/session-attendant.ts';
 import { Vault } from './secrets/vault.ts';
 import { WebhookDeliverer } from './jobs/webhook-deliverer.ts';
 import { WebhookSigner } from './secrets/webhook-signer.ts';
@@ -76,7 +78,8 @@ export interface ComposeOptions extends Replacements {
 export interface Relay {
   readonly app: FastifyInstance;
   readonly control: RunControl;
-  readonly hub: Hub;
+  readonly hub: Hub<StoredEvent>;
+  readonly sessionHub: Hub<StoredSessionEvent>;
   readonly feed: Feed;
   /** Which commands run in a sandbox; undefined if the tools are replaced. */
   readonly sandbox?: string;
@@ -90,7 +93,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const { config, store } = options;
   const log = asServerLog(options.log);
   registerSecrets(log, config);
-  const hub = new Hub((runIds) => store.lastSeqs(runIds));
+  const hub = new Hub<StoredEvent>((runIds) => store.lastSeqs(runIds));
+  const sessionHub = new Hub<StoredSessionEvent>((ids) => store.sessions.lastSeqs(ids));
   const feed = new Feed();
   const streams = new OpenStreams(store);
   const metrics = new Metrics(store, {
@@ -248,6 +252,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     onKeyAccepted: (keyId) => workspaces.refreshFor(keyId),
     control,
     hub,
+    sessionHub,
+    harnesses: builtInHarnesses,
     version,
     isStopping: () => stopping,
   };
@@ -260,12 +266,14 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     retentionMs,
     sweepOutputs: () => sweepOutputs({ store, clock, retentionMs, maxBytes, folder }),
   });
+  const attendant = createSessionAttendant(engine, context.harnesses);
   const { createApp } = await import('./http/app.ts');
   const app = createApp(context);
   return {
     app,
     control,
     hub,
+    sessionHub,
     feed,
     ...defined({ sandbox: bash?.summary }),
     async start() {
@@ -285,6 +293,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       control.supervisor.start();
       dispatcher.start();
       unsubscribe = subscribeToNodes(context);
+      attendant.start();
       housekeeping.start();
       embeddings?.worker.start();
       workspaces.start();
@@ -296,6 +305,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       stopping = true;
       await stopAll([
         unsubscribe,
+        () => attendant.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),

@@ -20,7 +20,7 @@ import type {
   Workspace,
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
-import { decodeHint } from './codec/hints.ts';
+import { decodeHint, HintSender } from './codec/hints.ts';
 import { checksumAuthenticator, type RowAuthenticator, RowSigner } from './codec/signed-table.ts';
 import { number, text } from './codec/values.ts';
 import type { Row, SqlDriver, Statement } from './drivers/driver.ts';
@@ -68,6 +68,7 @@ class SqlStore implements SystemStore {
   readonly #driver: SqlDriver;
   readonly #signer: RowSigner;
   readonly #signs: SignBitCache;
+  readonly #hints = new HintSender();
   readonly deliveries: DeliveryQueue;
   readonly sessions: SessionDirectory;
   /** A tenant's store has no state, so all requests and streams of the tenant share one. */
@@ -85,7 +86,12 @@ class SqlStore implements SystemStore {
     const known = this.#tenants.get(tenantId);
     if (known !== undefined) return known;
     const driver = this.#driver.tenant?.(tenantId) ?? this.#driver;
-    const store = new SqlTenantStore(driver, this.#signer, this.#signs, tenantId);
+    const store = new SqlTenantStore(tenantId, {
+      driver,
+      signer: this.#signer,
+      signs: this.#signs,
+      hints: this.#hints,
+    });
     if (this.#tenants.size >= maxKnownTenants) this.#tenants.clear();
     this.#tenants.set(tenantId, store);
     return store;
@@ -326,11 +332,15 @@ class SqlStore implements SystemStore {
   }
 
   listen(listener: (hint: Hint) => void): () => void {
-    const stop = this.#driver.hints?.listen((message) => {
+    const ignoreOthers = this.#driver.hints?.listen((message) => {
       const hint = message === undefined ? ({ kind: 'all' } as const) : decodeHint(message);
       if (hint !== undefined) listener(hint);
     });
-    return stop ?? (() => undefined);
+    const ignoreOwn = this.#hints.listen(listener);
+    return () => {
+      ignoreOthers?.();
+      ignoreOwn();
+    };
   }
 
   /** A real write: a full disk can still be read from. */

@@ -61,7 +61,7 @@ import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { missingText, TurnText, withText } from './codec/events.ts';
-import { encodeHint, hintOfCommand, hintsOfAppend } from './codec/hints.ts';
+import { hintOfCommand, type HintSender, hintsOfAppend } from './codec/hints.ts';
 import type { RowSigner, SignedTable } from './codec/signed-table.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
 import { appendScope, appendOutcome, appendUnit } from './sql/runs/append.ts';
@@ -118,6 +118,13 @@ import { SqlChannelStore } from './sql/sessions/channels.ts';
 import { hintsOfWrite, SqlMessageStore, SqlSessionStore } from './sql/sessions/store.ts';
 import { SessionStatements } from './sql/sessions/write.ts';
 
+interface TenantStoreParts {
+  readonly driver: SqlAccess;
+  readonly signer: RowSigner;
+  readonly signs: SignBitCache;
+  readonly hints: HintSender;
+}
+
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
   readonly audit: AuditTrail;
@@ -130,20 +137,22 @@ export class SqlTenantStore implements TenantStore {
   readonly actions: ActionStore;
   readonly #driver: SqlAccess;
   readonly #signer: RowSigner;
+  readonly #hints: HintSender;
   /** The ends of journals, for their writers. */
   readonly #openRows = new WeakMap<object, OpenRow>();
 
   /** `signer` and `signs` are shared by all tenants. */
-  constructor(driver: SqlAccess, signer: RowSigner, signs: SignBitCache, tenantId: string) {
+  constructor(tenantId: string, { driver, signer, signs, hints }: TenantStoreParts) {
     this.#driver = driver;
     this.#signer = signer;
+    this.#hints = hints;
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);
     this.policies = new SqlPolicyStore(driver, signer, tenantId);
     this.webhooks = new SqlWebhookStore(driver, signer, tenantId);
     this.vectors = new SqlVectorStore(driver, signs, tenantId);
-    this.sessions = new SqlSessionStore(driver, signer, tenantId);
-    this.messages = new SqlMessageStore(driver, signer, tenantId);
+    this.sessions = new SqlSessionStore(tenantId, { driver, signer, hints });
+    this.messages = new SqlMessageStore(tenantId, { driver, signer, hints });
     this.channels = new SqlChannelStore(driver, signer, tenantId);
     this.actions = new SqlActionStore(driver, signer, tenantId);
   }
@@ -227,8 +236,8 @@ export class SqlTenantStore implements TenantStore {
       outcome = appendOutcome(unit, result, { uses, session });
     } while (outcome === 'refused' && uses?.available === true);
     if (outcome === 'committed') this.#keepOpenRow(append, journal);
-    if (outcome === 'committed' && this.#driver.hints !== undefined) {
-      this.#notify(...hintsOfAppend(this.tenantId, append));
+    if (outcome === 'committed') {
+      if (this.#driver.hints !== undefined) this.#notify(...hintsOfAppend(this.tenantId, append));
       if (append.session !== undefined)
         this.#notify(...hintsOfWrite(this.tenantId, append.session));
     }
@@ -604,7 +613,7 @@ export class SqlTenantStore implements TenantStore {
   }
 
   #notify(...hints: readonly Hint[]): void {
-    for (const hint of hints) this.#driver.hints?.send(encodeHint(hint));
+    this.#hints.send(this.#driver.hints, hints);
   }
 
   #one<Value>(statement: Statement, decode: (row: Row) => Value): Promise<Value | undefined> {

@@ -57,7 +57,10 @@ export type SessionRedefinition = Partial<
     'name' | 'kind' | 'capabilities' | 'model' | 'labels' | 'permissions' | 'owner' | 'keyId'
   >
 > & {
-  /** Of the session's only token; the one before it no longer works. */
+  /**
+   * Of the session's only token; the one before it no longer works, and the stream that was opened with it
+   * counts no longer. The session is seen now.
+   */
   readonly tokenHash?: string | null;
 };
 
@@ -561,7 +564,7 @@ export interface ActionStore {
 /** The sessions of all tenants. */
 export interface SessionDirectory {
   /** The session that a token opens, unless it is released or its row is not as it was written. */
-  findToken(hash: string): Promise<SessionRef | undefined>;
+  findToken(hash: string): Promise<(SessionRef & { readonly handle: string }) | undefined>;
   /**
    * Sessions whose `dueAt` has come. Tenants take turns; paused ones are skipped. Nothing is claimed: of
    * two nodes that change the same session, one gets a conflict.

@@ -374,7 +374,10 @@ export interface SystemStore {
     after?: string,
   ): Promise<{ tenantId: string; id: string; runId: string }[]>;
 
-  /** Receives hints from other nodes. Returns a function that unsubscribes. */
+  /**
+   * Receives hints from other nodes, and those about sessions also from this one. The listener may not throw.
+   * Returns a function that unsubscribes.
+   */
   listen(listener: (hint: Hint) => void): () => void;
 
   /** Resolves if the store is writable. */

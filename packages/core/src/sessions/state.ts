@@ -39,6 +39,10 @@ export interface SessionUsage {
 
 export interface SessionState extends SessionParts {
   readonly usage: SessionUsage;
+  /** When the session came to its status. */
+  readonly since?: number;
+  /** When its program attached last. What it was handed before that is sent again. */
+  readonly attachedAt?: number;
 }
 
 export const newSession: SessionState = {
@@ -63,6 +67,17 @@ export function statusOf({ lifecycle, turn, connection }: SessionParts): AgentSt
   if (connection === 'unreachable') return 'offline';
   if (lifecycle === 'starting' || lifecycle === 'paused') return lifecycle;
   return statusOfTurn[turn];
+}
+
+/** What is stored with a new state. `before` is undefined for a new session. */
+export function progressOf(
+  before: SessionState | undefined,
+  next: SessionState,
+  at: number,
+): { readonly status: AgentStatus; readonly state: SessionState } {
+  const status = statusOf(next);
+  const isSame = before !== undefined && statusOf(before) === status;
+  return { status, state: { ...next, since: isSame ? (before.since ?? at) : at } };
 }
 
 /** What the journal of a session says at a position. */

@@ -29,7 +29,7 @@ import {
 } from '../run/state/state.ts';
 import type { DeferralReason } from './modes.ts';
 import { decideSessionAll, type SessionInput, type SessionInputName } from './session-machine.ts';
-import { type SessionState, statusOf, updatedUsage } from './state.ts';
+import { progressOf, type SessionState, updatedUsage } from './state.ts';
 
 /** What the turn does now; `hold`: the run is suspended by a pause. */
 type TurnInput = Extract<SessionInputName, 'work' | 'wait' | 'block' | 'hold' | 'settle'>;
@@ -183,7 +183,7 @@ export function sessionChangeOf(
   if (!isConditional && events.length === 0) return undefined;
   const change = { sessionId, at: step.at, events, deliveries };
   if (!isConditional) return change;
-  const progress = { status: statusOf(next), state: next };
+  const progress = progressOf(state, next, step.at);
   const { version: ifVersion } = session;
   if (!ends) return { ...change, ifVersion, progress };
   const isReleased = next.lifecycle === 'released';

@@ -19,11 +19,18 @@ import { keySchema } from '../routes/keys.ts';
 import { memorySchema } from '../routes/memories.ts';
 import { policySchema } from '../routes/policy.ts';
 import { runSchema } from '../routes/runs.ts';
+import { deliveryFrameSchema, sessionSchema } from '../routes/sessions.ts';
 import { tenantSchema } from '../routes/tenant.ts';
 import { webhookSchema } from '../routes/webhooks.ts';
 import { checkpointEnvelopeSchema, runErrorSchema, wireUsageSchema } from '../schemas/runs.ts';
 import { type Route, routes } from '../routes/index.ts';
-import { chatFrameSchema, feedFrameSchema, runsFrameSchema, runtimeFrameSchema } from './frames.ts';
+import {
+  chatFrameSchema,
+  feedFrameSchema,
+  runsFrameSchema,
+  runtimeFrameSchema,
+  sessionFrameSchema,
+} from './frames.ts';
 
 type Schema = Record<string, unknown>;
 
@@ -55,6 +62,11 @@ export function openApiDocument(version: string): OpenApiDocument {
     components: {
       securitySchemes: {
         key: { type: 'http', scheme: 'bearer', description: 'An API key, relay_live_…' },
+        session: {
+          type: 'http',
+          scheme: 'bearer',
+          description: 'A session token, relay_sess_…, for its own session',
+        },
         internal: {
           type: 'apiKey',
           in: 'header',
@@ -105,7 +117,10 @@ function securityOf(route: Route): Schema {
   const keys =
     anyScope === true ? scopes.map((scope) => ({ key: [scope] })) : [{ key: [...scopes] }];
   const others = { 'internal-or-key': [{ internal: [] }], 'local-or-key': [{}] };
-  return { security: [...keys, ...(route.auth === undefined ? [] : others[route.auth])] };
+  const tokens = route.session === undefined ? [] : [{ session: [] }];
+  return {
+    security: [...keys, ...tokens, ...(route.auth === undefined ? [] : others[route.auth])],
+  };
 }
 
 function parametersOf(
@@ -143,6 +158,7 @@ const headersByRoute: Readonly<Record<string, readonly string[]>> = {
   startRun: ['Idempotency-Key'],
   startApiChat: ['Idempotency-Key'],
   followRun: ['Last-Event-ID'],
+  followSession: ['Last-Event-ID'],
 };
 
 function headersOf(name: string): Schema[] {
@@ -160,6 +176,8 @@ const framesByRoute: Readonly<Record<string, z.ZodType>> = {
   followRun: z.union([runsFrameSchema, chatFrameSchema, runtimeFrameSchema]),
   followFeed: feedFrameSchema,
   startApiChat: runtimeFrameSchema,
+  followSession: sessionFrameSchema,
+  followDeliveries: deliveryFrameSchema,
 };
 
 /** `itemSchema` of OpenAPI 3.2, as an extension: the schema of the JSON in the `data` of each frame. */
@@ -262,6 +280,7 @@ const named = {
   Checkpoint: checkpointEnvelopeSchema,
   Credential: credentialSchema,
   Decider: deciderSchema,
+  DeliveryFrame: deliveryFrameSchema,
   FeedFrame: feedFrameSchema,
   Grant: grantSchema,
   Json: jsonSchema,
@@ -276,6 +295,8 @@ const named = {
   RunError: runErrorSchema,
   RunsFrame: runsFrameSchema,
   RuntimeFrame: runtimeFrameSchema,
+  Session: sessionSchema,
+  SessionFrame: sessionFrameSchema,
   Tenant: tenantSchema,
   Usage: wireUsageSchema,
   Webhook: webhookSchema,

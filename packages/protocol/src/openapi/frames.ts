@@ -1,6 +1,7 @@
 /** The frames of each stream as schemas, for the OpenAPI document. */
 import { z } from 'zod';
 import { ruleRefSchema, trustSchema } from '../events/catalogue.ts';
+import { sessionEventSchema } from '../events/session-events.ts';
 import { attachmentPartSchema, contentSchema, senderSchema } from '../schemas/messages.ts';
 import {
   approvalKinds,
@@ -229,6 +230,9 @@ export const runtimeFrameSchema = z.discriminatedUnion('type', [
 
 /** `all`: too much has changed to name it. */
 export const feedFrameSchema = z.strictObject({
-  kind: z.enum(['connected', 'run', 'approval', 'message', 'delivery', 'all']),
+  kind: z.enum(['connected', 'run', 'approval', 'session', 'message', 'delivery', 'all']),
   id: text.optional(),
 });
+
+/** An event of a session's journal; its `seq` is the id of the frame. */
+export const sessionFrameSchema = z.intersection(sessionEventSchema, z.object({ at: text }));

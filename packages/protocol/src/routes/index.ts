@@ -13,6 +13,7 @@ import { policyRoutes } from './policy.ts';
 import type { Route } from './route.ts';
 import { runRoutes } from './runs.ts';
 import { runtimeRoutes } from './runtime.ts';
+import { sessionRoutes } from './sessions.ts';
 import { systemRoutes } from './system.ts';
 import { tenantRoutes } from './tenant.ts';
 import { toolResultRoutes } from './tool-results.ts';
@@ -52,6 +53,7 @@ export const routes = {
   ...auditRoutes,
   ...policyRoutes,
   ...webhookRoutes,
+  ...sessionRoutes,
 } as const satisfies Record<string, Route>;
 
 export type RouteName = keyof typeof routes;

@@ -20,6 +20,11 @@ export interface Route {
   /** All are required, or with `anyScope` any one. */
   readonly scopes: readonly Scope[];
   readonly anyScope?: true;
+  /**
+   * Whether a session token opens it, without a scope: `own` for the session that `:id` names, `tenant` for
+   * all that the handler shows to one. Default: no.
+   */
+  readonly session?: 'own' | 'tenant';
   readonly params?: z.ZodType;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;

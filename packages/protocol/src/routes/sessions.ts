@@ -18,9 +18,18 @@ import {
   labelsSchema,
   timeSchema,
 } from '../schemas/values.ts';
-import { pageQuery } from './route.ts';
-import { sessionMessageSchema } from './messages.ts';
-import { streamQuerySchema } from './runs.ts';
+import {
+  bodyErrors,
+  idParam,
+  itemErrors,
+  keyErrors,
+  listErrors,
+  listOf,
+  pageQuery,
+  type Route,
+} from './route.ts';
+import { deliverySchema, sessionMessageSchema } from './messages.ts';
+import { eventsQuerySchema, streamQuerySchema } from './runs.ts';
 
 export const sessionBodySchema = z.strictObject({
   harness: z.string().min(1).max(64),
@@ -141,6 +150,20 @@ export const attachedSessionSchema = z.object({
   token: z.string().describe('The session token, returned only here'),
 });
 
+/** What the token of another session shows of it. */
+export const sessionSummarySchema = sessionSchema.pick({
+  id: true,
+  identity: true,
+  harness: true,
+  status: true,
+});
+const shownSessionSchema = z.union([sessionSchema, sessionSummarySchema]);
+
+const storedSessionEventSchema = z.intersection(
+  sessionEventSchema,
+  z.object({ seq: z.int(), at: timeSchema }),
+);
+
 /** A position between two turns, which a new session can start from. */
 export const sessionSnapshotSchema = z.object({
   id: idSchema,
@@ -174,3 +197,177 @@ export const deliveryFrameSchema = z.discriminatedUnion('type', [
   }),
 ]);
 export type DeliveryFrame = z.infer<typeof deliveryFrameSchema>;
+
+const deliveryParams = z.object({ id: idSchema, deliveryId: idSchema });
+const commandParams = z.object({ id: idSchema, commandId: idSchema });
+const commandErrors = [...itemErrors, 'capability_missing', 'session_conflict'] as const;
+
+export const sessionRoutes = {
+  createSession: {
+    method: 'POST',
+    path: '/v1/sessions',
+    summary: 'Start a session of a harness that Relay runs, or a person’s',
+    scopes: ['runs'],
+    body: sessionBodySchema,
+    status: 201,
+    output: sessionSchema,
+    errors: [
+      ...keyErrors,
+      ...bodyErrors,
+      'invalid_pattern',
+      'approve_scope_required',
+      'handle_taken',
+    ],
+  },
+  attachSession: {
+    method: 'POST',
+    path: '/v1/sessions/attach',
+    summary: 'Attach a program or a person under a handle',
+    scopes: ['runs'],
+    session: 'tenant',
+    body: attachBodySchema,
+    status: 201,
+    output: attachedSessionSchema,
+    errors: [...keyErrors, ...bodyErrors, 'handle_taken', 'session_conflict'],
+  },
+  listSessions: {
+    method: 'GET',
+    path: '/v1/sessions',
+    summary: 'List sessions, newest first; a session token shows handles and statuses of others',
+    scopes: ['read'],
+    session: 'tenant',
+    query: sessionsQuerySchema,
+    output: listOf('sessions', shownSessionSchema),
+    errors: listErrors,
+  },
+  getSession: {
+    method: 'GET',
+    path: '/v1/sessions/:id',
+    summary: 'Read a session; a session token shows handle and status of another one',
+    scopes: ['read'],
+    session: 'tenant',
+    params: idParam,
+    output: shownSessionSchema,
+    errors: itemErrors,
+  },
+  listSessionEvents: {
+    method: 'GET',
+    path: '/v1/sessions/:id/events',
+    summary: 'Read the journal of a session',
+    scopes: ['read'],
+    session: 'own',
+    params: idParam,
+    query: eventsQuerySchema,
+    streamed: true,
+    output: z.object({
+      session: sessionSchema,
+      events: z.array(storedSessionEventSchema),
+      nextCursor: z.string().nullable().describe('The `after` of the next page; null at the end'),
+    }),
+    errors: [...itemErrors, 'invalid_request', 'cursor_past_end'],
+  },
+  followSession: {
+    method: 'GET',
+    path: '/v1/sessions/:id/stream',
+    summary: 'Follow the journal of a session',
+    scopes: ['read'],
+    session: 'own',
+    params: idParam,
+    query: sessionStreamQuerySchema,
+    responseType: 'sse',
+    noContentWhen: 'The session is released and no event follows',
+    errors: [...itemErrors, 'invalid_request', 'cursor_past_end', 'too_many_open'],
+  },
+  updateSession: {
+    method: 'PATCH',
+    path: '/v1/sessions/:id',
+    summary: 'Change the model or the labels of a session',
+    scopes: ['runs'],
+    params: idParam,
+    body: sessionChangesSchema,
+    output: sessionSchema,
+    errors: [...itemErrors, ...bodyErrors, 'session_conflict'],
+  },
+  deleteSession: {
+    method: 'DELETE',
+    path: '/v1/sessions/:id',
+    summary: 'Drop a session with its journal and its deliveries',
+    scopes: ['admin'],
+    params: idParam,
+    responseType: 'none',
+    errors: itemErrors,
+  },
+  releaseSession: command('release', 'End a session'),
+  pauseSession: command('pause', 'Pause a session after its running model call or tool'),
+  resumeSession: command('resume', 'Resume a session that is paused'),
+  cancelSession: command('cancel', 'Stop the current turn of a session'),
+  flushSession: {
+    method: 'POST',
+    path: '/v1/sessions/:id/flush',
+    summary: 'Deliver the messages of the mode manual',
+    scopes: ['runs'],
+    session: 'own',
+    params: idParam,
+    output: sessionSchema,
+    errors: commandErrors,
+  },
+  reportSessionEvents: {
+    method: 'POST',
+    path: '/v1/sessions/:id/events',
+    summary: 'Report one event of a session, or several that are stored together',
+    scopes: ['runs'],
+    session: 'own',
+    params: idParam,
+    body: sessionEventsBodySchema,
+    output: sessionSchema,
+    errors: [...itemErrors, ...bodyErrors, 'event_undeclared', 'session_conflict'],
+  },
+  followDeliveries: {
+    method: 'GET',
+    path: '/v1/sessions/:id/deliveries/stream',
+    summary: 'Receive the messages, commands and invocations for a session',
+    scopes: ['runs'],
+    session: 'own',
+    params: idParam,
+    responseType: 'sse',
+    errors: [...itemErrors, 'session_conflict', 'too_many_open'],
+  },
+  postReceipt: {
+    method: 'POST',
+    path: '/v1/sessions/:id/deliveries/:deliveryId/receipt',
+    summary: 'Say what became of a delivery',
+    scopes: ['runs'],
+    session: 'own',
+    params: deliveryParams,
+    body: receiptBodySchema,
+    output: deliverySchema,
+    errors: [...itemErrors, ...bodyErrors, 'receipt_conflict', 'session_conflict'],
+  },
+  answerCommand: {
+    method: 'POST',
+    path: '/v1/sessions/:id/commands/:commandId',
+    summary: 'Answer a command that the program of a session has carried out, or could not',
+    scopes: ['runs'],
+    session: 'own',
+    params: commandParams,
+    body: commandAnswerBodySchema,
+    output: sessionSchema,
+    errors: [...itemErrors, ...bodyErrors, 'receipt_conflict', 'session_conflict'],
+  },
+} as const satisfies Record<string, Route>;
+
+function command<Name extends 'release' | 'pause' | 'resume' | 'cancel'>(
+  name: Name,
+  summary: string,
+) {
+  return {
+    method: 'POST',
+    path: `/v1/sessions/:id/${name}`,
+    summary,
+    scopes: ['runs'],
+    params: idParam,
+    status: 202,
+    output: sessionSchema,
+    errors: commandErrors,
+  } as const satisfies Route;
+}

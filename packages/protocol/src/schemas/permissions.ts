@@ -205,7 +205,7 @@ export type GrantScope = (typeof grantScopes)[number];
 
 /** Who decided: the owner of an API key, a rule, a timeout, or Relay itself. */
 export const deciderSchema = z.object({
-  type: z.enum(['key', 'rule', 'timeout', 'system']),
+  type: z.enum(['key', 'session', 'rule', 'timeout', 'system']),
   id: z.string(),
   name: z.string(),
   /** The owner of the key, if it has one. */

@@ -55,5 +55,7 @@ it('the OpenAPI document names the schema of the frames of every stream', () => 
     },
     'get /v1/feed': ref('FeedFrame'),
     'post /api/chat': ref('RuntimeFrame'),
+    'get /v1/sessions/{id}/stream': ref('SessionFrame'),
+    'get /v1/sessions/{id}/deliveries/stream': ref('DeliveryFrame'),
   });
 });

@@ -251,6 +251,7 @@ describe('roles', () => {
       'auditHead',
       'awaitToolResult',
       'exportAudit',
+      'followDeliveries',
       'getTenant',
       'listAudit',
       'listCredentials',

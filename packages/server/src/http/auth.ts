@@ -1,4 +1,7 @@
-/** Authentication: an API key, the internal secret, or a local caller of `/chat` without a key. */
+/**
+ * Authentication: an API key, a session token, the internal secret, or a local caller of `/chat` without a
+ * key.
+ */
 import type { DamagedRow, KeyRecord, SystemStore } from '@relay/core';
 import {
   type Decider,
@@ -15,7 +18,7 @@ import { type Config, isLoopback } from '../config/config.ts';
 import type { KeyActivity } from '../jobs/key-activity.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { unauthorized } from './errors.ts';
-import { hasInternalSecret, hashApiKey, isWellFormed } from '../secrets/keys.ts';
+import { hasInternalSecret, hashApiKey, isWellFormed, kindOfSecret } from '../secrets/keys.ts';
 
 export interface Caller {
   readonly tenantId: string;
@@ -25,10 +28,14 @@ export interface Caller {
   readonly groups: readonly string[];
   /** The caller's identity in journals and audit entries; `personOf` tells which person it is. */
   readonly actor: Decider;
-  /** Set for a caller with a session token. */
-  readonly session?: { readonly id: string; readonly handle: string };
   /** Set for a caller without a key: what it may use. */
   readonly keyless?: 'demo' | 'all';
+  /** Set for a caller with a session token, who has no scopes. */
+  readonly session?: {
+    readonly id: string;
+    readonly handle: string;
+    readonly tokenHash: string;
+  };
 }
 
 export interface AuthContext {
@@ -51,7 +58,8 @@ export async function authenticate(
   rejectForeignOrigin(request, context.config);
   const caller = await identify(request, route, context);
   try {
-    requireScopes(caller, route);
+    if (caller.session === undefined) requireScopes(caller, route);
+    else requireOpenToSession(caller.session.id, route, request);
   } catch (error) {
     noteRefusal(context, route, { caller, request, error });
     throw error;
@@ -119,6 +127,18 @@ function requireScopes(caller: Caller, { scopes, anyScope }: Route): void {
   throw new RelayError('scope_required', `This key lacks the scope ${missing[0]}`);
 }
 
+/** A session token opens only what its route declares. It never approves and never administers. */
+function requireOpenToSession(sessionId: string, route: Route, { params }: FastifyRequest): void {
+  const { id } = (params ?? {}) as { id?: string };
+  if (route.session === 'tenant' || (route.session === 'own' && id === sessionId)) return;
+  throw new RelayError(
+    'scope_required',
+    route.session === 'own'
+      ? 'A session token opens only its own session'
+      : 'A session token does not open this: use an API key',
+  );
+}
+
 async function identify(
   request: FastifyRequest,
   route: Route,
@@ -134,17 +154,36 @@ async function identify(
     if (hasInternalSecret(authorization, internalSecret)) return internalCaller;
     if (route.auth === 'internal') throw unauthorized();
   }
-  const caller = await callerByKey(authorization, context);
+  const secret = /^Bearer ([^\s]+)$/i.exec(authorization ?? '')?.[1];
+  if (secret === undefined) throw unauthorized();
+  if (kindOfSecret(secret) === 'session') return callerByToken(secret, context);
+  const caller = await callerByKey(secret, context);
   await context.onKeyAccepted?.(caller.actor.id);
   return caller;
 }
 
+/** A token that was replaced, or whose session has ended, is as unknown as an invented one. */
+async function callerByToken(token: string, { store, metrics }: AuthContext): Promise<Caller> {
+  const tokenHash = hashApiKey(token);
+  const session = await store.sessions.findToken(tokenHash);
+  if (session === undefined) {
+    metrics?.unknownKey();
+    throw unauthorized();
+  }
+  const { tenantId, sessionId: id, handle } = session;
+  return {
+    tenantId,
+    scopes: new Set(),
+    groups: [],
+    actor: { type: 'session', id, name: handle },
+    session: { id, handle, tokenHash },
+  };
+}
+
 async function callerByKey(
-  authorization: string | undefined,
+  apiKey: string,
   { store, activity, metrics }: AuthContext,
 ): Promise<Caller> {
-  const apiKey = /^Bearer ([^\s]+)$/i.exec(authorization ?? '')?.[1];
-  if (apiKey === undefined) throw unauthorized();
   const refuse = (tenantId: string, who: Decider, reason: string) =>
     void activity?.refused(tenantId, [who.id], {
       who,

@@ -1,4 +1,4 @@
-/** Handles hints from other nodes. A hint only says where to look; this node reads the store itself. */
+/** Handles hints from other nodes, and about sessions also from this one. A hint only says where to look; this node reads the store itself. */
 import type { Hint } from '@relay/core';
 import type { ServerContext } from '../http/handlers/handler.ts';
 
@@ -6,7 +6,8 @@ export function subscribeToNodes(context: ServerContext): () => void {
   return context.store.listen((hint) => handle(context, hint));
 }
 
-function handle({ hub, feed, control, budgets, streams, vault }: ServerContext, hint: Hint): void {
+function handle(context: ServerContext, hint: Hint): void {
+  const { hub, sessionHub, feed, control, budgets, streams, vault } = context;
   const { supervisor } = control;
   switch (hint.kind) {
     case 'journal':
@@ -20,7 +21,9 @@ function handle({ hub, feed, control, budgets, streams, vault }: ServerContext, 
       feed.add(hint.tenantId, { kind: 'approval', id: hint.approvalId });
       return;
     case 'session':
-      hub.publish(hint.sessionId, []);
+      sessionHub.publish(hint.sessionId, []);
+      feed.add(hint.tenantId, { kind: 'session', id: hint.sessionId });
+      void streams.checkSession(hint.sessionId);
       return;
     case 'inbox':
       supervisor.notify(hint);
@@ -34,6 +37,7 @@ function handle({ hub, feed, control, budgets, streams, vault }: ServerContext, 
       break;
     case 'all':
       hub.invalidate();
+      sessionHub.invalidate();
       feed.addToAll({ kind: 'all' });
       vault.changed();
       break;

@@ -1,6 +1,6 @@
 /**
- * API keys: `relay_live_` + 32 random bytes + a checksum, all in hex. Only a hash is stored. The
- * checksum rejects a mistyped or invented key without reading the store.
+ * API keys and session tokens: a prefix + 32 random bytes + a checksum, all in hex. Only a hash is stored.
+ * The checksum rejects a mistyped or invented one without reading the store.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -17,25 +17,42 @@ import { scopes as allScopes } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { operatorAuditEntry } from '../audit/operator-entries.ts';
 
-const prefix = 'relay_live_';
-const form = /^relay_live_([0-9a-f]{64})([0-9a-f]{8})$/;
+const prefixes = { key: 'relay_live_', session: 'relay_sess_' } as const;
+export type SecretKind = keyof typeof prefixes;
+const form = /^(relay_(?:live|sess)_)([0-9a-f]{64})([0-9a-f]{8})$/;
 
 export function makeApiKey(): string {
-  const secret = randomBytes(32).toString('hex');
-  return `${prefix}${secret}${checksum(secret)}`;
+  return makeSecret('key');
+}
+
+export function makeSessionToken(): string {
+  return makeSecret('session');
+}
+
+function makeSecret(kind: SecretKind): string {
+  const prefix = prefixes[kind];
+  const random = randomBytes(32).toString('hex');
+  return `${prefix}${random}${checksum(prefix, random)}`;
+}
+
+/** Undefined if it is not well-formed. */
+export function kindOfSecret(secret: string): SecretKind | undefined {
+  const [, prefix = '', random = '', check] = form.exec(secret) ?? [];
+  if (check === undefined || checksum(prefix, random) !== check) return undefined;
+  return prefix === prefixes.key ? 'key' : 'session';
 }
 
 export function isWellFormed(apiKey: string): boolean {
-  const match = form.exec(apiKey);
-  return match?.[1] !== undefined && checksum(match[1]) === match[2];
+  return kindOfSecret(apiKey) === 'key';
 }
 
-export function hashApiKey(apiKey: string): string {
-  return createHash('sha256').update(apiKey).digest('hex');
+/** Of an API key or a session token. */
+export function hashApiKey(secret: string): string {
+  return createHash('sha256').update(secret).digest('hex');
 }
 
-function checksum(secret: string): string {
-  return crc32(prefix + secret)
+function checksum(prefix: string, random: string): string {
+  return crc32(prefix + random)
     .toString(16)
     .padStart(8, '0');
 }

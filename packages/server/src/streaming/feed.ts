@@ -1,5 +1,5 @@
 /**
- * Hints for user interfaces: which runs and approvals of a tenant have changed, not how. The client
+ * Hints for user interfaces: which runs, approvals and sessions of a tenant have changed, not how. The client
  * reads the current state itself, so hints may be merged, and a lost hint only costs time.
  */
 import { type MessageNotice, Signal } from '@relay/core';
@@ -7,7 +7,7 @@ import type { StoredEvent } from '@relay/protocol';
 
 export interface FeedEvent {
   /** `all`: too much has changed; read everything. */
-  readonly kind: 'run' | 'approval' | 'message' | 'delivery' | 'all';
+  readonly kind: 'run' | 'approval' | 'session' | 'message' | 'delivery' | 'all';
   readonly id?: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The open streams, and responses that wait for a run. A revoked or expired key closes those that it
- * opened; a server that stops ends all of them.
+ * The open streams, and responses that wait for a run. A revoked or expired key, or a session token that was
+ * replaced, closes those that it opened; a server that stops ends all of them.
  */
 import { type SystemStore, Ticker } from '@relay/core';
 import { type Caller, isValidKey } from '../http/auth.ts';
@@ -10,6 +10,8 @@ const checkKeysMs = 500;
 /** Why a stream is closed before its run has ended. */
 export type CloseReason = 'revoked' | 'stopping';
 type Close = (reason: CloseReason) => void;
+
+type StreamCaller = Pick<Caller, 'actor' | 'tenantId' | 'session'>;
 
 interface KeyStreams {
   readonly tenantId: string;
@@ -21,6 +23,8 @@ export class OpenStreams {
   readonly #store: SystemStore;
   readonly #all = new Set<Close>();
   readonly #byKey = new Map<string, KeyStreams>();
+  /** By the session and the hash of its token. */
+  readonly #bySession = new Map<string, Map<string, Set<Close>>>();
   #stopping = false;
   readonly #keys = new Ticker<string>(checkKeysMs, () => void this.checkKeys());
   #checking = false;
@@ -34,17 +38,44 @@ export class OpenStreams {
   }
 
   /** Returns the function that removes the stream. */
-  add(caller: Pick<Caller, 'actor' | 'tenantId'>, close: Close): () => void {
+  add(caller: StreamCaller, close: Close): () => void {
     this.#all.add(close);
-    const removeFromKey = this.#addToKey(caller, close);
+    const { session } = caller;
+    const removeFromCaller =
+      session === undefined ? this.#addToKey(caller, close) : this.#addToSession(session, close);
     if (this.#stopping) close('stopping');
     return () => {
       this.#all.delete(close);
-      removeFromKey();
+      removeFromCaller();
     };
   }
 
-  #addToKey({ actor, tenantId }: Pick<Caller, 'actor' | 'tenantId'>, close: Close): () => void {
+  #addToSession({ id, tokenHash }: NonNullable<Caller['session']>, close: Close): () => void {
+    const tokens = this.#bySession.get(id) ?? new Map<string, Set<Close>>();
+    this.#bySession.set(id, tokens);
+    const streams = tokens.get(tokenHash) ?? new Set();
+    tokens.set(tokenHash, streams.add(close));
+    return () => {
+      streams.delete(close);
+      if (streams.size === 0) tokens.delete(tokenHash);
+      if (tokens.size === 0 && this.#bySession.get(id) === tokens) this.#bySession.delete(id);
+    };
+  }
+
+  /** After a change of a session: closes the streams of tokens that no longer open it. Never rejects. */
+  async checkSession(sessionId: string): Promise<void> {
+    for (const [hash, streams] of this.#bySession.get(sessionId) ?? []) {
+      try {
+        if ((await this.#store.sessions.findToken(hash)) !== undefined) continue;
+      } catch {
+        // The store is unavailable: the next change of the session retries.
+        continue;
+      }
+      for (const close of streams) close('revoked');
+    }
+  }
+
+  #addToKey({ actor, tenantId }: StreamCaller, close: Close): () => void {
     if (actor.type !== 'key') return () => undefined;
     const streams = this.#byKey.get(actor.id) ?? { tenantId, close: new Set() };
     this.#byKey.set(actor.id, streams);

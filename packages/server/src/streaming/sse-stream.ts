@@ -13,6 +13,7 @@ import {
   type Frame,
   type RunHeader,
   type StoredEvent,
+  type StoredSessionEvent,
 } from '@relay/protocol';
 import { DeadPeerDetector } from './dead-peers.ts';
 import { maxWriteChars, ResponseWriter } from './response-writer.ts';
@@ -67,14 +68,34 @@ const heartbeats = new Ticker<SseStream>(tickMs, (streams, tick) => {
   }
 });
 
+/** How the events of a journal become frames; an event without a frame is left out. */
+export interface Projection<Event> {
+  readonly namesEvents: boolean;
+  project(event: Event): { readonly type: string } | undefined;
+}
+
+/** A run in a dialect. */
+export function runProjection(dialect: Dialect, run: RunHeader): Projection<StoredEvent> {
+  const { namesEvents } = dialect;
+  return { namesEvents, project: (event) => dialect.project(event, run) };
+}
+
+/** A session as its journal has it: the `seq` is the id of the frame. */
+export const sessionProjection: Projection<StoredSessionEvent> = {
+  namesEvents: false,
+  project(event) {
+    const { seq: _, ...frame } = event;
+    return frame;
+  },
+};
+
 /**
- * The frames of a batch in a dialect, in pieces, so that only one piece is held for a client that does
- * not read. The last piece is returned.
+ * The frames of a batch, in pieces, so that only one piece is held for a client that does not read. The
+ * last piece is returned.
  */
-export function* encodeBatch(
-  events: readonly StoredEvent[],
-  dialect: Dialect,
-  run: RunHeader,
+export function* encodeBatch<Event extends { readonly seq: number }>(
+  events: readonly Event[],
+  projection: Projection<Event>,
 ): Generator<string, string> {
   let text = '';
   for (const event of events) {
@@ -82,10 +103,10 @@ export function* encodeBatch(
       yield text;
       text = '';
     }
-    const frame = dialect.project(event, run);
+    const frame = projection.project(event);
     if (frame === undefined) continue;
     const data = JSON.stringify(frame);
-    text += dialect.namesEvents
+    text += projection.namesEvents
       ? encodeFrame({ id: event.seq, event: frame.type, data })
       : encodeFrame({ id: event.seq, data });
   }
@@ -93,7 +114,10 @@ export function* encodeBatch(
 }
 
 /** A frame that is not a journal event has no id. */
-export function encodeFirstFrame(frame: Frame, dialect: Dialect): string {
+export function encodeFirstFrame(
+  frame: Frame,
+  { namesEvents }: Pick<Dialect, 'namesEvents'>,
+): string {
   const data = JSON.stringify(frame);
-  return encodeFrame(dialect.namesEvents ? { event: frame.type, data } : { data });
+  return encodeFrame(namesEvents ? { event: frame.type, data } : { data });
 }

@@ -1,6 +1,7 @@
-/** The SSE response of a run: its journal in a dialect. */
+/** SSE responses: the journal of a run in a dialect, or of a session. */
 import { firstOutputTimeoutMs, type Log, type RunIdentity } from '@relay/core';
 import {
+  defined,
   type Dialect,
   type ErrorCode,
   type Frame,
@@ -9,7 +10,13 @@ import {
   type StoredEvent,
 } from '@relay/protocol';
 import type { ApiRequest } from '../http/handlers/handler.ts';
-import { encodeBatch, encodeFirstFrame, SseStream } from './sse-stream.ts';
+import {
+  encodeBatch,
+  encodeFirstFrame,
+  type Projection,
+  runProjection,
+  SseStream,
+} from './sse-stream.ts';
 import type { Batches } from './subscribe.ts';
 
 /** The fields of a run that its stream needs. A stream may stay open for days, so it holds no more. */
@@ -25,11 +32,35 @@ interface RunStreamOptions {
   readonly firstFrame?: Frame;
 }
 
+/** The journal of a run in a dialect. */
+export function streamRun(call: ApiRequest, options: RunStreamOptions): Promise<void> {
+  const { dialect, run, batches, firstFrame } = options;
+  return streamJournal(call, {
+    projection: runProjection(dialect, run),
+    batches,
+    isEnd: ({ type }) => type === 'run.ended',
+    subject: { runId: run.runId },
+    ...defined({ firstFrame }),
+  });
+}
+
+interface JournalStream<Event> {
+  readonly projection: Projection<Event>;
+  readonly batches: AsyncIterable<readonly Event[]>;
+  isEnd(event: Event): boolean;
+  /** For the log. */
+  readonly subject: Readonly<Record<string, string>>;
+  readonly firstFrame?: Frame;
+}
+
 /**
  * Takes over the response and writes batches to it until they end or the client disconnects. It never
  * rejects. A handler need not wait for it, and then the request is not held for as long as the stream.
  */
-export function streamRun(call: ApiRequest, options: RunStreamOptions): Promise<void> {
+export function streamJournal<Event extends { readonly seq: number }>(
+  call: ApiRequest,
+  options: JournalStream<Event>,
+): Promise<void> {
   const { reply, request, caller, context } = call;
   reply.hijack();
   releaseBody(call);
@@ -38,19 +69,19 @@ export function streamRun(call: ApiRequest, options: RunStreamOptions): Promise<
   return send(stream, options, { log: context.log, requestId: request.id }).finally(remove);
 }
 
-async function send(
+async function send<Event extends { readonly seq: number }>(
   stream: SseStream,
-  options: RunStreamOptions,
+  options: JournalStream<Event>,
   { log, requestId }: { log: Log; requestId: string },
 ): Promise<void> {
-  const { dialect, run, firstFrame } = options;
+  const { projection, subject, firstFrame } = options;
   const batches = options.batches[Symbol.asyncIterator]();
   try {
-    if (firstFrame !== undefined) await stream.send(encodeFirstFrame(firstFrame, dialect));
+    if (firstFrame !== undefined) await stream.send(encodeFirstFrame(firstFrame, projection));
     while (await sendNext(stream, batches, options));
   } catch (error) {
     // The headers are sent: closing the connection is the only way left to report the failure.
-    log.error('A stream failed', { requestId, runId: run.runId, error });
+    log.error('A stream failed', { requestId, ...subject, error });
     stream.destroy();
   } finally {
     await batches.return?.();
@@ -62,22 +93,23 @@ async function send(
  * Returns whether more can follow. Each batch has a call of its own, because a function that waits keeps
  * its variables: a silent stream would hold its last batch.
  */
-async function sendNext(
+async function sendNext<Event extends { readonly seq: number }>(
   stream: SseStream,
-  batches: AsyncIterator<readonly StoredEvent[]>,
-  { dialect, run }: RunStreamOptions,
+  batches: AsyncIterator<readonly Event[]>,
+  options: JournalStream<Event>,
 ): Promise<boolean> {
   const { done, value: batch } = await batches.next();
   if (done === true) return false;
-  const pieces = encodeBatch(batch, dialect, run);
+  const pieces = encodeBatch(batch, options.projection);
   let piece = pieces.next();
   while (piece.done !== true) {
     await stream.send(piece.value);
     piece = pieces.next();
   }
   const last = piece.value;
+  const end = batch.at(-1);
   // The last frames are sent with the end of the response: one write less for every run.
-  if (batch.at(-1)?.type === 'run.ended') {
+  if (end !== undefined && options.isEnd(end)) {
     await stream.end(last);
     return false;
   }

@@ -1,19 +1,51 @@
 /**
- * Follows a run from any position in its journal: first the stored events, then new ones as they are
- * stored, without gaps or repeats (E1).
+ * Follows the journal of a run or a session from any position: first the stored events, then new ones as
+ * they are stored, without gaps or repeats (E1).
  *
  * The journal is authoritative and the hub only reduces latency. A follower whose buffer overflows drops the buffer
  * and reads on from the store, so it holds a bounded number of events however slow its client is. The
  * hub also makes it read the store periodically, so a lost notification only costs time.
  */
-import { charsIn, pageBytes, Signal, type TenantStore } from '@relay/core';
-import type { StoredEvent } from '@relay/protocol';
+import {
+  charsIn,
+  type EventRange,
+  pageBytes,
+  type PageRange,
+  Signal,
+  type TenantStore,
+} from '@relay/core';
+import type { StoredEvent, StoredSessionEvent } from '@relay/protocol';
 import type { Follower, Hub } from './hub.ts';
+
+/** What the events of both kinds of journals have. */
+interface Numbered {
+  readonly seq: number;
+  readonly type: string;
+}
+
+export interface JournalSource<Event extends Numbered> {
+  readonly id: string;
+  readonly hub: Hub<Event>;
+  readPage(
+    range: PageRange,
+  ): Promise<{ readonly events: readonly Event[]; readonly isLast: boolean }>;
+  readEvents(range: EventRange): Promise<readonly Event[]>;
+  /** Whether nothing follows this event. */
+  isEnd(event: Event): boolean;
+  /** Whether the journal was deleted. Default: it is kept as long as it is followed. */
+  isDeleted?(): Promise<boolean>;
+}
 
 export interface RunSource {
   readonly store: TenantStore;
-  readonly hub: Hub;
+  readonly hub: Hub<StoredEvent>;
   readonly runId: string;
+}
+
+export interface SessionSource {
+  readonly store: TenantStore;
+  readonly hub: Hub<StoredSessionEvent>;
+  readonly sessionId: string;
 }
 
 export interface FollowOptions {
@@ -27,11 +59,42 @@ export interface FollowOptions {
 
 const size = { limit: 250, maxBytes: pageBytes };
 
-export type Batches = AsyncGenerator<readonly StoredEvent[], void>;
+export type BatchesOf<Event> = AsyncGenerator<readonly Event[], void>;
+export type Batches = BatchesOf<StoredEvent>;
 
 /** Yields batches in order; returns after `run.ended`, or as soon as the signal is aborted. */
-export function followRun(source: RunSource, options: FollowOptions): Batches {
-  const buffer = new EventBuffer(source.hub, source.runId);
+export function followRun({ store, hub, runId }: RunSource, options: FollowOptions): Batches {
+  const source: JournalSource<StoredEvent> = {
+    id: runId,
+    hub,
+    readPage: (range) => store.readPage(runId, range),
+    readEvents: (range) => store.readEvents(runId, range),
+    isEnd: ({ type }) => type === 'run.ended',
+  };
+  return followJournal(source, options);
+}
+
+/** The same for a session, which ends with `session.released`, or when it is dropped. */
+export function followSession(
+  { store: { sessions }, hub, sessionId }: SessionSource,
+  options: FollowOptions,
+): BatchesOf<StoredSessionEvent> {
+  const source: JournalSource<StoredSessionEvent> = {
+    id: sessionId,
+    hub,
+    readPage: (range) => sessions.readPage(sessionId, range),
+    readEvents: (range) => sessions.readEvents(sessionId, range),
+    isEnd: ({ type }) => type === 'session.released',
+    isDeleted: async () => (await sessions.read(sessionId)) === undefined,
+  };
+  return followJournal(source, options);
+}
+
+function followJournal<Event extends Numbered>(
+  source: JournalSource<Event>,
+  options: FollowOptions,
+): BatchesOf<Event> {
+  const buffer = new EventBuffer(source.hub, source.id);
   // Events of a new run may be published before the first batch is requested.
   if (options.isNew === true) buffer.listen(options.signal);
   const batches = batchesOf(source, options, buffer);
@@ -44,15 +107,18 @@ export function followRun(source: RunSource, options: FollowOptions): Batches {
   return batches;
 }
 
-async function* batchesOf(source: RunSource, options: FollowOptions, buffer: EventBuffer): Batches {
-  const { store, runId } = source;
+async function* batchesOf<Event extends Numbered>(
+  source: JournalSource<Event>,
+  options: FollowOptions,
+  buffer: EventBuffer<Event>,
+): BatchesOf<Event> {
   const { after, follow, signal } = options;
   let cursor = after;
   let behind = options.isNew !== true;
   if (follow) buffer.listen(signal);
   try {
     while (!signal.aborted && !buffer.isClosed) {
-      const page = behind ? await store.readPage(runId, { ...size, after: cursor }) : undefined;
+      const page = behind ? await source.readPage({ ...size, after: cursor }) : undefined;
       const batch = page?.events ?? buffer.take(cursor, size.limit);
       if (batch === 'gap') {
         behind = true;
@@ -62,8 +128,10 @@ async function* batchesOf(source: RunSource, options: FollowOptions, buffer: Eve
       if (last !== undefined) {
         cursor = last.seq;
         yield batch;
-        if (last.type === 'run.ended') return;
+        if (source.isEnd(last)) return;
       } else if (behind && cursor === after && (await isOver(source, cursor))) {
+        return;
+      } else if (behind && (await source.isDeleted?.()) === true) {
         return;
       }
       // The buffer listened before the read: it has, or will receive, whatever was stored since.
@@ -77,24 +145,27 @@ async function* batchesOf(source: RunSource, options: FollowOptions, buffer: Eve
   }
 }
 
-/** Whether the event at `seq` is the terminal event. */
-async function isOver({ store, runId }: RunSource, seq: number): Promise<boolean> {
+/** Whether the event at `seq` is the last one. */
+async function isOver<Event extends Numbered>(
+  source: JournalSource<Event>,
+  seq: number,
+): Promise<boolean> {
   if (seq === 0) return false;
-  const [event] = await store.readEvents(runId, { after: seq - 1, limit: 1 });
-  return event?.type === 'run.ended';
+  const [event] = await source.readEvents({ after: seq - 1, limit: 1 });
+  return event !== undefined && source.isEnd(event);
 }
 
 const maxBufferedEvents = 1000;
 const maxBufferedChars = 256 * 1024;
 
 /** A batch is published to many buffers and measured once. */
-const batchSizes = new WeakMap<readonly StoredEvent[], number>();
+const batchSizes = new WeakMap<readonly Numbered[], number>();
 
-function charsOf(batch: readonly StoredEvent[]): number {
+function charsOf(batch: readonly Numbered[]): number {
   let chars = batchSizes.get(batch);
   if (chars === undefined) {
     chars = batch.reduce(
-      (sum, event) => sum + (event.type === 'text.appended' ? event.text.length : charsIn(event)),
+      (sum, event) => sum + (isText(event) ? event.text.length : charsIn(event)),
       0,
     );
     batchSizes.set(batch, chars);
@@ -102,11 +173,15 @@ function charsOf(batch: readonly StoredEvent[]): number {
   return chars;
 }
 
-/** Events of a run that the hub has published and the follower has not taken yet. Bounded. */
-export class EventBuffer implements Follower {
-  readonly #hub: Hub;
-  readonly #runId: string;
-  #batches: (readonly StoredEvent[])[] = [];
+function isText(event: Numbered): event is Numbered & { readonly text: string } {
+  return event.type === 'text.appended';
+}
+
+/** Events of a journal that the hub has published and the follower has not taken yet. Bounded. */
+export class EventBuffer<Event extends Numbered> implements Follower<Event> {
+  readonly #hub: Hub<Event>;
+  readonly #id: string;
+  #batches: (readonly Event[])[] = [];
   #count = 0;
   #chars = 0;
   /** The follower has all events up to this one. */
@@ -117,15 +192,15 @@ export class EventBuffer implements Follower {
   #stopListening: (() => void) | undefined;
   isClosed = false;
 
-  constructor(hub: Hub, runId: string) {
+  constructor(hub: Hub<Event>, id: string) {
     this.#hub = hub;
-    this.#runId = runId;
+    this.#id = id;
   }
 
   /** Buffers events from now on, until `close` or until the signal is aborted. */
   listen(signal: AbortSignal): void {
     if (this.#stopListening !== undefined || signal.aborted) return;
-    const stop = this.#hub.add(this.#runId, this);
+    const stop = this.#hub.add(this.#id, this);
     const close = () => this.close();
     signal.addEventListener('abort', close);
     this.#stopListening = () => {
@@ -141,7 +216,7 @@ export class EventBuffer implements Follower {
   }
 
   /** The events right after `cursor`, at most `limit`; or `gap` if the store has to be read. */
-  take(cursor: number, limit: number): readonly StoredEvent[] | 'gap' {
+  take(cursor: number, limit: number): readonly Event[] | 'gap' {
     this.#cursor = cursor;
     if (this.#hasGap) {
       this.#hasGap = false;
@@ -153,7 +228,7 @@ export class EventBuffer implements Follower {
       this.#clear();
       return only;
     }
-    const taken: StoredEvent[] = [];
+    const taken: Event[] = [];
     let next = cursor + 1;
     while (taken.length < limit) {
       const batch = this.#batches.shift();
@@ -185,7 +260,7 @@ export class EventBuffer implements Follower {
     return this.#batches.at(-1)?.at(-1)?.seq ?? this.#cursor;
   }
 
-  receive(events: readonly StoredEvent[]): void {
+  receive(events: readonly Event[]): void {
     this.#count += events.length;
     this.#chars += charsOf(events);
     const isFull = this.#count > maxBufferedEvents || this.#chars > maxBufferedChars;

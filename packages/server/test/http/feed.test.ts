@@ -47,20 +47,22 @@ async function until(test: () => boolean): Promise<void> {
 }
 
 describe('the feed', () => {
-  it('names messages and their deliveries, to the tenant only', async () => {
+  it('names sessions, messages and their deliveries, to the tenant only', async () => {
     server = await bootServer();
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const mine = await listen(server.apiKey);
     const theirs = await listen(stranger.apiKey);
-    await addSession(server, { handle: 'ada' });
+    const session = { kind: 'session', id: await addSession(server, { handle: 'ada' }) };
+    const seen = () => mine.received.filter(({ kind }) => kind !== 'session');
     const { id, deliveries } = await sendMessage(server, { to: '@ada', text: 'Hello' });
     const delivery = { kind: 'delivery', id: deliveries[0]?.id };
     await until(() => mine.received.some((hint) => hint.kind === 'delivery'));
-    expect(mine.received).toEqual([{ kind: 'message', id }, delivery]);
+    expect(seen()).toEqual([{ kind: 'message', id }, delivery]);
+    expect(mine.received).toContainEqual(session);
     mine.received.length = 0;
     await server.request(`/v1/messages/${id}`, { method: 'DELETE' });
     await until(() => mine.received.some((hint) => hint.kind === 'delivery'));
-    expect(mine.received).toEqual([{ kind: 'message', id }, delivery]);
+    expect(seen()).toEqual([{ kind: 'message', id }, delivery]);
     expect(theirs.received).toEqual([]);
     mine.leave();
     theirs.leave();

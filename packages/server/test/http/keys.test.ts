@@ -11,12 +11,19 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey } from '../../src/secrets/keys.ts';
 import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
 import { type Chat, startChat, startRun, statusOf } from '../support/requests.ts';
-import { addSession, sendMessage } from '../support/sessions.ts';
+import { sendMessage } from '../support/sessions.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
 /** All routes except public ones and decision links. */
 const closed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
+
+const capabilities = {
+  messaging: { receive: true },
+  delivery: { modes: ['immediate'] },
+  events: { emits: ['status.changed'] },
+  lifecycle: { release: true, pause: true, resume: true },
+};
 
 /** The ids in bodies. */
 type ChatIds = Pick<Chat, 'sessionId' | 'runId'>;
@@ -48,6 +55,16 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   editMessage: () => ({ text: 'from a stranger' }),
   putChannel: () => ({ topic: 'of a stranger' }),
   explainPermission: () => ({ tool: 'send_note', params: {} }),
+  createSession: () => ({ harness: 'human', handle: `made-${uuidv7()}` }),
+  attachSession: () => ({
+    handle: `made-${uuidv7()}`,
+    identity: { name: 'Made', kind: 'program' },
+    capabilities,
+  }),
+  updateSession: () => ({}),
+  reportSessionEvents: () => ({ type: 'status.changed', status: 'active' }),
+  postReceipt: () => ({ status: 'consumed' }),
+  answerCommand: () => ({ ok: true }),
 };
 
 function requestFor(name: RouteName, chat: ChatIds): RequestOptions {
@@ -66,6 +83,7 @@ const unknownIds: Ids = {
   grant: missing,
   workflow: 'none',
   webhook: missing,
+  session: missing,
   message: missing,
   delivery: missing,
   channel: 'none',
@@ -88,6 +106,7 @@ interface Ids {
   readonly grant: string;
   readonly workflow: string;
   readonly webhook: string;
+  readonly session: string;
   readonly message: string;
   readonly delivery: string;
   readonly channel: string;
@@ -122,7 +141,9 @@ describe('API keys', () => {
     const { id: webhook } = await server.json('/v1/webhooks', {
       body: { url: 'https://hooks.example/x', events: ['approval.expired'] },
     });
-    await addSession(server, { handle: 'whose' });
+    const { session } = await server.json('/v1/sessions/attach', {
+      body: { handle: 'whose', identity: { name: 'Whose', kind: 'program' }, capabilities },
+    });
     await server.json('/v1/channels/whose', { method: 'PUT' });
     const sent = await sendMessage(server, { to: '@whose', text: 'Whose is it?' });
     ids = {
@@ -133,6 +154,7 @@ describe('API keys', () => {
       grant: String(grant),
       workflow: 'whose',
       webhook: String(webhook),
+      session: (session as { id: string }).id,
       message: sent.id,
       delivery: sent.deliveries[0]?.id ?? '',
       channel: 'whose',
@@ -156,6 +178,8 @@ describe('API keys', () => {
       if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;
       if (name === 'id' && path.startsWith('/v1/workflows')) return of.workflow;
       if (name === 'id' && path.startsWith('/v1/webhooks')) return of.webhook;
+      if (name === 'id' && path.startsWith('/v1/sessions')) return of.session;
+      if (name === 'deliveryId' || name === 'commandId') return of.relay;
       if (name === 'id' && path.startsWith('/v1/messages')) return of.message;
       if (name === 'id' && path.startsWith('/v1/deliveries')) return of.delivery;
       if (name === 'name') return of.channel;
@@ -293,6 +317,8 @@ describe('API keys', () => {
       expect(memories).toMatchObject([{ id: ids.memory }]);
       const { webhooks } = await server.json('/v1/webhooks');
       expect(webhooks).toMatchObject([{ id: ids.webhook }]);
+      const { sessions } = await server.json('/v1/sessions?harness=remote');
+      expect(sessions).toMatchObject([{ id: ids.session }]);
       const { messages } = await server.json('/v1/messages');
       expect(messages).toMatchObject([{ id: ids.message, text: 'Whose is it?' }]);
     },
@@ -351,7 +377,14 @@ describe('API keys', () => {
       const permissions = { allowlist: [rule] };
       const found = taking({ permissions });
       expect(found.map(([name]) => name).toSorted()).toEqual(
-        ['startChat', 'startApiChat', 'startRun', 'forkRun', 'explainPermission'].toSorted(),
+        [
+          'startChat',
+          'startApiChat',
+          'startRun',
+          'forkRun',
+          'explainPermission',
+          'createSession',
+        ].toSorted(),
       );
       for (const [name, { path, method }] of found) {
         // It is only a preview.

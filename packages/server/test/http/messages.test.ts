@@ -671,14 +671,14 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
       { status: 'accepted' },
     ]);
     const waiting = deliveriesOf(id, '?wait=consumed&waitMs=20000');
-    const { hub } = server.relay;
-    await until(() => hub.size > 0, 'the waiting request');
+    const { sessionHub } = server.relay;
+    await until(() => sessionHub.size > 0, 'the waiting request');
     await receive(deliveryId, 'consume');
-    hub.publish(deliveries[0]?.sessionId ?? '', []);
+    sessionHub.publish(deliveries[0]?.sessionId ?? '', []);
     expect(await waiting).toMatchObject([
       { id: deliveryId, status: 'consumed', consumedAt: expect.any(String) },
     ]);
-    await until(() => hub.size === 0, 'the end of the request');
+    await until(() => sessionHub.size === 0, 'the end of the request');
     expect(await refusal(`/v1/messages/${id}/deliveries?waitMs=60001`, {})).toMatchObject({
       status: 400,
     });

@@ -1,4 +1,5 @@
 import type { Hint, Supervisor, SystemStore } from '@relay/core';
+import type { StoredEvent, StoredSessionEvent } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { TenantBudgets } from '../../src/http/budgets.ts';
@@ -36,7 +37,8 @@ class FakeNodes {
 
 describe('hints from other nodes', () => {
   let nodes: FakeNodes;
-  let hub: Hub;
+  let hub: Hub<StoredEvent>;
+  let sessionHub: Hub<StoredSessionEvent>;
   let feed: Feed;
   let budgets: TenantBudgets;
   let stop: () => void;
@@ -49,6 +51,7 @@ describe('hints from other nodes', () => {
     nodes = new FakeNodes();
     const { store } = nodes;
     hub = new Hub(async () => new Map());
+    sessionHub = new Hub(async () => new Map());
     feed = new Feed();
     budgets = new TenantBudgets(store);
     streams = new OpenStreams(store);
@@ -64,7 +67,7 @@ describe('hints from other nodes', () => {
     credentialsChanged = [];
     const vault = { changed: (tenantId?: string) => void credentialsChanged.push(tenantId) };
     const control = { supervisor };
-    const context = { store, hub, feed, control, budgets, streams, vault };
+    const context = { store, hub, sessionHub, feed, control, budgets, streams, vault };
     stop = subscribeToNodes(context as unknown as ServerContext);
   });
 
@@ -89,6 +92,15 @@ describe('hints from other nodes', () => {
     connection.abort();
     return value;
   }
+
+  it('make the streams of a session read, and name it in the feed', async () => {
+    const notified: string[] = [];
+    sessionHub.add('s', { receive: () => void notified.push('s'), lastSeq: 0 });
+    const hint = { kind: 'session', tenantId: 't', sessionId: 's' } as const;
+    expect(await nextHints('t', () => nodes.send(hint))).toEqual([{ kind: 'session', id: 's' }]);
+    nodes.send({ kind: 'all' });
+    expect(notified).toEqual(['s', 's']);
+  });
 
   it('make only the streams of that run read the journal', () => {
     const notified = followed('one', 'other');

@@ -5,7 +5,10 @@ import { placed, token } from '../support/journal.ts';
 
 const batch = placed([token('a')]);
 
-function recorder(): Follower & { received: (readonly StoredEvent[])[]; lastSeq: number } {
+function recorder(): Follower<StoredEvent> & {
+  received: (readonly StoredEvent[])[];
+  lastSeq: number;
+} {
   const received: (readonly StoredEvent[])[] = [];
   return {
     received,

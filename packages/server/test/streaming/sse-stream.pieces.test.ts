@@ -2,7 +2,7 @@ import { createServer, get } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dialects, readSse } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { encodeBatch, SseStream } from '../../src/streaming/sse-stream.ts';
+import { encodeBatch, runProjection, SseStream } from '../../src/streaming/sse-stream.ts';
 import { placed, token } from '../support/journal.ts';
 
 const run = { runId: 'r', conversationId: 'c', correlationId: 'k' };
@@ -44,13 +44,15 @@ describe('a large text', () => {
   it('is encoded in pieces that end between frames', () => {
     const events = placed(Array.from({ length: 300 }, (_, n) => token('word '.repeat(n))));
     const pieces: string[] = [];
-    for (const making = encodeBatch(events, dialects.chat, run); ;) {
+    for (const making = encodeBatch(events, runProjection(dialects.chat, run)); ;) {
       const { value, done } = making.next();
       pieces.push(value);
       if (done === true) break;
     }
     expect(pieces.length).toBeGreaterThan(2);
-    const frames = events.map((event) => encodeBatch([event], dialects.chat, run).next().value);
+    const frames = events.map(
+      (event) => encodeBatch([event], runProjection(dialects.chat, run)).next().value,
+    );
     expect(pieces.join('')).toBe(frames.join(''));
     for (const piece of pieces) expect(piece.endsWith('\n\n')).toBe(true);
   });

@@ -4,7 +4,12 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { dialects, type Frame, readSse, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { DeadPeerDetector } from '../../src/streaming/dead-peers.ts';
-import { encodeBatch, encodeFirstFrame, SseStream } from '../../src/streaming/sse-stream.ts';
+import {
+  encodeBatch,
+  encodeFirstFrame,
+  runProjection,
+  SseStream,
+} from '../../src/streaming/sse-stream.ts';
 import { joined } from '../support/frames.ts';
 import { placed, runEnded, settled, token } from '../support/journal.ts';
 
@@ -424,15 +429,15 @@ describe('encoding', () => {
   const events: StoredEvent[] = placed([token('a'), runEnded], 6);
 
   it('numbers frames by seq and omits events without a frame', () => {
-    expect(joined(encodeBatch(events, dialects.runs, run))).toBe(
+    expect(joined(encodeBatch(events, runProjection(dialects.runs, run)))).toBe(
       'id: 7\ndata: {"type":"token","text":"a"}\n\n' +
         'id: 8\ndata: {"type":"done","status":"completed","output":"","usage":{"input_tokens":0,"output_tokens":0}}\n\n',
     );
-    expect(joined(encodeBatch(events.slice(1), dialects.chat, run))).toBe('');
+    expect(joined(encodeBatch(events.slice(1), runProjection(dialects.chat, run)))).toBe('');
   });
 
   it('adds the event name if the dialect has one', () => {
-    expect(joined(encodeBatch(events, dialects.chat, run))).toMatch(
+    expect(joined(encodeBatch(events, runProjection(dialects.chat, run)))).toMatch(
       /^id: 7\nevent: text\ndata: \{.*\}\n\n$/,
     );
   });
@@ -451,7 +456,7 @@ describe('encoding', () => {
     'keeps %j inside one frame',
     async (text) => {
       for (const dialect of Object.values(dialects)) {
-        const encoded = joined(encodeBatch(placed([token(text)], 6), dialect, run));
+        const encoded = joined(encodeBatch(placed([token(text)], 6), runProjection(dialect, run)));
         const frames = [];
         for await (const frame of readSse(bytesOf(encoded))) frames.push(frame);
         expect(frames).toHaveLength(1);

@@ -1,7 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { dialects, type StoredEvent } from '@relay/protocol';
 import { describe, expect, it, vi } from 'vitest';
-import { encodeBatch } from '../../src/streaming/sse-stream.ts';
+import { encodeBatch, runProjection } from '../../src/streaming/sse-stream.ts';
 import { joined } from '../support/frames.ts';
 import { Hub } from '../../src/streaming/hub.ts';
 import { followRun } from '../../src/streaming/subscribe.ts';
@@ -358,7 +358,7 @@ describe('a slow follower', () => {
     }
     const { value } = await batches.next();
     const run = { runId: journal.runId, conversationId: journal.runId, correlationId: 'test' };
-    const text = joined(encodeBatch(value ?? [], dialects.chat, run));
+    const text = joined(encodeBatch(value ?? [], runProjection(dialects.chat, run)));
     await batches.return();
     expect(text.length).toBeGreaterThan(0);
     expect(text.length).toBeLessThanOrEqual(256 * 1024);

@@ -7,6 +7,7 @@ import {
   wakesSuspendedRun,
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
+import type { HintChannel } from '../drivers/driver.ts';
 
 const kinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
   'journal',
@@ -18,7 +19,7 @@ const kinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
   'tenant',
 ]);
 
-export function encodeHint(hint: Hint): string {
+function encodeHint(hint: Hint): string {
   return JSON.stringify(hint);
 }
 
@@ -56,4 +57,25 @@ export function hintsOfAppend(tenantId: string, append: Append): Hint[] {
   const canContinue = status !== 'waiting' && (status === undefined || !isEnded(status));
   if (release === true && canContinue) hints.push({ kind: 'wake', tenantId, runId });
   return hints;
+}
+
+/**
+ * Sends hints to other nodes. Those about sessions are also for the node that wrote: requests, receipts and
+ * runs all change sessions, and none of them has to publish what it changed.
+ */
+export class HintSender {
+  readonly #listeners = new Set<(hint: Hint) => void>();
+
+  send(channel: HintChannel | undefined, hints: readonly Hint[]): void {
+    for (const hint of hints) {
+      channel?.send(encodeHint(hint));
+      if (hint.kind === 'session') for (const listener of this.#listeners) listener(hint);
+    }
+  }
+
+  /** Returns a function that unsubscribes. */
+  listen(listener: (hint: Hint) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
 }

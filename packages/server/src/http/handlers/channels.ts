@@ -3,10 +3,9 @@ import { byHandle, type ChannelRecord } from '@relay/core';
 import { channelNameSchema, defined } from '@relay/protocol';
 import { invalidField, notFound } from '../errors.ts';
 import { iso } from '../views/pagination.ts';
-import { type ApiRequest, auditEntry, type Handler, requireKey, storeOf } from './handler.ts';
+import { type ApiRequest, auditEntry, type Handler, storeOf } from './handler.ts';
 
 export const putChannel: Handler<'putChannel'> = async (call) => {
-  requireKey(call);
   const { name } = call.params;
   const { topic } = call.body ?? {};
   const { caller, context } = call;
@@ -39,7 +38,6 @@ export const getChannel: Handler<'getChannel'> = async (call) =>
   presentChannel(call, await findChannel(call, call.params.name));
 
 export const putChannelMember: Handler<'putChannelMember'> = async (call) => {
-  requireKey(call);
   const { name, handle } = call.params;
   const { channels } = storeOf(call);
   await findChannel(call, name);
@@ -53,7 +51,6 @@ export const putChannelMember: Handler<'putChannelMember'> = async (call) => {
 
 /** Succeeds if the session is not a member. */
 export const deleteChannelMember: Handler<'deleteChannelMember'> = async (call) => {
-  requireKey(call);
   const { name, handle } = call.params;
   await findChannel(call, name);
   const { id: sessionId } = await byHandle(storeOf(call), handle);

@@ -13,10 +13,11 @@ import {
   type Limits,
   type ParamsOf,
   type QueryOf,
-  RelayError,
   type ResponseOf,
   type RouteName,
   type routes,
+  type StoredEvent,
+  type StoredSessionEvent,
 } from '@relay/protocol';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
@@ -32,12 +33,16 @@ import type { Hub } from '../../streaming/hub.ts';
 import type { WebhookSigner } from '../../secrets/webhook-signer.ts';
 import type { AuthContext, Caller } from '../auth.ts';
 import { notFound } from '../errors.ts';
+import type { HarnessRegistry } from '../../sessions/harnesses.ts';
 import type { ConcurrencyLimiter, RateLimiter } from '../rate-limit.ts';
 
 /** The services that handlers use. */
 export interface ServerContext extends AuthContext {
   readonly control: RunControl;
-  readonly hub: Hub;
+  readonly hub: Hub<StoredEvent>;
+  /** The same for sessions. */
+  readonly sessionHub: Hub<StoredSessionEvent>;
+  readonly harnesses: HarnessRegistry;
   readonly feed: Feed;
   readonly metrics: Metrics;
   readonly log: ServerLog;
@@ -133,12 +138,6 @@ export type LinkHandler<Name extends LinkRoute> = (call: LinkRequest) => Promise
 /** The store of the caller's tenant. */
 export function storeOf({ context, caller }: Pick<ApiRequest, 'context' | 'caller'>): TenantStore {
   return context.store.tenant(caller.tenantId);
-}
-
-/** Throws for a caller with a session token. */
-export function requireKey({ caller }: ApiRequest): void {
-  if (caller.session === undefined) return;
-  throw new RelayError('scope_required', 'This requires an API key; a session token is not enough');
 }
 
 /** Another tenant's run is answered exactly like one that does not exist. */

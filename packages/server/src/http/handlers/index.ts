@@ -24,6 +24,7 @@ import * as policy from './policy.ts';
 import * as resumeFork from './resume-fork.ts';
 import * as runs from './runs.ts';
 import * as runtime from './runtime.ts';
+import * as sessions from './sessions.ts';
 import * as system from './system.ts';
 import * as tenant from './tenant.ts';
 import * as toolResults from './tool-results.ts';
@@ -48,6 +49,7 @@ export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...resumeFork,
   ...runs,
   ...runtime,
+  ...sessions,
   ...system,
   ...tenant,
   ...toolResults,

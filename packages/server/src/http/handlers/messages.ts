@@ -6,13 +6,7 @@ import type { Caller } from '../auth.ts';
 import { notFound } from '../errors.ts';
 import { presentDelivery, presentMessage } from '../views/message.ts';
 import { parseTime, readListed, readListedBySize } from '../views/pagination.ts';
-import {
-  type ApiRequest,
-  type Handler,
-  requireKey,
-  type RouteRequest,
-  storeOf,
-} from './handler.ts';
+import { type ApiRequest, type Handler, type RouteRequest, storeOf } from './handler.ts';
 
 type Shown = ReturnType<typeof presentMessage>;
 
@@ -120,7 +114,7 @@ async function awaitDeliveries(
   messageId: string,
   status: 'delivered' | 'consumed',
 ): Promise<core.MessageDelivery[]> {
-  const { hub, control, streams } = call.context;
+  const { sessionHub, control, streams } = call.context;
   const { messages } = storeOf(call);
   const deadline = performance.now() + call.query.waitMs;
   const closing = new AbortController();
@@ -130,7 +124,7 @@ async function awaitDeliveries(
   let deliveries = await messages.deliveriesOf(messageId);
   // It reads the store often enough without a comparison.
   const follower = { receive: () => changed.notify(), lastSeq: Infinity };
-  const stops = deliveries.map(({ sessionId }) => hub.add(sessionId, follower));
+  const stops = deliveries.map(({ sessionId }) => sessionHub.add(sessionId, follower));
   try {
     for (;;) {
       deliveries = await messages.deliveriesOf(messageId);
@@ -155,7 +149,6 @@ function hasCome(
 
 export const listDeliveries: Handler<'listDeliveries'> = async (call) => {
   const { status, sessionId, ...page } = call.query;
-  requireKey(call);
   const { messages } = storeOf(call);
   const { items, nextCursor } = await readListed(page, (each) =>
     messages.listDeliveries(defined({ status, sessionId }), each),
@@ -166,7 +159,6 @@ export const listDeliveries: Handler<'listDeliveries'> = async (call) => {
 /** Any key may: it sends nothing new. */
 export const redeliver: Handler<'redeliver'> = async (call) => {
   const { id } = call.params;
-  requireKey(call);
   await core.redeliver(call.context.control, { ...changerOf(call), isAdmin: true }, id);
   const delivery = await storeOf(call).messages.readDelivery(id);
   if (delivery === undefined) throw notFound('delivery');

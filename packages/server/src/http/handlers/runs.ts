@@ -63,19 +63,25 @@ export const listRuns: Handler<'listRuns'> = async (call) => {
 
 function filterOf(query: QueryOf<'listRuns'>): RunFilter {
   const { status, agent, conversationId, workflowId, label, since, until } = query;
-  const colon = label?.indexOf(':') ?? -1;
   return defined({
     status,
     agent,
     conversationId,
     workflowId,
-    label:
-      label === undefined
-        ? undefined
-        : { name: label.slice(0, colon), value: label.slice(colon + 1) },
+    label: labelOf(label),
     since: parseTime(since),
     until: parseTime(until),
   });
+}
+
+/** A label in the form `name:value`. */
+export function labelOf(
+  label: string | undefined,
+): { readonly name: string; readonly value: string } | undefined {
+  const colon = label?.indexOf(':') ?? -1;
+  return label === undefined
+    ? undefined
+    : { name: label.slice(0, colon), value: label.slice(colon + 1) };
 }
 
 export const getRun: Handler<'getRun'> = async (call) => presentNow(call, call.params.id);
@@ -204,17 +210,17 @@ async function eventAt(
   }
 }
 
-function lastEventId(call: ApiRequest): number | undefined {
+export function lastEventId(call: ApiRequest): number | undefined {
   const header = call.request.headers['last-event-id'];
   if (header === undefined || header === '') return undefined;
   if (typeof header === 'string' && /^\d{1,15}$/.test(header)) return Number(header);
   throw invalidField('Last-Event-ID', 'Must be the id of a frame');
 }
 
-function rejectPastEnd(after: number, run: RunRecord): void {
-  if (after <= run.lastSeq) return;
+export function rejectPastEnd(after: number, journal: { readonly lastSeq: number }): void {
+  if (after <= journal.lastSeq) return;
   throw new RelayError(
     'cursor_past_end',
-    `after=${after} is past the end of the journal (${run.lastSeq})`,
+    `after=${after} is past the end of the journal (${journal.lastSeq})`,
   );
 }

@@ -64,12 +64,12 @@ export class SqlSessionDirectory implements SessionDirectory {
     this.#signer = signer;
   }
 
-  async findToken(hash: string): Promise<SessionRef | undefined> {
+  async findToken(hash: string): Promise<(SessionRef & { readonly handle: string }) | undefined> {
     const [row] = await this.#driver.read(selectByTokenSql, [hash]);
     const session = row === undefined ? undefined : sessionTable.find(this.#signer, row);
     return session === undefined
       ? undefined
-      : { tenantId: session.tenantId, sessionId: session.id };
+      : { tenantId: session.tenantId, sessionId: session.id, handle: session.handle };
   }
 
   due(now: number, limit: number): Promise<SessionRef[]> {

@@ -169,6 +169,7 @@ export function advance(
   const isRelative = ifVersion === undefined;
   const changed = isRelative ? [] : progressChanges(tenantId, sessionId, progress);
   const isDue = dueBy !== undefined && isRelative;
+  const isAttached = change.redefine?.tokenHash !== undefined;
   const assignments = [
     'last_seq = last_seq + ?',
     'version = version + 1',
@@ -176,6 +177,7 @@ export function advance(
     'last_active_at = ?',
     ...changed.map(([name]) => `${name} = ?`),
     ...(isDue ? [earlierDue] : []),
+    ...(isAttached ? ['seen_at = ?', 'stream_id = NULL', 'stream_node = NULL'] : []),
     ...(redefinition === undefined ? [] : [redefinition.assignments]),
   ];
   const sql = `UPDATE sessions SET ${assignments.join(', ')}
@@ -189,6 +191,7 @@ export function advance(
     at,
     ...changed.map(([, value]) => value),
     ...(isDue ? [dueBy, dueBy] : []),
+    ...(isAttached ? [at] : []),
     ...(redefinition?.values ?? []),
     tenantId,
     sessionId,

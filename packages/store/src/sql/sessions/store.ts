@@ -30,7 +30,7 @@ import type {
 } from '@relay/core';
 import { defaultInboxLimit, eventLoop } from '@relay/core';
 import { defined, RelayError, type StoredSessionEvent } from '@relay/protocol';
-import { encodeHint, hintOfCommand } from '../../codec/hints.ts';
+import { hintOfCommand, type HintSender } from '../../codec/hints.ts';
 import type { RowSigner } from '../../codec/signed-table.ts';
 import { json, text } from '../../codec/values.ts';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
@@ -66,15 +66,24 @@ export function hintsOfWrite(
   ];
 }
 
+interface SessionAccessParts {
+  readonly driver: SqlAccess;
+  readonly signer: RowSigner;
+  readonly hints: HintSender;
+}
+
 abstract class SqlSessionAccess {
   protected readonly driver: SqlAccess;
   protected readonly signer: RowSigner;
   protected readonly tenantId: string;
 
-  constructor(driver: SqlAccess, signer: RowSigner, tenantId: string) {
+  readonly #hints: HintSender;
+
+  constructor(tenantId: string, { driver, signer, hints }: SessionAccessParts) {
     this.driver = driver;
     this.signer = signer;
     this.tenantId = tenantId;
+    this.#hints = hints;
   }
 
   /** With statements before and after it; `undone` if one of those failed. */
@@ -123,7 +132,7 @@ abstract class SqlSessionAccess {
   }
 
   protected notify(...hints: readonly Hint[]): void {
-    for (const hint of hints) this.driver.hints?.send(encodeHint(hint));
+    this.#hints.send(this.driver.hints, hints);
   }
 
   protected one<Value>(

@@ -1,4 +1,5 @@
-import type { TenantStore } from '@relay/core';
+import type { Hint, TenantStore } from '@relay/core';
+import { defined } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import {
@@ -109,8 +110,8 @@ export function sessionTests(open: Open): void {
   test('a session token is found by its hash until it is replaced or the session is released', async () => {
     const tenant = newTenant();
     const [one, two] = [uuidv7(), uuidv7()];
-    const sessionId = await addSession(tenant, { tokenHash: one });
-    const found = { tenantId: tenant.tenantId, sessionId };
+    const sessionId = await addSession(tenant, { tokenHash: one, definition: { handle: 'ada' } });
+    const found = { tenantId: tenant.tenantId, sessionId, handle: 'ada' };
     expect(await system().sessions.findToken(one)).toEqual(found);
     const attach = changeOf(sessionId, { ifVersion: 1, redefine: { tokenHash: two, name: 'New' } });
     expect(await tenant.sessions.change({ changes: [attach] })).toMatchObject({
@@ -123,6 +124,38 @@ export function sessionTests(open: Open): void {
     const release = changeOf(sessionId, { ifVersion: 2, progress: { releasedAt: noon } });
     await tenant.sessions.change({ changes: [release] });
     expect(await system().sessions.findToken(two)).toBeUndefined();
+  });
+
+  test('an attach is seen, and the stream of the token before it counts no longer', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant, { tokenHash: uuidv7() });
+    const stream = { id: uuidv7(), node: 'a' };
+    expect(await tenant.sessions.openStream(sessionId, { ...stream, at: noon })).toBe(true);
+    const { version: ifVersion } = (await tenant.sessions.read(sessionId)) ?? {};
+    const at = noon + 60_000;
+    const attach = changeOf(sessionId, {
+      ...defined({ ifVersion }),
+      at,
+      redefine: { tokenHash: uuidv7() },
+    });
+    await tenant.sessions.change({ changes: [attach] });
+    expect(await tenant.sessions.read(sessionId)).toMatchObject({ seenAt: at, stream: null });
+    const closed = { id: stream.id, at: at + 1, dueBy: at + 2 };
+    expect(await tenant.sessions.closeStream(sessionId, closed)).toBe(false);
+  });
+
+  test('a listener of this node gets hints about changed sessions', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    const hints: Hint[] = [];
+    const stop = system().listen((hint) => void hints.push(hint));
+    await tenant.sessions.change({ changes: [changeOf(sessionId, {})] });
+    stop();
+    const own = { kind: 'session', tenantId: tenant.tenantId, sessionId };
+    expect(hints).toContainEqual(own);
+    const count = hints.length;
+    await tenant.sessions.change({ changes: [changeOf(sessionId, {})] });
+    expect(hints).toHaveLength(count);
   });
 
   test('of two attaches at once one succeeds', async () => {

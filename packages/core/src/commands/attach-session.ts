@@ -1,0 +1,195 @@
+/**
+ * A program, or a person, attaches under a handle.
+ *
+ * A handle that no session has is given to a new one. A session that has it is continued with a new token,
+ * and the one before no longer works:
+ *
+ *   in use                its own token; everyone else gets `handle_taken`
+ *   no longer in use      also the key that attached it; any other key with `takeover` and the scope `admin`
+ *
+ * In use means attached or streaming within the last 30 seconds.
+ */
+import {
+  type AgentSessionCapabilities,
+  type AuditAction,
+  type Decider,
+  type IdentityKind,
+  personOf,
+  RelayError,
+} from '@relay/protocol';
+import type { Engine } from '../engine.ts';
+import { auditRecordsOf } from '../governance/audit.ts';
+import type { NewAuditEntry, SessionRecord } from '../ports/index.ts';
+import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
+import { newSession, progressOf } from '../sessions/state.ts';
+import { changeSession, offlineAfterMs } from './change-session.ts';
+
+export interface AttachRequest {
+  readonly tenantId: string;
+  readonly by: Decider;
+  /** The session whose token the caller has. */
+  readonly sessionId?: string;
+  readonly mayTakeOver: boolean;
+  readonly takeover: boolean;
+  readonly handle: string;
+  readonly name: string;
+  readonly kind: IdentityKind;
+  readonly capabilities: AgentSessionCapabilities;
+  readonly labels?: Readonly<Record<string, string>>;
+  /** Of the new token. Undefined: the person uses the key. */
+  readonly tokenHash?: string;
+}
+
+type AttachEngine = Pick<Engine, 'store' | 'clock' | 'ids' | 'settings' | 'audit'>;
+
+export async function attachSession(
+  engine: AttachEngine,
+  request: AttachRequest,
+): Promise<SessionRecord> {
+  const { sessions } = engine.store.tenant(request.tenantId);
+  for (;;) {
+    const holder = await sessions.readByHandle(request.handle);
+    if (request.sessionId !== undefined && holder?.id !== request.sessionId) {
+      throw new RelayError('scope_required', 'A session token attaches only its own handle');
+    }
+    const attached =
+      holder === undefined
+        ? await createAttachedSession(engine, request)
+        : await attachAgain(engine, request, holder.id);
+    if (attached !== undefined) return attached;
+  }
+}
+
+/** Undefined if another request took the handle first. */
+export async function createAttachedSession(
+  engine: AttachEngine,
+  request: AttachRequest,
+): Promise<SessionRecord | undefined> {
+  const { tenantId, by, handle, name, kind, capabilities, labels = {}, tokenHash } = request;
+  const { sessions } = engine.store.tenant(tenantId);
+  const now = engine.clock.now();
+  const sessionId = engine.ids.next();
+  const attach = decideSession(newSession, { type: 'attach', sessionId });
+  if (attach.kind !== 'accepted') throw new RelayError('internal', 'A new session cannot attach');
+  const harness = kind === 'human' ? 'human' : 'remote';
+  const what = { sessionId, handle, harness };
+  const outcome = await sessions.create(
+    {
+      id: sessionId,
+      createdAt: now,
+      definition: {
+        handle,
+        name,
+        kind,
+        harness,
+        capabilities,
+        conversationId: engine.ids.next(),
+        agent: null,
+        model: null,
+        labels,
+        workspace: null,
+        permissions: null,
+        parentSessionId: null,
+        owner: personOf(by),
+        keyId: by.id,
+      },
+      ...(tokenHash === undefined ? {} : { tokenHash }),
+      progress: {
+        ...progressOf(undefined, { ...attach.state, attachedAt: now }, now),
+        activeRunId: null,
+        releasedAt: null,
+        dueAt: harness === 'human' ? null : now + offlineAfterMs,
+      },
+      events: [...sessionCreated(sessionId), ...attach.events],
+    },
+    { audit: entryOf(engine, request, 'session.attached', what) },
+  );
+  if (outcome.kind === 'handle-taken') return undefined;
+  if (outcome.kind !== 'created') {
+    throw new RelayError('storage_failed', `The session was not stored: ${outcome.kind}`);
+  }
+  return sessions.read(sessionId);
+}
+
+/** Undefined if the session was released or dropped meanwhile: the handle is free. */
+async function attachAgain(
+  engine: AttachEngine,
+  request: AttachRequest,
+  sessionId: string,
+): Promise<SessionRecord | undefined> {
+  const { tenantId, by, name, kind, capabilities, tokenHash = null } = request;
+  const ref = { tenantId, sessionId };
+  try {
+    return await changeSession(engine, ref, ({ session, now }) => {
+      if (session.releasedAt !== null) throw new HandleFree();
+      const isOwn = request.sessionId === session.id;
+      const isTakenOver = !isOwn && rejectUnlessFree(request, session, now);
+      const isHuman = session.harness === 'human';
+      if (isHuman !== (kind === 'human') || (!isHuman && session.harness !== 'remote')) {
+        throw new RelayError(
+          'handle_taken',
+          `The handle ${session.handle} belongs to a session of the harness ${session.harness}`,
+        );
+      }
+      const what = { sessionId, handle: session.handle, harness: session.harness };
+      const action = isTakenOver ? 'session.taken-over' : 'session.attached';
+      return {
+        inputs: [{ type: 'attach' }],
+        attachedAt: now,
+        redefine: {
+          name,
+          kind,
+          capabilities,
+          tokenHash,
+          ...(isOwn ? {} : { owner: personOf(by), keyId: by.id }),
+        },
+        write: { audit: entryOf(engine, request, action, what) },
+      };
+    });
+  } catch (error) {
+    const isGone = error instanceof RelayError && error.code === 'not_found';
+    if (isGone || error instanceof HandleFree) return undefined;
+    throw error;
+  }
+}
+
+class HandleFree extends Error {}
+
+/** Whether the handle is taken over from another key. Throws `handle_taken` or `scope_required`. */
+function rejectUnlessFree(request: AttachRequest, session: SessionRecord, now: number): boolean {
+  const { handle, id } = session;
+  if (isInUse(session, now)) {
+    throw new RelayError(
+      'handle_taken',
+      `The handle ${handle} is in use: attach with its session token, choose another handle, or drop the session with DELETE /v1/sessions/${id}`,
+    );
+  }
+  if (session.keyId === request.by.id) return false;
+  if (!request.takeover) {
+    throw new RelayError(
+      'handle_taken',
+      `Another key attached the handle ${handle}: choose another handle, or set takeover with a key that has the scope admin`,
+    );
+  }
+  if (!request.mayTakeOver) {
+    throw new RelayError('scope_required', 'takeover requires a key with the scope admin');
+  }
+  return true;
+}
+
+export function isInUse(
+  { releasedAt, stream, seenAt }: Pick<SessionRecord, 'releasedAt' | 'stream' | 'seenAt'>,
+  now: number,
+): boolean {
+  return releasedAt === null && (stream !== null || now - seenAt < offlineAfterMs);
+}
+
+function entryOf(
+  engine: AttachEngine,
+  { tenantId, by: who }: AttachRequest,
+  action: AuditAction,
+  what: Readonly<Record<string, string>>,
+): NewAuditEntry[] {
+  const at = engine.clock.now();
+  return auditRecordsOf(engine, tenantId, [{ at, who, action, what, why: null }]);
+}

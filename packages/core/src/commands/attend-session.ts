@@ -1,0 +1,65 @@
+/**
+ * What becomes of a session without a request, at its `dueAt` and on any node: commands that were not
+ * answered fail, a program without a stream is offline, and the messages for an offline session expire.
+ */
+import type { Engine } from '../engine.ts';
+import type { SessionRecord, SessionRef } from '../ports/index.ts';
+import { timesOut } from '../sessions/modes.ts';
+import {
+  changeSession,
+  deliveryStep,
+  expiringDeliveries,
+  lostAtOf,
+  maxCommands,
+  offlineAfterMs,
+  type SessionStep,
+} from './change-session.ts';
+import { answered } from './session-lifecycle.ts';
+
+type AttendingEngine = Pick<Engine, 'store' | 'clock' | 'settings'>;
+
+export function attendSession(engine: AttendingEngine, ref: SessionRef): Promise<SessionRecord> {
+  return changeSession(engine, ref, async (view) => {
+    const { store, session, state, now } = view;
+    if (session.releasedAt !== null) return undefined;
+    const late = (await store.sessions.openCommands(session.id, maxCommands)).find(
+      ({ answerBy }) => answerBy <= now,
+    );
+    // One at a time: the next one is due at once.
+    if (late !== undefined) {
+      const error = 'The program did not answer in time';
+      return answered(view, late, { ok: false, error, timedOut: true });
+    }
+    const lostAt = lostAtOf(session, state);
+    if (lostAt !== undefined && lostAt <= now) return { inputs: [{ type: 'lose' }] };
+    if (!timesOut(state)) return {};
+    const expiring = await expiringDeliveries(view, engine.settings.deliveryTtlMs);
+    const steps = expiring
+      .filter(({ expiresAt }) => expiresAt <= now)
+      .map(({ entry }) => deliveryStep(entry, { type: 'expire' }));
+    return {
+      events: steps.flatMap(({ events = [] }) => events),
+      deliveries: steps.flatMap(({ deliveries = [] }) => deliveries),
+    };
+  });
+}
+
+/** The stream of a node that died: as if it were closed now. */
+export async function closeOrphanedStream(
+  { store, clock }: Pick<Engine, 'store' | 'clock'>,
+  { tenantId, sessionId }: SessionRef,
+  streamId: string,
+): Promise<void> {
+  const at = clock.now();
+  const closed = { id: streamId, at, dueBy: at + offlineAfterMs };
+  await store.tenant(tenantId).sessions.closeStream(sessionId, closed);
+}
+
+/** The program has opened a stream: it can be reached again. */
+export function reachSession(engine: AttendingEngine, ref: SessionRef): Promise<SessionRecord> {
+  return changeSession(engine, ref, ({ session, state }) => {
+    if (session.releasedAt !== null || state.connection === 'reachable') return undefined;
+    const step: SessionStep = { inputs: [{ type: 'reach' }] };
+    return step;
+  });
+}

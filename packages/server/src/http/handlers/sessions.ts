@@ -1,0 +1,243 @@
+/** `/v1/sessions`: attach, read, follow, change and end sessions, and what their programs report. */
+import * as core from '@relay/core';
+import type { LifecycleCommand, SessionFilter, SessionRecord } from '@relay/core';
+import {
+  defined,
+  personOf,
+  type QueryOf,
+  RelayError,
+  type StoredSessionEvent,
+} from '@relay/protocol';
+import { hashApiKey, makeSessionToken } from '../../secrets/keys.ts';
+import { harnessNamed } from '../../sessions/harnesses.ts';
+import { streamDeliveries } from '../../streaming/deliveries.ts';
+import { closedSignal } from '../../streaming/response-writer.ts';
+import { sessionProjection } from '../../streaming/sse-stream.ts';
+import { streamJson } from '../../streaming/stream-json.ts';
+import { streamJournal } from '../../streaming/stream-run.ts';
+import * as subscribe from '../../streaming/subscribe.ts';
+import { notFound } from '../errors.ts';
+import { parseTime, readListed } from '../views/pagination.ts';
+import { presentDelivery } from '../views/message.ts';
+import { presentSession, presentSummary } from '../views/session.ts';
+import { type ApiRequest, auditEntry, type Handler, storeOf } from './handler.ts';
+import { labelOf, lastEventId, rejectPastEnd } from './runs.ts';
+import { choosePermissions } from './start.ts';
+
+export const createSession: Handler<'createSession'> = async (call) => {
+  const { context, caller, body } = call;
+  await choosePermissions(call, body.permissions);
+  const harness = harnessNamed(context.harnesses, body.harness);
+  const { tenantId, actor: by } = caller;
+  return present(call, await harness.create(context.control.engine, { tenantId, by, body }));
+};
+
+export const attachSession: Handler<'attachSession'> = async (call) => {
+  const { caller, context, body } = call;
+  const { handle, identity, capabilities, takeover = false } = body;
+  const token = makeSessionToken();
+  const session = await core.attachSession(context.control.engine, {
+    tenantId: caller.tenantId,
+    by: caller.actor,
+    mayTakeOver: caller.scopes.has('admin'),
+    takeover,
+    handle,
+    ...identity,
+    capabilities,
+    tokenHash: hashApiKey(token),
+    ...defined({ sessionId: caller.session?.id }),
+  });
+  return { session: present(call, session), token };
+};
+
+export const listSessions: Handler<'listSessions'> = async (call) => {
+  const list = (page: core.Page) => storeOf(call).sessions.list(filterOf(call.query), page);
+  const { items, nextCursor } = await readListed(call.query, list);
+  return { sessions: items.map((session) => presentShown(call, session)), nextCursor };
+};
+
+function filterOf({ status, harness, label }: QueryOf<'listSessions'>): SessionFilter {
+  return defined({ status, harness, label: labelOf(label) });
+}
+
+export const getSession: Handler<'getSession'> = async (call) =>
+  presentShown(call, await findSession(call, call.params.id));
+
+/** A session token shows handle and status of other sessions. */
+function presentShown(call: ApiRequest, session: SessionRecord) {
+  const { session: own } = call.caller;
+  return own === undefined || own.id === session.id
+    ? present(call, session)
+    : presentSummary(session);
+}
+
+function present({ context }: ApiRequest, session: SessionRecord) {
+  return presentSession(session, context.control.engine.clock.now());
+}
+
+/** Another tenant's session is answered exactly like one that does not exist. */
+async function findSession(call: ApiRequest, sessionId: string): Promise<SessionRecord> {
+  const session = await storeOf(call).sessions.read(sessionId);
+  if (session === undefined) throw notFound('session');
+  return session;
+}
+
+/** The whole journal, or a page of it, is written as it is read. */
+export const listSessionEvents: Handler<'listSessionEvents'> = async (call) => {
+  const { after, limit = Infinity } = call.query;
+  const session = await findSession(call, call.params.id);
+  rejectPastEnd(after, session);
+  const to = Math.min(session.lastSeq, after + limit);
+  const pages = readJournal(call, session.id, { after, to });
+  // Before the response starts: a damaged journal is an error response.
+  const first = await pages.next();
+  const nextCursor = to < session.lastSeq ? String(to) : null;
+  await streamJson(call, eventLog(present(call, session), nextCursor, first, pages));
+};
+
+async function* readJournal(
+  call: ApiRequest,
+  sessionId: string,
+  { after, to }: { after: number; to: number },
+): AsyncGenerator<StoredSessionEvent[], void> {
+  const { sessions } = storeOf(call);
+  for (let cursor = after; cursor < to;) {
+    const range = { after: cursor, limit: to - cursor, maxBytes: core.pageBytes };
+    const { events } = await sessions.readPage(sessionId, range);
+    const last = events.at(-1);
+    if (last === undefined) return;
+    cursor = last.seq;
+    yield events;
+  }
+}
+
+async function* eventLog(
+  session: object,
+  nextCursor: string | null,
+  first: IteratorResult<StoredSessionEvent[], void>,
+  pages: AsyncGenerator<StoredSessionEvent[], void>,
+): AsyncGenerator<string, void> {
+  yield `{"session":${JSON.stringify(session)},"events":[`;
+  let separator = '';
+  for (let page = first; page.done !== true; page = await pages.next()) {
+    yield separator + page.value.map((event) => JSON.stringify(event)).join(',');
+    separator = ',';
+  }
+  yield `],"nextCursor":${JSON.stringify(nextCursor)}}`;
+}
+
+export const followSession: Handler<'followSession'> = async (call) => {
+  const session = await findSession(call, call.params.id);
+  const after = lastEventId(call) ?? call.query.after ?? 0;
+  rejectPastEnd(after, session);
+  // A 204 makes an SSE client stop reconnecting.
+  if (session.releasedAt !== null && after === session.lastSeq) return;
+  const sessionId = session.id;
+  const source = { store: storeOf(call), hub: call.context.sessionHub, sessionId };
+  const batches = subscribe.followSession(source, {
+    after,
+    follow: call.query.follow === 'true',
+    signal: closedSignal(call.reply.raw),
+  });
+  const isEnd = ({ type }: StoredSessionEvent) => type === 'session.released';
+  void streamJournal(call, {
+    projection: sessionProjection,
+    batches,
+    isEnd,
+    subject: { sessionId },
+  });
+};
+
+export const updateSession: Handler<'updateSession'> = async (call) => {
+  const { context, caller, body } = call;
+  const { tenantId } = caller;
+  const redefine = defined({ model: body.model, labels: body.labels });
+  const ref = { tenantId, sessionId: call.params.id };
+  const session = await core.changeSession(context.control.engine, ref, ({ session }) => {
+    if (session.releasedAt !== null) {
+      throw new RelayError('session_conflict', 'The session is released');
+    }
+    if (body.model !== undefined && core.hasProgram(session)) {
+      throw new RelayError(
+        'session_conflict',
+        `A session of the harness ${session.harness} has no model of Relay’s`,
+      );
+    }
+    return Object.keys(redefine).length === 0 ? undefined : { redefine };
+  });
+  return present(call, session);
+};
+
+export const deleteSession: Handler<'deleteSession'> = async (call) => {
+  const { id: sessionId, handle } = await findSession(call, call.params.id);
+  const at = call.context.control.engine.clock.now();
+  const audit = auditEntry(call, 'session.deleted', { sessionId, handle });
+  if (!(await storeOf(call).sessions.remove(sessionId, { at, audit }))) throw notFound('session');
+};
+
+async function command(
+  call: ApiRequest & { readonly params: { readonly id: string } },
+  name: LifecycleCommand,
+) {
+  const { context, caller } = call;
+  const { id: sessionId, harness } = await findSession(call, call.params.id);
+  const ref = { tenantId: caller.tenantId, sessionId };
+  const { engine } = context.control;
+  const { harnesses } = context;
+  const changed = await harnessNamed(harnesses, harness).command(engine, ref, name, caller.actor);
+  return present(call, changed);
+}
+
+export const releaseSession: Handler<'releaseSession'> = (call) => command(call, 'release');
+export const pauseSession: Handler<'pauseSession'> = (call) => command(call, 'pause');
+export const resumeSession: Handler<'resumeSession'> = (call) => command(call, 'resume');
+export const cancelSession: Handler<'cancelSession'> = (call) => command(call, 'cancel');
+
+export const flushSession: Handler<'flushSession'> = async (call) => {
+  const { id: sessionId } = await findSession(call, call.params.id);
+  const ref = { tenantId: call.caller.tenantId, sessionId };
+  return present(call, await core.flushSession(call.context.control.engine, ref));
+};
+
+/** What only the session itself may do: with its token, or with a key of its owner. */
+async function ownSession(call: ApiRequest, sessionId: string) {
+  const session = await findSession(call, sessionId);
+  const { caller } = call;
+  if (caller.session === undefined && personOf(caller.actor) !== session.owner) {
+    throw new RelayError(
+      'scope_required',
+      'Requires the token of the session, or a key of its owner',
+    );
+  }
+  return { tenantId: caller.tenantId, sessionId: session.id };
+}
+
+export const reportSessionEvents: Handler<'reportSessionEvents'> = async (call) => {
+  const ref = await ownSession(call, call.params.id);
+  const { body } = call;
+  const events = body.type === undefined ? body.events : [body];
+  return present(call, await core.reportEvents(call.context.control.engine, ref, events));
+};
+
+export const followDeliveries: Handler<'followDeliveries'> = async (call) => {
+  await streamDeliveries(call, await ownSession(call, call.params.id));
+};
+
+export const postReceipt: Handler<'postReceipt'> = async (call) => {
+  const { params, body, context } = call;
+  const ref = await ownSession(call, params.id);
+  const { status, availableAt, reason, retryable } = body;
+  const receipt = {
+    status,
+    ...defined({ availableAt: parseTime(availableAt), reason, retryable }),
+  };
+  const { engine } = context.control;
+  return presentDelivery(await core.recordReceipt(engine, ref, params.deliveryId, receipt));
+};
+
+export const answerCommand: Handler<'answerCommand'> = async (call) => {
+  const { params, body, context } = call;
+  const ref = await ownSession(call, params.id);
+  const { engine } = context.control;
+  return present(call, await core.answerCommand(engine, ref, params.commandId, body));
+};
