@@ -1,6 +1,6 @@
 /** Native sessions: their turns are runs, which change the session in their own commits. */
 import { DatabaseSync } from 'node:sqlite';
-import type { ModelRequest } from '@relay/core';
+import type { ModelRequest, SystemStore } from '@relay/core';
 import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
 import { textOf } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
@@ -338,3 +338,67 @@ test('a turn whose journal is damaged leaves the session idle, with an error eve
   await untilIdle(kernel, id);
   expect(eventsOfType(await sessionEvents(kernel, id), 'error')).toHaveLength(1);
 });
+
+/** A process that dies before or after its n-th write. */
+function dyingAt(inner: SystemStore, at: number, when: 'before' | 'after') {
+  const never = new Promise<never>(() => undefined);
+  const died = Promise.withResolvers<void>();
+  let writes = 0;
+  let isDead = false;
+  const store = wrapStore(inner, async (call) => {
+    if (isDead) return never;
+    const isLast = writing.has(call.method) && (writes += 1) === at;
+    if (isLast && when === 'after') await call.go();
+    if (isLast) {
+      isDead = true;
+      died.resolve();
+      return never;
+    }
+    const value = await call.go();
+    return isDead ? never : value;
+  });
+  return { store, died: died.promise, hasDied: () => isDead };
+}
+
+const writing = new Set<string>(['createRun', 'append', 'sessions.change', 'claimRun']);
+
+test.each(
+  [1, 2, 3, 4, 5, 6, 7].flatMap((at) => [
+    { at, when: 'before' as const },
+    { at, when: 'after' as const },
+  ]),
+)(
+  'messages are consumed once and in order, whenever a process dies: $when write $at',
+  async ({ at, when }) => {
+    const { store, boot, bootWithoutCleanup } = await openFixture();
+    const asked = (request: ModelRequest) => request.messages.at(-1)?.role === 'tool';
+    const model = createStreamingModel((request) =>
+      asked(request)
+        ? [answer]
+        : [[toolCall(`call_${usersIn(request).length}`, 'look', {}), finish()]],
+    );
+    const tools = [createRecordingTool({ name: 'look', allowedByDefault: true, idempotent: true })];
+    const sender = await boot({ model, tools });
+    const { id } = await openSession(sender);
+    const process = dyingAt(store, at, when);
+    const dying = await bootWithoutCleanup({ model, tools, store: process.store, sessions: true });
+    const first = [
+      await deliver(sender, id, { text: 'one' }),
+      await deliver(sender, id, { text: 'two' }),
+    ];
+    const due = { tenantId: sender.tenantId, sessionId: id };
+    dying.control.engine.sessionDue?.(due);
+    await Promise.race([process.died, untilIdle(sender, id)]);
+    // A turn with one tool call has at least these writes.
+    if (at <= 4) expect(process.hasDied()).toBe(true);
+    const kernel = await boot({ model, tools, store, sessions: true, restarted: true });
+    await untilIdle(kernel, id);
+    const third = await deliver(kernel, id, { text: 'three' });
+    await untilIdle(kernel, id);
+    const events = await sessionEvents(kernel, id);
+    const received = eventsOfType(events, 'message.received').map(({ deliveryId }) => deliveryId);
+    expect(received).toEqual([...first, third]);
+    expect(usersIn(lastOf(model.requests))).toEqual(['one', 'two', 'three']);
+    expect(eventsOfType(events, 'status.changed').at(-1)?.status).toBe('idle');
+  },
+);

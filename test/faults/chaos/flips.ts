@@ -39,32 +39,37 @@ export async function startWaiting(environment: Environment, tag: string): Promi
   }
 }
 
+/** `row` tells the rows of a run apart. */
 const places = [
-  { table: 'events', column: 'json', key: 'run_id' },
-  { table: 'events', column: 'deflated', key: 'run_id' },
-  { table: 'snapshots', column: 'body', key: 'run_id' },
-  { table: 'runs', column: 'serialized_state', key: 'id' },
+  { table: 'events', run: 'run_id', row: 'first_seq', columns: ['json', 'deflated'] },
+  { table: 'snapshots', run: 'run_id', row: 'seq', columns: ['body'] },
+  { table: 'runs', run: 'id', row: 'last_seq', columns: ['serialized_state'] },
 ] as const;
 
 /** Changes one character or byte of one row that belongs to the run, and says where. */
 function flip(db: DatabaseSync, runId: string, chance: Chance): string {
-  const { table, column, key } = places[Math.floor(chance() * places.length)] ?? places[0];
-  const rows = db
-    .prepare(`SELECT rowid AS id, ${column} AS text FROM ${table}
-      WHERE ${key} = ? AND ${column} IS NOT NULL`)
-    .all(runId) as { id: number; text: string | Uint8Array }[];
-  const row = rows[Math.floor(chance() * rows.length)];
-  if (row === undefined) throw new Error(`${table} has no row of ${runId}`);
-  const at = Math.floor(chance() * row.text.length);
+  const { table, run, row, columns } = places[Math.floor(chance() * places.length)] ?? places[0];
+  const found = columns.flatMap((column) => {
+    const sql = `SELECT ${row} AS id, ${column} AS text FROM ${table}
+      WHERE ${run} = ? AND ${column} IS NOT NULL`;
+    const rows = db.prepare(sql).all(runId) as { id: number; text: string | Uint8Array }[];
+    return rows.map((each) => ({ ...each, column }));
+  });
+  const one = found[Math.floor(chance() * found.length)];
+  if (one === undefined) throw new Error(`${table} has no row of ${runId}`);
+  const { id, text, column } = one;
+  const at = Math.floor(chance() * text.length);
   const bit = 1 << Math.floor(chance() * 5);
   const changed =
-    typeof row.text === 'string'
-      ? row.text.slice(0, at) +
-        String.fromCharCode(row.text.charCodeAt(at) ^ bit) +
-        row.text.slice(at + 1)
-      : row.text.with(at, (row.text[at] ?? 0) ^ bit);
-  db.prepare(`UPDATE ${table} SET ${column} = ? WHERE rowid = ?`).run(changed, row.id);
-  return `${table}.${column}, row ${row.id}, character ${at}`;
+    typeof text === 'string'
+      ? text.slice(0, at) + String.fromCharCode(text.charCodeAt(at) ^ bit) + text.slice(at + 1)
+      : text.with(at, (text[at] ?? 0) ^ bit);
+  db.prepare(`UPDATE ${table} SET ${column} = ? WHERE ${run} = ? AND ${row} = ?`).run(
+    changed,
+    runId,
+    id,
+  );
+  return `${table}.${column}, row ${id}, character ${at}`;
 }
 
 export async function flipBytes(
