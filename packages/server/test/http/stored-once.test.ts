@@ -1,8 +1,8 @@
 /** The answer of a run is stored once, and every reader sees it. */
-import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { unpackJson } from '../../../store/src/codec/compression.ts';
 import { bootServer, type TestServer } from '../support/server.ts';
 import { eventsOf, finishedRun } from '../support/requests.ts';
 
@@ -13,7 +13,10 @@ function countInTables(database: DatabaseSync, text: string): number {
     database
       .prepare(`SELECT * FROM "${String(name)}"`)
       .all()
-      .flatMap((row) => Object.values(row)),
+      .flatMap(({ deflated, ...row }) => [
+        ...Object.values(row),
+        deflated instanceof Uint8Array ? unpackJson(deflated, Number(row['size'])) : deflated,
+      ]),
   );
   return values.reduce<number>((sum, value) => sum + String(value).split(text).length - 1, 0);
 }
@@ -32,18 +35,13 @@ describe('the answer of a run', () => {
     return database;
   }
 
-  it('is in the tables and in the file of the database once', async () => {
+  it('is in the tables once', async () => {
     const { runId } = await finishedRun(server, { input: 'say 40' });
     const { output } = await server.json(`/v1/runs/${runId}`);
     // The demo model streams words, and several commits may store them.
     const last = String(output).slice(-12);
     expect(last).toContain('40');
-    const database = open();
-    expect(countInTables(database, last)).toBe(1);
-    database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
-    const files = readdirSync(server.config.dataDir).filter((name) => name.startsWith('relay.db'));
-    const bytes = files.map((name) => readFileSync(join(server.config.dataDir, name), 'latin1'));
-    expect(bytes.join('').split(last)).toHaveLength(2);
+    expect(countInTables(open(), last)).toBe(1);
   });
 
   it.each(['say 3', 'say 1500'])('is the same for all readers: %s', async (input) => {
