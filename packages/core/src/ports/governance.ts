@@ -60,11 +60,16 @@ export interface AuditFilter {
   readonly until?: number;
 }
 
+export interface UnsealedEntry extends NewAuditEntry {
+  /** It is part of the trail already: its row was stored again. */
+  readonly isRepeated?: true;
+}
+
 export interface AuditTrail {
   /** For actions without a commit of their own. */
   add(entries: readonly NewAuditEntry[]): Promise<void>;
   /** Oldest first. */
-  unsealed(limit: number): Promise<NewAuditEntry[]>;
+  unsealed(limit: number): Promise<UnsealedEntry[]>;
   /**
    * Compare-and-set: false, and nothing stored, if another seal begins at the same `seq` or one of the
    * entries is already sealed.

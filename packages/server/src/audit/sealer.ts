@@ -3,7 +3,13 @@
  * claimed by compare-and-set, so a node that comes second finds the work done. See
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
-import { type AuditRecord, BackgroundLoop, type Engine, type NewAuditEntry } from '@relay/core';
+import {
+  type AuditRecord,
+  BackgroundLoop,
+  type Engine,
+  type NewAuditEntry,
+  type UnsealedEntry,
+} from '@relay/core';
 import { checkCursor, exportLines, type HeadSigner, positionOf } from './export.ts';
 import { type AuditPosition, initialHash, type AuditSigner } from './signer.ts';
 import { verifyTrail, type Verdict } from './verify.ts';
@@ -125,7 +131,7 @@ export class AuditSealer {
     if (this.#sealed.size > maxRemembered && oldest !== undefined) this.#sealed.delete(oldest);
   }
 
-  /** Unsigned entries in front must not keep others from being sealed. */
+  /** Such entries in front must not keep others from being sealed. */
   async #waiting(tenantId: string): Promise<NewAuditEntry[]> {
     const trail = this.#trail(tenantId);
     for (let limit = batchSize; ; limit *= 4) {
@@ -137,13 +143,14 @@ export class AuditSealer {
     }
   }
 
-  /** Unsigned entries never become part of the trail; `verify` reports them. */
-  #own(tenantId: string, entries: readonly NewAuditEntry[]): NewAuditEntry[] {
+  /** Unsigned and repeated entries never become part of the trail; `verify` reports them. */
+  #own(tenantId: string, entries: readonly UnsealedEntry[]): NewAuditEntry[] {
     const { signer, log } = this.#options;
-    const own = entries.filter((entry) => signer.isOwn(tenantId, entry));
+    const own = entries.filter((entry) => signer.isNew(tenantId, entry));
     if (own.length < entries.length && !this.#warned.has(tenantId)) {
       this.#warned.add(tenantId);
-      log.error('The audit trail contains entries without a valid Relay signature', { tenantId });
+      const message = 'The audit trail contains entries that Relay did not write, or not again';
+      log.error(message, { tenantId });
     }
     return own;
   }

@@ -14,7 +14,14 @@ import {
   type KeyObject,
   timingSafeEqual,
 } from 'node:crypto';
-import type { AuditEntry, AuditRecord, AuditSeal, Ids, NewAuditEntry } from '@relay/core';
+import type {
+  AuditEntry,
+  AuditRecord,
+  AuditSeal,
+  Ids,
+  NewAuditEntry,
+  UnsealedEntry,
+} from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 
 /** The hash before the first entry. */
@@ -52,9 +59,10 @@ export class AuditSigner {
     };
   }
 
-  /** Relay wrote this entry, and it is unchanged. */
-  isOwn(tenantId: string, entry: NewAuditEntry): boolean {
-    return this.#isSigned(entry.proof, ['new', tenantId, entry.id, entry.text]);
+  /** Relay wrote this entry, it is unchanged, and not part of the trail yet. */
+  isNew(tenantId: string, entry: UnsealedEntry): boolean {
+    const isOwn = this.#isSigned(entry.proof, ['new', tenantId, entry.id, entry.text]);
+    return isOwn && columnsMatch(entry) && entry.isRepeated !== true;
   }
 
   chain(tenantId: string, entry: NewAuditEntry, before: AuditPosition): AuditRecord {

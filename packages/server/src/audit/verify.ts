@@ -112,7 +112,10 @@ class TrailVerifier {
   async unsigned(): Promise<AuditProblem | undefined> {
     const { tenantId, trail, signer } = this.#options;
     const waiting = await trail.unsealed(pageSize);
-    return waiting.every((entry) => signer.isOwn(tenantId, entry))
+    if (waiting.some(({ isRepeated }) => isRepeated === true)) {
+      return this.#problem('A sealed entry was stored again');
+    }
+    return waiting.every((entry) => signer.isNew(tenantId, entry))
       ? undefined
       : this.#problem('An entry that is not sealed yet was not written by Relay');
   }

@@ -225,6 +225,26 @@ describe('verifying finds', () => {
     expect(await sealerOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 12 } });
   });
 
+  it('an entry that is stored again after it was sealed, and seals it once', async () => {
+    const replayed = signer.write(tenantId, entry(20));
+    const { audit } = store.tenant(tenantId);
+    await audit.add([replayed]);
+    await sealerOn(store).seal(tenantId);
+    await audit.add([replayed, signer.write(tenantId, entry(21))]);
+    await sealerOn(store).seal(tenantId);
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({
+      ok: false,
+      firstBad: { seq: 13, problem: expect.stringContaining('stored again') },
+    });
+  });
+
+  it('a changed column of an unsealed entry, and seals the others', async () => {
+    await store.tenant(tenantId).audit.add([signer.write(tenantId, entry(20))]);
+    database.exec(`UPDATE audit_unsealed SET actor = 'x'`);
+    await write(store, 50, 1);
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 12 } });
+  });
+
   it('two swapped entries', async () => {
     database.exec(`UPDATE audit_entries SET seq = 100 WHERE seq = 5;
       UPDATE audit_entries SET seq = 5 WHERE seq = 6;

@@ -38,7 +38,7 @@ export interface JournalRow {
   readonly open: OpenRow | undefined;
 }
 
-/** In bytes. Each time text is added, the row is written as a whole. */
+/** In characters. Each time text is added, the row is written as a whole. */
 const largestOpenRow = 1024;
 
 const columns = [

@@ -138,7 +138,8 @@ export const auditTables: readonly string[] = [
   `CREATE INDEX audit_by_actor ON audit_entries (tenant_id, actor, at, id)`,
   `CREATE INDEX audit_by_run ON audit_entries (tenant_id, run_id, at, id) WHERE run_id IS NOT NULL`,
   // After the others: of indexes that seem equally good, SQLite chooses the first.
-  `CREATE INDEX audit_by_time ON audit_entries (tenant_id, at, id)`,
+  // Unique: an entry is sealed once.
+  `CREATE UNIQUE INDEX audit_by_time ON audit_entries (tenant_id, at, id)`,
   `CREATE TABLE audit_seals (
     tenant_id TEXT NOT NULL,
     first_seq BIGINT NOT NULL,

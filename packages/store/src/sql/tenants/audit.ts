@@ -8,7 +8,9 @@ import type {
   Listed,
   NewAuditEntry,
   Page,
+  UnsealedEntry,
 } from '@relay/core';
+import { defined } from '@relay/protocol';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { columnFilters, indexFilter, readList, selectRows } from '../lists.ts';
 import type { List, Range } from '../lists.ts';
@@ -26,8 +28,9 @@ export function insertAudit(tenantId: string, entries: readonly NewAuditEntry[] 
   }));
 }
 
-export const unsealedSql = `SELECT ${columns.join(', ')} FROM audit_unsealed
-  WHERE tenant_id = ? ORDER BY at, id LIMIT ?`;
+export const unsealedSql = `SELECT ${columns.join(', ')}, (SELECT seq FROM audit_entries s
+    WHERE s.tenant_id = u.tenant_id AND s.at = u.at AND s.id = u.id) AS sealed_seq
+  FROM audit_unsealed u WHERE tenant_id = ? ORDER BY at, id LIMIT ?`;
 
 /** Skips from tenant to tenant. */
 export const tenantsToSealSql = `WITH RECURSIVE tenant (id) AS (
@@ -103,9 +106,14 @@ export class SqlAuditTrail implements AuditTrail {
     await this.#driver.transact(insertAudit(this.#tenantId, entries));
   }
 
-  unsealed(limit: number): Promise<NewAuditEntry[]> {
+  unsealed(limit: number): Promise<UnsealedEntry[]> {
     const params = [this.#tenantId, limit];
-    return readAll(this.#driver, { sql: unsealedSql, params }, decodeNew);
+    return readAll(this.#driver, { sql: unsealedSql, params }, (row) =>
+      defined({
+        ...decodeNew(row),
+        isRepeated: row['sealed_seq'] === null ? undefined : (true as const),
+      }),
+    );
   }
 
   async seal(sealing: AuditSealing): Promise<boolean> {
