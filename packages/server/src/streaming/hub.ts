@@ -34,10 +34,10 @@ export class Hub<Event> {
     return this.#followers.size;
   }
 
-  /** Calls every follower even if one throws; the errors are thrown afterwards. */
-  publish(id: string, events: readonly Event[]): void {
+  /** Calls every follower, or these, even if one throws; the errors are thrown afterwards. */
+  publish(id: string, events: readonly Event[], followers = this.#of(id)): void {
     const errors: unknown[] = [];
-    for (const follower of this.#of(id)) {
+    for (const follower of followers) {
       try {
         follower.receive(events);
       } catch (error) {
@@ -84,7 +84,12 @@ export class Hub<Event> {
 
   #notifyOfMissed(lastSeqs: ReadonlyMap<string, number>): void {
     for (const [id, lastSeq] of lastSeqs) {
-      if (this.#of(id).some((follower) => follower.lastSeq < lastSeq)) this.publish(id, []);
+      // Those that are up to date need not read because another one is slow.
+      this.publish(
+        id,
+        [],
+        this.#of(id).filter((follower) => follower.lastSeq < lastSeq),
+      );
     }
   }
 }

@@ -151,9 +151,12 @@ describe('the comparison of followed runs with their journals', () => {
   it('leaves followers alone that have read all events themselves', async () => {
     const { hub, reads } = compared(new Map([['run-1', 5]]));
     const follower = { ...recorder(), lastSeq: 5 };
+    const slow = recorder();
     hub.add('run-1', follower);
+    hub.add('run-1', slow);
     await vi.advanceTimersByTimeAsync(roundMs);
     expect(reads).not.toEqual([]);
+    expect(slow.received).toEqual([[]]);
     expect(follower.received).toEqual([]);
   });
 
