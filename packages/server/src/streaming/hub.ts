@@ -34,8 +34,12 @@ export class Hub<Event> {
     return this.#followers.size;
   }
 
-  /** Calls every follower, or these, even if one throws; the errors are thrown afterwards. */
-  publish(id: string, events: readonly Event[], followers = this.#of(id)): void {
+  publish(id: string, events: readonly Event[]): void {
+    this.#send(id, this.#of(id), events);
+  }
+
+  /** Calls every follower even if one throws; the errors are thrown afterwards. */
+  #send(id: string, followers: readonly Follower<Event>[], events: readonly Event[]): void {
     const errors: unknown[] = [];
     for (const follower of followers) {
       try {
@@ -85,11 +89,8 @@ export class Hub<Event> {
   #notifyOfMissed(lastSeqs: ReadonlyMap<string, number>): void {
     for (const [id, lastSeq] of lastSeqs) {
       // Those that are up to date need not read because another one is slow.
-      this.publish(
-        id,
-        [],
-        this.#of(id).filter((follower) => follower.lastSeq < lastSeq),
-      );
+      const behind = this.#of(id).filter((follower) => follower.lastSeq < lastSeq);
+      this.#send(id, behind, []);
     }
   }
 }
