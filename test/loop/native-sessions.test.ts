@@ -41,6 +41,26 @@ async function* untilAborted(signal: AbortSignal) {
   await aborted(signal);
 }
 
+/** A session whose turn waits in a tool until `held` is resolved. */
+async function sessionInTool() {
+  const { boot } = await openFixture();
+  const held = Promise.withResolvers<void>();
+  const tool = createRecordingTool({
+    name: 'look',
+    allowedByDefault: true,
+    execute: () => held.promise.then(() => ({ context: 'seen' })),
+  });
+  const model = createStreamingModel(
+    () => [[look, finish()]],
+    () => [answer],
+  );
+  const kernel = await boot({ model, tools: [tool], sessions: true });
+  const { id } = await openSession(kernel);
+  await deliver(kernel, id, { text: 'one' });
+  await until(async () => tool.executions.length === 1);
+  return { kernel, id, model, held };
+}
+
 describe('a message to an idle native session', () => {
   test('starts a run, is consumed by its first model call, and leaves the session idle', async () => {
     const { boot } = await openFixture();
@@ -165,21 +185,7 @@ describe('a message to a working native session', () => {
   });
 
   test('is deferred while a tool is running', async () => {
-    const { boot } = await openFixture();
-    const held = Promise.withResolvers<void>();
-    const tool = createRecordingTool({
-      name: 'look',
-      allowedByDefault: true,
-      execute: () => held.promise.then(() => ({ context: 'seen' })),
-    });
-    const model = createStreamingModel(
-      () => [[look, finish()]],
-      () => [answer],
-    );
-    const kernel = await boot({ model, tools: [tool], sessions: true });
-    const { id } = await openSession(kernel);
-    await deliver(kernel, id, { text: 'one' });
-    await until(async () => tool.executions.length === 1);
+    const { kernel, id, model, held } = await sessionInTool();
     const delivery = await deliver(kernel, id, { text: 'two', mode: 'immediate' });
     await until(async () => (await deliveryStatus(kernel, delivery)) === 'deferred');
     held.resolve();
@@ -191,21 +197,7 @@ describe('a message to a working native session', () => {
   });
 
   test('is read as it was edited', async () => {
-    const { boot } = await openFixture();
-    const held = Promise.withResolvers<void>();
-    const tool = createRecordingTool({
-      name: 'look',
-      allowedByDefault: true,
-      execute: () => held.promise.then(() => ({ context: 'seen' })),
-    });
-    const model = createStreamingModel(
-      () => [[look, finish()]],
-      () => [answer],
-    );
-    const kernel = await boot({ model, tools: [tool], sessions: true });
-    const { id } = await openSession(kernel);
-    await deliver(kernel, id, { text: 'one' });
-    await until(async () => tool.executions.length === 1);
+    const { kernel, id, model, held } = await sessionInTool();
     const deliveryId = await deliver(kernel, id, { text: 'two', mode: 'next-message' });
     const delivery = await storeOf(kernel).messages.readDelivery(deliveryId);
     const messageId = delivery?.messageId ?? '';

@@ -263,8 +263,10 @@ export function openStream(
   return { sql: openStreamSql, params: [id, node, at, tenantId, sessionId], expect: 1 };
 }
 
+/** A released session needs no attention: it would stay due for ever. */
 const closeStreamSql = `UPDATE sessions
-  SET version = version + 1, stream_id = NULL, stream_node = NULL, seen_at = ?, ${earlierDue}
+  SET version = version + 1, stream_id = NULL, stream_node = NULL, seen_at = ?,
+    due_at = CASE WHEN released_at IS NOT NULL OR due_at < ? THEN due_at ELSE ? END
   WHERE COALESCE(tenant_id, '') = ? AND id = ? AND stream_id = ?`;
 
 export function closeStream(

@@ -232,6 +232,19 @@ export function sessionTests(open: Open): void {
     expect(await sessions.openStream(uuidv7(), { id: 's', node: 'n', at: noon })).toBe(false);
   });
 
+  test('the end of its stream does not make a released session due', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    const { sessions } = tenant;
+    await sessions.openStream(sessionId, { id: 's', node: 'n', at: noon });
+    const progress = { status: 'released', releasedAt: noon + 1 } as const;
+    const release = changeOf(sessionId, { ifVersion: 2, progress });
+    expect(await sessions.change({ changes: [release] })).toMatchObject({ kind: 'committed' });
+    const end = { id: 's', at: noon + 2, dueBy: noon + 30_000 };
+    await sessions.closeStream(sessionId, end);
+    expect(await sessions.read(sessionId)).toMatchObject({ releasedAt: noon + 1, dueAt: null });
+  });
+
   test('commands of a session are open until they are answered once', async () => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);
