@@ -1,10 +1,11 @@
 /** Creates a native session: one of this server's agents, under a handle. */
 import { type Decider, type Permissions, personOf, RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
+import { auditRecordsOf } from '../governance/audit.ts';
 import type { SessionRecord } from '../ports/index.ts';
 import { nativeCapabilities, nativeHarness } from '../sessions/native.ts';
 import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
-import { newSession, statusOf } from '../sessions/state.ts';
+import { newSession, progressOf } from '../sessions/state.ts';
 
 export interface NativeSessionRequest {
   readonly tenantId: string;
@@ -20,16 +21,19 @@ export interface NativeSessionRequest {
 
 /** Throws `handle_taken`. */
 export async function createNativeSession(
-  { store, clock, ids }: Pick<Engine, 'store' | 'clock' | 'ids'>,
+  engine: Pick<Engine, 'store' | 'clock' | 'ids' | 'audit'>,
   request: NativeSessionRequest,
 ): Promise<SessionRecord> {
   const { tenantId, by, handle, agent = null, model = null } = request;
+  const { store, clock, ids } = engine;
   const { sessions } = store.tenant(tenantId);
   const sessionId = ids.next();
   const createdAt = clock.now();
   const start = decideSession(newSession, { type: 'start', sessionId });
   if (start.kind !== 'accepted') throw new TypeError('A new session can start');
-  const outcome = await sessions.create({
+  const what = { sessionId, handle, harness: nativeHarness };
+  const entry = { at: createdAt, who: by, action: 'session.created', what, why: null } as const;
+  const created = {
     id: sessionId,
     createdAt,
     definition: {
@@ -49,14 +53,15 @@ export async function createNativeSession(
       keyId: by.type === 'key' ? by.id : null,
     },
     progress: {
-      status: statusOf(start.state),
-      state: start.state,
+      ...progressOf(undefined, start.state, createdAt),
       activeRunId: null,
       releasedAt: null,
       dueAt: null,
     },
     events: [...sessionCreated(sessionId), ...start.events],
-  });
+  } as const;
+  const audit = auditRecordsOf(engine, tenantId, [entry]);
+  const outcome = await sessions.create(created, { audit });
   if (outcome.kind !== 'created') {
     throw new RelayError('handle_taken', `A session that is not released has the handle ${handle}`);
   }
