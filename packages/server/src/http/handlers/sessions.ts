@@ -182,8 +182,8 @@ async function commandSession(
   const { context, caller } = call;
   const { id: sessionId, harness } = await findSession(call, call.params.id);
   const ref = { tenantId: caller.tenantId, sessionId };
-  const { command } = harnessNamed(context.harnesses, harness);
-  const changed = await command(ref, name, caller.actor);
+  const found = harnessNamed(context.harnesses, harness);
+  const changed = await found.command(ref, name, caller.actor);
   return present(call, changed);
 }
 
