@@ -46,7 +46,7 @@ export function messages(http: Http) {
   };
 }
 
-export function sendMessage(
+function sendMessage(
   http: Http,
   body: wire.MessageBody,
   options: CallOptions = {},
