@@ -2,7 +2,7 @@
 import { type Decider, type Permissions, personOf, RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
-import type { SessionRecord } from '../ports/index.ts';
+import type { NewSession, SessionRecord } from '../ports/index.ts';
 import { nativeCapabilities, nativeHarness } from '../sessions/native.ts';
 import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
 import { newSession, progressOf } from '../sessions/state.ts';
@@ -24,8 +24,8 @@ export async function createNativeSession(
   engine: Pick<Engine, 'store' | 'clock' | 'ids' | 'audit'>,
   request: NativeSessionRequest,
 ): Promise<SessionRecord> {
-  const { tenantId, by, handle, agent = null, model = null } = request;
   const { store, clock, ids } = engine;
+  const { tenantId, by, handle, agent = null, model = null } = request;
   const { sessions } = store.tenant(tenantId);
   const sessionId = ids.next();
   const createdAt = clock.now();
@@ -33,7 +33,8 @@ export async function createNativeSession(
   if (start.kind !== 'accepted') throw new TypeError('A new session can start');
   const what = { sessionId, handle, harness: nativeHarness };
   const entry = { at: createdAt, who: by, action: 'session.created', what, why: null } as const;
-  const created = {
+  const audit = auditRecordsOf(engine, tenantId, [entry]);
+  const session: NewSession = {
     id: sessionId,
     createdAt,
     definition: {
@@ -59,13 +60,14 @@ export async function createNativeSession(
       dueAt: null,
     },
     events: [...sessionCreated(sessionId), ...start.events],
-  } as const;
-  const audit = auditRecordsOf(engine, tenantId, [entry]);
-  const outcome = await sessions.create(created, { audit });
-  if (outcome.kind !== 'created') {
+  };
+  const outcome = await sessions.create(session, { audit });
+  if (outcome.kind === 'handle-taken') {
     throw new RelayError('handle_taken', `A session that is not released has the handle ${handle}`);
   }
-  const session = await sessions.read(sessionId);
-  if (session === undefined) throw new RelayError('internal', 'The session was not stored');
-  return session;
+  const stored = await sessions.read(sessionId);
+  if (outcome.kind !== 'created' || stored === undefined) {
+    throw new RelayError('storage_failed', `The session was not stored: ${outcome.kind}`);
+  }
+  return stored;
 }
