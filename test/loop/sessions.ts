@@ -10,7 +10,7 @@ import type { DeliveryMode, SessionEvent, StoredSessionEvent } from '@relay/prot
 import { type Kernel, person, until } from '../support/kernel.ts';
 
 /** The key that `person` uses; a native session works only while its key does. */
-export async function addKeyOfPerson(kernel: Kernel): Promise<void> {
+async function addKeyOfPerson(kernel: Kernel): Promise<void> {
   const { tenantId, store } = kernel;
   if ((await storeOf(kernel).readKey(person.id)) !== undefined) return;
   const key: KeyRecord = {
