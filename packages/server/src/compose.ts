@@ -10,7 +10,7 @@ import {
   type Engine,
   InvocationRunner,
   type Log,
-  SessionDispatcher,
+  SessionAttendant,
   Supervisor,
   systemClock,
   type SystemStore,
@@ -53,7 +53,6 @@ import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
 import { builtInHarnesses } from './sessions/harnesses.ts';
-import { createSessionAttendant } from './jobs/session-attendant.ts';
 import { Vault } from './secrets/vault.ts';
 import { WebhookDeliverer } from './jobs/webhook-deliverer.ts';
 import { WebhookSigner } from './secrets/webhook-signer.ts';
@@ -216,7 +215,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       return mcp?.withMcpTools(base, tenantId) ?? base;
     },
     agents: () => agents,
-    sessionDue: (session) => dispatcher.wake(session),
+    sessionDue: (session) => void attendant.wake(session),
     ...defined({ embedders: embeddings?.embedders }),
     audit: writeAudit,
     refused: (...refusal) => activity.refused(...refusal),
@@ -228,7 +227,14 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     onInvocation: (tenantId, invocation) => metrics.publishInvocation(tenantId, invocation),
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
-  const dispatcher = new SessionDispatcher({ control, limits: file.limits ?? {} });
+  const harnesses = builtInHarnesses(control, {
+    limits: file.limits ?? {},
+    defaultModel: config.defaultModel,
+  });
+  const attendant = new SessionAttendant({
+    engine,
+    attend: async (session) => harnesses.get(session.harness)?.attend(session),
+  });
   let stopping = false;
   let unsubscribe = () => {};
   const heartbeat =
@@ -262,7 +268,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     sessionHub,
-    harnesses: builtInHarnesses,
+    harnesses,
     version,
     isStopping: () => stopping,
   };
@@ -275,7 +281,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     retentionMs,
     sweepOutputs: () => sweepOutputs({ store, clock, retentionMs, maxBytes, folder }),
   });
-  const attendant = createSessionAttendant(engine, context.harnesses);
   const { createApp } = await import('./http/app.ts');
   const app = createApp(context);
   return {
@@ -300,7 +305,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await mcp?.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
-      dispatcher.start();
       unsubscribe = subscribeToNodes(context);
       attendant.start();
       invocations.begin();
@@ -315,12 +319,11 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       stopping = true;
       await stopAll([
         unsubscribe,
-        () => attendant.stop(),
         () => invocations.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
-        () => dispatcher.stop(),
+        () => attendant.stop(),
         () => control.supervisor.stop(),
         // What the runs have done until here is on its way to their readers.
         () => streams.stop(),

@@ -5,7 +5,8 @@
 import { existsSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { ActionHandler, CompactionSettings, Price, Tool } from '@relay/core';
+import type { ActionHandler, CompactionSettings, Harness, Price, Tool } from '@relay/core';
+import { harnessProblem } from '@relay/harnesses';
 import {
   actionBodySchema,
   fieldIssues,
@@ -35,6 +36,8 @@ export interface RelayConfig {
   readonly tools?: readonly (Tool | ToolDefinition)[];
   /** Actions that all tenants have, with functions of this process. */
   readonly actions?: readonly ActionConfig[];
+  /** What `POST /v1/sessions` can create sessions of, besides the built-in harnesses. */
+  readonly harnesses?: readonly Harness[];
   /** MCP servers whose tools agents may use, by name. */
   readonly mcpServers?: Readonly<Record<string, McpServerConfig>>;
   /** Other base URLs for the known providers, and timeouts. */
@@ -125,6 +128,20 @@ const definitions = z.array(z.looseObject({ name: z.string() }));
 const actionSchema = actionBodySchema.extend({
   handler: z.custom<ActionHandler>((value) => typeof value === 'function', 'Must be a function'),
 });
+const harnessesSchema = z.array(z.looseObject({})).superRefine((harnesses, context) => {
+  const names = new Set<unknown>();
+  for (const [index, harness] of harnesses.entries()) {
+    const problem = harnessProblem(harness);
+    if (problem !== undefined) {
+      const { path, message } = problem;
+      context.addIssue({ code: 'custom', path: [index, path], message });
+    } else if (names.has(harness['name'])) {
+      const message = `Another harness has the name ${String(harness['name'])}`;
+      context.addIssue({ code: 'custom', path: [index, 'name'], message });
+    }
+    names.add(harness['name']);
+  }
+});
 const bashSchema = z.strictObject({
   /** Whether sandboxed commands may use the network. Default: yes. */
   network: z.boolean().optional(),
@@ -139,6 +156,7 @@ const schema = z.strictObject({
   agents: definitions.optional(),
   tools: definitions.optional(),
   actions: z.array(actionSchema).optional(),
+  harnesses: harnessesSchema.optional(),
   mcpServers: mcpServersSchema.optional(),
   providers: z
     .strictObject({
