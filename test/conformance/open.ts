@@ -28,8 +28,6 @@ export const open: readonly RequirementId[] = [
   '004:lifecycle:release',
   '004:lifecycle:pause',
   '004:lifecycle:resume',
-  '004:lifecycle:fork',
-  '004:lifecycle:snapshot',
   '004:status:starting',
   '004:status:active',
   '004:status:idle',

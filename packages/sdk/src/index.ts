@@ -108,6 +108,8 @@ export type {
   Session,
   SessionBody,
   SessionChanges,
+  ForkSession,
+  SessionSnapshot,
   SessionEvent,
   SessionMessage,
   SessionSummary,

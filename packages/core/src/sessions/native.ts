@@ -29,8 +29,9 @@ export const nativeCapabilities: AgentSessionCapabilities = {
       'session.started',
       'session.released',
       'session.resumed',
+      'session.forked',
       'error',
     ],
   },
-  lifecycle: { release: true, pause: true, resume: true },
+  lifecycle: { release: true, pause: true, resume: true, fork: true, snapshot: true },
 };

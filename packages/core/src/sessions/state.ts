@@ -37,12 +37,20 @@ export interface SessionUsage {
   readonly costUsd?: number;
 }
 
+/** Where a session continues from: the journal of a run up to a `seq`. */
+export interface ForkSource {
+  readonly runId: string;
+  readonly seq: number;
+}
+
 export interface SessionState extends SessionParts {
   readonly usage: SessionUsage;
   /** When the session came to its status. */
   readonly since?: number;
   /** When its program attached last. What it was handed before that is sent again. */
   readonly attachedAt?: number;
+  /** Of a fork. Used: its first turn refers to it, and keeps the journal from being deleted. */
+  readonly forkedFrom?: ForkSource & { readonly isUsed?: true };
 }
 
 export const newSession: SessionState = {

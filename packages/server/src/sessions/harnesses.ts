@@ -7,13 +7,20 @@ import {
   attendSession,
   createAttachedSession,
   createNativeSession,
+  forkNative,
+  forkProgram,
+  type ForkRequest,
   type LifecycleCommand,
   nativeHarness,
   NativeTurns,
+  readNativeSnapshot,
   requestCommand,
   type RunControl,
   type SessionRecord,
   type SessionRef,
+  type SessionSnapshot,
+  snapshotNative,
+  snapshotProgram,
   type TurnOptions,
 } from '@relay/core';
 import {
@@ -36,6 +43,9 @@ export interface SessionRequest {
 export interface SessionHarness {
   create(request: SessionRequest): Promise<SessionRecord>;
   command(ref: SessionRef, command: LifecycleCommand, by: Decider): Promise<SessionRecord>;
+  /** A new session that continues from this one. */
+  fork(parent: SessionRecord, request: ForkRequest): Promise<SessionRecord>;
+  snapshot(session: SessionRecord): Promise<SessionSnapshot>;
   /** Its `dueAt` has come, or may have. */
   attend(session: SessionRecord): Promise<void>;
 }
@@ -43,8 +53,10 @@ export interface SessionHarness {
 export type HarnessRegistry = ReadonlyMap<string, SessionHarness>;
 
 /** Sessions whose program carries out commands. */
-function programs({ engine }: RunControl): Pick<SessionHarness, 'command' | 'attend'> {
+function programs({ engine }: RunControl): Omit<SessionHarness, 'create'> {
   return {
+    fork: (...asked) => forkProgram(engine, ...asked),
+    snapshot: (session) => snapshotProgram(engine, session),
     command: (...asked) => requestCommand(engine, ...asked),
     attend: ({ tenantId, id: sessionId }) => attendSession(engine, { tenantId, sessionId }),
   };
@@ -109,20 +121,38 @@ function native(control: RunControl, options: TurnOptions): SessionHarness {
   const turns = new NativeTurns(control, options);
   return {
     create: async ({ tenantId, by, body }) => {
-      const { handle, agent, model, permissions, labels } = body;
+      const { handle, permissions, labels, fromSnapshot } = body;
       if (body.workspace !== undefined) {
         throw invalidField('workspace', 'A native session works in the workspace of its tenant');
       }
-      if (body.fromSnapshot !== undefined) throw invalidField('fromSnapshot', 'No such snapshot');
+      const snapshot =
+        fromSnapshot === undefined
+          ? undefined
+          : await readNativeSnapshot(engine.store.tenant(tenantId), fromSnapshot);
+      if (fromSnapshot !== undefined && snapshot === undefined) {
+        throw invalidField('fromSnapshot', 'No such snapshot of a native session');
+      }
+      const agent = body.agent ?? snapshot?.agent ?? undefined;
+      const model = body.model ?? snapshot?.model ?? undefined;
       const defaultModel = agentNamed(engine.agents(tenantId), agent).model ?? options.defaultModel;
       if (model === undefined && defaultModel === undefined) {
         throw invalidField('model', 'Required: neither the agent nor the server has a default');
       }
       await requireModel(engine.models(tenantId), model ?? defaultModel ?? '');
+      const from =
+        snapshot === undefined
+          ? undefined
+          : {
+              parentSessionId: snapshot.sessionId,
+              isForked: false,
+              source: snapshot.source ?? undefined,
+            };
       const request = { tenantId, by, handle, agent, model, permissions, labels };
-      return createNativeSession(engine, request);
+      return createNativeSession(engine, { ...request, ...defined({ from }) });
     },
     command: (...asked) => requestCommand(engine, ...asked),
+    fork: (...asked) => forkNative(engine, ...asked),
+    snapshot: (session) => snapshotNative(engine, session),
     attend: (session) => turns.attend(session),
   };
 }
