@@ -50,6 +50,7 @@ import { isOffered, Providers } from './outbound/providers.ts';
 import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
+import { HarnessHost, nodeNameOf } from './sessions/harness-host.ts';
 import { builtInHarnesses } from './sessions/harnesses.ts';
 import { createSessionAttendant } from './jobs/session-attendant.ts';
 import { Vault } from './secrets/vault.ts';
@@ -218,6 +219,11 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
   const dispatcher = new SessionDispatcher({ control, limits: file.limits ?? {} });
+  const { harnesses = [] } = file;
+  const host =
+    harnesses.length === 0
+      ? undefined
+      : new HarnessHost({ engine, hub: sessionHub, node: nodeNameOf(config) }, harnesses);
   let stopping = false;
   let unsubscribe = () => {};
   const heartbeat =
@@ -253,7 +259,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     sessionHub,
-    harnesses: builtInHarnesses,
+    harnesses: new Map([...builtInHarnesses, ...(host?.registry ?? [])]),
     version,
     isStopping: () => stopping,
   };
@@ -294,6 +300,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       dispatcher.start();
       unsubscribe = subscribeToNodes(context);
       attendant.start();
+      await host?.start();
       housekeeping.start();
       embeddings?.worker.start();
       workspaces.start();
@@ -306,6 +313,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await stopAll([
         unsubscribe,
         () => attendant.stop(),
+        () => host?.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),

@@ -217,6 +217,8 @@ export const sessionRoutes = {
       'invalid_pattern',
       'approve_scope_required',
       'handle_taken',
+      'harness_failed',
+      'capability_missing',
     ],
   },
   attachSession: {

@@ -41,7 +41,8 @@ export interface SessionHarness {
 
 export type HarnessRegistry = ReadonlyMap<string, SessionHarness>;
 
-const program = { command: requestCommand, attend: attendSession };
+/** Also for a harness that is no longer configured. */
+export const program = { command: requestCommand, attend: attendSession };
 
 /** A program that attaches over HTTP. */
 const remote: SessionHarness = {

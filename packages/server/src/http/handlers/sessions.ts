@@ -203,6 +203,13 @@ export const flushSession: Handler<'flushSession'> = async (call) => {
 async function ownSession(call: ApiRequest, sessionId: string) {
   const session = await findSession(call, sessionId);
   const { caller } = call;
+  const { harness } = session;
+  if (harness !== 'remote' && harness !== 'human') {
+    throw new RelayError(
+      'session_conflict',
+      `Relay itself reports what a session of the harness ${harness} does`,
+    );
+  }
   if (caller.session === undefined && personOf(caller.actor) !== session.owner) {
     throw new RelayError(
       'scope_required',
