@@ -9,7 +9,7 @@ import {
   defaultSettings,
   type Engine,
   type Log,
-  SessionDispatcher,
+  SessionAttendant,
   Supervisor,
   systemClock,
   type SystemStore,
@@ -51,8 +51,7 @@ import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
 import { HarnessHost, nodeNameOf } from './sessions/harness-host.ts';
-import { builtInHarnesses } from './sessions/harnesses.ts';
-import { createSessionAttendant } from './jobs/session-attendant.ts';
+import { builtInHarnesses, HarnessRegistry } from './sessions/harnesses.ts';
 import { Vault } from './secrets/vault.ts';
 import { WebhookDeliverer } from './jobs/webhook-deliverer.ts';
 import { WebhookSigner } from './secrets/webhook-signer.ts';
@@ -208,7 +207,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       return mcp?.withMcpTools(base, tenantId) ?? base;
     },
     agents: () => agents,
-    sessionDue: (session) => dispatcher.wake(session),
+    sessionDue: (session) => void attendant.wake(session),
     ...defined({ embedders: embeddings?.embedders }),
     audit: writeAudit,
     refused: (...refusal) => activity.refused(...refusal),
@@ -218,12 +217,20 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     },
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
-  const dispatcher = new SessionDispatcher({ control, limits: file.limits ?? {} });
-  const { harnesses = [] } = file;
+  const { harnesses: configured = [] } = file;
   const host =
-    harnesses.length === 0
+    configured.length === 0
       ? undefined
-      : new HarnessHost({ engine, hub: sessionHub, node: nodeNameOf(config) }, harnesses);
+      : new HarnessHost({ engine, hub: sessionHub, node: nodeNameOf(config) }, configured);
+  const builtIn = builtInHarnesses(control, {
+    limits: file.limits ?? {},
+    defaultModel: config.defaultModel,
+  });
+  const harnesses = new HarnessRegistry(engine, [...builtIn, ...(host?.harnesses ?? [])]);
+  const attendant = new SessionAttendant({
+    engine,
+    attend: (session) => harnesses.of(session).attend(session),
+  });
   let stopping = false;
   let unsubscribe = () => {};
   const heartbeat =
@@ -259,7 +266,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     sessionHub,
-    harnesses: new Map([...builtInHarnesses, ...(host?.registry ?? [])]),
+    harnesses,
     version,
     isStopping: () => stopping,
   };
@@ -272,7 +279,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     retentionMs,
     sweepOutputs: () => sweepOutputs({ store, clock, retentionMs, maxBytes, folder }),
   });
-  const attendant = createSessionAttendant(engine, context.harnesses);
   const { createApp } = await import('./http/app.ts');
   const app = createApp(context);
   return {
@@ -297,7 +303,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await mcp?.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
-      dispatcher.start();
       unsubscribe = subscribeToNodes(context);
       attendant.start();
       await host?.start();
@@ -312,12 +317,11 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       stopping = true;
       await stopAll([
         unsubscribe,
-        () => attendant.stop(),
         () => host?.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
-        () => dispatcher.stop(),
+        () => attendant.stop(),
         () => control.supervisor.stop(),
         // What the runs have done until here is on its way to their readers.
         () => streams.stop(),

@@ -219,6 +219,9 @@ export const sessionRoutes = {
       'handle_taken',
       'harness_failed',
       'capability_missing',
+      'unknown_agent',
+      'unknown_model',
+      'credential_missing',
     ],
   },
   attachSession: {

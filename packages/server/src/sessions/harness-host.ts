@@ -11,12 +11,7 @@ import {
 } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
 import { invalidField } from '../http/errors.ts';
-import {
-  type HarnessRegistry,
-  program,
-  type SessionHarness,
-  type SessionRequest,
-} from './harnesses.ts';
+import { type NamedHarness, programs, type SessionRequest } from './harnesses.ts';
 import { HostedSession, type HostOptions } from './hosted-session.ts';
 
 const sessionsPerRead = 100;
@@ -38,13 +33,11 @@ export class HarnessHost {
     return this.#sessions.size;
   }
 
-  get registry(): HarnessRegistry {
-    return new Map(
-      this.#harnesses.map((harness): [string, SessionHarness] => [
-        harness.name,
-        { ...program, create: (_engine, request) => this.#create(harness, request) },
-      ]),
-    );
+  get harnesses(): NamedHarness[] {
+    return this.#harnesses.map((harness) => [
+      harness.name,
+      { ...programs(this.#options.engine), create: (request) => this.#create(harness, request) },
+    ]);
   }
 
   /** Attaches the sessions that this node has had before it was started. */

@@ -350,7 +350,8 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     const { tenantId } = server;
     const by = { type: 'key', id: uuidv7(), name: 'Ada' } as const;
     const body = { harness: 'echo', handle };
-    await host.registry.get('echo')?.create(engine, { tenantId, by, body });
+    const create = new Map(host.harnesses).get('echo')?.create;
+    await create?.({ tenantId, by, body });
     const agent = agentOf(handle);
     agent.answer = () => new Promise<Receipt>(() => undefined);
     const hung = await deliveryIs((await send(handle)).deliveryId, 'failed');
@@ -359,7 +360,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     await deliveryIs((await send(handle)).deliveryId, 'consumed');
     make = () => new Promise<HarnessSession>(() => undefined);
     const hangs = { harness: 'echo', handle: `h-${uuidv7()}` };
-    const creation = host.registry.get('echo')?.create(engine, { tenantId, by, body: hangs });
+    const creation = create?.({ tenantId, by, body: hangs });
     await expect(creation).rejects.toMatchObject({ code: 'harness_failed' });
     make = (agent) => agent.session();
     expect(host.size).toBe(1);
@@ -576,6 +577,32 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     await sessionIs(broken.id, 'idle');
     await ask(`${mortal.path}/release`, { method: 'POST' });
     await sessionIs(mortal.id, 'released');
+  });
+
+  it('releases a session whose harness the server no longer has', async () => {
+    const session = await created();
+    await server.stop();
+    server = await bootServer({ store, env: { RELAY_NODE_ID: 'one' } });
+    const record = await tenant().sessions.read(session.id);
+    // As if its stream had been closed long ago.
+    const at = Date.now() - 60_000;
+    await tenant().sessions.change({
+      changes: [
+        {
+          sessionId: session.id,
+          at,
+          ifVersion: record?.version ?? 0,
+          events: [],
+          isSeen: true,
+          progress: { dueAt: at },
+        },
+      ],
+    });
+    await sessionIs(session.id, 'offline');
+    expect((await ask(`${session.path}/release`, { method: 'POST' })).status).toBe(202);
+    await sessionIs(session.id, 'released');
+    await server.stop();
+    server = await boot();
   });
 
   it('leaves the sessions of another node alone', async () => {

@@ -9,7 +9,6 @@ import {
   type StoredSessionEvent,
 } from '@relay/protocol';
 import { hashApiKey, makeSessionToken } from '../../secrets/keys.ts';
-import { harnessNamed } from '../../sessions/harnesses.ts';
 import { streamDeliveries } from '../../streaming/deliveries.ts';
 import { closedSignal } from '../../streaming/response-writer.ts';
 import { sessionProjection } from '../../streaming/sse-stream.ts';
@@ -27,9 +26,9 @@ import { choosePermissions } from './start.ts';
 export const createSession: Handler<'createSession'> = async (call) => {
   const { context, caller, body } = call;
   await choosePermissions(call, body.permissions);
-  const harness = harnessNamed(context.harnesses, body.harness);
+  const harness = context.harnesses.named(body.harness);
   const { tenantId, actor: by } = caller;
-  return present(call, await harness.create(context.control.engine, { tenantId, by, body }));
+  return present(call, await harness.create({ tenantId, by, body }));
 };
 
 export const attachSession: Handler<'attachSession'> = async (call) => {
@@ -175,23 +174,21 @@ export const deleteSession: Handler<'deleteSession'> = async (call) => {
   if (!(await storeOf(call).sessions.remove(sessionId, { at, audit }))) throw notFound('session');
 };
 
-async function command(
+async function commandSession(
   call: ApiRequest & { readonly params: { readonly id: string } },
   name: LifecycleCommand,
 ) {
   const { context, caller } = call;
-  const { id: sessionId, harness } = await findSession(call, call.params.id);
-  const ref = { tenantId: caller.tenantId, sessionId };
-  const { engine } = context.control;
-  const { harnesses } = context;
-  const changed = await harnessNamed(harnesses, harness).command(engine, ref, name, caller.actor);
+  const session = await findSession(call, call.params.id);
+  const ref = { tenantId: caller.tenantId, sessionId: session.id };
+  const changed = await context.harnesses.of(session).command(ref, name, caller.actor);
   return present(call, changed);
 }
 
-export const releaseSession: Handler<'releaseSession'> = (call) => command(call, 'release');
-export const pauseSession: Handler<'pauseSession'> = (call) => command(call, 'pause');
-export const resumeSession: Handler<'resumeSession'> = (call) => command(call, 'resume');
-export const cancelSession: Handler<'cancelSession'> = (call) => command(call, 'cancel');
+export const releaseSession: Handler<'releaseSession'> = (call) => commandSession(call, 'release');
+export const pauseSession: Handler<'pauseSession'> = (call) => commandSession(call, 'pause');
+export const resumeSession: Handler<'resumeSession'> = (call) => commandSession(call, 'resume');
+export const cancelSession: Handler<'cancelSession'> = (call) => commandSession(call, 'cancel');
 
 export const flushSession: Handler<'flushSession'> = async (call) => {
   const { id: sessionId } = await findSession(call, call.params.id);
