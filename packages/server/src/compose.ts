@@ -8,6 +8,7 @@ import {
   type RunControl,
   defaultSettings,
   type Engine,
+  InvocationRunner,
   type Log,
   SessionAttendant,
   Supervisor,
@@ -37,6 +38,7 @@ import { sweepOutputs } from './workspaces/sweep-outputs.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
 import { Workspaces } from './workspaces/workspaces.ts';
+import { createActionCaller } from './outbound/actions.ts';
 import { OutboundGuards } from './outbound/guards.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { NamedTenants } from './outbound/named-tenants.ts';
@@ -108,7 +110,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       ...row,
     });
   });
-  const { models, tools, agents } = assembleDefinitions(config, file, options);
+  const { models, tools, agents, actions } = assembleDefinitions(config, file, options);
   const masters = masterKeys(config);
   for (const { bytes } of masters) {
     for (const form of ['hex', 'base64', 'base64url'] as const) log.addSecret(bytes.toString(form));
@@ -167,6 +169,13 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const budgets = new TenantBudgets(store);
   const writeAudit = (tenantId: string, entry: AuditEntry) => auditSigner.write(tenantId, entry);
   const activity = new KeyActivity({ store, clock, log, audit: writeAudit });
+  const signer = new WebhookSigner(rootKey);
+  const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
+  const invocations = new InvocationRunner({
+    engine: () => engine,
+    own: actions,
+    call: createActionCaller({ signer, fetchFor, clock }),
+  });
   const engine: Engine = {
     store,
     budgets: (tenantId, keyId) => budgets.of(tenantId, keyId),
@@ -215,6 +224,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       feed.publishMessage(tenantId, notice);
       metrics.publishMessage(tenantId, notice);
     },
+    invocations,
+    onInvocation: (tenantId, invocation) => metrics.publishInvocation(tenantId, invocation),
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
   const { harnesses: configured = [] } = file;
@@ -242,9 +253,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     clock,
     log,
   });
-  const signer = new WebhookSigner(rootKey);
   const { publicUrl } = config;
-  const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
   const deliverer = new WebhookDeliverer({ store, signer, fetchFor, clock, log, publicUrl });
   const context: ServerContext = {
     store,
@@ -306,6 +315,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       unsubscribe = subscribeToNodes(context);
       attendant.start();
       await host?.start();
+      invocations.begin();
       housekeeping.start();
       embeddings?.worker.start();
       workspaces.start();
@@ -318,6 +328,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await stopAll([
         unsubscribe,
         () => host?.stop(),
+        () => invocations.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),

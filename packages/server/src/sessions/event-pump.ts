@@ -39,7 +39,7 @@ interface Queued {
   readonly event?: SessionEvent;
   readonly fault?: Fault;
   readonly chars: number;
-  done(): void;
+  readonly done: () => void;
 }
 
 export class EventPump {

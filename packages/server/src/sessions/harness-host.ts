@@ -103,8 +103,16 @@ export class HarnessHost {
     const input = { sessionId, handle, labels, ...defined({ agent, model }) };
     const session = await hosted.create(input, ({ identity, capabilities }, host) =>
       createHostedSession(engine, {
-        ...{ tenantId, by, sessionId, harness: harness.name },
-        ...{ identity, capabilities, host, agent, model, labels },
+        tenantId,
+        by,
+        sessionId,
+        harness: harness.name,
+        identity,
+        capabilities,
+        host,
+        agent,
+        model,
+        labels,
       }),
     );
     this.#sessions.add(hosted);

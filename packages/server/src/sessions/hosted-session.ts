@@ -274,7 +274,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   }
 
   async #attach(): Promise<'live' | 'failed' | 'over'> {
-    const { attach } = this.#harness;
+    const attach = this.#harness.attach?.bind(this.#harness);
     if (attach === undefined) {
       const reason = `The harness ${this.#harness.name} cannot attach to it after a restart`;
       await loseHostedSession(this.#engine, this.#ref, { reason });
@@ -286,9 +286,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     const input = { ...inputOf(session), state: this.#saved ?? null };
     let live: HarnessSession;
     try {
-      live = await this.#make(session.handle, () =>
-        attach.call(this.#harness, input, this.#context),
-      );
+      live = await this.#make(session.handle, () => attach(input, this.#context));
     } catch (error) {
       if (!(error instanceof RelayError)) throw error;
       const { message, code } = error;

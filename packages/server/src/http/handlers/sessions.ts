@@ -50,6 +50,13 @@ export const attachSession: Handler<'attachSession'> = async (call) => {
 };
 
 export const listSessions: Handler<'listSessions'> = async (call) => {
+  const { harness, label } = call.query;
+  if (call.caller.session !== undefined && (harness ?? label) !== undefined) {
+    throw new RelayError(
+      'scope_required',
+      'A session token shows no harnesses and labels of sessions: filter by status, or use an API key',
+    );
+  }
   const list = (page: core.Page) => storeOf(call).sessions.list(filterOf(call.query), page);
   const { items, nextCursor } = await readListed(call.query, list);
   return { sessions: items.map((session) => presentShown(call, session)), nextCursor };
@@ -197,17 +204,14 @@ export const flushSession: Handler<'flushSession'> = async (call) => {
 };
 
 /** What only the session itself may do: with its token, or with a key of its owner. */
-async function ownSession(call: ApiRequest, sessionId: string) {
+export async function ownSession(call: ApiRequest, sessionId: string) {
   const session = await findSession(call, sessionId);
   const { caller } = call;
-  const { harness } = session;
-  if (harness !== 'remote' && harness !== 'human') {
-    throw new RelayError(
-      'session_conflict',
-      `Relay itself reports what a session of the harness ${harness} does`,
-    );
-  }
-  if (caller.session === undefined && personOf(caller.actor) !== session.owner) {
+  const isOwn =
+    caller.session === undefined
+      ? personOf(caller.actor) === session.owner
+      : caller.session.id === session.id;
+  if (!isOwn) {
     throw new RelayError(
       'scope_required',
       'Requires the token of the session, or a key of its owner',
@@ -216,20 +220,31 @@ async function ownSession(call: ApiRequest, sessionId: string) {
   return { tenantId: caller.tenantId, sessionId: session.id };
 }
 
+/** The same, for what the program of a session reports. */
+async function ownProgram(call: ApiRequest, sessionId: string) {
+  const ref = await ownSession(call, sessionId);
+  const { harness } = await findSession(call, sessionId);
+  if (harness === 'remote' || harness === 'human') return ref;
+  throw new RelayError(
+    'session_conflict',
+    `Relay itself reports what a session of the harness ${harness} does`,
+  );
+}
+
 export const reportSessionEvents: Handler<'reportSessionEvents'> = async (call) => {
-  const ref = await ownSession(call, call.params.id);
+  const ref = await ownProgram(call, call.params.id);
   const { body } = call;
   const events = body.type === undefined ? body.events : [body];
   return present(call, await core.reportEvents(call.context.control.engine, ref, events));
 };
 
 export const followDeliveries: Handler<'followDeliveries'> = async (call) => {
-  await streamDeliveries(call, await ownSession(call, call.params.id));
+  await streamDeliveries(call, await ownProgram(call, call.params.id));
 };
 
 export const postReceipt: Handler<'postReceipt'> = async (call) => {
   const { params, body, context } = call;
-  const ref = await ownSession(call, params.id);
+  const ref = await ownProgram(call, params.id);
   const { status, availableAt, reason, retryable } = body;
   const receipt = {
     status,
@@ -241,7 +256,7 @@ export const postReceipt: Handler<'postReceipt'> = async (call) => {
 
 export const answerCommand: Handler<'answerCommand'> = async (call) => {
   const { params, body, context } = call;
-  const ref = await ownSession(call, params.id);
+  const ref = await ownProgram(call, params.id);
   const { engine } = context.control;
   return present(call, await core.answerCommand(engine, ref, params.commandId, body));
 };
