@@ -98,7 +98,7 @@ function operationOf(name: string, route: Route, schemas: OpenApiSchemas): Schem
             content: { 'application/json': { schema: schemas.of(route.body, 'input') } },
           },
         }),
-    responses: { ...responseOf(name, route, schemas), ...failuresOf(route.errors) },
+    responses: { ...responseOf(name, route, schemas), ...failuresOf(route, schemas) },
     ...securityOf(route),
   };
 }
@@ -107,7 +107,7 @@ function tagOf(path: string): string {
   const [first = '', second] = path.split('/').filter((part) => part !== '');
   if (first === 'v1') return second ?? first;
   if (first === 'api') return 'api/chat';
-  return ['chat', 'models'].includes(first) ? first : 'system';
+  return ['chat', 'models', 'mcp'].includes(first) ? first : 'system';
 }
 
 function securityOf(route: Route): Schema {
@@ -226,26 +226,28 @@ function responseOf(name: string, route: Route, schemas: OpenApiSchemas): Schema
 }
 
 /** One response per status, with its error codes. */
-function failuresOf(codes: readonly ErrorCode[]): Schema {
-  const byStatus = Map.groupBy(codes, (code) => errorTable[code].status);
+function failuresOf(route: Route, schemas: OpenApiSchemas): Schema {
+  const byStatus = Map.groupBy(route.errors, (code) => errorTable[code].status);
   return Object.fromEntries(
     [...byStatus].map(([status, all]) => [
       String(status),
       {
         description: all.map((code) => `\`${code}\`: ${errorTable[code].title}`).join('\n\n'),
-        content: {
-          'application/json': {
-            schema: {
-              allOf: [
-                { $ref: '#/components/schemas/Error' },
-                { properties: { code: { enum: all } } },
-              ],
-            },
-          },
-        },
+        content: { 'application/json': { schema: failureOf(route, all, schemas) } },
       },
     ]),
   );
+}
+
+function failureOf(
+  { errorFormat, output }: Route,
+  codes: readonly ErrorCode[],
+  schemas: OpenApiSchemas,
+): Schema {
+  if (errorFormat === 'json-rpc' && output !== undefined) return schemas.of(output, 'output');
+  return {
+    allOf: [{ $ref: '#/components/schemas/Error' }, { properties: { code: { enum: codes } } }],
+  };
 }
 
 function errorSchema(): Schema {

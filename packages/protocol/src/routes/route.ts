@@ -44,6 +44,8 @@ export interface Route {
   /** In which case the response is 204 instead. */
   readonly noContentWhen?: string;
   readonly output?: z.ZodType;
+  /** The body of its errors. Default: `ErrorBody`. */
+  readonly errorFormat?: 'json-rpc';
   readonly errors: readonly ErrorCode[];
 }
 

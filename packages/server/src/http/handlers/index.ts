@@ -18,6 +18,7 @@ import type {
   PublicRoute,
 } from './handler.ts';
 import * as keys from './keys.ts';
+import * as mcp from './mcp.ts';
 import * as memories from './memories.ts';
 import * as messages from './messages.ts';
 import * as policy from './policy.ts';
@@ -43,6 +44,7 @@ export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...credentials,
   ...grants,
   ...keys,
+  ...mcp,
   ...memories,
   ...messages,
   ...policy,
