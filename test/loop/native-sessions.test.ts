@@ -4,6 +4,7 @@ import type { ModelRequest, SystemStore } from '@relay/core';
 import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
 import { textOf } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
+import { addSession } from '../../packages/store/test/contract/sessions/fixtures.ts';
 import { until } from '../support/kernel.ts';
 import {
   aborted,
@@ -104,6 +105,21 @@ describe('a message to an idle native session', () => {
     const { boot, store } = await openFixture();
     const model = createStreamingModel(() => [answer]);
     const sender = await boot({ model });
+    const { id } = await openSession(sender);
+    await deliver(sender, id, { text: 'Hello' });
+    const kernel = await boot({ model, store, sessions: true });
+    await untilIdle(kernel, id);
+    expect(model.requests).toHaveLength(1);
+  });
+
+  test('is found by the scan behind sessions that stay due', async () => {
+    const { boot, store } = await openFixture();
+    const model = createStreamingModel(() => [answer]);
+    const sender = await boot({ model });
+    const tenant = storeOf(sender);
+    for (let count = 0; count < 250; count += 1) {
+      await addSession(tenant, { definition: { harness: 'unknown' }, progress: { dueAt: 1 } });
+    }
     const { id } = await openSession(sender);
     await deliver(sender, id, { text: 'Hello' });
     const kernel = await boot({ model, store, sessions: true });
