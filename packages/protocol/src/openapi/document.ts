@@ -74,7 +74,11 @@ export function openApiDocument(version: string): OpenApiDocument {
           description: 'Internal <RELAY_INTERNAL_SECRET>',
         },
       },
-      schemas: { Error: errorSchema(), ...schemas.components },
+      schemas: {
+        Error: errorSchema(),
+        JsonRpcError: jsonRpcErrorSchema(),
+        ...schemas.components,
+      },
     },
   };
 }
@@ -98,7 +102,7 @@ function operationOf(name: string, route: Route, schemas: OpenApiSchemas): Schem
             content: { 'application/json': { schema: schemas.of(route.body, 'input') } },
           },
         }),
-    responses: { ...responseOf(name, route, schemas), ...failuresOf(route, schemas) },
+    responses: { ...responseOf(name, route, schemas), ...failuresOf(route) },
     ...securityOf(route),
   };
 }
@@ -226,27 +230,47 @@ function responseOf(name: string, route: Route, schemas: OpenApiSchemas): Schema
 }
 
 /** One response per status, with its error codes. */
-function failuresOf(route: Route, schemas: OpenApiSchemas): Schema {
+function failuresOf(route: Route): Schema {
   const byStatus = Map.groupBy(route.errors, (code) => errorTable[code].status);
   return Object.fromEntries(
     [...byStatus].map(([status, all]) => [
       String(status),
       {
         description: all.map((code) => `\`${code}\`: ${errorTable[code].title}`).join('\n\n'),
-        content: { 'application/json': { schema: failureOf(route, all, schemas) } },
+        content: { 'application/json': { schema: failureOf(route, all) } },
       },
     ]),
   );
 }
 
-function failureOf(
-  { errorFormat, output }: Route,
-  codes: readonly ErrorCode[],
-  schemas: OpenApiSchemas,
-): Schema {
-  if (errorFormat === 'json-rpc' && output !== undefined) return schemas.of(output, 'output');
+function failureOf({ errorFormat }: Route, codes: readonly ErrorCode[]): Schema {
+  const data = { properties: { code: { enum: codes } } };
+  if (errorFormat === undefined) return { allOf: [{ $ref: '#/components/schemas/Error' }, data] };
   return {
-    allOf: [{ $ref: '#/components/schemas/Error' }, { properties: { code: { enum: codes } } }],
+    allOf: [
+      { $ref: '#/components/schemas/JsonRpcError' },
+      { properties: { error: { properties: { data } } } },
+    ],
+  };
+}
+
+/** Without an id: the message was not read. */
+function jsonRpcErrorSchema(): Schema {
+  return {
+    type: 'object',
+    required: ['jsonrpc', 'error'],
+    properties: {
+      jsonrpc: { const: '2.0' },
+      error: {
+        type: 'object',
+        required: ['code', 'message'],
+        properties: {
+          code: { type: 'integer' },
+          message: { type: 'string', description: 'A human-readable message' },
+          data: { type: 'object' },
+        },
+      },
+    },
   };
 }
 

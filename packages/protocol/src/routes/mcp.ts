@@ -3,15 +3,15 @@ import { z } from 'zod';
 import { jsonSchema } from '../schemas/values.ts';
 import { bodyErrors, keyErrors, type Route } from './route.ts';
 
-/** Only JSON is required here: the protocol has its own errors for everything else. */
-const mcpMessageSchema = jsonSchema.meta({
-  description: 'A request or notification of the Model Context Protocol',
+/** Everything else that can be wrong with a message has an error of the protocol. */
+const mcpMessageSchema = z.looseObject({}).meta({
+  description: 'A request or a notification of the Model Context Protocol',
 });
 
-/** A response, in JSON or as the only event of a stream. Errors before the message is read have no `id`. */
+/** In JSON, or as the only event of a stream. */
 const mcpResponseSchema = z.object({
   jsonrpc: z.literal('2.0'),
-  id: z.union([z.string(), z.number()]).nullish(),
+  id: jsonSchema.meta({ description: 'As in the request' }),
   result: z.looseObject({}).optional(),
   error: z.object({ code: z.int(), message: z.string(), data: jsonSchema.optional() }).optional(),
 });

@@ -1,7 +1,8 @@
 /**
  * Relay as a server of the Model Context Protocol. Each HTTP request is one message and is answered on its
  * own, as the revision 2026-07-28 has it; clients of earlier revisions are served by the same tools. The
- * request was authenticated and limited like every other (`http/app.ts`).
+ * request was authenticated and limited like every other (`http/app.ts`). A batch is not a message: its
+ * calls would not be limited.
  */
 import {
   createMcpHandler,
@@ -9,7 +10,6 @@ import {
   ProtocolError,
   ProtocolErrorCode,
 } from '@modelcontextprotocol/server';
-import { invalidRequest } from '../http/errors.ts';
 import type { RouteRequest } from '../http/handlers/handler.ts';
 import { closedSignal } from '../streaming/response-writer.ts';
 import { streamJson } from '../streaming/stream-json.ts';
@@ -20,12 +20,6 @@ type McpRequest = RouteRequest<'serveMcp'>;
 
 export async function answer(call: McpRequest): Promise<void> {
   const { request, reply, context, body } = call;
-  // One request must not do the work of many: the limits count requests.
-  if (Array.isArray(body)) {
-    throw invalidRequest([
-      { path: '', message: 'Batches are not supported: send one message per request' },
-    ]);
-  }
   const onerror = (error: Error) =>
     context.log.debug('An MCP message was refused', { requestId: request.id, error });
   const handler = createMcpHandler(() => serverFor(call), { onerror });
