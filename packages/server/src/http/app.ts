@@ -280,6 +280,7 @@ const waitingRoutes: ReadonlySet<string> = new Set<RouteName>([
   'awaitToolResult',
   'listMessageDeliveries',
   'serveMcp',
+  'invokeAction',
 ]);
 
 /** Takes the caller's share of streams and of memory for bodies until the response is over. */
