@@ -20,6 +20,7 @@ import type {
   SessionProgress,
   SessionRecord,
 } from '../ports/index.ts';
+import { findKeyInForce } from '../permission/keys.ts';
 import { agentNamed } from '../run/agents/registry.ts';
 import { isStoreFault } from '../run/errors.ts';
 import { channelFor, contentOf } from './acceptance.ts';
@@ -28,7 +29,7 @@ import { decideDelivery, type DeliveryInput } from './delivery-machine.ts';
 import { entering, isSafe } from './modes.ts';
 import { nativeSafeStates } from './native.ts';
 import { decideSession } from './session-machine.ts';
-import { statusOf } from './state.ts';
+import { progressOf } from './state.ts';
 import { sessionChangeOf } from './turn.ts';
 
 /** The rest of a longer queue is the turn after it. */
@@ -108,9 +109,11 @@ export class NativeTurns {
 
   async #start(session: SessionRecord, turn: readonly InboxEntry[]): Promise<boolean> {
     const { engine } = this.#control;
-    const { id: sessionId, tenantId, handle, owner, keyId } = session;
+    const { id: sessionId, tenantId, handle, owner } = session;
     const runId = engine.ids.next();
     const now = engine.clock.now();
+    const keyId = await this.#keyOf(session, now);
+    if (keyId === null) return this.#block(session, now);
     const work = decideSession(session.state, { type: 'work', sessionId });
     if (work.kind !== 'accepted') return this.#rest(session, null);
     const handed = changesOf(turn, { type: 'deliver' });
@@ -121,14 +124,13 @@ export class NativeTurns {
       events: [...handed.events, ...work.events],
       deliveries: handed.deliveries,
       progress: {
-        status: statusOf(work.state),
-        state: work.state,
+        ...progressOf(session.state, work.state, now),
         activeRunId: runId,
         dueAt: null,
       },
     };
     const by = { type: 'system', id: sessionId, name: `@${handle}`, owner } as const;
-    const caller = { tenantId, by, keyId: keyId ?? undefined, correlationId: runId, runId };
+    const caller = { tenantId, by, keyId, correlationId: runId, runId };
     try {
       await startRun(this.#control, this.#specOf(session, turn), {
         ...caller,
@@ -141,6 +143,26 @@ export class NativeTurns {
       if (error.code === 'tenant_paused') return true;
       return this.#refuse(session, turn, error);
     }
+  }
+
+  /** The key that the turn is counted for. Null: it has ended. Undefined: the session never had one. */
+  async #keyOf(
+    { tenantId, keyId }: SessionRecord,
+    now: number,
+  ): Promise<string | null | undefined> {
+    if (keyId === null) return undefined;
+    const key = await findKeyInForce(this.#control.engine.store.tenant(tenantId), keyId, now);
+    return key?.id ?? null;
+  }
+
+  /** The messages wait: a session whose key has ended goes on with another one that resumes it. */
+  async #block(session: SessionRecord, now: number): Promise<boolean> {
+    const { id: sessionId, state } = session;
+    const reason = 'key_ended';
+    const blocked = decideSession(state, { type: 'block', sessionId, reason });
+    if (blocked.kind !== 'accepted') return this.#rest(session, null);
+    const progress = { ...progressOf(state, blocked.state, now), dueAt: null };
+    return this.#change(session, progress, { events: blocked.events, deliveries: [] });
   }
 
   /** A turn that cannot start, such as without budget: its messages fail, and can be delivered again. */
