@@ -518,7 +518,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   }
 }
 
-export function inputOf(session: SessionRecord): HarnessInput {
+function inputOf(session: SessionRecord): HarnessInput {
   const { id: sessionId, handle, labels, agent, model } = session;
   const optional = defined({ agent: agent ?? undefined, model: model ?? undefined });
   return { sessionId, handle, labels, ...optional };
