@@ -95,7 +95,7 @@ export async function createAttachedSession(
       },
       ...(tokenHash === undefined ? {} : { tokenHash }),
       progress: {
-        ...progressOf(undefined, { ...attach.state, attachedAt: now }, now),
+        ...progressOf(undefined, attach.state, now),
         activeRunId: null,
         releasedAt: null,
         dueAt: harness === 'human' ? null : now + offlineAfterMs,
@@ -135,7 +135,6 @@ async function attachAgain(
       const action = isTakenOver ? 'session.taken-over' : 'session.attached';
       return {
         inputs: [{ type: 'attach' }],
-        attachedAt: now,
         redefine: {
           name,
           kind,

@@ -21,7 +21,11 @@ import type {
 } from '../ports/index.ts';
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { timesOut } from '../sessions/modes.ts';
-import { decideSessionAll, type SessionInput } from '../sessions/session-machine.ts';
+import {
+  decideSessionAll,
+  type ReportedEvent,
+  type SessionInput,
+} from '../sessions/session-machine.ts';
 import { progressOf, type SessionState, statusOf } from '../sessions/state.ts';
 
 /** A program without a stream for this long is offline, and its handle is no longer in use. */
@@ -39,13 +43,12 @@ export interface SessionView {
 
 /** What a request changes. */
 export interface SessionStep {
-  readonly inputs?: readonly Omit<SessionInput, 'sessionId'>[];
+  readonly inputs?: readonly (Omit<SessionInput, 'sessionId'> | ReportedEvent)[];
   /** After those of the inputs, unless the session ends with them. */
   readonly events?: readonly SessionEvent[];
   readonly deliveries?: readonly DeliveryChange[];
   readonly redefine?: SessionRedefinition;
   readonly usage?: SessionState['usage'];
-  readonly attachedAt?: number;
   readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit'>;
 }
 
@@ -80,13 +83,15 @@ async function writeOf(
 ): Promise<SessionWrite | undefined> {
   const { session, state, now } = view;
   const sessionId = session.id;
-  const inputs = (step.inputs ?? []).map((input) => ({ ...input, sessionId }));
+  const inputs = (step.inputs ?? []).map((input) =>
+    input.type === 'report' ? input : { ...input, sessionId },
+  );
   const decision = decideSessionAll(state, inputs);
   if (decision.kind === 'refused') throw new RelayError('session_conflict', decision.reason);
   const decided = decision.kind === 'accepted' ? decision : { events: [], state };
   const next: SessionState = {
     ...decided.state,
-    ...defined({ usage: step.usage, attachedAt: step.attachedAt }),
+    ...defined({ usage: step.usage }),
   };
   const followed = await consequencesOf(view, next, step);
   const deliveries = [...(step.deliveries ?? []), ...followed.deliveries];
@@ -104,8 +109,7 @@ async function writeOf(
     answers.length === 0 &&
     dueAt === session.dueAt &&
     step.redefine === undefined &&
-    step.write === undefined &&
-    step.attachedAt === undefined;
+    step.write === undefined;
   if (isUnchanged) return undefined;
   const progress = {
     ...progressOf(state, next, now),

@@ -41,8 +41,6 @@ export interface SessionState extends SessionParts {
   readonly usage: SessionUsage;
   /** When the session came to its status. */
   readonly since?: number;
-  /** When its program attached last. What it was handed before that is sent again. */
-  readonly attachedAt?: number;
 }
 
 export const newSession: SessionState = {
