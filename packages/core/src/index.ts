@@ -47,6 +47,7 @@ export * from './journal.ts';
 export { findMemories } from './run/context/memory-search.ts';
 export * from './permission/approvers.ts';
 export * from './permission/decide.ts';
+export * from './permission/keys.ts';
 export {
   checkPermissions,
   checkPermissionsInTurn,
@@ -80,11 +81,12 @@ export {
   type RunState,
 } from './run/state/state.ts';
 export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
+export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
-export { type DispatcherOptions, SessionDispatcher } from './sessions/dispatcher.ts';
 export * from './sessions/modes.ts';
 export * from './sessions/native.ts';
+export { NativeTurns, type TurnOptions } from './sessions/native-turns.ts';
 export * from './sessions/session-machine.ts';
 export * from './sessions/state.ts';
 export * from './sessions/turn.ts';

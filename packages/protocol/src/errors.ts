@@ -81,6 +81,7 @@ export const errorTable = {
     504,
     'The program of the session did not answer the command in time',
   ),
+  harness_failed: permanent(502, 'The harness failed to create or attach the session'),
   question_declined: permanent(409, 'The tool’s question was declined or not answered'),
   tool_failed: permanent(500, 'The tool failed'),
   tool_input_invalid: permanent(400, 'The arguments do not match the tool’s schema'),

@@ -9,7 +9,7 @@ import {
   defaultSettings,
   type Engine,
   type Log,
-  SessionDispatcher,
+  SessionAttendant,
   Supervisor,
   systemClock,
   type SystemStore,
@@ -51,7 +51,6 @@ import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
 import { builtInHarnesses } from './sessions/harnesses.ts';
-import { createSessionAttendant } from './jobs/session-attendant.ts';
 import { Vault } from './secrets/vault.ts';
 import { WebhookDeliverer } from './jobs/webhook-deliverer.ts';
 import { WebhookSigner } from './secrets/webhook-signer.ts';
@@ -207,7 +206,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       return mcp?.withMcpTools(base, tenantId) ?? base;
     },
     agents: () => agents,
-    sessionDue: (session) => dispatcher.wake(session),
+    sessionDue: (session) => void attendant.wake(session),
     ...defined({ embedders: embeddings?.embedders }),
     audit: writeAudit,
     refused: (...refusal) => activity.refused(...refusal),
@@ -217,7 +216,14 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     },
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
-  const dispatcher = new SessionDispatcher({ control, limits: file.limits ?? {} });
+  const harnesses = builtInHarnesses(control, {
+    limits: file.limits ?? {},
+    defaultModel: config.defaultModel,
+  });
+  const attendant = new SessionAttendant({
+    engine,
+    attend: async (session) => harnesses.get(session.harness)?.attend(session),
+  });
   let stopping = false;
   let unsubscribe = () => {};
   const heartbeat =
@@ -253,7 +259,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     sessionHub,
-    harnesses: builtInHarnesses,
+    harnesses,
     version,
     isStopping: () => stopping,
   };
@@ -266,7 +272,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     retentionMs,
     sweepOutputs: () => sweepOutputs({ store, clock, retentionMs, maxBytes, folder }),
   });
-  const attendant = createSessionAttendant(engine, context.harnesses);
   const { createApp } = await import('./http/app.ts');
   const app = createApp(context);
   return {
@@ -291,7 +296,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await mcp?.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
-      dispatcher.start();
       unsubscribe = subscribeToNodes(context);
       attendant.start();
       housekeeping.start();
@@ -305,11 +309,10 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       stopping = true;
       await stopAll([
         unsubscribe,
-        () => attendant.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
-        () => dispatcher.stop(),
+        () => attendant.stop(),
         () => control.supervisor.stop(),
         // What the runs have done until here is on its way to their readers.
         () => streams.stop(),

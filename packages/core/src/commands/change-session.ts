@@ -49,6 +49,8 @@ export interface SessionStep {
   readonly deliveries?: readonly DeliveryChange[];
   readonly redefine?: SessionRedefinition;
   readonly usage?: SessionState['usage'];
+  /** Its program makes the change, and so can be reached. */
+  readonly isSeen?: boolean;
   readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit'>;
 }
 
@@ -116,7 +118,7 @@ async function writeOf(
     dueAt,
     ...(isReleased ? { releasedAt: now, activeRunId: null } : {}),
   };
-  const { redefine } = step;
+  const { redefine, isSeen } = step;
   return {
     ...step.write,
     answers,
@@ -128,7 +130,7 @@ async function writeOf(
         events,
         progress,
         deliveries,
-        ...defined({ redefine }),
+        ...defined({ redefine, isSeen }),
       },
     ],
   };
@@ -248,7 +250,8 @@ async function dueAtOf(
   );
   const times = commands.map(({ answerBy }) => answerBy);
   const isAttached = step.redefine?.tokenHash !== undefined;
-  const lostAt = lostAtOf(session, next, isAttached ? now : undefined);
+  const seenAt = step.isSeen === true ? now : session.seenAt;
+  const lostAt = lostAtOf({ ...session, seenAt }, next, isAttached ? now : undefined);
   if (lostAt !== undefined) times.push(lostAt);
   if (timesOut(next)) {
     const ttlMs = engine.settings.deliveryTtlMs;

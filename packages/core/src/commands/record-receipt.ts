@@ -108,6 +108,9 @@ export function reportEvents(
         continue;
       }
       const { status, reason, fidelity } = event;
+      if (status === 'offline' && session.harness === 'human') {
+        throw new RelayError('session_conflict', 'A person’s session is never offline');
+      }
       const meant = inputsOfStatus(next, status).map((type) => ({
         type,
         ...defined({ reason, fidelity }),
@@ -120,7 +123,7 @@ export function reportEvents(
       if (decision.kind === 'accepted') next = decision.state;
       inputs.push(meant);
     }
-    return { inputs: inputs.flatMap((each = []) => each), usage };
+    return { inputs: inputs.flatMap((each = []) => each), usage, isSeen: true };
   });
 }
 

@@ -33,6 +33,7 @@ import {
   modeFor,
   refusedChange,
 } from '../sessions/acceptance.ts';
+import { wakeDue } from '../sessions/attendant.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
 import type { RunControl } from './start-run.ts';
 
@@ -384,6 +385,6 @@ export function notifyOfMessage(
   notice: MessageNotice,
 ): void {
   for (const { runId } of runCommands) supervisor.notify({ tenantId, runId });
-  for (const { sessionId } of changes) engine.sessionDue?.({ tenantId, sessionId });
+  wakeDue(engine, tenantId, changes);
   engine.onMessage?.(tenantId, notice);
 }

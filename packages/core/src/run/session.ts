@@ -10,6 +10,7 @@ import type {
   SessionWrite,
   TenantStore,
 } from '../ports/index.ts';
+import { wakeDue } from '../sessions/attendant.ts';
 import {
   deliveriesIn,
   type DeferredMessage,
@@ -62,10 +63,7 @@ export class SessionTurn implements SessionWriter {
   }
 
   onStored({ changes }: SessionWrite): void {
-    for (const { sessionId, progress, newDeliveries = [] } of changes) {
-      const isDue = newDeliveries.length > 0 || typeof progress?.dueAt === 'number';
-      if (isDue) this.#engine.sessionDue?.({ tenantId: this.#run.tenantId, sessionId });
-    }
+    wakeDue(this.#engine, this.#run.tenantId, changes);
   }
 
   /** What waits for the run or for the next turn. */

@@ -30,6 +30,7 @@ export const auditActions = [
   'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'session.created',
   'session.attached',
   'session.taken-over',
   'session.released',

@@ -217,6 +217,9 @@ export const sessionRoutes = {
       'invalid_pattern',
       'approve_scope_required',
       'handle_taken',
+      'unknown_agent',
+      'unknown_model',
+      'credential_missing',
     ],
   },
   attachSession: {

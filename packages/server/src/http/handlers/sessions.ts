@@ -29,7 +29,7 @@ export const createSession: Handler<'createSession'> = async (call) => {
   await choosePermissions(call, body.permissions);
   const harness = harnessNamed(context.harnesses, body.harness);
   const { tenantId, actor: by } = caller;
-  return present(call, await harness.create(context.control.engine, { tenantId, by, body }));
+  return present(call, await harness.create({ tenantId, by, body }));
 };
 
 export const attachSession: Handler<'attachSession'> = async (call) => {
@@ -175,23 +175,22 @@ export const deleteSession: Handler<'deleteSession'> = async (call) => {
   if (!(await storeOf(call).sessions.remove(sessionId, { at, audit }))) throw notFound('session');
 };
 
-async function command(
+async function commandSession(
   call: ApiRequest & { readonly params: { readonly id: string } },
   name: LifecycleCommand,
 ) {
   const { context, caller } = call;
   const { id: sessionId, harness } = await findSession(call, call.params.id);
   const ref = { tenantId: caller.tenantId, sessionId };
-  const { engine } = context.control;
-  const { harnesses } = context;
-  const changed = await harnessNamed(harnesses, harness).command(engine, ref, name, caller.actor);
+  const found = harnessNamed(context.harnesses, harness);
+  const changed = await found.command(ref, name, caller.actor);
   return present(call, changed);
 }
 
-export const releaseSession: Handler<'releaseSession'> = (call) => command(call, 'release');
-export const pauseSession: Handler<'pauseSession'> = (call) => command(call, 'pause');
-export const resumeSession: Handler<'resumeSession'> = (call) => command(call, 'resume');
-export const cancelSession: Handler<'cancelSession'> = (call) => command(call, 'cancel');
+export const releaseSession: Handler<'releaseSession'> = (call) => commandSession(call, 'release');
+export const pauseSession: Handler<'pauseSession'> = (call) => commandSession(call, 'pause');
+export const resumeSession: Handler<'resumeSession'> = (call) => commandSession(call, 'resume');
+export const cancelSession: Handler<'cancelSession'> = (call) => commandSession(call, 'cancel');
 
 export const flushSession: Handler<'flushSession'> = async (call) => {
   const { id: sessionId } = await findSession(call, call.params.id);
