@@ -35,6 +35,12 @@ const excluded = {
   followDeliveries: notInSdkYet,
   postReceipt: notInSdkYet,
   answerCommand: notInSdkYet,
+  registerAction: notInSdkYet,
+  listActions: notInSdkYet,
+  removeAction: notInSdkYet,
+  invokeAction: notInSdkYet,
+  getInvocation: notInSdkYet,
+  postInvocationResult: notInSdkYet,
 } as const satisfies Partial<Record<RouteName, string>>;
 
 type Covered = Exclude<RouteName, keyof typeof excluded>;

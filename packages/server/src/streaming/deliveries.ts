@@ -20,6 +20,7 @@ import {
   type SessionRef,
   type SessionState,
   Signal,
+  startInvocations,
 } from '@relay/core';
 import {
   type DeliveryFrame,
@@ -120,7 +121,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
         if (session === undefined || session.releasedAt !== null) return;
         // A newer stream has replaced this one.
         if (session.stream?.id !== this.#id) return;
-        await this.#sendCommands();
+        await this.#sendCommands(session);
         if (!(await this.#sendDeliveries(session.state))) continue;
         const ms = await this.#msUntilAvailable(session);
         if (this.#isChanged || ms <= 0 || this.#stream.isOver) continue;
@@ -141,18 +142,21 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return this.#call.context.control.engine.clock.now();
   }
 
-  async #sendCommands(): Promise<void> {
+  async #sendCommands(session: SessionRecord): Promise<void> {
     const { sessionId } = this.#ref;
     const commands = await this.#store.sessions.openCommands(sessionId, othersAtOnce);
     const invocations = await this.#store.actions.openInvocations(sessionId, othersAtOnce);
-    const running = invocations.filter(({ status }) => status === 'running');
-    const open = new Set([...commands, ...running].map(({ id }) => id));
+    const open = new Set([...commands, ...invocations].map(({ id }) => id));
     for (const id of this.#sentOthers) if (!open.has(id)) this.#sentOthers.delete(id);
-    await this.#send([
-      ...commands.filter(({ id }) => !this.#sentOthers.has(id)).map(commandFrame),
-      ...running.filter(({ id }) => !this.#sentOthers.has(id)).map(invocationFrame),
-    ]);
-    for (const id of open) this.#sentOthers.add(id);
+    const unsent = ({ id }: { readonly id: string }) => !this.#sentOthers.has(id);
+    const started = await startInvocations(
+      this.#call.context.control.engine,
+      session,
+      invocations.filter(unsent),
+    );
+    const newCommands = commands.filter(unsent);
+    await this.#send([...newCommands.map(commandFrame), ...started.map(invocationFrame)]);
+    for (const { id } of [...newCommands, ...started]) this.#sentOthers.add(id);
   }
 
   /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */

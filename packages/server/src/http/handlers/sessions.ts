@@ -199,10 +199,14 @@ export const flushSession: Handler<'flushSession'> = async (call) => {
 };
 
 /** What only the session itself may do: with its token, or with a key of its owner. */
-async function ownSession(call: ApiRequest, sessionId: string) {
+export async function ownSession(call: ApiRequest, sessionId: string) {
   const session = await findSession(call, sessionId);
   const { caller } = call;
-  if (caller.session === undefined && personOf(caller.actor) !== session.owner) {
+  const isOwn =
+    caller.session === undefined
+      ? personOf(caller.actor) === session.owner
+      : caller.session.id === session.id;
+  if (!isOwn) {
     throw new RelayError(
       'scope_required',
       'Requires the token of the session, or a key of its owner',
