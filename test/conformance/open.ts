@@ -7,10 +7,7 @@ export const open: readonly RequirementId[] = [
   // 002: the permissions library
   // 003: the HTTP API
   // 004: session capabilities
-  '004:capabilities:on-session',
   '004:capabilities:told-on-create',
-  '004:capabilities:told-on-attach',
-  '004:capabilities:differ-per-session',
   '004:shape:minimum',
   '004:messaging:channel',
   '004:messaging:direct',
@@ -18,8 +15,6 @@ export const open: readonly RequirementId[] = [
   '004:messaging:thread',
   '004:messaging:content-text',
   '004:messaging:content-image',
-  '004:messaging:send',
-  '004:messaging:no-send',
   '004:delivery:declared-modes',
   '004:delivery:queue-accepts-now',
   '004:delivery:queue-reports-receipts',

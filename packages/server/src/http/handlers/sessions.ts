@@ -51,6 +51,13 @@ export const attachSession: Handler<'attachSession'> = async (call) => {
 };
 
 export const listSessions: Handler<'listSessions'> = async (call) => {
+  const { harness, label } = call.query;
+  if (call.caller.session !== undefined && (harness ?? label) !== undefined) {
+    throw new RelayError(
+      'scope_required',
+      'A session token shows no harnesses and labels of sessions: filter by status, or use an API key',
+    );
+  }
   const list = (page: core.Page) => storeOf(call).sessions.list(filterOf(call.query), page);
   const { items, nextCursor } = await readListed(call.query, list);
   return { sessions: items.map((session) => presentShown(call, session)), nextCursor };
