@@ -97,7 +97,7 @@ export async function createAttachedSession(
       },
       ...(tokenHash === undefined ? {} : { tokenHash }),
       progress: {
-        ...progressOf(undefined, attach.state, now),
+        ...progressOf(undefined, { ...attach.state, attachedAt: now }, now),
         activeRunId: null,
         releasedAt: null,
         dueAt: harness === 'human' ? null : now + offlineAfterMs,
@@ -137,6 +137,7 @@ async function attachAgain(
       const action = isTakenOver ? 'session.taken-over' : 'session.attached';
       return {
         inputs: [{ type: 'attach' }],
+        attachedAt: now,
         redefine: {
           name,
           kind,

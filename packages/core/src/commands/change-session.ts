@@ -49,6 +49,7 @@ export interface SessionStep {
   readonly deliveries?: readonly DeliveryChange[];
   readonly redefine?: SessionRedefinition;
   readonly usage?: SessionState['usage'];
+  readonly attachedAt?: number;
   /** Its program makes the change, and so can be reached. */
   readonly isSeen?: boolean;
   readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit'>;
@@ -93,7 +94,7 @@ async function writeOf(
   const decided = decision.kind === 'accepted' ? decision : { events: [], state };
   const next: SessionState = {
     ...decided.state,
-    ...defined({ usage: step.usage }),
+    ...defined({ usage: step.usage, attachedAt: step.attachedAt }),
   };
   const followed = await consequencesOf(view, next, step);
   const deliveries = [...(step.deliveries ?? []), ...followed.deliveries];
@@ -111,7 +112,8 @@ async function writeOf(
     answers.length === 0 &&
     dueAt === session.dueAt &&
     step.redefine === undefined &&
-    step.write === undefined;
+    step.write === undefined &&
+    step.attachedAt === undefined;
   if (isUnchanged) return undefined;
   const progress = {
     ...progressOf(state, next, now),

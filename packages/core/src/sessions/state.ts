@@ -41,6 +41,8 @@ export interface SessionState extends SessionParts {
   readonly usage: SessionUsage;
   /** When the session came to its status. */
   readonly since?: number;
+  /** When its program attached last. */
+  readonly attachedAt?: number;
 }
 
 export const newSession: SessionState = {
