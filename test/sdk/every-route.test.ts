@@ -31,6 +31,7 @@ const excluded = {
   awaitToolResult: 'between nodes, with the internal secret',
   showDecisionLink: 'a page for people with the link',
   decideByLink: 'the form of that page',
+  serveMcp: 'for MCP clients',
   reportSessionEvents: notInSdkYet,
   followDeliveries: notInSdkYet,
   postReceipt: notInSdkYet,

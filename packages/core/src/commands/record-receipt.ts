@@ -20,6 +20,8 @@ export interface DeliveryReceipt {
   readonly availableAt?: number;
   readonly reason?: string;
   readonly retryable?: boolean;
+  /** Of a delivery that is consumed: concluded by Relay, not reported by the program. */
+  readonly fidelity?: 'inferred';
 }
 
 type ReportEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'redact'>;
@@ -63,13 +65,13 @@ function inputOfReceipt(
   receipt: DeliveryReceipt,
   now: number,
 ): DeliveryInput {
-  const { status, retryable, availableAt } = receipt;
+  const { status, retryable, availableAt, fidelity } = receipt;
   const reason = withoutSecrets(engine, receipt.reason);
   switch (status) {
     case 'delivered':
       return { type: 'deliver' };
     case 'consumed':
-      return { type: 'consume' };
+      return { type: 'consume', ...defined({ fidelity }) };
     case 'deferred':
       return { type: 'defer', now, retryAfterMs, ...defined({ availableAt, reason }) };
     case 'failed':

@@ -5,6 +5,8 @@
  * Each delivery is sent once on a stream, and again after it was deferred. A new stream sends again all that
  * has not ended: the program may have lost it. Each attempt is recorded before it is made, by compare-and-set
  * on the attempts and on the stream of the session, so of two streams only the newer one sends.
+ *
+ * A program that only asks from time to time opens such a stream for the time of its request.
  */
 import {
   decideDelivery,
@@ -34,12 +36,87 @@ import { notFound } from '../http/errors.ts';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
 import { presentMessage } from '../http/views/message.ts';
 import type { Follower } from './hub.ts';
+import { closedSignal } from './response-writer.ts';
 import { SseStream } from './sse-stream.ts';
 
 /** Takes over the response. Resolves when the stream has begun; it never rejects after that. */
 export async function streamDeliveries(call: ApiRequest, ref: SessionRef): Promise<void> {
   const { context, caller, reply, request } = call;
-  const { engine } = context.control;
+  const { id, close } = await openStream(call, ref);
+  reply.hijack();
+  const stream = new SseStream(reply.raw);
+  const remove = context.streams.add(caller, () => void stream.end());
+  const reader: DeliveryReader = {
+    closed: stream.closed,
+    entriesAtOnce: 50,
+    takesCommands: true,
+    isOver: () => stream.isOver,
+    send: (frames) => stream.send(frames.map(encoded).join('')),
+  };
+  const sender = new DeliverySender(call, ref, { id, reader });
+  const serve = async () => {
+    try {
+      await sender.run();
+    } catch (error) {
+      context.log.error('A stream failed', { requestId: request.id, ...ref, error });
+      stream.destroy();
+    }
+    remove();
+    await stream.end();
+    await close();
+  };
+  // A store that is closed, or fails: the stream of a node that is gone is closed by another one.
+  serve().catch(() => undefined);
+}
+
+type Delivery = Extract<DeliveryFrame, { type: 'delivery' }>;
+
+/**
+ * The next deliveries, at once or within `waitMs`, and none after that. They are sent again, marked, until
+ * they have ended. Commands and invocations stay for a program that can answer them.
+ */
+export async function pullDeliveries(
+  call: ApiRequest,
+  ref: SessionRef,
+  { waitMs, limit }: { readonly waitMs: number; readonly limit: number },
+): Promise<Delivery[]> {
+  const { context, caller, reply } = call;
+  const { id, close } = await openStream(call, ref);
+  const ending = new AbortController();
+  const closed = AbortSignal.any([ending.signal, closedSignal(reply.raw)]);
+  const remove = context.streams.add(caller, () => ending.abort());
+  const deliveries: Delivery[] = [];
+  const reader: DeliveryReader = {
+    closed,
+    entriesAtOnce: limit,
+    takesCommands: false,
+    isOver: () => closed.aborted || deliveries.length > 0,
+    send: async (frames) => {
+      deliveries.push(...frames.filter((frame) => frame.type === 'delivery'));
+    },
+  };
+  const sender = new DeliverySender(call, ref, { id, reader });
+  try {
+    const over = sender.run();
+    await sender.hasLooked;
+    const { clock } = context.control.engine;
+    await Promise.race([over, clock.sleep(waitMs, closed)]);
+    ending.abort();
+    await over;
+    return deliveries;
+  } finally {
+    ending.abort();
+    remove();
+    await close();
+  }
+}
+
+/** Registers the stream with its session. Throws `not_found`, or `session_conflict` if it is released. */
+async function openStream(
+  call: ApiRequest,
+  ref: SessionRef,
+): Promise<{ id: string; close: () => Promise<void> }> {
+  const { engine } = call.context.control;
   const { sessions } = storeOf(call);
   const id = engine.ids.next();
   const opened = { id, node: engine.settings.node, at: engine.clock.now() };
@@ -57,46 +134,42 @@ export async function streamDeliveries(call: ApiRequest, ref: SessionRef): Promi
     await close();
     throw error;
   }
-  reply.hijack();
-  const stream = new SseStream(reply.raw);
-  const remove = context.streams.add(caller, () => void stream.end());
-  const sender = new DeliverySender(call, ref, { id, stream });
-  const serve = async () => {
-    try {
-      await sender.run();
-    } catch (error) {
-      context.log.error('A stream failed', { requestId: request.id, ...ref, error });
-      stream.destroy();
-    }
-    remove();
-    await stream.end();
-    await close();
-  };
-  // A store that is closed, or fails: the stream of a node that is gone is closed by another one.
-  serve().catch(() => undefined);
+  return { id, close };
 }
 
-const entriesAtOnce = 50;
+/** Who gets the frames. */
+interface DeliveryReader {
+  readonly closed: AbortSignal;
+  readonly entriesAtOnce: number;
+  /** Also commands and invocations. */
+  readonly takesCommands: boolean;
+  isOver(): boolean;
+  send(frames: readonly DeliveryFrame[]): Promise<void>;
+}
+
 const othersAtOnce = 100;
 
 class DeliverySender implements Follower<StoredSessionEvent> {
   readonly #call: ApiRequest;
   readonly #ref: SessionRef;
   readonly #id: string;
-  readonly #stream: SseStream;
+  readonly #reader: DeliveryReader;
   readonly #changed = new Signal();
+  readonly #looked = Promise.withResolvers<void>();
+  /** Once, at least: what waited was sent. */
+  readonly hasLooked = this.#looked.promise;
   #isChanged = true;
   readonly #sentOthers = new Set<string>();
 
   constructor(
     call: ApiRequest,
     ref: SessionRef,
-    { id, stream }: { readonly id: string; readonly stream: SseStream },
+    { id, reader }: { readonly id: string; readonly reader: DeliveryReader },
   ) {
     this.#call = call;
     this.#ref = ref;
     this.#id = id;
-    this.#stream = stream;
+    this.#reader = reader;
   }
 
   /** Never up to date: each round of the hub makes it look, because commands have no events. */
@@ -110,25 +183,27 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   async run(): Promise<void> {
     const { sessionHub, control } = this.#call.context;
     const { clock } = control.engine;
-    const { closed: signal } = this.#stream;
+    const { closed: signal } = this.#reader;
     const unfollow = sessionHub.add(this.#ref.sessionId, this);
     const wake = () => this.#changed.notify();
     signal.addEventListener('abort', wake);
     try {
-      while (!this.#stream.isOver) {
+      while (!this.#reader.isOver()) {
         this.#isChanged = false;
         const session = await this.#store.sessions.read(this.#ref.sessionId);
         if (session === undefined || session.releasedAt !== null) return;
         // A newer stream has replaced this one.
         if (session.stream?.id !== this.#id) return;
-        await this.#sendCommands(session);
+        if (this.#reader.takesCommands) await this.#sendCommands(session);
         if (!(await this.#sendDeliveries(session.state))) continue;
+        this.#looked.resolve();
         const ms = await this.#msUntilAvailable(session);
-        if (this.#isChanged || ms <= 0 || this.#stream.isOver) continue;
+        if (this.#isChanged || ms <= 0 || this.#reader.isOver()) continue;
         if (ms === Infinity) await this.#changed.wait();
         else await this.#changed.waitFor({ clock, ms, signal });
       }
     } finally {
+      this.#looked.resolve();
       unfollow();
       signal.removeEventListener('abort', wake);
     }
@@ -162,8 +237,9 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
   async #sendDeliveries(state: SessionState): Promise<boolean> {
     const kinds = sendableKinds(state);
-    while (kinds.length > 0 && !this.#stream.isOver) {
-      const query = { streamId: this.#id, kinds, now: this.#now, limit: entriesAtOnce };
+    while (kinds.length > 0 && !this.#reader.isOver()) {
+      const { entriesAtOnce: limit } = this.#reader;
+      const query = { streamId: this.#id, kinds, now: this.#now, limit };
       const entries = await this.#store.messages.sendable(this.#ref.sessionId, query);
       if (entries.length === 0) return true;
       if (!(await this.#recordAttempts(entries))) return false;
@@ -195,8 +271,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
   async #send(frames: readonly DeliveryFrame[]): Promise<void> {
     if (frames.length === 0) return;
-    const text = frames.map((frame) => encodeFrame({ data: JSON.stringify(frame) })).join('');
-    await this.#stream.send(text);
+    await this.#reader.send(frames);
   }
 }
 
@@ -229,6 +304,10 @@ function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): b
     case 'never':
       return false;
   }
+}
+
+function encoded(frame: DeliveryFrame): string {
+  return encodeFrame({ data: JSON.stringify(frame) });
 }
 
 function deliveryFrame(entry: InboxEntry): DeliveryFrame {
