@@ -13,7 +13,6 @@ import {
   inboxOf,
   type SessionStep,
 } from './change-session.ts';
-import { maxAttempts } from './send-message.ts';
 
 export interface DeliveryReceipt {
   readonly status: Exclude<DeliveryStatus, 'accepted'>;
@@ -44,7 +43,7 @@ export async function recordReceipt(
   const session = await sessions.read(sessionId);
   if (session === undefined) throw new RelayError('not_found', 'No such session');
   requireProgram(session);
-  for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
+  for (;;) {
     const delivery = await messages.readDelivery(deliveryId);
     if (delivery?.sessionId !== sessionId) throw new RelayError('not_found', 'No such delivery');
     const at = engine.clock.now();
@@ -56,8 +55,9 @@ export async function recordReceipt(
     const changes = [{ sessionId, at, events, deliveries: [change] }];
     const { kind } = await sessions.change({ changes });
     if (kind === 'committed') return (await messages.readDelivery(deliveryId)) ?? delivery;
+    if (kind === 'gone') throw new RelayError('session_conflict', 'The session is released');
+    // Another change of the same delivery came first.
   }
-  throw new RelayError('storage_failed', 'The delivery changes too often; try again');
 }
 
 function inputOfReceipt(
