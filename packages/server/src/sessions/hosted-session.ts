@@ -26,11 +26,9 @@ import {
   type InboxEntry,
   loseHostedSession,
   offlineAfterMs,
-  placementOf,
   reattachHostedSession,
   type Receipt,
   recordReceipt,
-  safeStatesOf,
   saveHostedState,
   type SessionCommandRecord,
   type SessionHost,
@@ -47,6 +45,7 @@ import {
   RelayError,
   type StoredSessionEvent,
 } from '@relay/protocol';
+import { sendableKinds } from '../streaming/deliveries.ts';
 import type { Follower, Hub } from '../streaming/hub.ts';
 import { EventPump } from './event-pump.ts';
 
@@ -68,7 +67,6 @@ const maxBackoffMs = 60_000;
 const maxClaimMs = 2_000;
 const maxStateChars = 64 * 1024;
 const maxReasonChars = 1_000;
-const entriesPerRead = 50;
 const commandsPerRead = 100;
 
 export class HostedSession implements Follower<StoredSessionEvent> {
@@ -90,10 +88,6 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   #handing: Promise<void> | undefined;
   #commands: Promise<void> = Promise.resolve();
   readonly #begun = new Set<string>();
-  /** Deferred without a time: by delivery, when the session had come to its status. */
-  readonly #deferred = new Map<string, number | undefined>();
-  /** What it was handed before it was attached again is handed over once more, after this position. */
-  #resent: number | undefined;
   #availableAt = Infinity;
   #ended: Promise<HostingOutcome> | undefined;
 
@@ -297,7 +291,6 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     const { identity, capabilities } = live;
     const host = this.#hostOf(this.#saved);
     await reattachHostedSession(this.#engine, this.#ref, { identity, capabilities, host });
-    this.#resent = 0;
     this.#begin(live);
     return 'live';
   }
@@ -336,7 +329,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     if (this.#handing !== undefined) return true;
     const entry = await this.#nextEntry(session);
     if (entry === undefined) return true;
-    this.#handing = this.#hand(entry, session).finally(() => {
+    this.#handing = this.#hand(entry).finally(() => {
       this.#handing = undefined;
       this.receive();
     });
@@ -376,69 +369,25 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     this.receive();
   }
 
-  async #nextEntry(session: SessionRecord): Promise<InboxEntry | undefined> {
+  async #nextEntry({ id, state, queue }: SessionRecord): Promise<InboxEntry | undefined> {
     const { messages } = this.#store;
-    const { attachedAt = 0, lifecycle } = session.state;
-    if (lifecycle === 'releasing') return undefined;
-    while (this.#resent !== undefined) {
-      const range = { after: this.#resent, limit: 1 };
-      const [entry] = await messages.unconsumed(session.id, range);
-      if (entry === undefined) this.#resent = undefined;
-      else {
-        this.#resent = entry.position;
-        if ((entry.deliveredAt ?? 0) < attachedAt) return entry;
-      }
-    }
+    const now = this.#engine.clock.now();
+    const query = { streamId: this.#streamId, kinds: sendableKinds(state), now, limit: 1 };
     this.#availableAt = Infinity;
-    const seen = new Set<string>();
-    for (let after = 0; ;) {
-      const entries = await messages.inbox(session.id, { after, limit: entriesPerRead });
-      const next = entries.find((entry) => this.#canBeHanded(entry, session));
-      if (next !== undefined) return next;
-      for (const { id } of entries) seen.add(id);
-      const last = entries.at(-1);
-      if (last === undefined || entries.length < entriesPerRead) break;
-      after = last.position;
+    const [next] = query.kinds.length === 0 ? [] : await messages.sendable(id, query);
+    if (next === undefined && queue.length > 0) {
+      this.#availableAt = (await messages.nextAvailable(id, now)) ?? Infinity;
     }
-    for (const id of this.#deferred.keys()) if (!seen.has(id)) this.#deferred.delete(id);
-    return undefined;
-  }
-
-  #canBeHanded(entry: InboxEntry, { state }: SessionRecord): boolean {
-    if (this.#deferred.has(entry.id)) {
-      if (this.#deferred.get(entry.id) === state.since) return false;
-      this.#deferred.delete(entry.id);
-    }
-    const availableAt = entry.status === 'deferred' ? (entry.availableAt ?? 0) : 0;
-    if (availableAt > this.#engine.clock.now()) {
-      this.#availableAt = Math.min(this.#availableAt, availableAt);
-      return false;
-    }
-    const placement = placementOf(entry, {
-      parts: state,
-      safeStates: safeStatesOf(state),
-      isToolRunning: false,
-      isApprovalOpen: false,
-    });
-    if (placement.kind === 'now') return true;
-    // Only the harness knows when these boundaries come.
-    return (
-      placement.kind === 'at' &&
-      (placement.boundary === 'model-call' || placement.boundary === 'tool-results')
-    );
+    return next;
   }
 
   /** Never rejects. */
-  async #hand(entry: InboxEntry, { state }: SessionRecord): Promise<void> {
+  async #hand(entry: InboxEntry): Promise<void> {
     try {
       if (!(await this.#recordAttempt(entry))) return;
       const receipt = await this.#receiptOf(entry);
       await this.#events.flushed();
-      if (receipt === undefined) return;
-      if (receipt.status === 'deferred' && receipt.availableAt === undefined) {
-        this.#deferred.set(entry.id, state.since);
-      }
-      await this.#settleSurely(entry.id, receipt);
+      if (receipt !== undefined) await this.#settleSurely(entry.id, receipt);
     } catch (error) {
       this.#log('Failed to hand over a message', error);
       await this.#engine.clock.sleep(1_000, this.#stopping.signal);
@@ -447,11 +396,13 @@ export class HostedSession implements Follower<StoredSessionEvent> {
 
   /** Before it is handed over. False if it has changed since it was read. */
   async #recordAttempt(entry: InboxEntry): Promise<boolean> {
-    const decision = decideDelivery({ ...entry, isObservable: true }, { type: 'send' });
+    const streamId = this.#streamId;
+    const decision = decideDelivery({ ...entry, isObservable: true }, { type: 'send', streamId });
     if (decision.kind !== 'accepted') return false;
     const { sessionId } = this.#ref;
+    const at = this.#engine.clock.now();
     const deliveries = [{ ...decision.change, revision: entry.revision }];
-    const change = { sessionId, at: this.#engine.clock.now(), events: [], deliveries };
+    const change = { sessionId, at, ifStream: streamId, events: [], deliveries };
     const { kind } = await this.#store.sessions.change({ changes: [change] });
     return kind === 'committed';
   }
