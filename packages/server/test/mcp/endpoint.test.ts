@@ -257,7 +257,7 @@ describe.each(Object.entries(clients))('/mcp with %s', (_name, connect) => {
     const frames = new FrameReader(stream);
     const client = await connect(calling.token);
     const called = client.call(`action_${name}`, { n: 21 });
-    const data = (await frames.next())?.data ?? {};
+    const { data }: { data: Record<string, unknown> } = (await frames.next()) ?? { data: {} };
     expect(data).toMatchObject({ type: 'invocation', action: name, input: { n: 21 } });
     const result = `/v1/invocations/${String(data['invocationId'])}/result`;
     await server.request(result, { key: exposing.token, body: { output: 42 } });
