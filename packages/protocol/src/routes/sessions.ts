@@ -225,6 +225,8 @@ export const sessionRoutes = {
       'approve_scope_required',
       'handle_taken',
       'journal_pruned',
+      'harness_failed',
+      'capability_missing',
       'unknown_agent',
       'unknown_model',
       'credential_missing',
