@@ -19,7 +19,7 @@ type Json = Record<string, unknown>;
 
 /**
  * The routes that a session token opens, and nothing else. `own`: of its session. `seen`: what it sent,
- * received or shares a channel with. `tenant`: handles and statuses of sessions, and sending. `actions`:
+ * received or shares a channel with. `tenant`: handles and statuses of sessions, sending, and the same over MCP. `actions`:
  * those that are available to it, and its own.
  */
 const open: Partial<Record<RouteName, 'own' | 'seen' | 'tenant' | 'actions'>> = {
@@ -45,6 +45,7 @@ const open: Partial<Record<RouteName, 'own' | 'seen' | 'tenant' | 'actions'>> = 
   invokeAction: 'actions',
   getInvocation: 'actions',
   postInvocationResult: 'actions',
+  serveMcp: 'tenant',
 };
 
 /** Routes without a key have no caller to refuse, and those with the internal secret take no other one. */
