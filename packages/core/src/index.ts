@@ -12,9 +12,9 @@ export { startOf } from './governance/budgets.ts';
 export * from './commands/create-session.ts';
 export {
   byHandle,
-  canRead,
   type MessageAuthor,
   type MessageDraft,
+  readerOf,
   sendMessage,
   type SentMessage,
 } from './commands/send-message.ts';
