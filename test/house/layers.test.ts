@@ -13,8 +13,9 @@ const layers: Record<string, readonly string[]> = {
   store: ['core', 'protocol'],
   models: ['core', 'protocol'],
   tools: ['core', 'protocol'],
+  harnesses: ['core', 'protocol'],
   agents: ['core', 'models', 'protocol', 'store', 'tools'],
-  server: ['core', 'models', 'protocol', 'store', 'tools'],
+  server: ['core', 'harnesses', 'models', 'protocol', 'store', 'tools'],
   cli: ['protocol', 'sdk', 'server'],
 };
 

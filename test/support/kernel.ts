@@ -16,7 +16,7 @@ import {
   type RunCaller,
   type RunSpec,
   type Settings,
-  SessionDispatcher,
+  SessionAttendant,
   startRun,
   Supervisor,
   type Publisher,
@@ -24,6 +24,8 @@ import {
   type SystemStore,
   type Tool,
   MemoryBudget,
+  nativeHarness,
+  NativeTurns,
   TranscriptCache,
 } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
@@ -94,18 +96,23 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     models: () => modelsOf(options),
     agents: () => createAgentRegistry(options.agents ?? []),
     tools: () => ({ find: (name) => tools.find((tool) => tool.name === name), list: () => tools }),
-    ...(options.sessions === true ? { sessionDue: (ref) => dispatcher.wake(ref) } : {}),
+    ...(options.sessions === true ? { sessionDue: (ref) => void attendant.wake(ref) } : {}),
     ...(options.rules === undefined ? {} : { rules: options.rules }),
     ...(options.audit === undefined ? {} : { audit: options.audit }),
     ...(options.budgets === undefined ? {} : { budgets: options.budgets }),
   };
   const supervisor = new Supervisor(engine);
   const control = { engine, supervisor };
-  const dispatcher = new SessionDispatcher({ control });
+  const turns = new NativeTurns(control);
+  const attendant = new SessionAttendant({
+    engine,
+    attend: async (session) =>
+      session.harness === nativeHarness ? turns.attend(session) : undefined,
+  });
   const tenant = await store.ensureTenant({ id: uuidv7(), name: 'test', at: clock.now() });
   if (options.restarted === true) await store.releaseAllLeases();
   supervisor.start();
-  if (options.sessions === true) dispatcher.start();
+  if (options.sessions === true) attendant.start();
   return {
     control,
     store,
@@ -113,7 +120,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     published,
     warnings,
     async stop() {
-      await dispatcher.stop();
+      await attendant.stop();
       await supervisor.stop();
     },
   };

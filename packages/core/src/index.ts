@@ -10,6 +10,7 @@ export {
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/create-session.ts';
+export * from './commands/invoke-action.ts';
 export {
   byHandle,
   type MessageAuthor,
@@ -47,6 +48,7 @@ export * from './journal.ts';
 export { findMemories } from './run/context/memory-search.ts';
 export * from './permission/approvers.ts';
 export * from './permission/decide.ts';
+export * from './permission/keys.ts';
 export {
   checkPermissions,
   checkPermissionsInTurn,
@@ -79,12 +81,15 @@ export {
   readSnapshot,
   type RunState,
 } from './run/state/state.ts';
+export * from './sessions/actions.ts';
+export * from './sessions/invocation-runner.ts';
 export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
+export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
-export { type DispatcherOptions, SessionDispatcher } from './sessions/dispatcher.ts';
 export * from './sessions/modes.ts';
 export * from './sessions/native.ts';
+export { NativeTurns, type TurnOptions } from './sessions/native-turns.ts';
 export * from './sessions/session-machine.ts';
 export * from './sessions/state.ts';
 export * from './sessions/turn.ts';

@@ -8,8 +8,9 @@ import {
   type RunControl,
   defaultSettings,
   type Engine,
+  InvocationRunner,
   type Log,
-  SessionDispatcher,
+  SessionAttendant,
   Supervisor,
   systemClock,
   type SystemStore,
@@ -37,6 +38,7 @@ import { sweepOutputs } from './workspaces/sweep-outputs.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
 import { Workspaces } from './workspaces/workspaces.ts';
+import { createActionCaller } from './outbound/actions.ts';
 import { OutboundGuards } from './outbound/guards.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { NamedTenants } from './outbound/named-tenants.ts';
@@ -51,7 +53,6 @@ import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
 import { builtInHarnesses } from './sessions/harnesses.ts';
-import { createSessionAttendant } from './jobs/session-attendant.ts';
 import { Vault } from './secrets/vault.ts';
 import { WebhookDeliverer } from './jobs/webhook-deliverer.ts';
 import { WebhookSigner } from './secrets/webhook-signer.ts';
@@ -108,7 +109,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       ...row,
     });
   });
-  const { models, tools, agents } = assembleDefinitions(config, file, options);
+  const { models, tools, agents, actions } = assembleDefinitions(config, file, options);
   const masters = masterKeys(config);
   for (const { bytes } of masters) {
     for (const form of ['hex', 'base64', 'base64url'] as const) log.addSecret(bytes.toString(form));
@@ -167,6 +168,13 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const budgets = new TenantBudgets(store);
   const writeAudit = (tenantId: string, entry: AuditEntry) => auditSigner.write(tenantId, entry);
   const activity = new KeyActivity({ store, clock, log, audit: writeAudit });
+  const signer = new WebhookSigner(rootKey);
+  const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
+  const invocations = new InvocationRunner({
+    engine: () => engine,
+    own: actions,
+    call: createActionCaller({ signer, fetchFor, clock }),
+  });
   const engine: Engine = {
     store,
     budgets: (tenantId, keyId) => budgets.of(tenantId, keyId),
@@ -207,7 +215,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       return mcp?.withMcpTools(base, tenantId) ?? base;
     },
     agents: () => agents,
-    sessionDue: (session) => dispatcher.wake(session),
+    sessionDue: (session) => void attendant.wake(session),
     ...defined({ embedders: embeddings?.embedders }),
     audit: writeAudit,
     refused: (...refusal) => activity.refused(...refusal),
@@ -215,9 +223,18 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       feed.publishMessage(tenantId, notice);
       metrics.publishMessage(tenantId, notice);
     },
+    invocations,
+    onInvocation: (tenantId, invocation) => metrics.publishInvocation(tenantId, invocation),
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
-  const dispatcher = new SessionDispatcher({ control, limits: file.limits ?? {} });
+  const harnesses = builtInHarnesses(control, {
+    limits: file.limits ?? {},
+    defaultModel: config.defaultModel,
+  });
+  const attendant = new SessionAttendant({
+    engine,
+    attend: async (session) => harnesses.get(session.harness)?.attend(session),
+  });
   let stopping = false;
   let unsubscribe = () => {};
   const heartbeat =
@@ -229,9 +246,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     clock,
     log,
   });
-  const signer = new WebhookSigner(rootKey);
   const { publicUrl } = config;
-  const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
   const deliverer = new WebhookDeliverer({ store, signer, fetchFor, clock, log, publicUrl });
   const context: ServerContext = {
     store,
@@ -253,7 +268,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     sessionHub,
-    harnesses: builtInHarnesses,
+    harnesses,
     version,
     isStopping: () => stopping,
   };
@@ -266,7 +281,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     retentionMs,
     sweepOutputs: () => sweepOutputs({ store, clock, retentionMs, maxBytes, folder }),
   });
-  const attendant = createSessionAttendant(engine, context.harnesses);
   const { createApp } = await import('./http/app.ts');
   const app = createApp(context);
   return {
@@ -291,9 +305,9 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       await mcp?.start();
       await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
-      dispatcher.start();
       unsubscribe = subscribeToNodes(context);
       attendant.start();
+      invocations.begin();
       housekeeping.start();
       embeddings?.worker.start();
       workspaces.start();
@@ -305,11 +319,11 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       stopping = true;
       await stopAll([
         unsubscribe,
-        () => attendant.stop(),
+        () => invocations.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
-        () => dispatcher.stop(),
+        () => attendant.stop(),
         () => control.supervisor.stop(),
         // What the runs have done until here is on its way to their readers.
         () => streams.stop(),

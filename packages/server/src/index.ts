@@ -1,7 +1,7 @@
-export { ToolSuspended } from '@relay/core';
+export { type ActionContext, ActionFailed, ToolSuspended } from '@relay/core';
 export { compose, type ComposeOptions, type Relay } from './compose.ts';
 export { type Config, ConfigError, type Installation, readConfig } from './config/config.ts';
-export { defineConfig, type RelayConfig } from './config/config-file.ts';
+export { type ActionConfig, defineConfig, type RelayConfig } from './config/config-file.ts';
 export {
   type AgentConfig,
   defineAgent,
@@ -10,6 +10,7 @@ export {
   secretsInOutput,
   type ToolDefinition,
 } from '@relay/tools';
+export { defineHarness } from '@relay/harnesses';
 export { embed, type EmbedOptions, type InProcessRelay } from './embed.ts';
 export { type IssuedKey, issueBootstrapKey } from './secrets/keys.ts';
 export {

@@ -36,6 +36,7 @@ const auditActions = [
   'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'session.created',
   'session.attached',
   'session.taken-over',
   'session.released',

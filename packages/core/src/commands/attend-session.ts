@@ -18,7 +18,18 @@ import { answered } from './session-lifecycle.ts';
 
 type AttendingEngine = Pick<Engine, 'store' | 'clock' | 'settings'>;
 
-export function attendSession(engine: AttendingEngine, ref: SessionRef): Promise<SessionRecord> {
+/** Until nothing is due any more. */
+export async function attendSession(engine: AttendingEngine, ref: SessionRef): Promise<void> {
+  let version: number | undefined;
+  for (;;) {
+    const session = await attendOnce(engine, ref);
+    const { dueAt } = session;
+    if (dueAt === null || dueAt > engine.clock.now() || session.version === version) return;
+    version = session.version;
+  }
+}
+
+function attendOnce(engine: AttendingEngine, ref: SessionRef): Promise<SessionRecord> {
   return changeSession(engine, ref, async (view) => {
     const { store, session, state, now } = view;
     if (session.releasedAt !== null) return undefined;

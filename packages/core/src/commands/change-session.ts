@@ -46,6 +46,8 @@ export interface SessionStep {
   readonly redefine?: SessionRedefinition;
   readonly usage?: SessionState['usage'];
   readonly attachedAt?: number;
+  /** Its program makes the change, and so can be reached. */
+  readonly isSeen?: boolean;
   readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit'>;
 }
 
@@ -112,7 +114,7 @@ async function writeOf(
     dueAt,
     ...(isReleased ? { releasedAt: now, activeRunId: null } : {}),
   };
-  const { redefine } = step;
+  const { redefine, isSeen } = step;
   return {
     ...step.write,
     answers,
@@ -124,7 +126,7 @@ async function writeOf(
         events,
         progress,
         deliveries,
-        ...defined({ redefine }),
+        ...defined({ redefine, isSeen }),
       },
     ],
   };
@@ -244,7 +246,8 @@ async function dueAtOf(
   );
   const times = commands.map(({ answerBy }) => answerBy);
   const isAttached = step.redefine?.tokenHash !== undefined;
-  const lostAt = lostAtOf(session, next, isAttached ? now : undefined);
+  const seenAt = step.isSeen === true ? now : session.seenAt;
+  const lostAt = lostAtOf({ ...session, seenAt }, next, isAttached ? now : undefined);
   if (lostAt !== undefined) times.push(lostAt);
   if (timesOut(next)) {
     const ttlMs = engine.settings.deliveryTtlMs;

@@ -1,10 +1,11 @@
 /** Creates a native session: one of this server's agents, under a handle. */
 import { type Decider, type Permissions, personOf, RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import type { SessionRecord } from '../ports/index.ts';
+import { auditRecordsOf } from '../governance/audit.ts';
+import type { NewSession, SessionRecord } from '../ports/index.ts';
 import { nativeCapabilities, nativeHarness } from '../sessions/native.ts';
 import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
-import { newSession, statusOf } from '../sessions/state.ts';
+import { newSession, progressOf } from '../sessions/state.ts';
 
 export interface NativeSessionRequest {
   readonly tenantId: string;
@@ -20,16 +21,20 @@ export interface NativeSessionRequest {
 
 /** Throws `handle_taken`. */
 export async function createNativeSession(
-  { store, clock, ids }: Pick<Engine, 'store' | 'clock' | 'ids'>,
+  engine: Pick<Engine, 'store' | 'clock' | 'ids' | 'audit'>,
   request: NativeSessionRequest,
 ): Promise<SessionRecord> {
+  const { store, clock, ids } = engine;
   const { tenantId, by, handle, agent = null, model = null } = request;
   const { sessions } = store.tenant(tenantId);
   const sessionId = ids.next();
   const createdAt = clock.now();
   const start = decideSession(newSession, { type: 'start', sessionId });
   if (start.kind !== 'accepted') throw new TypeError('A new session can start');
-  const outcome = await sessions.create({
+  const what = { sessionId, handle, harness: nativeHarness };
+  const entry = { at: createdAt, who: by, action: 'session.created', what, why: null } as const;
+  const audit = auditRecordsOf(engine, tenantId, [entry]);
+  const session: NewSession = {
     id: sessionId,
     createdAt,
     definition: {
@@ -49,18 +54,20 @@ export async function createNativeSession(
       keyId: by.type === 'key' ? by.id : null,
     },
     progress: {
-      status: statusOf(start.state),
-      state: start.state,
+      ...progressOf(undefined, start.state, createdAt),
       activeRunId: null,
       releasedAt: null,
       dueAt: null,
     },
     events: [...sessionCreated(sessionId), ...start.events],
-  });
-  if (outcome.kind !== 'created') {
+  };
+  const outcome = await sessions.create(session, { audit });
+  if (outcome.kind === 'handle-taken') {
     throw new RelayError('handle_taken', `A session that is not released has the handle ${handle}`);
   }
-  const session = await sessions.read(sessionId);
-  if (session === undefined) throw new RelayError('internal', 'The session was not stored');
-  return session;
+  const stored = await sessions.read(sessionId);
+  if (outcome.kind !== 'created' || stored === undefined) {
+    throw new RelayError('storage_failed', `The session was not stored: ${outcome.kind}`);
+  }
+  return stored;
 }

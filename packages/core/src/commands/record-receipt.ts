@@ -88,6 +88,9 @@ export function reportEvents(
       if (missing !== undefined) throw capabilityError(handle, operation, missing);
       if (event.type === 'status.changed') {
         const { status, reason, fidelity } = event;
+        if (status === 'offline' && session.harness === 'human') {
+          throw new RelayError('session_conflict', 'A person’s session is never offline');
+        }
         for (const type of inputsOfStatus(next, status)) {
           const input = {
             type,
@@ -103,7 +106,7 @@ export function reportEvents(
         others.push(event);
       }
     }
-    return { inputs, events: others, usage };
+    return { inputs, events: others, usage, isSeen: true };
   });
 }
 

@@ -32,6 +32,7 @@ import {
   modeFor,
   refusedChange,
 } from '../sessions/acceptance.ts';
+import { wakeDue } from '../sessions/attendant.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
 import { hopsOfProgram } from '../sessions/hops.ts';
 import { isMentioned } from '../sessions/mentions.ts';
@@ -404,7 +405,7 @@ function keyOf({ engine }: RunControl, { from }: MessageAuthor, draft: MessageDr
 
 async function replayed(
   store: TenantStore,
-  holder: { readonly messageId: string; readonly fingerprint: string },
+  holder: { readonly holderId: string; readonly fingerprint: string },
   fingerprint: string | undefined,
 ): Promise<SentMessage> {
   if (holder.fingerprint !== fingerprint) {
@@ -413,7 +414,7 @@ async function replayed(
       'This idempotency key was used for another message; use a new key',
     );
   }
-  return sent(store, holder.messageId, true);
+  return sent(store, holder.holderId, true);
 }
 
 /** Throws why no recipient has taken the message, if none has. */
@@ -448,7 +449,7 @@ export function notifyOfMessage(
   notice: MessageNotice,
 ): void {
   for (const { runId } of write.runCommands ?? []) supervisor.notify({ tenantId, runId });
-  for (const { sessionId } of write.changes) engine.sessionDue?.({ tenantId, sessionId });
+  wakeDue(engine, tenantId, write.changes);
   engine.onMessage?.(tenantId, notice);
 }
 

@@ -2,13 +2,19 @@
  * What a harness is, for code in the same process: it creates sessions or attaches to them, and says of
  * each what it can do. Relay keeps the session's status, journal and deliveries.
  */
-import type { AgentSessionCapabilities, AgentSessionEvent, SessionIdentity } from '@relay/protocol';
+import type {
+  AgentSessionCapabilities,
+  AgentSessionEvent,
+  DeliveryMode,
+  SessionIdentity,
+} from '@relay/protocol';
 import type { SafeState } from '../sessions/modes.ts';
 import type { MessageRecord } from './sessions.ts';
 
 /** What became of a message. */
 export type Receipt =
   | { readonly status: 'delivered' | 'consumed' }
+  /** Without `availableAt` the message is handed over again when the status of the session has changed. */
   | { readonly status: 'deferred'; readonly availableAt?: Date | string; readonly reason?: string }
   | { readonly status: 'failed'; readonly reason: string; readonly retryable?: boolean };
 
@@ -17,29 +23,21 @@ export interface HarnessMessage extends Pick<
   'id' | 'to' | 'text' | 'attachments' | 'replyTo' | 'from'
 > {
   readonly deliveryId: string;
-}
-
-/** What a session asks a person for. */
-export interface PermissionRequest {
-  readonly tool: string;
-  readonly input: unknown;
-}
-
-export interface PermissionAnswer {
-  readonly approved: boolean;
-  readonly reason?: string;
+  readonly mode: DeliveryMode;
+  /** It was handed over before, and it is not known to be consumed. */
+  readonly redelivered: boolean;
 }
 
 export interface HarnessContext {
-  /** Aborted when the session is released or the server stops. */
+  /** Aborted when the session has ended, or the server stops. */
   readonly signal: AbortSignal;
-  /** For a message that `receiveMessage` has not settled. */
+  /** For a message that `receiveMessage` has not settled. Rejects if another receipt has. */
   receipt(deliveryId: string, receipt: Receipt): Promise<void>;
-  /** Resolves with the answer of a person or of a rule. */
-  requestPermission(request: PermissionRequest): Promise<PermissionAnswer>;
+  /** Keeps what `attach` needs after a restart: any JSON, at most 64 KB. */
+  saveState(state: unknown): Promise<void>;
 }
 
-/** The operations that a session implements if its capabilities declare them. */
+/** The operations that a session implements if its capabilities declare them, and only then. */
 export interface LifecycleMethods {
   release(): Promise<void>;
   pause(): Promise<void>;
@@ -53,9 +51,15 @@ export interface HarnessSession extends Partial<LifecycleMethods> {
   readonly identity: SessionIdentity;
   /** Fixed until the session is attached again. */
   readonly capabilities: AgentSessionCapabilities;
+  /** One message at a time. What takes longer than 30 s is reported with `context.receipt`. */
   receiveMessage(message: HarnessMessage, context: HarnessContext): Promise<Receipt>;
-  /** Returns a function that unsubscribes. */
-  onEvent(listener: (event: AgentSessionEvent) => void): () => void;
+  /**
+   * Returns a function that unsubscribes. The promise of the listener resolves when the event is stored: a
+   * session that emits many waits for it. It never rejects.
+   */
+  onEvent(listener: (event: AgentSessionEvent) => Promise<void>): () => void;
+  /** Stops the current turn; the session stays. */
+  cancel?(): Promise<void>;
 }
 
 export interface HarnessInput {
@@ -63,11 +67,7 @@ export interface HarnessInput {
   readonly handle: string;
   readonly agent?: string;
   readonly model?: string;
-  /** The folder that the session works in. */
-  readonly workspace?: string;
   readonly labels: Readonly<Record<string, string>>;
-  /** Of the snapshot that the session continues with. */
-  readonly snapshot?: unknown;
 }
 
 export interface Harness {
@@ -77,7 +77,7 @@ export interface Harness {
   create(input: HarnessInput, context: HarnessContext): Promise<HarnessSession>;
   /** After a restart. A session of a harness without it is then offline. */
   attach?(
-    session: { readonly sessionId: string; readonly state: unknown },
+    session: HarnessInput & { readonly state: unknown },
     context: HarnessContext,
   ): Promise<HarnessSession>;
 }

@@ -124,7 +124,7 @@ export async function failCorruptRun(
     afterSeq: lastSeq,
     at: now,
     events,
-    // What the turn leaves behind follows from the session alone (dispatcher.ts).
+    // What the turn leaves behind follows from the session alone (native-turns.ts).
     ...(session === undefined ? {} : { session: dueNow(session.id, now) }),
   });
   if (outcome !== 'committed') return;

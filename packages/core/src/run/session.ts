@@ -11,6 +11,7 @@ import type {
   SessionWrite,
   TenantStore,
 } from '../ports/index.ts';
+import { wakeDue } from '../sessions/attendant.ts';
 import { joined, repliesOf } from '../sessions/replies.ts';
 import {
   deliveriesIn,
@@ -74,10 +75,7 @@ export class SessionTurn implements SessionWriter {
 
   onStored({ changes }: SessionWrite): void {
     const { tenantId } = this.#run;
-    for (const { sessionId, progress, newDeliveries = [] } of changes) {
-      const isDue = newDeliveries.length > 0 || typeof progress?.dueAt === 'number';
-      if (isDue) this.#engine.sessionDue?.({ tenantId, sessionId });
-    }
+    wakeDue(this.#engine, tenantId, changes);
     for (const reply of this.#replies) this.#engine.onMessage?.(tenantId, sentNotice(reply));
     this.#replies = [];
   }

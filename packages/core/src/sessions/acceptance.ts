@@ -225,8 +225,8 @@ export function attentionTo(
 ): Pick<SessionChange, 'ifVersion' | 'progress' | 'dueBy'> {
   if (!isConditional) return defined({ dueBy });
   const { version: ifVersion, dueAt } = session;
-  if (dueBy === undefined || (dueAt !== null && dueAt <= dueBy)) return { ifVersion };
-  return { ifVersion, progress: { dueAt: dueBy } };
+  if (dueBy === undefined) return { ifVersion };
+  return { ifVersion, progress: { dueAt: Math.min(dueBy, dueAt ?? dueBy) } };
 }
 
 /** The change that stores a delivery which the session does not take. */

@@ -40,7 +40,13 @@ export type Placement =
   | { readonly kind: 'never' };
 
 /** The statuses in which a harness can be given a new turn. */
-export type SafeState = Extract<AgentStatus, 'active' | 'idle' | 'waiting' | 'blocked'>;
+export const safeStates = [
+  'active',
+  'idle',
+  'waiting',
+  'blocked',
+] as const satisfies readonly AgentStatus[];
+export type SafeState = (typeof safeStates)[number];
 export const defaultSafeStates: readonly SafeState[] = ['idle'];
 
 export interface Situation {

@@ -1,4 +1,4 @@
-/** Native sessions: agents of this server, whose turns are runs (dispatcher.ts). */
+/** Native sessions: agents of this server, whose turns are runs (native-turns.ts). */
 import type { AgentSessionCapabilities } from '@relay/protocol';
 import { type SafeState, defaultSafeStates } from './modes.ts';
 

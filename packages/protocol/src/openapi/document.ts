@@ -193,7 +193,7 @@ const mediaTypes = {
 } as const;
 
 function responseOf(name: string, route: Route, schemas: OpenApiSchemas): Schema {
-  const { output, responseType, noContentWhen } = route;
+  const { output, responseType, noContentWhen, acceptedWhen } = route;
   if (responseType === 'none') {
     return { '204': { description: 'Success; repeating the request has no effect' } };
   }
@@ -221,6 +221,7 @@ function responseOf(name: string, route: Route, schemas: OpenApiSchemas): Schema
       : { content: { 'application/json': { schema: schemas.of(output, 'output') } } };
   return {
     [String(route.status ?? 200)]: { description: route.summary, ...content },
+    ...(acceptedWhen === undefined ? {} : { '202': { description: acceptedWhen, ...content } }),
     ...noContent,
   };
 }

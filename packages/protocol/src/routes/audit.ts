@@ -30,6 +30,7 @@ export const auditActions = [
   'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'session.created',
   'session.attached',
   'session.taken-over',
   'session.released',
@@ -41,6 +42,10 @@ export const auditActions = [
   'channel.changed',
   'channel.member-added',
   'channel.member-removed',
+  'action.registered',
+  'action.removed',
+  'action.invoked',
+  'action.denied',
   'store.key-rotated',
   'store.restored',
 ] as const;

@@ -1,6 +1,7 @@
 /**
  * The route table. Validation, authentication, documentation and tests all read it.
  */
+import { actionRoutes } from './actions.ts';
 import { approvalRoutes } from './approvals.ts';
 import { auditRoutes } from './audit.ts';
 import { chatRoutes } from './chat.ts';
@@ -43,6 +44,7 @@ export const routes = {
   ...runtimeRoutes,
   ...runRoutes,
   ...toolResultRoutes,
+  ...actionRoutes,
   ...approvalRoutes,
   ...grantRoutes,
   ...keyRoutes,

@@ -43,6 +43,8 @@ export interface Route {
   readonly status?: 201 | 202;
   /** In which case the response is 204 instead. */
   readonly noContentWhen?: string;
+  /** In which case the response is 202 instead, with the same body. */
+  readonly acceptedWhen?: string;
   readonly output?: z.ZodType;
   readonly errors: readonly ErrorCode[];
 }

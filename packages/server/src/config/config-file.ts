@@ -5,8 +5,15 @@
 import { existsSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { CompactionSettings, Price, Tool } from '@relay/core';
-import { fieldIssues, issueMessage, type Limits, limitsSchema } from '@relay/protocol';
+import type { ActionHandler, CompactionSettings, Harness, Price, Tool } from '@relay/core';
+import { harnessProblem } from '@relay/harnesses';
+import {
+  actionBodySchema,
+  fieldIssues,
+  issueMessage,
+  type Limits,
+  limitsSchema,
+} from '@relay/protocol';
 import {
   type AgentConfig,
   type McpServerConfig,
@@ -27,6 +34,10 @@ export interface RelayConfig {
   readonly agents?: readonly AgentConfig[];
   /** Tools besides the built-in ones. */
   readonly tools?: readonly (Tool | ToolDefinition)[];
+  /** Actions that all tenants have, with functions of this process. */
+  readonly actions?: readonly ActionConfig[];
+  /** What `POST /v1/sessions` can create sessions of, besides the built-in harnesses. */
+  readonly harnesses?: readonly Harness[];
   /** MCP servers whose tools agents may use, by name. */
   readonly mcpServers?: Readonly<Record<string, McpServerConfig>>;
   /** Other base URLs for the known providers, and timeouts. */
@@ -52,6 +63,11 @@ export interface RelayConfig {
   /** When and how a conversation that outgrows a model's window is summarized. */
   readonly compaction?: Partial<CompactionSettings>;
 }
+
+/** An action whose handler is a function. */
+export type ActionConfig = Omit<z.input<typeof actionBodySchema>, 'handler'> & {
+  readonly handler: ActionHandler;
+};
 
 /** For completion and checks in an editor. */
 export function defineConfig(config: RelayConfig): RelayConfig {
@@ -109,6 +125,23 @@ const timeoutMs = z
 const endpoint = z.url({ protocol: /^https?$/ });
 /** Agents and tools are checked in `definitions.ts`. */
 const definitions = z.array(z.looseObject({ name: z.string() }));
+const actionSchema = actionBodySchema.extend({
+  handler: z.custom<ActionHandler>((value) => typeof value === 'function', 'Must be a function'),
+});
+const harnessesSchema = z.array(z.looseObject({})).superRefine((harnesses, context) => {
+  const names = new Set<unknown>();
+  for (const [index, harness] of harnesses.entries()) {
+    const problem = harnessProblem(harness);
+    if (problem !== undefined) {
+      const { path, message } = problem;
+      context.addIssue({ code: 'custom', path: [index, path], message });
+    } else if (names.has(harness['name'])) {
+      const message = `Another harness has the name ${String(harness['name'])}`;
+      context.addIssue({ code: 'custom', path: [index, 'name'], message });
+    }
+    names.add(harness['name']);
+  }
+});
 const bashSchema = z.strictObject({
   /** Whether sandboxed commands may use the network. Default: yes. */
   network: z.boolean().optional(),
@@ -122,6 +155,8 @@ const bashSchema = z.strictObject({
 const schema = z.strictObject({
   agents: definitions.optional(),
   tools: definitions.optional(),
+  actions: z.array(actionSchema).optional(),
+  harnesses: harnessesSchema.optional(),
   mcpServers: mcpServersSchema.optional(),
   providers: z
     .strictObject({

@@ -278,6 +278,7 @@ const waitingRoutes: ReadonlySet<string> = new Set<RouteName>([
   'resumeChat',
   'awaitToolResult',
   'listMessageDeliveries',
+  'invokeAction',
 ]);
 
 /** Takes the caller's share of streams and of memory for bodies until the response is over. */

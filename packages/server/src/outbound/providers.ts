@@ -128,7 +128,18 @@ export function isKnownProvider(provider: string): provider is KnownProvider {
   return Object.hasOwn(knownBaseUrls, provider);
 }
 
-export function noCredential(provider: string): RelayError {
+/** Throws `unknown_model` or `credential_missing`. */
+export async function requireModel(models: ModelRegistry, model: string): Promise<void> {
+  if (models.resolve(model) === undefined) {
+    throw new RelayError('unknown_model', `No provider offers the model ${model}`, {
+      details: [{ path: 'model', message: 'Unknown model' }],
+    });
+  }
+  const provider = await models.missing?.(model);
+  if (provider !== undefined) throw noCredential(provider);
+}
+
+function noCredential(provider: string): RelayError {
   return new RelayError(
     'credential_missing',
     `There is no credential for the provider ${provider}`,

@@ -3,13 +3,18 @@
  * session is due. A harness that is added here needs no other change of the HTTP API.
  */
 import {
+  agentNamed,
   attendSession,
   createAttachedSession,
-  type Engine,
+  createNativeSession,
   type LifecycleCommand,
+  nativeHarness,
+  NativeTurns,
   requestCommand,
+  type RunControl,
   type SessionRecord,
   type SessionRef,
+  type TurnOptions,
 } from '@relay/core';
 import {
   type AgentSessionCapabilities,
@@ -20,6 +25,7 @@ import {
   RelayError,
 } from '@relay/protocol';
 import { invalidField } from '../http/errors.ts';
+import { requireModel } from '../outbound/providers.ts';
 
 export interface SessionRequest {
   readonly tenantId: string;
@@ -28,31 +34,34 @@ export interface SessionRequest {
 }
 
 export interface SessionHarness {
-  create(engine: Engine, request: SessionRequest): Promise<SessionRecord>;
-  command(
-    engine: Engine,
-    ref: SessionRef,
-    command: LifecycleCommand,
-    by: Decider,
-  ): Promise<SessionRecord>;
-  /** Its `dueAt` has come. */
-  attend(engine: Engine, ref: SessionRef): Promise<unknown>;
+  create(request: SessionRequest): Promise<SessionRecord>;
+  command(ref: SessionRef, command: LifecycleCommand, by: Decider): Promise<SessionRecord>;
+  /** Its `dueAt` has come, or may have. */
+  attend(session: SessionRecord): Promise<void>;
 }
 
 export type HarnessRegistry = ReadonlyMap<string, SessionHarness>;
 
-const program = { command: requestCommand, attend: attendSession };
+/** Sessions whose program carries out commands. */
+function programs({ engine }: RunControl): Pick<SessionHarness, 'command' | 'attend'> {
+  return {
+    command: (...asked) => requestCommand(engine, ...asked),
+    attend: ({ tenantId, id: sessionId }) => attendSession(engine, { tenantId, sessionId }),
+  };
+}
 
 /** A program that attaches over HTTP. */
-const remote: SessionHarness = {
-  ...program,
-  create: () => {
-    throw invalidField(
-      'harness',
-      'A remote program attaches itself, with POST /v1/sessions/attach',
-    );
-  },
-};
+function remote(control: RunControl): SessionHarness {
+  return {
+    ...programs(control),
+    create: () => {
+      throw invalidField(
+        'harness',
+        'A remote program attaches itself, with POST /v1/sessions/attach',
+      );
+    },
+  };
+}
 
 /** What a person can do in a client: messages are shown at once, or when the person asks for them. */
 const humanCapabilities: AgentSessionCapabilities = {
@@ -66,36 +75,65 @@ const humanCapabilities: AgentSessionCapabilities = {
 };
 
 /** A person, who uses keys of the same owner. */
-const human: SessionHarness = {
-  ...program,
-  create: async (engine, { tenantId, by, body }) => {
-    const { handle, labels, agent, model, workspace, permissions, fromSnapshot } = body;
-    const refused = Object.entries({ agent, model, workspace, permissions, fromSnapshot }).find(
-      ([, value]) => value !== undefined,
-    );
-    if (refused !== undefined) {
-      throw invalidField(refused[0], 'A session of the harness human has none');
-    }
-    const session = await createAttachedSession(engine, {
-      tenantId,
-      by,
-      mayTakeOver: false,
-      takeover: false,
-      handle,
-      name: personOf(by) === by.id ? by.name : personOf(by),
-      kind: 'human',
-      capabilities: humanCapabilities,
-      ...defined({ labels }),
-    });
-    if (session !== undefined) return session;
-    throw new RelayError('handle_taken', `Another session has the handle ${handle}`);
-  },
-};
+function human(control: RunControl): SessionHarness {
+  return {
+    ...programs(control),
+    create: async ({ tenantId, by, body }) => {
+      const { handle, labels, agent, model, workspace, permissions, fromSnapshot } = body;
+      const refused = Object.entries({ agent, model, workspace, permissions, fromSnapshot }).find(
+        ([, value]) => value !== undefined,
+      );
+      if (refused !== undefined) {
+        throw invalidField(refused[0], 'A session of the harness human has none');
+      }
+      const session = await createAttachedSession(control.engine, {
+        tenantId,
+        by,
+        mayTakeOver: false,
+        takeover: false,
+        handle,
+        name: personOf(by) === by.id ? by.name : personOf(by),
+        kind: 'human',
+        capabilities: humanCapabilities,
+        ...defined({ labels }),
+      });
+      if (session !== undefined) return session;
+      throw new RelayError('handle_taken', `Another session has the handle ${handle}`);
+    },
+  };
+}
 
-export const builtInHarnesses: HarnessRegistry = new Map([
-  ['human', human],
-  ['remote', remote],
-]);
+/** One of this server's agents, whose turns are runs. */
+function native(control: RunControl, options: TurnOptions): SessionHarness {
+  const { engine } = control;
+  const turns = new NativeTurns(control, options);
+  return {
+    create: async ({ tenantId, by, body }) => {
+      const { handle, agent, model, permissions, labels } = body;
+      if (body.workspace !== undefined) {
+        throw invalidField('workspace', 'A native session works in the workspace of its tenant');
+      }
+      if (body.fromSnapshot !== undefined) throw invalidField('fromSnapshot', 'No such snapshot');
+      const defaultModel = agentNamed(engine.agents(tenantId), agent).model ?? options.defaultModel;
+      if (model === undefined && defaultModel === undefined) {
+        throw invalidField('model', 'Required: neither the agent nor the server has a default');
+      }
+      await requireModel(engine.models(tenantId), model ?? defaultModel ?? '');
+      const request = { tenantId, by, handle, agent, model, permissions, labels };
+      return createNativeSession(engine, request);
+    },
+    command: (...asked) => requestCommand(engine, ...asked),
+    attend: (session) => turns.attend(session),
+  };
+}
+
+export function builtInHarnesses(control: RunControl, options: TurnOptions): HarnessRegistry {
+  return new Map([
+    ['human', human(control)],
+    [nativeHarness, native(control, options)],
+    ['remote', remote(control)],
+  ]);
+}
 
 /** Throws `invalid_request` for a name that no harness has. */
 export function harnessNamed(harnesses: HarnessRegistry, name: string): SessionHarness {

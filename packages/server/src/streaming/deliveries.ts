@@ -18,6 +18,7 @@ import {
   type SessionRef,
   type SessionState,
   Signal,
+  startInvocations,
 } from '@relay/core';
 import {
   type DeliveryFrame,
@@ -148,7 +149,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     if (session.stream?.id !== this.#id) return false;
     await this.#rewind(session);
     const { state } = session;
-    await this.#sendCommands();
+    await this.#sendCommands(session);
     if (this.#seq === 0) await this.#sendUnconsumed(state);
     this.#seq = Math.max(this.#seq, session.lastSeq);
     if (state.lifecycle !== 'releasing') await this.#sendInbox(state);
@@ -191,18 +192,21 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return events.some(({ type }) => type === 'delivery.deferred');
   }
 
-  async #sendCommands(): Promise<void> {
+  async #sendCommands(session: SessionRecord): Promise<void> {
     const { sessionId } = this.#ref;
     const commands = await this.#store.sessions.openCommands(sessionId, othersAtOnce);
     const invocations = await this.#store.actions.openInvocations(sessionId, othersAtOnce);
-    const running = invocations.filter(({ status }) => status === 'running');
-    const open = new Set([...commands, ...running].map(({ id }) => id));
+    const open = new Set([...commands, ...invocations].map(({ id }) => id));
     for (const id of this.#sentOthers) if (!open.has(id)) this.#sentOthers.delete(id);
-    await this.#send([
-      ...commands.filter(({ id }) => !this.#sentOthers.has(id)).map(commandFrame),
-      ...running.filter(({ id }) => !this.#sentOthers.has(id)).map(invocationFrame),
-    ]);
-    for (const id of open) this.#sentOthers.add(id);
+    const unsent = ({ id }: { readonly id: string }) => !this.#sentOthers.has(id);
+    const started = await startInvocations(
+      this.#call.context.control.engine,
+      session,
+      invocations.filter(unsent),
+    );
+    const newCommands = commands.filter(unsent);
+    await this.#send([...newCommands.map(commandFrame), ...started.map(invocationFrame)]);
+    for (const { id } of [...newCommands, ...started]) this.#sentOthers.add(id);
   }
 
   /** What the program had before it attached again. */

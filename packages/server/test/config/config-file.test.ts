@@ -60,6 +60,19 @@ describe('relay.config', () => {
     ['export default { limits: { depth: -1 } };', /limits\.depth: /],
     ['export default { prices: { demo: { inputPerMillion: "1" } } };', /prices\.demo\./],
     ['export default { agents: [{}] };', /agents\[0\]\.name: /],
+    ['export default { harnesses: {} };', /harnesses: /],
+    [
+      'export default { harnesses: [{ name: "a" }] };',
+      /harnesses\[0\]\.create: Must be a function$/,
+    ],
+    [
+      'export default { harnesses: [{ name: "human", create() {} }] };',
+      /harnesses\[0\]\.name: Every server has a harness human; choose another name$/,
+    ],
+    [
+      'const a = { name: "a", create() {} }; export default { harnesses: [a, a] };',
+      /harnesses\[1\]\.name: Another harness has the name a$/,
+    ],
     ['export default { compaction: { threshold: 2 } };', /compaction\.threshold: /],
     ['export default { embeddings: { model: "a:b", floor: 2 } };', /embeddings\.floor: /],
     ['export default { embeddings: {} };', /embeddings\.model: /],

@@ -22,6 +22,7 @@ const capabilities = {
   messaging: { receive: true },
   delivery: { modes: ['immediate'] },
   events: { emits: ['status.changed'] },
+  actions: { expose: true },
   lifecycle: { release: true, pause: true, resume: true },
 };
 
@@ -65,6 +66,14 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   reportSessionEvents: () => ({ type: 'status.changed', status: 'active' }),
   postReceipt: () => ({ status: 'consumed' }),
   answerCommand: () => ({ ok: true }),
+  registerAction: () => ({
+    name: `made-${uuidv7()}`,
+    description: 'Of a stranger',
+    inputSchema: { type: 'object' },
+    handler: { url: 'https://actions.example/x' },
+  }),
+  invokeAction: () => ({ input: {} }),
+  postInvocationResult: () => ({ output: 'from a stranger' }),
 };
 
 function requestFor(name: RouteName, chat: ChatIds): RequestOptions {
@@ -88,6 +97,7 @@ const unknownIds: Ids = {
   delivery: missing,
   channel: 'none',
   handle: 'none',
+  invocation: missing,
 };
 
 async function whole(response: Response) {
@@ -111,6 +121,7 @@ interface Ids {
   readonly delivery: string;
   readonly channel: string;
   readonly handle: string;
+  readonly invocation: string;
 }
 
 describe('API keys', () => {
@@ -144,6 +155,10 @@ describe('API keys', () => {
     const { session } = await server.json('/v1/sessions/attach', {
       body: { handle: 'whose', identity: { name: 'Whose', kind: 'program' }, capabilities },
     });
+    const { id: sessionId } = session as { id: string };
+    const action = { name: 'whose', description: 'Whose?', inputSchema: { type: 'object' } };
+    await server.json('/v1/actions', { body: { ...action, handler: { sessionId } } });
+    const invocation = await server.json('/v1/actions/whose/invoke?waitMs=0', { body: {} });
     await server.json('/v1/channels/whose', { method: 'PUT' });
     const sent = await sendMessage(server, { to: '@whose', text: 'Whose is it?' });
     ids = {
@@ -154,11 +169,12 @@ describe('API keys', () => {
       grant: String(grant),
       workflow: 'whose',
       webhook: String(webhook),
-      session: (session as { id: string }).id,
+      session: sessionId,
       message: sent.id,
       delivery: sent.deliveries[0]?.id ?? '',
       channel: 'whose',
       handle: 'whose',
+      invocation: String(invocation['id']),
     };
   });
 
@@ -182,6 +198,8 @@ describe('API keys', () => {
       if (name === 'deliveryId' || name === 'commandId') return of.relay;
       if (name === 'id' && path.startsWith('/v1/messages')) return of.message;
       if (name === 'id' && path.startsWith('/v1/deliveries')) return of.delivery;
+      if (name === 'id' && path.startsWith('/v1/invocations')) return of.invocation;
+      // Of a channel and of an action.
       if (name === 'name') return of.channel;
       if (name === 'handle') return of.handle;
       if (name === 'provider') return 'openai';
@@ -321,6 +339,10 @@ describe('API keys', () => {
       expect(sessions).toMatchObject([{ id: ids.session }]);
       const { messages } = await server.json('/v1/messages');
       expect(messages).toMatchObject([{ id: ids.message, text: 'Whose is it?' }]);
+      const { actions } = await server.json('/v1/actions');
+      expect(actions).toMatchObject([{ name: 'whose' }]);
+      const invocation = await server.json(`/v1/invocations/${ids.invocation}`);
+      expect(invocation).toMatchObject({ status: 'running' });
     },
   );
 

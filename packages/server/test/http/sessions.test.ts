@@ -250,7 +250,6 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       expect((await ask(other.path, { key })).body).toEqual({
         id: other.id,
         identity: { handle: other.handle, ...identity },
-        harness: 'remote',
         status: 'idle',
       });
       const { body } = await ask('/v1/sessions?limit=2', { key });
@@ -354,7 +353,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it.each([
-      ['nothing', /there are human, remote/],
+      ['nothing', /there are human, native, remote/],
       ['remote', /attach/],
     ])('refuses the harness %s and says what to do', async (harness, message) => {
       const { status, body } = await ask('/v1/sessions', { body: { harness, handle: 'x' } });

@@ -1,3 +1,4 @@
+import { RelayError } from '@relay/protocol';
 import type { AgentDefinition, AgentRegistry } from '../../ports/index.ts';
 
 const form = /^[\p{L}\p{N}][\p{L}\p{N} ._-]{0,63}$/u;
@@ -24,4 +25,16 @@ export function createAgentRegistry(agents: readonly AgentDefinition[]): AgentRe
   }
   const all = [...byName.values()];
   return { find: (name) => byName.get(name), list: () => all };
+}
+
+const defaultAgent = 'assistant';
+
+/** `assistant` exists even if it is not defined. Throws `unknown_agent`. */
+export function agentNamed(agents: AgentRegistry, name = defaultAgent): AgentDefinition {
+  const agent = agents.find(name);
+  if (agent !== undefined) return agent;
+  if (name === defaultAgent) return { name };
+  throw new RelayError('unknown_agent', `There is no agent named ${name}`, {
+    details: [{ path: 'agent', message: 'Unknown agent' }],
+  });
 }

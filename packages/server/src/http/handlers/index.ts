@@ -2,6 +2,7 @@
  * The handlers by route: a handler is exported under the name of its route, and a route without a
  * handler does not compile.
  */
+import * as actions from './actions.ts';
 import * as approvals from './approvals.ts';
 import * as audit from './audit.ts';
 import * as channels from './channels.ts';
@@ -36,6 +37,7 @@ export const publicHandlers: { readonly [Name in PublicRoute]: PublicHandler<Nam
 export const linkHandlers: { readonly [Name in LinkRoute]: LinkHandler<Name> } = decisionLink;
 
 export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
+  ...actions,
   ...approvals,
   ...audit,
   ...channels,

@@ -11,7 +11,7 @@ import { type ApiRequest, type Handler, type RouteRequest, storeOf } from './han
 type Shown = ReturnType<typeof presentMessage>;
 
 /** Whatever a body says, the sender is who has authenticated. */
-function senderOf({ actor, session }: Caller): Sender {
+export function senderOf({ actor, session }: Caller): Sender {
   if (session !== undefined) return { type: 'session', id: session.id, name: session.handle };
   return { type: 'key', id: actor.id, name: actor.name };
 }
@@ -71,6 +71,9 @@ async function findMessage(call: ApiRequest, messageId: string): Promise<core.Me
 async function shown(call: ApiRequest, message: core.MessageRecord): Promise<Shown> {
   return presentMessage(message, await storeOf(call).messages.deliveriesOf(message.id));
 }
+
+export const getMessage: Handler<'getMessage'> = async (call) =>
+  shown(call, await findMessage(call, call.params.id));
 
 function changerOf({ caller }: ApiRequest): core.MessageChanger {
   const { tenantId, actor: by, scopes } = caller;

@@ -29,7 +29,7 @@ export const createSession: Handler<'createSession'> = async (call) => {
   await choosePermissions(call, body.permissions);
   const harness = harnessNamed(context.harnesses, body.harness);
   const { tenantId, actor: by } = caller;
-  return present(call, await harness.create(context.control.engine, { tenantId, by, body }));
+  return present(call, await harness.create({ tenantId, by, body }));
 };
 
 export const attachSession: Handler<'attachSession'> = async (call) => {
@@ -51,6 +51,13 @@ export const attachSession: Handler<'attachSession'> = async (call) => {
 };
 
 export const listSessions: Handler<'listSessions'> = async (call) => {
+  const { harness, label } = call.query;
+  if (call.caller.session !== undefined && (harness ?? label) !== undefined) {
+    throw new RelayError(
+      'scope_required',
+      'A session token shows no harnesses and labels of sessions: filter by status, or use an API key',
+    );
+  }
   const list = (page: core.Page) => storeOf(call).sessions.list(filterOf(call.query), page);
   const { items, nextCursor } = await readListed(call.query, list);
   return { sessions: items.map((session) => presentShown(call, session)), nextCursor };
@@ -175,23 +182,22 @@ export const deleteSession: Handler<'deleteSession'> = async (call) => {
   if (!(await storeOf(call).sessions.remove(sessionId, { at, audit }))) throw notFound('session');
 };
 
-async function command(
+async function commandSession(
   call: ApiRequest & { readonly params: { readonly id: string } },
   name: LifecycleCommand,
 ) {
   const { context, caller } = call;
   const { id: sessionId, harness } = await findSession(call, call.params.id);
   const ref = { tenantId: caller.tenantId, sessionId };
-  const { engine } = context.control;
-  const { harnesses } = context;
-  const changed = await harnessNamed(harnesses, harness).command(engine, ref, name, caller.actor);
+  const found = harnessNamed(context.harnesses, harness);
+  const changed = await found.command(ref, name, caller.actor);
   return present(call, changed);
 }
 
-export const releaseSession: Handler<'releaseSession'> = (call) => command(call, 'release');
-export const pauseSession: Handler<'pauseSession'> = (call) => command(call, 'pause');
-export const resumeSession: Handler<'resumeSession'> = (call) => command(call, 'resume');
-export const cancelSession: Handler<'cancelSession'> = (call) => command(call, 'cancel');
+export const releaseSession: Handler<'releaseSession'> = (call) => commandSession(call, 'release');
+export const pauseSession: Handler<'pauseSession'> = (call) => commandSession(call, 'pause');
+export const resumeSession: Handler<'resumeSession'> = (call) => commandSession(call, 'resume');
+export const cancelSession: Handler<'cancelSession'> = (call) => commandSession(call, 'cancel');
 
 export const flushSession: Handler<'flushSession'> = async (call) => {
   const { id: sessionId } = await findSession(call, call.params.id);
@@ -200,10 +206,14 @@ export const flushSession: Handler<'flushSession'> = async (call) => {
 };
 
 /** What only the session itself may do: with its token, or with a key of its owner. */
-async function ownSession(call: ApiRequest, sessionId: string) {
+export async function ownSession(call: ApiRequest, sessionId: string) {
   const session = await findSession(call, sessionId);
   const { caller } = call;
-  if (caller.session === undefined && personOf(caller.actor) !== session.owner) {
+  const isOwn =
+    caller.session === undefined
+      ? personOf(caller.actor) === session.owner
+      : caller.session.id === session.id;
+  if (!isOwn) {
     throw new RelayError(
       'scope_required',
       'Requires the token of the session, or a key of its owner',

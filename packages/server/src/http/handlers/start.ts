@@ -4,6 +4,7 @@
  */
 import {
   type AgentDefinition,
+  agentNamed,
   checkPermissionsInTurn,
   findStarted,
   handoffToolName,
@@ -27,7 +28,7 @@ import {
 } from '@relay/protocol';
 import { minLimits } from '../budgets.ts';
 import { parseTraceparent } from '../../observability/run-trace.ts';
-import { noCredential } from '../../outbound/providers.ts';
+import { requireModel } from '../../outbound/providers.ts';
 import { closedSignal } from '../../streaming/response-writer.ts';
 import { runHeader } from '../../streaming/stream-run.ts';
 import { type Batches, followRun } from '../../streaming/subscribe.ts';
@@ -150,7 +151,6 @@ export async function buildSpec(call: ApiRequest, input: SpecInput): Promise<Run
   };
 }
 
-const defaultAgent = 'assistant';
 const defaultMaxIterations = 50;
 
 /** All that a caller without a key may use, unless the operator allows more. */
@@ -168,15 +168,10 @@ function keyRequired(path: string): RelayError {
   );
 }
 
-/** `assistant` exists even if it is not defined. Its definition may name other models and tools. */
-function chooseAgent(call: ApiRequest, name = defaultAgent): AgentDefinition {
-  if (isDemonstration(call)) return { name: defaultAgent };
-  const agent = call.context.control.engine.agents(call.caller.tenantId).find(name);
-  if (agent !== undefined) return agent;
-  if (name === defaultAgent) return { name };
-  throw new RelayError('unknown_agent', `There is no agent named ${name}`, {
-    details: [{ path: 'agent', message: 'Unknown agent' }],
-  });
+/** Without a key only `assistant`, whose definition may name other models and tools, as it is built in. */
+function chooseAgent(call: ApiRequest, name?: string): AgentDefinition {
+  if (isDemonstration(call)) return { name: 'assistant' };
+  return agentNamed(call.context.control.engine.agents(call.caller.tenantId), name);
 }
 
 export async function chooseModel(
@@ -191,14 +186,7 @@ export async function chooseModel(
     });
   }
   if (isDemonstration(call) && model !== demonstration.model) throw keyRequired('model');
-  const models = call.context.control.engine.models(call.caller.tenantId);
-  if (models.resolve(model) === undefined) {
-    throw new RelayError('unknown_model', `No provider offers the model ${model}`, {
-      details: [{ path: 'model', message: 'Unknown model' }],
-    });
-  }
-  const provider = await models.missing?.(model);
-  if (provider !== undefined) throw noCredential(provider);
+  await requireModel(call.context.control.engine.models(call.caller.tenantId), model);
   return model;
 }
 
@@ -299,12 +287,19 @@ export async function choosePermissions(
 
 const maxKeyChars = 255;
 
-function idempotencyOf(call: StartRequest): Idempotency | undefined {
-  const key = call.request.headers['idempotency-key'];
+/** The header `Idempotency-Key`. */
+export function idempotencyKeyOf({ request }: ApiRequest): string | undefined {
+  const key = request.headers['idempotency-key'];
   if (key === undefined) return undefined;
   if (typeof key !== 'string' || key === '' || key.length > maxKeyChars) {
     throw invalidField('Idempotency-Key', `Must have 1 to ${maxKeyChars} characters`);
   }
+  return key;
+}
+
+function idempotencyOf(call: StartRequest): Idempotency | undefined {
+  const key = idempotencyKeyOf(call);
+  if (key === undefined) return undefined;
   const { digest } = call.context.control.engine;
   const { params, body, request } = call;
   const route = request.routeOptions.url ?? '';

@@ -34,8 +34,6 @@ const smallTables = [
   'actions',
 ] as const;
 
-const abandoned = JSON.stringify({ code: 'session_gone', message: 'The session was deleted' });
-
 /**
  * Continues with all sessions that are marked, or with one. The sum of changes is the progress made; 0
  * means done.
@@ -49,11 +47,11 @@ export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
     sql: `DELETE FROM ${table} WHERE session_id IN (${marked})`,
     params,
   }));
-  // An invocation is for its caller as well: it stays until it is old.
+  // An invocation is for its caller as well: it is due, so that it fails, and stays until it is old.
   const abandon = {
-    sql: `UPDATE invocations SET status = 'failed', ended_at = at, due_at = NULL, error = ?
-      WHERE ended_at IS NULL AND session_id IS NOT NULL AND session_id IN (${marked})`,
-    params: [abandoned, ...params],
+    sql: `UPDATE invocations SET due_at = at WHERE ended_at IS NULL AND session_id IS NOT NULL
+      AND session_id IN (${marked}) AND (due_at IS NULL OR due_at <> at)`,
+    params,
   };
   // The cross join makes SQLite begin with the few sessions.
   const large = Object.entries(largeTables).map(([table, key]) => ({

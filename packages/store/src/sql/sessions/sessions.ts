@@ -170,6 +170,7 @@ export function advance(
   const changed = isRelative ? [] : progressChanges(tenantId, sessionId, progress);
   const isDue = dueBy !== undefined && isRelative;
   const isAttached = change.redefine?.tokenHash !== undefined;
+  const isSeen = change.isSeen ?? isAttached;
   const assignments = [
     'last_seq = last_seq + ?',
     'version = version + 1',
@@ -177,7 +178,8 @@ export function advance(
     'last_active_at = ?',
     ...changed.map(([name]) => `${name} = ?`),
     ...(isDue ? [earlierDue] : []),
-    ...(isAttached ? ['seen_at = ?', 'stream_id = NULL', 'stream_node = NULL'] : []),
+    ...(isSeen ? ['seen_at = ?'] : []),
+    ...(isAttached ? ['stream_id = NULL', 'stream_node = NULL'] : []),
     ...(redefinition === undefined ? [] : [redefinition.assignments]),
   ];
   const sql = `UPDATE sessions SET ${assignments.join(', ')}
@@ -191,7 +193,7 @@ export function advance(
     at,
     ...changed.map(([, value]) => value),
     ...(isDue ? [dueBy, dueBy] : []),
-    ...(isAttached ? [at] : []),
+    ...(isSeen ? [at] : []),
     ...(redefinition?.values ?? []),
     tenantId,
     sessionId,
@@ -225,6 +227,11 @@ function progressChanges(
 const deleteLabelsSql = `DELETE FROM session_labels
   WHERE COALESCE(tenant_id, '') = ? AND session_id = ?`;
 
+/** Those that it no longer carries out are due, so that their callers are told. */
+const endInvocationsSql = `UPDATE invocations SET due_at = at
+  WHERE COALESCE(tenant_id, '') = ? AND session_id = ? AND session_id IS NOT NULL
+    AND ended_at IS NULL`;
+
 /** What else a change of the row entails. */
 export function consequences(tenantId: string, change: SessionChange): Statement[] {
   const { sessionId, progress = {}, redefine = {} } = change;
@@ -238,6 +245,7 @@ export function consequences(tenantId: string, change: SessionChange): Statement
     for (const table of ['channel_members', 'actions']) {
       unit.push({ sql: `DELETE FROM ${table} WHERE tenant_id = ? AND session_id = ?`, params });
     }
+    unit.push({ sql: endInvocationsSql, params });
   }
   return unit;
 }

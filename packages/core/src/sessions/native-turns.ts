@@ -1,10 +1,7 @@
 /**
  * Starts the turns of native sessions. A session that is idle and has messages gets one run with all of
  * them, on whichever node comes first: the run is stored together with the session's change, which is a
- * compare-and-set.
- *
- * A session that may have a next turn is due. The scan finds it, after any crash and on any node; wake-ups
- * only reduce latency.
+ * compare-and-set. A session that may have a next turn is due (attendant.ts).
  */
 import {
   defined,
@@ -17,111 +14,53 @@ import {
 } from '@relay/protocol';
 import { type RunControl, type RunSpec, SessionChanged, startRun } from '../commands/start-run.ts';
 import type {
-  AgentDefinition,
   DeliveryChange,
   InboxEntry,
   SessionChange,
   SessionProgress,
   SessionRecord,
-  SessionRef,
 } from '../ports/index.ts';
-import { BackgroundLoop } from '../runtime/background-loop.ts';
+import { findKeyInForce } from '../permission/keys.ts';
+import { agentNamed } from '../run/agents/registry.ts';
 import { isStoreFault } from '../run/errors.ts';
 import { channelFor, contentOf } from './acceptance.ts';
 import { messagesOf } from './context.ts';
 import { decideDelivery, type DeliveryInput } from './delivery-machine.ts';
 import { entering, isSafe } from './modes.ts';
-import { nativeHarness, nativeSafeStates } from './native.ts';
+import { nativeSafeStates } from './native.ts';
 import { decideSession } from './session-machine.ts';
-import { statusOf } from './state.ts';
+import { progressOf } from './state.ts';
 import { sessionChangeOf } from './turn.ts';
 
-const scanIntervalMs = 1_000;
-const scanLimit = 1_000;
 /** The rest of a longer queue is the turn after it. */
 const maxMessagesPerTurn = 1_000;
 const defaultMaxIterations = 50;
 
-export interface DispatcherOptions {
-  readonly control: RunControl;
+export interface TurnOptions {
   /** Of each turn. */
   readonly limits?: Limits;
+  /** Of sessions that name no model and whose agent names none. */
+  readonly defaultModel?: string | undefined;
 }
 
-export class SessionDispatcher {
+export class NativeTurns {
   readonly #control: RunControl;
-  readonly #limits: Limits;
-  readonly #scanning: BackgroundLoop;
-  /** The sessions that are attended to now; true: once more, because they were woken since. */
-  readonly #active = new Map<string, { again: boolean; done: Promise<void> }>();
-  #isStopped = false;
+  readonly #options: TurnOptions;
 
-  constructor({ control, limits = {} }: DispatcherOptions) {
-    const { clock, log } = control.engine;
+  constructor(control: RunControl, options: TurnOptions = {}) {
     this.#control = control;
-    this.#limits = limits;
-    this.#scanning = new BackgroundLoop({
-      clock,
-      intervalMs: scanIntervalMs,
-      step: () => this.#scan(),
-      onError: (error) => log.warn('The scan for due sessions failed', { error: String(error) }),
-    });
+    this.#options = options;
   }
 
-  start(): void {
-    this.#scanning.start();
-  }
-
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    await this.#scanning.stop();
-    await Promise.all([...this.#active.values()].map(({ done }) => done));
-  }
-
-  /** The session may have a next turn. */
-  wake(ref: SessionRef): void {
-    if (this.#isStopped) return;
-    const active = this.#active.get(ref.sessionId);
-    if (active !== undefined) {
-      active.again = true;
-      return;
-    }
-    const started = { again: false, done: Promise.resolve() };
-    this.#active.set(ref.sessionId, started);
-    started.done = this.#attend(ref, started);
-  }
-
-  async #scan(): Promise<void> {
-    const { store, clock } = this.#control.engine;
-    for (const ref of await store.sessions.due(clock.now(), scanLimit)) this.wake(ref);
-  }
-
-  /** Never rejects: what fails is found again by the scan. */
-  async #attend(ref: SessionRef, state: { again: boolean }): Promise<void> {
-    try {
-      do {
-        state.again = false;
-        await this.#dispatch(ref);
-      } while (state.again && !this.#isStopped);
-    } catch (error) {
-      const { sessionId } = ref;
-      this.#control.engine.log.warn('The turn of a session could not be started', {
-        sessionId,
-        error: String(error),
-      });
-    } finally {
-      this.#active.delete(ref.sessionId);
-    }
-  }
-
-  async #dispatch({ tenantId, sessionId }: SessionRef): Promise<void> {
+  /** Starts the next turn of a session, if it can have one now. */
+  async attend(found: SessionRecord): Promise<void> {
     const { engine, supervisor } = this.#control;
-    const store = engine.store.tenant(tenantId);
-    for (;;) {
-      const session = await store.sessions.read(sessionId);
-      if (session?.harness !== nativeHarness || session.releasedAt !== null) return;
-      if (supervisor.isPaused(tenantId)) return;
+    const { sessions } = engine.store.tenant(found.tenantId);
+    let session: SessionRecord | undefined = found;
+    while (session !== undefined && session.releasedAt === null) {
+      if (supervisor.isPaused(session.tenantId)) return;
       if (await this.#step(session)) return;
+      session = await sessions.read(session.id);
     }
   }
 
@@ -170,9 +109,11 @@ export class SessionDispatcher {
 
   async #start(session: SessionRecord, turn: readonly InboxEntry[]): Promise<boolean> {
     const { engine } = this.#control;
-    const { id: sessionId, tenantId, handle, owner, keyId } = session;
+    const { id: sessionId, tenantId, handle, owner } = session;
     const runId = engine.ids.next();
     const now = engine.clock.now();
+    const keyId = await this.#keyOf(session, now);
+    if (keyId === null) return this.#block(session, now);
     const work = decideSession(session.state, { type: 'work', sessionId });
     if (work.kind !== 'accepted') return this.#rest(session, null);
     const handed = changesOf(turn, { type: 'deliver' });
@@ -183,14 +124,13 @@ export class SessionDispatcher {
       events: [...handed.events, ...work.events],
       deliveries: handed.deliveries,
       progress: {
-        status: statusOf(work.state),
-        state: work.state,
+        ...progressOf(session.state, work.state, now),
         activeRunId: runId,
         dueAt: null,
       },
     };
     const by = { type: 'system', id: sessionId, name: `@${handle}`, owner } as const;
-    const caller = { tenantId, by, keyId: keyId ?? undefined, correlationId: runId, runId };
+    const caller = { tenantId, by, keyId, correlationId: runId, runId };
     try {
       await startRun(this.#control, this.#specOf(session, turn), {
         ...caller,
@@ -203,6 +143,26 @@ export class SessionDispatcher {
       if (error.code === 'tenant_paused') return true;
       return this.#refuse(session, turn, error);
     }
+  }
+
+  /** The key that the turn is counted for. Null: it has ended. Undefined: the session never had one. */
+  async #keyOf(
+    { tenantId, keyId }: SessionRecord,
+    now: number,
+  ): Promise<string | null | undefined> {
+    if (keyId === null) return undefined;
+    const key = await findKeyInForce(this.#control.engine.store.tenant(tenantId), keyId, now);
+    return key?.id ?? null;
+  }
+
+  /** The messages wait: a session whose key has ended goes on with another one that resumes it. */
+  async #block(session: SessionRecord, now: number): Promise<boolean> {
+    const { id: sessionId, state } = session;
+    const reason = 'key_ended';
+    const blocked = decideSession(state, { type: 'block', sessionId, reason });
+    if (blocked.kind !== 'accepted') return this.#rest(session, null);
+    const progress = { ...progressOf(state, blocked.state, now), dueAt: null };
+    return this.#change(session, progress, { events: blocked.events, deliveries: [] });
   }
 
   /** A turn that cannot start, such as without budget: its messages fail, and can be delivered again. */
@@ -244,8 +204,8 @@ export class SessionDispatcher {
   #specOf(session: SessionRecord, turn: readonly InboxEntry[]): RunSpec {
     const { tenantId, handle, conversationId, labels, id: sessionId } = session;
     const { engine } = this.#control;
-    const agent = agentOf(session, engine.agents(tenantId).find(session.agent ?? defaultAgent));
-    const model = session.model ?? agent.model;
+    const agent = agentNamed(engine.agents(tenantId), session.agent ?? undefined);
+    const model = session.model ?? agent.model ?? this.#options.defaultModel;
     if (model === undefined || engine.models(tenantId).resolve(model) === undefined) {
       throw new RelayError('unknown_model', `No provider offers the model ${model ?? ''}`);
     }
@@ -275,22 +235,12 @@ export class SessionDispatcher {
       memory: agent.memory === undefined ? undefined : { namespace: namespaceOf(agent.memory) },
       permissions: session.permissions ?? {},
       maxIterations: agent.maxIterations ?? defaultMaxIterations,
-      limits: this.#limits,
+      limits: this.#options.limits ?? {},
       handoffs: agent.handoffs ?? [],
       conversationId,
       labels,
     };
   }
-}
-
-const defaultAgent = 'assistant';
-
-/** `assistant` exists even if it is not defined. */
-function agentOf({ agent }: SessionRecord, found: AgentDefinition | undefined): AgentDefinition {
-  if (found !== undefined) return found;
-  const name = agent ?? defaultAgent;
-  if (name === defaultAgent) return { name };
-  throw new RelayError('unknown_agent', `There is no agent named ${name}`);
 }
 
 interface Handed {

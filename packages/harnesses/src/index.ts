@@ -1,0 +1,10 @@
+export type {
+  Harness,
+  HarnessContext,
+  HarnessInput,
+  HarnessMessage,
+  HarnessSession,
+  Receipt,
+} from '@relay/core';
+export { checkSession } from './check-session.ts';
+export { defineHarness, harnessProblem } from './define-harness.ts';
