@@ -21,7 +21,11 @@ import type {
 } from '../ports/index.ts';
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { timesOut } from '../sessions/modes.ts';
-import { decideSessionAll, type SessionInput } from '../sessions/session-machine.ts';
+import {
+  decideSessionAll,
+  type ReportedEvent,
+  type SessionInput,
+} from '../sessions/session-machine.ts';
 import { progressOf, type SessionState, statusOf } from '../sessions/state.ts';
 
 /** A program without a stream for this long is offline, and its handle is no longer in use. */
@@ -39,7 +43,7 @@ export interface SessionView {
 
 /** What a request changes. */
 export interface SessionStep {
-  readonly inputs?: readonly Omit<SessionInput, 'sessionId'>[];
+  readonly inputs?: readonly (Omit<SessionInput, 'sessionId'> | ReportedEvent)[];
   /** After those of the inputs, unless the session ends with them. */
   readonly events?: readonly SessionEvent[];
   readonly deliveries?: readonly DeliveryChange[];
@@ -82,7 +86,9 @@ async function writeOf(
 ): Promise<SessionWrite | undefined> {
   const { session, state, now } = view;
   const sessionId = session.id;
-  const inputs = (step.inputs ?? []).map((input) => ({ ...input, sessionId }));
+  const inputs = (step.inputs ?? []).map((input) =>
+    input.type === 'report' ? input : { ...input, sessionId },
+  );
   const decision = decideSessionAll(state, inputs);
   if (decision.kind === 'refused') throw new RelayError('session_conflict', decision.reason);
   const decided = decision.kind === 'accepted' ? decision : { events: [], state };

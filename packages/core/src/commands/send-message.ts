@@ -15,6 +15,7 @@ import type { Engine, MessageNotice } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
 import type {
   AuditEntry,
+  InboxLimit,
   MessageDelivery,
   MessageReader,
   MessageRecord,
@@ -29,6 +30,7 @@ import {
   acceptedChange,
   type DeliveryError,
   deliveryErrorOf,
+  inboxFullText,
   modeFor,
   refusedChange,
 } from '../sessions/acceptance.ts';
@@ -131,7 +133,7 @@ async function planOf(
   const sender = from.type === 'session' ? await senderOf(store, from.id) : undefined;
   const parent = await parentOf(store, draft.replyTo, sender);
   const addressed = await addressesOf(store, { draft, parent, sender });
-  refuseIfFull(addressed.recipients, full);
+  refuseIfFull(addressed.recipients, full, engine.settings.inboxLimit);
   const hops = author.hops ?? (await hopsOf(store, { sender, parent, addressed }));
   const plan = planMessage(engine, author, { ...draft, parent, addressed, hops }, full);
   if (sender === undefined) return plan;
@@ -177,7 +179,8 @@ export function planMessage(
   const runCommands = [];
   for (const session of recipients) {
     const delivery = { id: ids.next(), messageId: id };
-    const error = deliveryErrorOf(session, message) ?? errorOfFull(session, full);
+    const error =
+      deliveryErrorOf(session, message) ?? errorOfFull(session, full, settings.inboxLimit);
     if (error !== undefined) {
       const refused = { ...delivery, mode: modeFor(session, message) };
       changes.push(refusedChange(session, refused, error, now));
@@ -380,20 +383,21 @@ async function hopsOf(
   );
 }
 
-function errorOfFull({ id, handle }: SessionRecord, full: ReadonlySet<string>) {
-  if (!full.has(id)) return undefined;
-  const message = `The inbox of @${handle} is full`;
+function errorOfFull(session: SessionRecord, full: ReadonlySet<string>, limit: InboxLimit) {
+  if (!full.has(session.id)) return undefined;
+  const message = inboxFullText(session, limit);
   return { code: 'inbox_full', message, retryable: true } as const satisfies DeliveryError;
 }
 
 /** One member with a full inbox does not silence its channel; a message that nobody has space for does fail. */
-function refuseIfFull(recipients: readonly SessionRecord[], full: ReadonlySet<string>): void {
+function refuseIfFull(
+  recipients: readonly SessionRecord[],
+  full: ReadonlySet<string>,
+  limit: InboxLimit,
+): void {
   const [first] = recipients;
   if (first === undefined || !recipients.every(({ id }) => full.has(id))) return;
-  throw new RelayError(
-    'inbox_full',
-    `The inbox of @${first.handle} is full; send the message when the session has taken some`,
-  );
+  throw new RelayError('inbox_full', inboxFullText(first, limit));
 }
 
 function keyOf({ engine }: RunControl, { from }: MessageAuthor, draft: MessageDraft) {
