@@ -69,7 +69,7 @@ export async function repliesOf(
 }
 
 /** A session as the author of its messages. */
-export function authorOf({
+function authorOf({
   id,
   tenantId,
   handle: name,
@@ -79,7 +79,7 @@ export function authorOf({
 }
 
 /** Those that were deleted since are left out. */
-export async function readMessages(
+async function readMessages(
   store: TenantStore,
   ids: readonly string[],
 ): Promise<MessageRecord[]> {
