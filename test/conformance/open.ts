@@ -16,7 +16,6 @@ export const open: readonly RequirementId[] = [
   '004:delivery:next-tool-call-boundary',
   '004:delivery:on-idle-boundary',
   '004:events:normalized',
-  '004:actions:invoke-by-mcp',
   '004:actions:caller-policy',
   '004:lifecycle:fork',
   '004:lifecycle:snapshot',
