@@ -79,10 +79,7 @@ function authorOf({
 }
 
 /** Those that were deleted since are left out. */
-async function readMessages(
-  store: TenantStore,
-  ids: readonly string[],
-): Promise<MessageRecord[]> {
+async function readMessages(store: TenantStore, ids: readonly string[]): Promise<MessageRecord[]> {
   const read = await Promise.all(ids.map((id) => store.messages.read(id)));
   return read.filter((message) => message !== undefined);
 }
