@@ -78,7 +78,10 @@ describe.each(allStores)('a fork of a native session on $name', (kind) => {
 
     const ofFork = await fork(kernel, child.id, 'eve');
     expect(await turn(kernel, ofFork, 'deep')).toEqual([
-      ...['one', 'two', 'of the child', 'more'],
+      'one',
+      'two',
+      'of the child',
+      'more',
       'deep',
     ]);
     // A fork of a fork that has had no turn yet.

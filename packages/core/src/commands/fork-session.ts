@@ -262,7 +262,15 @@ export async function forkProgram(
   const id = engine.ids.next();
   const at = engine.clock.now();
   const definition = {
-    ...{ handle, name, kind, harness, capabilities, labels, owner, keyId, parentSessionId },
+    handle,
+    name,
+    kind,
+    harness,
+    capabilities,
+    labels,
+    owner,
+    keyId,
+    parentSessionId,
     conversationId: engine.ids.next(),
     agent: null,
     model: null,
