@@ -29,7 +29,7 @@ export const open: readonly RequirementId[] = [
   '004:events:explicit',
   '004:events:normalized',
   '004:actions:invoke-by-mcp',
-  '004:actions:caller-policy',
+
   '004:lifecycle:release',
   '004:lifecycle:pause',
   '004:lifecycle:resume',
