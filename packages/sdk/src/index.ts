@@ -19,7 +19,25 @@ export type {
   RunEvents,
   StreamRunOptions,
 } from './runs.ts';
-export type { SessionEvents, SessionEventsPage, SessionEventsQuery } from './sessions/sessions.ts';
+export type { ActionInput, InvokeOptions } from './sessions/actions.ts';
+export type { DeclaredCapabilities, ServeOptions } from './sessions/declaration.ts';
+export {
+  type MessageContext,
+  type MessageOutcome,
+  type OnMessage,
+  type ReceivedMessage,
+  RemoteSession,
+  type SessionAction,
+  type ActionContext,
+  type SessionEnd,
+  type SessionHandlers,
+} from './sessions/remote-session.ts';
+export type {
+  JoinOptions,
+  SessionEvents,
+  SessionEventsPage,
+  SessionEventsQuery,
+} from './sessions/sessions.ts';
 export type {
   EventCondition,
   EventPredicate,
@@ -43,6 +61,9 @@ export type {
   QuestionDecision,
 } from './streaming/approval-watcher.ts';
 export type {
+  Action,
+  ActionBody,
+  ActionSelector,
   AgentSessionCapabilities,
   AgentSessionEvent,
   AgentSessionEventType,
@@ -84,6 +105,7 @@ export type {
   GrantScope,
   GrantsQuery,
   Health,
+  Invocation,
   MemoriesQuery,
   Memory,
   MemoryBody,
@@ -101,6 +123,7 @@ export type {
   PolicyPreviewBody,
   PolicyQuery,
   PolicyVersionsQuery,
+  RegisteredAction,
   RelayResponse,
   Run,
   RunTool,

@@ -21,8 +21,13 @@ import type {
 } from '../ports/index.ts';
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { timesOut } from '../sessions/modes.ts';
-import { decideSessionAll, type SessionInput } from '../sessions/session-machine.ts';
-import { progressOf, type SessionState, statusOf } from '../sessions/state.ts';
+import { nativeHarness } from '../sessions/native.ts';
+import {
+  decideSessionAll,
+  type ReportedEvent,
+  type SessionInput,
+} from '../sessions/session-machine.ts';
+import { progressOf, type SessionHost, type SessionState, statusOf } from '../sessions/state.ts';
 
 /** A program without a stream for this long is offline, and its handle is no longer in use. */
 export const offlineAfterMs = 30_000;
@@ -39,13 +44,14 @@ export interface SessionView {
 
 /** What a request changes. */
 export interface SessionStep {
-  readonly inputs?: readonly Omit<SessionInput, 'sessionId'>[];
+  readonly inputs?: readonly (Omit<SessionInput, 'sessionId'> | ReportedEvent)[];
   /** After those of the inputs, unless the session ends with them. */
   readonly events?: readonly SessionEvent[];
   readonly deliveries?: readonly DeliveryChange[];
   readonly redefine?: SessionRedefinition;
   readonly usage?: SessionState['usage'];
   readonly attachedAt?: number;
+  readonly host?: SessionHost;
   /** Its program makes the change, and so can be reached. */
   readonly isSeen?: boolean;
   readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit'>;
@@ -82,13 +88,15 @@ async function writeOf(
 ): Promise<SessionWrite | undefined> {
   const { session, state, now } = view;
   const sessionId = session.id;
-  const inputs = (step.inputs ?? []).map((input) => ({ ...input, sessionId }));
+  const inputs = (step.inputs ?? []).map((input) =>
+    input.type === 'report' ? input : { ...input, sessionId },
+  );
   const decision = decideSessionAll(state, inputs);
   if (decision.kind === 'refused') throw new RelayError('session_conflict', decision.reason);
   const decided = decision.kind === 'accepted' ? decision : { events: [], state };
   const next: SessionState = {
     ...decided.state,
-    ...defined({ usage: step.usage, attachedAt: step.attachedAt }),
+    ...defined({ usage: step.usage, attachedAt: step.attachedAt, host: step.host }),
   };
   const followed = await consequencesOf(view, next, step);
   const deliveries = [...(step.deliveries ?? []), ...followed.deliveries];
@@ -107,6 +115,7 @@ async function writeOf(
     dueAt === session.dueAt &&
     step.redefine === undefined &&
     step.write === undefined &&
+    step.host === undefined &&
     step.attachedAt === undefined;
   if (isUnchanged) return undefined;
   const progress = {
@@ -261,9 +270,9 @@ async function dueAtOf(
   return times.length === 0 ? null : Math.min(...times);
 }
 
-/** Its program, or the person, reads the deliveries from a stream. */
+/** Its program, the person, or the harness in a node's process takes the deliveries from a stream. */
 export function hasProgram({ harness }: Pick<SessionRecord, 'harness'>): boolean {
-  return harness === 'remote' || harness === 'human';
+  return harness !== nativeHarness;
 }
 
 /** When the session is offline unless a stream is opened; undefined if it never is. */
@@ -273,7 +282,8 @@ export function lostAtOf(
   attachedAt?: number,
 ): number | undefined {
   const isOver = lifecycle === 'released' || lifecycle === 'failed';
-  if (harness !== 'remote' || isOver || connection === 'unreachable') return undefined;
+  const isAlwaysThere = harness === 'human' || harness === nativeHarness;
+  if (isAlwaysThere || isOver || connection === 'unreachable') return undefined;
   if (stream !== null && attachedAt === undefined) return undefined;
   return (attachedAt ?? seenAt) + offlineAfterMs;
 }

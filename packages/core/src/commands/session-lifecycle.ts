@@ -25,10 +25,11 @@ import {
   type SessionStep,
   type SessionView,
 } from './change-session.ts';
+import { withoutSecrets } from './record-receipt.ts';
 
 export type LifecycleCommand = Extract<SessionCommand, 'release' | 'pause' | 'resume' | 'cancel'>;
 
-type LifecycleEngine = Pick<Engine, 'store' | 'clock' | 'ids' | 'settings' | 'audit'>;
+type LifecycleEngine = Pick<Engine, 'store' | 'clock' | 'ids' | 'settings' | 'audit' | 'redact'>;
 
 /** Throws `capability_missing`, or `session_conflict` if the status does not allow it. */
 export function requestCommand(
@@ -112,8 +113,9 @@ export function answerCommand(
   engine: LifecycleEngine,
   ref: SessionRef,
   commandId: string,
-  answer: Pick<CommandAnswer, 'ok' | 'result' | 'error'>,
+  given: Pick<CommandAnswer, 'ok' | 'result' | 'error'>,
 ): Promise<SessionRecord> {
+  const answer = withoutSecrets(engine, given);
   return changeSession(engine, ref, async (view) => {
     const command = await view.store.sessions.readCommand(view.session.id, commandId);
     if (command === undefined) throw new RelayError('not_found', 'No such command');

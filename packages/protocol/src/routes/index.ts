@@ -8,6 +8,7 @@ import { chatRoutes } from './chat.ts';
 import { credentialRoutes } from './credentials.ts';
 import { grantRoutes } from './grants.ts';
 import { keyRoutes } from './keys.ts';
+import { mcpRoutes } from './mcp.ts';
 import { memoryRoutes } from './memories.ts';
 import { messageRoutes } from './messages.ts';
 import { policyRoutes } from './policy.ts';
@@ -56,6 +57,7 @@ export const routes = {
   ...policyRoutes,
   ...webhookRoutes,
   ...sessionRoutes,
+  ...mcpRoutes,
 } as const satisfies Record<string, Route>;
 
 export type RouteName = keyof typeof routes;

@@ -46,6 +46,8 @@ export interface Route {
   /** In which case the response is 202 instead, with the same body. */
   readonly acceptedWhen?: string;
   readonly output?: z.ZodType;
+  /** The body of its errors. Default: `ErrorBody`. */
+  readonly errorFormat?: 'json-rpc';
   readonly errors: readonly ErrorCode[];
 }
 

@@ -154,7 +154,6 @@ export const attachedSessionSchema = z.object({
 export const sessionSummarySchema = sessionSchema.pick({
   id: true,
   identity: true,
-  harness: true,
   status: true,
 });
 const shownSessionSchema = z.union([sessionSchema, sessionSummarySchema]);
@@ -217,6 +216,8 @@ export const sessionRoutes = {
       'invalid_pattern',
       'approve_scope_required',
       'handle_taken',
+      'harness_failed',
+      'capability_missing',
       'unknown_agent',
       'unknown_model',
       'credential_missing',

@@ -2,18 +2,22 @@
  * The stream of a session's program: deliveries, commands and invocations, as soon as they can be handed
  * over. A session has one such stream; a new one replaces it.
  *
- * What was sent is kept in memory only to not send it twice on this stream. A new stream sends again what has
- * no receipt, and after a new attach also what was `delivered` and is not known to be consumed.
+ * Each delivery is sent once on a stream, and again after it was deferred. A new stream sends again all that
+ * has not ended: the program may have lost it. Each attempt is recorded before it is made, by compare-and-set
+ * on the attempts and on the stream of the session, so of two streams only the newer one sends.
+ *
+ * A program that only asks from time to time opens such a stream for the time of its request.
  */
 import {
   decideDelivery,
-  defaultSafeStates,
   type InboxEntry,
   inputOf,
   type InvocationRecord,
   offlineAfterMs,
   placementOf,
   reachSession,
+  safeStatesOf,
+  type SendableQuery,
   type SessionCommandRecord,
   type SessionRecord,
   type SessionRef,
@@ -23,6 +27,7 @@ import {
 } from '@relay/core';
 import {
   type DeliveryFrame,
+  deliveryModes,
   encodeFrame,
   RelayError,
   type StoredSessionEvent,
@@ -32,12 +37,87 @@ import { notFound } from '../http/errors.ts';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
 import { presentMessage } from '../http/views/message.ts';
 import type { Follower } from './hub.ts';
+import { closedSignal } from './response-writer.ts';
 import { SseStream } from './sse-stream.ts';
 
 /** Takes over the response. Resolves when the stream has begun; it never rejects after that. */
 export async function streamDeliveries(call: ApiRequest, ref: SessionRef): Promise<void> {
   const { context, caller, reply, request } = call;
-  const { engine } = context.control;
+  const { id, close } = await openStream(call, ref);
+  reply.hijack();
+  const stream = new SseStream(reply.raw);
+  const remove = context.streams.add(caller, () => void stream.end());
+  const reader: DeliveryReader = {
+    closed: stream.closed,
+    entriesAtOnce: 50,
+    takesCommands: true,
+    isOver: () => stream.isOver,
+    send: (frames) => stream.send(frames.map(encoded).join('')),
+  };
+  const sender = new DeliverySender(call, ref, { id, reader });
+  const serve = async () => {
+    try {
+      await sender.run();
+    } catch (error) {
+      context.log.error('A stream failed', { requestId: request.id, ...ref, error });
+      stream.destroy();
+    }
+    remove();
+    await stream.end();
+    await close();
+  };
+  // A store that is closed, or fails: the stream of a node that is gone is closed by another one.
+  serve().catch(() => undefined);
+}
+
+type Delivery = Extract<DeliveryFrame, { type: 'delivery' }>;
+
+/**
+ * The next deliveries, at once or within `waitMs`, and none after that. They are sent again, marked, until
+ * they have ended. Commands and invocations stay for a program that can answer them.
+ */
+export async function pullDeliveries(
+  call: ApiRequest,
+  ref: SessionRef,
+  { waitMs, limit }: { readonly waitMs: number; readonly limit: number },
+): Promise<Delivery[]> {
+  const { context, caller, reply } = call;
+  const { id, close } = await openStream(call, ref);
+  const ending = new AbortController();
+  const closed = AbortSignal.any([ending.signal, closedSignal(reply.raw)]);
+  const remove = context.streams.add(caller, () => ending.abort());
+  const deliveries: Delivery[] = [];
+  const reader: DeliveryReader = {
+    closed,
+    entriesAtOnce: limit,
+    takesCommands: false,
+    isOver: () => closed.aborted || deliveries.length > 0,
+    send: async (frames) => {
+      deliveries.push(...frames.filter((frame) => frame.type === 'delivery'));
+    },
+  };
+  const sender = new DeliverySender(call, ref, { id, reader });
+  try {
+    const over = sender.run();
+    await sender.hasLooked;
+    const { clock } = context.control.engine;
+    await Promise.race([over, clock.sleep(waitMs, closed)]);
+    ending.abort();
+    await over;
+    return deliveries;
+  } finally {
+    ending.abort();
+    remove();
+    await close();
+  }
+}
+
+/** Registers the stream with its session. Throws `not_found`, or `session_conflict` if it is released. */
+async function openStream(
+  call: ApiRequest,
+  ref: SessionRef,
+): Promise<{ id: string; close: () => Promise<void> }> {
+  const { engine } = call.context.control;
   const { sessions } = storeOf(call);
   const id = engine.ids.next();
   const opened = { id, node: engine.settings.node, at: engine.clock.now() };
@@ -55,62 +135,42 @@ export async function streamDeliveries(call: ApiRequest, ref: SessionRef): Promi
     await close();
     throw error;
   }
-  reply.hijack();
-  const stream = new SseStream(reply.raw);
-  const remove = context.streams.add(caller, () => void stream.end());
-  const sender = new DeliverySender(call, ref, { id, stream });
-  const serve = async () => {
-    try {
-      await sender.run();
-    } catch (error) {
-      context.log.error('A stream failed', { requestId: request.id, ...ref, error });
-      stream.destroy();
-    }
-    remove();
-    await stream.end();
-    await close();
-  };
-  // A store that is closed, or fails: the stream of a node that is gone is closed by another one.
-  serve().catch(() => undefined);
+  return { id, close };
 }
 
-/** A delivery that was sent on this stream. */
-interface Sent {
-  readonly revision: number;
-  /** It was deferred when it was sent, until then. */
-  readonly availableAt: number | null;
+/** Who gets the frames. */
+interface DeliveryReader {
+  readonly closed: AbortSignal;
+  readonly entriesAtOnce: number;
+  /** Also commands and invocations. */
+  readonly takesCommands: boolean;
+  isOver(): boolean;
+  send(frames: readonly DeliveryFrame[]): Promise<void>;
 }
 
-const entriesAtOnce = 50;
 const othersAtOnce = 100;
 
 class DeliverySender implements Follower<StoredSessionEvent> {
   readonly #call: ApiRequest;
   readonly #ref: SessionRef;
   readonly #id: string;
-  readonly #stream: SseStream;
+  readonly #reader: DeliveryReader;
   readonly #changed = new Signal();
+  readonly #looked = Promise.withResolvers<void>();
+  /** Once, at least: what waited was sent. */
+  readonly hasLooked = this.#looked.promise;
   #isChanged = true;
-  readonly #sent = new Map<string, Sent>();
   readonly #sentOthers = new Set<string>();
-  /** Of the session when it was looked at last. */
-  #version = -1;
-  #status: string | undefined;
-  #seq = 0;
-  /** All deliveries up to this one were looked at, and nothing has changed for them since. */
-  #position = 0;
-  /** When a delivery that was deferred becomes available. */
-  #availableAt = Infinity;
 
   constructor(
     call: ApiRequest,
     ref: SessionRef,
-    { id, stream }: { readonly id: string; readonly stream: SseStream },
+    { id, reader }: { readonly id: string; readonly reader: DeliveryReader },
   ) {
     this.#call = call;
     this.#ref = ref;
     this.#id = id;
-    this.#stream = stream;
+    this.#reader = reader;
   }
 
   /** Never up to date: each round of the hub makes it look, because commands have no events. */
@@ -124,37 +184,30 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   async run(): Promise<void> {
     const { sessionHub, control } = this.#call.context;
     const { clock } = control.engine;
-    const { closed: signal } = this.#stream;
+    const { closed: signal } = this.#reader;
     const unfollow = sessionHub.add(this.#ref.sessionId, this);
     const wake = () => this.#changed.notify();
     signal.addEventListener('abort', wake);
     try {
-      while (!this.#stream.isOver) {
+      while (!this.#reader.isOver()) {
         this.#isChanged = false;
-        if (!(await this.#look())) return;
-        const ms = this.#availableAt - clock.now();
-        if (this.#isChanged || ms <= 0 || this.#stream.isOver) continue;
+        const session = await this.#store.sessions.read(this.#ref.sessionId);
+        if (session === undefined || session.releasedAt !== null) return;
+        // A newer stream has replaced this one.
+        if (session.stream?.id !== this.#id) return;
+        if (this.#reader.takesCommands) await this.#sendCommands(session);
+        if (!(await this.#sendDeliveries(session.state))) continue;
+        this.#looked.resolve();
+        const ms = await this.#msUntilAvailable(session);
+        if (this.#isChanged || ms <= 0 || this.#reader.isOver()) continue;
         if (ms === Infinity) await this.#changed.wait();
         else await this.#changed.waitFor({ clock, ms, signal });
       }
     } finally {
+      this.#looked.resolve();
       unfollow();
       signal.removeEventListener('abort', wake);
     }
-  }
-
-  /** Sends what can be sent now. False if the stream is over. */
-  async #look(): Promise<boolean> {
-    const session = await this.#store.sessions.read(this.#ref.sessionId);
-    if (session === undefined || session.releasedAt !== null) return false;
-    if (session.stream?.id !== this.#id) return false;
-    await this.#rewind(session);
-    const { state } = session;
-    await this.#sendCommands(session);
-    if (this.#seq === 0) await this.#sendUnconsumed(state);
-    this.#seq = Math.max(this.#seq, session.lastSeq);
-    if (state.lifecycle !== 'releasing') await this.#sendInbox(state);
-    return true;
   }
 
   get #store() {
@@ -163,34 +216,6 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
   get #now(): number {
     return this.#call.context.control.engine.clock.now();
-  }
-
-  /** Looks at all deliveries again if something may have changed for those that were looked at. */
-  async #rewind({ id, version, status, lastSeq, queue }: SessionRecord): Promise<void> {
-    const isSame = version === this.#version;
-    const isOther = status !== this.#status;
-    this.#version = version;
-    this.#status = status;
-    const isDue = this.#availableAt <= this.#now;
-    // An edited message changes nothing in its session.
-    if (
-      isOther ||
-      isDue ||
-      (isSame && queue.length > 0) ||
-      (await this.#hasDeferral(id, lastSeq))
-    ) {
-      this.#position = 0;
-      this.#availableAt = Infinity;
-    }
-    if (queue.length === 0) this.#sent.clear();
-  }
-
-  async #hasDeferral(sessionId: string, lastSeq: number): Promise<boolean> {
-    if (this.#seq === 0 || lastSeq <= this.#seq) return false;
-    const limit = lastSeq - this.#seq;
-    if (limit > 1000) return true;
-    const events = await this.#store.sessions.readEvents(sessionId, { after: this.#seq, limit });
-    return events.some(({ type }) => type === 'delivery.deferred');
   }
 
   async #sendCommands(session: SessionRecord): Promise<void> {
@@ -210,87 +235,81 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     for (const { id } of [...newCommands, ...started]) this.#sentOthers.add(id);
   }
 
-  /** What the program had before it attached again. */
-  async #sendUnconsumed({ attachedAt = 0 }: SessionState): Promise<void> {
-    const read = (after: number) =>
-      this.#store.messages.unconsumed(this.#ref.sessionId, { after, limit: entriesAtOnce });
-    const isOlder = ({ deliveredAt }: InboxEntry) => (deliveredAt ?? 0) < attachedAt;
-    await this.#sendAll(read, 0, isOlder);
-  }
-
-  async #sendInbox(state: SessionState): Promise<void> {
-    const read = (after: number) =>
-      this.#store.messages.inbox(this.#ref.sessionId, { after, limit: entriesAtOnce });
-    this.#position = await this.#sendAll(read, this.#position, (entry) =>
-      this.#canBeSent(entry, state),
-    );
-  }
-
-  /** Returns the position of the last entry that was looked at. */
-  async #sendAll(
-    read: (after: number) => Promise<InboxEntry[]>,
-    from: number,
-    canBeSent: (entry: InboxEntry) => boolean,
-  ): Promise<number> {
-    let position = from;
-    while (!this.#stream.isOver) {
-      const entries = await read(position);
-      const sendable = entries.filter(canBeSent);
-      if (!(await this.#recordAttempts(sendable))) continue;
-      for (const { id, revision, availableAt } of sendable) {
-        this.#sent.set(id, { revision, availableAt });
-      }
-      await this.#send(sendable.map(deliveryFrame));
-      position = entries.at(-1)?.position ?? position;
-      if (entries.length < entriesAtOnce) break;
+  /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
+  async #sendDeliveries(state: SessionState): Promise<boolean> {
+    const kinds = sendableKinds(state);
+    while (kinds.length > 0 && !this.#reader.isOver()) {
+      const { entriesAtOnce: limit } = this.#reader;
+      const query = { streamId: this.#id, kinds, now: this.#now, limit };
+      const entries = await this.#store.messages.sendable(this.#ref.sessionId, query);
+      if (entries.length === 0) return true;
+      if (!(await this.#recordAttempts(entries))) return false;
+      await this.#send(entries.map(deliveryFrame));
     }
-    return position;
+    return true;
   }
 
-  /** Before they are sent. False if one of them has changed since it was read. */
+  /** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
   async #recordAttempts(entries: readonly InboxEntry[]): Promise<boolean> {
     const deliveries = entries.flatMap((entry) => {
-      const decision = decideDelivery({ ...entry, isObservable: true }, { type: 'send' });
+      const input = { type: 'send', streamId: this.#id } as const;
+      const decision = decideDelivery({ ...entry, isObservable: true }, input);
       if (decision.kind !== 'accepted') return [];
       return [{ ...decision.change, revision: entry.revision }];
     });
-    if (deliveries.length === 0) return true;
     const { sessionId } = this.#ref;
-    const change = { sessionId, at: this.#now, events: [], deliveries };
+    const change = { sessionId, at: this.#now, ifStream: this.#id, events: [], deliveries };
     const { kind } = await this.#store.sessions.change({ changes: [change] });
     return kind === 'committed';
   }
 
-  #canBeSent(entry: InboxEntry, state: SessionState): boolean {
-    const sent = this.#sent.get(entry.id);
-    if (sent !== undefined && sent.revision === entry.revision) {
-      const isDeferredSince = entry.status === 'deferred' && entry.availableAt !== sent.availableAt;
-      if (!isDeferredSince) return false;
-    }
-    const availableAt = entry.status === 'deferred' ? (entry.availableAt ?? 0) : 0;
-    if (availableAt > this.#now) {
-      this.#availableAt = Math.min(this.#availableAt, availableAt);
-      return false;
-    }
-    const placement = placementOf(entry, {
-      parts: state,
-      safeStates: defaultSafeStates,
-      isToolRunning: false,
-      isApprovalOpen: false,
-    });
-    if (placement.kind === 'now') return true;
-    // Only the program knows when these boundaries come.
-    return (
-      placement.kind === 'at' &&
-      (placement.boundary === 'model-call' || placement.boundary === 'tool-results')
-    );
+  /** Until a delivery that was deferred becomes available. */
+  async #msUntilAvailable({ id, queue }: SessionRecord): Promise<number> {
+    if (queue.length === 0) return Infinity;
+    const now = this.#now;
+    return ((await this.#store.messages.nextAvailable(id, now)) ?? Infinity) - now;
   }
 
   async #send(frames: readonly DeliveryFrame[]): Promise<void> {
     if (frames.length === 0) return;
-    const text = frames.map((frame) => encodeFrame({ data: JSON.stringify(frame) })).join('');
-    await this.#stream.send(text);
+    await this.#reader.send(frames);
   }
+}
+
+const openStatuses = ['accepted', 'deferred', 'delivered'] as const;
+
+/** Which deliveries a program can be given in this state. */
+export function sendableKinds(state: SessionState): SendableQuery['kinds'] {
+  return deliveryModes
+    .flatMap((mode) => openStatuses.map((status) => ({ mode, status })))
+    .filter((kind) => canBeSent(kind, state));
+}
+
+function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): boolean {
+  const placement = placementOf(kind, {
+    parts: state,
+    safeStates: safeStatesOf(state),
+    isToolRunning: false,
+    isApprovalOpen: false,
+  });
+  switch (placement.kind) {
+    case 'now':
+      return true;
+    case 'at':
+      // Only the program knows when these boundaries come. What it had before waits for none.
+      return (
+        kind.status === 'delivered' ||
+        placement.boundary === 'model-call' ||
+        placement.boundary === 'tool-results'
+      );
+    case 'deferred':
+    case 'never':
+      return false;
+  }
+}
+
+function encoded(frame: DeliveryFrame): string {
+  return encodeFrame({ data: JSON.stringify(frame) });
 }
 
 function deliveryFrame(entry: InboxEntry): DeliveryFrame {

@@ -20,7 +20,7 @@ const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
 const capabilities = {
   messaging: { receive: true },
-  delivery: { modes: ['immediate'] },
+  delivery: { modes: ['immediate'], queue: true },
   events: { emits: ['status.changed'] },
   actions: { expose: true },
   lifecycle: { release: true, pause: true, resume: true },
@@ -66,6 +66,7 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   reportSessionEvents: () => ({ type: 'status.changed', status: 'active' }),
   postReceipt: () => ({ status: 'consumed' }),
   answerCommand: () => ({ ok: true }),
+  serveMcp: () => ({ jsonrpc: '2.0', id: 1, method: 'ping' }),
   registerAction: () => ({
     name: `made-${uuidv7()}`,
     description: 'Of a stranger',
@@ -216,6 +217,11 @@ describe('API keys', () => {
     body: '{"error":"A valid API key is required","code":"unauthorized"}',
   };
 
+  const unauthorizedInJsonRpc = JSON.stringify({
+    jsonrpc: '2.0',
+    error: { code: 401, message: 'A valid API key is required', data: { code: 'unauthorized' } },
+  });
+
   it.each(closed)('%s refuses a request without a valid key', async (name, route) => {
     const path = pathWith(route.path, ids);
     // A client on this machine may chat without a key; one behind a proxy may not.
@@ -224,9 +230,10 @@ describe('API keys', () => {
     const options = { ...requestFor(name, chat), headers: from };
     const wrong = route.auth === 'internal' ? server.apiKey : makeApiKey();
     for (const key of [null, wrong]) {
-      expect(await whole(await server.request(path, { ...options, key }))).toMatchObject(
-        unauthorized,
-      );
+      expect(await whole(await server.request(path, { ...options, key }))).toMatchObject({
+        ...unauthorized,
+        ...(route.errorFormat === 'json-rpc' ? { body: unauthorizedInJsonRpc } : {}),
+      });
     }
   });
 
@@ -391,6 +398,8 @@ describe('API keys', () => {
     const taking = (more: object) =>
       table.filter(([name, { body }]) => {
         const given = bodies[name]?.({ sessionId: missing, runId: missing });
+        // It takes any JSON, and passes on only the arguments of tools.
+        if (name === 'serveMcp') return false;
         return body?.safeParse({ ...(given as object), ...more }).success === true;
       });
 

@@ -19,6 +19,7 @@ import type {
   PublicRoute,
 } from './handler.ts';
 import * as keys from './keys.ts';
+import * as mcp from './mcp.ts';
 import * as memories from './memories.ts';
 import * as messages from './messages.ts';
 import * as policy from './policy.ts';
@@ -45,6 +46,7 @@ export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...credentials,
   ...grants,
   ...keys,
+  ...mcp,
   ...memories,
   ...messages,
   ...policy,

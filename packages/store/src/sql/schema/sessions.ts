@@ -52,6 +52,7 @@ export const sessionTables: readonly string[] = [
   `CREATE INDEX sessions_by_run ON sessions (tenant_id, active_run_id)
     WHERE active_run_id IS NOT NULL`,
   `CREATE INDEX sessions_due ON sessions (tenant_id, due_at, id) WHERE due_at IS NOT NULL`,
+  `CREATE INDEX sessions_of_harness ON sessions (harness, id) WHERE released_at IS NULL`,
   `CREATE INDEX sessions_streaming ON sessions (stream_node, id) WHERE stream_node IS NOT NULL`,
   `CREATE INDEX sessions_to_prune ON sessions (released_at) WHERE released_at IS NOT NULL`,
   `CREATE INDEX sessions_pruning ON sessions (id) WHERE pruning = 1`,
@@ -103,6 +104,7 @@ export const sessionTables: readonly string[] = [
     status TEXT NOT NULL,
     position BIGINT NOT NULL,
     attempts BIGINT NOT NULL,
+    stream_id TEXT,
     revision BIGINT NOT NULL,
     reason TEXT,
     error TEXT,
@@ -120,9 +122,7 @@ export const sessionTables: readonly string[] = [
     at BIGINT NOT NULL
   )`,
   `CREATE INDEX inboxes_of_sessions ON message_deliveries (session_id, position)
-    WHERE status IN ('accepted', 'deferred')`,
-  `CREATE INDEX unconsumed_deliveries ON message_deliveries (session_id, position)
-    WHERE status = 'delivered' AND final_at IS NULL`,
+    WHERE final_at IS NULL`,
   `CREATE INDEX deliveries_by_status ON message_deliveries (tenant_id, status, at, id)`,
   `CREATE INDEX deliveries_of_session ON message_deliveries (tenant_id, session_id, at, id)`,
   `CREATE INDEX deliveries_of_message ON message_deliveries (message_id, id)`,

@@ -165,7 +165,7 @@ export function advance(
   size: number,
   redefinition?: RedefinedRow,
 ): Statement {
-  const { sessionId, at, ifVersion, events, progress = {}, dueBy } = change;
+  const { sessionId, at, ifVersion, ifStream, events, progress = {}, dueBy } = change;
   const isRelative = ifVersion === undefined;
   const changed = isRelative ? [] : progressChanges(tenantId, sessionId, progress);
   const isDue = dueBy !== undefined && isRelative;
@@ -185,6 +185,7 @@ export function advance(
   const sql = `UPDATE sessions SET ${assignments.join(', ')}
     WHERE COALESCE(tenant_id, '') = ? AND id = ? AND pruning IS NULL
       AND ${isRelative ? 'released_at IS NULL' : 'version = ?'}
+      ${ifStream === undefined ? '' : 'AND stream_id = ?'}
       ${redefinition === undefined ? '' : 'AND mac = ?'}
     RETURNING last_seq`;
   const params = [
@@ -198,6 +199,7 @@ export function advance(
     tenantId,
     sessionId,
     ...(isRelative ? [] : [ifVersion]),
+    ...(ifStream === undefined ? [] : [ifStream]),
     ...(redefinition === undefined ? [] : [redefinition.mac]),
   ];
   return { sql, params, expect: 1 };
@@ -292,6 +294,11 @@ export function openStream(
   return { sql: openStreamSql, params: [id, node, at, tenantId, sessionId], expect: 1 };
 }
 
+export function claimStream(...args: Parameters<typeof openStream>): Statement {
+  const statement = openStream(...args);
+  return { ...statement, sql: `${statement.sql} AND stream_id IS NULL` };
+}
+
 /** A released session needs no attention: it would stay due for ever. */
 const closeStreamSql = `UPDATE sessions
   SET version = version + 1, stream_id = NULL, stream_node = NULL, seen_at = ?,
@@ -307,7 +314,7 @@ export function closeStream(
 }
 
 /** Of the row `r`. The length of an inbox is limited. */
-const inInbox = `d.session_id = r.id AND d.status IN ('accepted', 'deferred')`;
+const inInbox = `d.session_id = r.id AND d.status IN ('accepted', 'deferred') AND d.final_at IS NULL`;
 const queueOf = (what: string) => `(SELECT ${what} FROM message_deliveries d WHERE ${inInbox})`;
 
 const queueJoin = {
