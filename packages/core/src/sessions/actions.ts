@@ -76,9 +76,7 @@ export async function actionOf(
 /** A grant or an approval is for the action as it was registered, and for who carries it out. */
 export function digestOfAction({ digest }: Pick<Engine, 'digest'>, action: Action): string {
   const { name, description, inputSchema, outputSchema, sessionId, url } = action;
-  return digest(
-    canonicalJson({ name, description, inputSchema, outputSchema, sessionId, url }),
-  );
+  return digest(canonicalJson({ name, description, inputSchema, outputSchema, sessionId, url }));
 }
 
 /** An action as rules and approvers see it; undefined if the name is not one of an action. */
