@@ -10,12 +10,12 @@
  */
 import {
   decideDelivery,
-  defaultSafeStates,
   type InboxEntry,
   type InvocationRecord,
   offlineAfterMs,
   placementOf,
   reachSession,
+  safeStatesOf,
   type SendableQuery,
   type SessionCommandRecord,
   type SessionRecord,
@@ -289,7 +289,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
 const openStatuses = ['accepted', 'deferred', 'delivered'] as const;
 
-function sendableKinds(state: SessionState): SendableQuery['kinds'] {
+/** Which deliveries a program can be given in this state. */
+export function sendableKinds(state: SessionState): SendableQuery['kinds'] {
   return deliveryModes
     .flatMap((mode) => openStatuses.map((status) => ({ mode, status })))
     .filter((kind) => canBeSent(kind, state));
@@ -298,7 +299,7 @@ function sendableKinds(state: SessionState): SendableQuery['kinds'] {
 function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): boolean {
   const placement = placementOf(kind, {
     parts: state,
-    safeStates: defaultSafeStates,
+    safeStates: safeStatesOf(state),
     isToolRunning: false,
     isApprovalOpen: false,
   });
