@@ -14,9 +14,9 @@ export * from './commands/invoke-action.ts';
 export * from './commands/request-permission.ts';
 export {
   byHandle,
-  canRead,
   type MessageAuthor,
   type MessageDraft,
+  readerOf,
   sendMessage,
   type SentMessage,
 } from './commands/send-message.ts';
