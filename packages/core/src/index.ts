@@ -11,11 +11,12 @@ export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/create-session.ts';
 export * from './commands/invoke-action.ts';
+export * from './commands/request-permission.ts';
 export {
   byHandle,
-  canRead,
   type MessageAuthor,
   type MessageDraft,
+  readerOf,
   sendMessage,
   type SentMessage,
 } from './commands/send-message.ts';
@@ -23,6 +24,7 @@ export * from './commands/change-message.ts';
 export * from './commands/start-run.ts';
 export * from './commands/attach-session.ts';
 export * from './commands/attend-session.ts';
+export * from './commands/host-session.ts';
 export {
   changeSession,
   commandTimeoutMs,
@@ -94,6 +96,7 @@ export * from './sessions/session-machine.ts';
 export * from './sessions/state.ts';
 export * from './sessions/turn.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';
+export { exponentialBackoff } from './runtime/backoff.ts';
 export { BackgroundLoop, type BackgroundLoopOptions } from './runtime/background-loop.ts';
 export { eventLoop } from './runtime/event-loop-budget.ts';
 export { charsIn, MemoryBudget } from './runtime/memory-budget.ts';

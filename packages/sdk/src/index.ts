@@ -19,6 +19,7 @@ export type {
   RunEvents,
   StreamRunOptions,
 } from './runs.ts';
+export type { ActionInput, InvokeOptions } from './sessions/actions.ts';
 export type { DeclaredCapabilities, ServeOptions } from './sessions/declaration.ts';
 export {
   type MessageContext,
@@ -26,15 +27,12 @@ export {
   type OnMessage,
   type ReceivedMessage,
   RemoteSession,
+  type SessionAction,
+  type ActionContext,
   type SessionEnd,
   type SessionHandlers,
 } from './sessions/remote-session.ts';
-export type {
-  JoinOptions,
-  SessionEvents,
-  SessionEventsPage,
-  SessionEventsQuery,
-} from './sessions/sessions.ts';
+export type { SessionEvents, SessionEventsPage, SessionEventsQuery } from './sessions/sessions.ts';
 export type {
   EventCondition,
   EventPredicate,
@@ -58,6 +56,9 @@ export type {
   QuestionDecision,
 } from './streaming/approval-watcher.ts';
 export type {
+  Action,
+  ActionBody,
+  ActionSelector,
   AgentSessionCapabilities,
   AgentSessionEvent,
   AgentSessionEventType,
@@ -99,6 +100,7 @@ export type {
   GrantScope,
   GrantsQuery,
   Health,
+  Invocation,
   MemoriesQuery,
   Memory,
   MemoryBody,
@@ -116,6 +118,7 @@ export type {
   PolicyPreviewBody,
   PolicyQuery,
   PolicyVersionsQuery,
+  RegisteredAction,
   RelayResponse,
   Run,
   RunTool,

@@ -21,12 +21,13 @@ import type {
 } from '../ports/index.ts';
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { timesOut } from '../sessions/modes.ts';
+import { nativeHarness } from '../sessions/native.ts';
 import {
   decideSessionAll,
   type ReportedEvent,
   type SessionInput,
 } from '../sessions/session-machine.ts';
-import { progressOf, type SessionState, statusOf } from '../sessions/state.ts';
+import { progressOf, type SessionHost, type SessionState, statusOf } from '../sessions/state.ts';
 
 /** A program without a stream for this long is offline, and its handle is no longer in use. */
 export const offlineAfterMs = 30_000;
@@ -50,6 +51,7 @@ export interface SessionStep {
   readonly redefine?: SessionRedefinition;
   readonly usage?: SessionState['usage'];
   readonly attachedAt?: number;
+  readonly host?: SessionHost;
   /** Its program makes the change, and so can be reached. */
   readonly isSeen?: boolean;
   readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit'>;
@@ -94,7 +96,7 @@ async function writeOf(
   const decided = decision.kind === 'accepted' ? decision : { events: [], state };
   const next: SessionState = {
     ...decided.state,
-    ...defined({ usage: step.usage, attachedAt: step.attachedAt }),
+    ...defined({ usage: step.usage, attachedAt: step.attachedAt, host: step.host }),
   };
   const followed = await consequencesOf(view, next, step);
   const deliveries = [...(step.deliveries ?? []), ...followed.deliveries];
@@ -113,6 +115,7 @@ async function writeOf(
     dueAt === session.dueAt &&
     step.redefine === undefined &&
     step.write === undefined &&
+    step.host === undefined &&
     step.attachedAt === undefined;
   if (isUnchanged) return undefined;
   const progress = {
@@ -267,9 +270,9 @@ async function dueAtOf(
   return times.length === 0 ? null : Math.min(...times);
 }
 
-/** Its program, or the person, reads the deliveries from a stream. */
+/** Its program, the person, or the harness in a node's process takes the deliveries from a stream. */
 export function hasProgram({ harness }: Pick<SessionRecord, 'harness'>): boolean {
-  return harness === 'remote' || harness === 'human';
+  return harness !== nativeHarness;
 }
 
 /** When the session is offline unless a stream is opened; undefined if it never is. */
@@ -279,7 +282,8 @@ export function lostAtOf(
   attachedAt?: number,
 ): number | undefined {
   const isOver = lifecycle === 'released' || lifecycle === 'failed';
-  if (harness !== 'remote' || isOver || connection === 'unreachable') return undefined;
+  const isAlwaysThere = harness === 'human' || harness === nativeHarness;
+  if (isAlwaysThere || isOver || connection === 'unreachable') return undefined;
   if (stream !== null && attachedAt === undefined) return undefined;
   return (attachedAt ?? seenAt) + offlineAfterMs;
 }

@@ -36,16 +36,15 @@ export interface DeclaredCapabilities {
 
 /** Throws `capability_missing` if what is declared is not implemented, or the other way round. */
 export function capabilitiesOf(options: ServeOptions): AgentSessionCapabilities {
-  const { capabilities: declared = {}, onInterrupt } = options;
-  const modes: DeliveryMode[] = onInterrupt === undefined ? [] : ['immediate'];
+  const { capabilities: declared = {} } = options;
   return {
     messaging: { receive: true, send: true, ...declared.messaging },
     delivery: {
-      modes: modesOf(declared.delivery?.modes, ['on-idle', ...modes, 'manual']),
+      modes: modesOf(options),
       queue: declared.delivery?.queue ?? true,
     },
     events: declared.events ?? { emits: ['status.changed'] },
-    actions: { invoke: true, ...declared.actions },
+    actions: { invoke: declared.actions?.invoke ?? true, expose: exposeOf(options) },
     lifecycle: {
       release: lifecycleOf(options, 'release', 'onRelease'),
       pause: lifecycleOf(options, 'pause', 'onPause'),
@@ -72,13 +71,28 @@ function lifecycleOf(
   });
 }
 
-function modesOf(
-  declared: readonly DeliveryMode[] | undefined,
-  implemented: readonly DeliveryMode[],
-): DeliveryMode[] {
-  if (declared === undefined) return [...implemented];
+function exposeOf({ actions, capabilities }: ServeOptions): boolean {
+  const offered = Object.keys(actions ?? {}).length > 0;
+  const isDeclared = capabilities?.actions?.expose ?? offered;
+  if (isDeclared === offered) return isDeclared;
+  const found = { handler: 'actions', isDeclared, asked: isDeclared, offered } as const;
+  throw disagreement('actions.expose', found);
+}
+
+function implementedModes({ identity, onInterrupt }: ServeOptions): DeliveryMode[] {
+  // A person has no turns: whatever the mode, a message is shown when it comes.
+  if (identity?.kind === 'human') {
+    return ['on-idle', 'immediate', 'next-message', 'next-tool-call', 'manual'];
+  }
+  return onInterrupt === undefined ? ['on-idle', 'manual'] : ['on-idle', 'immediate', 'manual'];
+}
+
+function modesOf(options: ServeOptions): DeliveryMode[] {
+  const { capabilities, onInterrupt } = options;
+  const implemented = implementedModes(options);
+  const declared = capabilities?.delivery?.modes ?? implemented;
   const missing = declared.find((mode) => !implemented.includes(mode));
-  const offered = [...implemented];
+  const offered = implemented;
   if (missing === 'immediate') {
     const handler = 'onInterrupt';
     throw disagreement('delivery.modes', { handler, isDeclared: true, asked: missing, offered });
@@ -90,7 +104,7 @@ function modesOf(
       { details: { path: 'delivery.modes', asked: missing, offered } },
     );
   }
-  if (implemented.includes('immediate') && !declared.includes('immediate')) {
+  if (onInterrupt !== undefined && !declared.includes('immediate')) {
     const handler = 'onInterrupt';
     const asked = 'immediate';
     throw disagreement('delivery.modes', { handler, isDeclared: false, asked, offered });

@@ -10,12 +10,13 @@
  */
 import {
   decideDelivery,
-  defaultSafeStates,
   type InboxEntry,
+  inputOf,
   type InvocationRecord,
   offlineAfterMs,
   placementOf,
   reachSession,
+  safeStatesOf,
   type SendableQuery,
   type SessionCommandRecord,
   type SessionRecord,
@@ -109,6 +110,18 @@ export async function pullDeliveries(
     remove();
     await close();
   }
+}
+
+const seenAgainAfterMs = 10_000;
+
+/** A program without a stream that makes a request is there, and not offline. */
+export async function noteSeen(call: ApiRequest, ref: SessionRef): Promise<void> {
+  const session = await storeOf(call).sessions.read(ref.sessionId);
+  if (session === undefined || session.releasedAt !== null || session.stream !== null) return;
+  const { clock } = call.context.control.engine;
+  if (clock.now() - session.seenAt < seenAgainAfterMs) return;
+  const { close } = await openStream(call, ref);
+  await close();
 }
 
 /** Registers the stream with its session. Throws `not_found`, or `session_conflict` if it is released. */
@@ -277,7 +290,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
 const openStatuses = ['accepted', 'deferred', 'delivered'] as const;
 
-function sendableKinds(state: SessionState): SendableQuery['kinds'] {
+/** Which deliveries a program can be given in this state. */
+export function sendableKinds(state: SessionState): SendableQuery['kinds'] {
   return deliveryModes
     .flatMap((mode) => openStatuses.map((status) => ({ mode, status })))
     .filter((kind) => canBeSent(kind, state));
@@ -286,7 +300,7 @@ function sendableKinds(state: SessionState): SendableQuery['kinds'] {
 function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): boolean {
   const placement = placementOf(kind, {
     parts: state,
-    safeStates: defaultSafeStates,
+    safeStates: safeStatesOf(state),
     isToolRunning: false,
     isApprovalOpen: false,
   });
@@ -328,6 +342,7 @@ function commandFrame({ id, command, args }: SessionCommandRecord): DeliveryFram
   return { type: 'command', commandId: id, command, args: args as Record<string, Json> };
 }
 
-function invocationFrame({ id, action, input }: InvocationRecord): DeliveryFrame {
-  return { type: 'invocation', invocationId: id, action, input: input as Json };
+function invocationFrame(invocation: InvocationRecord): DeliveryFrame {
+  const { id, action } = invocation;
+  return { type: 'invocation', invocationId: id, action, input: inputOf(invocation) as Json };
 }
