@@ -12,7 +12,6 @@ export const open: readonly RequirementId[] = [
   '004:delivery:queue-reports-receipts',
   '004:delivery:immediate-interrupts',
   '004:delivery:next-tool-call-boundary',
-  '004:actions:caller-policy',
   '004:status:starting',
   '004:status:waiting',
   '004:status:blocked',
