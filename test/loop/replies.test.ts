@@ -204,6 +204,8 @@ describe('the reply to a direct message', () => {
     const { id } = await openSession(sender);
     const delivery = { modes: ['immediate'] as ['immediate'] };
     const bob = await join(sender, 'bob', { kind: 'program', capabilities: { delivery } });
+    const stream = { id: 'stream', node: 'node', at: Date.now() };
+    expect(await storeOf(sender).sessions.openStream(bob.id, stream)).toBe(true);
     for (const each of ['one', 'two']) await sendFrom(sender, bob, { to: ['@ada'], text: each });
     const kernel = await boot({ model: answering(), store, sessions: true });
     await untilIdle(kernel, id);
