@@ -11,6 +11,7 @@
 import {
   decideDelivery,
   type InboxEntry,
+  inputOf,
   type InvocationRecord,
   offlineAfterMs,
   placementOf,
@@ -341,6 +342,7 @@ function commandFrame({ id, command, args }: SessionCommandRecord): DeliveryFram
   return { type: 'command', commandId: id, command, args: args as Record<string, Json> };
 }
 
-function invocationFrame({ id, action, input }: InvocationRecord): DeliveryFrame {
-  return { type: 'invocation', invocationId: id, action, input: input as Json };
+function invocationFrame(invocation: InvocationRecord): DeliveryFrame {
+  const { id, action } = invocation;
+  return { type: 'invocation', invocationId: id, action, input: inputOf(invocation) as Json };
 }
