@@ -30,8 +30,13 @@ export const nativeCapabilities: AgentSessionCapabilities = {
       'session.released',
       'session.resumed',
       'session.forked',
+      'action.invoked',
+      'action.completed',
+      'action.failed',
+      'action.denied',
       'error',
     ],
   },
+  actions: { invoke: true },
   lifecycle: { release: true, pause: true, resume: true, fork: true, snapshot: true },
 };
