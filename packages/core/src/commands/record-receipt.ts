@@ -3,10 +3,11 @@ import { RelayError, type DeliveryStatus, type SessionEvent } from '@relay/proto
 import type { Engine } from '../engine.ts';
 import type { MessageDelivery, SessionRecord, SessionRef } from '../ports/index.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { inboxOf } from '../sessions/consequences.ts';
 import type { DeliveryInput } from '../sessions/delivery-machine.ts';
 import { decideSession, inputsOfStatus, type SessionInput } from '../sessions/session-machine.ts';
 import { updatedUsage } from '../sessions/state.ts';
-import { changeSession, deliveryStep, hasProgram, inboxOf } from './change-session.ts';
+import { changeSession, deliveryStep, hasProgram } from './change-session.ts';
 
 export interface DeliveryReceipt {
   readonly status: Exclude<DeliveryStatus, 'accepted'>;
@@ -123,7 +124,7 @@ export function flushSession(
     const operation = { type: 'flush' } as const;
     const missing = missingCapability(session.capabilities, operation);
     if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
-    const held = (await inboxOf(view)).filter(
+    const held = (await inboxOf(view.store.messages, session.id)).filter(
       ({ mode, status }) => mode === 'manual' && status === 'accepted',
     );
     const steps = held.map((entry) =>

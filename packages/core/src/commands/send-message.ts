@@ -31,8 +31,8 @@ import {
   modeFor,
   refusedChange,
 } from '../sessions/acceptance.ts';
-import { wakeDue } from '../sessions/attendant.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { wakeDue } from '../sessions/due.ts';
 import type { RunControl } from './start-run.ts';
 
 export interface MessageDraft {

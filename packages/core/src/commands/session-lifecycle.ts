@@ -1,9 +1,11 @@
 /**
- * Release, pause, resume and cancel of sessions whose program carries them out: the command is stored, sent
- * by the session's stream, and takes effect with the program's answer. A command that is refused or not
- * answered in time has failed, and an `error` event says so.
+ * Release, pause, resume and cancel of sessions.
  *
- * A session without a program to ask, because it is a person's, is offline or has failed, is released at once.
+ * - A program carries them out: the command is stored, sent by the session's stream, and takes effect with
+ *   the program's answer. A command that is refused or not answered in time has failed, and an `error` event
+ *   says so. A session without a program to ask, because it is a person's, is offline or has failed, is
+ *   released at once.
+ * - A native session changes at once, and the run that is its turn gets the command.
  */
 import { type Decider, RelayError, type SessionCommand, type SessionEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
@@ -11,6 +13,7 @@ import { auditRecordsOf } from '../governance/audit.ts';
 import type {
   CommandAnswer,
   NewAuditEntry,
+  RunCommand,
   SessionCommandRecord,
   SessionRecord,
   SessionRef,
@@ -20,17 +23,20 @@ import { decideSession, type SessionInputName } from '../sessions/session-machin
 import {
   changeSession,
   commandTimeoutMs,
-  hasProgram,
   maxCommands,
   type SessionStep,
   type SessionView,
 } from './change-session.ts';
+import type { RunControl } from './start-run.ts';
 
 export type LifecycleCommand = Extract<SessionCommand, 'release' | 'pause' | 'resume' | 'cancel'>;
 
-type LifecycleEngine = Pick<Engine, 'store' | 'clock' | 'ids' | 'settings' | 'audit'>;
+type LifecycleEngine = Pick<
+  Engine,
+  'store' | 'clock' | 'ids' | 'settings' | 'audit' | 'sessionDue'
+>;
 
-/** Throws `capability_missing`, or `session_conflict` if the status does not allow it. */
+/** Asks the program of a session. Throws `capability_missing`, or `session_conflict`. */
 export function requestCommand(
   engine: LifecycleEngine,
   ref: SessionRef,
@@ -38,27 +44,21 @@ export function requestCommand(
   by: Decider,
 ): Promise<SessionRecord> {
   return changeSession(engine, ref, async (view) => {
-    const { session, state, now } = view;
-    requireProgram(session);
-    if (command !== 'cancel') {
-      const operation = { type: command } as const;
-      const missing = missingCapability(session.capabilities, operation);
-      if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
-    }
-    const decision = decideSession(state, { type: command, sessionId: session.id });
-    if (decision.kind === 'refused') throw new RelayError('session_conflict', decision.reason);
-    if (decision.kind === 'same') return undefined;
+    const { session, now } = view;
+    const isNew = changesSession(view, command);
+    const open = await view.store.sessions.openCommands(session.id, maxCommands);
+    // A pause that is not answered yet is ended by a resume, and the other way round.
+    const asked = open.findLast((each) => each.command === command || isOpposite(each, command));
+    if (asked === undefined ? !isNew : asked.command === command) return undefined;
     const audit = command === 'release' ? releaseEntry(engine, ref, session, by) : [];
     if (command === 'release' && !isReachable(view)) {
       const inputs: SessionStep['inputs'] = [{ type: 'release' }, { type: 'finish' }];
       return { inputs, write: { audit } };
     }
-    const open = await view.store.sessions.openCommands(session.id, maxCommands);
-    if (open.some((each) => each.command === command)) return undefined;
     if (open.length >= maxCommands) {
       throw new RelayError('session_conflict', `${maxCommands} commands wait for an answer`);
     }
-    const asked = {
+    const question = {
       id: engine.ids.next(),
       sessionId: session.id,
       command,
@@ -68,17 +68,100 @@ export function requestCommand(
     };
     return {
       inputs: command === 'release' ? [{ type: 'release' }] : [],
-      write: { commands: [asked], audit },
+      write: { commands: [question], audit },
     };
   });
 }
 
-function requireProgram(session: SessionRecord): void {
-  if (hasProgram(session)) return;
-  throw new RelayError(
-    'session_conflict',
-    `A session of the harness ${session.harness} takes no commands yet`,
-  );
+/** Whether the command changes anything. Throws `capability_missing`, or `session_conflict`. */
+function changesSession({ session, state }: SessionView, command: LifecycleCommand): boolean {
+  if (command !== 'cancel') {
+    const operation = { type: command } as const;
+    const missing = missingCapability(session.capabilities, operation);
+    if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
+  }
+  const decision = decideSession(state, { type: command, sessionId: session.id });
+  if (decision.kind === 'refused') throw new RelayError('session_conflict', decision.reason);
+  return decision.kind === 'accepted';
+}
+
+const opposites: Partial<Record<SessionCommand, LifecycleCommand>> = {
+  pause: 'resume',
+  resume: 'pause',
+};
+
+function isOpposite({ command }: SessionCommandRecord, asked: LifecycleCommand): boolean {
+  return opposites[command] === asked;
+}
+
+/**
+ * Changes a native session, and stores the command for the run that is its turn in the same commit: a
+ * release or a cancel ends the run, a pause suspends it after the running model call or tool. Throws as above.
+ */
+export async function commandNative(
+  { engine, supervisor }: RunControl,
+  ref: SessionRef,
+  command: LifecycleCommand,
+  by: Decider,
+): Promise<SessionRecord> {
+  let runId: string | undefined;
+  const session = await changeSession(engine, ref, (view) => {
+    runId = undefined;
+    if (!changesSession(view, command)) return undefined;
+    const audit = command === 'release' ? releaseEntry(engine, ref, view.session, by) : [];
+    const { activeRunId } = view.session;
+    if (activeRunId === null) {
+      if (command === 'cancel') return undefined;
+      const finish = command === 'release' ? [{ type: 'finish' } as const] : [];
+      return { inputs: [{ type: command }, ...finish], write: { audit } };
+    }
+    runId = activeRunId;
+    const queued = { id: engine.ids.next(), command: runCommandOf(command, by) };
+    return {
+      inputs: command === 'cancel' ? [] : [{ type: command }],
+      write: { audit, runCommands: [{ runId: activeRunId, queued }] },
+    };
+  });
+  if (runId === undefined) return session;
+  const run = { tenantId: ref.tenantId, runId };
+  if (command === 'pause') supervisor.notify(run);
+  else supervisor.wake(run, command === 'resume' ? 'queued' : 'immediate');
+  return session;
+}
+
+function runCommandOf(command: LifecycleCommand, by: Decider): RunCommand {
+  switch (command) {
+    case 'pause':
+    case 'resume':
+      return { kind: command };
+    case 'release':
+      return { kind: 'cancel', reason: 'The session was released', by };
+    case 'cancel':
+      return { kind: 'cancel', reason: 'The turn was canceled', by };
+  }
+}
+
+/**
+ * Releases a session at once, whatever its program does, and deletes it. Its deliveries have failed before
+ * that, and the run that is its turn is canceled. False if it does not exist.
+ */
+export async function dropSession(
+  { engine, supervisor }: RunControl,
+  ref: SessionRef,
+  { by, audit }: { readonly by: Decider; readonly audit: readonly NewAuditEntry[] },
+): Promise<boolean> {
+  const { tenantId, sessionId } = ref;
+  let runId: string | null = null;
+  await changeSession(engine, ref, ({ session }) => {
+    runId = session.activeRunId;
+    if (session.releasedAt !== null) return undefined;
+    const queued = { id: engine.ids.next(), command: runCommandOf('release', by) };
+    const runCommands = runId === null ? [] : [{ runId, queued }];
+    return { inputs: [{ type: 'release' }, { type: 'finish' }], write: { runCommands } };
+  });
+  if (runId !== null) supervisor.wake({ tenantId, runId }, 'immediate');
+  const at = engine.clock.now();
+  return engine.store.tenant(tenantId).sessions.remove(sessionId, { at, audit });
 }
 
 function isReachable({ session, state }: SessionView): boolean {

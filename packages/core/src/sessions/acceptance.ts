@@ -127,7 +127,8 @@ export function acceptanceOf(
   };
 }
 
-function isMessageMode(mode: DeliveryMode): mode is MessageMode {
+/** Whether a message of this mode enters a turn. */
+export function isMessageMode(mode: DeliveryMode): mode is MessageMode {
   return messageModes.some((each) => each === mode);
 }
 

@@ -289,7 +289,13 @@ export const sessionRoutes = {
     params: idParam,
     body: sessionChangesSchema,
     output: sessionSchema,
-    errors: [...itemErrors, ...bodyErrors, 'session_conflict'],
+    errors: [
+      ...itemErrors,
+      ...bodyErrors,
+      'session_conflict',
+      'unknown_model',
+      'credential_missing',
+    ],
   },
   deleteSession: {
     method: 'DELETE',

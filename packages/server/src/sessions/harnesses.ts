@@ -5,6 +5,7 @@
 import {
   agentNamed,
   attendSession,
+  commandNative,
   createAttachedSession,
   createNativeSession,
   type LifecycleCommand,
@@ -122,7 +123,7 @@ function native(control: RunControl, options: TurnOptions): SessionHarness {
       const request = { tenantId, by, handle, agent, model, permissions, labels };
       return createNativeSession(engine, request);
     },
-    command: (...asked) => requestCommand(engine, ...asked),
+    command: (...asked) => commandNative(control, ...asked),
     attend: (session) => turns.attend(session),
   };
 }

@@ -183,6 +183,7 @@ export function advance(
   const sql = `UPDATE sessions SET ${assignments.join(', ')}
     WHERE COALESCE(tenant_id, '') = ? AND id = ? AND pruning IS NULL
       AND ${isRelative ? 'released_at IS NULL' : 'version = ?'}
+      ${!isRelative && events.length > 0 ? 'AND released_at IS NULL' : ''}
       ${redefinition === undefined ? '' : 'AND mac = ?'}
     RETURNING last_seq`;
   const params = [
