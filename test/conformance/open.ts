@@ -56,7 +56,6 @@ export const open: readonly RequirementId[] = [
   '004:negotiation:delivery-mode',
   '004:negotiation:action-invoke',
   '004:negotiation:action-expose',
-  '004:negotiation:event-predicates',
   '004:negotiation:release',
   '004:negotiation:pause',
   '004:negotiation:resume',

@@ -5,7 +5,7 @@ import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing
 import { textOf } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { addSession } from '../../packages/store/test/contract/sessions/fixtures.ts';
-import { until } from '../support/kernel.ts';
+import { person, until } from '../support/kernel.ts';
 import {
   aborted,
   createStreamingModel,
@@ -410,3 +410,44 @@ test.each(
     expect(eventsOfType(events, 'status.changed').at(-1)?.status).toBe('idle');
   },
 );
+
+describe('a native session whose key has ended', () => {
+  test('is blocked at its next message, which waits', async () => {
+    const { boot } = await openFixture();
+    const model = createStreamingModel(() => [answer]);
+    const kernel = await boot({ model, sessions: true });
+    const { id } = await openSession(kernel);
+    await deliver(kernel, id, { text: 'one' });
+    await untilIdle(kernel, id);
+    await storeOf(kernel).revokeKey(person.id, Date.now());
+    const delivery = await deliver(kernel, id, { text: 'two' });
+    await untilSession(kernel, id, ({ status, dueAt }) => status === 'blocked' && dueAt === null);
+    const events = await sessionEvents(kernel, id);
+    expect(events.at(-1)).toMatchObject({
+      type: 'status.changed',
+      status: 'blocked',
+      previousStatus: 'idle',
+      reason: 'key_ended',
+    });
+    expect(await deliveryStatus(kernel, delivery)).toBe('accepted');
+    const later = await deliver(kernel, id, { text: 'three', mode: 'immediate' });
+    expect(await deliveryStatus(kernel, later)).toBe('deferred');
+    expect(model.requests).toHaveLength(1);
+  });
+
+  test('continues with the key that replaces it by rotation, which its turns are counted for', async () => {
+    const { boot } = await openFixture();
+    const model = createStreamingModel(() => [answer]);
+    const kernel = await boot({ model, sessions: true });
+    const { id } = await openSession(kernel);
+    const key = await storeOf(kernel).readKey(person.id);
+    if (key === undefined) throw new Error('There is no key');
+    const replacing = { ...key, id: 'key-2', replaces: [key.id] };
+    const rotation = { oldKeyId: key.id, oldExpiresAt: 1, key: replacing, hash: 'other hash' };
+    expect(await kernel.store.rotateKey(rotation)).toBe(true);
+    await deliver(kernel, id, { text: 'one' });
+    await untilIdle(kernel, id);
+    expect(model.requests).toHaveLength(1);
+    expect((await storeOf(kernel).readUsage({ since: 0, keyId: 'key-2' })).runs).toBe(1);
+  });
+});

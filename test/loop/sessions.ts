@@ -1,6 +1,7 @@
 /** Native sessions for the loop tests, and messages to them. */
 import {
   createNativeSession,
+  type KeyRecord,
   type NativeSessionRequest,
   sendMessage,
   type SessionRecord,
@@ -8,11 +9,34 @@ import {
 import type { DeliveryMode, SessionEvent, StoredSessionEvent } from '@relay/protocol';
 import { type Kernel, person, until } from '../support/kernel.ts';
 
-export function openSession(
+/** The key that `person` uses; a native session works only while its key does. */
+async function addKeyOfPerson(kernel: Kernel): Promise<void> {
+  const { tenantId, store } = kernel;
+  if ((await storeOf(kernel).readKey(person.id)) !== undefined) return;
+  const key: KeyRecord = {
+    id: person.id,
+    tenantId,
+    name: person.name,
+    owner: null,
+    role: null,
+    scopes: ['runs'],
+    groups: [],
+    createdAt: 0,
+    expiresAt: null,
+    revokedAt: null,
+    lastUsedAt: null,
+    replaces: [],
+    replacedBy: null,
+  };
+  await store.addKey(key, 'hash');
+}
+
+export async function openSession(
   kernel: Kernel,
   request: Partial<NativeSessionRequest> = {},
 ): Promise<SessionRecord> {
   const { tenantId, control } = kernel;
+  await addKeyOfPerson(kernel);
   const given = { tenantId, by: person, handle: 'ada', model: 'scripted', ...request };
   return createNativeSession(control.engine, given);
 }

@@ -34,11 +34,15 @@ describe('SDK bundle', () => {
     expect(length).toBeLessThan(15_000);
   });
 
-  test('contains the SDK and the SSE parser, but not zod or Node modules', () => {
+  test('contains the SDK and what it shares with the server, but not zod or Node modules', () => {
     const foreign = modules.filter((id) => !/packages\/(sdk|protocol)\/src\//.test(id));
     expect(foreign).toEqual([]);
     const ofProtocol = modules.filter((id) => id.includes('packages/protocol'));
-    expect(ofProtocol.map((id) => id.split('/').at(-1))).toEqual(['defined.ts', 'sse.ts']);
+    expect(ofProtocol.map((id) => id.split('/').at(-1))).toEqual([
+      'defined.ts',
+      'observation.ts',
+      'sse.ts',
+    ]);
     expect(code).not.toMatch(/zod|node:|\brequire\(|\bprocess\b|\bBuffer\b|import\s*[{"'(]/);
   });
 });

@@ -12,8 +12,8 @@ export interface InProcessServer {
   readonly fetch: Fetch;
   /** `METHOD path` of every request. */
   readonly lines: string[];
-  /** Another client of the same server. */
-  clientWith(apiKey: string): RelayClient;
+  /** Another client of the same server; `through` can break its responses. */
+  clientWith(apiKey: string, through?: (response: Response) => Response): RelayClient;
   notes(): string[];
   dispose(): Promise<void>;
 }
@@ -27,7 +27,12 @@ export async function startInProcess(): Promise<InProcessServer> {
     lines.push(`${init.method ?? 'GET'} ${new URL(url).pathname}`);
     return fetch(url, init);
   };
-  const clientWith = (key: string) => createClient({ baseUrl, apiKey: key, fetch: recording });
+  const clientWith = (key: string, through = same) =>
+    createClient({
+      baseUrl,
+      apiKey: key,
+      fetch: async (url, init) => through(await recording(url, init)),
+    });
   return {
     client: clientWith(apiKey),
     apiKey,
@@ -41,6 +46,8 @@ export async function startInProcess(): Promise<InProcessServer> {
     },
   };
 }
+
+const same = (response: Response) => response;
 
 function linesOf(file: string): string[] {
   try {
@@ -56,8 +63,6 @@ export function clientOf(server: TestServer, through: (response: Response) => Re
     through(await fetch(url.replace('http://relay.test', server.url), init));
   return createClient({ baseUrl: 'http://relay.test', apiKey: server.apiKey, fetch: fetchNow });
 }
-
-const same = (response: Response) => response;
 
 /** Breaks an event stream after so many bytes. */
 export function cutAfter(response: Response, bytes: number): Response {

@@ -5,7 +5,14 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Route, type RouteName, routes } from '@relay/protocol';
-import { createClient, type Fetch, type RelayClient, tool } from '@relay/sdk';
+import {
+  type AgentSessionCapabilities,
+  createClient,
+  type Fetch,
+  type RelayClient,
+  type Session,
+  tool,
+} from '@relay/sdk';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TestServer } from '../support/server.ts';
 import { builtin } from './environment.ts';
@@ -24,35 +31,10 @@ const excluded = {
   awaitToolResult: 'between nodes, with the internal secret',
   showDecisionLink: 'a page for people with the link',
   decideByLink: 'the form of that page',
-  createSession: notInSdkYet,
-  attachSession: notInSdkYet,
-  listSessions: notInSdkYet,
-  getSession: notInSdkYet,
-  listSessionEvents: notInSdkYet,
-  followSession: notInSdkYet,
-  updateSession: notInSdkYet,
-  deleteSession: notInSdkYet,
-  releaseSession: notInSdkYet,
-  pauseSession: notInSdkYet,
-  resumeSession: notInSdkYet,
-  cancelSession: notInSdkYet,
-  flushSession: notInSdkYet,
   reportSessionEvents: notInSdkYet,
   followDeliveries: notInSdkYet,
   postReceipt: notInSdkYet,
   answerCommand: notInSdkYet,
-  sendMessage: 'not in the SDK yet',
-  listMessages: 'not in the SDK yet',
-  editMessage: 'not in the SDK yet',
-  withdrawMessage: 'not in the SDK yet',
-  listMessageDeliveries: 'not in the SDK yet',
-  listDeliveries: 'not in the SDK yet',
-  redeliver: 'not in the SDK yet',
-  putChannel: 'not in the SDK yet',
-  listChannels: 'not in the SDK yet',
-  getChannel: 'not in the SDK yet',
-  putChannelMember: 'not in the SDK yet',
-  deleteChannelMember: 'not in the SDK yet',
 } as const satisfies Partial<Record<RouteName, string>>;
 
 type Covered = Exclude<RouteName, keyof typeof excluded>;
@@ -125,11 +107,137 @@ async function lookUp(): Promise<void> {
   expect(await run.text()).toContain('found');
 }
 
+const capabilities: AgentSessionCapabilities = {
+  messaging: { receive: true, send: true },
+  delivery: { modes: ['on-idle', 'manual'], queue: true },
+  events: { emits: ['status.changed'] },
+  lifecycle: { release: true, pause: true, resume: true },
+};
+const identity = { name: 'Builder', kind: 'program' as const };
+
+let handles = 0;
+const newHandle = () => `session-${(handles += 1)}`;
+
+async function attached(): Promise<Session> {
+  const body = { handle: newHandle(), identity, capabilities };
+  return (await client.sessions.attach(body)).session;
+}
+
+/** A message that waits for a flush, and its recipient. */
+async function held() {
+  const session = await attached();
+  const to = `@${session.identity.handle}`;
+  return { session, message: await client.messages.send({ to, text: 'Hi', mode: 'manual' }) };
+}
+
 const rule = { tool: 'send_note', params: { to: 'nobody*' } };
 const greeting = [{ role: 'user' as const, content: 'say 2' }];
 const notification = [{ role: 'user' as const, content: 'notify me' }];
 
 const calls: Record<Covered, () => Promise<unknown>> = {
+  createSession: async () => {
+    const { identity, harness } = await client.sessions.create({ harness: 'human', handle: 'ada' });
+    expect([identity.handle, harness]).toEqual(['ada', 'human']);
+  },
+  attachSession: async () => expect((await attached()).harness).toBe('remote'),
+  listSessions: async () => {
+    const { id } = await attached();
+    expect((await client.sessions.list({ harness: 'remote' }).page()).items[0]?.id).toBe(id);
+  },
+  getSession: async () => {
+    const { id } = await attached();
+    expect((await client.sessions.get(id)).capabilities).toEqual(capabilities);
+  },
+  listSessionEvents: async () => {
+    const { id, lastSeq } = await attached();
+    const seqs: number[] = [];
+    for await (const { seq } of client.sessions.events(id, { limit: 1 })) seqs.push(seq);
+    expect(seqs).toEqual(Array.from({ length: lastSeq }, (_, index) => index + 1));
+  },
+  followSession: async () => {
+    const { session, message } = await held();
+    const event = await client.sessions.stream(session).waitFor({ type: 'delivery.accepted' });
+    expect(event.messageId).toBe(message.id);
+  },
+  updateSession: async () => {
+    const { id } = await attached();
+    const labels = { team: 'a' };
+    expect((await client.sessions.update(id, { labels })).labels).toEqual(labels);
+  },
+  deleteSession: async () => {
+    const { id } = await attached();
+    await client.sessions.drop(id);
+    await expect(client.sessions.get(id)).rejects.toMatchObject({ code: 'not_found' });
+  },
+  releaseSession: async () =>
+    expect((await client.sessions.release((await attached()).id)).status).toBe('releasing'),
+  pauseSession: async () => client.sessions.pause((await attached()).id),
+  resumeSession: async () => client.sessions.resume((await attached()).id),
+  cancelSession: async () => client.sessions.cancel((await attached()).id),
+  flushSession: async () => client.sessions.flush((await held()).session.id),
+  sendMessage: async () =>
+    expect((await held()).message.deliveries).toMatchObject([{ status: 'accepted' }]),
+  getMessage: async () => {
+    const { message } = await held();
+    expect(await client.messages.get(message.id)).toEqual(message);
+  },
+  listMessages: async () => {
+    const { session, message } = await held();
+    const { items } = await client.messages.list({ with: session.identity.handle }).page();
+    expect(items).toEqual([message]);
+  },
+  editMessage: async () => {
+    const { message } = await held();
+    expect((await client.messages.edit(message.id, { text: 'Ho' })).text).toBe('Ho');
+  },
+  withdrawMessage: async () => {
+    const { message } = await held();
+    await client.messages.withdraw(message.id);
+    const [delivery] = await client.messages.deliveries(message.id, { wait: 'consumed' });
+    expect(delivery).toMatchObject({ status: 'failed', error: { code: 'withdrawn' } });
+  },
+  listMessageDeliveries: async () => {
+    const { message } = await held();
+    const query = { wait: 'delivered', waitMs: 1 } as const;
+    expect(await client.messages.deliveries(message.id, query)).toMatchObject([
+      { status: 'accepted', mode: 'manual' },
+    ]);
+  },
+  listDeliveries: async () => {
+    const { session, message } = await held();
+    const { items } = await client.deliveries.list({ sessionId: session.id }).page();
+    expect(items.map(({ messageId }) => messageId)).toEqual([message.id]);
+  },
+  redeliver: async () => {
+    const { message } = await held();
+    await client.messages.withdraw(message.id);
+    const id = message.deliveries[0]?.id ?? '';
+    await expect(client.deliveries.redeliver(id)).rejects.toMatchObject({ status: 409 });
+  },
+  putChannel: async () =>
+    expect((await client.channels.put('release', { topic: 'v2' })).topic).toBe('v2'),
+  listChannels: async () => {
+    await client.channels.put('all');
+    const { items } = await client.channels.list().page();
+    expect(items.map(({ name }) => name)).toContain('all');
+  },
+  getChannel: async () => {
+    await client.channels.put('one');
+    expect(await client.channels.get('one')).toMatchObject({ name: 'one', members: [] });
+  },
+  putChannelMember: async () => {
+    const { identity } = await attached();
+    await client.channels.put('team');
+    await client.channels.addMember('team', identity.handle);
+    expect((await client.channels.get('team')).members).toEqual([identity.handle]);
+  },
+  deleteChannelMember: async () => {
+    const { identity } = await attached();
+    await client.channels.put('past');
+    await client.channels.addMember('past', identity.handle);
+    await client.channels.removeMember('past', identity.handle);
+    expect((await client.channels.get('past')).members).toEqual([]);
+  },
   health: () => client.health(),
   listModels: () => client.models(),
   listTools: () => client.tools(),

@@ -47,6 +47,7 @@ export * from './journal.ts';
 export { findMemories } from './run/context/memory-search.ts';
 export * from './permission/approvers.ts';
 export * from './permission/decide.ts';
+export * from './permission/keys.ts';
 export {
   checkPermissions,
   checkPermissionsInTurn,

@@ -3,6 +3,7 @@ export * from './dialects/index.ts';
 export * from './display/display.ts';
 export * from './errors.ts';
 export * from './events/catalogue.ts';
+export * from './events/observation.ts';
 export * from './events/session-events.ts';
 export * from './json-schema/check.ts';
 export type { JsonSchema } from './json-schema/schema.ts';

@@ -6,6 +6,7 @@ import type { z } from 'zod';
 import type { auditLineSchema, RouteName, routes } from './routes/index.ts';
 
 export * from './defined.ts';
+export { canObserve } from './events/observation.ts';
 export * from './sse/sse.ts';
 export type { ErrorBody, ErrorCode, FieldIssue } from './errors.ts';
 export type {
@@ -147,6 +148,27 @@ export type MemoriesQuery = RequestQueryOf<'listMemories'>;
 export type Tenant = ResponseOf<'getTenant'>;
 export type TenantBody = RequestBodyOf<'updateTenant'>;
 export type CancelRunsBody = RequestBodyOf<'cancelRuns'>;
+
+export type Session = ResponseOf<'createSession'>;
+/** What the token of another session shows of it. */
+export type SessionSummary = Exclude<ResponseOf<'getSession'>, Session>;
+export type SessionBody = RequestBodyOf<'createSession'>;
+export type SessionsQuery = RequestQueryOf<'listSessions'>;
+export type SessionChanges = RequestBodyOf<'updateSession'>;
+export type AttachBody = RequestBodyOf<'attachSession'>;
+export type AttachedSession = ResponseOf<'attachSession'>;
+export type ReceiptBody = RequestBodyOf<'postReceipt'>;
+export type CommandAnswerBody = RequestBodyOf<'answerCommand'>;
+
+export type SessionMessage = ResponseOf<'sendMessage'>;
+export type MessageBody = RequestBodyOf<'sendMessage'>;
+export type MessageChanges = RequestBodyOf<'editMessage'>;
+export type MessagesQuery = RequestQueryOf<'listMessages'>;
+export type Delivery = ResponseOf<'redeliver'>;
+export type DeliveriesQuery = RequestQueryOf<'listDeliveries'>;
+export type DeliveryWaitQuery = RequestQueryOf<'listMessageDeliveries'>;
+export type Channel = ResponseOf<'getChannel'>;
+export type ChannelBody = NonNullable<RequestBodyOf<'putChannel'>>;
 
 export type ToolResultBody = RequestBodyOf<'postToolResult'>;
 export type ToolClaim = ResponseOf<'claimToolCall'>;

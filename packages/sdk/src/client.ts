@@ -14,6 +14,8 @@ import {
   workflows,
 } from './resources.ts';
 import { Runs } from './runs.ts';
+import { channels, deliveries, messages } from './sessions/messages.ts';
+import { Sessions } from './sessions/sessions.ts';
 import { Chat } from './streaming/chat.ts';
 import { feed, type FeedOptions } from './streaming/frames.ts';
 
@@ -25,6 +27,10 @@ export function createClient(options: ClientOptions) {
   const http = new Http(options);
   return {
     runs: new Runs(http),
+    sessions: new Sessions(http),
+    messages: messages(http),
+    deliveries: deliveries(http),
+    channels: channels(http),
     approvals: approvals(http),
     grants: grants(http),
     policy: policy(http),

@@ -31,6 +31,8 @@ export interface RequestOptions {
   readonly repeatable?: boolean;
   /** Default: the client's. */
   readonly maxRetries?: number;
+  /** Default: the client's. */
+  readonly timeoutMs?: number | undefined;
 }
 
 /** Options of a single call. */
@@ -42,12 +44,13 @@ interface ReadOptions<Result> extends RequestOptions {
   readonly read: (response: Response) => Result | Promise<Result>;
 }
 
-type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /** A retry that would have to wait longer is given up. */
 const maxRetryDelayMs = 60_000;
 
 export class Http {
+  readonly #options: HttpOptions;
   readonly #base: string;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #fetch: Fetch;
@@ -56,6 +59,7 @@ export class Http {
 
   constructor(options: HttpOptions) {
     const { apiKey } = options;
+    this.#options = options;
     this.#base = options.baseUrl.replace(/\/+$/, '');
     this.#headers = {
       ...defined({ authorization: apiKey === undefined ? undefined : `Bearer ${apiKey}` }),
@@ -64,6 +68,11 @@ export class Http {
     this.#fetch = options.fetch ?? ((url, init) => fetch(url, init));
     this.#maxRetries = options.maxRetries ?? 3;
     this.#timeoutMs = options.timeoutMs ?? 60_000;
+  }
+
+  /** The same server with another key, such as a session token. */
+  withKey(apiKey: string): Http {
+    return new Http({ ...this.#options, apiKey });
   }
 
   /** The response as JSON; `undefined` without a body. */
@@ -125,10 +134,10 @@ export class Http {
   async #sendOnce<Result>(
     url: string,
     init: RequestInit,
-    { signal, read }: ReadOptions<Result>,
+    { signal, read, timeoutMs = this.#timeoutMs }: ReadOptions<Result>,
   ): Promise<Result> {
     const timeout = new AbortController();
-    const timer = setTimeout(() => timeout.abort(), this.#timeoutMs);
+    const timer = setTimeout(() => timeout.abort(), timeoutMs);
     try {
       const response = await this.#fetch(url, { ...init, signal: anyOf(timeout.signal, signal) });
       if (!response.ok) throw await errorFrom(response);
@@ -137,7 +146,7 @@ export class Http {
       if (error instanceof RelayApiError) throw error;
       if (signal?.aborted === true) throw signal.reason;
       const reason = timeout.signal.aborted
-        ? `no response within ${this.#timeoutMs} ms`
+        ? `no response within ${timeoutMs} ms`
         : reasonOf(error);
       throw new RelayApiError('network_error', `${init.method} ${url} failed: ${reason}`, {
         cause: error,

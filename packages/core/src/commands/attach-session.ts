@@ -5,7 +5,8 @@
  * and the one before no longer works:
  *
  *   in use                its own token; everyone else gets `handle_taken`
- *   no longer in use      also the key that attached it; any other key with `takeover` and the scope `admin`
+ *   no longer in use      also the key that attached it, or the one that replaces it by rotation; any other
+ *                         key with `takeover` and the scope `admin`
  *
  * In use means attached or streaming within the last 30 seconds.
  */
@@ -19,7 +20,8 @@ import {
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
-import type { NewAuditEntry, SessionRecord } from '../ports/index.ts';
+import { keyIdOf } from '../permission/approvers.ts';
+import type { NewAuditEntry, SessionRecord, TenantStore } from '../ports/index.ts';
 import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
 import { newSession, progressOf } from '../sessions/state.ts';
 import { changeSession, offlineAfterMs } from './change-session.ts';
@@ -91,7 +93,7 @@ export async function createAttachedSession(
         permissions: null,
         parentSessionId: null,
         owner: personOf(by),
-        keyId: by.id,
+        keyId: keyIdOf(by),
       },
       ...(tokenHash === undefined ? {} : { tokenHash }),
       progress: {
@@ -120,10 +122,10 @@ async function attachAgain(
   const { tenantId, by, name, kind, capabilities, tokenHash = null } = request;
   const ref = { tenantId, sessionId };
   try {
-    return await changeSession(engine, ref, ({ session, now }) => {
+    return await changeSession(engine, ref, async ({ store, session, now }) => {
       if (session.releasedAt !== null) throw new HandleFree();
       const isOwn = request.sessionId === session.id;
-      const isTakenOver = !isOwn && rejectUnlessFree(request, session, now);
+      const isTakenOver = !isOwn && (await rejectUnlessFree(store, request, session, now));
       const isHuman = session.harness === 'human';
       if (isHuman !== (kind === 'human') || (!isHuman && session.harness !== 'remote')) {
         throw new RelayError(
@@ -141,7 +143,7 @@ async function attachAgain(
           kind,
           capabilities,
           tokenHash,
-          ...(isOwn ? {} : { owner: personOf(by), keyId: by.id }),
+          ...(isOwn ? {} : { owner: personOf(by), keyId: keyIdOf(by) }),
         },
         write: { audit: entryOf(engine, request, action, what) },
       };
@@ -156,7 +158,12 @@ async function attachAgain(
 class HandleFree extends Error {}
 
 /** Whether the handle is taken over from another key. Throws `handle_taken` or `scope_required`. */
-function rejectUnlessFree(request: AttachRequest, session: SessionRecord, now: number): boolean {
+async function rejectUnlessFree(
+  store: TenantStore,
+  request: AttachRequest,
+  session: SessionRecord,
+  now: number,
+): Promise<boolean> {
   const { handle, id } = session;
   if (isInUse(session, now)) {
     throw new RelayError(
@@ -164,7 +171,7 @@ function rejectUnlessFree(request: AttachRequest, session: SessionRecord, now: n
       `The handle ${handle} is in use: attach with its session token, choose another handle, or drop the session with DELETE /v1/sessions/${id}`,
     );
   }
-  if (session.keyId === request.by.id) return false;
+  if (await isKeyOf(store, session, request.by)) return false;
   if (!request.takeover) {
     throw new RelayError(
       'handle_taken',
@@ -175,6 +182,16 @@ function rejectUnlessFree(request: AttachRequest, session: SessionRecord, now: n
     throw new RelayError('scope_required', 'takeover requires a key with the scope admin');
   }
   return true;
+}
+
+/** The key that attached the session, or one that replaces it by rotation. */
+async function isKeyOf(
+  store: TenantStore,
+  { keyId }: SessionRecord,
+  { type, id }: Decider,
+): Promise<boolean> {
+  if (keyId === null || type !== 'key') return false;
+  return keyId === id || (await store.readKey(id))?.replaces.includes(keyId) === true;
 }
 
 export function isInUse(

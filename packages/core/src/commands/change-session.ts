@@ -49,6 +49,8 @@ export interface SessionStep {
   readonly activeRunId?: null;
   /** Default: see `dueAtOf`. */
   readonly dueAt?: number | null;
+  /** Its program makes the change, and so can be reached. */
+  readonly isSeen?: boolean;
   readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit' | 'runCommands'>;
 }
 
@@ -151,7 +153,7 @@ async function writeOf(
     ...defined({ activeRunId: step.activeRunId }),
     ...(isReleased ? { releasedAt: now, activeRunId: null } : {}),
   };
-  const { redefine } = step;
+  const { redefine, isSeen } = step;
   return {
     ...step.write,
     answers,
@@ -163,7 +165,7 @@ async function writeOf(
         events,
         progress,
         deliveries,
-        ...defined({ redefine }),
+        ...defined({ redefine, isSeen }),
       },
     ],
   };
@@ -205,7 +207,8 @@ async function dueAtOf(
   );
   const times = commands.map(({ answerBy }) => answerBy);
   const isAttached = step.redefine?.tokenHash !== undefined;
-  const lostAt = lostAtOf(session, next, isAttached ? now : undefined);
+  const seenAt = step.isSeen === true ? now : session.seenAt;
+  const lostAt = lostAtOf({ ...session, seenAt }, next, isAttached ? now : undefined);
   if (lostAt !== undefined) times.push(lostAt);
   if (timesOut(next)) {
     const ttlMs = engine.settings.deliveryTtlMs;

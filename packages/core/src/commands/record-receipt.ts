@@ -89,6 +89,9 @@ export function reportEvents(
       if (missing !== undefined) throw capabilityError(handle, operation, missing);
       if (event.type === 'status.changed') {
         const { status, reason, fidelity } = event;
+        if (status === 'offline' && session.harness === 'human') {
+          throw new RelayError('session_conflict', 'A person’s session is never offline');
+        }
         for (const type of inputsOfStatus(next, status)) {
           const input = {
             type,
@@ -104,7 +107,7 @@ export function reportEvents(
         others.push(event);
       }
     }
-    return { inputs, events: others, usage };
+    return { inputs, events: others, usage, isSeen: true };
   });
 }
 

@@ -7,10 +7,18 @@
  *   released at once.
  * - A native session changes at once, and the run that is its turn gets the command.
  */
-import { type Decider, RelayError, type SessionCommand, type SessionEvent } from '@relay/protocol';
+import {
+  type Decider,
+  personOf,
+  RelayError,
+  type SessionCommand,
+  type SessionEvent,
+} from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
+import { findKeyInForce } from '../permission/keys.ts';
 import type {
+  AuditEntry,
   CommandAnswer,
   NewAuditEntry,
   RunCommand,
@@ -29,6 +37,11 @@ import {
 } from './change-session.ts';
 import type { RunControl } from './start-run.ts';
 
+export interface SessionCaller {
+  readonly by: Decider;
+  readonly isAdmin: boolean;
+}
+
 export type LifecycleCommand = Extract<SessionCommand, 'release' | 'pause' | 'resume' | 'cancel'>;
 
 type LifecycleEngine = Pick<
@@ -43,6 +56,8 @@ export function requestCommand(
   command: LifecycleCommand,
   by: Decider,
 ): Promise<SessionRecord> {
+  const released = (session: SessionRecord) =>
+    entryOf(engine, ref, session, { who: by, action: 'session.released' });
   return changeSession(engine, ref, async (view) => {
     const { session, now } = view;
     const isNew = changesSession(view, command);
@@ -50,7 +65,7 @@ export function requestCommand(
     // A pause that is not answered yet is ended by a resume, and the other way round.
     const asked = open.findLast((each) => each.command === command || isOpposite(each, command));
     if (asked === undefined ? !isNew : asked.command === command) return undefined;
-    const audit = command === 'release' ? releaseEntry(engine, ref, session, by) : [];
+    const audit = command === 'release' ? released(session) : [];
     if (command === 'release' && !isReachable(view)) {
       const inputs: SessionStep['inputs'] = [{ type: 'release' }, { type: 'finish' }];
       return { inputs, write: { audit } };
@@ -102,13 +117,21 @@ export async function commandNative(
   { engine, supervisor }: RunControl,
   ref: SessionRef,
   command: LifecycleCommand,
-  by: Decider,
+  { by, isAdmin }: SessionCaller,
 ): Promise<SessionRecord> {
+  const released = (session: SessionRecord) =>
+    entryOf(engine, ref, session, { who: by, action: 'session.released' });
   let runId: string | undefined;
-  const session = await changeSession(engine, ref, (view) => {
+  const session = await changeSession(engine, ref, async (view) => {
     runId = undefined;
-    if (!changesSession(view, command)) return undefined;
-    const audit = command === 'release' ? releaseEntry(engine, ref, view.session, by) : [];
+    const isNew = changesSession(view, command);
+    const isTakenOver =
+      command === 'resume' &&
+      (isAdmin || personOf(by) === view.session.owner) &&
+      (await hasLostKey(view));
+    if (isTakenOver) return takeover(engine, ref, view, { by, inputs: isNew ? ['resume'] : [] });
+    if (!isNew) return undefined;
+    const audit = command === 'release' ? released(view.session) : [];
     const { activeRunId } = view.session;
     if (activeRunId === null) {
       if (command === 'cancel') return undefined;
@@ -127,6 +150,28 @@ export async function commandNative(
   if (command === 'pause') supervisor.notify(run);
   else supervisor.wake(run, command === 'resume' ? 'queued' : 'immediate');
   return session;
+}
+
+/** The key that its turns are counted for has ended: it is blocked until another key resumes it. */
+async function hasLostKey({ store, session, now }: SessionView): Promise<boolean> {
+  const { keyId, activeRunId } = session;
+  if (keyId === null || activeRunId !== null) return false;
+  return (await findKeyInForce(store, keyId, now)) === undefined;
+}
+
+function takeover(
+  engine: LifecycleEngine,
+  ref: SessionRef,
+  { session, now }: SessionView,
+  { by, inputs }: { readonly by: Decider; readonly inputs: readonly 'resume'[] },
+): SessionStep {
+  const audit = entryOf(engine, ref, session, { who: by, action: 'session.taken-over' });
+  return {
+    inputs: inputs.map((type) => ({ type })),
+    redefine: { owner: personOf(by), keyId: by.type === 'key' ? by.id : null },
+    dueAt: now,
+    write: { audit },
+  };
 }
 
 function runCommandOf(command: LifecycleCommand, by: Decider): RunCommand {
@@ -169,16 +214,15 @@ function isReachable({ session, state }: SessionView): boolean {
   return session.harness !== 'human' && connection === 'reachable' && lifecycle !== 'failed';
 }
 
-function releaseEntry(
+function entryOf(
   engine: LifecycleEngine,
   { tenantId, sessionId }: SessionRef,
   { handle }: SessionRecord,
-  who: Decider,
+  entry: Pick<AuditEntry, 'who' | 'action'>,
 ): NewAuditEntry[] {
   const at = engine.clock.now();
-  const what = { sessionId, handle };
   return auditRecordsOf(engine, tenantId, [
-    { at, who, action: 'session.released', what, why: null },
+    { at, ...entry, what: { sessionId, handle }, why: null },
   ]);
 }
 

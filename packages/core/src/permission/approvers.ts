@@ -11,6 +11,7 @@
  */
 import { type ApproverRule, type Decider, rolesHeld } from '@relay/protocol';
 import type { KeyRecord, TenantStore } from '../ports/index.ts';
+import { isValidKey } from './keys.ts';
 
 /** A person who decides, as far as rules ask. */
 export interface Approver {
@@ -46,10 +47,9 @@ export async function findApprover(
 }
 
 export function approverWithKey(key: KeyRecord, now: number): Approver {
-  const { id, owner, replaces, scopes, groups, revokedAt, expiresAt } = key;
-  const isValid = revokedAt === null && (expiresAt ?? Infinity) > now;
+  const { id, owner, replaces, scopes, groups } = key;
   const person = owner ?? id;
-  return { person, keyId: id, replaces, scopes: isValid ? scopes : [], groups };
+  return { person, keyId: id, replaces, scopes: isValidKey(key, now) ? scopes : [], groups };
 }
 
 export function keyIdOf({ type, id }: Decider): string | null {

@@ -95,7 +95,7 @@ export interface SessionRecord extends SessionDefinition, SessionProgress {
   readonly version: number;
   /** Of its stored events, in characters. */
   readonly journalSize: number;
-  /** When its program was last attached or closed its stream. */
+  /** When its program last attached, reported an event or closed its stream. */
   readonly seenAt: number;
   /** The stream that its program has open. */
   readonly stream: SessionStream | null;
@@ -140,6 +140,8 @@ export interface SessionChange {
   readonly progress?: Partial<SessionProgress>;
   /** Only in a conditional change, and not with a step of a run. */
   readonly redefine?: SessionRedefinition;
+  /** Its program made the change: it is seen now. Default: if the token is replaced. */
+  readonly isSeen?: boolean;
   /** In a relative change: attention is needed at this time, unless it is needed earlier anyway. */
   readonly dueBy?: number;
   readonly newDeliveries?: readonly NewDelivery[];
@@ -561,10 +563,13 @@ export interface ActionStore {
   openInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]>;
 }
 
+/** The session that a token opens, as long as the key that attached it is in force. */
+export type TokenSession = SessionRef & Pick<SessionDefinition, 'handle' | 'keyId'>;
+
 /** The sessions of all tenants. */
 export interface SessionDirectory {
   /** The session that a token opens, unless it is released or its row is not as it was written. */
-  findToken(hash: string): Promise<(SessionRef & { readonly handle: string }) | undefined>;
+  findToken(hash: string): Promise<TokenSession | undefined>;
   /**
    * Sessions whose `dueAt` has come. Tenants take turns; paused ones are skipped. Nothing is claimed: of
    * two nodes that change the same session, one gets a conflict.

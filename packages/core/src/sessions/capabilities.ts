@@ -7,9 +7,11 @@ import {
   type AgentSessionEventType,
   type AgentStatus,
   type AttachmentType,
+  canObserve,
   type CapabilityDetails,
   type CapabilityPath,
   type DeliveryMode,
+  ownEvents,
   RelayError,
   type SessionEvent,
 } from '@relay/protocol';
@@ -131,39 +133,11 @@ export function holdsCapability(
   return Array.isArray(value) ? value.length > 0 : value === true;
 }
 
-/** Relay writes these itself, for every session: they are observed of all, and reported by none. */
-const ownEvents: ReadonlySet<AgentSessionEventType> = new Set<AgentSessionEventType>([
-  'message.received',
-  'message.sent',
-  'delivery.accepted',
-  'delivery.delivered',
-  'delivery.deferred',
-  'delivery.failed',
-  'action.invoked',
-  'action.completed',
-  'action.failed',
-  'action.denied',
-  'session.started',
-  'session.released',
-  'session.resumed',
-  'session.forked',
-]);
-
 /** A change of status is declared as such, or by the status that it leads to. */
 function canReport({ events: { emits } }: AgentSessionCapabilities, event: SessionEvent): boolean {
   if (ownEvents.has(event.type)) return false;
   if (emits.includes(event.type)) return true;
   return event.type === 'status.changed' && isOneOf(emits, `status.${event.status}`);
-}
-
-function canObserve(
-  { events: { emits } }: AgentSessionCapabilities,
-  type: AgentSessionEventType,
-): boolean {
-  // Relay finds out by itself that a session is offline.
-  if (ownEvents.has(type) || type === 'status.offline' || emits.includes(type)) return true;
-  if (type === 'status.changed') return emits.some((each) => each.startsWith('status.'));
-  return type.startsWith('status.') && emits.includes('status.changed');
 }
 
 function isOneOf(list: readonly string[], value: string): boolean {

@@ -7,6 +7,7 @@ import { defined, type Limits, namespaceOf, RelayError } from '@relay/protocol';
 import { changeSession, endLostTurn, type SessionStep } from '../commands/change-session.ts';
 import { type RunControl, type RunSpec, SessionChanged, startRun } from '../commands/start-run.ts';
 import type { InboxEntry, SessionRecord } from '../ports/index.ts';
+import { findKeyInForce } from '../permission/keys.ts';
 import { agentNamed } from '../run/agents/registry.ts';
 import { isStoreFault } from '../run/errors.ts';
 import { channelFor, contentOf } from './acceptance.ts';
@@ -59,7 +60,7 @@ export class NativeTurns {
       const { activeRunId } = await endLostTurn(engine, { tenantId, sessionId });
       return activeRunId === session.activeRunId ? this.#rest(session, null) : false;
     }
-    // Without a run it is blocked because of a credential.
+    // Without a run it is blocked because of a credential or its key, which may be there now.
     const isBlocked = state.turn === 'blocked';
     const safeStates = isBlocked ? (['blocked'] as const) : nativeSafeStates;
     if (!isSafe({ parts: state, safeStates })) return this.#rest(session, null);
@@ -93,9 +94,12 @@ export class NativeTurns {
 
   async #start(session: SessionRecord, turn: readonly InboxEntry[]): Promise<boolean> {
     const { engine } = this.#control;
-    const { id: sessionId, tenantId, handle, owner, keyId } = session;
+    const { id: sessionId, tenantId, handle, owner } = session;
     const runId = engine.ids.next();
     const now = engine.clock.now();
+    const keyId = await this.#keyOf(session, now);
+    // It goes on with a key that resumes it.
+    if (keyId === null) return this.#block(session, turn, { reason: 'key_ended', dueAt: null });
     const work = decideSession(session.state, { type: 'work', sessionId });
     if (work.kind !== 'accepted') return this.#rest(session, null);
     const handed = stepsOf(turn, { type: 'deliver' });
@@ -112,11 +116,14 @@ export class NativeTurns {
       },
     };
     const by = { type: 'system', id: sessionId, name: `@${handle}`, owner } as const;
-    const caller = { tenantId, by, keyId: keyId ?? undefined, correlationId: runId, runId };
+    const caller = { tenantId, by, keyId, correlationId: runId, runId };
     try {
       const spec = this.#specOf(session, turn);
       const provider = await engine.models(tenantId).missing?.(spec.model);
-      if (provider !== undefined) return await this.#block(session, turn, provider);
+      if (provider !== undefined) {
+        const reason = `There is no credential for the provider ${provider}`;
+        return await this.#block(session, turn, { reason, dueAt: now + credentialCheckMs });
+      }
       await startRun(this.#control, spec, { ...caller, session: { changes: [change] } });
       return true;
     } catch (error) {
@@ -127,14 +134,27 @@ export class NativeTurns {
     }
   }
 
-  /** The turn waits for the credential. */
-  #block(session: SessionRecord, turn: readonly InboxEntry[], provider: string): Promise<boolean> {
+  /** The key that the turn is counted for. Null: it has ended. Undefined: the session never had one. */
+  async #keyOf(
+    { tenantId, keyId }: SessionRecord,
+    now: number,
+  ): Promise<string | null | undefined> {
+    if (keyId === null) return undefined;
+    const key = await findKeyInForce(this.#control.engine.store.tenant(tenantId), keyId, now);
+    return key?.id ?? null;
+  }
+
+  /** The messages wait for what the turn needs. */
+  #block(
+    session: SessionRecord,
+    turn: readonly InboxEntry[],
+    { reason, dueAt }: { readonly reason: string; readonly dueAt: number | null },
+  ): Promise<boolean> {
     const now = this.#control.engine.clock.now();
-    const reason = `There is no credential for the provider ${provider}`;
     return this.#change(session, {
       inputs: [{ type: 'block', reason }],
       ...stepsOf(turn, { type: 'defer', now, reason: 'blocked' }),
-      dueAt: now + credentialCheckMs,
+      dueAt,
     });
   }
 

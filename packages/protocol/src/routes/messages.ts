@@ -188,6 +188,16 @@ export const messageRoutes = {
     output: listOf('messages', sessionMessageSchema),
     errors: listErrors,
   },
+  getMessage: {
+    method: 'GET',
+    path: '/v1/messages/:id',
+    summary: 'Read a message with its deliveries',
+    scopes: ['read'],
+    session: 'tenant',
+    params: idParam,
+    output: sessionMessageSchema,
+    errors: itemErrors,
+  },
   editMessage: {
     method: 'PATCH',
     path: '/v1/messages/:id',

@@ -4,7 +4,7 @@
  * of the connection is a disconnect.
  *
  * It gives up on an error that a retry cannot fix (a revoked key, an unknown run), when the signal is
- * aborted, and when no frame has arrived for `reconnectTimeoutMs`.
+ * aborted, and when nothing has arrived for `reconnectTimeoutMs`, not even a heartbeat.
  */
 import { type ParsedFrame, readSse } from '@relay/protocol/wire';
 import { networkError, RelayApiError } from '../errors.ts';
@@ -19,7 +19,7 @@ export interface Disconnect {
 }
 
 export interface FollowOptions {
-  /** How long to retry while no frame arrives. Default: 5 minutes. */
+  /** How long to retry while nothing arrives. Default: 5 minutes. */
   readonly reconnectTimeoutMs?: number | undefined;
   /** Called for each disconnect before the stream reconnects. */
   readonly onDisconnect?: ((disconnect: Disconnect) => void) | undefined;
@@ -41,19 +41,19 @@ export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame
   const { open, signal, reconnectTimeoutMs = defaultReconnectTimeoutMs, onDisconnect } = source;
   let { after, first: response } = source;
   let attempt = 0;
-  let lastFrameAt = Date.now();
+  let lastContactAt = Date.now();
+  const onContact = () => void (lastContactAt = Date.now());
   for (;;) {
     let error: RelayApiError;
     try {
       response ??= await open(after, signal);
       if (response.status === 204) return;
-      for await (const frame of readSse(chunksOf(response, signal))) {
+      for await (const frame of readSse(chunksOf(response, { signal, onContact }))) {
         attempt = 0;
-        lastFrameAt = Date.now();
         if (frame.id !== '') after = Number(frame.id);
         yield frame;
         // Time that the reader took does not count as silence.
-        lastFrameAt = Date.now();
+        onContact();
       }
       error = networkError('The connection ended before the stream did');
     } catch (thrown) {
@@ -62,7 +62,7 @@ export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame
     response = undefined;
     if (signal.aborted) throw signal.reason;
     const delayMs = backoff(attempt, error.retryAfterMs);
-    if (Date.now() + delayMs > lastFrameAt + reconnectTimeoutMs) throw error;
+    if (Date.now() + delayMs > lastContactAt + reconnectTimeoutMs) throw error;
     attempt += 1;
     onDisconnect?.({ error, attempt, delayMs });
     await sleep(delayMs, signal);
@@ -82,7 +82,10 @@ function asDisconnect(thrown: unknown, signal: AbortSignal): RelayApiError {
 }
 
 /** The chunks of a response until it ends, is silent for too long, or the signal is aborted. */
-async function* chunksOf(response: Response, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+async function* chunksOf(
+  response: Response,
+  { signal, onContact }: { readonly signal: AbortSignal; readonly onContact: () => void },
+): AsyncGenerator<Uint8Array> {
   if (response.body === null) return;
   const reader = response.body.getReader();
   // Ends a pending read at once.
@@ -95,6 +98,7 @@ async function* chunksOf(response: Response, signal: AbortSignal): AsyncGenerato
       const { done, value } = await reader.read();
       clearTimeout(silence);
       if (done) return;
+      onContact();
       yield value;
     }
   } finally {

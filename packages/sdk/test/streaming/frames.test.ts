@@ -147,7 +147,7 @@ describe('stream that cannot be resumed', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('gives up after reconnectTimeoutMs without a frame', async () => {
+  test('gives up after reconnectTimeoutMs without contact', async () => {
     const server = FakeServer.respondingWith(() => new TypeError('fetch failed'));
     const reader = new Reader(server, { reconnectTimeoutMs: 60_000 });
     await later(50_000);
@@ -156,6 +156,24 @@ describe('stream that cannot be resumed', () => {
     expect(reader.ended).toMatchObject({ code: 'network_error' });
     expect((reader.ended as RelayApiError).message).toContain('fetch failed');
     expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test('counts heartbeats as contact: a quiet stream is resumed after any time', async () => {
+    const first = new FakeStream();
+    const server = FakeServer.respondingWith(
+      () => first.response,
+      () => new FakeStream().frame(1, {}).response,
+    );
+    const reader = new Reader(server, { reconnectTimeoutMs: 60_000 });
+    for (let beat = 0; beat < 10; beat += 1) {
+      await later(15_000);
+      first.raw(': heartbeat\n\n');
+    }
+    first.end();
+    await later(300);
+    expect(reader.ended).toBeUndefined();
+    expect(reader.ids).toEqual(['1']);
+    reader.gone.abort('bye');
   });
 
   test('gives up on a frame that is too long', async () => {

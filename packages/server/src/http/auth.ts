@@ -2,7 +2,14 @@
  * Authentication: an API key, a session token, the internal secret, or a local caller of `/chat` without a
  * key.
  */
-import type { DamagedRow, KeyRecord, SystemStore } from '@relay/core';
+import {
+  type DamagedRow,
+  findKeyInForce,
+  isValidKey,
+  type KeyRecord,
+  type SystemStore,
+  type TokenSession,
+} from '@relay/core';
 import {
   type Decider,
   defined,
@@ -35,6 +42,8 @@ export interface Caller {
     readonly id: string;
     readonly handle: string;
     readonly tokenHash: string;
+    /** The key that attached it; the token ends with it. */
+    readonly keyId: string | null;
   };
 }
 
@@ -162,21 +171,33 @@ async function identify(
   return caller;
 }
 
-/** A token that was replaced, or whose session has ended, is as unknown as an invented one. */
+/** Undefined for a token that was replaced, or whose session or key has ended. */
+export async function findSessionByToken(
+  store: SystemStore,
+  tokenHash: string,
+): Promise<TokenSession | undefined> {
+  const session = await store.sessions.findToken(tokenHash);
+  if (session === undefined || session.keyId === null) return session;
+  const { tenantId, keyId } = session;
+  const key = await findKeyInForce(store.tenant(tenantId), keyId, Date.now());
+  return key === undefined ? undefined : session;
+}
+
+/** A token that no longer opens its session is as unknown as an invented one. */
 async function callerByToken(token: string, { store, metrics }: AuthContext): Promise<Caller> {
   const tokenHash = hashApiKey(token);
-  const session = await store.sessions.findToken(tokenHash);
+  const session = await findSessionByToken(store, tokenHash);
   if (session === undefined) {
     metrics?.unknownKey();
     throw unauthorized();
   }
-  const { tenantId, sessionId: id, handle } = session;
+  const { tenantId, sessionId: id, handle, keyId } = session;
   return {
     tenantId,
     scopes: new Set(),
     groups: [],
     actor: { type: 'session', id, name: handle },
-    session: { id, handle, tokenHash },
+    session: { id, handle, tokenHash, keyId },
   };
 }
 
@@ -206,7 +227,7 @@ async function callerByKey(
     metrics?.unknownKey();
     throw unauthorized();
   }
-  if (!isValidKey(key)) {
+  if (!isValidKey(key, Date.now())) {
     refuse(key.tenantId, actorOf(key), key.revokedAt === null ? 'expired' : 'revoked');
     throw unauthorized();
   }
@@ -225,11 +246,6 @@ function actorOf({ id, name, owner, role, scopes }: KeyRecord): Decider {
     // Without a role of its own, the widest that it holds.
     role: held.find((each) => each === role) ?? held[0],
   });
-}
-
-export function isValidKey(key: KeyRecord | undefined): boolean {
-  if (key === undefined || key.revokedAt !== null) return false;
-  return key.expiresAt === null || key.expiresAt > Date.now();
 }
 
 /** Programs of the operator. They belong to no tenant, so no tenant's data is visible to them. */

@@ -40,6 +40,7 @@ function handle(context: ServerContext, hint: Hint): void {
       sessionHub.invalidate();
       feed.addToAll({ kind: 'all' });
       vault.changed();
+      streams.checkSessions();
       break;
   }
   // A failure is harmless: the supervisor scans again within a second.

@@ -13,6 +13,7 @@ import {
   NativeTurns,
   requestCommand,
   type RunControl,
+  type SessionCaller,
   type SessionRecord,
   type SessionRef,
   type TurnOptions,
@@ -36,7 +37,11 @@ export interface SessionRequest {
 
 export interface SessionHarness {
   create(request: SessionRequest): Promise<SessionRecord>;
-  command(ref: SessionRef, command: LifecycleCommand, by: Decider): Promise<SessionRecord>;
+  command(
+    ref: SessionRef,
+    command: LifecycleCommand,
+    caller: SessionCaller,
+  ): Promise<SessionRecord>;
   /** Its `dueAt` has come, or may have. */
   attend(session: SessionRecord): Promise<void>;
 }
@@ -46,7 +51,7 @@ export type HarnessRegistry = ReadonlyMap<string, SessionHarness>;
 /** Sessions whose program carries out commands. */
 function programs({ engine }: RunControl): Pick<SessionHarness, 'command' | 'attend'> {
   return {
-    command: (...asked) => requestCommand(engine, ...asked),
+    command: (ref, command, { by }) => requestCommand(engine, ref, command, by),
     attend: ({ tenantId, id: sessionId }) => attendSession(engine, { tenantId, sessionId }),
   };
 }

@@ -1,9 +1,10 @@
 /**
- * The open streams, and responses that wait for a run. A revoked or expired key, or a session token that was
- * replaced, closes those that it opened; a server that stops ends all of them.
+ * The open streams, and responses that wait for a run. A revoked or expired key closes those that it opened
+ * and those of the sessions that it attached; a session token that was replaced closes its own. A server that
+ * stops ends all of them.
  */
-import { type SystemStore, Ticker } from '@relay/core';
-import { type Caller, isValidKey } from '../http/auth.ts';
+import { findKeyInForce, isValidKey, type SystemStore, Ticker } from '@relay/core';
+import { type Caller, findSessionByToken } from '../http/auth.ts';
 
 const checkKeysMs = 500;
 
@@ -16,6 +17,8 @@ type StreamCaller = Pick<Caller, 'actor' | 'tenantId' | 'session'>;
 interface KeyStreams {
   readonly tenantId: string;
   readonly close: Set<Close>;
+  /** Of the sessions that it attached. They go on with the key that replaces it. */
+  readonly closeSessions: Set<Close>;
 }
 
 /** Other nodes notice a revocation at their next check. */
@@ -40,21 +43,25 @@ export class OpenStreams {
   /** Returns the function that removes the stream. */
   add(caller: StreamCaller, close: Close): () => void {
     this.#all.add(close);
-    const { session } = caller;
-    const removeFromCaller =
-      session === undefined ? this.#addToKey(caller, close) : this.#addToSession(session, close);
+    const removeFromSession = this.#addToSession(caller, close);
+    const removeFromKey = this.#addToKey(caller, close);
     if (this.#stopping) close('stopping');
     return () => {
       this.#all.delete(close);
-      removeFromCaller();
+      removeFromSession();
+      removeFromKey();
     };
   }
 
-  #addToSession({ id, tokenHash }: NonNullable<Caller['session']>, close: Close): () => void {
+  #addToSession({ session }: StreamCaller, close: Close): () => void {
+    if (session === undefined) return () => undefined;
+    const { id, tokenHash } = session;
     const tokens = this.#bySession.get(id) ?? new Map<string, Set<Close>>();
     this.#bySession.set(id, tokens);
     const streams = tokens.get(tokenHash) ?? new Set();
     tokens.set(tokenHash, streams.add(close));
+    // The token may have been replaced since the request was authenticated.
+    void this.checkSession(id);
     return () => {
       streams.delete(close);
       if (streams.size === 0) tokens.delete(tokenHash);
@@ -66,7 +73,7 @@ export class OpenStreams {
   async checkSession(sessionId: string): Promise<void> {
     for (const [hash, streams] of this.#bySession.get(sessionId) ?? []) {
       try {
-        if ((await this.#store.sessions.findToken(hash)) !== undefined) continue;
+        if ((await findSessionByToken(this.#store, hash)) !== undefined) continue;
       } catch {
         // The store is unavailable: the next change of the session retries.
         continue;
@@ -75,22 +82,46 @@ export class OpenStreams {
     }
   }
 
-  #addToKey({ actor, tenantId }: StreamCaller, close: Close): () => void {
-    if (actor.type !== 'key') return () => undefined;
-    const streams = this.#byKey.get(actor.id) ?? { tenantId, close: new Set() };
-    this.#byKey.set(actor.id, streams);
-    streams.close.add(close);
-    this.#keys.add(actor.id);
+  /** The same of all sessions, if changes of theirs may have been missed. */
+  checkSessions(): void {
+    for (const id of this.#bySession.keys()) void this.checkSession(id);
+  }
+
+  #addToKey({ actor, session, tenantId }: StreamCaller, close: Close): () => void {
+    const keyId = session === undefined ? (actor.type === 'key' ? actor.id : null) : session.keyId;
+    if (keyId === null) return () => undefined;
+    const streams = this.#byKey.get(keyId) ?? {
+      tenantId,
+      close: new Set(),
+      closeSessions: new Set(),
+    };
+    this.#byKey.set(keyId, streams);
+    const opened = session === undefined ? streams.close : streams.closeSessions;
+    opened.add(close);
+    this.#keys.add(keyId);
     return () => {
-      streams.close.delete(close);
-      if (streams.close.size === 0 && this.#byKey.get(actor.id) === streams) this.#remove(actor.id);
+      opened.delete(close);
+      this.#removeIfUnused(keyId, streams);
     };
   }
 
+  /** Those that the key itself opened. */
   closeByKey(keyId: string): void {
+    this.#closeAll(keyId, 'close');
+  }
+
+  /** Those of the sessions that it attached. */
+  closeSessionsOf(keyId: string): void {
+    this.#closeAll(keyId, 'closeSessions');
+  }
+
+  #closeAll(keyId: string, which: 'close' | 'closeSessions'): void {
     const streams = this.#byKey.get(keyId);
-    this.#remove(keyId);
-    for (const close of streams?.close ?? []) {
+    if (streams === undefined) return;
+    const closed = [...streams[which]];
+    streams[which].clear();
+    this.#removeIfUnused(keyId, streams);
+    for (const close of closed) {
       this.#all.delete(close);
       close('revoked');
     }
@@ -109,8 +140,11 @@ export class OpenStreams {
     this.#checking = true;
     try {
       for (const [id, { tenantId }] of this.#byKey) {
-        const key = await this.#store.tenant(tenantId).readKey(id);
-        if (!isValidKey(key)) this.closeByKey(id);
+        const store = this.#store.tenant(tenantId);
+        if (isValidKey(await store.readKey(id), Date.now())) continue;
+        this.closeByKey(id);
+        if (!this.#byKey.has(id)) continue;
+        if ((await findKeyInForce(store, id, Date.now())) === undefined) this.closeSessionsOf(id);
       }
     } catch {
       // The store is unavailable: the next check retries.
@@ -119,7 +153,9 @@ export class OpenStreams {
     }
   }
 
-  #remove(keyId: string): void {
+  #removeIfUnused(keyId: string, streams: KeyStreams): void {
+    if (streams.close.size > 0 || streams.closeSessions.size > 0) return;
+    if (this.#byKey.get(keyId) !== streams) return;
     this.#byKey.delete(keyId);
     this.#keys.delete(keyId);
   }

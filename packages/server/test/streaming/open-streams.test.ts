@@ -33,6 +33,18 @@ function storeOf(look: Look): SystemStore {
   return { tenant } as unknown as SystemStore;
 }
 
+/** A caller with a token of a session that a key attached. */
+function sessionOf(keyId: string, id = 'session-1') {
+  const session = { id, handle: 'ada', tokenHash: `hash of ${id}`, keyId };
+  return { tenantId: 'tenant-1', actor: { type: 'session', id, name: 'ada' } as const, session };
+}
+
+/** A store whose session tokens all work, as long as their keys do. */
+function storeWithTokens(look: Look): SystemStore {
+  const found = { tenantId: 'tenant-1', sessionId: 'session-1', handle: 'ada', keyId: 'key-1' };
+  return Object.assign(storeOf(look), { sessions: { findToken: async () => found } });
+}
+
 function callerBy(id: string, type: Decider['type'] = 'key') {
   return { tenantId: 'tenant-1', actor: { type, id, name: id } };
 }
@@ -198,5 +210,41 @@ describe('open streams', () => {
     await nextLook();
     expect(look).toHaveBeenCalledTimes(2);
     streams.stop();
+  });
+
+  it('of sessions are closed with the key that attached them, at one read per key and check', async () => {
+    let key = keyWith();
+    const look = vi.fn<Look>(async () => key);
+    const streams = new OpenStreams(storeWithTokens(look));
+    const closes = Array.from({ length: 50 }, () => vi.fn());
+    for (const [n, close] of closes.entries()) {
+      streams.add(sessionOf('key-1', `session-${n}`), close);
+    }
+    await settled();
+    look.mockClear();
+    await nextLook();
+    expect(look).toHaveBeenCalledTimes(1);
+    key = keyWith({ revokedAt: now });
+    await nextLook();
+    for (const close of closes) expect(close.mock.calls).toEqual([['revoked']]);
+    expect(streams.size).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('of sessions go on with the key that replaces an expired one', async () => {
+    const keys = new Map([
+      ['key-1', keyWith({ expiresAt: now, replacedBy: 'key-2' })],
+      ['key-2', keyWith({ id: 'key-2' })],
+    ]);
+    const streams = new OpenStreams(storeWithTokens(async (_tenant, id) => keys.get(id)));
+    const [byKey, ofSession] = [vi.fn(), vi.fn()];
+    streams.add(callerBy('key-1'), byKey);
+    streams.add(sessionOf('key-1'), ofSession);
+    await nextLook();
+    expect(byKey).toHaveBeenCalledTimes(1);
+    expect(ofSession).not.toHaveBeenCalled();
+    keys.set('key-2', keyWith({ id: 'key-2', revokedAt: now }));
+    await nextLook();
+    expect(ofSession).toHaveBeenCalledTimes(1);
   });
 });

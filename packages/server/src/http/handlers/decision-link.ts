@@ -6,6 +6,7 @@
  * is. A GET shows the approval; only a POST that does not come from another site decides it.
  */
 import {
+  isValidKey,
   type ApprovalRecord,
   type DecisionInput,
   demandsApprovers,
@@ -15,7 +16,7 @@ import {
 } from '@relay/core';
 import { outcomeAnswers, RelayError } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
-import { isValidKey, rejectForeignHost } from '../auth.ts';
+import { rejectForeignHost } from '../auth.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { decidedPage, maxTextChars, pageHeaders, pendingPage } from '../views/decision-page.ts';
 import { readToken } from '../../secrets/webhook-signer.ts';
@@ -87,7 +88,7 @@ async function findLink(context: ServerContext, text: string): Promise<Link | un
   if (approval === undefined || approval.kind === 'question') return undefined;
   if (!context.signer.isProof(token.proof, webhook, approval)) return undefined;
   const key = await store.readKey(webhook.createdBy.id);
-  return isValidKey(key) ? { approval, webhook } : undefined;
+  return isValidKey(key, Date.now()) ? { approval, webhook } : undefined;
 }
 
 /** The page sends no referrer and so no origin, but browsers send `Sec-Fetch-Site`. */

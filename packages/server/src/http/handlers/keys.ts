@@ -1,8 +1,7 @@
 /** `/v1/keys`: create, list, rotate and revoke API keys. */
-import type { KeyRecord, Page } from '@relay/core';
+import { isValidKey, type KeyRecord, type Page } from '@relay/core';
 import { RelayError, type Role, type Scope, scopesOfRole } from '@relay/protocol';
 import { changeSettings, type TenantSettings } from '../../config/tenant-settings.ts';
-import { isValidKey } from '../auth.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { hashApiKey, makeApiKey } from '../../secrets/keys.ts';
 import { type ApiRequest, auditEntry, type Handler, storeOf } from './handler.ts';
@@ -123,7 +122,7 @@ function rejectEnded(key: KeyRecord): void {
       `The key was rotated already: rotate the key ${replacedBy}, which replaces it. To end this one now, revoke it`,
     );
   }
-  if (isValidKey(key)) return;
+  if (isValidKey(key, Date.now())) return;
   const ended = key.revokedAt === null ? 'has expired' : 'is revoked';
   throw new RelayError('key_ended', `The key ${ended} and cannot be rotated: create a new one`);
 }
@@ -148,6 +147,7 @@ export const revokeKey: Handler<'revokeKey'> = async (call) => {
   const audit = auditEntry(call, 'key.revoked', { keyId: id, name: key.name });
   await store.revokeKey(id, context.control.engine.clock.now(), audit);
   context.streams.closeByKey(id);
+  context.streams.closeSessionsOf(id);
 };
 
 function presentKey(key: KeyRecord) {

@@ -79,6 +79,9 @@ async function shown(call: ApiRequest, message: core.MessageRecord): Promise<Sho
   return presentMessage(message, await storeOf(call).messages.deliveriesOf(message.id));
 }
 
+export const getMessage: Handler<'getMessage'> = async (call) =>
+  shown(call, await findMessage(call, call.params.id));
+
 function changerOf({ caller }: ApiRequest): core.MessageChanger {
   const { tenantId, actor: by, scopes } = caller;
   return { tenantId, from: senderOf(caller), by, isAdmin: scopes.has('admin') };

@@ -189,7 +189,8 @@ async function commandSession(
   const { id: sessionId, harness } = await findSession(call, call.params.id);
   const ref = { tenantId: caller.tenantId, sessionId };
   const found = harnessNamed(context.harnesses, harness);
-  const changed = await found.command(ref, name, caller.actor);
+  const by = { by: caller.actor, isAdmin: caller.scopes.has('admin') };
+  const changed = await found.command(ref, name, by);
   return present(call, changed);
 }
 

@@ -14,10 +14,13 @@ it('closes the streams of a revoked key after the revocation is stored and befor
     caller: { tenantId: 'tenant-1' },
     context: {
       store: { tenant: () => store },
-      streams: { closeByKey: (id: string) => note(`closed ${id}`) },
+      streams: {
+        closeByKey: (id: string) => note(`closed ${id}`),
+        closeSessionsOf: (id: string) => note(`closed sessions of ${id}`),
+      },
       control: { engine: { clock: { now: () => 7 } } },
     },
   } as unknown as RouteRequest<'revokeKey'>;
   await revokeKey(call);
-  expect(happened).toEqual(['stored', 'closed key-1']);
+  expect(happened).toEqual(['stored', 'closed key-1', 'closed sessions of key-1']);
 });

@@ -1,5 +1,5 @@
 /** The sessions of all tenants, for background work and authentication. */
-import type { SessionDirectory, SessionRef, SessionStream } from '@relay/core';
+import type { SessionDirectory, SessionRef, SessionStream, TokenSession } from '@relay/core';
 import type { RowSigner } from '../../codec/signed-table.ts';
 import { number, text } from '../../codec/values.ts';
 import type { Row, SqlDriver } from '../../drivers/driver.ts';
@@ -64,12 +64,12 @@ export class SqlSessionDirectory implements SessionDirectory {
     this.#signer = signer;
   }
 
-  async findToken(hash: string): Promise<(SessionRef & { readonly handle: string }) | undefined> {
+  async findToken(hash: string): Promise<TokenSession | undefined> {
     const [row] = await this.#driver.read(selectByTokenSql, [hash]);
     const session = row === undefined ? undefined : sessionTable.find(this.#signer, row);
-    return session === undefined
-      ? undefined
-      : { tenantId: session.tenantId, sessionId: session.id, handle: session.handle };
+    if (session === undefined) return undefined;
+    const { tenantId, id: sessionId, handle, keyId } = session;
+    return { tenantId, sessionId, handle, keyId };
   }
 
   due(now: number, limit: number): Promise<SessionRef[]> {

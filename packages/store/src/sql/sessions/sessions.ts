@@ -170,6 +170,7 @@ export function advance(
   const changed = isRelative ? [] : progressChanges(tenantId, sessionId, progress);
   const isDue = dueBy !== undefined && isRelative;
   const isAttached = change.redefine?.tokenHash !== undefined;
+  const isSeen = change.isSeen ?? isAttached;
   const assignments = [
     'last_seq = last_seq + ?',
     'version = version + 1',
@@ -177,7 +178,8 @@ export function advance(
     'last_active_at = ?',
     ...changed.map(([name]) => `${name} = ?`),
     ...(isDue ? [earlierDue] : []),
-    ...(isAttached ? ['seen_at = ?', 'stream_id = NULL', 'stream_node = NULL'] : []),
+    ...(isSeen ? ['seen_at = ?'] : []),
+    ...(isAttached ? ['stream_id = NULL', 'stream_node = NULL'] : []),
     ...(redefinition === undefined ? [] : [redefinition.assignments]),
   ];
   const sql = `UPDATE sessions SET ${assignments.join(', ')}
@@ -192,7 +194,7 @@ export function advance(
     at,
     ...changed.map(([, value]) => value),
     ...(isDue ? [dueBy, dueBy] : []),
-    ...(isAttached ? [at] : []),
+    ...(isSeen ? [at] : []),
     ...(redefinition?.values ?? []),
     tenantId,
     sessionId,

@@ -111,7 +111,7 @@ export function sessionTests(open: Open): void {
     const tenant = newTenant();
     const [one, two] = [uuidv7(), uuidv7()];
     const sessionId = await addSession(tenant, { tokenHash: one, definition: { handle: 'ada' } });
-    const found = { tenantId: tenant.tenantId, sessionId, handle: 'ada' };
+    const found = { tenantId: tenant.tenantId, sessionId, handle: 'ada', keyId: 'key-1' };
     expect(await system().sessions.findToken(one)).toEqual(found);
     const attach = changeOf(sessionId, { ifVersion: 1, redefine: { tokenHash: two, name: 'New' } });
     expect(await tenant.sessions.change({ changes: [attach] })).toMatchObject({
