@@ -99,7 +99,7 @@ export class NativeTurns {
     const now = engine.clock.now();
     const keyId = await this.#keyOf(session, now);
     // It goes on with a key that resumes it.
-    if (keyId === null) return this.#block(session, turn, { reason: 'key_ended', dueAt: null });
+    if (keyId === null) return this.#block(session, 'key_ended', null);
     const work = decideSession(session.state, { type: 'work', sessionId });
     if (work.kind !== 'accepted') return this.#rest(session, null);
     const handed = stepsOf(turn, { type: 'deliver' });
@@ -122,7 +122,7 @@ export class NativeTurns {
       const provider = await engine.models(tenantId).missing?.(spec.model);
       if (provider !== undefined) {
         const reason = `There is no credential for the provider ${provider}`;
-        return await this.#block(session, turn, { reason, dueAt: now + credentialCheckMs });
+        return await this.#block(session, reason, now + credentialCheckMs);
       }
       await startRun(this.#control, spec, { ...caller, session: { changes: [change] } });
       return true;
@@ -145,17 +145,8 @@ export class NativeTurns {
   }
 
   /** The messages wait for what the turn needs. */
-  #block(
-    session: SessionRecord,
-    turn: readonly InboxEntry[],
-    { reason, dueAt }: { readonly reason: string; readonly dueAt: number | null },
-  ): Promise<boolean> {
-    const now = this.#control.engine.clock.now();
-    return this.#change(session, {
-      inputs: [{ type: 'block', reason }],
-      ...stepsOf(turn, { type: 'defer', now, reason: 'blocked' }),
-      dueAt,
-    });
+  #block(session: SessionRecord, reason: string, dueAt: number | null): Promise<boolean> {
+    return this.#change(session, { inputs: [{ type: 'block', reason }], dueAt });
   }
 
   /** A turn that cannot start, such as without budget: its messages fail, and can be delivered again. */

@@ -300,7 +300,7 @@ export const sessionRoutes = {
   deleteSession: {
     method: 'DELETE',
     path: '/v1/sessions/:id',
-    summary: 'Drop a session with its journal and its deliveries',
+    summary: 'Release a session at once, and delete it with its journal',
     scopes: ['admin'],
     params: idParam,
     responseType: 'none',

@@ -56,8 +56,7 @@ export async function addSession(server: TestServer, options: SessionOptions): P
       releasedAt: lifecycle === 'released' ? createdAt : null,
       dueAt: null,
     },
-    // The journal of a released session has ended.
-    events: lifecycle === 'released' ? [] : sessionCreated(id),
+    events: sessionCreated(id),
   });
   expect(outcome.kind).toBe('created');
   return id;
