@@ -12,10 +12,16 @@ export interface InProcessServer {
   readonly fetch: Fetch;
   /** `METHOD path` of every request. */
   readonly lines: string[];
-  /** Another client of the same server; `through` can break its responses. */
-  clientWith(apiKey: string, through?: (response: Response) => Response): RelayClient;
+  /** Another client of the same server, whose connection can be broken. */
+  clientWith(apiKey: string, connection?: Connection): RelayClient;
   notes(): string[];
   dispose(): Promise<void>;
+}
+
+export interface Connection {
+  /** Changes a request, or throws like a connection that fails. */
+  readonly before?: (url: string, init: RequestInit) => RequestInit;
+  readonly after?: (response: Response) => Response;
 }
 
 /** A server in this process, called through its router without a port. */
@@ -27,12 +33,11 @@ export async function startInProcess(): Promise<InProcessServer> {
     lines.push(`${init.method ?? 'GET'} ${new URL(url).pathname}`);
     return fetch(url, init);
   };
-  const clientWith = (key: string, through = same) =>
-    createClient({
-      baseUrl,
-      apiKey: key,
-      fetch: async (url, init) => through(await recording(url, init)),
-    });
+  const clientWith = (key: string, connection: Connection = {}) => {
+    const { before = (_, init) => init, after = same } = connection;
+    const through: Fetch = async (url, init) => after(await recording(url, before(url, init)));
+    return createClient({ baseUrl, apiKey: key, fetch: through });
+  };
   return {
     client: clientWith(apiKey),
     apiKey,

@@ -17,7 +17,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TestServer } from '../support/server.ts';
 import { builtin } from './environment.ts';
 
-const notInSdkYet = 'sessions are not in the SDK yet';
+const notInSdkYet = 'actions are not in the SDK yet';
 
 /** Routes without an SDK method, and why. */
 const excluded = {
@@ -31,10 +31,13 @@ const excluded = {
   awaitToolResult: 'between nodes, with the internal secret',
   showDecisionLink: 'a page for people with the link',
   decideByLink: 'the form of that page',
-  reportSessionEvents: notInSdkYet,
-  followDeliveries: notInSdkYet,
-  postReceipt: notInSdkYet,
-  answerCommand: notInSdkYet,
+  serveMcp: 'for MCP clients',
+  registerAction: notInSdkYet,
+  listActions: notInSdkYet,
+  removeAction: notInSdkYet,
+  invokeAction: notInSdkYet,
+  getInvocation: notInSdkYet,
+  postInvocationResult: notInSdkYet,
 } as const satisfies Partial<Record<RouteName, string>>;
 
 type Covered = Exclude<RouteName, keyof typeof excluded>;
@@ -123,6 +126,19 @@ async function attached(): Promise<Session> {
   return (await client.sessions.attach(body)).session;
 }
 
+/** A program that has handled a message, and was released. */
+async function served(): Promise<void> {
+  const session = await client.sessions.serve({
+    handle: newHandle(),
+    onMessage: () => undefined,
+    onRelease: () => undefined,
+  });
+  const { id } = await client.messages.send({ to: `@${session.handle}`, text: 'Hi' });
+  await client.messages.deliveries(id, { wait: 'consumed' });
+  await client.sessions.release(session.id);
+  expect(await session.closed).toEqual({ reason: 'released' });
+}
+
 /** A message that waits for a flush, and its recipient. */
 async function held() {
   const session = await attached();
@@ -175,6 +191,10 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   resumeSession: async () => client.sessions.resume((await attached()).id),
   cancelSession: async () => client.sessions.cancel((await attached()).id),
   flushSession: async () => client.sessions.flush((await held()).session.id),
+  reportSessionEvents: served,
+  followDeliveries: served,
+  postReceipt: served,
+  answerCommand: served,
   sendMessage: async () =>
     expect((await held()).message.deliveries).toMatchObject([{ status: 'accepted' }]),
   getMessage: async () => {

@@ -21,7 +21,7 @@ describe('SDK README', () => {
   test('starts with running an agent, and shows the output of each example', () => {
     expect(examples.faults).toEqual([]);
     expect(examples.all.map(({ title }) => title)[0]).toBe('Start a run and get its answer');
-    expect(examples.all).toHaveLength(7);
+    expect(examples.all).toHaveLength(8);
   });
 
   test.each(examples.all)('prints the shown output: $title', async ({ code, output }) => {

@@ -115,9 +115,9 @@ describe('the events of a session over a broken connection', () => {
     const session = await attached();
     for (let n = 0; n < 12; n += 1) await sendTo(session, `message ${n}`);
     let cuts = 0;
-    const client = server.clientWith(server.apiKey, (response) =>
-      cutAfter(response, 150 + 211 * (cuts += 1)),
-    );
+    const client = server.clientWith(server.apiKey, {
+      after: (response) => cutAfter(response, 150 + 211 * (cuts += 1)),
+    });
     const seqs: number[] = [];
     for await (const { seq } of client.sessions.stream(session.id)) {
       seqs.push(seq);

@@ -11,6 +11,7 @@ import type {
   ModelRegistry,
   NewAuditEntry,
   NewDelivery,
+  NewInvocation,
   Publisher,
   RunBudget,
   RunRef,
@@ -21,6 +22,7 @@ import type {
 import { defaultInboxLimit } from './ports/index.ts';
 import type { MemoryBudget } from './runtime/memory-budget.ts';
 import type { TranscriptCache } from './run/context/transcript-cache.ts';
+import type { InvocationRunner } from './sessions/invocation-runner.ts';
 
 export interface Settings {
   /** The id of this process among the nodes on one store. */
@@ -130,6 +132,13 @@ export interface Engine {
   readonly sessionDue?: (session: SessionRef) => void;
   /** Called when messages and deliveries are stored or changed. It may not throw. */
   readonly onMessage?: (tenantId: string, change: MessageNotice) => void;
+  /** Carries out invocations of actions. Default: there are none. */
+  readonly invocations?: InvocationRunner;
+  /** Called when an invocation is stored, and when it has ended. It may not throw. */
+  readonly onInvocation?: (
+    tenantId: string,
+    invocation: Pick<NewInvocation, 'id' | 'status'>,
+  ) => void;
   /** Default: memories are searched by words only. */
   readonly embedders?: Embedders;
   /** Default: a run keeps the rules that it was started with. */

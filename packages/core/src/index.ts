@@ -10,6 +10,7 @@ export {
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/create-session.ts';
+export * from './commands/invoke-action.ts';
 export {
   byHandle,
   canRead,
@@ -80,6 +81,8 @@ export {
   readSnapshot,
   type RunState,
 } from './run/state/state.ts';
+export * from './sessions/actions.ts';
+export * from './sessions/invocation-runner.ts';
 export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
 export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';

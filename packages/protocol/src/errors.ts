@@ -51,6 +51,7 @@ export const errorTable = {
   message_delivered: permanent(409, 'A recipient already has the message'),
   receipt_conflict: permanent(409, 'Another final receipt, answer or result was given before'),
   action_name_taken: permanent(409, 'Another action has this name'),
+  action_gone: permanent(410, 'The action ended before it was started'),
   cursor_past_end: permanent(409, 'The requested position is after the end of the journal'),
   payload_too_large: permanent(413, 'The request body is too large'),
   unsupported_media_type: permanent(415, 'The request body must be JSON'),
@@ -76,6 +77,8 @@ export const errorTable = {
   answer_too_large: permanent(502, 'The model’s answer exceeds RELAY_MAX_ANSWER_CHARS'),
   context_exceeded: permanent(502, 'The conversation does not fit into the model’s context window'),
   tool_timed_out: permanent(504, 'No client posted the result of the function tool in time'),
+  action_failed: permanent(502, 'The handler of the action failed'),
+  action_timed_out: permanent(504, 'The handler of the action took too long'),
   command_failed: permanent(502, 'The program of the session failed to carry out the command'),
   command_timed_out: permanent(
     504,

@@ -19,7 +19,22 @@ export type {
   RunEvents,
   StreamRunOptions,
 } from './runs.ts';
-export type { SessionEvents, SessionEventsPage, SessionEventsQuery } from './sessions/sessions.ts';
+export type { DeclaredCapabilities, ServeOptions } from './sessions/declaration.ts';
+export {
+  type MessageContext,
+  type MessageOutcome,
+  type OnMessage,
+  type ReceivedMessage,
+  RemoteSession,
+  type SessionEnd,
+  type SessionHandlers,
+} from './sessions/remote-session.ts';
+export type {
+  JoinOptions,
+  SessionEvents,
+  SessionEventsPage,
+  SessionEventsQuery,
+} from './sessions/sessions.ts';
 export type {
   EventCondition,
   EventPredicate,

@@ -8,6 +8,7 @@ import {
   type RunControl,
   defaultSettings,
   type Engine,
+  InvocationRunner,
   type Log,
   SessionAttendant,
   Supervisor,
@@ -37,6 +38,7 @@ import { sweepOutputs } from './workspaces/sweep-outputs.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
 import { Workspaces } from './workspaces/workspaces.ts';
+import { createActionCaller } from './outbound/actions.ts';
 import { OutboundGuards } from './outbound/guards.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { NamedTenants } from './outbound/named-tenants.ts';
@@ -107,7 +109,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       ...row,
     });
   });
-  const { models, tools, agents } = assembleDefinitions(config, file, options);
+  const { models, tools, agents, actions } = assembleDefinitions(config, file, options);
   const masters = masterKeys(config);
   for (const { bytes } of masters) {
     for (const form of ['hex', 'base64', 'base64url'] as const) log.addSecret(bytes.toString(form));
@@ -166,6 +168,13 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const budgets = new TenantBudgets(store);
   const writeAudit = (tenantId: string, entry: AuditEntry) => auditSigner.write(tenantId, entry);
   const activity = new KeyActivity({ store, clock, log, audit: writeAudit });
+  const signer = new WebhookSigner(rootKey);
+  const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
+  const invocations = new InvocationRunner({
+    engine: () => engine,
+    own: actions,
+    call: createActionCaller({ signer, fetchFor, clock }),
+  });
   const engine: Engine = {
     store,
     budgets: (tenantId, keyId) => budgets.of(tenantId, keyId),
@@ -214,6 +223,8 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       feed.publishMessage(tenantId, notice);
       metrics.publishMessage(tenantId, notice);
     },
+    invocations,
+    onInvocation: (tenantId, invocation) => metrics.publishInvocation(tenantId, invocation),
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
   const harnesses = builtInHarnesses(control, {
@@ -235,9 +246,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     clock,
     log,
   });
-  const signer = new WebhookSigner(rootKey);
   const { publicUrl } = config;
-  const fetchFor = (tenantId: string) => guards.of(tenantId).fetch;
   const deliverer = new WebhookDeliverer({ store, signer, fetchFor, clock, log, publicUrl });
   const context: ServerContext = {
     store,
@@ -298,6 +307,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       control.supervisor.start();
       unsubscribe = subscribeToNodes(context);
       attendant.start();
+      invocations.begin();
       housekeeping.start();
       embeddings?.worker.start();
       workspaces.start();
@@ -309,6 +319,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       stopping = true;
       await stopAll([
         unsubscribe,
+        () => invocations.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),

@@ -1,7 +1,7 @@
-export { ToolSuspended } from '@relay/core';
+export { type ActionContext, ActionFailed, ToolSuspended } from '@relay/core';
 export { compose, type ComposeOptions, type Relay } from './compose.ts';
 export { type Config, ConfigError, type Installation, readConfig } from './config/config.ts';
-export { defineConfig, type RelayConfig } from './config/config-file.ts';
+export { type ActionConfig, defineConfig, type RelayConfig } from './config/config-file.ts';
 export {
   type AgentConfig,
   defineAgent,

@@ -1,5 +1,5 @@
 /** What the program of a session reports: receipts of its deliveries, and events. */
-import { RelayError, type DeliveryStatus, type SessionEvent } from '@relay/protocol';
+import { defined, RelayError, type DeliveryStatus, type SessionEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { MessageDelivery, SessionRecord, SessionRef } from '../ports/index.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
@@ -14,6 +14,8 @@ export interface DeliveryReceipt {
   readonly availableAt?: number;
   readonly reason?: string;
   readonly retryable?: boolean;
+  /** Of a delivery that is consumed: concluded by Relay, not reported by the program. */
+  readonly fidelity?: 'inferred';
 }
 
 type ReportEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'redact'>;
@@ -39,12 +41,12 @@ export async function recordReceipt(
 }
 
 function inputOfReceipt(receipt: DeliveryReceipt, now: number): DeliveryInput {
-  const { status, availableAt, reason, retryable } = receipt;
+  const { status, availableAt, reason, retryable, fidelity } = receipt;
   switch (status) {
     case 'delivered':
       return { type: 'deliver' };
     case 'consumed':
-      return { type: 'consume' };
+      return { type: 'consume', ...defined({ fidelity }) };
     case 'deferred':
       return {
         type: 'defer',

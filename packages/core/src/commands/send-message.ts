@@ -332,7 +332,7 @@ function keyOf({ engine }: RunControl, { from }: MessageAuthor, draft: MessageDr
 
 async function replayed(
   store: TenantStore,
-  holder: { readonly messageId: string; readonly fingerprint: string },
+  holder: { readonly holderId: string; readonly fingerprint: string },
   fingerprint: string | undefined,
 ): Promise<SentMessage> {
   if (holder.fingerprint !== fingerprint) {
@@ -341,7 +341,7 @@ async function replayed(
       'This idempotency key was used for another message; use a new key',
     );
   }
-  return sent(store, holder.messageId, true);
+  return sent(store, holder.holderId, true);
 }
 
 /** Throws why no recipient has taken the message, if none has. */

@@ -153,7 +153,7 @@ export interface SessionWrite {
   /** Of any number of sessions. Several of one session are applied in this order. */
   readonly changes: readonly SessionChange[];
   readonly messages?: readonly NewMessage[];
-  /** Held by the first of the messages. */
+  /** Held by the first of the messages, or else of the invocations. */
   readonly idempotency?: MessageKey;
   /** Default: `defaultInboxLimit`. */
   readonly inboxLimit?: InboxLimit;
@@ -182,8 +182,8 @@ export type SessionRefusal =
   | { readonly kind: 'inbox-full'; readonly sessionId: string }
   /** The run that a command is for has ended. */
   | { readonly kind: 'run-ended'; readonly runId: string }
-  /** An earlier message of this sender has the key. */
-  | { readonly kind: 'exists'; readonly messageId: string; readonly fingerprint: string };
+  /** An earlier message or invocation of this sender has the key. */
+  | { readonly kind: 'exists'; readonly holderId: string; readonly fingerprint: string };
 
 export type SessionOutcome =
   /** `lastSeqs`: the `seq` of the last event of each change, in their order. */
@@ -303,7 +303,7 @@ export interface NewMessage extends Omit<MessageRecord, 'editedAt' | 'withdrawnA
   readonly direct: readonly string[];
 }
 
-/** Of all messages of a sender with one key, one is stored, until the key expires. */
+/** Of all messages, or invocations, of a sender with one key, one is stored, until the key expires. */
 export interface MessageKey extends IdempotencyKey {
   /** The sender: the same key of another sender is another key. */
   readonly sender: string;
@@ -424,11 +424,11 @@ export interface MessageStore {
   list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>>;
   /** Sessions and keys that have sent a message of the thread, or that one was sent to by its handle. */
   participants(threadId: string): Promise<string[]>;
-  /** The message that holds this key, unless the key has expired at `now`. */
+  /** The message or invocation that holds this key, unless the key has expired at `now`. */
   findKey(
     key: Pick<MessageKey, 'sender' | 'key'>,
     now: number,
-  ): Promise<{ messageId: string; fingerprint: string } | undefined>;
+  ): Promise<{ holderId: string; fingerprint: string } | undefined>;
   /** Also changes its deliveries. Nothing is stored if one of them was delivered. */
   edit(edit: MessageEdit, limit?: InboxLimit): Promise<EditOutcome>;
   /**
@@ -517,8 +517,18 @@ export interface NewInvocation {
   /** The session that carries it out. */
   readonly sessionId: string | null;
   readonly at: number;
-  /** When it needs attention, such as when it has timed out; not after its end. */
+  /** Its handler may be started again after a crash. */
+  readonly idempotent: boolean;
+  /** How long the handler may take. */
+  readonly timeoutMs: number;
+  /** When its handler was started; a session's, when its program was sent the invocation. */
+  readonly startedAt: number | null;
+  /**
+   * When it needs attention: it has timed out, or the node that carries it out is gone. Not after its end.
+   */
   readonly dueAt: number | null;
+  /** Of one that is stored as denied. */
+  readonly error?: InvocationError;
 }
 
 export interface InvocationError {
@@ -527,7 +537,7 @@ export interface InvocationError {
   readonly retryable?: boolean;
 }
 
-export interface InvocationRecord extends NewInvocation {
+export interface InvocationRecord extends Omit<NewInvocation, 'error'> {
   /** Any JSON. */
   readonly output: unknown;
   readonly error: InvocationError | null;
@@ -542,6 +552,11 @@ export interface InvocationChange {
   readonly from: readonly InvocationStatus[];
   readonly to: InvocationStatus;
   readonly at: number;
+  /** It must still be due at this time, so that of several nodes one takes it. Default: any. */
+  readonly ifDueAt?: number | null;
+  /** It must have been started at this time. Default: any. */
+  readonly ifStartedAt?: number | null;
+  readonly startedAt?: number;
   readonly dueAt?: number | null;
   readonly approvalId?: string;
   /** Any JSON. */

@@ -22,12 +22,17 @@ export const ownEvents: ReadonlySet<AgentSessionEventType> = new Set<AgentSessio
   'session.forked',
 ]);
 
+/** Relay finds out by itself that a session is offline, and that a command has failed. */
+const foundOut: ReadonlySet<AgentSessionEventType> = new Set<AgentSessionEventType>([
+  'status.offline',
+  'error',
+]);
+
 export function canObserve(
   { events: { emits } }: Pick<AgentSessionCapabilities, 'events'>,
   type: AgentSessionEventType,
 ): boolean {
-  // Relay finds out by itself that a session is offline.
-  if (ownEvents.has(type) || type === 'status.offline' || emits.includes(type)) return true;
+  if (ownEvents.has(type) || foundOut.has(type) || emits.includes(type)) return true;
   if (type === 'status.changed') return emits.some((each) => each.startsWith('status.'));
   return type.startsWith('status.') && emits.includes('status.changed');
 }

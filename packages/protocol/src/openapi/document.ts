@@ -74,7 +74,11 @@ export function openApiDocument(version: string): OpenApiDocument {
           description: 'Internal <RELAY_INTERNAL_SECRET>',
         },
       },
-      schemas: { Error: errorSchema(), ...schemas.components },
+      schemas: {
+        Error: errorSchema(),
+        JsonRpcError: jsonRpcErrorSchema(),
+        ...schemas.components,
+      },
     },
   };
 }
@@ -98,7 +102,7 @@ function operationOf(name: string, route: Route, schemas: OpenApiSchemas): Schem
             content: { 'application/json': { schema: schemas.of(route.body, 'input') } },
           },
         }),
-    responses: { ...responseOf(name, route, schemas), ...failuresOf(route.errors) },
+    responses: { ...responseOf(name, route, schemas), ...failuresOf(route) },
     ...securityOf(route),
   };
 }
@@ -107,7 +111,7 @@ function tagOf(path: string): string {
   const [first = '', second] = path.split('/').filter((part) => part !== '');
   if (first === 'v1') return second ?? first;
   if (first === 'api') return 'api/chat';
-  return ['chat', 'models'].includes(first) ? first : 'system';
+  return ['chat', 'models', 'mcp'].includes(first) ? first : 'system';
 }
 
 function securityOf(route: Route): Schema {
@@ -193,7 +197,7 @@ const mediaTypes = {
 } as const;
 
 function responseOf(name: string, route: Route, schemas: OpenApiSchemas): Schema {
-  const { output, responseType, noContentWhen } = route;
+  const { output, responseType, noContentWhen, acceptedWhen } = route;
   if (responseType === 'none') {
     return { '204': { description: 'Success; repeating the request has no effect' } };
   }
@@ -221,31 +225,54 @@ function responseOf(name: string, route: Route, schemas: OpenApiSchemas): Schema
       : { content: { 'application/json': { schema: schemas.of(output, 'output') } } };
   return {
     [String(route.status ?? 200)]: { description: route.summary, ...content },
+    ...(acceptedWhen === undefined ? {} : { '202': { description: acceptedWhen, ...content } }),
     ...noContent,
   };
 }
 
 /** One response per status, with its error codes. */
-function failuresOf(codes: readonly ErrorCode[]): Schema {
-  const byStatus = Map.groupBy(codes, (code) => errorTable[code].status);
+function failuresOf(route: Route): Schema {
+  const byStatus = Map.groupBy(route.errors, (code) => errorTable[code].status);
   return Object.fromEntries(
     [...byStatus].map(([status, all]) => [
       String(status),
       {
         description: all.map((code) => `\`${code}\`: ${errorTable[code].title}`).join('\n\n'),
-        content: {
-          'application/json': {
-            schema: {
-              allOf: [
-                { $ref: '#/components/schemas/Error' },
-                { properties: { code: { enum: all } } },
-              ],
-            },
-          },
-        },
+        content: { 'application/json': { schema: failureOf(route, all) } },
       },
     ]),
   );
+}
+
+function failureOf({ errorFormat }: Route, codes: readonly ErrorCode[]): Schema {
+  const data = { properties: { code: { enum: codes } } };
+  if (errorFormat === undefined) return { allOf: [{ $ref: '#/components/schemas/Error' }, data] };
+  return {
+    allOf: [
+      { $ref: '#/components/schemas/JsonRpcError' },
+      { properties: { error: { properties: { data } } } },
+    ],
+  };
+}
+
+/** Without an id: the message was not read. */
+function jsonRpcErrorSchema(): Schema {
+  return {
+    type: 'object',
+    required: ['jsonrpc', 'error'],
+    properties: {
+      jsonrpc: { const: '2.0' },
+      error: {
+        type: 'object',
+        required: ['code', 'message'],
+        properties: {
+          code: { type: 'integer' },
+          message: { type: 'string', description: 'A human-readable message' },
+          data: { type: 'object' },
+        },
+      },
+    },
+  };
 }
 
 function errorSchema(): Schema {

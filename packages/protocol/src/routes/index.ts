@@ -1,12 +1,14 @@
 /**
  * The route table. Validation, authentication, documentation and tests all read it.
  */
+import { actionRoutes } from './actions.ts';
 import { approvalRoutes } from './approvals.ts';
 import { auditRoutes } from './audit.ts';
 import { chatRoutes } from './chat.ts';
 import { credentialRoutes } from './credentials.ts';
 import { grantRoutes } from './grants.ts';
 import { keyRoutes } from './keys.ts';
+import { mcpRoutes } from './mcp.ts';
 import { memoryRoutes } from './memories.ts';
 import { messageRoutes } from './messages.ts';
 import { policyRoutes } from './policy.ts';
@@ -43,6 +45,7 @@ export const routes = {
   ...runtimeRoutes,
   ...runRoutes,
   ...toolResultRoutes,
+  ...actionRoutes,
   ...approvalRoutes,
   ...grantRoutes,
   ...keyRoutes,
@@ -54,6 +57,7 @@ export const routes = {
   ...policyRoutes,
   ...webhookRoutes,
   ...sessionRoutes,
+  ...mcpRoutes,
 } as const satisfies Record<string, Route>;
 
 export type RouteName = keyof typeof routes;

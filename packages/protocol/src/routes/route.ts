@@ -43,7 +43,11 @@ export interface Route {
   readonly status?: 201 | 202;
   /** In which case the response is 204 instead. */
   readonly noContentWhen?: string;
+  /** In which case the response is 202 instead, with the same body. */
+  readonly acceptedWhen?: string;
   readonly output?: z.ZodType;
+  /** The body of its errors. Default: `ErrorBody`. */
+  readonly errorFormat?: 'json-rpc';
   readonly errors: readonly ErrorCode[];
 }
 

@@ -154,7 +154,6 @@ export const attachedSessionSchema = z.object({
 export const sessionSummarySchema = sessionSchema.pick({
   id: true,
   identity: true,
-  harness: true,
   status: true,
 });
 const shownSessionSchema = z.union([sessionSchema, sessionSummarySchema]);

@@ -242,7 +242,9 @@ describe('roles', () => {
   it('let a viewer read what belongs to the tenant, and change nothing', () => {
     for (const name of opened('viewer')) {
       const { method } = routes[name as keyof typeof routes];
-      expect([name, method]).toEqual([name, name === 'explainPermission' ? 'POST' : 'GET']);
+      // Each tool of /mcp requires the scopes of its own route.
+      const isPost = name === 'explainPermission' || name === 'serveMcp';
+      expect([name, method]).toEqual([name, isPost ? 'POST' : 'GET']);
     }
     const closed = keyed.filter(
       ([name, { method }]) => method === 'GET' && !opened('viewer').includes(name),

@@ -46,7 +46,7 @@ export function messages(http: Http) {
   };
 }
 
-function sendMessage(
+export function sendMessage(
   http: Http,
   body: wire.MessageBody,
   options: CallOptions = {},

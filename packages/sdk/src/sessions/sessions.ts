@@ -1,16 +1,21 @@
 /** `/v1/sessions`: live participants that receive messages. */
-import type {
-  AttachBody,
-  AttachedSession,
-  Session,
-  SessionBody,
-  SessionChanges,
-  SessionsQuery,
-  StoredSessionEvent,
+import {
+  type AttachBody,
+  type AttachedSession,
+  defined,
+  type Session,
+  type SessionBody,
+  type SessionChanges,
+  type SessionsQuery,
+  type StoredSessionEvent,
 } from '@relay/protocol/wire';
 import { type CallOptions, type Http, pathOf } from '../http.ts';
 import { Listing, listOf, type Page } from '../listing.ts';
+import { RelayApiError } from '../errors.ts';
+import { capabilitiesOf, type ServeOptions } from './declaration.ts';
+import { RemoteSession, type SessionHandlers } from './remote-session.ts';
 import { type FollowSessionOptions, SessionHandle } from './session-handle.ts';
+import type { FollowOptions } from '../streaming/frames.ts';
 
 /** Events per request, unless the query has a `limit`. */
 const eventsPerPage = 1000;
@@ -27,6 +32,9 @@ export interface SessionEventsQuery {
   /** Page size, at most 5,000. */
   readonly limit?: number;
 }
+
+export interface JoinOptions
+  extends Pick<SessionHandlers, 'onMessage' | 'onError'>, FollowOptions, CallOptions {}
 
 type Command = 'release' | 'pause' | 'resume' | 'flush';
 
@@ -45,6 +53,29 @@ export class Sessions {
   /** The `token` is returned only here. `serve` does the rest of what a program has to do. */
   attach(body: AttachBody, options: CallOptions = {}): Promise<AttachedSession> {
     return this.#http.json('POST', '/v1/sessions/attach', { body, ...options });
+  }
+
+  /**
+   * Attaches this program and handles what the session receives, until it is closed or released. Resolves
+   * when its stream is open.
+   */
+  async serve(options: ServeOptions): Promise<RemoteSession> {
+    const { handle, identity, takeover } = options;
+    const body: AttachBody = {
+      handle,
+      identity: { name: handle, kind: 'program', ...identity },
+      capabilities: capabilitiesOf(options),
+      ...defined({ takeover }),
+    };
+    const { session, token } = await this.#attachAgain(body, options);
+    return opened(
+      new RemoteSession({ ...options, session, token, http: this.#http.withKey(token) }),
+    );
+  }
+
+  /** Handles what a person's session receives, with a key of the same owner. */
+  join(session: Session, options: JoinOptions): Promise<RemoteSession> {
+    return opened(new RemoteSession({ ...options, session, http: this.#http }));
   }
 
   /** Newest first. With a session token, other sessions have only what a `SessionSummary` has. */
@@ -112,9 +143,32 @@ export class Sessions {
     await this.#http.json('DELETE', pathOf`/v1/sessions/${id}`, options);
   }
 
+  /** With the token of an earlier process, unless its session has ended. */
+  async #attachAgain(body: AttachBody, { token, signal }: ServeOptions): Promise<AttachedSession> {
+    if (token !== undefined) {
+      try {
+        return await new Sessions(this.#http.withKey(token)).attach(body, { signal });
+      } catch (error) {
+        if (!(error instanceof RelayApiError) || error.code !== 'unauthorized') throw error;
+      }
+    }
+    return this.attach(body, { signal });
+  }
+
   /** Repeating a command that takes effect already changes nothing. */
   #command(id: string, command: Command, options: CallOptions): Promise<Session> {
     const path = `${pathOf`/v1/sessions/${id}`}/${command}`;
     return this.#http.json('POST', path, { repeatable: true, ...options });
   }
+}
+
+/** Throws if the stream cannot be opened. */
+async function opened(session: RemoteSession): Promise<RemoteSession> {
+  const ended = session.closed.then(({ error }) => {
+    throw (
+      error ?? new RelayApiError('session_conflict', 'The session ended before its stream began')
+    );
+  });
+  await Promise.race([session.opened, ended]);
+  return session;
 }

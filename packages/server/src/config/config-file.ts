@@ -5,9 +5,15 @@
 import { existsSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { CompactionSettings, Harness, Price, Tool } from '@relay/core';
+import type { ActionHandler, CompactionSettings, Harness, Price, Tool } from '@relay/core';
 import { harnessProblem } from '@relay/harnesses';
-import { fieldIssues, issueMessage, type Limits, limitsSchema } from '@relay/protocol';
+import {
+  actionBodySchema,
+  fieldIssues,
+  issueMessage,
+  type Limits,
+  limitsSchema,
+} from '@relay/protocol';
 import {
   type AgentConfig,
   type McpServerConfig,
@@ -28,6 +34,8 @@ export interface RelayConfig {
   readonly agents?: readonly AgentConfig[];
   /** Tools besides the built-in ones. */
   readonly tools?: readonly (Tool | ToolDefinition)[];
+  /** Actions that all tenants have, with functions of this process. */
+  readonly actions?: readonly ActionConfig[];
   /** What `POST /v1/sessions` can create sessions of, besides the built-in harnesses. */
   readonly harnesses?: readonly Harness[];
   /** MCP servers whose tools agents may use, by name. */
@@ -55,6 +63,11 @@ export interface RelayConfig {
   /** When and how a conversation that outgrows a model's window is summarized. */
   readonly compaction?: Partial<CompactionSettings>;
 }
+
+/** An action whose handler is a function. */
+export type ActionConfig = Omit<z.input<typeof actionBodySchema>, 'handler'> & {
+  readonly handler: ActionHandler;
+};
 
 /** For completion and checks in an editor. */
 export function defineConfig(config: RelayConfig): RelayConfig {
@@ -112,6 +125,9 @@ const timeoutMs = z
 const endpoint = z.url({ protocol: /^https?$/ });
 /** Agents and tools are checked in `definitions.ts`. */
 const definitions = z.array(z.looseObject({ name: z.string() }));
+const actionSchema = actionBodySchema.extend({
+  handler: z.custom<ActionHandler>((value) => typeof value === 'function', 'Must be a function'),
+});
 const harnessesSchema = z.array(z.looseObject({})).superRefine((harnesses, context) => {
   const names = new Set<unknown>();
   for (const [index, harness] of harnesses.entries()) {
@@ -139,6 +155,7 @@ const bashSchema = z.strictObject({
 const schema = z.strictObject({
   agents: definitions.optional(),
   tools: definitions.optional(),
+  actions: z.array(actionSchema).optional(),
   harnesses: harnessesSchema.optional(),
   mcpServers: mcpServersSchema.optional(),
   providers: z

@@ -1,5 +1,6 @@
 /** Combines the built-in models, tools and agents with those of `relay.config.ts`, and checks them. */
 import {
+  type Action,
   type AgentRegistry,
   createAgentRegistry,
   type ModelRegistry,
@@ -18,13 +19,15 @@ import {
   workspaceToolNames,
 } from '@relay/tools';
 import { type Config, ConfigError } from './config.ts';
-import type { RelayConfig } from './config-file.ts';
+import type { ActionConfig, RelayConfig } from './config-file.ts';
 import { isOffered } from '../outbound/providers.ts';
 
 export interface Definitions {
   readonly models: ModelRegistry;
   readonly tools: ToolRegistry;
   readonly agents: AgentRegistry;
+  /** By name. */
+  readonly actions: ReadonlyMap<string, Action>;
 }
 
 /** Replaces the built-in models or tools, for in-process use and for tests. */
@@ -52,6 +55,7 @@ export function assembleDefinitions(
       models: withPrices(replacements.models ?? builtInModels(), file.prices ?? {}),
       tools: createToolRegistry([...builtIn, ...own.all]),
       agents: createAgentRegistry(agents),
+      actions: assembleActions(file.actions ?? []),
     };
     checkReferences(definitions, file);
     return definitions;
@@ -59,6 +63,26 @@ export function assembleDefinitions(
     if (error instanceof TypeError) throw new ConfigError(`relay.config: ${error.message}`);
     throw error;
   }
+}
+
+function assembleActions(configs: readonly ActionConfig[]): Map<string, Action> {
+  const actions = new Map<string, Action>();
+  for (const config of configs) {
+    const { name, outputSchema = null, availableTo = null, timeoutMs = null } = config;
+    if (actions.has(name)) throw new TypeError(`two actions have the name ${name}`);
+    actions.set(name, {
+      ...config,
+      outputSchema,
+      availableTo,
+      timeoutMs,
+      idempotent: config.idempotent ?? false,
+      sessionId: null,
+      url: null,
+      createdAt: 0,
+      createdBy: { type: 'system', id: 'config', name: 'relay.config' },
+    });
+  }
+  return actions;
 }
 
 /** An unknown name would otherwise fail in the middle of a run. */

@@ -16,7 +16,7 @@ import { uuidv7 } from 'uuidv7';
 import type { ServerLog } from '../observability/log.ts';
 import { authenticate, type Caller, noteRefusal } from './auth.ts';
 import { preflight, setCorsHeaders } from './cors.ts';
-import { notFound, respondToMalformedRequest, toRelayError } from './errors.ts';
+import { jsonRpcError, notFound, respondToMalformedRequest, toRelayError } from './errors.ts';
 import type {
   ApiRequest,
   CallerRoute,
@@ -72,6 +72,7 @@ export function createApp(context: ServerContext): FastifyInstance {
     void reply.code(error.status);
     const isPage = request.routeOptions.url === linkPath && acceptsHtml(request);
     if (isPage) void reply.headers(pageHeaders).send(failedPage(error));
+    else if (jsonRpcPaths.has(request.routeOptions.url)) void reply.send(jsonRpcError(error));
     else void reply.send(error.toBody());
   };
   const app = fastify({
@@ -278,6 +279,8 @@ const waitingRoutes: ReadonlySet<string> = new Set<RouteName>([
   'resumeChat',
   'awaitToolResult',
   'listMessageDeliveries',
+  'serveMcp',
+  'invokeAction',
 ]);
 
 /** Takes the caller's share of streams and of memory for bodies until the response is over. */
@@ -338,6 +341,12 @@ const docsPagePolicy = [
 ].join('; ');
 
 const linkPath = routes.showDecisionLink.path;
+
+const jsonRpcPaths: ReadonlySet<string | undefined> = new Set(
+  Object.values<Route>(routes)
+    .filter(({ errorFormat }) => errorFormat === 'json-rpc')
+    .map(({ path }) => path),
+);
 
 function acceptsHtml({ headers }: FastifyRequest): boolean {
   return headers.accept?.includes('text/html') === true;

@@ -67,13 +67,18 @@ export async function authenticate(
   rejectForeignOrigin(request, context.config);
   const caller = await identify(request, route, context);
   try {
-    if (caller.session === undefined) requireScopes(caller, route);
-    else requireOpenToSession(caller.session.id, route, request);
+    requireAccess(caller, route, request.params);
   } catch (error) {
     noteRefusal(context, route, { caller, request, error });
     throw error;
   }
   return caller;
+}
+
+/** Throws `scope_required` if the key lacks a scope of the route, or the session token does not open it. */
+export function requireAccess(caller: Caller, route: Route, params: unknown): void {
+  if (caller.session === undefined) requireScopes(caller, route);
+  else requireOpenToSession(caller.session.id, route, params);
 }
 
 interface Refused {
@@ -137,7 +142,7 @@ function requireScopes(caller: Caller, { scopes, anyScope }: Route): void {
 }
 
 /** A session token opens only what its route declares. It never approves and never administers. */
-function requireOpenToSession(sessionId: string, route: Route, { params }: FastifyRequest): void {
+function requireOpenToSession(sessionId: string, route: Route, params: unknown): void {
   const { id } = (params ?? {}) as { id?: string };
   if (route.session === 'tenant' || (route.session === 'own' && id === sessionId)) return;
   throw new RelayError(

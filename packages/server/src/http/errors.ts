@@ -55,6 +55,21 @@ export function resourceAt(path: string): string {
   return collection.replace(/ies$/, 'y').replace(/s$/, '');
 }
 
+/**
+ * An error of JSON-RPC for a message that was not read, and therefore without its id. The code is one of
+ * JSON-RPC's own, or the status of HTTP: those in between are reserved.
+ */
+export function jsonRpcError(error: RelayError): object {
+  const { error: message, ...data } = error.toBody();
+  return { jsonrpc: '2.0', error: { code: jsonRpcCode(error), message, data } };
+}
+
+function jsonRpcCode({ code, status }: RelayError): number {
+  if (code === 'invalid_json') return -32_700;
+  if (status === 400) return -32_600;
+  return status >= 500 ? -32_603 : status;
+}
+
 /** `invalid_request` with the path and the message of the first issue. */
 export function invalidRequest(details: readonly FieldIssue[]): RelayError {
   const [{ path, message } = { path: '', message: 'Invalid input' }] = details;

@@ -9,7 +9,7 @@ import { invalidRequest, notFound, resourceAt } from './errors.ts';
  */
 export function validate(
   route: Route,
-  request: FastifyRequest,
+  request: Pick<FastifyRequest, 'params' | 'query' | 'body'>,
 ): { params: unknown; query: unknown; body: unknown } {
   const mayBeEmpty = () => route.body?.safeParse(undefined).success;
   if (route.body !== undefined && request.body === undefined && !mayBeEmpty()) {
@@ -43,7 +43,8 @@ function requireFields(required: NonNullable<Route['requiredFields']>, body: unk
   });
 }
 
-function check(schema: z.ZodType, value: unknown): unknown {
+/** Throws `invalid_request` with the fields that are invalid. */
+export function check<Schema extends z.ZodType>(schema: Schema, value: unknown): z.infer<Schema> {
   const result = schema.safeParse(value, { error: issueMessage });
   if (result.success) return result.data;
   throw invalidRequest(fieldIssues(result.error.issues));

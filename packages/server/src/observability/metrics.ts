@@ -3,7 +3,7 @@
  * operator sees the whole node, an administrator of a tenant only what belongs to that tenant.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import type { DamagedRow, MessageNotice, SystemStore } from '@relay/core';
+import type { DamagedRow, InvocationRecord, MessageNotice, SystemStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 // Not from 'prom-client' itself: that also loads metrics of the process, and with them OpenTelemetry.
 import Counter from 'prom-client/lib/counter.js';
@@ -35,6 +35,7 @@ export class Metrics {
   readonly #refused = this.#counter('relay_refused_requests_total', 'code');
   readonly #messages = this.#counter('relay_messages_sent_total');
   readonly #deliveries = this.#counter('relay_deliveries_total', 'status');
+  readonly #invocations = this.#counter('relay_invocations_total', 'status');
   readonly #firstToken = this.#histogram(
     'relay_first_token_seconds',
     'Time from the start of a run to its first token',
@@ -93,6 +94,11 @@ export class Metrics {
   publishMessage(tenant: string, { isSent, deliveries }: MessageNotice): void {
     if (isSent) this.#messages.inc({ tenant });
     for (const { status = 'accepted' } of deliveries) this.#deliveries.inc({ tenant, status });
+  }
+
+  /** Invocations are counted by each status that they get. */
+  publishInvocation(tenant: string, { status }: Pick<InvocationRecord, 'status'>): void {
+    this.#invocations.inc({ tenant, status });
   }
 
   /** Of the node: such a key belongs to no tenant. */

@@ -26,7 +26,7 @@ export class WebhookSigner {
   }
 
   /** `relay-signature`: an HMAC over the time and the exact body, which the receiver can verify. */
-  sign(webhook: WebhookRecord, body: string, at: number): string {
+  sign(webhook: WebhookRef, body: string, at: number): string {
     const seconds = Math.floor(at / 1000);
     const mac = createHmac('sha256', this.secretOf(webhook)).update(`${seconds}.${body}`);
     return `t=${seconds},v1=${mac.digest('hex')}`;

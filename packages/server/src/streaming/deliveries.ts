@@ -4,6 +4,8 @@
  *
  * What was sent is kept in memory only to not send it twice on this stream. A new stream sends again what has
  * no receipt, and after a new attach also what was `delivered` and is not known to be consumed.
+ *
+ * A program that only asks from time to time opens such a stream for the time of its request.
  */
 import {
   decideDelivery,
@@ -18,6 +20,7 @@ import {
   type SessionRef,
   type SessionState,
   Signal,
+  startInvocations,
 } from '@relay/core';
 import {
   type DeliveryFrame,
@@ -30,12 +33,85 @@ import { notFound } from '../http/errors.ts';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
 import { presentMessage } from '../http/views/message.ts';
 import type { Follower } from './hub.ts';
+import { closedSignal } from './response-writer.ts';
 import { SseStream } from './sse-stream.ts';
 
 /** Takes over the response. Resolves when the stream has begun; it never rejects after that. */
 export async function streamDeliveries(call: ApiRequest, ref: SessionRef): Promise<void> {
   const { context, caller, reply, request } = call;
-  const { engine } = context.control;
+  const { id, close } = await openStream(call, ref);
+  reply.hijack();
+  const stream = new SseStream(reply.raw);
+  const remove = context.streams.add(caller, () => void stream.end());
+  const reader: DeliveryReader = {
+    closed: stream.closed,
+    entriesAtOnce: 50,
+    isOver: () => stream.isOver,
+    send: (frames) => stream.send(frames.map(encoded).join('')),
+  };
+  const sender = new DeliverySender(call, ref, { id, reader });
+  const serve = async () => {
+    try {
+      await sender.run();
+    } catch (error) {
+      context.log.error('A stream failed', { requestId: request.id, ...ref, error });
+      stream.destroy();
+    }
+    remove();
+    await stream.end();
+    await close();
+  };
+  // A store that is closed, or fails: the stream of a node that is gone is closed by another one.
+  serve().catch(() => undefined);
+}
+
+type Delivery = Extract<DeliveryFrame, { type: 'delivery' }>;
+
+/**
+ * The next deliveries, at once or within `waitMs`, and none after that. They are sent again, marked, until
+ * they have a receipt. Commands and invocations stay for a program that can answer them.
+ */
+export async function pullDeliveries(
+  call: ApiRequest,
+  ref: SessionRef,
+  { waitMs, limit }: { readonly waitMs: number; readonly limit: number },
+): Promise<Delivery[]> {
+  const { context, caller, reply } = call;
+  const { id, close } = await openStream(call, ref);
+  const ending = new AbortController();
+  const closed = AbortSignal.any([ending.signal, closedSignal(reply.raw)]);
+  const remove = context.streams.add(caller, () => ending.abort());
+  const deliveries: Delivery[] = [];
+  const reader: DeliveryReader = {
+    closed,
+    entriesAtOnce: limit,
+    isOver: () => closed.aborted || deliveries.length > 0,
+    send: async (frames) => {
+      deliveries.push(...frames.filter((frame) => frame.type === 'delivery'));
+    },
+  };
+  const sender = new DeliverySender(call, ref, { id, reader });
+  try {
+    const over = sender.run();
+    await sender.hasLooked;
+    const { clock } = context.control.engine;
+    await Promise.race([over, clock.sleep(waitMs, closed)]);
+    ending.abort();
+    await over;
+    return deliveries;
+  } finally {
+    ending.abort();
+    remove();
+    await close();
+  }
+}
+
+/** Registers the stream with its session. Throws `not_found`, or `session_conflict` if it is released. */
+async function openStream(
+  call: ApiRequest,
+  ref: SessionRef,
+): Promise<{ id: string; close: () => Promise<void> }> {
+  const { engine } = call.context.control;
   const { sessions } = storeOf(call);
   const id = engine.ids.next();
   const opened = { id, node: engine.settings.node, at: engine.clock.now() };
@@ -53,23 +129,15 @@ export async function streamDeliveries(call: ApiRequest, ref: SessionRef): Promi
     await close();
     throw error;
   }
-  reply.hijack();
-  const stream = new SseStream(reply.raw);
-  const remove = context.streams.add(caller, () => void stream.end());
-  const sender = new DeliverySender(call, ref, { id, stream });
-  const serve = async () => {
-    try {
-      await sender.run();
-    } catch (error) {
-      context.log.error('A stream failed', { requestId: request.id, ...ref, error });
-      stream.destroy();
-    }
-    remove();
-    await stream.end();
-    await close();
-  };
-  // A store that is closed, or fails: the stream of a node that is gone is closed by another one.
-  serve().catch(() => undefined);
+  return { id, close };
+}
+
+/** Who gets the frames. */
+interface DeliveryReader {
+  readonly closed: AbortSignal;
+  readonly entriesAtOnce: number;
+  isOver(): boolean;
+  send(frames: readonly DeliveryFrame[]): Promise<void>;
 }
 
 /** A delivery that was sent on this stream. */
@@ -79,15 +147,17 @@ interface Sent {
   readonly availableAt: number | null;
 }
 
-const entriesAtOnce = 50;
 const othersAtOnce = 100;
 
 class DeliverySender implements Follower<StoredSessionEvent> {
   readonly #call: ApiRequest;
   readonly #ref: SessionRef;
   readonly #id: string;
-  readonly #stream: SseStream;
+  readonly #reader: DeliveryReader;
   readonly #changed = new Signal();
+  readonly #looked = Promise.withResolvers<void>();
+  /** Once, at least: what waited was sent. */
+  readonly hasLooked = this.#looked.promise;
   #isChanged = true;
   readonly #sent = new Map<string, Sent>();
   readonly #sentOthers = new Set<string>();
@@ -103,12 +173,12 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   constructor(
     call: ApiRequest,
     ref: SessionRef,
-    { id, stream }: { readonly id: string; readonly stream: SseStream },
+    { id, reader }: { readonly id: string; readonly reader: DeliveryReader },
   ) {
     this.#call = call;
     this.#ref = ref;
     this.#id = id;
-    this.#stream = stream;
+    this.#reader = reader;
   }
 
   /** Never up to date: each round of the hub makes it look, because commands have no events. */
@@ -122,20 +192,23 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   async run(): Promise<void> {
     const { sessionHub, control } = this.#call.context;
     const { clock } = control.engine;
-    const { closed: signal } = this.#stream;
+    const { closed: signal } = this.#reader;
     const unfollow = sessionHub.add(this.#ref.sessionId, this);
     const wake = () => this.#changed.notify();
     signal.addEventListener('abort', wake);
     try {
-      while (!this.#stream.isOver) {
+      while (!this.#reader.isOver()) {
         this.#isChanged = false;
-        if (!(await this.#look())) return;
+        const isOpen = await this.#look();
+        this.#looked.resolve();
+        if (!isOpen) return;
         const ms = this.#availableAt - clock.now();
-        if (this.#isChanged || ms <= 0 || this.#stream.isOver) continue;
+        if (this.#isChanged || ms <= 0 || this.#reader.isOver()) continue;
         if (ms === Infinity) await this.#changed.wait();
         else await this.#changed.waitFor({ clock, ms, signal });
       }
     } finally {
+      this.#looked.resolve();
       unfollow();
       signal.removeEventListener('abort', wake);
     }
@@ -148,7 +221,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     if (session.stream?.id !== this.#id) return false;
     await this.#rewind(session);
     const { state } = session;
-    await this.#sendCommands();
+    await this.#sendCommands(session);
     if (this.#seq === 0) await this.#sendUnconsumed(state);
     this.#seq = Math.max(this.#seq, session.lastSeq);
     if (state.lifecycle !== 'releasing') await this.#sendInbox(state);
@@ -191,31 +264,37 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return events.some(({ type }) => type === 'delivery.deferred');
   }
 
-  async #sendCommands(): Promise<void> {
+  async #sendCommands(session: SessionRecord): Promise<void> {
     const { sessionId } = this.#ref;
     const commands = await this.#store.sessions.openCommands(sessionId, othersAtOnce);
     const invocations = await this.#store.actions.openInvocations(sessionId, othersAtOnce);
-    const running = invocations.filter(({ status }) => status === 'running');
-    const open = new Set([...commands, ...running].map(({ id }) => id));
+    const open = new Set([...commands, ...invocations].map(({ id }) => id));
     for (const id of this.#sentOthers) if (!open.has(id)) this.#sentOthers.delete(id);
-    await this.#send([
-      ...commands.filter(({ id }) => !this.#sentOthers.has(id)).map(commandFrame),
-      ...running.filter(({ id }) => !this.#sentOthers.has(id)).map(invocationFrame),
-    ]);
-    for (const id of open) this.#sentOthers.add(id);
+    const unsent = ({ id }: { readonly id: string }) => !this.#sentOthers.has(id);
+    const started = await startInvocations(
+      this.#call.context.control.engine,
+      session,
+      invocations.filter(unsent),
+    );
+    const newCommands = commands.filter(unsent);
+    await this.#send([...newCommands.map(commandFrame), ...started.map(invocationFrame)]);
+    for (const { id } of [...newCommands, ...started]) this.#sentOthers.add(id);
   }
 
   /** What the program had before it attached again. */
   async #sendUnconsumed({ attachedAt = 0 }: SessionState): Promise<void> {
     const read = (after: number) =>
-      this.#store.messages.unconsumed(this.#ref.sessionId, { after, limit: entriesAtOnce });
+      this.#store.messages.unconsumed(this.#ref.sessionId, {
+        after,
+        limit: this.#reader.entriesAtOnce,
+      });
     const isOlder = ({ deliveredAt }: InboxEntry) => (deliveredAt ?? 0) < attachedAt;
     await this.#sendAll(read, 0, isOlder);
   }
 
   async #sendInbox(state: SessionState): Promise<void> {
     const read = (after: number) =>
-      this.#store.messages.inbox(this.#ref.sessionId, { after, limit: entriesAtOnce });
+      this.#store.messages.inbox(this.#ref.sessionId, { after, limit: this.#reader.entriesAtOnce });
     this.#position = await this.#sendAll(read, this.#position, (entry) =>
       this.#canBeSent(entry, state),
     );
@@ -228,7 +307,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     canBeSent: (entry: InboxEntry) => boolean,
   ): Promise<number> {
     let position = from;
-    while (!this.#stream.isOver) {
+    while (!this.#reader.isOver()) {
       const entries = await read(position);
       const sendable = entries.filter(canBeSent);
       if (!(await this.#recordAttempts(sendable))) continue;
@@ -237,7 +316,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
       }
       await this.#send(sendable.map(deliveryFrame));
       position = entries.at(-1)?.position ?? position;
-      if (entries.length < entriesAtOnce) break;
+      if (entries.length < this.#reader.entriesAtOnce) break;
     }
     return position;
   }
@@ -283,9 +362,12 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
   async #send(frames: readonly DeliveryFrame[]): Promise<void> {
     if (frames.length === 0) return;
-    const text = frames.map((frame) => encodeFrame({ data: JSON.stringify(frame) })).join('');
-    await this.#stream.send(text);
+    await this.#reader.send(frames);
   }
+}
+
+function encoded(frame: DeliveryFrame): string {
+  return encodeFrame({ data: JSON.stringify(frame) });
 }
 
 function deliveryFrame(entry: InboxEntry): DeliveryFrame {

@@ -5,7 +5,7 @@ import { type Route, routes } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bootServer, type TestServer } from '../support/server.ts';
-import { finishedRun } from '../support/requests.ts';
+import { errorOf, finishedRun } from '../support/requests.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 const table: readonly Route[] = Object.values(routes);
@@ -93,7 +93,7 @@ describe('a request', () => {
       const response = await server.request(pathOf(path), { method });
       expect(response.status, `${method} ${path}`).toBe(405);
       expect(response.headers.get('allow'), path).toBe(known.join(', '));
-      expect(await response.json()).toMatchObject({ code: 'method_not_allowed' });
+      expect(await errorOf(response)).toMatchObject({ code: 'method_not_allowed' });
     }
   });
 
@@ -174,7 +174,7 @@ describe('a request', () => {
       headers: { 'content-type': type },
     });
     expect(response.status, `${path} ${type}`).toBe(415);
-    expect(await response.json()).toEqual({
+    expect(await errorOf(response)).toEqual({
       error: 'The body must be application/json',
       code: 'unsupported_media_type',
     });
@@ -222,7 +222,7 @@ describe('a request', () => {
     for (const [method, path, limit] of withBody) {
       const tooLarge = await server.request(pathOf(path), { method, body: fill(limit + 1) });
       expect(tooLarge.status, `${method} ${path}`).toBe(413);
-      expect(await tooLarge.json()).toMatchObject({ code: 'payload_too_large' });
+      expect(await errorOf(tooLarge)).toMatchObject({ code: 'payload_too_large' });
     }
   });
 

@@ -6,7 +6,7 @@ import { errorTable, type Route, type RouteName, routes } from '@relay/protocol'
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bootServer, type TestServer } from '../support/server.ts';
-import { startRun, untilStatus } from '../support/requests.ts';
+import { errorOf, startRun, untilStatus } from '../support/requests.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
 const rule = { tool: 'send_note', params: { to: '*' } };
@@ -81,6 +81,12 @@ const examples: Partial<Record<RouteName, object>> = {
   putCredential: { apiKey: 'sk-0123456789abcdef', label: 'l', baseUrl: 'https://example.com/v1' },
   updateTenant: { budgets: { tenant: { period: 'day', tokens: 1_000_000_000 } } },
   addMemory: { namespace: 'user:42', text: 'Ada likes tea', ttlSeconds: 60 },
+  serveMcp: {
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'tools/call',
+    params: { name: 'list_messages', arguments: { limit: 1 }, _meta: { progressToken: 1 } },
+  },
   cancelRuns: { agent: 'nobody', labels: { a: 'b' } },
 };
 
@@ -239,12 +245,18 @@ describe('random requests', () => {
           const text = await response.text();
           expect(text).not.toMatch(/\n\s+at .*:\d+:\d+/);
           if (response.status < 400) return;
-          const { code, error } = JSON.parse(text) as {
-            code: keyof typeof errorTable;
+          const { code, error } = (await errorOf(new Response(text))) as {
+            code?: keyof typeof errorTable;
             error: string;
           };
-          expect(errorTable[code]?.status, text).toBe(response.status);
           expect(error.length).toBeGreaterThan(0);
+          // An error of another protocol, for a message that is not one of it.
+          if (code === undefined) {
+            expect(route.errorFormat, text).toBe('json-rpc');
+            expect(response.status, text).toBeLessThan(500);
+            return;
+          }
+          expect(errorTable[code]?.status, text).toBe(response.status);
           if (response.status >= 500) expect(code).toBe('approval_state_missing');
         }),
         { numRuns: requests },

@@ -22,6 +22,7 @@ const capabilities = {
   messaging: { receive: true },
   delivery: { modes: ['immediate'] },
   events: { emits: ['status.changed'] },
+  actions: { expose: true },
   lifecycle: { release: true, pause: true, resume: true },
 };
 
@@ -65,6 +66,15 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   reportSessionEvents: () => ({ type: 'status.changed', status: 'active' }),
   postReceipt: () => ({ status: 'consumed' }),
   answerCommand: () => ({ ok: true }),
+  serveMcp: () => ({ jsonrpc: '2.0', id: 1, method: 'ping' }),
+  registerAction: () => ({
+    name: `made-${uuidv7()}`,
+    description: 'Of a stranger',
+    inputSchema: { type: 'object' },
+    handler: { url: 'https://actions.example/x' },
+  }),
+  invokeAction: () => ({ input: {} }),
+  postInvocationResult: () => ({ output: 'from a stranger' }),
 };
 
 function requestFor(name: RouteName, chat: ChatIds): RequestOptions {
@@ -88,6 +98,7 @@ const unknownIds: Ids = {
   delivery: missing,
   channel: 'none',
   handle: 'none',
+  invocation: missing,
 };
 
 async function whole(response: Response) {
@@ -111,6 +122,7 @@ interface Ids {
   readonly delivery: string;
   readonly channel: string;
   readonly handle: string;
+  readonly invocation: string;
 }
 
 describe('API keys', () => {
@@ -144,6 +156,10 @@ describe('API keys', () => {
     const { session } = await server.json('/v1/sessions/attach', {
       body: { handle: 'whose', identity: { name: 'Whose', kind: 'program' }, capabilities },
     });
+    const { id: sessionId } = session as { id: string };
+    const action = { name: 'whose', description: 'Whose?', inputSchema: { type: 'object' } };
+    await server.json('/v1/actions', { body: { ...action, handler: { sessionId } } });
+    const invocation = await server.json('/v1/actions/whose/invoke?waitMs=0', { body: {} });
     await server.json('/v1/channels/whose', { method: 'PUT' });
     const sent = await sendMessage(server, { to: '@whose', text: 'Whose is it?' });
     ids = {
@@ -154,11 +170,12 @@ describe('API keys', () => {
       grant: String(grant),
       workflow: 'whose',
       webhook: String(webhook),
-      session: (session as { id: string }).id,
+      session: sessionId,
       message: sent.id,
       delivery: sent.deliveries[0]?.id ?? '',
       channel: 'whose',
       handle: 'whose',
+      invocation: String(invocation['id']),
     };
   });
 
@@ -182,6 +199,8 @@ describe('API keys', () => {
       if (name === 'deliveryId' || name === 'commandId') return of.relay;
       if (name === 'id' && path.startsWith('/v1/messages')) return of.message;
       if (name === 'id' && path.startsWith('/v1/deliveries')) return of.delivery;
+      if (name === 'id' && path.startsWith('/v1/invocations')) return of.invocation;
+      // Of a channel and of an action.
       if (name === 'name') return of.channel;
       if (name === 'handle') return of.handle;
       if (name === 'provider') return 'openai';
@@ -198,6 +217,11 @@ describe('API keys', () => {
     body: '{"error":"A valid API key is required","code":"unauthorized"}',
   };
 
+  const unauthorizedInJsonRpc = JSON.stringify({
+    jsonrpc: '2.0',
+    error: { code: 401, message: 'A valid API key is required', data: { code: 'unauthorized' } },
+  });
+
   it.each(closed)('%s refuses a request without a valid key', async (name, route) => {
     const path = pathWith(route.path, ids);
     // A client on this machine may chat without a key; one behind a proxy may not.
@@ -206,9 +230,10 @@ describe('API keys', () => {
     const options = { ...requestFor(name, chat), headers: from };
     const wrong = route.auth === 'internal' ? server.apiKey : makeApiKey();
     for (const key of [null, wrong]) {
-      expect(await whole(await server.request(path, { ...options, key }))).toMatchObject(
-        unauthorized,
-      );
+      expect(await whole(await server.request(path, { ...options, key }))).toMatchObject({
+        ...unauthorized,
+        ...(route.errorFormat === 'json-rpc' ? { body: unauthorizedInJsonRpc } : {}),
+      });
     }
   });
 
@@ -321,6 +346,10 @@ describe('API keys', () => {
       expect(sessions).toMatchObject([{ id: ids.session }]);
       const { messages } = await server.json('/v1/messages');
       expect(messages).toMatchObject([{ id: ids.message, text: 'Whose is it?' }]);
+      const { actions } = await server.json('/v1/actions');
+      expect(actions).toMatchObject([{ name: 'whose' }]);
+      const invocation = await server.json(`/v1/invocations/${ids.invocation}`);
+      expect(invocation).toMatchObject({ status: 'running' });
     },
   );
 
@@ -369,6 +398,8 @@ describe('API keys', () => {
     const taking = (more: object) =>
       table.filter(([name, { body }]) => {
         const given = bodies[name]?.({ sessionId: missing, runId: missing });
+        // It takes any JSON, and passes on only the arguments of tools.
+        if (name === 'serveMcp') return false;
         return body?.safeParse({ ...(given as object), ...more }).success === true;
       });
 

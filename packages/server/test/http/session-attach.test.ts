@@ -4,6 +4,7 @@ import type { AgentSessionCapabilities } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { verifies } from '../../../../test/conformance/verifies.ts';
 import { FrameReader } from '../support/frames.ts';
 import {
   addKey,
@@ -285,7 +286,13 @@ describe('an attach to a handle that a session has', () => {
   });
 
   it('may change what the session can do, and nothing else does', async () => {
+    verifies(
+      '004:capabilities:on-session',
+      '004:capabilities:told-on-attach',
+      '004:capabilities:differ-per-session',
+    );
     const session = await attached();
+    const other = await attached();
     const less = { ...capabilities, messaging: { receive: true }, actions: { invoke: true } };
     const patched = await ask(session.path, { method: 'PATCH', body: { capabilities: less } });
     expect(patched).toMatchObject({ status: 400, body: { code: 'invalid_request' } });
@@ -293,6 +300,7 @@ describe('an attach to a handle that a session has', () => {
     const again = await attach(session.handle, session.token, { capabilities: less });
     expect(again.body['session']).toMatchObject({ id: session.id, capabilities: less });
     expect((await ask(session.path)).body['capabilities']).toEqual(less);
+    expect((await ask(other.path)).body['capabilities']).toEqual(capabilities);
   });
 });
 

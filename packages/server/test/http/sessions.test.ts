@@ -250,7 +250,6 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       expect((await ask(other.path, { key })).body).toEqual({
         id: other.id,
         identity: { handle: other.handle, ...identity },
-        harness: 'remote',
         status: 'idle',
       });
       const { body } = await ask('/v1/sessions?limit=2', { key });

@@ -12,6 +12,14 @@ export interface Chat extends StartedRun {
   readonly sessionId: string;
 }
 
+/** The body of an error; that of JSON-RPC in the same form. */
+export async function errorOf(response: Response): Promise<Record<string, unknown>> {
+  const body = (await response.json()) as Record<string, unknown>;
+  if (body['jsonrpc'] === undefined) return body;
+  const { message, data } = body['error'] as { message: string; data?: object };
+  return { error: message, ...data };
+}
+
 const note = { name: 'send_note', kind: 'builtin' };
 const builtins = [{ name: 'calculator', kind: 'builtin' }, note];
 

@@ -43,9 +43,9 @@ const fill = [
   `INSERT INTO actions SELECT 't-' || n % 20, 'a-' || n, '""', '{}', 'null', 's-' || n, NULL, NULL, NULL,
       0, n, '{}', '' ${rows}`,
   `INSERT INTO invocations (id, tenant_id, status, due_at, ended_at, action, made_by, input, session_id,
-      at, checksum)
+      at, idempotent, timeout_ms, checksum)
     SELECT 'i-' || n, 't-' || n % 20, 'completed', CASE WHEN n % 100 = 0 THEN n END,
-      CASE WHEN n % 100 = 0 THEN NULL ELSE n END, '""', '{}', '{}', 's-' || n, n, 0 ${rows}`,
+      CASE WHEN n % 100 = 0 THEN NULL ELSE n END, '""', '{}', '{}', 's-' || n, n, 0, 9, 0 ${rows}`,
   'ANALYZE',
 ];
 

@@ -2,6 +2,7 @@
  * The handlers by route: a handler is exported under the name of its route, and a route without a
  * handler does not compile.
  */
+import * as actions from './actions.ts';
 import * as approvals from './approvals.ts';
 import * as audit from './audit.ts';
 import * as channels from './channels.ts';
@@ -18,6 +19,7 @@ import type {
   PublicRoute,
 } from './handler.ts';
 import * as keys from './keys.ts';
+import * as mcp from './mcp.ts';
 import * as memories from './memories.ts';
 import * as messages from './messages.ts';
 import * as policy from './policy.ts';
@@ -36,6 +38,7 @@ export const publicHandlers: { readonly [Name in PublicRoute]: PublicHandler<Nam
 export const linkHandlers: { readonly [Name in LinkRoute]: LinkHandler<Name> } = decisionLink;
 
 export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
+  ...actions,
   ...approvals,
   ...audit,
   ...channels,
@@ -43,6 +46,7 @@ export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...credentials,
   ...grants,
   ...keys,
+  ...mcp,
   ...memories,
   ...messages,
   ...policy,

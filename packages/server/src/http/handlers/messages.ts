@@ -11,7 +11,7 @@ import { type ApiRequest, type Handler, type RouteRequest, storeOf } from './han
 type Shown = ReturnType<typeof presentMessage>;
 
 /** Whatever a body says, the sender is who has authenticated. */
-function senderOf({ actor, session }: Caller): Sender {
+export function senderOf({ actor, session }: Caller): Sender {
   if (session !== undefined) return { type: 'session', id: session.id, name: session.handle };
   return { type: 'key', id: actor.id, name: actor.name };
 }

@@ -52,6 +52,13 @@ export const attachSession: Handler<'attachSession'> = async (call) => {
 };
 
 export const listSessions: Handler<'listSessions'> = async (call) => {
+  const { harness, label } = call.query;
+  if (call.caller.session !== undefined && (harness ?? label) !== undefined) {
+    throw new RelayError(
+      'scope_required',
+      'A session token shows no harnesses and labels of sessions: filter by status, or use an API key',
+    );
+  }
   const list = (page: core.Page) => storeOf(call).sessions.list(filterOf(call.query), page);
   const { items, nextCursor } = await readListed(call.query, list);
   return { sessions: items.map((session) => presentShown(call, session)), nextCursor };
@@ -206,10 +213,14 @@ export const flushSession: Handler<'flushSession'> = async (call) => {
 };
 
 /** What only the session itself may do: with its token, or with a key of its owner. */
-async function ownSession(call: ApiRequest, sessionId: string) {
+export async function ownSession(call: ApiRequest, sessionId: string) {
   const session = await findSession(call, sessionId);
   const { caller } = call;
-  if (caller.session === undefined && personOf(caller.actor) !== session.owner) {
+  const isOwn =
+    caller.session === undefined
+      ? personOf(caller.actor) === session.owner
+      : caller.session.id === session.id;
+  if (!isOwn) {
     throw new RelayError(
       'scope_required',
       'Requires the token of the session, or a key of its owner',

@@ -287,12 +287,19 @@ export async function choosePermissions(
 
 const maxKeyChars = 255;
 
-function idempotencyOf(call: StartRequest): Idempotency | undefined {
-  const key = call.request.headers['idempotency-key'];
+/** The header `Idempotency-Key`. */
+export function idempotencyKeyOf({ request }: ApiRequest): string | undefined {
+  const key = request.headers['idempotency-key'];
   if (key === undefined) return undefined;
   if (typeof key !== 'string' || key === '' || key.length > maxKeyChars) {
     throw invalidField('Idempotency-Key', `Must have 1 to ${maxKeyChars} characters`);
   }
+  return key;
+}
+
+function idempotencyOf(call: StartRequest): Idempotency | undefined {
+  const key = idempotencyKeyOf(call);
+  if (key === undefined) return undefined;
   const { digest } = call.context.control.engine;
   const { params, body, request } = call;
   const route = request.routeOptions.url ?? '';

@@ -32,6 +32,6 @@ export function presentSession(session: SessionRecord, now: number) {
 }
 
 /** What the token of another session shows. */
-export function presentSummary({ id, handle, name, kind, harness, status }: SessionRecord) {
-  return { id, identity: { handle, name, kind }, harness, status };
+export function presentSummary({ id, handle, name, kind, status }: SessionRecord) {
+  return { id, identity: { handle, name, kind }, status };
 }

@@ -183,6 +183,9 @@ export const sessionTables: readonly string[] = [
     input TEXT NOT NULL,
     session_id TEXT,
     at BIGINT NOT NULL,
+    idempotent BIGINT NOT NULL,
+    timeout_ms BIGINT NOT NULL,
+    started_at BIGINT,
     checksum BIGINT NOT NULL
   )`,
   `CREATE INDEX open_invocations ON invocations (session_id, at, id)

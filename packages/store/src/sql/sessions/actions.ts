@@ -61,7 +61,10 @@ const invocationCodec = new RecordCodec<InvocationRow>({
   input: column.json(),
   sessionId: column.nullable(column.text()),
   at: column.number,
+  idempotent: column.boolean,
+  timeoutMs: column.number,
   status: column.text(),
+  startedAt: column.nullable(column.number),
   dueAt: column.nullable(column.number),
   output: column.nullable(column.json()),
   error: column.nullable(column.json()),
@@ -70,7 +73,17 @@ const invocationCodec = new RecordCodec<InvocationRow>({
 });
 
 /** What the checksum covers. */
-const fixedColumns = ['tenant_id', 'id', 'action', 'made_by', 'input', 'session_id', 'at'];
+const fixedColumns = [
+  'tenant_id',
+  'id',
+  'action',
+  'made_by',
+  'input',
+  'session_id',
+  'at',
+  'idempotent',
+  'timeout_ms',
+];
 const invocationColumns = ['tenant_id', ...invocationCodec.columns, 'checksum'];
 const insertInvocationSql = insertInto('invocations', invocationColumns);
 
@@ -96,7 +109,7 @@ export function insertInvocation(
     ...invocation,
     madeBy: by,
     output: null,
-    error: null,
+    error: invocation.error ?? null,
     approvalId: null,
     dueAt: hasEnded ? null : dueAt,
     endedAt: hasEnded ? at : null,
@@ -107,29 +120,36 @@ export function insertInvocation(
 }
 
 const mostStatuses = 5;
-const changeInvocationSql = `UPDATE invocations
-  SET status = ?, output = ?, error = ?, approval_id = COALESCE(?, approval_id), ended_at = ?, due_at = ?
-  WHERE tenant_id = ? AND id = ? AND ended_at IS NULL AND status IN (${placeholders(mostStatuses)})`;
-const sameDueSql = changeInvocationSql.replace('due_at = ?', 'due_at = due_at');
+const sameNull = (name: string) => `COALESCE(${name}, -1) = COALESCE(CAST(? AS BIGINT), -1)`;
 
 /** An invocation that has ended never changes. */
 export function changeInvocation(tenantId: string, change: InvocationChange): Statement {
-  const { id, from, to, at, dueAt, approvalId, output, error } = change;
+  const { id, from, to, at, approvalId, output, error, ifDueAt, ifStartedAt } = change;
   const hasEnded = isEnded(to);
-  const due = hasEnded ? null : dueAt;
+  const assigned = Object.entries({
+    status: to,
+    output: output === undefined ? null : encode(output),
+    error: encodeOrNull(error),
+    ended_at: hasEnded ? at : null,
+    approval_id: approvalId,
+    due_at: hasEnded ? null : change.dueAt,
+    started_at: change.startedAt,
+  }).filter(([, value]) => value !== undefined);
+  const conditions = Object.entries({ due_at: ifDueAt, started_at: ifStartedAt }).filter(
+    ([, value]) => value !== undefined,
+  );
   const [padding = ''] = from;
   return {
-    sql: due === undefined ? sameDueSql : changeInvocationSql,
+    sql: `UPDATE invocations SET ${assigned.map(([name]) => `${name} = ?`).join(', ')}
+      WHERE tenant_id = ? AND id = ? AND ended_at IS NULL
+        AND status IN (${placeholders(mostStatuses)})
+        ${conditions.map(([name]) => `AND ${sameNull(name)}`).join(' ')}`,
     params: [
-      to,
-      output === undefined ? null : encode(output),
-      encodeOrNull(error),
-      approvalId ?? null,
-      hasEnded ? at : null,
-      ...(due === undefined ? [] : [due]),
+      ...assigned.map(([, value]) => value ?? null),
       tenantId,
       id,
       ...Array.from({ length: mostStatuses }, (_, index) => from[index] ?? padding),
+      ...conditions.map(([, value]) => value ?? null),
     ],
     expect: 1,
   };

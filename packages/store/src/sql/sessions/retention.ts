@@ -34,8 +34,6 @@ const smallTables = [
   'actions',
 ] as const;
 
-const abandoned = JSON.stringify({ code: 'session_gone', message: 'The session was deleted' });
-
 /** By the indexes of those that have not ended. */
 const openDeliveries = [
   "status IN ('accepted', 'deferred')",
@@ -55,11 +53,11 @@ export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
     sql: `DELETE FROM ${table} WHERE session_id IN (${marked})`,
     params,
   }));
-  // An invocation is for its caller as well: it stays until it is old.
+  // An invocation is for its caller as well: it is due, so that it fails, and stays until it is old.
   const abandon = {
-    sql: `UPDATE invocations SET status = 'failed', ended_at = at, due_at = NULL, error = ?
-      WHERE ended_at IS NULL AND session_id IS NOT NULL AND session_id IN (${marked})`,
-    params: [abandoned, ...params],
+    sql: `UPDATE invocations SET due_at = at WHERE ended_at IS NULL AND session_id IS NOT NULL
+      AND session_id IN (${marked}) AND (due_at IS NULL OR due_at <> at)`,
+    params,
   };
   // A delivery is for the sender as well: it stays with its message.
   const fail = openDeliveries.map((isOpen) => ({

@@ -229,6 +229,11 @@ function progressChanges(
 const deleteLabelsSql = `DELETE FROM session_labels
   WHERE COALESCE(tenant_id, '') = ? AND session_id = ?`;
 
+/** Those that it no longer carries out are due, so that their callers are told. */
+const endInvocationsSql = `UPDATE invocations SET due_at = at
+  WHERE COALESCE(tenant_id, '') = ? AND session_id = ? AND session_id IS NOT NULL
+    AND ended_at IS NULL`;
+
 /** What else a change of the row entails. */
 export function consequences(tenantId: string, change: SessionChange): Statement[] {
   const { sessionId, progress = {}, redefine = {} } = change;
@@ -242,6 +247,7 @@ export function consequences(tenantId: string, change: SessionChange): Statement
     for (const table of ['channel_members', 'actions']) {
       unit.push({ sql: `DELETE FROM ${table} WHERE tenant_id = ? AND session_id = ?`, params });
     }
+    unit.push({ sql: endInvocationsSql, params });
   }
   return unit;
 }

@@ -106,7 +106,7 @@ abstract class SqlSessionAccess {
     const failure = parts.failureOf(unit[result.failedAt]);
     if (failure !== 'key') return failure ?? { kind: 'undone' };
     const holder = await this.findHolder(write.idempotency);
-    if (holder === undefined) throw new RelayError('storage_failed', 'The message was not stored');
+    if (holder === undefined) throw new RelayError('storage_failed', 'Nothing was stored');
     return { kind: 'exists', ...holder };
   }
 
@@ -127,8 +127,7 @@ abstract class SqlSessionAccess {
     const { sql, params } = selectKeyHolder(this.tenantId, nameOfKey(key));
     const [row] = await this.driver.read(sql, params);
     if (row === undefined || (now !== undefined && hasExpired(row, now))) return undefined;
-    const { holderId: messageId, fingerprint } = decodeKeyHolder(row);
-    return { messageId, fingerprint };
+    return decodeKeyHolder(row);
   }
 
   protected notify(...hints: readonly Hint[]): void {

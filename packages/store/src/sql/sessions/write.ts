@@ -76,7 +76,8 @@ export class SessionStatements {
   }
 
   #addKey(): void {
-    const { idempotency, messages: [first] = [] } = this.#write;
+    const { idempotency, messages = [], invocations = [] } = this.#write;
+    const first = messages[0] ?? invocations[0];
     if (idempotency === undefined || first === undefined) return;
     const { tenantId } = this.#context;
     const { id: holderId, at } = first;

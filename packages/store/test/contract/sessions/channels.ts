@@ -155,6 +155,59 @@ export function actionTests(open: Open): void {
     expect(await change({ from: ['completed'], to: 'running' })).toEqual({ kind: 'conflict' });
   });
 
+  test('of several nodes one takes an invocation that is due, and one starts it', async () => {
+    const { actions, sessions } = newTenant();
+    const invocation = newInvocation({ idempotent: true, timeoutMs: 5 });
+    const { id, dueAt } = invocation;
+    await sessions.change({ changes: [], invocations: [invocation] });
+    const change = (over: object) => {
+      const changes = { id, from: ['running'], to: 'running', at: noon + 1, ...over } as const;
+      return sessions.change({ changes: [], invocationChanges: [changes] });
+    };
+    const kinds = async (over: object) => {
+      const outcomes = await Promise.all(Array.from({ length: 5 }, () => change(over)));
+      return outcomes.map(({ kind }) => kind).toSorted();
+    };
+    const oneOfFive = ['committed', 'conflict', 'conflict', 'conflict', 'conflict'];
+    expect(await kinds({ ifDueAt: dueAt, dueAt: noon + 9_000 })).toEqual(oneOfFive);
+    expect(await kinds({ ifStartedAt: null, startedAt: noon + 1 })).toEqual(oneOfFive);
+    expect(await change({ ifStartedAt: noon })).toEqual({ kind: 'conflict' });
+    expect(await actions.readInvocation(id)).toMatchObject({
+      idempotent: true,
+      timeoutMs: 5,
+      dueAt: noon + 9_000,
+      startedAt: noon + 1,
+    });
+  });
+
+  test('a released session makes the invocations that it carries out due', async () => {
+    const tenant = newTenant();
+    const { actions, sessions } = tenant;
+    const sessionId = await addSession(tenant);
+    const invocation = newInvocation({ sessionId });
+    const other = newInvocation({ sessionId: await addSession(tenant) });
+    await sessions.change({ changes: [], invocations: [invocation, other] });
+    const { version } = (await sessions.read(sessionId)) ?? { version: 0 };
+    const released = changeOf(sessionId, { ifVersion: version, progress: { releasedAt: noon } });
+    expect(await sessions.change({ changes: [released] })).toMatchObject({ kind: 'committed' });
+    expect(await actions.readInvocation(invocation.id)).toMatchObject({ dueAt: invocation.at });
+    expect(await actions.readInvocation(other.id)).toMatchObject({ dueAt: other.dueAt });
+  });
+
+  test('of the invocations of a caller with one key, one is stored', async () => {
+    const { sessions } = newTenant();
+    const idempotency = { sender: 'ada', key: 'k', fingerprint: 'f', expiresAt: noon + 9_999 };
+    const invocations = [newInvocation(), newInvocation()];
+    const [first, second] = await Promise.all(
+      invocations.map((each) => sessions.change({ changes: [], invocations: [each], idempotency })),
+    );
+    const kinds = [first?.kind, second?.kind];
+    expect(kinds.toSorted()).toEqual(['committed', 'exists']);
+    const winner = invocations[kinds.indexOf('committed')];
+    const exists = { kind: 'exists', holderId: winner?.id, fingerprint: 'f' };
+    expect(first?.kind === 'exists' ? first : second).toEqual(exists);
+  });
+
   test('open invocations are due at their time, oldest first', async () => {
     const tenant = newTenant();
     const invocations = [3, 1, 2, 9].map((n) => newInvocation({ dueAt: noon + n }));

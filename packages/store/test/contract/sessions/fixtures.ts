@@ -168,6 +168,9 @@ export function newInvocation(over: Partial<NewInvocation> = {}): NewInvocation 
     status: 'running',
     sessionId: null,
     at: noon,
+    idempotent: false,
+    timeoutMs: 1_000,
+    startedAt: null,
     dueAt: noon + 1_000,
     ...over,
   };

@@ -24,7 +24,7 @@ export function messageTests(open: Open): void {
     const outcomes = await Promise.all(writes.map((write) => tenant.sessions.change(write)));
     const winner = outcomes.findIndex(({ kind }) => kind === 'committed');
     const messageId = writes[winner]?.messages[0].id;
-    const exists = { kind: 'exists', messageId, fingerprint: `body-${winner}` };
+    const exists = { kind: 'exists', holderId: messageId, fingerprint: `body-${winner}` };
     for (const [n, outcome] of outcomes.entries()) {
       if (n !== winner) expect(outcome).toEqual(exists);
     }
@@ -34,7 +34,10 @@ export function messageTests(open: Open): void {
     const { findKey } = tenant.messages;
     const key = { sender: 'key:ada', key: 'key-1' };
     const find = (now: number) => findKey.call(tenant.messages, key, now);
-    expect(await find(noon + day - 1)).toEqual({ messageId, fingerprint: `body-${winner}` });
+    expect(await find(noon + day - 1)).toEqual({
+      holderId: messageId,
+      fingerprint: `body-${winner}`,
+    });
     expect(await find(noon + day)).toBeUndefined();
     expect(await tenant.findIdempotencyKey('key-1', noon)).toBeUndefined();
 

@@ -1,0 +1,279 @@
+/**
+ * Carries out the invocations of functions and URLs, and ends those that need attention without a request.
+ *
+ * The node that started a handler extends `dueAt` while the handler runs. Any node finds what is due: a
+ * handler whose node is gone, one that was not started yet, and an invocation of a session that has timed
+ * out or whose session has ended. Of several nodes one takes it, by compare-and-set on `dueAt`.
+ */
+import { RelayError } from '@relay/protocol';
+import {
+  endInvocation,
+  type InvocationEngine,
+  type InvocationResult,
+  readInvocation,
+} from '../commands/invoke-action.ts';
+import type { Log, InvocationRecord, TenantStore } from '../ports/index.ts';
+import { errorText } from '../run/errors.ts';
+import { BackgroundLoop } from '../runtime/background-loop.ts';
+import { Signal } from '../runtime/signal.ts';
+import { type Action, ActionFailed, actionOf } from './actions.ts';
+
+export interface UrlCall {
+  readonly tenantId: string;
+  readonly action: Action & { readonly url: string };
+  readonly invocation: InvocationRecord;
+  readonly signal: AbortSignal;
+}
+
+export interface InvocationRunnerOptions {
+  readonly engine: () => InvocationEngine & { readonly log: Log };
+  /** The actions of the configuration, by name. */
+  readonly own: ReadonlyMap<string, Action>;
+  /** Calls the URL of an action. Throws `ActionFailed`. */
+  readonly call: (request: UrlCall) => Promise<unknown>;
+}
+
+const intervalMs = 1_000;
+const batchSize = 100;
+/** How often a waiting request reads the store: another node may have ended the invocation. */
+const pollMs = 500;
+const maxRunning = 256;
+/** A handler that each of its starts kills the server with is not started for ever. */
+const restartMs = 60 * 60 * 1000;
+
+interface Waiter {
+  isChanged: boolean;
+  readonly signal: Signal;
+}
+
+export class InvocationRunner {
+  readonly own: ReadonlyMap<string, Action>;
+  readonly #options: InvocationRunnerOptions;
+  readonly #running = new Map<string, Promise<void>>();
+  readonly #waiting = new Map<string, Set<Waiter>>();
+  #loop: BackgroundLoop | undefined;
+
+  constructor(options: InvocationRunnerOptions) {
+    this.own = options.own;
+    this.#options = options;
+  }
+
+  begin(): void {
+    const { clock, log } = this.#options.engine();
+    this.#loop ??= new BackgroundLoop({
+      clock,
+      intervalMs,
+      step: (signal) => this.#attendDue(signal),
+      onError: (error) => log.warn('Failed to attend to invocations', { error: String(error) }),
+    });
+    this.#loop.start();
+  }
+
+  /** Handlers get some time to end. What they leave is found as after a crash. */
+  async stop(): Promise<void> {
+    const { clock, settings } = this.#options.engine();
+    await this.#loop?.stop();
+    const isOver = new AbortController();
+    const ended = Promise.allSettled(this.#running.values()).then(() => isOver.abort());
+    await Promise.race([ended, clock.sleep(settings.graceMs, isOver.signal)]);
+  }
+
+  get hasRoom(): boolean {
+    return this.#running.size < maxRunning;
+  }
+
+  /** Of an invocation that was just stored: starts its handler, if that is for this node. */
+  start(tenantId: string, invocation: InvocationRecord, action: Action): void {
+    if (invocation.sessionId === null && invocation.startedAt !== null) {
+      this.#execute(tenantId, invocation, action);
+    }
+  }
+
+  /** Wakes the requests that wait for it. */
+  changed(invocationId: string): void {
+    for (const waiter of this.#waiting.get(invocationId) ?? []) {
+      waiter.isChanged = true;
+      waiter.signal.notify();
+    }
+  }
+
+  /** The invocation when it has ended, or as it is after `ms`. */
+  async waitFor(
+    tenantId: string,
+    invocationId: string,
+    { ms, signal }: { readonly ms: number; readonly signal?: AbortSignal },
+  ): Promise<InvocationRecord> {
+    const { store, clock } = this.#options.engine();
+    const deadline = clock.now() + ms;
+    const waiter: Waiter = { isChanged: false, signal: new Signal() };
+    const waiters = this.#waiting.get(invocationId) ?? new Set();
+    this.#waiting.set(invocationId, waiters.add(waiter));
+    try {
+      for (;;) {
+        waiter.isChanged = false;
+        const invocation = await readInvocation(store.tenant(tenantId), invocationId);
+        const left = deadline - clock.now();
+        if (invocation.endedAt !== null || left <= 0 || signal?.aborted === true) return invocation;
+        if (waiter.isChanged) continue;
+        await waiter.signal.waitFor({ clock, ms: Math.min(left, pollMs), signal });
+      }
+    } finally {
+      waiters.delete(waiter);
+      if (waiters.size === 0) this.#waiting.delete(invocationId);
+    }
+  }
+
+  async #attendDue(signal: AbortSignal): Promise<void> {
+    const { store, clock, log } = this.#options.engine();
+    const failed = new Set<string>();
+    for (;;) {
+      const due = await store.sessions.dueInvocations(clock.now(), batchSize);
+      const left = due.filter(({ invocationId }) => !failed.has(invocationId));
+      for (const { tenantId, invocationId } of left) {
+        if (signal.aborted) return;
+        // Whatever happens, it is not looked at again before the next round.
+        failed.add(invocationId);
+        try {
+          await this.attend(tenantId, invocationId);
+        } catch (error) {
+          log.warn('Failed to attend to an invocation', { invocationId, error: String(error) });
+        }
+      }
+      if (left.length === 0) return;
+    }
+  }
+
+  /** Its `dueAt` has come. */
+  async attend(tenantId: string, invocationId: string): Promise<void> {
+    const engine = this.#options.engine();
+    const store = engine.store.tenant(tenantId);
+    const invocation = await store.actions.readInvocation(invocationId);
+    if (invocation === undefined || invocation.status !== 'running') return;
+    if (this.#running.has(invocationId)) return;
+    const end = (result: InvocationResult) =>
+      endInvocation(engine, tenantId, invocationId, result).then(() => undefined);
+    if (invocation.sessionId !== null) return end(await this.#overdue(store, invocation));
+    const action = await actionOf(this.own, store, invocation);
+    const { startedAt, idempotent, at } = invocation;
+    const isFirst = startedAt === null;
+    if (isFirst && action === undefined) {
+      return end({ code: 'action_gone', error: 'The action was removed before it was started' });
+    }
+    const mayRestart = idempotent && action !== undefined && engine.clock.now() < at + restartMs;
+    if (!isFirst && !mayRestart) {
+      return end({
+        code: 'outcome_unknown',
+        error: 'The server stopped while the action ran; it may have taken effect',
+      });
+    }
+    if (action === undefined || !this.hasRoom) return;
+    const taken = await this.#take(store, invocation);
+    if (taken !== undefined) this.#execute(tenantId, taken, action);
+  }
+
+  async #overdue(store: TenantStore, invocation: InvocationRecord): Promise<InvocationResult> {
+    const { sessionId, startedAt } = invocation;
+    const session = await store.sessions.read(sessionId ?? '');
+    if (session !== undefined && session.releasedAt === null) {
+      return { code: 'action_timed_out', error: 'The session did not answer in time' };
+    }
+    return startedAt === null
+      ? { code: 'action_gone', error: 'The session of the action has ended' }
+      : {
+          code: 'outcome_unknown',
+          error: 'The session ended while the action ran; it may have taken effect',
+        };
+  }
+
+  /** Undefined if another node has taken it. */
+  async #take(
+    store: TenantStore,
+    invocation: InvocationRecord,
+  ): Promise<InvocationRecord | undefined> {
+    const { clock, settings } = this.#options.engine();
+    const { id, dueAt } = invocation;
+    const at = clock.now();
+    const taken = { startedAt: at, dueAt: at + settings.leaseTtlMs };
+    const outcome = await store.sessions.change({
+      changes: [],
+      invocationChanges: [{ id, from: ['running'], to: 'running', at, ifDueAt: dueAt, ...taken }],
+    });
+    return outcome.kind === 'committed' ? { ...invocation, ...taken } : undefined;
+  }
+
+  #execute(tenantId: string, invocation: InvocationRecord, action: Action): void {
+    const { log } = this.#options.engine();
+    const { id } = invocation;
+    const running = this.#run(tenantId, invocation, action)
+      .catch((error: unknown) => {
+        // What is stored says that it runs: it is found when it is due.
+        log.warn('The result of an invocation was not stored', {
+          invocationId: id,
+          error: String(error),
+        });
+      })
+      .finally(() => this.#running.delete(id));
+    this.#running.set(id, running);
+  }
+
+  async #run(tenantId: string, invocation: InvocationRecord, action: Action): Promise<void> {
+    const engine = this.#options.engine();
+    const { id, timeoutMs } = invocation;
+    const ending = new AbortController();
+    const extending = this.#extend(tenantId, invocation, ending);
+    const timeout = engine.clock.sleep(timeoutMs, ending.signal).then((): InvocationResult => {
+      return { code: 'action_timed_out', error: `The action took longer than ${timeoutMs} ms` };
+    });
+    const result = await Promise.race([
+      this.#call(tenantId, invocation, { action, signal: ending.signal }),
+      timeout,
+    ]);
+    ending.abort();
+    await extending;
+    await endInvocation(engine, tenantId, id, result);
+  }
+
+  async #call(
+    tenantId: string,
+    invocation: InvocationRecord,
+    { action, signal }: { readonly action: Action; readonly signal: AbortSignal },
+  ): Promise<InvocationResult> {
+    const { id: invocationId, by, input } = invocation;
+    const { handler, url } = action;
+    try {
+      if (url !== null) {
+        const request = { tenantId, action: { ...action, url }, invocation, signal };
+        return { output: await this.#options.call(request) };
+      }
+      if (handler === undefined) throw new RelayError('internal', 'The action has no handler');
+      const context = { invocationId, tenantId, by, idempotencyKey: invocationId, signal };
+      return { output: await handler(structuredClone(input) as Record<string, unknown>, context) };
+    } catch (error) {
+      const retryable = error instanceof ActionFailed && error.retryable;
+      return { error: errorText(error), retryable };
+    }
+  }
+
+  /** While its handler runs, no other node may think that this one is gone. */
+  async #extend(
+    tenantId: string,
+    { id }: InvocationRecord,
+    ending: AbortController,
+  ): Promise<void> {
+    const { clock, settings, store } = this.#options.engine();
+    const { signal } = ending;
+    for (;;) {
+      await clock.sleep(settings.leaseTtlMs / 3, signal);
+      if (signal.aborted) return;
+      const at = clock.now();
+      const dueAt = at + settings.leaseTtlMs;
+      const change = { id, from: ['running'], to: 'running', at, dueAt } as const;
+      // After a failure of the store, the next one counts.
+      const outcome = await store
+        .tenant(tenantId)
+        .sessions.change({ changes: [], invocationChanges: [change] })
+        .catch(() => undefined);
+      if (outcome?.kind === 'conflict') return ending.abort();
+    }
+  }
+}

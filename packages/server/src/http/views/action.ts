@@ -1,0 +1,38 @@
+import type { Action, InvocationRecord } from '@relay/core';
+import { iso, isoOrUndefined } from './pagination.ts';
+
+export function presentAction(action: Action) {
+  const { name, description, inputSchema, outputSchema, availableTo, timeoutMs } = action;
+  return {
+    name,
+    description,
+    inputSchema: inputSchema as Record<string, never>,
+    outputSchema: (outputSchema ?? undefined) as Record<string, never> | undefined,
+    handler: handlerOf(action),
+    availableTo: availableTo === null ? undefined : [...availableTo],
+    timeoutMs: timeoutMs ?? undefined,
+    idempotent: action.idempotent,
+    createdAt: action.handler === undefined ? iso(action.createdAt) : undefined,
+  };
+}
+
+function handlerOf({ sessionId, url }: Action) {
+  if (sessionId !== null) return { sessionId };
+  return url === null ? { config: true as const } : { url };
+}
+
+export function presentInvocation(invocation: InvocationRecord) {
+  const { id, action, status, by, input, output, error, approvalId, at, endedAt } = invocation;
+  return {
+    id,
+    action,
+    status,
+    by,
+    input,
+    output: status === 'completed' ? output : undefined,
+    error: error === null ? undefined : { ...error, retryable: error.retryable ?? false },
+    approvalId: approvalId ?? undefined,
+    createdAt: iso(at),
+    endedAt: isoOrUndefined(endedAt),
+  };
+}

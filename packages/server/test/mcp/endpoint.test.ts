@@ -1,0 +1,487 @@
+/** `/mcp` with the current client and with one of 2025, against a real server. */
+import {
+  Client as CurrentClient,
+  StreamableHTTPClientTransport as CurrentTransport,
+} from '@modelcontextprotocol/client';
+import { Client as Client2025 } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as Transport2025 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { connect as connectSocket } from 'node:net';
+import { uuidv7 } from 'uuidv7';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  addKey,
+  bootServer,
+  type RequestOptions,
+  type TestServer,
+  until,
+} from '../support/server.ts';
+import { sendMessage, type ShownMessage } from '../support/sessions.ts';
+
+const capabilities = {
+  messaging: { receive: true, send: true, attachments: ['text', 'image'] },
+  delivery: { modes: ['on-idle', 'immediate'], queue: true },
+  events: { emits: ['status.changed'] },
+  lifecycle: { release: true },
+};
+
+let server: TestServer;
+
+beforeAll(async () => {
+  server = await bootServer({ file: { rateLimit: { failuresPerMinute: 100_000 } } });
+});
+
+afterAll(async () => {
+  await server.stop();
+  expect(server.logged).toEqual([]);
+});
+
+interface Attached {
+  readonly id: string;
+  readonly handle: string;
+  readonly token: string;
+}
+
+async function attach(more: object = {}, options: RequestOptions = {}): Promise<Attached> {
+  const handle = `h-${uuidv7()}`;
+  const identity = { name: 'Builder', kind: 'agent' };
+  const body = { handle, identity, capabilities: { ...capabilities, ...more } };
+  const { session, token } = await server.json('/v1/sessions/attach', { body, ...options });
+  return { id: (session as { id: string }).id, handle, token: String(token) };
+}
+
+interface ToolResult {
+  readonly isError?: boolean;
+  readonly content: readonly { type: string; text?: string; data?: string }[];
+  readonly structuredContent?: Record<string, unknown>;
+}
+
+interface McpClient {
+  tools(): Promise<string[]>;
+  call(name: string, args?: object, meta?: object): Promise<ToolResult>;
+  close(): Promise<void>;
+}
+
+type Connect = (key: string) => Promise<McpClient>;
+type Call = { name: string; arguments: Record<string, unknown>; _meta?: Record<string, unknown> };
+
+const endpoint = () => new URL('/mcp', server.url);
+const headersOf = (key: string) => ({ headers: { authorization: `Bearer ${key}` } });
+
+const current: Connect = async (key) => {
+  const client = new CurrentClient(
+    { name: 'current', version: '1' },
+    { versionNegotiation: { mode: 'auto' } },
+  );
+  await client.connect(new CurrentTransport(endpoint(), { requestInit: headersOf(key) }));
+  expect(client.getNegotiatedProtocolVersion()).toBe('2026-07-28');
+  return {
+    tools: async () => (await client.listTools()).tools.map(({ name }) => name),
+    call: async (name, args = {}, meta = {}) =>
+      (await client.callTool({
+        name,
+        arguments: { ...args },
+        _meta: { ...meta },
+      } as Call)) as never,
+    close: () => client.close(),
+  };
+};
+
+const of2025: Connect = async (key) => {
+  const client = new Client2025({ name: '2025', version: '1' });
+  const transport = new Transport2025(endpoint(), { requestInit: headersOf(key) });
+  // Its types do not know `exactOptionalPropertyTypes`.
+  await client.connect(transport as Parameters<typeof client.connect>[0]);
+  expect(transport.sessionId).toBeUndefined();
+  return {
+    tools: async () => (await client.listTools()).tools.map(({ name }) => name),
+    call: async (name, args = {}, meta = {}) =>
+      (await client.callTool({
+        name,
+        arguments: { ...args },
+        _meta: { ...meta },
+      } as Call)) as never,
+    close: () => client.close(),
+  };
+};
+
+const clients = { 'the current client': current, 'a client of 2025': of2025 };
+
+function textOf({ content }: ToolResult): string {
+  return content.map(({ text = '' }) => text).join('\n');
+}
+
+async function deliveryOf({ id }: { readonly id: unknown }): Promise<Record<string, unknown>> {
+  const { deliveries } = await server.json(`/v1/messages/${String(id)}/deliveries`);
+  return (deliveries as Record<string, unknown>[])[0] ?? {};
+}
+
+const consumed = async (message: { readonly id: unknown }) =>
+  (await deliveryOf(message))['status'] === 'consumed';
+
+async function isRead(sessionId: string): Promise<boolean> {
+  const session = await server.store.tenant(server.tenantId).sessions.read(sessionId);
+  return session?.stream != null;
+}
+
+describe.each(Object.entries(clients))('/mcp with %s', (_name, connect) => {
+  it('offers a session the tools of messaging, and a key those without an inbox', async () => {
+    const { token } = await attach();
+    const session = await connect(token);
+    const all = ['send_message', 'check_messages', 'list_messages', 'list_sessions'];
+    expect(await session.tools()).toEqual(all);
+    const key = await connect(server.apiKey);
+    expect(await key.tools()).toEqual(['send_message', 'list_messages', 'list_sessions']);
+    const viewer = await connect((await addKey(server.store, { scopes: ['read'] })).apiKey);
+    expect(await viewer.tools()).toEqual(['list_messages', 'list_sessions']);
+    await Promise.all([session.close(), key.close(), viewer.close()]);
+  });
+
+  it('carries a message to another session, whose receipt is concluded, and back', async () => {
+    const [ada, bob] = [await attach(), await attach()];
+    const [asAda, asBob] = [await connect(ada.token), await connect(bob.token)];
+    const sent = await asAda.call('send_message', { to: `@${bob.handle}`, text: 'Ready?' });
+    const { id } = sent.structuredContent ?? {};
+    expect(sent).toMatchObject({
+      content: [{ type: 'text', text: `Sent ${String(id)}: @${bob.handle} accepted` }],
+      structuredContent: { id, deliveries: [{ handle: bob.handle, status: 'accepted' }] },
+    });
+    const got = await asBob.call('check_messages');
+    expect(got.structuredContent).toEqual({
+      messages: [
+        {
+          id,
+          from: `@${ada.handle}`,
+          to: `@${bob.handle}`,
+          at: expect.any(String),
+          text: 'Ready?',
+        },
+      ],
+    });
+    expect(textOf(got)).toContain(`@${ada.handle}`);
+    expect(textOf(got)).toContain('Ready?');
+    // The next call does not wait for the receipt, but repeats nothing either.
+    expect((await asBob.call('check_messages')).structuredContent).toEqual({ messages: [] });
+    expect(await deliveryOf({ id })).toMatchObject({
+      status: 'consumed',
+      attempts: 1,
+      fidelity: 'inferred',
+    });
+    const reply = await asBob.call('send_message', { replyTo: id, text: 'Yes' });
+    const back = await asAda.call('check_messages');
+    expect(back.structuredContent).toMatchObject({
+      messages: [{ id: reply.structuredContent?.['id'], replyTo: id, text: 'Yes' }],
+    });
+    const listed = await asAda.call('list_messages', { with: `@${bob.handle}`, limit: 1 });
+    expect(listed.structuredContent).toMatchObject({
+      messages: [{ text: 'Yes' }],
+      nextCursor: expect.any(String),
+    });
+    await Promise.all([asAda.close(), asBob.close()]);
+  });
+
+  it('waits for a message that comes later', async () => {
+    const { id, token, handle } = await attach();
+    const client = await connect(token);
+    const checked = client.call('check_messages', { waitMs: 30_000 });
+    await until(() => isRead(id), 'the stream to be open');
+    const message = await sendMessage(server, { to: `@${handle}`, text: 'late' });
+    expect((await checked).structuredContent).toMatchObject({ messages: [{ id: message.id }] });
+    await until(() => consumed(message), 'the receipt');
+    await client.close();
+  });
+
+  it('lists the sessions that can be written to, and not those that are released', async () => {
+    const [open, released] = [await attach(), await attach({ lifecycle: { release: false } })];
+    await server.request(`/v1/sessions/${released.id}`, { method: 'DELETE' });
+    const client = await connect(open.token);
+    const { structuredContent } = await client.call('list_sessions', { limit: 200 });
+    const { sessions } = structuredContent as { sessions: { handle: string }[] };
+    expect(sessions.find(({ handle }) => handle === open.handle)).toEqual({
+      handle: open.handle,
+      name: 'Builder',
+      kind: 'agent',
+      status: 'idle',
+    });
+    await client.close();
+  });
+
+  it('names path, asked and offered of a capability that is missing', async () => {
+    const [ada, bob] = [await attach(), await attach({ messaging: { receive: true } })];
+    const [asAda, asBob] = [await connect(ada.token), await connect(bob.token)];
+    const refused = await asAda.call('send_message', {
+      to: `@${bob.handle}`,
+      text: 'x',
+      mode: 'manual',
+    });
+    expect(refused.isError).toBe(true);
+    expect(textOf(refused)).toContain('(delivery.modes: asked manual, offered on-idle,immediate)');
+    expect(refused.structuredContent).toMatchObject({
+      code: 'capability_missing',
+      details: { path: 'delivery.modes', asked: 'manual', offered: ['on-idle', 'immediate'] },
+    });
+    const silent = await asBob.call('send_message', { to: `@${ada.handle}`, text: 'x' });
+    expect(silent.structuredContent).toMatchObject({
+      code: 'capability_missing',
+      details: { path: 'messaging.send', asked: true, offered: false },
+    });
+    await Promise.all([asAda.close(), asBob.close()]);
+  });
+
+  it('sends a message once if the call is repeated with its idempotency key', async () => {
+    const { token, handle } = await attach();
+    const client = await connect(token);
+    const meta = { 'relay/idempotencyKey': uuidv7() };
+    const send = (text: string) => client.call('send_message', { to: `@${handle}`, text }, meta);
+    const [first, second] = [await send('once'), await send('once')];
+    expect(second.structuredContent?.['id']).toBe(first.structuredContent?.['id']);
+    expect((await send('other')).structuredContent).toMatchObject({ code: 'idempotency_mismatch' });
+    const got = await client.call('check_messages');
+    expect(got.structuredContent).toMatchObject({ messages: [{ text: 'once' }] });
+    await client.close();
+  });
+
+  it('refuses tools that the caller lacks the scope for, and says why', async () => {
+    const { apiKey } = await addKey(server.store, { scopes: ['read'] });
+    const client = await connect(apiKey);
+    const refused = await client.call('send_message', { to: '@x', text: 'x' });
+    expect(refused).toMatchObject({
+      isError: true,
+      structuredContent: { code: 'scope_required', error: 'This key lacks the scope runs' },
+    });
+    const keyed = await connect(server.apiKey);
+    expect(await keyed.call('check_messages')).toMatchObject({
+      isError: true,
+      structuredContent: { code: 'invalid_request' },
+    });
+    await Promise.all([client.close(), keyed.close()]);
+  });
+
+  it('answers wrong arguments and unknown names with errors that a model can act on', async () => {
+    const { token } = await attach();
+    const client = await connect(token);
+    const wrong: [string, object, object][] = [
+      [
+        'send_message',
+        { to: 'nobody', text: 'x' },
+        { code: 'invalid_request', details: [{ path: 'to' }] },
+      ],
+      ['send_message', { to: '@nobody', text: 'x', from: 'ada' }, { code: 'invalid_request' }],
+      ['send_message', { to: '@nobody', text: 'x' }, { code: 'not_found' }],
+      [
+        'check_messages',
+        { waitMs: 60_000 },
+        { code: 'invalid_request', details: [{ path: 'waitMs' }] },
+      ],
+      ['list_messages', { limit: 0 }, { code: 'invalid_request', details: [{ path: 'limit' }] }],
+      [
+        'list_sessions',
+        { cursor: 'x' },
+        { code: 'invalid_request', details: [{ path: 'cursor' }] },
+      ],
+    ];
+    for (const [name, args, body] of wrong) {
+      expect(await client.call(name, args)).toMatchObject({
+        isError: true,
+        structuredContent: body,
+      });
+    }
+    await expect(client.call('constructor')).rejects.toMatchObject({ code: -32_602 });
+    await client.close();
+  });
+
+  it('refuses a token that is unknown, replaced or released', async () => {
+    const { id, token } = await attach();
+    const client = await connect(token);
+    await server.request(`/v1/sessions/${id}`, { method: 'DELETE' });
+    await expect(client.call('list_sessions')).rejects.toThrow();
+    await expect(connect(token)).rejects.toThrow();
+    await expect(connect('relay_sess_x')).rejects.toThrow();
+    await client.close();
+  });
+
+  it('shows nothing of another tenant', async () => {
+    const { handle } = await attach();
+    const { apiKey } = await addKey(server.store, { tenant: 'stranger' });
+    await sendMessage(server, { to: `@${handle}`, text: 'secret' });
+    const client = await connect(apiKey);
+    expect((await client.call('list_messages')).structuredContent).toEqual({ messages: [] });
+    expect((await client.call('list_sessions')).structuredContent).toEqual({ sessions: [] });
+    const refused = await client.call('send_message', { to: `@${handle}`, text: 'x' });
+    expect(refused.structuredContent).toMatchObject({ code: 'not_found' });
+    await client.close();
+  });
+});
+
+/** One message, without a client. */
+async function post(body: unknown, options: RequestOptions = {}) {
+  const headers = { accept: 'application/json, text/event-stream', ...options.headers };
+  const response = await server.request('/mcp', { method: 'POST', ...options, body, headers });
+  const text = await response.text();
+  const json = text.startsWith('event:') ? /^data: (.*)$/m.exec(text)?.[1] : text;
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: JSON.parse(json ?? '') as unknown,
+  };
+}
+
+const checkMessages = (args: object = {}) => ({
+  jsonrpc: '2.0',
+  id: 1,
+  method: 'tools/call',
+  params: { name: 'check_messages', arguments: args },
+});
+
+describe('check_messages', () => {
+  it('returns messages again, marked, if the result was not sent', async () => {
+    const { id, token, handle } = await attach();
+    // Together larger than what the buffers between server and client take.
+    const text = 'x'.repeat(900_000);
+    const sent: ShownMessage[] = [];
+    for (let n = 0; n < 10; n += 1)
+      sent.push(await sendMessage(server, { to: `@${handle}`, text }));
+    const { port } = endpoint();
+    const socket = connectSocket(Number(port), '127.0.0.1');
+    socket.pause();
+    const body = JSON.stringify(checkMessages());
+    socket.write(
+      `POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer ${token}\r\n` +
+        'content-type: application/json\r\naccept: application/json, text/event-stream\r\n' +
+        `content-length: ${body.length}\r\n\r\n${body}`,
+    );
+    const isTried = async () => (await deliveryOf(sent[9] ?? { id: '' }))['attempts'] === 1;
+    await until(isTried, 'the result');
+    socket.destroy();
+    const again = await post(checkMessages(), { key: token });
+    const messages = sent.map((message) => ({ id: message.id, redelivered: true }));
+    expect(again.body).toMatchObject({ result: { structuredContent: { messages } } });
+    await until(() => consumed(sent[9] ?? { id: '' }), 'the receipts');
+    const { queue } = await server.json(`/v1/sessions/${id}`);
+    expect(queue).toEqual({ length: 0 });
+  });
+
+  it('returns attachments as content', async () => {
+    const { token, handle } = await attach();
+    const attachments = [
+      { type: 'text', text: 'a log' },
+      { type: 'image', mediaType: 'image/gif', data: 'R0lGODlhAQABAAAAACw=' },
+      { type: 'image', url: 'https://example.com/a.png' },
+    ];
+    await sendMessage(server, { to: `@${handle}`, text: 'see', attachments });
+    const { body } = await post(checkMessages(), { key: token });
+    const { result } = body as { result: ToolResult };
+    expect(result.content.slice(1)).toEqual([
+      { type: 'text', text: 'a log' },
+      { type: 'image', mimeType: 'image/gif', data: 'R0lGODlhAQABAAAAACw=' },
+      { type: 'text', text: 'Image: https://example.com/a.png' },
+    ]);
+  });
+
+  it('makes a session that was offline reachable again', async () => {
+    const { id, token, handle } = await attach();
+    const { sessions } = server.store.tenant(server.tenantId);
+    const at = Date.now() - 60_000;
+    await sessions.openStream(id, { id: uuidv7(), node: 'gone', at });
+    const { stream } = (await sessions.read(id)) ?? {};
+    await sessions.closeStream(id, { id: stream?.id ?? '', at, dueBy: at });
+    const isOffline = async () => (await server.json(`/v1/sessions/${id}`))['status'] === 'offline';
+    await until(isOffline, 'the session to be offline');
+    const message = await sendMessage(server, { to: `@${handle}`, text: 'still there?' });
+    const { body } = await post(checkMessages(), { key: token });
+    expect(body).toMatchObject({
+      result: { structuredContent: { messages: [{ id: message.id }] } },
+    });
+    expect(await server.json(`/v1/sessions/${id}`)).toMatchObject({ status: 'idle' });
+  });
+
+  it('leaves the messages to a program that follows the stream of its deliveries', async () => {
+    const { id, token, handle } = await attach();
+    const connection = new AbortController();
+    const { signal } = connection;
+    await server.request(`/v1/sessions/${id}/deliveries/stream`, { key: token, signal });
+    const message = await sendMessage(server, { to: `@${handle}`, text: 'for the program' });
+    const { body } = await post(checkMessages({ waitMs: 30_000 }), { key: token });
+    expect(body).toMatchObject({ result: { structuredContent: { messages: [] } } });
+    expect(await consumed(message)).toBe(false);
+    connection.abort();
+  });
+
+  it('stops waiting when its token is replaced', async () => {
+    const { id, token, handle } = await attach();
+    const waiting = post(checkMessages({ waitMs: 30_000 }), { key: token });
+    const closed = expect(waiting).rejects.toThrow('fetch failed');
+    await until(() => isRead(id), 'the stream to be open');
+    const identity = { name: 'Builder', kind: 'agent' };
+    const body = { handle, identity, capabilities };
+    const attached = await server.request('/v1/sessions/attach', { key: token, body });
+    expect(attached.status).toBe(201);
+    await closed;
+  });
+});
+
+describe('/mcp answers in the format of JSON-RPC', () => {
+  const list = { jsonrpc: '2.0', id: 7, method: 'tools/list' };
+
+  it.each([
+    ['what is not JSON', '{', 400, -32_700],
+    ['an empty body', '', 400, -32_700],
+    ['a duplicate key', '{"id": 1, "id": 2}', 400, -32_600],
+    ['a prototype', '{"__proto__": {}}', 400, -32_700],
+    ['a number that would be changed', '{"id": 12345678901234567890}', 400, -32_600],
+    ['deep nesting', '['.repeat(65) + ']'.repeat(65), 400, -32_600],
+    ['a batch', JSON.stringify([list, list]), 400, -32_600],
+    ['null', 'null', 400, -32_600],
+    ['an object that is no message', '{}', 400, -32_600],
+    ['another version of JSON-RPC', JSON.stringify({ ...list, jsonrpc: '1.0' }), 400, -32_600],
+    ['an id that is an object', JSON.stringify({ ...list, id: {} }), 400, -32_600],
+    ['a body over 1 MB', JSON.stringify({ ...list, x: 'x'.repeat(1024 * 1024) }), 413, 413],
+  ])('%s', async (_what, body, status, code) => {
+    const answer = await post(body, { headers: { 'content-type': 'application/json' } });
+    expect([answer.status, answer.body]).toMatchObject([
+      status,
+      { jsonrpc: '2.0', error: { code, message: expect.any(String) } },
+    ]);
+  });
+
+  it.each([
+    ['another content type', { 'content-type': 'text/plain' }, 415, 415],
+    ['a foreign origin', { origin: 'https://evil.example' }, 403, 403],
+    ['an opaque origin', { origin: 'null' }, 403, 403],
+    ['an unknown revision', { 'mcp-protocol-version': '2031-01-01' }, 400, -32_602],
+    ['a client that accepts no stream', { accept: 'text/html' }, 406, -32_000],
+  ])('%s', async (_what, headers, status, code) => {
+    const answer = await post(list, { headers });
+    expect([answer.status, answer.body]).toMatchObject([
+      status,
+      { jsonrpc: '2.0', error: { code, message: expect.any(String) } },
+    ]);
+  });
+
+  it('other methods of HTTP', async () => {
+    for (const method of ['GET', 'DELETE']) {
+      const response = await server.request('/mcp', { method });
+      expect([response.status, response.headers.get('allow')]).toEqual([405, 'POST']);
+      expect(await response.json()).toMatchObject({ jsonrpc: '2.0', error: { code: 405 } });
+    }
+  });
+
+  it('a missing or invalid key, with WWW-Authenticate', async () => {
+    for (const key of [null, 'relay_sess_x', 'x']) {
+      const { status, headers, body } = await post(list, { key });
+      expect([status, headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="relay"']);
+      expect(body).toEqual({
+        jsonrpc: '2.0',
+        error: {
+          code: 401,
+          message: 'A valid API key is required',
+          data: { code: 'unauthorized' },
+        },
+      });
+    }
+  });
+
+  it('unknown methods of the protocol', async () => {
+    const { body } = await post({ ...list, method: 'resources/list' });
+    expect(body).toMatchObject({ id: 7, error: { code: -32_601 } });
+  });
+});
