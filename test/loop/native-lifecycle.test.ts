@@ -63,16 +63,15 @@ async function deliveryOf(kernel: Kernel, deliveryId: string) {
 }
 
 /** A session in a model call that ends when it is aborted, or when `go` is resolved. */
-async function sessionInModelCall(...after: Parameters<typeof createStreamingModel>) {
-  const { boot, store, bootWithoutCleanup } = await openFixture();
+async function sessionInModelCall({ asksForTool = false } = {}) {
+  const { boot } = await openFixture();
   const go = Promise.withResolvers<void>();
   const model = createStreamingModel(
     async function* (_request, signal) {
       yield [text('To begin ')];
       await Promise.race([aborted(signal), go.promise]);
-      yield after.length === 0 ? [finish()] : [look, finish()];
+      yield asksForTool ? [look, finish()] : [finish()];
     },
-    ...after,
     () => [answer],
   );
   const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
@@ -82,9 +81,6 @@ async function sessionInModelCall(...after: Parameters<typeof createStreamingMod
   await until(async () => model.requests.length === 1, 'the model');
   const { activeRunId } = await readSession(kernel, id);
   return {
-    boot,
-    store,
-    bootWithoutCleanup,
     kernel,
     id,
     model,
@@ -228,7 +224,7 @@ describe('a pause of a native session', () => {
   });
 
   test('acts after the running model call, before the tools that it asks for', async () => {
-    const { kernel, id, model, tool, go, runId } = await sessionInModelCall(() => [answer]);
+    const { kernel, id, model, tool, go, runId } = await sessionInModelCall({ asksForTool: true });
     await command(kernel, id, 'pause');
     go.resolve();
     await untilSession(kernel, id, ({ status }) => status === 'paused');
