@@ -9,6 +9,7 @@ import {
   type AgentSessionCapabilities,
   createClient,
   type Fetch,
+  type Invocation,
   type RelayClient,
   type Session,
   tool,
@@ -16,8 +17,6 @@ import {
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TestServer } from '../support/server.ts';
 import { builtin } from './environment.ts';
-
-const notInSdkYet = 'actions are not in the SDK yet';
 
 /** Routes without an SDK method, and why. */
 const excluded = {
@@ -32,12 +31,6 @@ const excluded = {
   showDecisionLink: 'a page for people with the link',
   decideByLink: 'the form of that page',
   serveMcp: 'for MCP clients',
-  registerAction: notInSdkYet,
-  listActions: notInSdkYet,
-  removeAction: notInSdkYet,
-  invokeAction: notInSdkYet,
-  getInvocation: notInSdkYet,
-  postInvocationResult: notInSdkYet,
 } as const satisfies Partial<Record<RouteName, string>>;
 
 type Covered = Exclude<RouteName, keyof typeof excluded>;
@@ -139,6 +132,35 @@ async function served(): Promise<void> {
   expect(await session.closed).toEqual({ reason: 'released' });
 }
 
+/** An action of this test's server, which a program or a URL carries out. */
+async function registered(): Promise<string> {
+  const name = `action_${(handles += 1)}`;
+  const description = 'Adds nothing';
+  const inputSchema = { type: 'object' };
+  const handler = { url: hookUrl };
+  const made = await client.actions.register({ name, description, inputSchema, handler });
+  expect(made.secret).not.toBe('');
+  return name;
+}
+
+async function invoked(): Promise<Invocation> {
+  const session = await client.sessions.serve({
+    handle: newHandle(),
+    onMessage: () => undefined,
+    actions: {
+      [`add_${handles}`]: {
+        description: 'Adds two numbers',
+        inputSchema: { type: 'object' },
+        run: ({ a, b }: { a: number; b: number }) => a + b,
+      },
+    },
+  });
+  const invocation = await client.actions.invoke(`add_${handles}`, { a: 1, b: 2 });
+  expect(invocation).toMatchObject({ status: 'completed', output: 3 });
+  await session.close();
+  return invocation;
+}
+
 /** A message that waits for a flush, and its recipient. */
 async function held() {
   const session = await attached();
@@ -191,6 +213,24 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   resumeSession: async () => client.sessions.resume((await attached()).id),
   cancelSession: async () => client.sessions.cancel((await attached()).id),
   flushSession: async () => client.sessions.flush((await held()).session.id),
+  registerAction: registered,
+  listActions: async () => {
+    const name = await registered();
+    const names: string[] = [];
+    for await (const action of client.actions.list({ limit: 1 })) names.push(action.name);
+    expect(names).toContain(name);
+  },
+  removeAction: async () => {
+    const name = await registered();
+    await client.actions.remove(name);
+    await expect(client.actions.invoke(name)).rejects.toMatchObject({ code: 'not_found' });
+  },
+  invokeAction: invoked,
+  getInvocation: async () => {
+    const invocation = await invoked();
+    expect(await client.invocations.get(invocation.id)).toEqual(invocation);
+  },
+  postInvocationResult: invoked,
   reportSessionEvents: served,
   followDeliveries: served,
   postReceipt: served,

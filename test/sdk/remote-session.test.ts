@@ -283,6 +283,70 @@ describe('events of a program', () => {
   });
 });
 
+describe('actions of a program', () => {
+  const inputSchema = { type: 'object', properties: { by: { type: 'number' } } };
+  const counter = (name: string, start = 0) => ({
+    [name]: {
+      description: 'Counts',
+      inputSchema,
+      run: ({ by }: { by: number }) => {
+        if (by === 0) throw new Error('Nothing to add');
+        return { count: start + by };
+      },
+    },
+  });
+
+  test('are invoked by others, also while a message is handled, and answer with the result', async () => {
+    verifies('004:actions:expose', '004:actions:exposed-invocable', '004:actions:invoke');
+    const errors: unknown[] = [];
+    const waiting = gate();
+    const actions = counter('count');
+    const session = await serve({
+      actions,
+      onMessage: () => waiting.passed,
+      onError: (error) => errors.push(error),
+    });
+    const message = await send(session);
+    await until('active', session);
+    const other = await serve();
+    expect(await other.invoke('count', { by: 2 })).toMatchObject({
+      status: 'completed',
+      output: { count: 2 },
+      by: { type: 'session', name: other.handle },
+    });
+    expect(await other.invoke('count', { by: 0 })).toMatchObject({
+      status: 'failed',
+      error: { message: 'Nothing to add' },
+    });
+    expect(errors).toEqual([new Error('Nothing to add')]);
+    waiting.pass();
+    expect((await settled(message))?.status).toBe('consumed');
+  });
+
+  test('are replaced by those of the next process, and those of others are not', async () => {
+    const before = await serve({ actions: counter('tally') });
+    const { handle, token } = before;
+    await expect(serve({ actions: counter('tally') })).rejects.toMatchObject({
+      code: 'action_name_taken',
+    });
+    await serve({ handle, token, actions: counter('tally', 10) });
+    const { output } = await server.client.actions.invoke('tally', { by: 1 });
+    expect(output).toEqual({ count: 11 });
+  });
+
+  test('are declared by the program that has some, and by no other', async () => {
+    verifies('004:shape:declare-implemented-only');
+    const expose = { path: 'actions.expose' };
+    await expect(serve({ capabilities: { actions: { expose: true } } })).rejects.toMatchObject({
+      capability: { ...expose, asked: true, offered: false },
+    });
+    const hidden = { actions: counter('hidden'), capabilities: { actions: { expose: false } } };
+    await expect(serve(hidden)).rejects.toMatchObject({
+      capability: { ...expose, asked: false, offered: true },
+    });
+  });
+});
+
 describe('commands to a program', () => {
   test('pause and resume hold its messages back', async () => {
     verifies('004:lifecycle:pause', '004:lifecycle:resume', '004:status:paused');

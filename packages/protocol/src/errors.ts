@@ -48,7 +48,7 @@ export const errorTable = {
   handle_taken: permanent(409, 'Another session that is in use has this handle'),
   session_conflict: permanent(409, 'The status of the session does not allow this'),
   workspace_missing: permanent(409, 'The tenant has no workspace'),
-  message_delivered: permanent(409, 'A recipient already has the message'),
+  message_delivered: permanent(409, 'The message was handed over to a recipient'),
   receipt_conflict: permanent(409, 'Another final receipt, answer or result was given before'),
   action_name_taken: permanent(409, 'Another action has this name'),
   action_gone: permanent(410, 'The action ended before it was started'),

@@ -170,6 +170,12 @@ export type DeliveryWaitQuery = RequestQueryOf<'listMessageDeliveries'>;
 export type Channel = ResponseOf<'getChannel'>;
 export type ChannelBody = NonNullable<RequestBodyOf<'putChannel'>>;
 
+export type Action = ResponseOf<'listActions'>['actions'][number];
+export type ActionBody = RequestBodyOf<'registerAction'>;
+export type RegisteredAction = ResponseOf<'registerAction'>;
+export type Invocation = ResponseOf<'getInvocation'>;
+export type InvocationResultBody = RequestBodyOf<'postInvocationResult'>;
+
 export type ToolResultBody = RequestBodyOf<'postToolResult'>;
 export type ToolClaim = ResponseOf<'claimToolCall'>;
 

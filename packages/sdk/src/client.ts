@@ -14,6 +14,7 @@ import {
   workflows,
 } from './resources.ts';
 import { Runs } from './runs.ts';
+import { actions, invocations } from './sessions/actions.ts';
 import { channels, deliveries, messages } from './sessions/messages.ts';
 import { Sessions } from './sessions/sessions.ts';
 import { Chat } from './streaming/chat.ts';
@@ -31,6 +32,8 @@ export function createClient(options: ClientOptions) {
     messages: messages(http),
     deliveries: deliveries(http),
     channels: channels(http),
+    actions: actions(http),
+    invocations: invocations(http),
     approvals: approvals(http),
     grants: grants(http),
     policy: policy(http),

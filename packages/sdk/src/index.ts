@@ -19,6 +19,7 @@ export type {
   RunEvents,
   StreamRunOptions,
 } from './runs.ts';
+export type { ActionInput, InvokeOptions } from './sessions/actions.ts';
 export type { DeclaredCapabilities, ServeOptions } from './sessions/declaration.ts';
 export {
   type MessageContext,
@@ -26,6 +27,8 @@ export {
   type OnMessage,
   type ReceivedMessage,
   RemoteSession,
+  type SessionAction,
+  type ActionContext,
   type SessionEnd,
   type SessionHandlers,
 } from './sessions/remote-session.ts';
@@ -58,6 +61,9 @@ export type {
   QuestionDecision,
 } from './streaming/approval-watcher.ts';
 export type {
+  Action,
+  ActionBody,
+  ActionSelector,
   AgentSessionCapabilities,
   AgentSessionEvent,
   AgentSessionEventType,
@@ -99,6 +105,7 @@ export type {
   GrantScope,
   GrantsQuery,
   Health,
+  Invocation,
   MemoriesQuery,
   Memory,
   MemoryBody,
@@ -116,6 +123,7 @@ export type {
   PolicyPreviewBody,
   PolicyQuery,
   PolicyVersionsQuery,
+  RegisteredAction,
   RelayResponse,
   Run,
   RunTool,

@@ -271,6 +271,8 @@ function faultyMessages(
     listDeliveries: (filter, page) => read(() => inner.listDeliveries(filter, page)),
     inbox: (id, range) => read(() => inner.inbox(id, range)),
     unconsumed: (id, range) => read(() => inner.unconsumed(id, range)),
+    sendable: (id, query) => read(() => inner.sendable(id, query)),
+    nextAvailable: (id, now) => read(() => inner.nextAvailable(id, now)),
   };
 }
 

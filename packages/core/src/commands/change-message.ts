@@ -17,8 +17,14 @@ import type {
   SessionWrite,
   TenantStore,
 } from '../ports/index.ts';
-import { acceptanceOf, attentionTo, refusalOf } from '../sessions/acceptance.ts';
-import { decideDelivery, type DeliveryState } from '../sessions/delivery-machine.ts';
+import {
+  acceptanceOf,
+  acceptedAs,
+  attentionTo,
+  inboxFullText,
+  refusalOf,
+} from '../sessions/acceptance.ts';
+import { decideDelivery, type DeliveryState, wasHandedOver } from '../sessions/delivery-machine.ts';
 import { maxAttempts, notifyOfMessage, tooManyChanges } from './send-message.ts';
 import type { RunControl } from './start-run.ts';
 
@@ -153,7 +159,8 @@ export async function redeliver(
       ttlMs,
       mode: delivery.mode,
     });
-    const { events, change } = decision;
+    const { events, status, ...why } = acceptedAs(delivery, acceptance, now);
+    const change = { ...decision.change, to: status, ...why };
     const write: SessionWrite = {
       changes: [
         {
@@ -173,10 +180,10 @@ export async function redeliver(
     };
     const outcome = await store.sessions.change(write);
     if (outcome.kind === 'inbox-full') {
-      throw new RelayError('inbox_full', `The inbox of @${session.handle} is full`);
+      throw new RelayError('inbox_full', inboxFullText(session, inboxLimit));
     }
     if (outcome.kind !== 'committed') continue;
-    const deliveries = [{ id: deliveryId, status: 'accepted' }] as const;
+    const deliveries = [{ id: deliveryId, status }];
     notifyOfMessage(control, tenantId, write, { messageId: message.id, isSent: false, deliveries });
     return;
   }
@@ -200,12 +207,10 @@ interface Waiting {
   readonly delivery: MessageDelivery;
 }
 
-/** The deliveries that wait, with their sessions. Throws `message_delivered` if one has arrived. */
+/** The deliveries that wait, with their sessions. Throws `message_delivered` if one was handed over. */
 async function waitingFor(store: TenantStore, messageId: string): Promise<Waiting[]> {
   const all = await store.messages.deliveriesOf(messageId);
-  if (all.some(({ status }) => status === 'delivered' || status === 'consumed')) {
-    throw deliveredError();
-  }
+  if (all.some(wasHandedOver)) throw deliveredError();
   const waiting: Waiting[] = [];
   for (const delivery of all) {
     if (delivery.status === 'failed') continue;
@@ -235,7 +240,7 @@ function stateOf(delivery: MessageDelivery): DeliveryState {
 function deliveredError(): RelayError {
   return new RelayError(
     'message_delivered',
-    'A recipient already has the message; send another one',
+    'The message was handed over to a recipient; send another one',
   );
 }
 

@@ -20,7 +20,11 @@ import { consequencesOf, openDeliveries, stepsOf, unconsumedOf } from '../sessio
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { wakeDue } from '../sessions/due.ts';
 import { timesOut } from '../sessions/modes.ts';
-import { decideSessionAll, type SessionInput } from '../sessions/session-machine.ts';
+import {
+  decideSessionAll,
+  type ReportedEvent,
+  type SessionInput,
+} from '../sessions/session-machine.ts';
 import { progressOf, type SessionState, statusOf } from '../sessions/state.ts';
 
 /** A program without a stream for this long is offline, and its handle is no longer in use. */
@@ -38,7 +42,7 @@ export interface SessionView {
 
 /** What a request changes. */
 export interface SessionStep {
-  readonly inputs?: readonly Omit<SessionInput, 'sessionId'>[];
+  readonly inputs?: readonly (Omit<SessionInput, 'sessionId'> | ReportedEvent)[];
   /** After those of the inputs, unless the session ends with them. */
   readonly events?: readonly SessionEvent[];
   readonly deliveries?: readonly DeliveryChange[];
@@ -113,7 +117,9 @@ async function writeOf(
 ): Promise<SessionWrite | undefined> {
   const { store, session, state, now } = view;
   const sessionId = session.id;
-  const inputs = (step.inputs ?? []).map((input) => ({ ...input, sessionId }));
+  const inputs = (step.inputs ?? []).map((input) =>
+    input.type === 'report' ? input : { ...input, sessionId },
+  );
   const decision = decideSessionAll(state, inputs);
   if (decision.kind === 'refused') throw new RelayError('session_conflict', decision.reason);
   const decided = decision.kind === 'accepted' ? decision : { events: [], state };

@@ -1,13 +1,13 @@
 /** What the program of a session reports: receipts of its deliveries, and events. */
-import { defined, RelayError, type DeliveryStatus, type SessionEvent } from '@relay/protocol';
+import { defined, type DeliveryStatus, RelayError, type SessionEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { MessageDelivery, SessionRecord, SessionRef } from '../ports/index.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
 import { inboxOf } from '../sessions/consequences.ts';
-import type { DeliveryInput } from '../sessions/delivery-machine.ts';
-import { decideSession, inputsOfStatus, type SessionInput } from '../sessions/session-machine.ts';
+import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
+import { decideSessionAll, inputsOfStatus } from '../sessions/session-machine.ts';
 import { updatedUsage } from '../sessions/state.ts';
-import { changeSession, deliveryStep, hasProgram } from './change-session.ts';
+import { changeSession, deliveryStep, hasProgram, type SessionStep } from './change-session.ts';
 
 export interface DeliveryReceipt {
   readonly status: Exclude<DeliveryStatus, 'accepted'>;
@@ -20,46 +20,57 @@ export interface DeliveryReceipt {
 
 type ReportEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'redact'>;
 
-/** The delivery after it. Throws `receipt_conflict` after a final receipt that was another one. */
+/** A program that defers a message without a time is sent it again after this long. */
+const retryAfterMs = 5_000;
+
+/**
+ * The delivery after it. Throws `receipt_conflict` after a final receipt that was another one.
+ *
+ * It depends only on the delivery, so that other changes of the session, however many, cannot delay it.
+ */
 export async function recordReceipt(
   engine: ReportEngine,
-  ref: SessionRef,
+  { tenantId, sessionId }: SessionRef,
   deliveryId: string,
   receipt: DeliveryReceipt,
 ): Promise<MessageDelivery> {
-  const { messages } = engine.store.tenant(ref.tenantId);
-  const find = async () => {
+  const { messages, sessions } = engine.store.tenant(tenantId);
+  const session = await sessions.read(sessionId);
+  if (session === undefined) throw new RelayError('not_found', 'No such session');
+  requireProgram(session);
+  for (;;) {
     const delivery = await messages.readDelivery(deliveryId);
-    if (delivery?.sessionId === ref.sessionId) return delivery;
-    throw new RelayError('not_found', 'No such delivery');
-  };
-  await changeSession(engine, ref, async ({ session, now }) => {
-    requireProgram(session);
-    return deliveryStep(await find(), inputOfReceipt(receipt, now));
-  });
-  return find();
+    if (delivery?.sessionId !== sessionId) throw new RelayError('not_found', 'No such delivery');
+    const at = engine.clock.now();
+    const input = inputOfReceipt(engine, receipt, at);
+    const decision = decideDelivery({ ...delivery, isObservable: true }, input);
+    if (decision.kind === 'refused') throw new RelayError('receipt_conflict', decision.reason);
+    if (decision.kind === 'same') return delivery;
+    const { events, change } = decision;
+    const changes = [{ sessionId, at, events, deliveries: [change] }];
+    const { kind } = await sessions.change({ changes });
+    if (kind === 'committed') return (await messages.readDelivery(deliveryId)) ?? delivery;
+    if (kind === 'gone') throw new RelayError('session_conflict', 'The session is released');
+    // Another change of the same delivery came first.
+  }
 }
 
-function inputOfReceipt(receipt: DeliveryReceipt, now: number): DeliveryInput {
-  const { status, availableAt, reason, retryable, fidelity } = receipt;
+function inputOfReceipt(
+  engine: ReportEngine,
+  receipt: DeliveryReceipt,
+  now: number,
+): DeliveryInput {
+  const { status, retryable, availableAt, fidelity } = receipt;
+  const reason = withoutSecrets(engine, receipt.reason);
   switch (status) {
     case 'delivered':
       return { type: 'deliver' };
     case 'consumed':
       return { type: 'consume', ...defined({ fidelity }) };
     case 'deferred':
-      return {
-        type: 'defer',
-        now,
-        ...(availableAt === undefined ? {} : { availableAt }),
-        ...(reason === undefined ? {} : { reason }),
-      };
+      return { type: 'defer', now, retryAfterMs, ...defined({ availableAt, reason }) };
     case 'failed':
-      return {
-        type: 'fail',
-        reason: reason ?? 'failed',
-        ...(retryable === undefined ? {} : { retryable }),
-      };
+      return { type: 'fail', reason: reason ?? 'failed', ...defined({ retryable }) };
   }
 }
 
@@ -71,7 +82,7 @@ function requireProgram(session: SessionRecord): void {
   );
 }
 
-/** Stores them together. Throws `event_undeclared`, and `session_conflict` for an impossible status. */
+/** Stores them together, in their order. Throws `event_undeclared`, and `session_conflict` for an impossible status. */
 export function reportEvents(
   engine: ReportEngine,
   ref: SessionRef,
@@ -81,42 +92,42 @@ export function reportEvents(
   return changeSession(engine, ref, ({ session, state }) => {
     requireProgram(session);
     const { capabilities, handle } = session;
-    const inputs: Omit<SessionInput, 'sessionId'>[] = [];
-    const others: SessionEvent[] = [];
+    const inputs: SessionStep['inputs'][] = [];
     let { usage } = state;
     let next = state;
     for (const event of events) {
       const operation = { type: 'report-event', event } as const;
       const missing = missingCapability(capabilities, operation);
       if (missing !== undefined) throw capabilityError(handle, operation, missing);
-      if (event.type === 'status.changed') {
-        const { status, reason, fidelity } = event;
-        if (status === 'offline' && session.harness === 'human') {
-          throw new RelayError('session_conflict', 'A person’s session is never offline');
-        }
-        for (const type of inputsOfStatus(next, status)) {
-          const input = {
-            type,
-            ...(reason === undefined ? {} : { reason }),
-            ...(fidelity === undefined ? {} : { fidelity }),
-          };
-          inputs.push(input);
-          const decision = decideSession(next, { ...input, sessionId: session.id });
-          if (decision.kind === 'accepted') next = decision.state;
-        }
-      } else {
+      if (event.type !== 'status.changed') {
         if (event.type === 'usage.updated') usage = updatedUsage(usage, event);
-        others.push(event);
+        inputs.push([{ type: 'report', event }]);
+        continue;
       }
+      const { status, reason, fidelity } = event;
+      if (status === 'offline' && session.harness === 'human') {
+        throw new RelayError('session_conflict', 'A person’s session is never offline');
+      }
+      const meant = inputsOfStatus(next, status).map((type) => ({
+        type,
+        ...defined({ reason, fidelity }),
+      }));
+      const sessionId = session.id;
+      const decision = decideSessionAll(
+        next,
+        meant.map((input) => ({ ...input, sessionId })),
+      );
+      if (decision.kind === 'accepted') next = decision.state;
+      inputs.push(meant);
     }
-    return { inputs, events: others, usage, isSeen: true };
+    return { inputs: inputs.flatMap((each = []) => each), usage, isSeen: true };
   });
 }
 
 /** What a program reports may contain a key (E8). */
-function withoutSecrets({ redact }: ReportEngine, event: SessionEvent): SessionEvent {
-  if (redact === undefined) return event;
-  return JSON.parse(redact(JSON.stringify(event))) as SessionEvent;
+export function withoutSecrets<Value>({ redact }: Pick<Engine, 'redact'>, value: Value): Value {
+  if (redact === undefined || value === undefined) return value;
+  return JSON.parse(redact(JSON.stringify(value))) as Value;
 }
 
 /** Marks the messages of the mode manual that wait for it. Throws `capability_missing`. */

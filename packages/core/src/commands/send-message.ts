@@ -15,6 +15,7 @@ import type { MessageNotice } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
 import type {
   AuditEntry,
+  InboxLimit,
   MessageDelivery,
   MessageRecord,
   NewMessage,
@@ -28,6 +29,7 @@ import {
   acceptedChange,
   type DeliveryError,
   deliveryErrorOf,
+  inboxFullText,
   modeFor,
   refusedChange,
 } from '../sessions/acceptance.ts';
@@ -147,7 +149,8 @@ async function planOf(
   const runCommands = [];
   for (const session of recipients) {
     const delivery = { id: ids.next(), messageId: id };
-    const error = deliveryErrorOf(session, message) ?? errorOfFull(session, full);
+    const error =
+      deliveryErrorOf(session, message) ?? errorOfFull(session, full, settings.inboxLimit);
     if (error !== undefined) {
       const mode = modeFor(session, message);
       changes.push(refusedChange(session, { ...delivery, mode }, error, now));
@@ -158,7 +161,7 @@ async function planOf(
     if (acceptance.command !== undefined) runCommands.push(acceptance.command);
     changes.push(acceptedChange(session, delivery, acceptance, now));
   }
-  refuseIfFull(recipients, full);
+  refuseIfFull(recipients, full, settings.inboxLimit);
   if (sender !== undefined) {
     const event = { type: 'message.sent', messageId: id } as const;
     changes.push({ sessionId: sender.id, at: now, events: [event] });
@@ -307,20 +310,21 @@ function hopsOf(parent: MessageRecord | undefined, sender: SessionRecord | undef
   return parent.hops + 1;
 }
 
-function errorOfFull({ id, handle }: SessionRecord, full: ReadonlySet<string>) {
-  if (!full.has(id)) return undefined;
-  const message = `The inbox of @${handle} is full`;
+function errorOfFull(session: SessionRecord, full: ReadonlySet<string>, limit: InboxLimit) {
+  if (!full.has(session.id)) return undefined;
+  const message = inboxFullText(session, limit);
   return { code: 'inbox_full', message, retryable: true } as const satisfies DeliveryError;
 }
 
 /** One member with a full inbox does not silence its channel; a message that nobody has space for does fail. */
-function refuseIfFull(recipients: readonly SessionRecord[], full: ReadonlySet<string>): void {
+function refuseIfFull(
+  recipients: readonly SessionRecord[],
+  full: ReadonlySet<string>,
+  limit: InboxLimit,
+): void {
   const [first] = recipients;
   if (first === undefined || !recipients.every(({ id }) => full.has(id))) return;
-  throw new RelayError(
-    'inbox_full',
-    `The inbox of @${first.handle} is full; send the message when the session has taken some`,
-  );
+  throw new RelayError('inbox_full', inboxFullText(first, limit));
 }
 
 function keyOf({ engine }: RunControl, { from }: MessageAuthor, draft: MessageDraft) {

@@ -35,6 +35,7 @@ import {
   type SessionStep,
   type SessionView,
 } from './change-session.ts';
+import { withoutSecrets } from './record-receipt.ts';
 import type { RunControl } from './start-run.ts';
 
 export interface SessionCaller {
@@ -46,7 +47,7 @@ export type LifecycleCommand = Extract<SessionCommand, 'release' | 'pause' | 're
 
 type LifecycleEngine = Pick<
   Engine,
-  'store' | 'clock' | 'ids' | 'settings' | 'audit' | 'sessionDue'
+  'store' | 'clock' | 'ids' | 'settings' | 'audit' | 'redact' | 'sessionDue'
 >;
 
 /** Asks the program of a session. Throws `capability_missing`, or `session_conflict`. */
@@ -239,8 +240,9 @@ export function answerCommand(
   engine: LifecycleEngine,
   ref: SessionRef,
   commandId: string,
-  answer: Pick<CommandAnswer, 'ok' | 'result' | 'error'>,
+  given: Pick<CommandAnswer, 'ok' | 'result' | 'error'>,
 ): Promise<SessionRecord> {
+  const answer = withoutSecrets(engine, given);
   return changeSession(engine, ref, async (view) => {
     const command = await view.store.sessions.readCommand(view.session.id, commandId);
     if (command === undefined) throw new RelayError('not_found', 'No such command');

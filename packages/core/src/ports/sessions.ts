@@ -77,7 +77,7 @@ export interface SessionProgress {
 }
 
 export interface SessionQueue {
-  /** Deliveries that are accepted or deferred. */
+  /** Deliveries that are accepted or deferred. The limit of an inbox also counts those that are delivered. */
   readonly length: number;
   readonly bytes: number;
   readonly oldestAt: number | null;
@@ -136,6 +136,8 @@ export interface SessionChange {
    * change of a released session has no events.
    */
   readonly ifVersion?: number;
+  /** The stream that the session must have open: another one has not replaced it. */
+  readonly ifStream?: string;
   readonly events: readonly SessionEvent[];
   /** Only in a conditional change. */
   readonly progress?: Partial<SessionProgress>;
@@ -309,6 +311,7 @@ export interface MessageKey extends IdempotencyKey {
   readonly sender: string;
 }
 
+/** Of all deliveries of a session that have not ended: what a program has and never consumes counts, too. */
 export interface InboxLimit {
   readonly messages: number;
   readonly bytes: number;
@@ -349,6 +352,10 @@ export interface DeliveryChange {
   readonly inferred?: boolean;
   /** It is handed over once more. */
   readonly isAttempt?: boolean;
+  /** It was handed over this many times when it was read. Default: any number of times. */
+  readonly ifAttempts?: number;
+  /** The stream that it is sent on; `null` if it is to be sent again on the same one. Default: unchanged. */
+  readonly streamId?: string | null;
   /** Nothing follows. Default: for `consumed` and `failed`. */
   readonly isFinal?: boolean;
   /** Its message was not edited since this revision was read. Default: any. */
@@ -370,6 +377,8 @@ export interface MessageDelivery {
   readonly inferred: boolean;
   /** How often it was handed over. */
   readonly attempts: number;
+  /** The stream that it was sent on last, unless it was deferred since. */
+  readonly streamId: string | null;
   /** How often its message was edited. */
   readonly revision: number;
   readonly at: number;
@@ -409,8 +418,17 @@ export interface MessageEdit {
   readonly audit?: readonly NewAuditEntry[];
 }
 
-/** `delivered`: to at least one of its recipients. `missing`: or withdrawn. */
+/** `delivered`: handed over to at least one of its recipients. `missing`: or withdrawn. */
 export type EditOutcome = 'edited' | 'delivered' | 'missing' | 'inbox-full';
+
+/** Not sent on this stream since it was opened, or deferred since. */
+export interface SendableQuery {
+  readonly streamId: string;
+  /** Those that the session can be given in its state. */
+  readonly kinds: readonly Pick<MessageDelivery, 'mode' | 'status'>[];
+  readonly now: number;
+  readonly limit: number;
+}
 
 /** All given conditions must hold. */
 export interface DeliveryFilter {
@@ -429,11 +447,11 @@ export interface MessageStore {
     key: Pick<MessageKey, 'sender' | 'key'>,
     now: number,
   ): Promise<{ holderId: string; fingerprint: string } | undefined>;
-  /** Also changes its deliveries. Nothing is stored if one of them was delivered. */
+  /** Also changes its deliveries. Nothing is stored if one of them was handed over. */
   edit(edit: MessageEdit, limit?: InboxLimit): Promise<EditOutcome>;
   /**
    * Marks it as withdrawn, with the write that fails its deliveries. `conflict` also if it was withdrawn
-   * before.
+   * before, or one of its deliveries would not have failed.
    */
   withdraw(messageId: string, at: number, write: SessionWrite): Promise<SessionOutcome>;
 
@@ -446,6 +464,10 @@ export interface MessageStore {
   inbox(sessionId: string, range: EventRange): Promise<InboxEntry[]>;
   /** Delivered and not consumed, where consumption can be observed; in order, after a position. */
   unconsumed(sessionId: string, range: EventRange): Promise<InboxEntry[]>;
+  /** What can be sent on a stream now, in the order of the inbox. */
+  sendable(sessionId: string, query: SendableQuery): Promise<InboxEntry[]>;
+  /** When the next of those becomes available that are deferred until a time after `now`. */
+  nextAvailable(sessionId: string, now: number): Promise<number | undefined>;
 }
 
 export interface ChannelRecord {

@@ -10,6 +10,7 @@ import {
   type SessionEvent,
 } from '@relay/protocol';
 import type {
+  InboxLimit,
   MessageRecord,
   NewDelivery,
   QueuedRunCommand,
@@ -66,6 +67,15 @@ export function modeFor(
   return mode ?? defaultMode(capabilities);
 }
 
+/** What the session has not ended with counts, so it gets space again when its program consumes. */
+export function inboxFullText(
+  { handle }: Pick<SessionRecord, 'handle'>,
+  { messages, bytes }: InboxLimit,
+): string {
+  const limit = `${messages} messages or ${bytes} bytes`;
+  return `The inbox of @${handle} is full (RELAY_INBOX_LIMIT: ${limit} that are not consumed); send the message when the session has consumed some`;
+}
+
 /** Which capability the session lacks for the message, if any. */
 export function refusalOf(
   session: SessionRecord,
@@ -76,7 +86,7 @@ export function refusalOf(
     type: 'receive-message',
     mode,
     attachments: message.attachments.map(({ type }) => type),
-    isQueued: placeOf(session, mode).kind !== 'now',
+    isQueued: placeOf(session, mode).kind !== 'now' || !isListening(session),
     status: session.status,
   };
   const missing = missingCapability(session.capabilities, operation);
@@ -125,6 +135,11 @@ export function acceptanceOf(
             queued: commandFor(session, message, { deliveryId, mode }),
           },
   };
+}
+
+/** A program is handed a message only while its stream is open. */
+function isListening({ harness, stream }: SessionRecord): boolean {
+  return stream !== null || (harness !== 'remote' && harness !== 'human');
 }
 
 /** Whether a message of this mode enters a turn. */
@@ -181,6 +196,34 @@ export function contentOf({
   return text === '' ? [...attachments] : [{ type: 'text', text }, ...attachments];
 }
 
+/** A delivery that the session takes: `accepted`, and deferred at once if it has to wait. */
+export function acceptedAs(
+  { id, messageId }: { readonly id: string; readonly messageId: string },
+  { deferred }: Pick<Acceptance, 'deferred'>,
+  now: number,
+) {
+  const accepted = deliveryAccepted({ id, messageId });
+  if (deferred === undefined) return { events: [accepted], status: 'accepted' } as const;
+  const state = {
+    id,
+    messageId,
+    status: 'accepted',
+    reason: null,
+    availableAt: null,
+    attempts: 0,
+    streamId: null,
+    isObservable: true,
+  } as const;
+  const decision = decideDelivery(state, { type: 'defer', now, reason: deferred });
+  if (decision.kind !== 'accepted') throw new TypeError('A new delivery can be deferred');
+  const { to: status, reason, availableAt } = decision.change;
+  return {
+    events: [accepted, ...decision.events],
+    status,
+    ...defined({ reason, availableAt }),
+  };
+}
+
 /** The change that stores a new delivery which the session takes. */
 export function acceptedChange(
   session: SessionRecord,
@@ -188,24 +231,9 @@ export function acceptedChange(
   acceptance: Acceptance,
   now: number,
 ): SessionChange {
-  const { mode, deferred } = acceptance;
-  const accepted = deliveryAccepted(delivery);
-  if (deferred === undefined) {
-    return changeOf(session, acceptance, [accepted], { ...delivery, mode }, now);
-  }
-  const state = {
-    ...delivery,
-    status: 'accepted',
-    reason: null,
-    availableAt: null,
-    attempts: 0,
-    isObservable: true,
-  } as const;
-  const decision = decideDelivery(state, { type: 'defer', now, reason: deferred });
-  if (decision.kind !== 'accepted') throw new TypeError('A new delivery can be deferred');
-  const { to: status, reason, availableAt } = decision.change;
-  const stored = { ...delivery, mode, status, ...defined({ reason, availableAt }) };
-  return changeOf(session, acceptance, [accepted, ...decision.events], stored, now);
+  const { events, ...stored } = acceptedAs(delivery, acceptance, now);
+  const { mode } = acceptance;
+  return changeOf(session, acceptance, events, { ...delivery, mode, ...stored }, now);
 }
 
 function changeOf(

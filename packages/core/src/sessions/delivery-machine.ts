@@ -5,8 +5,9 @@
  *      ▲ └──defer──▶ deferred ──┘ └──defer──▶ deferred
  *      └──redeliver── failed ◀── fail, expire, withdraw, release
  *
- * - `send` writes it to the stream of a program: only the program's receipt says that it has arrived. One
- *   that is `delivered` is sent again when its program attaches again.
+ * - `send` writes it to the stream of a program: only the program's receipt says that it has arrived. It is
+ *   sent once on each stream until it ends, and again on the same stream after each deferral.
+ * - One that was handed over cannot be withdrawn, whatever its receipts say: its session may have it.
  * - `deliver` is final where consumption cannot be observed: the delivery is then `unobserved`, which the
  *   wire shows as `delivered`.
  * - A repeat is `same`; anything else after a final phase is refused (E9). The table is total.
@@ -82,20 +83,23 @@ export const deliveryTable: Readonly<
 
 export interface DeliveryState extends Pick<
   MessageDelivery,
-  'id' | 'messageId' | 'status' | 'reason' | 'availableAt' | 'attempts'
+  'id' | 'messageId' | 'status' | 'reason' | 'availableAt' | 'attempts' | 'streamId'
 > {
   /** Whether the harness of the session can observe what was consumed. */
   readonly isObservable: boolean;
 }
 
 export type DeliveryInput =
-  | { readonly type: 'send' | 'redeliver' }
+  | { readonly type: 'send'; readonly streamId: string }
+  | { readonly type: 'redeliver' }
   | { readonly type: 'deliver' | 'consume'; readonly fidelity?: 'inferred' }
-  /** Without `availableAt` until the next boundary of its mode; its time is then `now`. */
+  /** Without `availableAt` until the next boundary of its mode; it is available `retryAfterMs` after `now`. */
   | {
       readonly type: 'defer';
       readonly now: number;
       readonly availableAt?: number;
+      /** Default: 0. */
+      readonly retryAfterMs?: number;
       readonly reason?: string;
     }
   | { readonly type: 'fail'; readonly reason: string; readonly retryable?: boolean }
@@ -122,6 +126,14 @@ export function isFinalDelivery(delivery: DeliveryState): boolean {
   return phase === 'consumed' || phase === 'failed' || phase === 'unobserved';
 }
 
+/** Its session may have the message: it was sent, or a receipt says so. */
+export function wasHandedOver({
+  attempts,
+  status,
+}: Pick<MessageDelivery, 'attempts' | 'status'>): boolean {
+  return attempts > 0 || status === 'delivered' || status === 'consumed';
+}
+
 type DeliveryRef = Pick<DeliveryState, 'id' | 'messageId'>;
 
 /** The first event of a delivery that is stored for its session. */
@@ -143,23 +155,23 @@ export function decideDelivery(delivery: DeliveryState, input: DeliveryInput): D
   const phase = phaseOf(delivery);
   const next = deliveryTable[phase][input.type];
   if (next === 'same') return { kind: 'same' };
-  if (next === 'refused') {
-    return {
-      kind: 'refused',
-      reason: `A delivery that is ${delivery.status} cannot ${input.type}`,
-    };
-  }
+  if (next === 'refused') return refused(input, delivery.status);
+  if (input.type === 'withdraw' && delivery.attempts > 0) return refused(input, 'handed over');
   if (input.type === 'defer' && isSameDeferral(delivery, input)) return { kind: 'same' };
   const { id, status } = delivery;
   const { events, ...fields } = effectOf(delivery, input);
   return { kind: 'accepted', events, change: { id, from: [status], ...fields } };
 }
 
+function refused({ type }: DeliveryInput, what: string): DeliveryDecision {
+  return { kind: 'refused', reason: `A delivery that is ${what} cannot ${type}` };
+}
+
 /** A delivery after a change. */
 export function changedDelivery(delivery: DeliveryState, change: DeliveryChange): DeliveryState {
-  const { to: status, reason = null, availableAt = null } = change;
+  const { to: status, reason = null, availableAt = null, streamId = delivery.streamId } = change;
   const attempts = delivery.attempts + (change.isAttempt === true ? 1 : 0);
-  return { ...delivery, status, reason, availableAt, attempts };
+  return { ...delivery, status, reason, availableAt, attempts, streamId };
 }
 
 interface Effect extends Omit<DeliveryChange, 'id' | 'from'> {
@@ -167,7 +179,7 @@ interface Effect extends Omit<DeliveryChange, 'id' | 'from'> {
 }
 
 function effectOf(delivery: DeliveryState, input: DeliveryInput): Effect {
-  const { id: deliveryId, messageId, status } = delivery;
+  const { id: deliveryId, messageId, status, attempts: ifAttempts } = delivery;
   const of = { deliveryId, messageId };
   switch (input.type) {
     case 'send': {
@@ -176,10 +188,13 @@ function effectOf(delivery: DeliveryState, input: DeliveryInput): Effect {
         reason: reason ?? undefined,
         availableAt: availableAt ?? undefined,
       });
-      return { events: [], to: status, ...kept, isAttempt: true };
+      const { streamId } = input;
+      return { events: [], to: status, ...kept, isAttempt: true, ifAttempts, streamId };
     }
-    case 'redeliver':
-      return { events: [deliveryAccepted(delivery)], to: 'accepted', isRequeued: true };
+    case 'redeliver': {
+      const events = [deliveryAccepted(delivery)];
+      return { events, to: 'accepted', isRequeued: true, streamId: null };
+    }
     case 'deliver': {
       const marks = defined({ fidelity: input.fidelity });
       const events: SessionEvent[] = [{ type: 'delivery.delivered', ...of, ...marks }];
@@ -193,20 +208,20 @@ function effectOf(delivery: DeliveryState, input: DeliveryInput): Effect {
       return { events: [...delivered, consumed], to: 'consumed', ...inferredBy(input) };
     }
     case 'defer': {
-      const { availableAt = input.now } = input;
+      const { now, retryAfterMs = 0, availableAt = now + retryAfterMs } = input;
       const why = defined({ reason: input.reason });
       const time = new Date(availableAt).toISOString();
       const events: SessionEvent[] = [
         { type: 'delivery.deferred', ...of, availableAt: time, ...why },
       ];
-      return { events, to: 'deferred', availableAt, ...why };
+      return { events, to: 'deferred', availableAt, ...why, streamId: null };
     }
     case 'fail':
       return failure(of, { reason: input.reason, ...defined({ retryable: input.retryable }) });
     case 'expire':
       return failure(of, { reason: 'expired', retryable: true });
     case 'withdraw':
-      return failure(of, { reason: 'withdrawn' });
+      return { ...failure(of, { reason: 'withdrawn' }), ifAttempts };
     case 'release':
       return failure(of, { reason: input.reason });
   }
@@ -223,7 +238,7 @@ function failure(
   return { events: [{ type: 'delivery.failed', ...of, ...why }], to: 'failed', ...why };
 }
 
-/** For the same reason and, if a time is given, until the same time. */
+/** For the same reason and, if a time is given, until the same time; and it was not sent since. */
 function isSameDeferral(
   delivery: DeliveryState,
   {
@@ -233,6 +248,7 @@ function isSameDeferral(
 ): boolean {
   return (
     delivery.status === 'deferred' &&
+    delivery.streamId === null &&
     delivery.reason === reason &&
     delivery.availableAt === availableAt
   );

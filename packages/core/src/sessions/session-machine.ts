@@ -189,16 +189,23 @@ export function decideSession(state: SessionState, input: SessionInput): Session
   return { kind: 'accepted', events: eventsOf(state, next, input), state: next };
 }
 
+/** What a program reports and what changes no status: it keeps its place among the inputs. */
+export interface ReportedEvent {
+  readonly type: 'report';
+  readonly event: SessionEvent;
+}
+
 /** Several inputs at once, such as `release` and `finish`. The first refusal refuses all. */
 export function decideSessionAll(
   state: SessionState,
-  inputs: readonly SessionInput[],
+  inputs: readonly (SessionInput | ReportedEvent)[],
 ): SessionDecision {
   const events: SessionEvent[] = [];
   let next = state;
   let isAccepted = false;
   for (const input of inputs) {
-    const decision = decideSession(next, input);
+    const decision =
+      input.type === 'report' ? decideReport(next, input) : decideSession(next, input);
     if (decision.kind === 'refused') return decision;
     if (decision.kind === 'same') continue;
     events.push(...decision.events);
@@ -206,6 +213,11 @@ export function decideSessionAll(
     isAccepted = true;
   }
   return isAccepted ? { kind: 'accepted', events, state: next } : { kind: 'same' };
+}
+
+function decideReport(state: SessionState, { event }: ReportedEvent): SessionDecision {
+  if (state.lifecycle !== 'released') return { kind: 'accepted', events: [event], state };
+  return { kind: 'refused', reason: 'A session that is released reports nothing' };
 }
 
 /** The inputs that a status means which a harness or a program reports: whoever reports can be reached. */

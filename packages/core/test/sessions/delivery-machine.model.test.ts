@@ -31,10 +31,16 @@ import { newSession, type SessionState, statusOf } from '../../src/sessions/stat
 
 const now = Date.parse('2026-03-01T10:00:00.000Z');
 const later = now + 300_000;
-const accepted = { status: 'accepted', reason: null, availableAt: null, attempts: 0 } as const;
+const accepted = {
+  status: 'accepted',
+  reason: null,
+  availableAt: null,
+  attempts: 0,
+  streamId: null,
+} as const;
 
 const inputs: readonly DeliveryInput[] = [
-  { type: 'send' },
+  { type: 'send', streamId: 's1' },
   { type: 'deliver' },
   { type: 'deliver', fidelity: 'inferred' },
   { type: 'consume' },
@@ -51,6 +57,8 @@ const inputs: readonly DeliveryInput[] = [
 interface Fate {
   end: 'consumed' | 'failed' | 'delivered' | undefined;
   isWithSession: boolean;
+  /** Also one that was given back, or failed. */
+  wasSent: boolean;
 }
 
 /** Whether the input changes the fate. */
@@ -62,6 +70,7 @@ function happens(fate: Fate, { type }: DeliveryInput, isObservable: boolean): bo
   }
   switch (type) {
     case 'send':
+      fate.wasSent = true;
       return true;
     case 'deliver':
       if (fate.isWithSession) return false;
@@ -74,7 +83,7 @@ function happens(fate: Fate, { type }: DeliveryInput, isObservable: boolean): bo
       fate.isWithSession = false;
       return true;
     case 'withdraw':
-      if (fate.isWithSession) return false;
+      if (fate.isWithSession || fate.wasSent) return false;
       fate.end = 'failed';
       return true;
     case 'fail':
@@ -99,7 +108,7 @@ describe('a delivery', () => {
     const sequences = fc.array(fc.constantFrom(...inputs), { maxLength: 12 });
     fc.assert(
       fc.property(sequences, fc.boolean(), (all, isObservable) => {
-        const fate: Fate = { end: undefined, isWithSession: false };
+        const fate: Fate = { end: undefined, isWithSession: false, wasSent: false };
         let delivery: DeliveryState = { id: 'd1', messageId: 'm1', ...accepted, isObservable };
         let last: SessionEvent = deliveryAccepted(delivery);
         let sent = 0;

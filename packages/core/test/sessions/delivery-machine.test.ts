@@ -22,7 +22,7 @@ const later = now + 300_000;
 const of = { deliveryId: 'd1', messageId: 'm1' };
 
 const examples: Record<DeliveryInputName, DeliveryInput> = {
-  send: { type: 'send' },
+  send: { type: 'send', streamId: 's1' },
   deliver: { type: 'deliver' },
   consume: { type: 'consume' },
   defer: { type: 'defer', now, reason: 'tool running' },
@@ -41,6 +41,7 @@ function inPhase(phase: DeliveryPhase): DeliveryState {
     reason: null,
     availableAt: null,
     attempts: 0,
+    streamId: null,
     isObservable: phase !== 'unobserved',
   };
 }
@@ -127,6 +128,7 @@ describe('the change of a delivery', () => {
       to: 'deferred',
       availableAt: now,
       reason: 'tool running',
+      streamId: null,
     });
     expect(changeOf('delivered', examples.fail)).toStrictEqual({
       id,
@@ -139,7 +141,23 @@ describe('the change of a delivery', () => {
 
   it('keeps the reason of a deferral while it is sent again', () => {
     const { state } = accepted(inPhase('accepted'), examples.defer);
-    expect(accepted(state, examples.send).state).toEqual({ ...state, attempts: 1 });
+    expect(accepted(state, examples.send).state).toEqual({ ...state, attempts: 1, streamId: 's1' });
+  });
+
+  it('of one that is sent or withdrawn is also a compare-and-set on its attempts', () => {
+    const sent = { ...inPhase('accepted'), attempts: 2 };
+    expect(accepted(sent, examples.send).change).toMatchObject({
+      ifAttempts: 2,
+      isAttempt: true,
+      streamId: 's1',
+    });
+    expect(accepted(inPhase('accepted'), examples.withdraw).change).toMatchObject({
+      ifAttempts: 0,
+    });
+    expect(decideDelivery(sent, examples.withdraw)).toEqual({
+      kind: 'refused',
+      reason: 'A delivery that is handed over cannot withdraw',
+    });
   });
 });
 
@@ -203,6 +221,19 @@ describe('a deferral', () => {
     expect(accepted(state, sooner).state.availableAt).toBe(now);
   });
 
+  it('of a message that was sent again since is another one, and may say when to try again', () => {
+    const { state } = accepted(inPhase('accepted'), examples.defer);
+    const sent = accepted(state, examples.send).state;
+    const { state: again } = accepted(sent, {
+      type: 'defer',
+      now,
+      reason: 'tool running',
+      retryAfterMs: 5_000,
+    });
+    expect(again).toEqual({ ...sent, availableAt: now + 5_000, streamId: null });
+    expect(decideDelivery(again, examples.defer)).toEqual({ kind: 'same' });
+  });
+
   it('is over with its reason once the message is handed over', () => {
     const { state } = accepted(inPhase('accepted'), examples.defer);
     expect(accepted(state, examples.deliver).state).toStrictEqual(inPhase('delivered'));
@@ -213,7 +244,7 @@ describe('a delivery that is sent', () => {
   it('counts its attempts and waits for the receipt', () => {
     const once = accepted(inPhase('accepted'), examples.send);
     expect(once.events).toEqual([]);
-    expect(once.state).toEqual({ ...inPhase('accepted'), attempts: 1 });
+    expect(once.state).toEqual({ ...inPhase('accepted'), attempts: 1, streamId: 's1' });
     expect(once.change.isRequeued).toBeUndefined();
     const delivered = accepted(once.state, examples.deliver).state;
     expect(accepted(delivered, examples.send).state).toEqual({ ...delivered, attempts: 2 });

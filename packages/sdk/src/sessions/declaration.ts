@@ -45,7 +45,7 @@ export function capabilitiesOf(options: ServeOptions): AgentSessionCapabilities 
       queue: declared.delivery?.queue ?? true,
     },
     events: declared.events ?? { emits: ['status.changed'] },
-    actions: { invoke: true, ...declared.actions },
+    actions: { invoke: declared.actions?.invoke ?? true, expose: exposeOf(options) },
     lifecycle: {
       release: lifecycleOf(options, 'release', 'onRelease'),
       pause: lifecycleOf(options, 'pause', 'onPause'),
@@ -70,6 +70,14 @@ function lifecycleOf(
     asked: isDeclared,
     offered: isImplemented,
   });
+}
+
+function exposeOf({ actions, capabilities }: ServeOptions): boolean {
+  const offered = Object.keys(actions ?? {}).length > 0;
+  const isDeclared = capabilities?.actions?.expose ?? offered;
+  if (isDeclared === offered) return isDeclared;
+  const found = { handler: 'actions', isDeclared, asked: isDeclared, offered } as const;
+  throw disagreement('actions.expose', found);
 }
 
 function modesOf(

@@ -13,11 +13,14 @@
  * token, because another process attached the handle or the session was dropped.
  */
 import {
+  type ActionBody,
   type AgentSessionEvent,
   type AgentStatus,
   type CommandAnswerBody,
   defined,
   type DeliveryFrame,
+  type Invocation,
+  type InvocationResultBody,
   type MessageBody,
   type ReceiptBody,
   type Session,
@@ -30,6 +33,7 @@ import { type CallOptions, type Http, messageOf, pathOf } from '../http.ts';
 import { type Listing, listOf } from '../listing.ts';
 import { type FollowOptions, framesOf } from '../streaming/frames.ts';
 import { anyOf, backoff, sleep } from '../timing.ts';
+import { type ActionInput, invokeAction, type InvokeOptions } from './actions.ts';
 import { sendMessage } from './messages.ts';
 import { SessionHandle } from './session-handle.ts';
 
@@ -68,6 +72,16 @@ type OnCommand<Result = unknown> = (
   context: CommandContext,
 ) => Result | Promise<Result>;
 
+export interface ActionContext {
+  readonly session: RemoteSession;
+  readonly invocationId: string;
+}
+
+/** A function that others can invoke. Its result is the output; an error that is thrown is the failure. */
+export interface SessionAction extends Omit<ActionBody, 'name' | 'handler'> {
+  readonly run: (input: never, context: ActionContext) => unknown;
+}
+
 export interface SessionHandlers {
   readonly onMessage: OnMessage;
   /** For messages of the mode `immediate` while `onMessage` runs. */
@@ -82,6 +96,8 @@ export interface SessionHandlers {
   readonly onFork?: OnCommand<Json> | undefined;
   /** Its result is the answer of the command. */
   readonly onSnapshot?: OnCommand<Json> | undefined;
+  /** By name. Invocations run as they come, also while a message is handled. */
+  readonly actions?: Readonly<Record<string, SessionAction>> | undefined;
   /** Default: `console.error`. Also called for errors that handlers throw. */
   readonly onError?: ((error: unknown) => void) | undefined;
 }
@@ -172,6 +188,11 @@ export class RemoteSession {
     await this.#inOrder(() => this.#http.json<Session>('POST', `${this.#path}/events`, { body }));
   }
 
+  /** Invokes an action as this session. */
+  invoke(name: string, input: ActionInput = {}, options: InvokeOptions = {}): Promise<Invocation> {
+    return invokeAction(this.#http, name, input, options);
+  }
+
   /** The sessions that messages can be sent to. */
   peers(options: CallOptions = {}): Listing<SessionSummary> {
     return listOf(this.#http, '/v1/sessions', { name: 'sessions', ...options });
@@ -222,6 +243,7 @@ export class RemoteSession {
         this.#once(frame.commandId, () => this.#answer(frame));
         break;
       case 'invocation':
+        this.#once(frame.invocationId, () => this.#invoke(frame));
         break;
     }
   }
@@ -347,6 +369,29 @@ export class RemoteSession {
       if (command === 'pause') this.#resume();
       this.#failed(error);
       return { ok: false, error: messageOf(error) || 'failed' };
+    }
+  }
+
+  /** Runs an action. Never rejects. */
+  async #invoke(frame: Frame<'invocation'>): Promise<void> {
+    const result = await this.#resultOf(frame);
+    await this.#post(pathOf`/v1/invocations/${frame.invocationId}/result`, result);
+  }
+
+  async #resultOf(frame: Frame<'invocation'>): Promise<InvocationResultBody> {
+    const { action, input, invocationId } = frame;
+    const { actions = {} } = this.#options;
+    const found = Object.hasOwn(actions, action) ? actions[action] : undefined;
+    if (found === undefined) return { error: `The program has no action ${action}` };
+    try {
+      const output = (await found.run(input as never, { session: this, invocationId })) ?? null;
+      // A result that is not JSON is an error of the function.
+      if (JSON.stringify(output) === undefined) throw new TypeError('The result is not JSON');
+      return { output: output as Json };
+    } catch (error) {
+      this.#failed(error);
+      const retryable = error instanceof RelayApiError ? error.retryable : undefined;
+      return { error: messageOf(error) || 'failed', ...defined({ retryable }) };
     }
   }
 

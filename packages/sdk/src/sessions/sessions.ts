@@ -12,6 +12,7 @@ import {
 import { type CallOptions, type Http, pathOf } from '../http.ts';
 import { Listing, listOf, type Page } from '../listing.ts';
 import { RelayApiError } from '../errors.ts';
+import { actions } from './actions.ts';
 import { capabilitiesOf, type ServeOptions } from './declaration.ts';
 import { RemoteSession, type SessionHandlers } from './remote-session.ts';
 import { type FollowSessionOptions, SessionHandle } from './session-handle.ts';
@@ -68,9 +69,15 @@ export class Sessions {
       ...defined({ takeover }),
     };
     const { session, token } = await this.#attachAgain(body, options);
-    return opened(
-      new RemoteSession({ ...options, session, token, http: this.#http.withKey(token) }),
-    );
+    const http = this.#http.withKey(token);
+    const served = await opened(new RemoteSession({ ...options, session, token, http }));
+    try {
+      await registerActions(http, session.id, options);
+    } catch (error) {
+      await served.close();
+      throw error;
+    }
+    return served;
   }
 
   /** Handles what a person's session receives, with a key of the same owner. */
@@ -159,6 +166,29 @@ export class Sessions {
   #command(id: string, command: Command, options: CallOptions): Promise<Session> {
     const path = `${pathOf`/v1/sessions/${id}`}/${command}`;
     return this.#http.json('POST', path, { repeatable: true, ...options });
+  }
+}
+
+/** Those of an earlier process of the session are replaced. */
+async function registerActions(
+  http: Http,
+  sessionId: string,
+  { actions: given = {}, signal }: ServeOptions,
+): Promise<void> {
+  const registry = actions(http);
+  for (const [name, { run: _, ...action }] of Object.entries(given)) {
+    const register = () =>
+      registry.register({ ...action, name, handler: { sessionId } }, { signal });
+    await register().catch(async (error: unknown) => {
+      if (!(error instanceof RelayApiError) || error.code !== 'action_name_taken') throw error;
+      // Refused for an action of another session.
+      const isRemoved = await registry.remove(name, { signal }).then(
+        () => true,
+        () => false,
+      );
+      if (!isRemoved) throw error;
+      await register();
+    });
   }
 }
 

@@ -2,8 +2,9 @@
  * The stream of a session's program: deliveries, commands and invocations, as soon as they can be handed
  * over. A session has one such stream; a new one replaces it.
  *
- * What was sent is kept in memory only to not send it twice on this stream. A new stream sends again what has
- * no receipt, and after a new attach also what was `delivered` and is not known to be consumed.
+ * Each delivery is sent once on a stream, and again after it was deferred. A new stream sends again all that
+ * has not ended: the program may have lost it. Each attempt is recorded before it is made, by compare-and-set
+ * on the attempts and on the stream of the session, so of two streams only the newer one sends.
  *
  * A program that only asks from time to time opens such a stream for the time of its request.
  */
@@ -15,6 +16,7 @@ import {
   offlineAfterMs,
   placementOf,
   reachSession,
+  type SendableQuery,
   type SessionCommandRecord,
   type SessionRecord,
   type SessionRef,
@@ -24,6 +26,7 @@ import {
 } from '@relay/core';
 import {
   type DeliveryFrame,
+  deliveryModes,
   encodeFrame,
   RelayError,
   type StoredSessionEvent,
@@ -46,6 +49,7 @@ export async function streamDeliveries(call: ApiRequest, ref: SessionRef): Promi
   const reader: DeliveryReader = {
     closed: stream.closed,
     entriesAtOnce: 50,
+    takesCommands: true,
     isOver: () => stream.isOver,
     send: (frames) => stream.send(frames.map(encoded).join('')),
   };
@@ -69,7 +73,7 @@ type Delivery = Extract<DeliveryFrame, { type: 'delivery' }>;
 
 /**
  * The next deliveries, at once or within `waitMs`, and none after that. They are sent again, marked, until
- * they have a receipt. Commands and invocations stay for a program that can answer them.
+ * they have ended. Commands and invocations stay for a program that can answer them.
  */
 export async function pullDeliveries(
   call: ApiRequest,
@@ -85,6 +89,7 @@ export async function pullDeliveries(
   const reader: DeliveryReader = {
     closed,
     entriesAtOnce: limit,
+    takesCommands: false,
     isOver: () => closed.aborted || deliveries.length > 0,
     send: async (frames) => {
       deliveries.push(...frames.filter((frame) => frame.type === 'delivery'));
@@ -136,15 +141,10 @@ async function openStream(
 interface DeliveryReader {
   readonly closed: AbortSignal;
   readonly entriesAtOnce: number;
+  /** Also commands and invocations. */
+  readonly takesCommands: boolean;
   isOver(): boolean;
   send(frames: readonly DeliveryFrame[]): Promise<void>;
-}
-
-/** A delivery that was sent on this stream. */
-interface Sent {
-  readonly revision: number;
-  /** It was deferred when it was sent, until then. */
-  readonly availableAt: number | null;
 }
 
 const othersAtOnce = 100;
@@ -159,16 +159,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   /** Once, at least: what waited was sent. */
   readonly hasLooked = this.#looked.promise;
   #isChanged = true;
-  readonly #sent = new Map<string, Sent>();
   readonly #sentOthers = new Set<string>();
-  /** Of the session when it was looked at last. */
-  #version = -1;
-  #status: string | undefined;
-  #seq = 0;
-  /** All deliveries up to this one were looked at, and nothing has changed for them since. */
-  #position = 0;
-  /** When a delivery that was deferred becomes available. */
-  #availableAt = Infinity;
 
   constructor(
     call: ApiRequest,
@@ -199,10 +190,14 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     try {
       while (!this.#reader.isOver()) {
         this.#isChanged = false;
-        const isOpen = await this.#look();
+        const session = await this.#store.sessions.read(this.#ref.sessionId);
+        if (session === undefined || session.releasedAt !== null) return;
+        // A newer stream has replaced this one.
+        if (session.stream?.id !== this.#id) return;
+        if (this.#reader.takesCommands) await this.#sendCommands(session);
+        if (!(await this.#sendDeliveries(session.state))) continue;
         this.#looked.resolve();
-        if (!isOpen) return;
-        const ms = this.#availableAt - clock.now();
+        const ms = await this.#msUntilAvailable(session);
         if (this.#isChanged || ms <= 0 || this.#reader.isOver()) continue;
         if (ms === Infinity) await this.#changed.wait();
         else await this.#changed.waitFor({ clock, ms, signal });
@@ -214,54 +209,12 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     }
   }
 
-  /** Sends what can be sent now. False if the stream is over. */
-  async #look(): Promise<boolean> {
-    const session = await this.#store.sessions.read(this.#ref.sessionId);
-    if (session === undefined || session.releasedAt !== null) return false;
-    if (session.stream?.id !== this.#id) return false;
-    await this.#rewind(session);
-    const { state } = session;
-    await this.#sendCommands(session);
-    if (this.#seq === 0) await this.#sendUnconsumed(state);
-    this.#seq = Math.max(this.#seq, session.lastSeq);
-    if (state.lifecycle !== 'releasing') await this.#sendInbox(state);
-    return true;
-  }
-
   get #store() {
     return storeOf(this.#call);
   }
 
   get #now(): number {
     return this.#call.context.control.engine.clock.now();
-  }
-
-  /** Looks at all deliveries again if something may have changed for those that were looked at. */
-  async #rewind({ id, version, status, lastSeq, queue }: SessionRecord): Promise<void> {
-    const isSame = version === this.#version;
-    const isOther = status !== this.#status;
-    this.#version = version;
-    this.#status = status;
-    const isDue = this.#availableAt <= this.#now;
-    // An edited message changes nothing in its session.
-    if (
-      isOther ||
-      isDue ||
-      (isSame && queue.length > 0) ||
-      (await this.#hasDeferral(id, lastSeq))
-    ) {
-      this.#position = 0;
-      this.#availableAt = Infinity;
-    }
-    if (queue.length === 0) this.#sent.clear();
-  }
-
-  async #hasDeferral(sessionId: string, lastSeq: number): Promise<boolean> {
-    if (this.#seq === 0 || lastSeq <= this.#seq) return false;
-    const limit = lastSeq - this.#seq;
-    if (limit > 1000) return true;
-    const events = await this.#store.sessions.readEvents(sessionId, { after: this.#seq, limit });
-    return events.some(({ type }) => type === 'delivery.deferred');
   }
 
   async #sendCommands(session: SessionRecord): Promise<void> {
@@ -281,88 +234,75 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     for (const { id } of [...newCommands, ...started]) this.#sentOthers.add(id);
   }
 
-  /** What the program had before it attached again. */
-  async #sendUnconsumed({ attachedAt = 0 }: SessionState): Promise<void> {
-    const read = (after: number) =>
-      this.#store.messages.unconsumed(this.#ref.sessionId, {
-        after,
-        limit: this.#reader.entriesAtOnce,
-      });
-    const isOlder = ({ deliveredAt }: InboxEntry) => (deliveredAt ?? 0) < attachedAt;
-    await this.#sendAll(read, 0, isOlder);
-  }
-
-  async #sendInbox(state: SessionState): Promise<void> {
-    const read = (after: number) =>
-      this.#store.messages.inbox(this.#ref.sessionId, { after, limit: this.#reader.entriesAtOnce });
-    this.#position = await this.#sendAll(read, this.#position, (entry) =>
-      this.#canBeSent(entry, state),
-    );
-  }
-
-  /** Returns the position of the last entry that was looked at. */
-  async #sendAll(
-    read: (after: number) => Promise<InboxEntry[]>,
-    from: number,
-    canBeSent: (entry: InboxEntry) => boolean,
-  ): Promise<number> {
-    let position = from;
-    while (!this.#reader.isOver()) {
-      const entries = await read(position);
-      const sendable = entries.filter(canBeSent);
-      if (!(await this.#recordAttempts(sendable))) continue;
-      for (const { id, revision, availableAt } of sendable) {
-        this.#sent.set(id, { revision, availableAt });
-      }
-      await this.#send(sendable.map(deliveryFrame));
-      position = entries.at(-1)?.position ?? position;
-      if (entries.length < this.#reader.entriesAtOnce) break;
+  /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
+  async #sendDeliveries(state: SessionState): Promise<boolean> {
+    const kinds = sendableKinds(state);
+    while (kinds.length > 0 && !this.#reader.isOver()) {
+      const { entriesAtOnce: limit } = this.#reader;
+      const query = { streamId: this.#id, kinds, now: this.#now, limit };
+      const entries = await this.#store.messages.sendable(this.#ref.sessionId, query);
+      if (entries.length === 0) return true;
+      if (!(await this.#recordAttempts(entries))) return false;
+      await this.#send(entries.map(deliveryFrame));
     }
-    return position;
+    return true;
   }
 
-  /** Before they are sent. False if one of them has changed since it was read. */
+  /** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
   async #recordAttempts(entries: readonly InboxEntry[]): Promise<boolean> {
     const deliveries = entries.flatMap((entry) => {
-      const decision = decideDelivery({ ...entry, isObservable: true }, { type: 'send' });
+      const input = { type: 'send', streamId: this.#id } as const;
+      const decision = decideDelivery({ ...entry, isObservable: true }, input);
       if (decision.kind !== 'accepted') return [];
       return [{ ...decision.change, revision: entry.revision }];
     });
-    if (deliveries.length === 0) return true;
     const { sessionId } = this.#ref;
-    const change = { sessionId, at: this.#now, events: [], deliveries };
+    const change = { sessionId, at: this.#now, ifStream: this.#id, events: [], deliveries };
     const { kind } = await this.#store.sessions.change({ changes: [change] });
     return kind === 'committed';
   }
 
-  #canBeSent(entry: InboxEntry, state: SessionState): boolean {
-    const sent = this.#sent.get(entry.id);
-    if (sent !== undefined && sent.revision === entry.revision) {
-      const isDeferredSince = entry.status === 'deferred' && entry.availableAt !== sent.availableAt;
-      if (!isDeferredSince) return false;
-    }
-    const availableAt = entry.status === 'deferred' ? (entry.availableAt ?? 0) : 0;
-    if (availableAt > this.#now) {
-      this.#availableAt = Math.min(this.#availableAt, availableAt);
-      return false;
-    }
-    const placement = placementOf(entry, {
-      parts: state,
-      safeStates: defaultSafeStates,
-      isToolRunning: false,
-      isApprovalOpen: false,
-    });
-    if (placement.kind === 'now') return true;
-    // Only the program knows when these boundaries come.
-    return (
-      placement.kind === 'at' &&
-      (placement.boundary === 'model-call' || placement.boundary === 'tool-results')
-    );
+  /** Until a delivery that was deferred becomes available. */
+  async #msUntilAvailable({ id, queue }: SessionRecord): Promise<number> {
+    if (queue.length === 0) return Infinity;
+    const now = this.#now;
+    return ((await this.#store.messages.nextAvailable(id, now)) ?? Infinity) - now;
   }
 
   async #send(frames: readonly DeliveryFrame[]): Promise<void> {
     if (frames.length === 0) return;
     await this.#reader.send(frames);
+  }
+}
+
+const openStatuses = ['accepted', 'deferred', 'delivered'] as const;
+
+function sendableKinds(state: SessionState): SendableQuery['kinds'] {
+  return deliveryModes
+    .flatMap((mode) => openStatuses.map((status) => ({ mode, status })))
+    .filter((kind) => canBeSent(kind, state));
+}
+
+function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): boolean {
+  const placement = placementOf(kind, {
+    parts: state,
+    safeStates: defaultSafeStates,
+    isToolRunning: false,
+    isApprovalOpen: false,
+  });
+  switch (placement.kind) {
+    case 'now':
+      return true;
+    case 'at':
+      // Only the program knows when these boundaries come. What it had before waits for none.
+      return (
+        kind.status === 'delivered' ||
+        placement.boundary === 'model-call' ||
+        placement.boundary === 'tool-results'
+      );
+    case 'deferred':
+    case 'never':
+      return false;
   }
 }
 

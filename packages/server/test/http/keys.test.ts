@@ -20,7 +20,7 @@ const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
 const capabilities = {
   messaging: { receive: true },
-  delivery: { modes: ['immediate'] },
+  delivery: { modes: ['immediate'], queue: true },
   events: { emits: ['status.changed'] },
   actions: { expose: true },
   lifecycle: { release: true, pause: true, resume: true },

@@ -194,7 +194,7 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
     const [busy, idle] = [fresh('busy'), fresh('idle')];
     const delivery = { modes: ['on-idle'] as ['on-idle'], queue: false };
     await addSession(server, { handle: busy, delivery, turn: 'active' });
-    await addSession(server, { handle: idle, delivery });
+    await addSession(server, { handle: idle, delivery, isStreaming: true });
     expect(await refusal('/v1/messages', { body: { to: `@${busy}`, text: 'x' } })).toMatchObject({
       status: 409,
       details: { path: 'delivery.queue', asked: true, offered: false },
@@ -394,7 +394,7 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
     // The second decides each message by its state.
     for (const [index, handle] of handles.entries()) {
       const delivery = index === 0 ? {} : { modes: ['immediate'] as ['immediate'], queue: false };
-      ids.push(await addSession(server, { handle, delivery }));
+      ids.push(await addSession(server, { handle, delivery, isStreaming: index === 1 }));
       await server.request(`/v1/channels/${name}/members/${handle}`, { method: 'PUT' });
     }
     const sent = await Promise.all(

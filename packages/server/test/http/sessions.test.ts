@@ -544,32 +544,6 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       await reader.disconnect();
     });
 
-    it('sends again what was not consumed: without a receipt on each stream, delivered after an attach', async () => {
-      const session = await attached();
-      const first = await stream(session);
-      const handed = await send(session);
-      const unknown = await send(session);
-      const consumed = await send(session);
-      for (let count = 0; count < 3; count += 1) await first.next();
-      await receipt(session, handed, { status: 'delivered' });
-      await receipt(session, consumed, { status: 'consumed' });
-
-      // A second stream replaces the first.
-      const second = await stream(session);
-      await first.rest();
-      expect((await second.next())?.data).toMatchObject({
-        deliveryId: unknown,
-        attempt: 2,
-        redelivered: true,
-      });
-      const { body } = await attach(session.handle, {}, { key: session.token });
-      await second.rest();
-      const third = await stream(session, String(body['token']));
-      expect((await third.next())?.data).toMatchObject({ deliveryId: handed, redelivered: true });
-      expect((await third.next())?.data).toMatchObject({ deliveryId: unknown, attempt: 3 });
-      await third.disconnect();
-    });
-
     it('keeps the order of many messages', async () => {
       const session = await attached();
       const ids: string[] = [];

@@ -13,6 +13,8 @@ export interface SessionOptions extends Partial<SessionParts> {
   readonly messaging?: Partial<AgentSessionCapabilities['messaging']>;
   readonly delivery?: Partial<AgentSessionCapabilities['delivery']>;
   readonly activeRunId?: string;
+  /** Its program has a stream open. */
+  readonly isStreaming?: boolean;
 }
 
 const allModes = ['on-idle', 'immediate', 'next-message', 'next-tool-call', 'manual'] as const;
@@ -59,6 +61,11 @@ export async function addSession(server: TestServer, options: SessionOptions): P
     events: sessionCreated(id),
   });
   expect(outcome.kind).toBe('created');
+  if (options.isStreaming === true) {
+    const { node } = server.relay.control.engine.settings;
+    const stream = { id: uuidv7(), node, at: createdAt };
+    expect(await server.store.tenant(tenantId).sessions.openStream(id, stream)).toBe(true);
+  }
   return id;
 }
 

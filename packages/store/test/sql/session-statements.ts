@@ -125,6 +125,8 @@ export function statementsOfTenant(dialect: SqlDialect): Record<string, string> 
     'the deliveries of a message': deliveries.selectOfMessageSql,
     'an inbox': deliveries.inboxSql,
     'what is not consumed': deliveries.unconsumedSql,
+    'what can be sent': deliveries.sendableSql,
+    'what is available next': deliveries.nextAvailableSql,
     'whether an inbox has space': deliveries.overfullSql,
     ...listed(
       'deliveries',

@@ -103,6 +103,7 @@ export const sessionTables: readonly string[] = [
     status TEXT NOT NULL,
     position BIGINT NOT NULL,
     attempts BIGINT NOT NULL,
+    stream_id TEXT,
     revision BIGINT NOT NULL,
     reason TEXT,
     error TEXT,
@@ -120,9 +121,7 @@ export const sessionTables: readonly string[] = [
     at BIGINT NOT NULL
   )`,
   `CREATE INDEX inboxes_of_sessions ON message_deliveries (session_id, position)
-    WHERE status IN ('accepted', 'deferred')`,
-  `CREATE INDEX unconsumed_deliveries ON message_deliveries (session_id, position)
-    WHERE status = 'delivered' AND final_at IS NULL`,
+    WHERE final_at IS NULL`,
   `CREATE INDEX deliveries_by_status ON message_deliveries (tenant_id, status, at, id)`,
   `CREATE INDEX deliveries_of_session ON message_deliveries (tenant_id, session_id, at, id)`,
   `CREATE INDEX deliveries_of_message ON message_deliveries (message_id, id)`,

@@ -7,13 +7,19 @@ import type {
   InboxLimit,
   MessageDelivery,
   NewDelivery,
+  SendableQuery,
   SessionChange,
   SessionRef,
 } from '@relay/core';
-import { deliveryStatuses, type DeliveryStatus, type SessionEvent } from '@relay/protocol';
-import type { Row, Statement } from '../../drivers/driver.ts';
+import {
+  deliveryModes,
+  deliveryStatuses,
+  type DeliveryStatus,
+  type SessionEvent,
+} from '@relay/protocol';
+import type { Row, SqlDialect, Statement } from '../../drivers/driver.ts';
 import { columnFilters, indexFilter, type List, type Range, selectRows } from '../lists.ts';
-import { placeholders } from '../statements.ts';
+import { byDialect, placeholders } from '../statements.ts';
 import { column, RecordCodec } from '../../codec/records.ts';
 import { encodeOrNull } from '../../codec/values.ts';
 import { decodeMessage, messageColumns } from './messages.ts';
@@ -31,6 +37,7 @@ const codec = new RecordCodec<MessageDelivery>({
   retryable: column.boolean,
   inferred: column.boolean,
   attempts: column.number,
+  streamId: column.nullable(column.text()),
   revision: column.number,
   at: column.number,
   availableAt: column.nullable(column.number),
@@ -45,9 +52,9 @@ export const decodeDelivery = (row: Row): MessageDelivery => codec.decode(row);
 
 /** Finds nothing to insert if there is no such message. */
 const insertSql = `INSERT INTO message_deliveries (id, message_id, session_id, handle, position, mode,
-    status, reason, error, retryable, inferred, attempts, revision, at, available_at, delivered_at, consumed_at,
-    final_at, tenant_id, bytes)
-  SELECT ?, m.id, s.id, s.handle, s.last_seq - ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?, s.tenant_id, m.bytes
+    status, reason, error, retryable, inferred, attempts, stream_id, revision, at, available_at,
+    delivered_at, consumed_at, final_at, tenant_id, bytes)
+  SELECT ?, m.id, s.id, s.handle, s.last_seq - ?, ?, ?, ?, ?, ?, 0, 0, NULL, 0, ?, ?, ?, ?, ?, s.tenant_id, m.bytes
   FROM sessions s CROSS JOIN messages m
   WHERE COALESCE(s.tenant_id, '') = ? AND s.id = ? AND COALESCE(m.tenant_id, '') = ? AND m.id = ?`;
 
@@ -97,7 +104,8 @@ function isFinal(status: DeliveryStatus): boolean {
 
 function timesOf(status: DeliveryStatus, at: number, final: boolean) {
   return {
-    deliveredAt: status === 'delivered' ? at : null,
+    // What is consumed was delivered, also if one receipt says both.
+    deliveredAt: status === 'delivered' || status === 'consumed' ? at : null,
     consumedAt: status === 'consumed' ? at : null,
     finalAt: final ? at : null,
   };
@@ -106,11 +114,15 @@ function timesOf(status: DeliveryStatus, at: number, final: boolean) {
 const mostStatuses = 5;
 
 const changeSql = `UPDATE message_deliveries SET status = ?, reason = ?, error = ?, retryable = ?,
-    inferred = ?, attempts = attempts + ?, available_at = ?, delivered_at = COALESCE(?, delivered_at),
-    consumed_at = COALESCE(?, consumed_at), final_at = ?`;
+    inferred = ?, attempts = attempts + ?, available_at = ?, consumed_at = ?, final_at = ?`;
 const whereSql = `WHERE COALESCE(tenant_id, '') = ? AND id = ? AND COALESCE(session_id, '') = ?
-    AND status IN (${placeholders(mostStatuses)}) AND revision = COALESCE(?, revision)`;
-const requeued = `, position = (SELECT s.last_seq - ? FROM sessions s
+    AND status IN (${placeholders(mostStatuses)}) AND revision = COALESCE(?, revision)
+    AND attempts = COALESCE(?, attempts)`;
+/** One that is sent again while it is delivered was delivered before. */
+const deliveredOnce = `, delivered_at = COALESCE(delivered_at, ?)`;
+const notDelivered = `, delivered_at = NULL`;
+const sentOn = `, stream_id = ?`;
+const requeued = `, at = ?, position = (SELECT s.last_seq - ? FROM sessions s
     WHERE COALESCE(s.tenant_id, '') = message_deliveries.tenant_id AND s.id = message_deliveries.session_id)`;
 
 export function changeDelivery(
@@ -119,10 +131,18 @@ export function changeDelivery(
   change: DeliveryChange,
 ): Statement {
   const { id, from, to, reason, error, availableAt, revision, isRequeued = false } = change;
+  const { streamId, ifAttempts } = change;
   const times = timesOf(to, at, change.isFinal ?? isFinal(to));
   const [padding = ''] = from;
+  const isWaiting = to === 'accepted' || to === 'deferred';
+  const assignments = [
+    changeSql,
+    isWaiting ? notDelivered : deliveredOnce,
+    streamId === undefined ? '' : sentOn,
+    isRequeued ? requeued : '',
+  ];
   return {
-    sql: `${changeSql}${isRequeued ? requeued : ''} ${whereSql}`,
+    sql: `${assignments.join('')} ${whereSql}`,
     params: [
       to,
       encodeOrNull(reason),
@@ -131,26 +151,52 @@ export function changeDelivery(
       change.inferred === true ? 1 : 0,
       change.isAttempt === true ? 1 : 0,
       availableAt ?? null,
-      times.deliveredAt,
       times.consumedAt,
       times.finalAt,
-      ...(isRequeued ? [eventsAfter(events, id)] : []),
+      ...(isWaiting ? [] : [times.deliveredAt]),
+      ...(streamId === undefined ? [] : [streamId]),
+      ...(isRequeued ? [at, eventsAfter(events, id)] : []),
       tenantId,
       id,
       sessionId,
       ...Array.from({ length: mostStatuses }, (_, index) => from[index] ?? padding),
       revision ?? null,
+      ifAttempts ?? null,
     ],
     expect: 1,
   };
 }
 
+const notWithdrawnSql = byDialect(
+  (dialect) => `SELECT m.id FROM message_deliveries d JOIN messages m
+      ON m.id = d.message_id AND COALESCE(m.tenant_id, '') = d.tenant_id
+    WHERE COALESCE(d.tenant_id, '') = ? AND d.id = ? AND m.withdrawn_at IS NULL
+    ${dialect === 'sqlite' ? '' : 'FOR SHARE OF m'}`,
+);
+
+/** Of a delivery that is accepted again. A withdrawal at the same time waits for it, or has come first. */
+export function expectNotWithdrawn(
+  dialect: SqlDialect,
+  tenantId: string,
+  deliveryId: string,
+): Statement {
+  return { sql: notWithdrawnSql[dialect], params: [tenantId, deliveryId], expect: 1 };
+}
+
+const notFailedSql = `SELECT id FROM message_deliveries
+  WHERE COALESCE(tenant_id, '') = ? AND message_id = ? AND status <> 'failed' LIMIT 1`;
+
+/** Of a message that is withdrawn. */
+export function expectFailed(tenantId: string, messageId: string): Statement {
+  return { sql: notFailedSql, params: [tenantId, messageId], expect: 0 };
+}
+
 /** In these statements the function around the tenant keeps its indexes from being chosen. */
-const inInbox = `status IN ('accepted', 'deferred')`;
+const inInbox = `status IN ('accepted', 'deferred') AND final_at IS NULL`;
 
 export const overfullSql = `SELECT 1 FROM (
     SELECT COUNT(*) AS messages, COALESCE(SUM(bytes), 0) AS bytes FROM message_deliveries
-    WHERE session_id = ? AND COALESCE(tenant_id, '') = ? AND ${inInbox}) AS inbox
+    WHERE session_id = ? AND COALESCE(tenant_id, '') = ? AND final_at IS NULL) AS inbox
   WHERE inbox.messages > ? OR inbox.bytes > ?`;
 
 /** After the insertion, while the row of the session is locked: nobody else adds to the inbox meanwhile. */
@@ -208,6 +254,28 @@ export function selectEntries(
   return { sql, params: [sessionId, after, tenantId, limit, tenantId] };
 }
 
+const mostKinds = deliveryModes.length * deliveryStatuses.length;
+
+export const sendableSql = entriesSql(`final_at IS NULL AND (stream_id IS NULL OR stream_id <> ?)
+    AND (status <> 'deferred' OR available_at IS NULL OR available_at <= ?)
+    AND mode || ' ' || status IN (${placeholders(mostKinds)})`);
+
+export function selectSendable(
+  { tenantId, sessionId }: SessionRef,
+  { streamId, kinds, now, limit }: SendableQuery,
+): Statement {
+  const names = Array.from({ length: mostKinds }, (_, index) => {
+    const kind = kinds[index];
+    return kind === undefined ? '' : `${kind.mode} ${kind.status}`;
+  });
+  const params = [sessionId, -1, tenantId, streamId, now, ...names, limit, tenantId];
+  return { sql: sendableSql, params };
+}
+
+export const nextAvailableSql = `SELECT MIN(available_at) AS available_at FROM message_deliveries
+  WHERE COALESCE(tenant_id, '') = ? AND session_id = ? AND final_at IS NULL
+    AND status = 'deferred' AND available_at > ?`;
+
 export function decodeEntry(row: Row): InboxEntry {
   const ofMessage = Object.fromEntries(
     messageColumns.map((name) => [name, row[`message_${name}`] ?? null]),
@@ -217,8 +285,9 @@ export function decodeEntry(row: Row): InboxEntry {
 
 const editSql = `UPDATE message_deliveries SET revision = revision + 1, bytes = ?, mode = ?
   WHERE COALESCE(tenant_id, '') = ? AND message_id = ? AND ${inInbox}`;
-const deliveredSql = `SELECT id FROM message_deliveries
-  WHERE COALESCE(tenant_id, '') = ? AND message_id = ? AND status IN ('delivered', 'consumed') LIMIT 1`;
+const handedOverSql = `SELECT id FROM message_deliveries
+  WHERE COALESCE(tenant_id, '') = ? AND message_id = ?
+    AND (attempts > 0 OR status IN ('delivered', 'consumed')) LIMIT 1`;
 
 /**
  * The deliveries of a message that was edited. One that is handed over meanwhile has another revision, so
@@ -234,5 +303,5 @@ export function editDeliveries(
     mode === null
       ? { sql: editSql.replace(', mode = ?', ''), params: [bytes, ...ofMessage] }
       : { sql: editSql, params: [bytes, mode, ...ofMessage] };
-  return [changed, { sql: deliveredSql, params: ofMessage, expect: 0 }];
+  return [changed, { sql: handedOverSql, params: ofMessage, expect: 0 }];
 }

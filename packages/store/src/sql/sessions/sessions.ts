@@ -165,7 +165,7 @@ export function advance(
   size: number,
   redefinition?: RedefinedRow,
 ): Statement {
-  const { sessionId, at, ifVersion, events, progress = {}, dueBy } = change;
+  const { sessionId, at, ifVersion, ifStream, events, progress = {}, dueBy } = change;
   const isRelative = ifVersion === undefined;
   const changed = isRelative ? [] : progressChanges(tenantId, sessionId, progress);
   // Nothing follows the last event of a released session.
@@ -187,6 +187,7 @@ export function advance(
   const sql = `UPDATE sessions SET ${assignments.join(', ')}
     WHERE COALESCE(tenant_id, '') = ? AND id = ? AND pruning IS NULL
       ${isRelative ? '' : 'AND version = ?'} ${mustBeOpen ? 'AND released_at IS NULL' : ''}
+      ${ifStream === undefined ? '' : 'AND stream_id = ?'}
       ${redefinition === undefined ? '' : 'AND mac = ?'}
     RETURNING last_seq`;
   const params = [
@@ -200,6 +201,7 @@ export function advance(
     tenantId,
     sessionId,
     ...(isRelative ? [] : [ifVersion]),
+    ...(ifStream === undefined ? [] : [ifStream]),
     ...(redefinition === undefined ? [] : [redefinition.mac]),
   ];
   return { sql, params, expect: 1 };
@@ -288,7 +290,7 @@ export function closeStream(
 }
 
 /** Of the row `r`. The length of an inbox is limited. */
-const inInbox = `d.session_id = r.id AND d.status IN ('accepted', 'deferred')`;
+const inInbox = `d.session_id = r.id AND d.status IN ('accepted', 'deferred') AND d.final_at IS NULL`;
 const queueOf = (what: string) => `(SELECT ${what} FROM message_deliveries d WHERE ${inInbox})`;
 
 const queueJoin = {

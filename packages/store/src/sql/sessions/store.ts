@@ -16,6 +16,7 @@ import type {
   NewSession,
   Page,
   PageRange,
+  SendableQuery,
   SessionChange,
   SessionCommandRecord,
   SessionCreationOutcome,
@@ -28,11 +29,11 @@ import type {
   SessionStream,
   SessionWrite,
 } from '@relay/core';
-import { defaultInboxLimit, eventLoop } from '@relay/core';
+import { defaultInboxLimit, eventLoop, wasHandedOver } from '@relay/core';
 import { defined, RelayError, type StoredSessionEvent } from '@relay/protocol';
 import { hintOfCommand, type HintSender } from '../../codec/hints.ts';
 import type { RowSigner } from '../../codec/signed-table.ts';
-import { json, text } from '../../codec/values.ts';
+import { json, numberOrNull, text } from '../../codec/values.ts';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from '../runs/creation.ts';
@@ -306,9 +307,7 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
       if (row === undefined || message === undefined || message.withdrawnAt !== null)
         return 'missing';
       const stored = await this.deliveriesOf(messageId);
-      if (stored.some(({ status }) => status === 'delivered' || status === 'consumed')) {
-        return 'delivered';
-      }
+      if (stored.some(wasHandedOver)) return 'delivered';
       const changes = defined({ text: content, attachments, mode });
       const edited = { ...message, ...changes, editedAt: at };
       const { statement, bytes } = messages.editMessage(tenantId, row, edited);
@@ -349,7 +348,10 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
   }
 
   async withdraw(messageId: string, at: number, write: SessionWrite): Promise<SessionOutcome> {
-    const last = [messages.withdrawMessage(this.tenantId, messageId, at)];
+    const last = [
+      messages.withdrawMessage(this.tenantId, messageId, at),
+      deliveries.expectFailed(this.tenantId, messageId),
+    ];
     return known(await this.store(write, { last }));
   }
 
@@ -380,5 +382,17 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
     const session = { tenantId: this.tenantId, sessionId };
     const statement = deliveries.selectEntries(sql, session, range);
     return readAll(this.driver, statement, deliveries.decodeEntry);
+  }
+
+  sendable(sessionId: string, query: SendableQuery): Promise<InboxEntry[]> {
+    const session = { tenantId: this.tenantId, sessionId };
+    const statement = deliveries.selectSendable(session, query);
+    return readAll(this.driver, statement, deliveries.decodeEntry);
+  }
+
+  async nextAvailable(sessionId: string, now: number): Promise<number | undefined> {
+    const params = [sessionId, now];
+    const decode = (row: Row) => numberOrNull(row, 'available_at');
+    return (await this.one(deliveries.nextAvailableSql, params, decode)) ?? undefined;
   }
 }

@@ -19,7 +19,7 @@ import { insertAudit } from '../tenants/audit.ts';
 import { insertNotices } from '../tenants/webhooks.ts';
 import { changeInvocation, insertInvocation } from './actions.ts';
 import { answerCommand, insertSessionCommand } from './commands.ts';
-import { changeDelivery, expectSpace, insertDelivery } from './deliveries.ts';
+import { changeDelivery, expectNotWithdrawn, expectSpace, insertDelivery } from './deliveries.ts';
 import { insertSessionEvents, insertSnapshot } from './journal.ts';
 import { insertMessage } from './messages.ts';
 import { advance, consequences, type RedefinedRow } from './sessions.ts';
@@ -110,8 +110,8 @@ export class SessionStatements {
   }
 
   #addChange(change: SessionChange, redefinition: RedefinedRow | undefined): void {
-    const { tenantId } = this.#context;
-    const { sessionId, at, ifVersion, events, newDeliveries = [], deliveries = [] } = change;
+    const { tenantId, dialect } = this.#context;
+    const { sessionId, at, events, newDeliveries = [], deliveries = [] } = change;
     if (change.redefine !== undefined && redefinition === undefined) {
       throw new RelayError('internal', 'Only `SessionStore.change` can redefine a session');
     }
@@ -120,12 +120,14 @@ export class SessionStatements {
     const journal = insertSessionEvents(session, at, events);
     const first = advance(tenantId, change, journal.size, redefinition);
     this.#advances.set(change, first);
-    this.#add(first, ifVersion === undefined ? { kind: 'gone', sessionId } : conflict);
+    const isConditional = change.ifVersion !== undefined || change.ifStream !== undefined;
+    this.#add(first, isConditional ? conflict : { kind: 'gone', sessionId });
     this.statements.push(...journal.statements, ...consequences(tenantId, change));
     for (const each of newDeliveries) this.#add(insertDelivery(session, change, each), conflict);
     for (const each of deliveries) this.#add(changeDelivery(session, change, each), conflict);
-    const isAdded = newDeliveries.length > 0 || deliveries.some(({ isRequeued }) => isRequeued);
-    if (!isAdded) return;
+    const requeued = deliveries.filter(({ isRequeued }) => isRequeued);
+    for (const { id } of requeued) this.#add(expectNotWithdrawn(dialect, tenantId, id), conflict);
+    if (newDeliveries.length === 0 && requeued.length === 0) return;
     const { inboxLimit = defaultInboxLimit } = this.#write;
     this.#add(expectSpace(session, inboxLimit), { kind: 'inbox-full', sessionId });
   }

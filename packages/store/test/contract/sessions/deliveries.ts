@@ -70,6 +70,7 @@ export function deliveryTests(open: Open): void {
       retryable: false,
       inferred: false,
       attempts: 0,
+      streamId: null,
       revision: 0,
       at: noon,
       availableAt: null,
@@ -138,6 +139,101 @@ export function deliveryTests(open: Open): void {
     expect(await tenant.messages.readDelivery(id)).toMatchObject({ attempts: 1 });
   });
 
+  test('of many that send a delivery at once one succeeds, and only on the stream of the session', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    const { deliveries } = await send(tenant, [sessionId]);
+    const id = deliveries[0]?.id ?? '';
+    const [old, current] = [uuidv7(), uuidv7()];
+    for (const stream of [old, current]) {
+      await tenant.sessions.openStream(sessionId, { id: stream, node: 'n', at: noon });
+    }
+    const attempt = (streamId: string, ifAttempts = 0) => {
+      const to = { from: ['accepted'], to: 'accepted' } as const;
+      const change = { id, ...to, isAttempt: true, ifAttempts, streamId };
+      const changes = [changeOf(sessionId, { ifStream: streamId, deliveries: [change] })];
+      return tenant.sessions.change({ changes });
+    };
+    expect(await attempt(old)).toEqual({ kind: 'conflict', sessionId });
+    const outcomes = await Promise.all(Array.from({ length: 20 }, () => attempt(current)));
+    expect(outcomes.filter(({ kind }) => kind === 'committed')).toHaveLength(1);
+    expect(outcomes.find(({ kind }) => kind !== 'committed')).toEqual({
+      kind: 'conflict',
+      sessionId,
+    });
+    const sent = { attempts: 1, streamId: current };
+    expect(await tenant.messages.readDelivery(id)).toMatchObject(sent);
+    // A receipt leaves the stream as it is; a deferral makes it sendable on the same one.
+    await changed(tenant, sessionId, { id, from: ['accepted'], to: 'delivered' });
+    expect(await tenant.messages.readDelivery(id)).toMatchObject(sent);
+    const deferral = { id, from: ['delivered'], to: 'deferred', streamId: null } as const;
+    await changed(tenant, sessionId, deferral);
+    expect(await tenant.messages.readDelivery(id)).toMatchObject({ attempts: 1, streamId: null });
+  });
+
+  test('what can be sent is in order, not yet on this stream, available, and of the asked kinds', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    const other = await addSession(tenant);
+    const streamId = uuidv7();
+    await tenant.sessions.openStream(sessionId, { id: streamId, node: 'n', at: noon });
+    const add = async (options: Parameters<typeof send>[3], to = sessionId) =>
+      (await send(tenant, [to], {}, options)).deliveries[0]?.id ?? '';
+    const delivered = await add({ status: 'delivered' });
+    const first = await add({});
+    const later = await add({ status: 'deferred', availableAt: noon + 5 });
+    await add({ mode: 'manual' });
+    await add({ status: 'failed' });
+    await add({ status: 'consumed' });
+    await add({}, other);
+    const last = await add({ status: 'deferred', availableAt: noon });
+    const kinds = (['accepted', 'deferred', 'delivered'] as const).map((status) => ({
+      mode: 'on-idle' as const,
+      status,
+    }));
+    const sendable = async (query: { kinds?: typeof kinds; now?: number; limit?: number } = {}) => {
+      const all = { streamId, kinds, now: noon, limit: 9, ...query };
+      const entries = await tenant.messages.sendable(sessionId, all);
+      return entries.map(({ id }) => id);
+    };
+    expect(await sendable()).toEqual([delivered, first, last]);
+    expect(await sendable({ limit: 1 })).toEqual([delivered]);
+    expect(await sendable({ kinds: kinds.slice(0, 1) })).toEqual([first]);
+    expect(await sendable({ kinds: [] })).toEqual([]);
+    expect(await sendable({ now: noon + 5 })).toEqual([delivered, first, later, last]);
+    expect(await tenant.messages.nextAvailable(sessionId, noon)).toBe(noon + 5);
+    expect(await tenant.messages.nextAvailable(sessionId, noon + 5)).toBeUndefined();
+    const sent = { id: first, from: ['accepted'], to: 'accepted', streamId } as const;
+    await changed(tenant, sessionId, sent);
+    expect(await sendable()).toEqual([delivered, last]);
+    expect(
+      await newTenant().messages.sendable(sessionId, { streamId, kinds, now: noon, limit: 9 }),
+    ).toEqual([]);
+  });
+
+  test('a message that is withdrawn while one of its deliveries is accepted again has no open delivery', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    for (let round = 0; round < 10; round += 1) {
+      const { id: messageId, deliveries } = await send(
+        tenant,
+        [sessionId],
+        {},
+        { status: 'failed' },
+      );
+      const id = deliveries[0]?.id ?? '';
+      const again = { id, from: ['failed'], to: 'accepted', isRequeued: true } as const;
+      const [withdrawn, requeued] = await Promise.all([
+        tenant.messages.withdraw(messageId, noon, { changes: [] }),
+        changed(tenant, sessionId, again),
+      ]);
+      expect([withdrawn.kind, requeued.kind].toSorted()).toEqual(['committed', 'conflict']);
+      const { withdrawnAt } = (await tenant.messages.read(messageId)) ?? {};
+      const { status } = (await tenant.messages.readDelivery(id)) ?? {};
+      expect(status).toBe(withdrawnAt === null ? 'accepted' : 'failed');
+    }
+  });
+
   test('a delivery keeps the times of its way, and its reason only while it holds', async () => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);
@@ -163,6 +259,14 @@ export function deliveryTests(open: Open): void {
     expect(await messages.unconsumed(sessionId, whole)).toMatchObject([
       { status: 'delivered', reason: null, availableAt: null, deliveredAt: noon + 1, attempts: 2 },
     ]);
+    // Sent again, it is still delivered since then.
+    await changed(
+      tenant,
+      sessionId,
+      { id, from: open, to: 'delivered', isAttempt: true },
+      noon + 2,
+    );
+    expect(await messages.readDelivery(id)).toMatchObject({ deliveredAt: noon + 1, attempts: 3 });
     const consumed = { id, from: open, to: 'consumed', inferred: true } as const;
     await changed(tenant, sessionId, consumed, noon + 2);
     expect(await messages.unconsumed(sessionId, whole)).toEqual([]);
@@ -200,6 +304,7 @@ export function deliveryTests(open: Open): void {
     });
     const accepted = { type: 'delivery.accepted', deliveryId: id, messageId: first.id } as const;
     const again = changeOf(sessionId, {
+      at: noon + 60,
       events: [accepted],
       deliveries: [{ id, from: ['failed'], to: 'accepted', isRequeued: true }],
     });
@@ -210,6 +315,7 @@ export function deliveryTests(open: Open): void {
       [first.id, 5],
     ]);
     expect(inbox[1]).toMatchObject({ reason: null, retryable: false, finalAt: null });
+    expect(inbox[1]).toMatchObject({ at: noon + 60, deliveredAt: null });
   });
 
   test('an inbox takes exactly as many messages as its limit, however many send at once', async () => {
@@ -232,9 +338,14 @@ export function deliveryTests(open: Open): void {
     expect(inbox).toHaveLength(10);
     expect(await lastSeqOf(tenant, sessionId)).toBe(11);
 
+    // What the session has and never consumes counts until it ends.
     const [first] = inbox;
     const id = first?.id ?? '';
-    await changed(tenant, sessionId, { id, from: ['accepted'], to: 'failed' });
+    await changed(tenant, sessionId, { id, from: ['accepted'], to: 'delivered' });
+    expect(await tenant.sessions.change({ ...sending([sessionId]), inboxLimit })).toMatchObject({
+      kind: 'inbox-full',
+    });
+    await changed(tenant, sessionId, { id, from: ['delivered'], to: 'failed' });
     expect(await tenant.sessions.change({ ...sending([sessionId]), inboxLimit })).toMatchObject({
       kind: 'committed',
     });
