@@ -7,8 +7,6 @@ export const open: readonly RequirementId[] = [
   // 002: the permissions library
   // 003: the HTTP API
   // 004: session capabilities
-  '004:capabilities:told-on-create',
-  '004:shape:minimum',
   '004:messaging:channel',
   '004:messaging:group',
   '004:messaging:content-text',
@@ -18,17 +16,12 @@ export const open: readonly RequirementId[] = [
   '004:delivery:queue-reports-receipts',
   '004:delivery:immediate-interrupts',
   '004:delivery:next-tool-call-boundary',
-  '004:delivery:on-idle-boundary',
-  '004:events:normalized',
-  '004:actions:invoke-by-mcp',
   '004:actions:caller-policy',
   '004:lifecycle:fork',
   '004:lifecycle:snapshot',
   '004:status:starting',
   '004:status:waiting',
-  '004:status:offline',
   '004:status:failed',
-  '004:status:on-idle-safe-states',
   '004:chunk:sequence',
   '004:negotiation:content-type',
   '004:negotiation:delivery-mode',

@@ -23,6 +23,7 @@ export * from './commands/change-message.ts';
 export * from './commands/start-run.ts';
 export * from './commands/attach-session.ts';
 export * from './commands/attend-session.ts';
+export * from './commands/host-session.ts';
 export {
   changeSession,
   commandTimeoutMs,
@@ -94,6 +95,7 @@ export * from './sessions/session-machine.ts';
 export * from './sessions/state.ts';
 export * from './sessions/turn.ts';
 export { AsyncQueue, type AsyncQueueOwner, type EventStream } from './runtime/async-queue.ts';
+export { exponentialBackoff } from './runtime/backoff.ts';
 export { BackgroundLoop, type BackgroundLoopOptions } from './runtime/background-loop.ts';
 export { eventLoop } from './runtime/event-loop-budget.ts';
 export { charsIn, MemoryBudget } from './runtime/memory-budget.ts';

@@ -52,7 +52,8 @@ import { isOffered, Providers } from './outbound/providers.ts';
 import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
-import { builtInHarnesses } from './sessions/harnesses.ts';
+import { HarnessHost, nodeNameOf } from './sessions/harness-host.ts';
+import { builtInHarnesses, HarnessRegistry } from './sessions/harnesses.ts';
 import { Vault } from './secrets/vault.ts';
 import { WebhookDeliverer } from './jobs/webhook-deliverer.ts';
 import { WebhookSigner } from './secrets/webhook-signer.ts';
@@ -227,13 +228,19 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     onInvocation: (tenantId, invocation) => metrics.publishInvocation(tenantId, invocation),
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
-  const harnesses = builtInHarnesses(control, {
+  const { harnesses: configured = [] } = file;
+  const host =
+    configured.length === 0
+      ? undefined
+      : new HarnessHost({ engine, hub: sessionHub, node: nodeNameOf(config) }, configured);
+  const builtIn = builtInHarnesses(control, {
     limits: file.limits ?? {},
     defaultModel: config.defaultModel,
   });
+  const harnesses = new HarnessRegistry(engine, [...builtIn, ...(host?.harnesses ?? [])]);
   const attendant = new SessionAttendant({
     engine,
-    attend: async (session) => harnesses.get(session.harness)?.attend(session),
+    attend: (session) => harnesses.of(session).attend(session),
   });
   let stopping = false;
   let unsubscribe = () => {};
@@ -307,6 +314,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       control.supervisor.start();
       unsubscribe = subscribeToNodes(context);
       attendant.start();
+      await host?.start();
       invocations.begin();
       housekeeping.start();
       embeddings?.worker.start();
@@ -319,6 +327,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       stopping = true;
       await stopAll([
         unsubscribe,
+        () => host?.stop(),
         () => invocations.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),

@@ -222,6 +222,7 @@ function faultyDirectory(
     due: (now, limit) => read(() => inner.due(now, limit)),
     dueInvocations: (now, limit) => read(() => inner.dueInvocations(now, limit)),
     orphans: (node, now, page) => read(() => inner.orphans(node, now, page)),
+    ofHarness: (harness, page) => read(() => inner.ofHarness(harness, page)),
     lastSeqs: (ids) => read(() => inner.lastSeqs(ids)),
     prune: (before, limit) => write('sessions.prune', () => inner.prune(before, limit)),
   };
@@ -242,6 +243,7 @@ function faultySessions(
     readEvents: (id, range) => read(() => inner.readEvents(id, range)),
     readPage: (id, range) => read(() => inner.readPage(id, range)),
     openStream: (id, stream) => write('sessions.openStream', () => inner.openStream(id, stream)),
+    claimStream: (id, stream) => write('sessions.claimStream', () => inner.claimStream(id, stream)),
     closeStream: (id, closed) => write('sessions.closeStream', () => inner.closeStream(id, closed)),
     openCommands: (id, limit) => read(() => inner.openCommands(id, limit)),
     readCommand: (id, commandId) => read(() => inner.readCommand(id, commandId)),

@@ -20,12 +20,13 @@ import { consequencesOf, openDeliveries, stepsOf, unconsumedOf } from '../sessio
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { wakeDue } from '../sessions/due.ts';
 import { timesOut } from '../sessions/modes.ts';
+import { nativeHarness } from '../sessions/native.ts';
 import {
   decideSessionAll,
   type ReportedEvent,
   type SessionInput,
 } from '../sessions/session-machine.ts';
-import { progressOf, type SessionState, statusOf } from '../sessions/state.ts';
+import { progressOf, type SessionHost, type SessionState, statusOf } from '../sessions/state.ts';
 
 /** A program without a stream for this long is offline, and its handle is no longer in use. */
 export const offlineAfterMs = 30_000;
@@ -53,6 +54,7 @@ export interface SessionStep {
   readonly activeRunId?: null;
   /** Default: see `dueAtOf`. */
   readonly dueAt?: number | null;
+  readonly host?: SessionHost;
   /** Its program makes the change, and so can be reached. */
   readonly isSeen?: boolean;
   readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit' | 'runCommands'>;
@@ -125,7 +127,7 @@ async function writeOf(
   const decided = decision.kind === 'accepted' ? decision : { events: [], state };
   const next: SessionState = {
     ...decided.state,
-    ...defined({ usage: step.usage, attachedAt: step.attachedAt }),
+    ...defined({ usage: step.usage, attachedAt: step.attachedAt, host: step.host }),
   };
   const status = { before: statusOf(state), after: statusOf(next), now };
   const isDone = new Set((step.deliveries ?? []).map(({ id }) => id));
@@ -150,6 +152,7 @@ async function writeOf(
     dueAt === session.dueAt &&
     step.redefine === undefined &&
     step.write === undefined &&
+    step.host === undefined &&
     step.attachedAt === undefined &&
     step.activeRunId === undefined;
   if (isUnchanged) return undefined;
@@ -238,9 +241,9 @@ function isReady(
   return isFree && lifecycle === 'open' && (queue.oldestUnheldAt !== null || deliveries.length > 0);
 }
 
-/** Its program, or the person, reads the deliveries from a stream. */
+/** Its program, the person, or the harness in a node's process takes the deliveries from a stream. */
 export function hasProgram({ harness }: Pick<SessionRecord, 'harness'>): boolean {
-  return harness === 'remote' || harness === 'human';
+  return harness !== nativeHarness;
 }
 
 /** When the session is offline unless a stream is opened; undefined if it never is. */
@@ -250,7 +253,8 @@ export function lostAtOf(
   attachedAt?: number,
 ): number | undefined {
   const isOver = lifecycle === 'released' || lifecycle === 'failed';
-  if (harness !== 'remote' || isOver || connection === 'unreachable') return undefined;
+  const isAlwaysThere = harness === 'human' || harness === nativeHarness;
+  if (isAlwaysThere || isOver || connection === 'unreachable') return undefined;
   if (stream !== null && attachedAt === undefined) return undefined;
   return (attachedAt ?? seenAt) + offlineAfterMs;
 }

@@ -14,7 +14,7 @@ import type { MessageRecord } from './sessions.ts';
 /** What became of a message. */
 export type Receipt =
   | { readonly status: 'delivered' | 'consumed' }
-  /** Without `availableAt` the message is handed over again when the status of the session has changed. */
+  /** Without `availableAt` the message is handed over again after a few seconds. */
   | { readonly status: 'deferred'; readonly availableAt?: Date | string; readonly reason?: string }
   | { readonly status: 'failed'; readonly reason: string; readonly retryable?: boolean };
 

@@ -261,6 +261,8 @@ export interface SessionStore {
   readPage(sessionId: string, range: PageRange): Promise<SessionPage>;
   /** The session's program has opened a stream; it replaces one before it. */
   openStream(sessionId: string, stream: SessionStream & { readonly at: number }): Promise<boolean>;
+  /** The same for a session that lives in the process of a node. False if another one has it. */
+  claimStream(sessionId: string, stream: SessionStream & { readonly at: number }): Promise<boolean>;
   /** Nothing changes if another stream has replaced it. Attention is needed by `dueBy`. */
   closeStream(
     sessionId: string,
@@ -623,6 +625,11 @@ export interface SessionDirectory {
     now: number,
     page: { readonly after?: string; readonly limit: number },
   ): Promise<(SessionRef & { readonly stream: SessionStream })[]>;
+  /** Sessions of a harness that are not released, after an id. */
+  ofHarness(
+    harness: string,
+    page: { readonly after?: string; readonly limit: number },
+  ): Promise<SessionRef[]>;
   /** The `seq` of the last event of each of these sessions. */
   lastSeqs(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /**

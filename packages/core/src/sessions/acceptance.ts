@@ -19,7 +19,7 @@ import type {
 } from '../ports/index.ts';
 import { capabilityError, missingCapability, type SessionOperation } from './capabilities.ts';
 import { decideDelivery, deliveryAccepted, deliveryRefused } from './delivery-machine.ts';
-import { defaultMode, defaultSafeStates, placementOf, timesOut } from './modes.ts';
+import { defaultMode, placementOf, safeStatesOf, timesOut } from './modes.ts';
 
 /** Replies of agents to each other that lead to one more. */
 export const maxHops = 16;
@@ -150,7 +150,7 @@ export function isMessageMode(mode: DeliveryMode): mode is MessageMode {
 /** Only the run knows whether a tool is running: it then keeps the message until the results are there. */
 function placeOf(session: SessionRecord, mode: DeliveryMode) {
   const parts = session.state;
-  const situation = { parts, safeStates: defaultSafeStates, isToolRunning: false };
+  const situation = { parts, safeStates: safeStatesOf(parts), isToolRunning: false };
   const isApprovalOpen = parts.turn === 'waiting';
   return placementOf({ mode, status: 'accepted' }, { ...situation, isApprovalOpen });
 }

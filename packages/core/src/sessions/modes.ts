@@ -17,7 +17,7 @@ import type {
   DeliveryMode,
   DeliveryStatus,
 } from '@relay/protocol';
-import { type SessionParts, statusOf } from './state.ts';
+import { type SessionParts, type SessionState, statusOf } from './state.ts';
 
 export const deferralReasons = [
   'tool running',
@@ -48,6 +48,10 @@ export const safeStates = [
 ] as const satisfies readonly AgentStatus[];
 export type SafeState = (typeof safeStates)[number];
 export const defaultSafeStates: readonly SafeState[] = ['idle'];
+
+export function safeStatesOf({ host }: Pick<SessionState, 'host'>): readonly SafeState[] {
+  return host?.safeStates ?? defaultSafeStates;
+}
 
 export interface Situation {
   readonly parts: SessionParts;

@@ -6,6 +6,7 @@
  * of the events that it implies. `foldSession` reads a journal; the two always agree on the status.
  */
 import { type AgentStatus, RelayError, type StoredSessionEvent } from '@relay/protocol';
+import type { SafeState } from './modes.ts';
 
 /** `pausing`: a pause was requested, and takes effect when the turn stops working. */
 export const lifecycles = [
@@ -37,12 +38,23 @@ export interface SessionUsage {
   readonly costUsd?: number;
 }
 
+/** Of a session that lives in the process of a node. */
+export interface SessionHost {
+  /** The name of the node, which it keeps when it starts again. */
+  readonly node: string;
+  /** Of its harness. Default: idle. */
+  readonly safeStates?: readonly SafeState[];
+  /** What the harness needs to attach to it again, as any JSON. */
+  readonly saved?: unknown;
+}
+
 export interface SessionState extends SessionParts {
   readonly usage: SessionUsage;
   /** When the session came to its status. */
   readonly since?: number;
   /** When its program attached last. */
   readonly attachedAt?: number;
+  readonly host?: SessionHost;
 }
 
 export const newSession: SessionState = {

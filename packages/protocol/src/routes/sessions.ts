@@ -216,6 +216,8 @@ export const sessionRoutes = {
       'invalid_pattern',
       'approve_scope_required',
       'handle_taken',
+      'harness_failed',
+      'capability_missing',
       'unknown_agent',
       'unknown_model',
       'credential_missing',

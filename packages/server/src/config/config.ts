@@ -10,6 +10,8 @@ export interface Config {
   readonly host: string;
   readonly port: number;
   readonly dataDir: string;
+  /** The name of this node. Default: one that is kept in the data folder. */
+  readonly nodeId: string | undefined;
   /** PostgreSQL, shared by several nodes. Undefined: SQLite in the data folder. */
   readonly databaseUrl: string | undefined;
   /** The workspace folder of the tenant `default`. */
@@ -91,6 +93,7 @@ export function readConfig(env: Environment, cwd: string): Config {
     host,
     port: integer(env, 'RELAY_PORT', { fallback: 4000, min: 0, max: 65_535 }),
     dataDir: isAbsolute(dataDir) ? dataDir : resolve(cwd, dataDir),
+    nodeId: text(env, 'RELAY_NODE_ID'),
     databaseUrl: databaseUrlOf(env),
     workspace: folderOf(env, cwd),
     sandbox: choice(env, 'RELAY_SANDBOX', ['auto', 'bwrap', 'off']) ?? 'auto',

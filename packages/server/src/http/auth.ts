@@ -111,6 +111,16 @@ export function noteRefusal(
   });
 }
 
+/** Whether the caller may use a route, or that of its own session. */
+export function mayUse(caller: Caller, route: Route): boolean {
+  try {
+    requireAccess(caller, route, { id: caller.session?.id });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A page of another origin may not call, whatever key it has. */
 function rejectForeignOrigin({ headers }: FastifyRequest, config: Config): void {
   const { origin, host } = headers;

@@ -3,14 +3,19 @@ import type { CallToolResult } from '@modelcontextprotocol/server';
 import { defined, type RelayError, type Sender } from '@relay/protocol';
 
 export interface ToolAnswer {
+  readonly isError?: true;
   readonly text: string;
   readonly data: Readonly<Record<string, unknown>>;
   /** Images and texts that belong to it. */
   readonly attachments?: CallToolResult['content'];
 }
 
-export function resultOf({ text, data, attachments = [] }: ToolAnswer): CallToolResult {
-  return { content: [{ type: 'text', text }, ...attachments], structuredContent: { ...data } };
+export function resultOf({ isError, text, data, attachments = [] }: ToolAnswer): CallToolResult {
+  return {
+    ...defined({ isError }),
+    content: [{ type: 'text', text }, ...attachments],
+    structuredContent: { ...data },
+  };
 }
 
 /** The model can act on it: it names the code, the field or the capability, and what to do. */

@@ -70,7 +70,7 @@ function serverFor(call: McpRequest): McpServer {
       cacheHints: { 'tools/list': { ttlMs: toolsTtlMs, cacheScope: 'private' } },
     },
   );
-  mcp.server.setRequestHandler('tools/list', async () => ({ tools: await listTools(call) }));
+  mcp.server.setRequestHandler('tools/list', ({ params }) => listTools(call, params?.cursor));
   mcp.server.setRequestHandler('tools/call', async ({ params }) => {
     const result = await callTool(call, params);
     if (result !== undefined) return result;

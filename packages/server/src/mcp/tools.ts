@@ -2,9 +2,15 @@
  * The tools of `/mcp`. Behind a tool is a route of the HTTP API: the same rights, the same validation, the
  * same handler. Only its description and its result are for a model, and as short as they can be.
  */
-import type { CallToolRequest, CallToolResult, Tool } from '@modelcontextprotocol/server';
+import type {
+  CallToolRequest,
+  CallToolResult,
+  ListToolsResult,
+  Tool,
+} from '@modelcontextprotocol/server';
 import { agentStatuses, defined, deliveryModes, type Route, routes } from '@relay/protocol';
-import { type Caller, noteRefusal, requireAccess } from '../http/auth.ts';
+import { z } from 'zod';
+import { type Caller, mayUse, noteRefusal, requireAccess } from '../http/auth.ts';
 import { toRelayError } from '../http/errors.ts';
 import {
   type ApiRequest,
@@ -15,8 +21,9 @@ import {
   storeOf,
 } from '../http/handlers/handler.ts';
 import { handlers } from '../http/handlers/index.ts';
-import { validate } from '../http/validate.ts';
+import { check, validate } from '../http/validate.ts';
 import { readListed } from '../http/views/pagination.ts';
+import { actionOf, callAction, invocationAnswer, mayInvoke, toolOf } from './actions.ts';
 import {
   failureOf,
   listOf,
@@ -29,11 +36,17 @@ import { checkMessages } from './check-messages.ts';
 
 type Arguments = Readonly<Record<string, unknown>>;
 
+/** What a client sends with a call that it may repeat. */
+const idempotencyKeyName = 'relay/idempotencyKey';
+const metaSchema = z.looseObject({
+  [idempotencyKeyName]: z.string().min(1).max(255).optional(),
+});
+
 interface McpTool extends Omit<Tool, 'name'> {
   /** Who may use this route may call the tool. */
   readonly route: CallerRoute;
-  /** An API key has no inbox. */
-  readonly sessionOnly?: true;
+  /** An API key has no inbox; a session must declare that it invokes actions. */
+  readonly needs?: 'inbox' | 'invoke';
   /** `key` makes a repeated call harmless. */
   readonly call: (call: ApiRequest, args: Arguments, key?: string) => Promise<ToolAnswer>;
 }
@@ -74,7 +87,7 @@ const tools: Readonly<Record<string, McpTool>> = {
   },
   check_messages: {
     route: 'followDeliveries',
-    sessionOnly: true,
+    needs: 'inbox',
     description: 'Get the new messages for you. Each comes once, or again as redelivered.',
     inputSchema: {
       type: 'object',
@@ -133,50 +146,82 @@ const tools: Readonly<Record<string, McpTool>> = {
       );
     },
   },
+  list_actions: {
+    route: 'listActions',
+    needs: 'invoke',
+    description: 'List the actions of others; each is the tool action_<name>.',
+    inputSchema: { type: 'object', properties: { cursor } },
+    annotations: { readOnlyHint: true },
+    async call(call, args) {
+      const { actions, nextCursor } = await callRoute(call, 'listActions', { query: args });
+      const shown = actions.map(({ name, description }) => ({ name, description }));
+      return listOf('actions', shown, nextCursor, (each) => `${each.name}: ${each.description}`);
+    },
+  },
+  get_invocation: {
+    route: 'getInvocation',
+    needs: 'invoke',
+    description: 'Get the result of an action that was not finished.',
+    inputSchema: { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] },
+    annotations: { readOnlyHint: true },
+    call: async (call, args) =>
+      invocationAnswer(await callRoute(call, 'getInvocation', { params: args })),
+  },
 };
 
-/** Those that the caller may use, always in the same order. */
-export async function listTools({ caller }: ApiRequest): Promise<Tool[]> {
-  return Object.entries(tools).flatMap(([name, tool]) => {
-    const { route: _route, sessionOnly: _only, call: _call, ...definition } = tool;
-    return isOpenTo(caller, tool) ? [{ name, ...definition }] : [];
-  });
+const actionsAtOnce = 100;
+
+/** Those that the caller may use, always in the same order: actions come last, page by page. */
+export async function listTools(call: ApiRequest, cursor?: string): Promise<ListToolsResult> {
+  const invokes = await mayInvoke(call);
+  const own = cursor === undefined ? toolsFor(call.caller, invokes) : [];
+  if (!invokes) return { tools: own };
+  const query = { limit: String(actionsAtOnce), ...defined({ cursor }) };
+  const { actions, nextCursor } = await callRoute(call, 'listActions', { query });
+  // A key sees all of them, but has only those that everyone has.
+  const { session } = call.caller;
+  const usable = actions.filter(
+    ({ availableTo }) => session !== undefined || availableTo === undefined,
+  );
+  return {
+    tools: [...own, ...usable.map(toolOf)],
+    ...defined({ nextCursor: nextCursor ?? undefined }),
+  };
 }
 
-function isOpenTo(caller: Caller, { route, sessionOnly }: McpTool): boolean {
-  if (sessionOnly === true && caller.session === undefined) return false;
-  try {
-    requireAccess(caller, routes[route], { id: caller.session?.id });
-    return true;
-  } catch {
-    return false;
-  }
+function toolsFor(caller: Caller, invokes: boolean): Tool[] {
+  const has = { inbox: caller.session !== undefined, invoke: invokes };
+  return Object.entries(tools).flatMap(([name, tool]) => {
+    const { route, needs, call: _, ...definition } = tool;
+    const isShown = mayUse(caller, routes[route]) && (needs === undefined || has[needs]);
+    return isShown ? [{ name, ...definition }] : [];
+  });
 }
 
 /** Undefined if there is no such tool. A failure is a result, too. */
 export async function callTool(
   call: ApiRequest,
-  { name, arguments: args = {}, _meta: meta }: CallToolRequest['params'],
+  { name, arguments: args = {}, _meta: meta = {} }: CallToolRequest['params'],
 ): Promise<CallToolResult | undefined> {
-  const tool = Object.hasOwn(tools, name) ? tools[name] : undefined;
-  if (tool === undefined) return undefined;
   const { caller, context, request } = call;
-  const route: Route = routes[tool.route];
-  const key = meta?.['relay/idempotencyKey'];
+  const action = actionOf(name);
+  const tool = Object.hasOwn(tools, name) ? tools[name] : undefined;
+  if (action === undefined && tool === undefined) return undefined;
+  const route: Route = routes[tool?.route ?? 'invokeAction'];
   try {
     requireAccess(caller, route, { id: caller.session?.id });
-    return resultOf(await tool.call(call, args, typeof key === 'string' ? key : undefined));
+    const { [idempotencyKeyName]: key } = check(metaSchema, meta);
+    if (tool !== undefined) return resultOf(await tool.call(call, args, key));
+    const { params } = inputOf('invokeAction', { params: { name: action }, body: {} });
+    const input = { input: args, ...defined({ idempotencyKey: key }) };
+    return resultOf(await callAction(call, params.name, input));
   } catch (thrown) {
     const error = toRelayError(thrown);
     noteRefusal(context, route, { caller, request, error });
     if (error.status >= 500) {
       const { code } = error;
-      context.log.error('A tool of /mcp failed', {
-        requestId: request.id,
-        tool: name,
-        code,
-        error: thrown,
-      });
+      const fields = { requestId: request.id, tool: name, code, error: thrown };
+      context.log.error('A tool of /mcp failed', fields);
     }
     return failureOf(error);
   }

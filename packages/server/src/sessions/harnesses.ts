@@ -8,6 +8,7 @@ import {
   commandNative,
   createAttachedSession,
   createNativeSession,
+  type Engine,
   type LifecycleCommand,
   nativeHarness,
   NativeTurns,
@@ -46,10 +47,10 @@ export interface SessionHarness {
   attend(session: SessionRecord): Promise<void>;
 }
 
-export type HarnessRegistry = ReadonlyMap<string, SessionHarness>;
+type Carrier = Pick<SessionHarness, 'command' | 'attend'>;
 
 /** Sessions whose program carries out commands. */
-function programs({ engine }: RunControl): Pick<SessionHarness, 'command' | 'attend'> {
+export function programs(engine: Engine): Carrier {
   return {
     command: (ref, command, { by }) => requestCommand(engine, ref, command, by),
     attend: ({ tenantId, id: sessionId }) => attendSession(engine, { tenantId, sessionId }),
@@ -59,7 +60,7 @@ function programs({ engine }: RunControl): Pick<SessionHarness, 'command' | 'att
 /** A program that attaches over HTTP. */
 function remote(control: RunControl): SessionHarness {
   return {
-    ...programs(control),
+    ...programs(control.engine),
     create: () => {
       throw invalidField(
         'harness',
@@ -83,7 +84,7 @@ const humanCapabilities: AgentSessionCapabilities = {
 /** A person, who uses keys of the same owner. */
 function human(control: RunControl): SessionHarness {
   return {
-    ...programs(control),
+    ...programs(control.engine),
     create: async ({ tenantId, by, body }) => {
       const { handle, labels, agent, model, workspace, permissions, fromSnapshot } = body;
       const refused = Object.entries({ agent, model, workspace, permissions, fromSnapshot }).find(
@@ -133,18 +134,35 @@ function native(control: RunControl, options: TurnOptions): SessionHarness {
   };
 }
 
-export function builtInHarnesses(control: RunControl, options: TurnOptions): HarnessRegistry {
-  return new Map([
+export function builtInHarnesses(control: RunControl, options: TurnOptions): NamedHarness[] {
+  return [
     ['human', human(control)],
     [nativeHarness, native(control, options)],
     ['remote', remote(control)],
-  ]);
+  ];
 }
 
-/** Throws `invalid_request` for a name that no harness has. */
-export function harnessNamed(harnesses: HarnessRegistry, name: string): SessionHarness {
-  const harness = harnesses.get(name);
-  if (harness !== undefined) return harness;
-  const names = [...harnesses.keys()].toSorted().join(', ');
-  throw invalidField('harness', `No harness has this name; there are ${names}`);
+export type NamedHarness = readonly [name: string, harness: SessionHarness];
+
+export class HarnessRegistry {
+  readonly #harnesses: ReadonlyMap<string, SessionHarness>;
+  readonly #unknown: Carrier;
+
+  constructor(engine: Engine, harnesses: readonly NamedHarness[]) {
+    this.#harnesses = new Map(harnesses);
+    this.#unknown = programs(engine);
+  }
+
+  /** Throws `invalid_request` for a name that no harness has. */
+  named(name: string): SessionHarness {
+    const harness = this.#harnesses.get(name);
+    if (harness !== undefined) return harness;
+    const names = [...this.#harnesses.keys()].toSorted().join(', ');
+    throw invalidField('harness', `No harness has this name; there are ${names}`);
+  }
+
+  /** One that this server no longer has is a program that cannot be reached. */
+  of({ harness }: Pick<SessionRecord, 'harness'>): Carrier {
+    return this.#harnesses.get(harness) ?? this.#unknown;
+  }
 }

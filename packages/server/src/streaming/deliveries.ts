@@ -10,12 +10,12 @@
  */
 import {
   decideDelivery,
-  defaultSafeStates,
   type InboxEntry,
   type InvocationRecord,
   offlineAfterMs,
   placementOf,
   reachSession,
+  safeStatesOf,
   type SendableQuery,
   type SessionCommandRecord,
   type SessionRecord,
@@ -277,7 +277,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
 const openStatuses = ['accepted', 'deferred', 'delivered'] as const;
 
-function sendableKinds(state: SessionState): SendableQuery['kinds'] {
+/** Which deliveries a program can be given in this state. */
+export function sendableKinds(state: SessionState): SendableQuery['kinds'] {
   return deliveryModes
     .flatMap((mode) => openStatuses.map((status) => ({ mode, status })))
     .filter((kind) => canBeSent(kind, state));
@@ -286,7 +287,7 @@ function sendableKinds(state: SessionState): SendableQuery['kinds'] {
 function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): boolean {
   const placement = placementOf(kind, {
     parts: state,
-    safeStates: defaultSafeStates,
+    safeStates: safeStatesOf(state),
     isToolRunning: false,
     isApprovalOpen: false,
   });

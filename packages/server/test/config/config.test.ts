@@ -31,6 +31,7 @@ const defaults: Config = {
   host: '127.0.0.1',
   port: 4000,
   dataDir: '/srv/relay/.relay',
+  nodeId: undefined,
   databaseUrl: undefined,
   workspace: undefined,
   sandbox: 'auto',

@@ -7,7 +7,10 @@ import { Client as Client2025 } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport as Transport2025 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { connect as connectSocket } from 'node:net';
 import { uuidv7 } from 'uuidv7';
+import { ActionFailed } from '../../src/index.ts';
+import { verifies } from '../../../../test/conformance/verifies.ts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { FrameReader } from '../support/frames.ts';
 import {
   addKey,
   bootServer,
@@ -25,9 +28,37 @@ const capabilities = {
 };
 
 let server: TestServer;
+/** The inputs of an action. */
+const shouted: unknown[] = [];
 
 beforeAll(async () => {
-  server = await bootServer({ file: { rateLimit: { failuresPerMinute: 100_000 } } });
+  const inputSchema = {
+    type: 'object',
+    properties: { text: { type: 'string', 'x-mcp-header': 'Text' } },
+    required: ['text'],
+  };
+  const shout = (input: Record<string, unknown>) => {
+    shouted.push(input['text']);
+    return { text: String(input['text']).toUpperCase() };
+  };
+  const fail = () => {
+    throw new ActionFailed('Out of order', { retryable: true });
+  };
+  server = await bootServer({
+    file: {
+      rateLimit: { failuresPerMinute: 100_000 },
+      actions: [
+        {
+          name: 'shout',
+          description: 'Says it louder',
+          inputSchema,
+          idempotent: true,
+          handler: shout,
+        },
+        { name: 'fail', description: 'Fails', inputSchema: { type: 'object' }, handler: fail },
+      ],
+    },
+  });
 });
 
 afterAll(async () => {
@@ -124,16 +155,119 @@ async function isRead(sessionId: string): Promise<boolean> {
 }
 
 describe.each(Object.entries(clients))('/mcp with %s', (_name, connect) => {
-  it('offers a session the tools of messaging, and a key those without an inbox', async () => {
-    const { token } = await attach();
-    const session = await connect(token);
-    const all = ['send_message', 'check_messages', 'list_messages', 'list_sessions'];
-    expect(await session.tools()).toEqual(all);
+  const ofMessages = ['send_message', 'check_messages', 'list_messages', 'list_sessions'];
+  const ofActions = ['list_actions', 'get_invocation', 'action_fail', 'action_shout'];
+
+  it('offers the tools that the session or the key may use', async () => {
+    const session = await connect((await attach()).token);
+    expect(await session.tools()).toEqual(ofMessages);
+    const invoking = await connect((await attach({ actions: { invoke: true } })).token);
+    expect(await invoking.tools()).toEqual([...ofMessages, ...ofActions]);
     const key = await connect(server.apiKey);
-    expect(await key.tools()).toEqual(['send_message', 'list_messages', 'list_sessions']);
+    const withoutInbox = ofMessages.filter((name) => name !== 'check_messages');
+    expect(await key.tools()).toEqual([...withoutInbox, ...ofActions]);
     const viewer = await connect((await addKey(server.store, { scopes: ['read'] })).apiKey);
     expect(await viewer.tools()).toEqual(['list_messages', 'list_sessions']);
-    await Promise.all([session.close(), key.close(), viewer.close()]);
+    await Promise.all([session, invoking, key, viewer].map((each) => each.close()));
+  });
+
+  it('offers each action that a session may invoke as a tool, and returns its result', async () => {
+    verifies('004:actions:invoke-by-mcp');
+    const client = await connect((await attach({ actions: { invoke: true } })).token);
+    const listed = await client.call('list_actions');
+    expect(textOf(listed)).toBe('fail: Fails\nshout: Says it louder');
+    const meta = { 'relay/idempotencyKey': uuidv7() };
+    const before = shouted.length;
+    const first = await client.call('action_shout', { text: 'hi' }, meta);
+    expect(first).toMatchObject({
+      content: [{ type: 'text', text: '{"text":"HI"}' }],
+      structuredContent: { status: 'completed', output: { text: 'HI' } },
+    });
+    expect(await client.call('action_shout', { text: 'hi' }, meta)).toMatchObject({
+      structuredContent: first.structuredContent ?? {},
+    });
+    expect(shouted.slice(before)).toEqual(['hi']);
+    const { id } = first.structuredContent ?? {};
+    expect((await client.call('get_invocation', { id })).structuredContent).toEqual(
+      first.structuredContent,
+    );
+    await client.close();
+  });
+
+  it('returns the failures of actions as errors of the tool', async () => {
+    const client = await connect((await attach({ actions: { invoke: true } })).token);
+    const cases: [string, object, object][] = [
+      ['action_fail', {}, { status: 'failed', error: { message: 'Out of order' } }],
+      ['action_shout', {}, { code: 'invalid_request', details: [{ path: 'input.text' }] }],
+      ['action_nothing', {}, { code: 'not_found' }],
+      ['action_', {}, { code: 'not_found' }],
+      ['get_invocation', { id: uuidv7() }, { code: 'not_found' }],
+    ];
+    for (const [name, args, body] of cases) {
+      const result = await client.call(name, args);
+      expect(result, name).toMatchObject({ isError: true, structuredContent: body });
+    }
+    await client.close();
+  });
+
+  it('neither offers nor invokes an action for a session that lacks the right', async () => {
+    const [silent, other] = [await attach(), await attach({ actions: { invoke: true } })];
+    const exposing = await attach({ actions: { expose: true } });
+    const name = `a-${uuidv7()}`;
+    const body = {
+      name,
+      description: 'For nobody',
+      inputSchema: { type: 'object' },
+      handler: { sessionId: exposing.id },
+      availableTo: [{ handle: 'nobody' }],
+    };
+    const registered = await server.request('/v1/actions', { key: exposing.token, body });
+    expect(registered.status).toBe(201);
+    const [asSilent, asOther] = [await connect(silent.token), await connect(other.token)];
+    const asKey = await connect(server.apiKey);
+    expect(await asOther.tools()).not.toContain(`action_${name}`);
+    expect(await asKey.tools()).not.toContain(`action_${name}`);
+    expect(await asSilent.call('action_shout', { text: 'x' })).toMatchObject({
+      isError: true,
+      structuredContent: { code: 'capability_missing', details: { path: 'actions.invoke' } },
+    });
+    for (const client of [asOther, asKey]) {
+      expect(await client.call(`action_${name}`)).toMatchObject({
+        isError: true,
+        structuredContent: { code: 'action_denied' },
+      });
+    }
+    await Promise.all([asSilent, asOther, asKey].map((each) => each.close()));
+    await server.request(`/v1/actions/${name}`, { method: 'DELETE' });
+  });
+
+  it('returns what the program of another session answers', async () => {
+    const [exposing, calling] = [
+      await attach({ actions: { expose: true } }),
+      await attach({ actions: { invoke: true } }),
+    ];
+    const name = `a-${uuidv7()}`;
+    const inputSchema = { type: 'object', properties: { n: { type: 'number' } } };
+    const handler = { sessionId: exposing.id };
+    const body = { name, description: 'Doubles', inputSchema, handler };
+    await server.json('/v1/actions', { key: exposing.token, body });
+    const stream = await server.request(`/v1/sessions/${exposing.id}/deliveries/stream`, {
+      key: exposing.token,
+    });
+    const frames = new FrameReader(stream);
+    const client = await connect(calling.token);
+    const called = client.call(`action_${name}`, { n: 21 });
+    const { data }: { data: Record<string, unknown> } = (await frames.next()) ?? { data: {} };
+    expect(data).toMatchObject({ type: 'invocation', action: name, input: { n: 21 } });
+    const result = `/v1/invocations/${String(data['invocationId'])}/result`;
+    await server.request(result, { key: exposing.token, body: { output: 42 } });
+    expect(await called).toMatchObject({
+      content: [{ type: 'text', text: '42' }],
+      structuredContent: { status: 'completed', output: 42 },
+    });
+    await frames.disconnect();
+    await client.close();
+    await server.request(`/v1/actions/${name}`, { method: 'DELETE' });
   });
 
   it('carries a message to another session, whose receipt is concluded, and back', async () => {

@@ -11,7 +11,7 @@ import {
   sendableSql,
   unconsumedSql,
 } from '../../src/sql/sessions/deliveries.ts';
-import { dueSql, orphansSql } from '../../src/sql/sessions/directory.ts';
+import { dueSql, ofHarnessSql, orphansSql } from '../../src/sql/sessions/directory.ts';
 import { selectLast, selectPage } from '../../src/sql/lists.ts';
 import { messageLists } from '../../src/sql/sessions/messages.ts';
 import { sessionLists } from '../../src/sql/sessions/sessions.ts';
@@ -60,6 +60,9 @@ describe('query plans of sessions', () => {
     expect(await plan(orphansSql.sqlite)).toContain(
       'SEARCH s USING INDEX sessions_streaming (stream_node=? AND id>?)',
     );
+    expect(await plan(ofHarnessSql)).toEqual([
+      'SEARCH sessions USING INDEX sessions_of_harness (harness=? AND id>?)',
+    ]);
   });
 
   test('an inbox is read in order from an index of what is in inboxes', async () => {

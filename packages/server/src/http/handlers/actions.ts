@@ -1,19 +1,13 @@
 /** `/v1/actions` and `/v1/invocations`: register, list, remove and invoke actions, and report results. */
 import * as core from '@relay/core';
-import type { Action, ActionRecord, SessionRecord } from '@relay/core';
+import type { Action, ActionRecord, InvocationRecord, SessionRecord } from '@relay/core';
 import { personOf, RelayError, toolNameForm } from '@relay/protocol';
 import { signedAs } from '../../outbound/actions.ts';
 import { closedSignal } from '../../streaming/response-writer.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { presentAction, presentInvocation } from '../views/action.ts';
 import { checkUrl } from './credentials.ts';
-import {
-  type ApiRequest,
-  auditEntry,
-  type Handler,
-  type RouteRequest,
-  storeOf,
-} from './handler.ts';
+import { type ApiRequest, auditEntry, type Handler, storeOf } from './handler.ts';
 import { senderOf } from './messages.ts';
 import { ownSession } from './sessions.ts';
 import { idempotencyKeyOf } from './start.ts';
@@ -136,33 +130,43 @@ export const removeAction: Handler<'removeAction'> = async (call) => {
 };
 
 export const invokeAction: Handler<'invokeAction'> = async (call) => {
-  const { caller, context, body, params } = call;
-  const { tenantId, actor: by } = caller;
-  const { engine } = context.control;
-  const { invocation, replayed } = await core.invokeAction(
-    engine,
-    { tenantId, from: senderOf(caller), by },
-    { action: params.name, input: body.input, idempotencyKey: idempotencyKeyOf(call) },
-  );
-  if (replayed) call.reply.header('idempotent-replayed', 'true');
-  const ended = await awaitInvocation(call, invocation.id);
-  if (ended.status === 'denied') {
-    throw new RelayError('action_denied', ended.error?.message ?? 'The action was denied');
-  }
+  const { body, params, query } = call;
+  const request = {
+    action: params.name,
+    input: body.input,
+    idempotencyKey: idempotencyKeyOf(call),
+  };
+  const ended = await invoke(call, request, query.waitMs);
   if (ended.endedAt === null) call.reply.code(202);
   return presentInvocation(ended);
 };
 
-/** Ends with the invocation, the connection or the server, or after `waitMs`. */
-async function awaitInvocation(call: RouteRequest<'invokeAction'>, id: string) {
-  const { context, caller, query, reply } = call;
+/** The invocation when it has ended, or as it is after `waitMs`. Throws `action_denied`. */
+export async function invoke(
+  call: ApiRequest,
+  request: core.ActionRequest,
+  waitMs: number,
+): Promise<InvocationRecord> {
+  const { caller, context, reply } = call;
+  const { tenantId, actor: by } = caller;
+  const author = { tenantId, from: senderOf(caller), by };
+  const { invocation, replayed } = await core.invokeAction(context.control.engine, author, request);
+  if (replayed) reply.header('idempotent-replayed', 'true');
+  const ended = await awaitInvocation(call, invocation.id, waitMs);
+  if (ended.status !== 'denied') return ended;
+  throw new RelayError('action_denied', ended.error?.message ?? 'The action was denied');
+}
+
+/** Ends with the invocation, the connection or the server, or after the time. */
+async function awaitInvocation(call: ApiRequest, id: string, ms: number) {
+  const { context, caller, reply } = call;
   const { invocations } = context.control.engine;
   if (invocations === undefined) return core.readInvocation(storeOf(call), id);
   const closing = new AbortController();
   const remove = context.streams.add(caller, (reason) => closing.abort(reason));
   const signal = AbortSignal.any([closedSignal(reply.raw), closing.signal]);
   try {
-    return await invocations.waitFor(caller.tenantId, id, { ms: query.waitMs, signal });
+    return await invocations.waitFor(caller.tenantId, id, { ms, signal });
   } finally {
     remove();
   }

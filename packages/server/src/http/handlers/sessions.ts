@@ -10,7 +10,6 @@ import {
 } from '@relay/protocol';
 import { hashApiKey, makeSessionToken } from '../../secrets/keys.ts';
 import { requireModel } from '../../outbound/providers.ts';
-import { harnessNamed } from '../../sessions/harnesses.ts';
 import { streamDeliveries } from '../../streaming/deliveries.ts';
 import { closedSignal } from '../../streaming/response-writer.ts';
 import { sessionProjection } from '../../streaming/sse-stream.ts';
@@ -28,7 +27,7 @@ import { choosePermissions } from './start.ts';
 export const createSession: Handler<'createSession'> = async (call) => {
   const { context, caller, body } = call;
   await choosePermissions(call, body.permissions);
-  const harness = harnessNamed(context.harnesses, body.harness);
+  const harness = context.harnesses.named(body.harness);
   const { tenantId, actor: by } = caller;
   return present(call, await harness.create({ tenantId, by, body }));
 };
@@ -193,11 +192,10 @@ async function commandSession(
   name: LifecycleCommand,
 ) {
   const { context, caller } = call;
-  const { id: sessionId, harness } = await findSession(call, call.params.id);
-  const ref = { tenantId: caller.tenantId, sessionId };
-  const found = harnessNamed(context.harnesses, harness);
+  const session = await findSession(call, call.params.id);
+  const ref = { tenantId: caller.tenantId, sessionId: session.id };
   const by = { by: caller.actor, isAdmin: caller.scopes.has('admin') };
-  const changed = await found.command(ref, name, by);
+  const changed = await context.harnesses.of(session).command(ref, name, by);
   return present(call, changed);
 }
 
@@ -229,20 +227,31 @@ export async function ownSession(call: ApiRequest, sessionId: string) {
   return { tenantId: caller.tenantId, sessionId: session.id };
 }
 
+/** The same, for what the program of a session reports. */
+async function ownProgram(call: ApiRequest, sessionId: string) {
+  const ref = await ownSession(call, sessionId);
+  const { harness } = await findSession(call, sessionId);
+  if (harness === 'remote' || harness === 'human') return ref;
+  throw new RelayError(
+    'session_conflict',
+    `Relay itself reports what a session of the harness ${harness} does`,
+  );
+}
+
 export const reportSessionEvents: Handler<'reportSessionEvents'> = async (call) => {
-  const ref = await ownSession(call, call.params.id);
+  const ref = await ownProgram(call, call.params.id);
   const { body } = call;
   const events = body.type === undefined ? body.events : [body];
   return present(call, await core.reportEvents(call.context.control.engine, ref, events));
 };
 
 export const followDeliveries: Handler<'followDeliveries'> = async (call) => {
-  await streamDeliveries(call, await ownSession(call, call.params.id));
+  await streamDeliveries(call, await ownProgram(call, call.params.id));
 };
 
 export const postReceipt: Handler<'postReceipt'> = async (call) => {
   const { params, body, context } = call;
-  const ref = await ownSession(call, params.id);
+  const ref = await ownProgram(call, params.id);
   const { status, availableAt, reason, retryable } = body;
   const receipt = {
     status,
@@ -254,7 +263,7 @@ export const postReceipt: Handler<'postReceipt'> = async (call) => {
 
 export const answerCommand: Handler<'answerCommand'> = async (call) => {
   const { params, body, context } = call;
-  const ref = await ownSession(call, params.id);
+  const ref = await ownProgram(call, params.id);
   const { engine } = context.control;
   return present(call, await core.answerCommand(engine, ref, params.commandId, body));
 };

@@ -1,11 +1,11 @@
-import { isStuck, defaultSafeStates, type SessionRecord } from '@relay/core';
+import { isStuck, safeStatesOf, type SessionRecord } from '@relay/core';
 import { iso, isoOrUndefined } from './pagination.ts';
 
 export function presentSession(session: SessionRecord, now: number) {
   const { id, harness, status, capabilities, conversationId, labels, owner, lastSeq } = session;
   const { handle, name, kind, queue } = session;
   const { state } = session;
-  const situation = { parts: state, safeStates: defaultSafeStates };
+  const situation = { parts: state, safeStates: safeStatesOf(state) };
   const { usage, since = session.createdAt } = state;
   return {
     id,

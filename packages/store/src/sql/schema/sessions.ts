@@ -52,6 +52,7 @@ export const sessionTables: readonly string[] = [
   `CREATE INDEX sessions_by_run ON sessions (tenant_id, active_run_id)
     WHERE active_run_id IS NOT NULL`,
   `CREATE INDEX sessions_due ON sessions (tenant_id, due_at, id) WHERE due_at IS NOT NULL`,
+  `CREATE INDEX sessions_of_harness ON sessions (harness, id) WHERE released_at IS NULL`,
   `CREATE INDEX sessions_streaming ON sessions (stream_node, id) WHERE stream_node IS NOT NULL`,
   `CREATE INDEX sessions_to_prune ON sessions (released_at) WHERE released_at IS NOT NULL`,
   `CREATE INDEX sessions_pruning ON sessions (id) WHERE pruning = 1`,

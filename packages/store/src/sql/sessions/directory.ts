@@ -1,7 +1,7 @@
 /** The sessions of all tenants, for background work and authentication. */
 import type { SessionDirectory, SessionRef, SessionStream, TokenSession } from '@relay/core';
 import type { RowSigner } from '../../codec/signed-table.ts';
-import { number, text } from '../../codec/values.ts';
+import { encode, number, text } from '../../codec/values.ts';
 import type { Row, SqlDriver } from '../../drivers/driver.ts';
 import { byDialect, changesIn, nowSql, placeholders, readAll } from '../statements.ts';
 import { dueInvocationsSql } from './actions.ts';
@@ -51,6 +51,9 @@ export const orphansSql = byDialect(
     WHERE s.stream_node = dead.id AND s.stream_node IS NOT NULL AND s.id > ? ORDER BY s.id LIMIT ?`,
 );
 
+export const ofHarnessSql = `SELECT tenant_id, id FROM sessions
+  WHERE harness = ? AND released_at IS NULL AND pruning IS NULL AND id > ? ORDER BY id LIMIT ?`;
+
 const sessionsPerRead = 100;
 export const lastSeqsSql = `SELECT id, last_seq FROM sessions
   WHERE id IN (${placeholders(sessionsPerRead)})`;
@@ -94,6 +97,14 @@ export class SqlSessionDirectory implements SessionDirectory {
       ...sessionRef(row),
       stream: { id: text(row, 'stream_id'), node: text(row, 'stream_node') },
     }));
+  }
+
+  ofHarness(
+    harness: string,
+    { after = '', limit }: { after?: string; limit: number },
+  ): Promise<SessionRef[]> {
+    const statement = { sql: ofHarnessSql, params: [encode(harness), after, limit] };
+    return readAll(this.#driver, statement, sessionRef);
   }
 
   async lastSeqs(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>> {

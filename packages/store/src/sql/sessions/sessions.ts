@@ -275,6 +275,11 @@ export function openStream(
   return { sql: openStreamSql, params: [id, node, at, tenantId, sessionId], expect: 1 };
 }
 
+export function claimStream(...args: Parameters<typeof openStream>): Statement {
+  const statement = openStream(...args);
+  return { ...statement, sql: `${statement.sql} AND stream_id IS NULL` };
+}
+
 /** A released session needs no attention: it would stay due for ever. */
 const closeStreamSql = `UPDATE sessions
   SET version = version + 1, stream_id = NULL, stream_node = NULL, seen_at = ?,

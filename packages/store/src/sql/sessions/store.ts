@@ -216,6 +216,13 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
     return this.#update(sessionId, sessions.openStream(this.tenantId, sessionId, stream));
   }
 
+  claimStream(
+    sessionId: string,
+    stream: SessionStream & { readonly at: number },
+  ): Promise<boolean> {
+    return this.#update(sessionId, sessions.claimStream(this.tenantId, sessionId, stream));
+  }
+
   closeStream(
     sessionId: string,
     closed: { readonly id: string; readonly at: number; readonly dueBy: number },

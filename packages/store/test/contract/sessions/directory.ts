@@ -74,6 +74,41 @@ export function directoryTests(open: Open): void {
     });
   });
 
+  test('the sessions of a harness are found that are not released', async () => {
+    await withStore(open, async ({ store }) => {
+      const [one, two] = [store.tenant('one'), store.tenant('two')];
+      const ofMine = { definition: { harness: 'mine' } };
+      const ids = [await addSession(one, ofMine), await addSession(two, ofMine)];
+      await addSession(one, { definition: { harness: 'other' } });
+      const released = await addSession(one, ofMine);
+      const release = { ifVersion: 1, progress: { releasedAt: noon } };
+      await one.sessions.change({ changes: [changeOf(released, release)] });
+      const found = await store.sessions.ofHarness('mine', { limit: 9 });
+      const refs = [
+        { tenantId: 'one', sessionId: ids[0] },
+        { tenantId: 'two', sessionId: ids[1] },
+      ];
+      expect(found).toEqual(refs);
+      expect(await store.sessions.ofHarness('mine', { limit: 1 })).toEqual(refs.slice(0, 1));
+      const rest = { after: ids[0] ?? '', limit: 9 };
+      expect(await store.sessions.ofHarness('mine', rest)).toEqual(refs.slice(1));
+    });
+  });
+
+  test('a session that a node has claimed is not claimed by another one before it is closed', async () => {
+    const { sessions } = newTenant();
+    const sessionId = await addSession(newTenant());
+    const tenant = newTenant();
+    const id = await addSession(tenant);
+    const claim = (stream: string) =>
+      tenant.sessions.claimStream(id, { id: stream, node: stream, at: noon });
+    expect(await sessions.claimStream(sessionId, { id: 'x', node: 'x', at: noon })).toBe(false);
+    expect([await claim('one'), await claim('two')]).toEqual([true, false]);
+    await tenant.sessions.closeStream(id, { id: 'one', at: noon, dueBy: noon });
+    expect(await claim('two')).toBe(true);
+    expect((await tenant.sessions.read(id))?.stream).toEqual({ id: 'two', node: 'two' });
+  });
+
   test('the last seqs of many sessions are read at once', async () => {
     const tenant = newTenant();
     const ids = await Promise.all(Array.from({ length: 120 }, () => addSession(tenant)));
