@@ -7,10 +7,6 @@ export const open: readonly RequirementId[] = [
   // 002: the permissions library
   // 003: the HTTP API
   // 004: session capabilities
-  '004:messaging:channel',
-  '004:messaging:group',
-  '004:messaging:content-text',
-  '004:messaging:content-image',
   '004:delivery:declared-modes',
   '004:delivery:queue-accepts-now',
   '004:delivery:queue-reports-receipts',

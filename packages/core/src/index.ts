@@ -13,9 +13,9 @@ export * from './commands/create-session.ts';
 export * from './commands/invoke-action.ts';
 export {
   byHandle,
-  canRead,
   type MessageAuthor,
   type MessageDraft,
+  readerOf,
   sendMessage,
   type SentMessage,
 } from './commands/send-message.ts';

@@ -118,10 +118,14 @@ export interface StoredBatch {
 
 export interface SessionWriter {
   /**
-   * What a batch changes in the session of its run. `outdated`: it can no longer be stored, because a
-   * message that it adds was edited or withdrawn; the run is then recovered.
+   * What a batch changes in the session of its run, and in those that it replies to. `outdated`: it can no
+   * longer be stored, because a message that it adds was edited or withdrawn; the run is then recovered.
+   * `full`: sessions without space for a reply.
    */
-  write(batch: StoredBatch): Promise<SessionWrite | undefined | 'outdated'>;
+  write(
+    batch: StoredBatch,
+    full: ReadonlySet<string>,
+  ): Promise<SessionWrite | undefined | 'outdated'>;
   onStored(write: SessionWrite): void;
 }
 
@@ -289,12 +293,14 @@ export class RunJournal {
     const { store, session } = this.#options;
     const append = this.#appendOf(batch, state);
     if (session === undefined) return store.append(append);
+    const full = new Set<string>();
     for (;;) {
-      const write = await session.write(batch);
+      const write = await session.write(batch, full);
       if (write === 'outdated') return 'fenced';
       const outcome = await store.append({ ...append, ...defined({ session: write }) });
       if (outcome === 'committed' && write !== undefined) session.onStored(write);
-      if (outcome !== 'conflict') return outcome;
+      if (typeof outcome === 'string') return outcome;
+      if (outcome.kind === 'inbox-full') full.add(outcome.sessionId);
     }
   }
 

@@ -293,7 +293,7 @@ export interface MessageRecord {
   readonly replyTo: string | null;
   /** The message that the thread began with; its own id if it began one. */
   readonly threadId: string;
-  /** How many replies of agents led to it. */
+  /** How many messages of agents led to it, each caused by the one before. */
   readonly hops: number;
   readonly at: number;
   readonly editedAt: number | null;
@@ -303,7 +303,7 @@ export interface MessageRecord {
 export interface NewMessage extends Omit<MessageRecord, 'editedAt' | 'withdrawnAt'> {
   /** The channels that it is shown in. */
   readonly channels: readonly string[];
-  /** The sessions that it was sent to by their handles. */
+  /** The sessions that it was sent to by their handles, or mentions. A key, if it replies to one. */
   readonly direct: readonly string[];
 }
 
@@ -405,8 +405,15 @@ export interface MessageFilter {
   /** Has all of these words. */
   readonly query?: string;
   readonly since?: number;
-  /** Sent or received by this session, or in one of the channels. */
-  readonly visibleTo?: { readonly sessionId: string; readonly channels: readonly string[] };
+  /** Only what this session may read. */
+  readonly visibleTo?: MessageReader;
+}
+
+/** A session, which reads what it sent or received and what its channels show. */
+export interface MessageReader {
+  readonly sessionId: string;
+  /** Those that it is a member of. */
+  readonly channels: readonly string[];
 }
 
 export interface MessageEdit {
@@ -439,7 +446,12 @@ export interface DeliveryFilter {
 }
 
 export interface MessageStore {
-  read(messageId: string): Promise<MessageRecord | undefined>;
+  /** Undefined also if it is not visible to the reader. */
+  read(messageId: string, visibleTo?: MessageReader): Promise<MessageRecord | undefined>;
+  /** The channels that show it, by name. */
+  channelsOf(messageId: string): Promise<string[]>;
+  /** What the session was given, the last one first. */
+  received(sessionId: string, limit: number): Promise<MessageRecord[]>;
   /** By `at`. */
   list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>>;
   /** Sessions and keys that have sent a message of the thread, or that one was sent to by its handle. */

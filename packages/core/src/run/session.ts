@@ -1,5 +1,6 @@
 /** The session whose turn a run is: what the run's events change in it is stored in their commit. */
 import { defined, type SessionEvent } from '@relay/protocol';
+import { type MessagePlan, messageSent, sentNotice } from '../commands/send-message.ts';
 import type { Engine } from '../engine.ts';
 import type { SessionWriter, StoredBatch } from '../journal.ts';
 import type {
@@ -17,6 +18,7 @@ import {
   type DeliveryInput,
 } from '../sessions/delivery-machine.ts';
 import { wakeDue } from '../sessions/due.ts';
+import { joined, repliesOf } from '../sessions/replies.ts';
 import { statusOf } from '../sessions/state.ts';
 import {
   type DeferredMessage,
@@ -37,6 +39,8 @@ export class SessionTurn implements SessionWriter {
   /** Of the messages that the run has read, by delivery. */
   readonly #revisions = new Map<string, number>();
   readonly #deferred = new Set<string>();
+  /** Those of the write that was made last. */
+  #replies: readonly MessagePlan[] = [];
 
   constructor(engine: Engine, run: RunRef, sessionId: string) {
     this.#engine = engine;
@@ -45,11 +49,10 @@ export class SessionTurn implements SessionWriter {
     this.#store = engine.store.tenant(run.tenantId);
   }
 
-  async write({
-    stored,
-    before,
-    ...batch
-  }: StoredBatch): Promise<SessionWrite | undefined | 'outdated'> {
+  async write(
+    { stored, before, ...batch }: StoredBatch,
+    full: ReadonlySet<string>,
+  ): Promise<SessionWrite | undefined | 'outdated'> {
     const step = turnStepOf(this.#run.runId, stored, before, batch);
     if (step === undefined) return undefined;
     const [session, decided] = await Promise.all([
@@ -64,15 +67,24 @@ export class SessionTurn implements SessionWriter {
     const isDone = new Set(decided.deliveries.map(({ id }) => id));
     const { messages } = this.#store;
     const followed = await consequencesOf(messages, session.id, status, isDone);
+    const { answer } = step;
+    this.#replies =
+      answer === undefined ? [] : await repliesOf(this.#engine, session, answer, full);
+    const sent = this.#replies.map(({ message }) => messageSent(message));
     const change = sessionChangeOf(session, step, outcome, {
-      events: [...decided.events, ...followed.events],
+      events: [...decided.events, ...sent, ...followed.events],
       deliveries: [...decided.deliveries, ...followed.deliveries],
     });
-    return change === undefined ? undefined : { changes: [change] };
+    if (change === undefined) return undefined;
+    const replies = joined(this.#replies);
+    return { ...replies, changes: [change, ...replies.changes] };
   }
 
   onStored({ changes }: SessionWrite): void {
-    wakeDue(this.#engine, this.#run.tenantId, changes);
+    const { tenantId } = this.#run;
+    wakeDue(this.#engine, tenantId, changes);
+    for (const reply of this.#replies) this.#engine.onMessage?.(tenantId, sentNotice(reply));
+    this.#replies = [];
   }
 
   /** What waits for the run or for the next turn. */

@@ -10,6 +10,7 @@ import type {
   MessageEdit,
   MessageFilter,
   MessageKey,
+  MessageReader,
   MessageRecord,
   MessageStore,
   NewAuditEntry,
@@ -270,8 +271,19 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
 }
 
 export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
-  read(messageId: string): Promise<MessageRecord | undefined> {
-    return this.one(messages.selectMessageSql, [messageId], messages.decodeMessage);
+  read(messageId: string, visibleTo?: MessageReader): Promise<MessageRecord | undefined> {
+    const statement = messages.selectMessage(this.tenantId, messageId, visibleTo);
+    return readOne(this.driver, statement, messages.decodeMessage);
+  }
+
+  channelsOf(messageId: string): Promise<string[]> {
+    const statement = { sql: messages.channelsSql, params: [this.tenantId, messageId] };
+    return readAll(this.driver, statement, (row) => text(row, 'place').slice(1));
+  }
+
+  received(sessionId: string, limit: number): Promise<MessageRecord[]> {
+    const params = [this.tenantId, sessionId, limit, this.tenantId];
+    return readAll(this.driver, { sql: messages.receivedSql, params }, messages.decodeMessage);
   }
 
   async list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>> {
