@@ -12,7 +12,6 @@ export const open: readonly RequirementId[] = [
   '004:delivery:queue-reports-receipts',
   '004:delivery:immediate-interrupts',
   '004:delivery:next-tool-call-boundary',
-  '004:actions:caller-policy',
   '004:lifecycle:fork',
   '004:lifecycle:snapshot',
   '004:status:starting',

@@ -11,6 +11,7 @@ export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/create-session.ts';
 export * from './commands/invoke-action.ts';
+export * from './commands/request-permission.ts';
 export {
   byHandle,
   type MessageAuthor,

@@ -117,6 +117,7 @@ export interface StoredBatch {
 }
 
 export interface SessionWriter {
+  readonly sessionId: string;
   /**
    * What a batch changes in the session of its run, and in those that it replies to. `outdated`: it can no
    * longer be stored, because a message that it adds was edited or withdrawn; the run is then recovered.
@@ -306,8 +307,9 @@ export class RunJournal {
 
   /** `state` is the state after the batch, and no later. */
   #appendOf(batch: Batch, state: RunState): Append {
-    const { run, epoch, audit } = this.#options;
-    const { progress, ...rows } = project(batch.stored, state, run, batch.before);
+    const { run, epoch, audit, session } = this.#options;
+    const ofSession = { ...run, sessionId: session?.sessionId };
+    const { progress, ...rows } = project(batch.stored, state, ofSession, batch.before);
     return {
       ...rows,
       // Nodes that are notified of a released run must see whether it can continue.

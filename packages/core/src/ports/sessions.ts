@@ -20,6 +20,7 @@ import type {
   StoredSessionEvent,
 } from '@relay/protocol';
 import type { SessionState } from '../sessions/state.ts';
+import type { ApprovalClosure, NewApproval, RequestDecision } from './approvals.ts';
 import type { QueuedRunCommand } from './commands.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
 import type { EventRange, IdempotencyKey, Listed, Page, PageRange } from './runs.ts';
@@ -168,6 +169,13 @@ export interface SessionWrite {
   readonly invocations?: readonly NewInvocation[];
   readonly invocationChanges?: readonly InvocationChange[];
   readonly snapshots?: readonly SessionSnapshot[];
+  /** Without a run. */
+  readonly approvals?: readonly NewApproval[];
+  readonly decision?: RequestDecision;
+  /** Of approvals without a run. One that was decided does not expire; one that is closed stays decided. */
+  readonly closures?: readonly ApprovalClosure[];
+  /** Counted grants, once for each use. */
+  readonly useGrants?: readonly string[];
   readonly audit?: readonly NewAuditEntry[];
   readonly notices?: readonly Notice[];
 }
@@ -175,8 +183,8 @@ export interface SessionWrite {
 /** Why nothing was stored. */
 export type SessionRefusal =
   /**
-   * The session has changed since, a delivery, command or invocation has another status, or a message
-   * does not exist: to be read and decided again.
+   * The session has changed since, a delivery, command, invocation or approval has another status, a grant
+   * is used up, or a message does not exist: to be read and decided again.
    */
   | { readonly kind: 'conflict'; readonly sessionId?: string }
   /** It does not exist or is released, which only a relative change finds out. */
@@ -565,6 +573,8 @@ export interface NewInvocation {
   readonly dueAt: number | null;
   /** Of one that is stored as denied. */
   readonly error?: InvocationError;
+  /** That it waits for. */
+  readonly approvalId?: string;
 }
 
 export interface InvocationError {
@@ -573,11 +583,13 @@ export interface InvocationError {
   readonly retryable?: boolean;
 }
 
-export interface InvocationRecord extends Omit<NewInvocation, 'error'> {
+export interface InvocationRecord extends Omit<NewInvocation, 'error' | 'approvalId'> {
   /** Any JSON. */
   readonly output: unknown;
   readonly error: InvocationError | null;
-  /** The last approval that it waited for. */
+  /** As an approver has changed it, any JSON; `null` if nobody has. */
+  readonly editedInput: unknown;
+  /** The approval that it waited for. */
   readonly approvalId: string | null;
   readonly endedAt: number | null;
 }
@@ -594,7 +606,8 @@ export interface InvocationChange {
   readonly ifStartedAt?: number | null;
   readonly startedAt?: number;
   readonly dueAt?: number | null;
-  readonly approvalId?: string;
+  /** Any JSON. */
+  readonly editedInput?: unknown;
   /** Any JSON. */
   readonly output?: unknown;
   readonly error?: InvocationError;

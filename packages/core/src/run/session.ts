@@ -34,7 +34,7 @@ const maxMessages = 1_000;
 export class SessionTurn implements SessionWriter {
   readonly #engine: Engine;
   readonly #run: RunRef;
-  readonly #sessionId: string;
+  readonly sessionId: string;
   readonly #store: TenantStore;
   /** Of the messages that the run has read, by delivery. */
   readonly #revisions = new Map<string, number>();
@@ -45,7 +45,7 @@ export class SessionTurn implements SessionWriter {
   constructor(engine: Engine, run: RunRef, sessionId: string) {
     this.#engine = engine;
     this.#run = run;
-    this.#sessionId = sessionId;
+    this.sessionId = sessionId;
     this.#store = engine.store.tenant(run.tenantId);
   }
 
@@ -56,7 +56,7 @@ export class SessionTurn implements SessionWriter {
     const step = turnStepOf(this.#run.runId, stored, before, batch);
     if (step === undefined) return undefined;
     const [session, decided] = await Promise.all([
-      this.#store.sessions.read(this.#sessionId),
+      this.#store.sessions.read(this.sessionId),
       this.#decide(step),
     ]);
     if (decided === 'outdated') return 'outdated';
@@ -90,7 +90,7 @@ export class SessionTurn implements SessionWriter {
   /** What waits for the run or for the next turn. */
   async inbox(): Promise<InboxEntry[]> {
     const range = { after: 0, limit: maxMessages };
-    const entries = await this.#store.messages.inbox(this.#sessionId, range);
+    const entries = await this.#store.messages.inbox(this.sessionId, range);
     for (const { id, revision } of entries) this.#revisions.set(id, revision);
     return entries;
   }

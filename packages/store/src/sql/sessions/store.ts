@@ -38,10 +38,12 @@ import { json, numberOrNull, text } from '../../codec/values.ts';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from '../runs/creation.ts';
+import { selectApprovalSql, voted, type VotedRow } from '../runs/approvals.ts';
 import { insertCommand } from '../runs/inbox.ts';
 import { readList } from '../lists.ts';
 import { changesIn, readAll, readOne } from '../statements.ts';
 import { insertAudit } from '../tenants/audit.ts';
+import { type GrantUses, selectGrantsById, useGrants } from '../tenants/grants.ts';
 import { decodeSessionCommand, openCommandsSql, selectCommandSql } from './commands.ts';
 import * as deliveries from './deliveries.ts';
 import {
@@ -59,12 +61,18 @@ import { nameOfKey, SessionStatements, writeScope } from './write.ts';
 /** What other nodes are told of a write. */
 export function hintsOfWrite(
   tenantId: string,
-  { changes, runCommands = [] }: SessionWrite,
+  { changes, runCommands = [], approvals = [], decision, closures = [] }: SessionWrite,
 ): Hint[] {
+  const approvalIds = [
+    ...approvals.map(({ id }) => id),
+    ...closures.map(({ approvalId }) => approvalId),
+    ...(decision === undefined ? [] : [decision.approvalId]),
+  ];
   const ids = new Set(changes.map(({ sessionId }) => sessionId));
   return [
     ...Array.from(ids, (sessionId) => ({ kind: 'session', tenantId, sessionId }) as const),
     ...runCommands.map(({ runId, queued }) => hintOfCommand({ tenantId, runId }, queued)),
+    ...approvalIds.map((approvalId) => ({ kind: 'approval', tenantId, approvalId }) as const),
   ];
 }
 
@@ -96,8 +104,9 @@ abstract class SqlSessionAccess {
     const { driver, signer, tenantId } = this;
     const redefinitions = await this.#redefinitions(write.changes);
     if ('kind' in redefinitions) return redefinitions;
+    const read = { redefinitions, voted: await this.#voted(write), uses: await this.#uses(write) };
     const context = { dialect: driver.dialect, signer, tenantId };
-    const parts = new SessionStatements(context, write, redefinitions);
+    const parts = new SessionStatements(context, write, read);
     const unit = [...first, ...parts.statements, ...last];
     const isAlone = first.length > 0 || last.length > 0;
     const result = await driver.transact(unit, isAlone ? undefined : writeScope(write));
@@ -110,6 +119,22 @@ abstract class SqlSessionAccess {
     const holder = await this.findHolder(write.idempotency);
     if (holder === undefined) throw new RelayError('storage_failed', 'Nothing was stored');
     return { kind: 'exists', ...holder };
+  }
+
+  async #voted({ decision }: SessionWrite): Promise<VotedRow | undefined> {
+    if (decision?.votes === undefined) return undefined;
+    const { approvalId, votes } = decision;
+    const [row] = await this.driver.read(selectApprovalSql, [this.tenantId, approvalId]);
+    return row === undefined ? undefined : voted(this.signer, row, { votes });
+  }
+
+  /** If another write uses one first, nothing of this one is stored. */
+  async #uses(write: SessionWrite): Promise<GrantUses | undefined> {
+    const { useGrants: ids = [], changes, invocations = [] } = write;
+    if (ids.length === 0) return undefined;
+    const { sql, params } = selectGrantsById(this.tenantId, ids);
+    const at = changes[0]?.at ?? invocations[0]?.at ?? 0;
+    return useGrants(this.signer, await this.driver.read(sql, params), { ids, at });
   }
 
   async #redefinitions(changes: readonly SessionChange[]) {
