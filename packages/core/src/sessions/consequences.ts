@@ -12,7 +12,7 @@ export interface DeliverySteps {
   readonly deliveries: readonly DeliveryChange[];
 }
 
-export const noSteps: DeliverySteps = { events: [], deliveries: [] };
+const noSteps: DeliverySteps = { events: [], deliveries: [] };
 
 /** `isDone`: the deliveries that the same commit changes already. */
 export async function consequencesOf(

@@ -83,7 +83,10 @@ interface TakenMessage {
 function ownMessages(commands: readonly QueuedMessage[], boundary: Boundary): TakenMessage[] {
   return commands
     .filter(({ command }) => entersAt(command.mode, boundary))
-    .map(({ id, command: { kind: _, ...message } }) => ({ id, message }));
+    .map(({ id, command }) => {
+      const { kind: _, ...message } = command;
+      return { id, message };
+    });
 }
 
 /** Of a session: its inbox has the messages. A command for one that is not there any more is over. */
