@@ -1,0 +1,33 @@
+/**
+ * Mentions in the text of a message: `@handle`, as people write it. A mention addresses a member of the
+ * channel by its handle: it takes part in the thread, and an agent's final answer is a reply to it.
+ */
+
+/** Code is quoted, and names nobody. */
+const code = /```[\s\S]*?(?:```|$)|`[^`\n]*`/g;
+
+/** Not part of an e-mail address, a URL or the name of a package. */
+const mention =
+  /(?<![\p{L}\p{N}._%+@/\\-])@([a-z0-9][a-z0-9._-]*)(?![\p{L}\p{N}@]|\/[\p{L}\p{N}])/gu;
+
+export function isMentioned(text: string, handle: string): boolean {
+  if (!text.includes(`@${handle}`)) return false;
+  for (const [, name = ''] of text.replace(code, ' ').matchAll(mention)) {
+    if (name === handle) return true;
+    // A sentence may go on with punctuation that a handle may contain, too.
+    if (name.startsWith(handle) && /^[._-]+$/.test(name.slice(handle.length))) return true;
+  }
+  return false;
+}
+
+/** The handles that `isMentioned` finds. */
+export function mentionsIn(text: string): string[] {
+  const handles = new Set<string>();
+  for (const [, name = ''] of text.replace(code, ' ').matchAll(mention)) {
+    for (let end = name.length; end > 0; end -= 1) {
+      handles.add(name.slice(0, end));
+      if (!/[._-]/.test(name.charAt(end - 1))) break;
+    }
+  }
+  return [...handles];
+}
