@@ -7,16 +7,11 @@ export const open: readonly RequirementId[] = [
   // 002: the permissions library
   // 003: the HTTP API
   // 004: session capabilities
-  '004:messaging:channel',
-  '004:messaging:group',
-  '004:messaging:content-text',
-  '004:messaging:content-image',
   '004:delivery:declared-modes',
   '004:delivery:queue-accepts-now',
   '004:delivery:queue-reports-receipts',
   '004:delivery:immediate-interrupts',
   '004:delivery:next-tool-call-boundary',
-  '004:actions:caller-policy',
   '004:lifecycle:fork',
   '004:lifecycle:snapshot',
   '004:status:starting',

@@ -38,7 +38,7 @@ describe.each(setups)('faults with the setup: %s', (setup: Setup) => {
       expect(outcome.times).toBeGreaterThanOrEqual(ci);
       if (allSucceed === true) expect(outcome.succeeded).toBe(outcome.runs);
       outcomes.push(outcome);
-      if (setup === 'nodes')
+      if (setup === 'nodes' && outcome.runs > 0)
         expect(await auditedWrites(staged.environment.postgres)).toBeGreaterThan(0);
     },
     240_000,

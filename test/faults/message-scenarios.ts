@@ -23,7 +23,7 @@ import {
   textOf,
 } from '@relay/protocol';
 import { addSession, sending } from '../../packages/store/test/contract/sessions/fixtures.ts';
-import { type Kernel, openApprovals } from '../support/kernel.ts';
+import { type Kernel, openApprovals, person } from '../support/kernel.ts';
 import { runIn, type Scenario, tenantOf } from './scenarios.ts';
 
 const sessionId = '01900000-0000-7000-a000-000000000002';
@@ -164,6 +164,73 @@ export const messageScenarios: Readonly<Record<string, () => Scenario>> = {
       };
     },
   }),
+
+  'a turn that ends with replies': () => {
+    const [bob, eve] = ['3', '4'].map((digit) => `01900000-0000-7000-a000-00000000000${digit}`);
+    const ids = ['1', '2', '3'].map((digit) => `01900000-0000-7000-c000-00000000000${digit}`);
+    const [direct = '', mention = '', fromKey = ''] = ids;
+    return {
+      name: 'a turn that ends with replies',
+      tools: [createRecordingTool({ name: 'pay' })],
+      model: {
+        async *stream({ messages }) {
+          const isPaid = messages.some(({ role }) => role === 'tool');
+          if (isPaid) yield [text('Paid.'), finish()];
+          else yield [toolCall('call_1', 'pay', { amount: 1 }), finish()];
+        },
+      },
+      request: {
+        sessionId,
+        received: ids.map((id) => ({ messageId: id, deliveryId: id })),
+      },
+      async prepare(store) {
+        const tenant = await tenantOf(store);
+        const state: SessionState = { ...newSession, lifecycle: 'open', turn: 'active' };
+        const progress = { status: 'active', state, activeRunId: runId } as const;
+        await addSession(tenant, { id: sessionId, progress, definition: { handle: 'ada' } });
+        await tenant.channels.put({ name: 'team', createdAt: 0, createdBy: person });
+        for (const [id = '', handle] of [
+          [bob, 'bob'],
+          [eve, 'eve'],
+        ] as const) {
+          await addSession(tenant, { id, definition: { handle } });
+          await tenant.channels.addMember({ channel: 'team', sessionId: id, addedAt: 0 });
+        }
+        const sender = { type: 'session', id: bob ?? '', name: 'bob' } as const;
+        const toTeam = { to: ['#team'], channels: ['team'], text: '@ada, please' };
+        for (const sent of [
+          { id: direct, from: sender, to: ['@ada'] },
+          { id: mention, from: sender, ...toTeam },
+          { id: fromKey, to: ['@ada'] },
+        ]) {
+          const write = sending([sessionId], sent, { id: sent.id, status: 'delivered' });
+          await tenant.sessions.change(write);
+        }
+      },
+      async leaves(store) {
+        const tenant = await tenantOf(store);
+        const { items } = await tenant.messages.list({}, { limit: 100 });
+        const replies = items.filter((message) => message.from.id === sessionId);
+        if (replies.length !== ids.length) throw new Error('Not every message has its reply');
+        const events = await tenant.sessions.readEvents(sessionId, { after: 0, limit: 10_000 });
+        const shown = await Promise.all(
+          replies.map(async ({ id, to, text: said, replyTo, hops }) => ({
+            reply: { to, said, replyTo, hops },
+            deliveries: (await tenant.messages.deliveriesOf(id))
+              .map(({ handle, status }) => `${handle} ${status}`)
+              .toSorted(),
+          })),
+        );
+        return {
+          sent: events.filter(({ type }) => type === 'message.sent').length,
+          replies: shown.toSorted((one, other) =>
+            (one.reply.replyTo ?? '') < (other.reply.replyTo ?? '') ? -1 : 1,
+          ),
+          status: (await tenant.sessions.read(sessionId))?.status,
+        };
+      },
+    };
+  },
 
   'a pause': () => ({
     name: 'a pause',

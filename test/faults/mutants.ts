@@ -16,6 +16,7 @@ export interface Mutant {
 
 const chaos = ['test/faults/chaos.test.ts'];
 const sqliteStore = ['packages/store/test/sqlite-store.test.ts'];
+const programs = ['packages/server/test/http/deliveries.test.ts'];
 const resumption = ['test/loop/resume-by-decision.test.ts'];
 
 export const mutants: readonly Mutant[] = [
@@ -124,6 +125,63 @@ export const mutants: readonly Mutant[] = [
     only: 'sessions',
   },
   {
+    safeguard: 'deliveries: an attempt is made once, on the newest stream',
+    file: 'packages/server/src/streaming/deliveries.ts',
+    from: 'ifStream: this.#id, events: [],',
+    to: 'events: [],',
+    noticedBy: programs,
+  },
+  {
+    safeguard: 'deliveries: of two attempts at once one is recorded',
+    file: 'packages/store/src/sql/sessions/deliveries.ts',
+    from: 'AND attempts = COALESCE(?, attempts)',
+    to: 'AND attempts = COALESCE(attempts, ?)',
+    noticedBy: sqliteStore,
+    only: 'sessions',
+  },
+  {
+    safeguard: 'deliveries: a receipt is given once',
+    file: 'packages/core/src/sessions/delivery-machine.ts',
+    from: `  if (next === 'same') return { kind: 'same' };
+  if (next === 'refused')`,
+    to: `  if (next === 'refused')`,
+    noticedBy: chaos,
+    row: 'of the server and of programs',
+  },
+  {
+    safeguard: 'deliveries: an attempt is stored before it is made',
+    file: 'packages/server/src/streaming/deliveries.ts',
+    from: `      if (!(await this.#recordAttempts(entries))) return false;
+      await this.#send(entries.map(deliveryFrame));`,
+    to: `      await this.#send(entries.map(deliveryFrame));
+      if (!(await this.#recordAttempts(entries))) return false;`,
+    noticedBy: chaos,
+    row: 'of the server and of programs',
+  },
+  {
+    safeguard: 'deliveries: what is sent again is marked',
+    file: 'packages/server/src/streaming/deliveries.ts',
+    from: `redelivered: entry.attempts > 0 || entry.status === 'delivered',`,
+    to: 'redelivered: false,',
+    noticedBy: chaos,
+    row: 'of the server and of programs',
+  },
+  {
+    safeguard: 'deliveries: a stream sends in the order of the inbox',
+    file: 'packages/store/src/sql/sessions/deliveries.ts',
+    from: 'ORDER BY d.position, d.id`;',
+    to: 'ORDER BY d.position DESC, d.id`;',
+    noticedBy: chaos,
+    row: 'of the server and of programs',
+  },
+  {
+    safeguard: 'deliveries: a new stream sends again what has not ended',
+    file: 'packages/store/src/sql/sessions/deliveries.ts',
+    from: '(stream_id IS NULL OR stream_id <> ?)',
+    to: '(stream_id IS NULL OR stream_id = ? AND 1 = 0)',
+    noticedBy: programs,
+  },
+  {
     safeguard: 'dedupe: an idempotency key stands for one run',
     file: 'packages/store/src/sql/runs/creation.ts',
     from: 'WHERE idempotency_keys.expires_at <= ?',
@@ -164,7 +222,7 @@ export const mutants: readonly Mutant[] = [
     from: 'if (tool?.idempotent === true && !late) {',
     to: 'if (tool !== undefined && !late) {',
     noticedBy: chaos,
-    row: 'of the server',
+    row: 'of the server, 20 runs',
   },
   {
     safeguard: 'publish after commit: nothing is shown before it is stored',
@@ -180,7 +238,7 @@ export const mutants: readonly Mutant[] = [
     from: `if (list === 'allowOnce' && this.#program === undefined) this.#usedOnce.push(index);`,
     to: '',
     noticedBy: chaos,
-    row: 'of the server',
+    row: 'of the server, 20 runs',
   },
   {
     safeguard: 'compare-and-set: the first result of a client counts',

@@ -82,6 +82,7 @@ describe('a message to an idle native session', () => {
       'status.changed',
       'message.received',
       'transcript.chunk',
+      'message.sent',
       'usage.updated',
       'status.changed',
     ]);

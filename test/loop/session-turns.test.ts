@@ -131,6 +131,8 @@ describe('the turn of a session', () => {
       'delivery.delivered',
       'message.received',
       'transcript.chunk',
+      'message.sent',
+      'message.sent',
       'usage.updated',
       'idle',
     ]);

@@ -1,9 +1,11 @@
 /** The command tree. It loads no SDK and no server, so that help is fast. */
 import { readFileSync } from 'node:fs';
+import { registerActions } from './commands/actions.ts';
 import { registerApprovals } from './commands/approvals.ts';
 import { registerAudit } from './commands/audit.ts';
 import { registerBackup } from './commands/backup.ts';
 import { registerBootstrap } from './commands/bootstrap.ts';
+import { registerChannels } from './commands/channels.ts';
 import { registerChat } from './commands/chat.ts';
 import { registerCompletion } from './commands/completion.ts';
 import { registerCredentials } from './commands/credentials.ts';
@@ -13,10 +15,12 @@ import { registerGrants } from './commands/grants.ts';
 import { registerKeys } from './commands/keys.ts';
 import { registerMasterKey } from './commands/master-key.ts';
 import { registerMemories } from './commands/memories.ts';
+import { registerMessages } from './commands/messages.ts';
 import { registerModels } from './commands/models.ts';
 import { registerPolicy } from './commands/policy.ts';
 import { registerRuns } from './commands/runs.ts';
 import { registerServe } from './commands/serve.ts';
+import { registerSessions } from './commands/sessions.ts';
 import { registerTools } from './commands/tools.ts';
 import { registerWebhooks } from './commands/webhooks.ts';
 import { CliCommand } from './command.ts';
@@ -43,6 +47,10 @@ export function createProgram(environment: CliEnvironment): CliCommand {
   program.commandsGroup('Use agents:');
   registerChat(program);
   registerRuns(program);
+  registerSessions(program);
+  registerMessages(program);
+  registerChannels(program);
+  registerActions(program);
   registerApprovals(program);
   registerGrants(program);
   registerTools(program);

@@ -139,6 +139,11 @@ export interface Engine {
     tenantId: string,
     invocation: Pick<NewInvocation, 'id' | 'status'>,
   ) => void;
+  /** Called when an approval without a run is stored, or has changed. It may not throw. */
+  readonly onApproval?: (
+    tenantId: string,
+    approval: { readonly id: string; readonly isNew: boolean },
+  ) => void;
   /** Default: memories are searched by words only. */
   readonly embedders?: Embedders;
   /** Default: a run keeps the rules that it was started with. */

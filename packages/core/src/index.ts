@@ -11,11 +11,12 @@ export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/create-session.ts';
 export * from './commands/invoke-action.ts';
+export * from './commands/request-permission.ts';
 export {
   byHandle,
-  canRead,
   type MessageAuthor,
   type MessageDraft,
+  readerOf,
   sendMessage,
   type SentMessage,
 } from './commands/send-message.ts';

@@ -117,11 +117,16 @@ export interface StoredBatch {
 }
 
 export interface SessionWriter {
+  readonly sessionId: string;
   /**
-   * What a batch changes in the session of its run. `outdated`: it can no longer be stored, because a
-   * message that it adds was edited or withdrawn; the run is then recovered.
+   * What a batch changes in the session of its run, and in those that it replies to. `outdated`: it can no
+   * longer be stored, because a message that it adds was edited or withdrawn; the run is then recovered.
+   * `full`: sessions without space for a reply.
    */
-  write(batch: StoredBatch): Promise<SessionWrite | undefined | 'outdated'>;
+  write(
+    batch: StoredBatch,
+    full: ReadonlySet<string>,
+  ): Promise<SessionWrite | undefined | 'outdated'>;
   onStored(write: SessionWrite): void;
 }
 
@@ -289,19 +294,22 @@ export class RunJournal {
     const { store, session } = this.#options;
     const append = this.#appendOf(batch, state);
     if (session === undefined) return store.append(append);
+    const full = new Set<string>();
     for (;;) {
-      const write = await session.write(batch);
+      const write = await session.write(batch, full);
       if (write === 'outdated') return 'fenced';
       const outcome = await store.append({ ...append, ...defined({ session: write }) });
       if (outcome === 'committed' && write !== undefined) session.onStored(write);
-      if (outcome !== 'conflict') return outcome;
+      if (typeof outcome === 'string') return outcome;
+      if (outcome.kind === 'inbox-full') full.add(outcome.sessionId);
     }
   }
 
   /** `state` is the state after the batch, and no later. */
   #appendOf(batch: Batch, state: RunState): Append {
-    const { run, epoch, audit } = this.#options;
-    const { progress, ...rows } = project(batch.stored, state, run, batch.before);
+    const { run, epoch, audit, session } = this.#options;
+    const ofSession = { ...run, sessionId: session?.sessionId };
+    const { progress, ...rows } = project(batch.stored, state, ofSession, batch.before);
     return {
       ...rows,
       // Nodes that are notified of a released run must see whether it can continue.

@@ -32,12 +32,7 @@ export {
   type SessionEnd,
   type SessionHandlers,
 } from './sessions/remote-session.ts';
-export type {
-  JoinOptions,
-  SessionEvents,
-  SessionEventsPage,
-  SessionEventsQuery,
-} from './sessions/sessions.ts';
+export type { SessionEvents, SessionEventsPage, SessionEventsQuery } from './sessions/sessions.ts';
 export type {
   EventCondition,
   EventPredicate,

@@ -225,6 +225,10 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       metrics.publishMessage(tenantId, notice);
     },
     invocations,
+    onApproval: (tenantId, { id, isNew }) => {
+      feed.add(tenantId, { kind: 'approval', id });
+      if (isNew) metrics.approvalRequested(tenantId);
+    },
     onInvocation: (tenantId, invocation) => metrics.publishInvocation(tenantId, invocation),
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };

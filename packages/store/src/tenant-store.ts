@@ -364,7 +364,7 @@ export class SqlTenantStore implements TenantStore {
         ? undefined
         : approvals.voted(this.#signer, row, { votes });
     return [
-      approvals.storeDecision(tenantId, decision, voted),
+      approvals.storeDecision({ tenantId, runId: decision.runId }, decision, voted),
       ...(grant === undefined ? [] : [grants.insertGrant(this.#signer, tenantId, grant)]),
       ...insertAudit(tenantId, decision.audit),
       ...insertNotices(tenantId, decision.notices),

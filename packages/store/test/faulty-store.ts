@@ -262,7 +262,9 @@ function faultyMessages(
   { read, write }: Pick<MortalProcess, 'read' | 'write'>,
 ): MessageStore {
   return {
-    read: (id) => read(() => inner.read(id)),
+    read: (id, visibleTo) => read(() => inner.read(id, visibleTo)),
+    channelsOf: (id) => read(() => inner.channelsOf(id)),
+    received: (id, limit) => read(() => inner.received(id, limit)),
     list: (filter, page) => read(() => inner.list(filter, page)),
     participants: (thread) => read(() => inner.participants(thread)),
     findKey: (key, now) => read(() => inner.findKey(key, now)),

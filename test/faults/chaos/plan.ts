@@ -1,4 +1,5 @@
 /** The table of faults: where each happens, how often in CI and in the long run, and how it is played. */
+import { killDuringDeliveries } from './deliveries.ts';
 import { fillDisk, mountSmallDisk, type SmallDisk } from './disk.ts';
 import {
   type Chance,
@@ -85,6 +86,12 @@ function whileGoing(disturb: Disturbance, atOnce = 20): Row['play'] {
   };
 }
 
+/** A row whose fault hits messages on their way to programs. */
+const playDeliveries: Row['play'] = async ({ environment }, injection) => {
+  const { times, violations } = await killDuringDeliveries(environment, injection);
+  return { times, runs: 0, succeeded: 0, violations };
+};
+
 export const rows: readonly Row[] = [
   {
     fault: '`kill -9` of the server, 20 runs going',
@@ -104,6 +111,14 @@ export const rows: readonly Row[] = [
       const { flips, violations } = await flipBytes(environment, injection);
       return { times: flips, runs: 0, succeeded: 0, violations };
     },
+  },
+  {
+    fault: '`kill -9` of the server and of programs, messages on their way',
+    setup: 'sqlite',
+    ci: 6,
+    long: 400,
+    piece: 20,
+    play: playDeliveries,
   },
   {
     fault: 'disk full, then freed',
@@ -131,6 +146,14 @@ export const rows: readonly Row[] = [
     long: 300,
     piece: 15,
     play: whileGoing(killNodes),
+  },
+  {
+    fault: '`kill -9` of one of three nodes and of programs, messages on their way',
+    setup: 'nodes',
+    ci: 4,
+    long: 200,
+    piece: 20,
+    play: playDeliveries,
   },
   {
     fault: '`SIGSTOP` of a node for 0.5, 1.2 and 3 lease TTLs',

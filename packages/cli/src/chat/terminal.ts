@@ -92,6 +92,13 @@ export class Terminal {
     this.#reader.prompt(true);
   }
 
+  /** Changes the open prompt when it is shown next. False if something was typed at it. */
+  replacePrompt(prompt: string): boolean {
+    if (this.#active === undefined || this.#reader.line !== '') return false;
+    this.#reader.setPrompt(prompt);
+    return true;
+  }
+
   interrupt(): void {
     if (this.#active === undefined) this.onInterrupt();
     else this.#active.interrupt();
@@ -109,8 +116,10 @@ export class Terminal {
         end();
       };
       const abort = () => {
-        this.#output.write('\n');
-        this.#clearLine();
+        if (this.isInteractive) {
+          this.#output.write('\n');
+          this.#clearLine();
+        }
         settle(() => reject(signal?.reason as Error));
       };
       signal?.addEventListener('abort', abort);

@@ -19,16 +19,21 @@ const statusStyles: Readonly<Record<string, Style>> = {
   approved: 'green',
   active: 'green',
   delivered: 'green',
+  consumed: 'green',
   allow: 'green',
   failed: 'red',
   denied: 'red',
   deny: 'red',
   revoked: 'red',
   waiting: 'yellow',
+  blocked: 'yellow',
+  paused: 'yellow',
+  deferred: 'yellow',
   pending: 'yellow',
   ask: 'yellow',
   running: 'cyan',
   queued: 'cyan',
+  accepted: 'cyan',
 };
 
 export function paintStatus(paint: Paint, status: string): string {

@@ -28,6 +28,8 @@ import {
   resolvePaths,
 } from '../run/arguments.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
+import { actionTool } from '../sessions/actions.ts';
+import { permissionsOf as sessionPermissions } from './request-permission.ts';
 
 interface CallToCheck {
   readonly tool: Tool | undefined;
@@ -63,7 +65,7 @@ export async function editedCall(
   const params = parsed.input;
   const resolution = await resolvePaths(tool, params);
   if (!resolution.ok) throw invalid(resolution.problem);
-  const permissions = await permissionsOf(engine, store, approval.runId);
+  const permissions = await permissionsOf(engine, store, approval);
   rejectIfDenied(approval, { tool, params, resolution, permissions, policies });
   const { resolvedPaths } = resolution;
   const preview = await previewCall(tool, params, resolvedPaths);
@@ -78,6 +80,9 @@ async function toolOf(
   store: TenantStore,
   { tool, runId }: ApprovalRecord,
 ): Promise<Tool | undefined> {
+  if (runId === undefined) {
+    return (await actionTool(engine, store, tool)) ?? engine.tools(store.tenantId).find(tool);
+  }
   const { functions = [] } = await specOf(store, runId);
   const own = functions.find(({ name }) => name === tool);
   return own === undefined ? engine.tools(store.tenantId).find(tool) : clientTool(own);
@@ -118,7 +123,7 @@ function rejectIfDenied(
   { tool, params, resolution, permissions, policies }: CallToCheck,
 ): void {
   const verdict = decideCall(
-    { toolCallId: approval.toolCallId, name: approval.tool, arguments: params },
+    { toolCallId: approval.toolCallId ?? '', name: approval.tool, arguments: params },
     {
       permissions,
       policies,
@@ -143,8 +148,13 @@ function rejectIfDenied(
 async function permissionsOf(
   engine: Engine,
   store: TenantStore,
-  runId: string,
+  { runId, sessionId }: ApprovalRecord,
 ): Promise<Permissions> {
+  if (runId === undefined) {
+    return sessionPermissions(
+      sessionId === undefined ? undefined : await store.sessions.read(sessionId),
+    );
+  }
   const program = engine.rules?.({ tenantId: store.tenantId, runId });
   if (program !== undefined) return program.current();
   return (await specOf(store, runId)).permissions;

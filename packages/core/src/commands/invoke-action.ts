@@ -14,21 +14,29 @@ import {
   type Decider,
   defined,
   type ErrorCode,
+  personOf,
   RelayError,
   type Sender,
   type SessionEvent,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { auditRecordsOf } from '../governance/audit.ts';
+import { auditOfExpiry, auditRecordsOf } from '../governance/audit.ts';
+import { noticeOfExpiry } from '../governance/notifications.ts';
+import { keyIdOf } from '../permission/approvers.ts';
+import type { Verdict } from '../permission/decide.ts';
+import { actionPrefix } from '../permission/tool-name.ts';
 import type {
   AuditEntry,
   InvocationError,
   InvocationRecord,
+  NewApproval,
   NewInvocation,
   SessionChange,
   SessionRecord,
+  SessionWrite,
   TenantStore,
 } from '../ports/index.ts';
+import { expiryReason } from '../run/state/call.ts';
 import {
   type Action,
   actionOf,
@@ -37,8 +45,17 @@ import {
   findAction,
   isAvailableTo,
   problemWithOutput,
+  toolOfAction,
 } from '../sessions/actions.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import {
+  approvalFor,
+  closureOf,
+  decidePermission,
+  reasonOf,
+  type RequestedCall,
+  warningOf,
+} from './request-permission.ts';
 
 export interface ActionCaller {
   readonly tenantId: string;
@@ -71,6 +88,7 @@ export type InvocationEngine = Pick<
   | 'redact'
   | 'invocations'
   | 'onInvocation'
+  | 'onApproval'
 >;
 
 const idempotencyMs = 24 * 60 * 60 * 1000;
@@ -93,8 +111,13 @@ export async function invokeAction(
     if (holder !== undefined) return replayed(store, holder, idempotency.fingerprint);
   }
   for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
-    const { action, session } = await permitted(engine, store, caller, request);
-    const invocation = newInvocation(engine, action, { caller, input: request.input });
+    const { action, session, verdict, call } = await permitted(engine, store, caller, request);
+    const made = newInvocation(engine, action, { caller, input: request.input });
+    const asked =
+      verdict.decision === 'ask'
+        ? approvalFor(engine, { ...call, invocationId: made.id }, verdict.rule)
+        : undefined;
+    const invocation = asked === undefined ? made : waitingFor(asked.approval, made);
     const event = {
       type: 'action.invoked',
       action: action.name,
@@ -102,8 +125,11 @@ export async function invokeAction(
     } as const;
     const { at } = invocation;
     const outcome = await store.sessions.change({
-      changes: changesOf([session?.id, action.sessionId], at, event),
+      // The session that carries it out learns of it when it is approved.
+      changes: changesOf([session?.id, asked === undefined ? action.sessionId : null], at, event),
       invocations: [invocation],
+      ...(asked === undefined ? {} : { approvals: [asked.approval], notices: [asked.notice] }),
+      useGrants: usedGrants(verdict),
       audit: auditRecordsOf(engine, caller.tenantId, [entryOf(invocation, caller.by, 'invoked')]),
       ...defined({ idempotency }),
     });
@@ -111,10 +137,13 @@ export async function invokeAction(
     if (outcome.kind === 'committed') {
       const stored = await readInvocation(store, invocation.id);
       engine.onInvocation?.(caller.tenantId, stored);
+      if (asked !== undefined) {
+        engine.onApproval?.(caller.tenantId, { id: asked.approval.id, isNew: true });
+      }
       engine.invocations?.start(caller.tenantId, stored, action);
       return { invocation: stored, replayed: false };
     }
-    // A session has ended meanwhile, and the action with it.
+    // A session has ended meanwhile, and the action with it, or a grant is used up.
   }
   throw new RelayError('storage_failed', 'The sessions change too often; try again');
 }
@@ -123,6 +152,24 @@ interface Permitted {
   readonly action: Action;
   /** That of the caller. */
   readonly session: SessionRecord | undefined;
+  readonly call: RequestedCall;
+  readonly verdict: Exclude<Verdict, { decision: 'deny' }>;
+}
+
+/** It may be decided, or expire; nothing has started. */
+function waitingFor(approval: NewApproval, invocation: NewInvocation): NewInvocation {
+  return {
+    ...invocation,
+    status: 'waiting',
+    approvalId: approval.id,
+    startedAt: null,
+    dueAt: warningOf(approval),
+  };
+}
+
+/** A counted grant is used in the commit of the intent that it allows (E7). */
+function usedGrants({ rule }: Verdict): string[] {
+  return rule?.counted === true && rule.id !== undefined ? [rule.id] : [];
 }
 
 async function permitted(
@@ -141,7 +188,20 @@ async function permitted(
   }
   if (action.sessionId !== null) await requireReachable(store, action.sessionId, name);
   checkInput(action, input);
-  return { action, session };
+  const call = {
+    tool: `${actionPrefix}${name}`,
+    input,
+    session,
+    keyId: session === undefined ? keyIdOf(caller.by) : session.keyId,
+    owner: session?.owner ?? personOf(caller.by),
+    declared: toolOfAction(engine, action),
+  };
+  const verdict = await decidePermission(engine, store, call);
+  if (verdict.decision === 'deny') {
+    const reason = reasonOf(verdict);
+    throw await denied(engine, store, { caller, action, input, session, reason });
+  }
+  return { action, session, call, verdict };
 }
 
 function describe(session: SessionRecord | undefined): string {
@@ -416,4 +476,75 @@ export async function startInvocations(
     }
   }
   return started;
+}
+
+/**
+ * An invocation that waits for its approval is due: to warn of the expiry, because the approval has expired,
+ * or because a session has ended.
+ */
+export async function attendWaiting(
+  engine: InvocationEngine,
+  tenantId: string,
+  invocation: InvocationRecord,
+): Promise<void> {
+  const store = engine.store.tenant(tenantId);
+  const { id, approvalId, sessionId, dueAt, by, action } = invocation;
+  const approval = approvalId === null ? undefined : await store.readApproval(approvalId);
+  const at = engine.clock.now();
+  const change = { id, from: ['waiting'], at, ifDueAt: dueAt } as const;
+  const failed = async (code: ErrorCode, message: string) => {
+    const event = { type: 'action.failed', action, invocationId: id, error: message } as const;
+    await end(event, {
+      invocationChanges: [{ ...change, to: 'failed', error: { code, message } }],
+      closures: approvalId === null ? [] : [closureOf(approvalId, at, message)],
+    });
+  };
+  const end = async (event: SessionEvent, write: Omit<SessionWrite, 'changes'>) => {
+    const ids = by.type === 'session' ? [by.id] : [];
+    const { kind } = await store.sessions.change({ ...write, changes: changesOf(ids, at, event) });
+    // The caller has ended: there is no journal to tell.
+    const outcome =
+      kind === 'gone' ? await store.sessions.change({ ...write, changes: [] }) : { kind };
+    if (outcome.kind !== 'committed') return;
+    const ended = await readInvocation(store, id);
+    engine.onInvocation?.(tenantId, ended);
+    if (approvalId !== null) engine.onApproval?.(tenantId, { id: approvalId, isNew: false });
+    engine.invocations?.changed(id);
+  };
+  const exposing = sessionId === null ? undefined : await store.sessions.read(sessionId);
+  if (sessionId !== null && (exposing === undefined || exposing.releasedAt !== null)) {
+    return failed('action_gone', 'The session of the action has ended');
+  }
+  if (approval?.status !== 'pending') {
+    return failed('session_conflict', 'The session that invoked it has ended');
+  }
+  const expiresAt = approval.expiresAt + engine.settings.lateAnswerMs;
+  if (at < expiresAt) {
+    // Announced once: afterwards it is due when the approval expires.
+    await store.sessions.change({
+      changes: [],
+      invocationChanges: [{ ...change, to: 'waiting', dueAt: expiresAt }],
+      notices: [noticeOfExpiry('approval.expiring', approval, at)],
+    });
+    engine.onApproval?.(tenantId, { id: approval.id, isNew: false });
+    return;
+  }
+  const error = { code: 'action_denied', message: expiryReason };
+  await end(
+    { type: 'action.denied', action, invocationId: id, reason: expiryReason },
+    {
+      invocationChanges: [{ ...change, to: 'denied', error }],
+      closures: [
+        {
+          approvalId: approval.id,
+          status: 'expired',
+          at,
+          by: { type: 'timeout', id: 'expiry', name: 'expiry' },
+          reason: expiryReason,
+        },
+      ],
+      notices: [noticeOfExpiry('approval.expired', approval, at)],
+      audit: auditRecordsOf(engine, tenantId, [auditOfExpiry(approval, at)]),
+    },
+  );
 }

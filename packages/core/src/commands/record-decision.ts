@@ -31,6 +31,7 @@ import type {
 import { noticeOfDecision, noticeOfVote } from '../governance/notifications.ts';
 import { isObject } from '../run/arguments.ts';
 import { checkAnswer } from '../run/waiting/questions.ts';
+import { decideRequest } from './decide-request.ts';
 import {
   countedVotes,
   demandsApprovers,
@@ -80,8 +81,9 @@ export async function recordDecision(
   const store = control.engine.store.tenant(tenantId);
   let approval = await store.readApproval(decision.approvalId);
   if (approval === undefined) return { kind: 'missing' };
-  const run = await store.readRunHead(approval.runId);
-  if (run === undefined) return { kind: 'missing' };
+  const { runId } = approval;
+  const run = runId === undefined ? undefined : await store.readRunHead(runId);
+  if (runId !== undefined && run === undefined) return { kind: 'missing' };
   const answer = answerTo(approval, decision);
   while (approval.status === 'pending') {
     const stored = await storeAnswer(control, store, approval, run, { ...decision, ...answer });
@@ -207,18 +209,22 @@ async function storeAnswer(
   control: RunControl,
   store: TenantStore,
   approval: ApprovalRecord,
-  run: RunHead,
+  run: RunHead | undefined,
   decision: Decision,
 ): Promise<Stored> {
   const { engine } = control;
   const { approved, always, by, terms = {} } = decision;
   const policies = await policiesFor(store, approval);
   const requirementOf = (edited: EditedCall | undefined) =>
-    requirementFor(engine, store, approval, { policies, keyId: run.keyId, edited });
+    requirementFor(engine, store, approval, {
+      policies,
+      keyId: requesterOf(approval, run),
+      edited,
+    });
   // Before anything else about the call is checked, and again for a changed call.
   const asShown = await requirementOf(approval.votes?.edited);
   await refuseUnlessEntitled(engine, store, approval, asShown, decision);
-  if (!approved) return storeDecision(control, approval, run, decision, {});
+  if (!approved) return storeDecision(control, store, { approval, run, decision }, {});
   const changed = await changedCall(engine, store, approval, decision, policies);
   const requirement = await requirementOf(changed.edited);
   await refuseUnlessEntitled(engine, store, approval, requirement, decision);
@@ -243,6 +249,7 @@ async function storeAnswer(
   const grant =
     grants && approver !== undefined
       ? grantFor(engine, {
+          tenantId: store.tenantId,
           approval,
           run,
           params: changed.edited?.params ?? approval.params,
@@ -259,7 +266,7 @@ async function storeAnswer(
   if (decides) {
     const named = rules.length === 0 ? undefined : votes;
     const parts = { ...changed, ...defined({ grant, votes: named }) };
-    return storeDecision(control, approval, run, decision, parts);
+    return storeDecision(control, store, { approval, run, decision }, parts);
   }
   // Not if it was given with a key that has ended since: then the vote no longer counts.
   const isRepeated = counted.some(
@@ -275,6 +282,14 @@ async function storeAnswer(
     notices: [noticeOfVote(run, approval, vote, votes)],
   });
   return isStored ? 'voted' : 'outdated';
+}
+
+/** The key that made the call. */
+export function requesterOf(
+  { keyId }: Pick<ApprovalRecord, 'keyId'>,
+  run: Pick<RunHead, 'keyId'> | undefined,
+): string | null {
+  return run === undefined ? (keyId ?? null) : run.keyId;
 }
 
 /** A refused decision is audited. The holder of a link is not known, so it is no approver of a rule. */
@@ -350,11 +365,16 @@ interface DecisionParts extends ChangedCall {
   readonly votes?: ApprovalVotes;
 }
 
+interface ToDecide {
+  readonly approval: ApprovalRecord;
+  readonly run: RunHead | undefined;
+  readonly decision: Decision;
+}
+
 async function storeDecision(
   { engine, supervisor }: RunControl,
-  approval: ApprovalRecord,
-  run: RunHead,
-  decision: Decision,
+  store: TenantStore,
+  { approval, run, decision }: ToDecide,
   { edited, input = decision.input, grant, votes }: DecisionParts,
 ): Promise<Stored> {
   const { approvalId, approved, outcome, always, reason, output, by } = decision;
@@ -377,15 +397,29 @@ async function storeDecision(
     edited: edited?.digest,
     votes,
   });
-  const isStored = await supervisor.decide(run.tenantId, {
+  const decided = {
     approvalId,
-    runId: approval.runId,
     status,
     at,
     by,
     reason,
     ...changed,
     answer: serializeDecision(approval, decision, decision, input),
+    // A denial stands whatever others voted.
+    ...defined({ grant, votes, ballot: approved ? approval.ballot : undefined }),
+  } as const;
+  const notices = [noticeOfDecision(run, approval, { status, at, by, outcome, edited })];
+  const audit = auditRecordsOf(engine, store.tenantId, [
+    entry,
+    ...(grant === undefined ? [] : [auditOfGrant(grant, approval.runId)]),
+  ]);
+  if (run === undefined) {
+    const isStored = await decideRequest(engine, store, approval, { decided, notices, audit });
+    return isStored ? 'decided' : 'outdated';
+  }
+  const isStored = await supervisor.decide(store.tenantId, {
+    ...decided,
+    runId: run.id,
     queued: {
       id: engine.ids.next(),
       command: {
@@ -399,13 +433,8 @@ async function storeDecision(
         by,
       },
     },
-    // A denial stands whatever others voted.
-    ...defined({ grant, votes, ballot: approved ? approval.ballot : undefined }),
-    notices: [noticeOfDecision(run, approval, { status, at, by, outcome, edited })],
-    audit: auditRecordsOf(engine, run.tenantId, [
-      entry,
-      ...(grant === undefined ? [] : [auditOfGrant(grant, approval.runId)]),
-    ]),
+    notices,
+    audit,
   });
   return isStored ? 'decided' : 'outdated';
 }

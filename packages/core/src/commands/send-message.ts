@@ -11,12 +11,13 @@ import {
   type Sender,
   type SessionAttachment,
 } from '@relay/protocol';
-import type { MessageNotice } from '../engine.ts';
+import type { Engine, MessageNotice } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
 import type {
   AuditEntry,
   InboxLimit,
   MessageDelivery,
+  MessageReader,
   MessageRecord,
   NewMessage,
   SessionChange,
@@ -35,6 +36,8 @@ import {
 } from '../sessions/acceptance.ts';
 import { wakeDue } from '../sessions/attendant.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { hopsOfProgram } from '../sessions/hops.ts';
+import { isMentioned } from '../sessions/mentions.ts';
 import type { RunControl } from './start-run.ts';
 
 export interface MessageDraft {
@@ -53,7 +56,7 @@ export interface MessageAuthor {
   readonly from: Sender;
   /** The actor of the audit entry. */
   readonly by: Decider;
-  /** How many replies of agents led to the message. Default: one more than to the one it replies to. */
+  /** How many messages of agents led to this one. Default: by what the sender has received. */
   readonly hops?: number;
 }
 
@@ -90,7 +93,7 @@ export async function sendMessage(
     const outcome = await store.sessions.change(write);
     switch (outcome.kind) {
       case 'committed':
-        notify(control, author.tenantId, plan);
+        notifyOfMessage(control, author.tenantId, plan.write, sentNotice(plan));
         return sent(store, plan.message.id, false);
       case 'exists':
         return replayed(store, outcome, key?.fingerprint);
@@ -113,8 +116,9 @@ export function tooManyChanges(): RelayError {
   return new RelayError('storage_failed', 'The recipients change too often; try again');
 }
 
-interface Plan {
+export interface MessagePlan {
   readonly message: NewMessage;
+  /** Its deliveries. The sender's journal is not part of it. */
   readonly write: SessionWrite;
 }
 
@@ -123,25 +127,51 @@ async function planOf(
   author: MessageAuthor,
   draft: MessageDraft,
   full: ReadonlySet<string>,
-): Promise<Plan> {
-  const { clock, ids, settings } = engine;
-  const { tenantId, from, by } = author;
+): Promise<MessagePlan> {
+  const { tenantId, from } = author;
   const store = engine.store.tenant(tenantId);
-  const now = clock.now();
   const sender = from.type === 'session' ? await senderOf(store, from.id) : undefined;
   const parent = await parentOf(store, draft.replyTo, sender);
   const addressed = await addressesOf(store, { draft, parent, sender });
+  refuseIfFull(addressed.recipients, full, engine.settings.inboxLimit);
+  const hops = author.hops ?? (await hopsOf(store, { sender, parent, addressed }));
+  const plan = planMessage(engine, author, { ...draft, parent, addressed, hops }, full);
+  if (sender === undefined) return plan;
+  const { message, write } = plan;
+  const sent = { sessionId: sender.id, at: message.at, events: [messageSent(message)] };
+  return { message, write: { ...write, changes: [...write.changes, sent] } };
+}
+
+export function messageSent({ id: messageId }: Pick<NewMessage, 'id'>) {
+  return { type: 'message.sent', messageId } as const;
+}
+
+export interface AddressedMessage extends Pick<MessageDraft, 'text' | 'mode' | 'attachments'> {
+  readonly parent: MessageRecord | undefined;
+  readonly addressed: Addressed;
+  readonly hops: number;
+}
+
+/** Who of the recipients takes the message. `full`: those without space for it. */
+export function planMessage(
+  engine: Engine,
+  { tenantId, from, by }: MessageAuthor,
+  { text, mode, attachments, parent, addressed, hops }: AddressedMessage,
+  full: ReadonlySet<string>,
+): MessagePlan {
+  const { clock, ids, settings } = engine;
+  const now = clock.now();
   const { recipients, ...places } = addressed;
   const id = ids.next();
   const message: NewMessage = {
     id,
     from,
-    text: draft.text,
-    attachments: draft.attachments ?? [],
-    mode: draft.mode ?? null,
+    text,
+    attachments: attachments ?? [],
+    mode: mode ?? null,
     replyTo: parent?.id ?? null,
     threadId: parent?.threadId ?? id,
-    hops: author.hops ?? hopsOf(parent, sender),
+    hops,
     at: now,
     ...places,
   };
@@ -152,19 +182,14 @@ async function planOf(
     const error =
       deliveryErrorOf(session, message) ?? errorOfFull(session, full, settings.inboxLimit);
     if (error !== undefined) {
-      const mode = modeFor(session, message);
-      changes.push(refusedChange(session, { ...delivery, mode }, error, now));
+      const refused = { ...delivery, mode: modeFor(session, message) };
+      changes.push(refusedChange(session, refused, error, now));
       continue;
     }
     const options = { deliveryId: delivery.id, now, ttlMs: settings.deliveryTtlMs };
     const acceptance = acceptanceOf(session, message, options);
     if (acceptance.command !== undefined) runCommands.push(acceptance.command);
     changes.push(acceptedChange(session, delivery, acceptance, now));
-  }
-  refuseIfFull(recipients, full, settings.inboxLimit);
-  if (sender !== undefined) {
-    const event = { type: 'message.sent', messageId: id } as const;
-    changes.push({ sessionId: sender.id, at: now, events: [event] });
   }
   const entry: AuditEntry = {
     at: now,
@@ -196,33 +221,15 @@ async function parentOf(
   sender: SessionRecord | undefined,
 ): Promise<MessageRecord | undefined> {
   if (replyTo === undefined) return undefined;
-  const parent = await store.messages.read(replyTo);
-  const isVisible =
-    parent !== undefined && (sender === undefined || (await canRead(store, sender.id, parent)));
-  if (!isVisible) throw new RelayError('not_found', 'No such message: replyTo');
+  const visibleTo = sender === undefined ? undefined : await readerOf(store, sender.id);
+  const parent = await store.messages.read(replyTo, visibleTo);
+  if (parent === undefined) throw new RelayError('not_found', 'No such message: replyTo');
   return parent;
 }
 
-/** Whether a session sent or received a message, or is a member of a channel that shows it. */
-export async function canRead(
-  store: TenantStore,
-  sessionId: string,
-  message: MessageRecord,
-): Promise<boolean> {
-  if (message.from.id === sessionId) return true;
-  const deliveries = await store.messages.deliveriesOf(message.id);
-  if (deliveries.some((delivery) => delivery.sessionId === sessionId)) return true;
-  const shownIn = await channelsOf(store, message);
-  if (shownIn.length === 0) return false;
-  const joined = await store.channels.channelsOf(sessionId);
-  return joined.some((name) => shownIn.includes(name));
-}
-
-/** A reply to the participants of a thread is shown in the channels where the thread began. */
-async function channelsOf(store: TenantStore, message: MessageRecord): Promise<string[]> {
-  const { id, threadId } = message;
-  const root = threadId === id ? undefined : await store.messages.read(threadId);
-  return channelNames([...message.to, ...(root?.to ?? [])]);
+/** The one rule of what a session reads: by id, in lists, and as the message that it replies to. */
+export async function readerOf(store: TenantStore, sessionId: string): Promise<MessageReader> {
+  return { sessionId, channels: await store.channels.channelsOf(sessionId) };
 }
 
 function channelNames(to: readonly string[]): string[] {
@@ -230,7 +237,7 @@ function channelNames(to: readonly string[]): string[] {
   return [...new Set(names)];
 }
 
-interface Addressed extends Pick<NewMessage, 'to' | 'channels' | 'direct'> {
+export interface Addressed extends Pick<NewMessage, 'to' | 'channels' | 'direct'> {
   /** Each session once, whatever addresses it has. */
   readonly recipients: readonly SessionRecord[];
 }
@@ -247,38 +254,67 @@ async function addressesOf(
     readonly sender: SessionRecord | undefined;
   },
 ): Promise<Addressed> {
-  const { to } = draft;
+  const { to, text } = draft;
   if (to === undefined) {
     if (parent === undefined) throw new TypeError('A message has recipients or replies to one');
-    const ids = await store.messages.participants(parent.threadId);
-    const others = ids.filter((id) => id !== sender?.id);
-    const found = (await readSessions(store, others)).filter(
-      ({ releasedAt }) => releasedAt === null,
-    );
-    return {
-      to: found.map(({ handle }) => `@${handle}`),
-      channels: await channelsOf(store, parent),
-      direct: found.map(({ id }) => id),
-      recipients: found,
-    };
+    return inThread(store, parent, { text, sender });
   }
   const handles = to.filter((address) => address.startsWith('@')).map((each) => each.slice(1));
   const channels = channelNames(to);
   const [addressed, members] = await Promise.all([
     Promise.all([...new Set(handles)].map((handle) => byHandle(store, handle))),
-    Promise.all(channels.map((name) => membersOf(store, name))),
+    membersOf(store, channels, sender?.id),
   ]);
-  const inChannels = members.flat().filter((id) => id !== sender?.id);
-  const direct = new Map(addressed.map((session) => [session.id, session]));
-  const indirect = new Set(inChannels.filter((id) => !direct.has(id)));
-  const others = await readSessions(store, [...indirect]);
+  return inChannels(addressed, { to: [...new Set(to)], channels, members, text });
+}
+
+/** To the participants of a thread, and to the members of its channels that the text mentions. */
+async function inThread(
+  store: TenantStore,
+  parent: MessageRecord,
+  { text, sender }: { readonly text: string; readonly sender: SessionRecord | undefined },
+): Promise<Addressed> {
+  const [ids, channels] = await Promise.all([
+    store.messages.participants(parent.threadId),
+    store.messages.channelsOf(parent.id),
+  ]);
+  const [others, members] = await Promise.all([
+    readSessions(store, ids),
+    membersOf(store, channels, sender?.id),
+  ]);
+  const found = [...others, ...members.filter(({ handle }) => isMentioned(text, handle))];
+  const recipients = unique(found).filter(
+    ({ id, releasedAt }) => id !== sender?.id && releasedAt === null,
+  );
   return {
-    to: [...new Set(to)],
+    to: recipients.map(({ handle }) => `@${handle}`),
     channels,
-    direct: [...direct.keys()],
-    // A member that is released meanwhile is one no longer.
-    recipients: [...direct.values(), ...others.filter(({ releasedAt }) => releasedAt === null)],
+    direct: recipients.map(({ id }) => id),
+    recipients,
   };
+}
+
+/** To sessions by their handles, and to channels: their members that the text mentions are addressed, too. */
+export function inChannels(
+  addressed: readonly SessionRecord[],
+  {
+    to,
+    channels,
+    members,
+    text,
+  }: Pick<NewMessage, 'to' | 'channels' | 'text'> & { readonly members: readonly SessionRecord[] },
+): Addressed {
+  const mentioned = members.filter(({ handle }) => isMentioned(text, handle));
+  return {
+    to,
+    channels,
+    direct: unique([...addressed, ...mentioned]).map(({ id }) => id),
+    recipients: unique([...addressed, ...members]),
+  };
+}
+
+function unique(sessions: readonly SessionRecord[]): SessionRecord[] {
+  return [...new Map(sessions.map((session) => [session.id, session])).values()];
 }
 
 /** One that is released is known, but takes nothing. */
@@ -289,13 +325,25 @@ export async function byHandle(store: TenantStore, handle: string): Promise<Sess
   return session;
 }
 
-async function membersOf(store: TenantStore, name: string): Promise<string[]> {
-  const [channel, members] = await Promise.all([
-    store.channels.read(name),
-    store.channels.members(name),
-  ]);
-  if (channel === undefined) throw new RelayError('not_found', `No such channel: #${name}`);
-  return members.map(({ sessionId }) => sessionId);
+/** The members of channels, without the sender. One that is released meanwhile is one no longer. */
+export async function membersOf(
+  store: TenantStore,
+  channels: readonly string[],
+  senderId: string | undefined,
+): Promise<SessionRecord[]> {
+  const lists = await Promise.all(
+    channels.map(async (name) => {
+      const [channel, members] = await Promise.all([
+        store.channels.read(name),
+        store.channels.members(name),
+      ]);
+      if (channel === undefined) throw new RelayError('not_found', `No such channel: #${name}`);
+      return members.map(({ sessionId }) => sessionId);
+    }),
+  );
+  const ids = new Set(lists.flat().filter((id) => id !== senderId));
+  const members = await readSessions(store, [...ids]);
+  return members.filter(({ releasedAt }) => releasedAt === null);
 }
 
 /** Participants that are keys, and sessions that were deleted, are not found. */
@@ -304,10 +352,35 @@ async function readSessions(store: TenantStore, ids: readonly string[]): Promise
   return found.filter((session) => session !== undefined);
 }
 
-/** Only agents and programs answer each other without end. */
-function hopsOf(parent: MessageRecord | undefined, sender: SessionRecord | undefined): number {
-  if (parent === undefined || sender === undefined || sender.kind === 'human') return 0;
-  return parent.hops + 1;
+/** How much of what a program has received may be the cause of what it sends. */
+const maxCauses = 100;
+
+/** Only agents and programs answer each other without end. Those of a turn are known to its run. */
+async function hopsOf(
+  store: TenantStore,
+  {
+    sender,
+    parent,
+    addressed: { recipients, channels },
+  }: {
+    readonly sender: SessionRecord | undefined;
+    readonly parent: MessageRecord | undefined;
+    readonly addressed: Addressed;
+  },
+): Promise<number> {
+  if (sender === undefined || sender.kind === 'human') return 0;
+  const ids = new Set(recipients.map(({ id }) => id));
+  const received = await store.messages.received(sender.id, maxCauses);
+  // It may have read what it replies to without a delivery.
+  const isKnown = parent === undefined || received.some(({ id }) => id === parent.id);
+  const causes = isKnown ? received : [...received, parent].toSorted((a, b) => b.at - a.at);
+  return hopsOfProgram(
+    causes,
+    ({ from, to, threadId }) =>
+      ids.has(from.id) ||
+      threadId === parent?.threadId ||
+      channels.some((name) => to.includes(`#${name}`)),
+  );
 }
 
 function errorOfFull(session: SessionRecord, full: ReadonlySet<string>, limit: InboxLimit) {
@@ -372,19 +445,19 @@ function refusal({ code, message, details }: DeliveryError, messageId: string): 
   return new RelayError(code, message, defined({ capability }));
 }
 
-function notify(control: RunControl, tenantId: string, { message, write }: Plan): void {
-  const deliveries = write.changes.flatMap(({ newDeliveries = [] }) => newDeliveries);
-  notifyOfMessage(control, tenantId, write, { messageId: message.id, isSent: true, deliveries });
-}
-
 /** After the commit: the runs and sessions that it concerns on this node, and who watches. */
 export function notifyOfMessage(
   { engine, supervisor }: RunControl,
   tenantId: string,
-  { changes, runCommands = [] }: Pick<SessionWrite, 'changes' | 'runCommands'>,
+  write: Pick<SessionWrite, 'changes' | 'runCommands'>,
   notice: MessageNotice,
 ): void {
-  for (const { runId } of runCommands) supervisor.notify({ tenantId, runId });
-  wakeDue(engine, tenantId, changes);
+  for (const { runId } of write.runCommands ?? []) supervisor.notify({ tenantId, runId });
+  wakeDue(engine, tenantId, write.changes);
   engine.onMessage?.(tenantId, notice);
+}
+
+export function sentNotice({ message, write }: MessagePlan): MessageNotice {
+  const deliveries = write.changes.flatMap(({ newDeliveries = [] }) => newDeliveries);
+  return { messageId: message.id, isSent: true, deliveries };
 }

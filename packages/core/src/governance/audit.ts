@@ -144,8 +144,17 @@ export function auditOfRefusal(
   return { at, who: by, action: 'approval.refused', what, why: 'The policy names other approvers' };
 }
 
-function requestOf({ id, runId, toolCallId, tool, kind, digest }: ApprovalRecord) {
-  return { runId, approvalId: id, toolCallId, tool, kind, digest };
+function requestOf(approval: ApprovalRecord) {
+  const { id, runId, toolCallId, sessionId, invocationId, tool, kind, digest } = approval;
+  const whose = defined({ runId, sessionId, invocationId });
+  return { ...whose, approvalId: id, ...defined({ toolCallId }), tool, kind, digest };
+}
+
+/** Of an approval without a run. */
+export function auditOfExpiry(approval: ApprovalRecord, at: number): AuditEntry {
+  const who: Decider = { type: 'timeout', id: 'expiry', name: 'expiry' };
+  const what = requestOf(approval);
+  return { at, who, action: 'approval.expired', what, why: expiryReason };
 }
 
 /** Who has approved, and in which role. */

@@ -11,6 +11,7 @@ import type {
   ApprovalRecord,
   ApprovalVotes,
   EditedCall,
+  NewApproval,
   Notice,
   RunIdentity,
   Vote,
@@ -49,17 +50,49 @@ function noticeOf(run: RunIdentity, event: StoredEvent): Notice | undefined {
   }
 }
 
+/** An approval without a run. */
+export function noticeOfRequest(approval: NewApproval, flags: readonly string[]): Notice {
+  const { requestedAt, expiresAt, agentPath } = approval;
+  const request = {
+    ...requestOf(approval),
+    agentPath,
+    expiresAt: new Date(expiresAt).toISOString(),
+    ...(flags.length === 0 ? {} : { flags }),
+  };
+  return noticeOfApproval('approval.requested', requestedAt, undefined, request);
+}
+
+/** Of an approval without a run. */
+export function noticeOfExpiry(
+  event: 'approval.expiring' | 'approval.expired',
+  approval: NewApproval,
+  at: number,
+): Notice {
+  const expiresAt = new Date(approval.expiresAt).toISOString();
+  const { id, sessionId, invocationId } = approval;
+  const expiring = event === 'approval.expiring' ? { expiresAt } : {};
+  return noticeOfApproval(event, at, undefined, {
+    id,
+    ...defined({ sessionId, invocationId }),
+    ...expiring,
+  });
+}
+
+function requestOf(approval: NewApproval) {
+  const { id, kind, tool, toolCallId, agentId, sessionId, invocationId, digest } = approval;
+  return { id, kind, tool, ...defined({ toolCallId, agentId, sessionId, invocationId }), digest };
+}
+
 export function noticeOfDecision(
-  run: RunIdentity,
+  run: RunIdentity | undefined,
   approval: ApprovalRecord,
   decision: Pick<ApprovalDecision, 'status' | 'at' | 'by'> & {
     readonly outcome: OutcomeAnswer | undefined;
     readonly edited: EditedCall | undefined;
   },
 ): Notice {
-  const { id, kind, tool, toolCallId, agentId, digest } = approval;
   const { status, at, by, outcome, edited } = decision;
-  const decided = { id, kind, tool, toolCallId, agentId, digest, status, decidedBy: by };
+  const decided = { ...requestOf(approval), status, decidedBy: by };
   // What was approved, if the approver changed the arguments.
   const executed = defined({ outcome, executedDigest: edited?.digest });
   return noticeOfApproval('approval.decided', at, run, { ...decided, ...executed });
@@ -67,27 +100,30 @@ export function noticeOfDecision(
 
 /** A vote that is not the last. */
 export function noticeOfVote(
-  run: RunIdentity,
+  run: RunIdentity | undefined,
   approval: ApprovalRecord,
   { at, by }: Vote,
   { votes, quorum, edited }: ApprovalVotes,
 ): Notice {
-  const { id, kind, tool, toolCallId, agentId, digest } = approval;
-  const voted = { id, kind, tool, toolCallId, agentId, digest, votedBy: by };
+  const voted = { ...requestOf(approval), votedBy: by };
   const executed = defined({ executedDigest: edited?.digest });
   const progress = { ...voted, ...executed, votes: votes.length, quorum };
   // An approval may get several votes.
-  const subject = `${id}:${approval.ballot + 1}`;
-  return notice('approval.voted', subject, at, { run: runFields(run), approval: progress });
+  const subject = `${approval.id}:${approval.ballot + 1}`;
+  return notice('approval.voted', subject, at, { ...runOf(run), approval: progress });
 }
 
 function noticeOfApproval(
   type: WebhookEvent,
   at: number,
-  run: RunIdentity,
-  approval: { readonly id: string; readonly toolCallId: string; readonly agentId: string },
+  run: RunIdentity | undefined,
+  approval: { readonly id: string; readonly [field: string]: unknown },
 ): Notice {
-  return notice(type, approval.id, at, { run: runFields(run), approval });
+  return notice(type, approval.id, at, { ...runOf(run), approval });
+}
+
+function runOf(run: RunIdentity | undefined) {
+  return run === undefined ? {} : { run: runFields(run) };
 }
 
 function runFields({ id, agent, conversationId }: RunIdentity) {

@@ -25,6 +25,7 @@ import type { TenantStore, Tool } from '../ports/index.ts';
 import { parseArguments, resolvePaths } from '../run/arguments.ts';
 import { loadState } from '../run/recover.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
+import { actionTool } from '../sessions/actions.ts';
 
 export interface CallToExplain {
   readonly tool: string;
@@ -36,6 +37,7 @@ export interface CallToExplain {
   /** Its function tools and grants count, and those of its conversation. */
   readonly runId?: string;
   readonly conversationId?: string;
+  readonly sessionId?: string;
   /** The person whose call it is, unless there is a run. */
   readonly owner: string;
   /** Its policy counts besides the one for all agents. Default: the agent of the run. */
@@ -68,13 +70,17 @@ export async function explainCall(
   const permissions = call.permissions ?? run?.permissions ?? {};
   const usedOnce = call.permissions === undefined ? (run?.usedOnce ?? []) : [];
   const now = engine.clock.now();
-  const grants = await store.readGrants({ runId, conversationId, owner, now });
+  const sessionId = call.sessionId ?? run?.sessionId;
+  const grants = await store.readGrants({ runId, conversationId, sessionId, owner, now });
   const policies = policiesOf(await store.policies.inForce(agent), agent);
   const requester = await findApprover(store, run === undefined ? call.keyId : run.keyId, now);
   const registry = engine.tools(store.tenantId);
   const functions = [...call.functions, ...(run?.functions ?? [])];
   const own = functions.find(({ name }) => name === call.tool);
-  const tool = own === undefined ? registry.find(call.tool) : clientTool(own);
+  const tool =
+    own === undefined
+      ? ((await actionTool(engine, store, call.tool)) ?? registry.find(call.tool))
+      : clientTool(own);
   const parsed = tool === undefined ? undefined : parseArguments(tool, call.params);
   // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
   const input = parsed?.ok === true ? parsed.input : call.params;
@@ -151,10 +157,10 @@ async function runOf(store: TenantStore, runId: string | undefined) {
   if (record === undefined) return undefined;
   const [spec] = await store.readEvents(record.id, { after: 0, limit: 1 });
   if (spec?.type !== 'run.created') return undefined;
-  const { permissions, functions } = spec;
+  const { permissions, functions, sessionId } = spec;
   const { agent, conversationId, owner, keyId } = record;
   const { usedOnce } = await loadState(store, record);
-  return { agent, conversationId, owner, keyId, permissions, functions, usedOnce };
+  return { agent, conversationId, sessionId, owner, keyId, permissions, functions, usedOnce };
 }
 
 const requestLists = ['allowlist', 'allowOnce', 'denylist', 'ask'] as const;

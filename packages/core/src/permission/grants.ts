@@ -24,8 +24,10 @@ export interface GrantTerms {
 }
 
 interface GrantRequest {
+  readonly tenantId: string;
   readonly approval: ApprovalRecord;
-  readonly run: RunHead;
+  /** Undefined: the approval has none. */
+  readonly run: RunHead | undefined;
   /** The arguments that are executed. */
   readonly params: unknown;
   readonly terms: GrantTerms;
@@ -37,19 +39,25 @@ interface GrantRequest {
 /** The grant for "always": of exactly this call, unless the suggested rule is requested. */
 export function grantFor(
   engine: Engine,
-  { approval, run, params, terms, by, approvers }: GrantRequest,
+  { tenantId, approval, run, params, terms, by, approvers }: GrantRequest,
 ): NewGrant {
   const { scope = 'conversation', expiresAt, uses } = terms;
   const now = engine.clock.now();
   if (expiresAt !== undefined) requireFutureExpiry(expiresAt, now);
-  const tool = engine.tools(run.tenantId).find(approval.tool);
-  const scopeIds = { run: run.id, conversation: run.conversationId, tenant: run.tenantId };
+  const tool = engine.tools(tenantId).find(approval.tool);
+  const scopeId = {
+    run: run?.id,
+    conversation: run?.conversationId ?? approval.conversationId,
+    session: approval.sessionId,
+    tenant: tenantId,
+  }[scope];
+  if (scopeId === undefined) throw noSuchScope(scope);
   const call = { name: approval.tool, params };
   const grant = {
     id: engine.ids.next(),
     ...(terms.rule === 'suggested' ? suggestedGrantRule(tool, call) : exactRule(call)),
     scope,
-    scopeId: scopeIds[scope],
+    scopeId,
     createdAt: now,
     createdBy: by,
     approvers,
@@ -58,6 +66,13 @@ export function grantFor(
   };
   for (const approver of approvers) requireAdminForWholeTool(grant, approver);
   return grant;
+}
+
+function noSuchScope(scope: GrantScope): RelayError {
+  const message = `The call belongs to no ${scope}; grant it for another scope, such as tenant`;
+  return new RelayError('invalid_request', `scope: ${message}`, {
+    details: [{ path: 'scope', message }],
+  });
 }
 
 /** For the whole tenant, a whole tool is freed only by an administrator who may also approve. */
@@ -191,14 +206,17 @@ export async function previewGrant(
   { rule, scope, scopeId }: GrantPreviewRequest,
 ): Promise<GrantPreview> {
   const tool = engine.tools(store.tenantId).find(rule.tool);
-  const conversations = new Map<string, string | undefined>();
-  const inScope = async ({ runId }: ApprovalRecord): Promise<boolean> => {
-    if (scope === undefined) return true;
-    if (scope === 'run') return runId === scopeId;
-    if (!conversations.has(runId)) {
-      conversations.set(runId, (await store.readRunHead(runId))?.conversationId);
+  const inScope = (approval: ApprovalRecord): boolean => {
+    switch (scope) {
+      case 'run':
+        return approval.runId === scopeId;
+      case 'conversation':
+        return approval.conversationId === scopeId;
+      case 'session':
+        return approval.sessionId === scopeId;
+      default:
+        return true;
     }
-    return conversations.get(runId) === scopeId;
   };
   const matched: ApprovalRecord[] = [];
   let looked = 0;
@@ -207,7 +225,7 @@ export async function previewGrant(
     const call = { name: approval.tool, params: approval.params };
     const decided = approval.tool === rule.tool ? decisionWith(tool, call, rule) : undefined;
     const isMatch = decided !== undefined && (await decideInTurn(...decided)).decision === 'allow';
-    if (isMatch && (await inScope(approval))) matched.push(approval);
+    if (isMatch && inScope(approval)) matched.push(approval);
     if (looked === maxRequests) break;
   }
   return { matched, looked };

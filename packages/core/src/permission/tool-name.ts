@@ -2,9 +2,15 @@
 import { toolNameForm } from '@relay/protocol';
 import type { Tool } from '../ports/tool.ts';
 
+/** Before the name of an action, where rules name it. */
+export const actionPrefix = 'action:';
+
 /** Why no tool can have this name; undefined if one can. A rule with it would never match. */
 export function checkRuleTool(name: string): string | undefined {
   if (toolNameForm.test(name)) return undefined;
+  if (name.startsWith(actionPrefix) && toolNameForm.test(name.slice(actionPrefix.length))) {
+    return undefined;
+  }
   const shown = JSON.stringify(name.slice(0, 100));
   const trimmed = name.trim();
   if (toolNameForm.test(trimmed)) return `No tool is named ${shown}; did you mean "${trimmed}"?`;

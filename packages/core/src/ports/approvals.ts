@@ -15,11 +15,18 @@ import type { Question } from './tool.ts';
 
 export interface ApprovalRecord {
   readonly id: string;
-  readonly runId: string;
+  /** The run, its agent and its call that it was requested for. */
+  readonly runId?: string;
+  readonly agentId?: string;
+  readonly toolCallId?: string;
+  /** The session whose call it is. */
+  readonly sessionId?: string;
+  readonly conversationId?: string;
+  readonly invocationId?: string;
+  /** Without a run: the key that the call is made with. */
+  readonly keyId?: string;
   readonly kind: ApprovalKind;
-  readonly agentId: string;
   readonly agentPath: readonly string[];
-  readonly toolCallId: string;
   readonly tool: string;
   readonly params: unknown;
   /** Where path parameters led when the approval was requested. */
@@ -82,6 +89,9 @@ export interface EditedCall {
 export interface ApprovalFilter {
   readonly status?: ApprovalStatus;
   readonly runId?: string;
+  readonly sessionId?: string;
+  readonly conversationId?: string;
+  readonly invocationId?: string;
   readonly kind?: ApprovalKind;
 }
 
@@ -101,7 +111,7 @@ export interface ApprovalClosure {
 
 export interface NewGrant extends Omit<Grant, 'usesLeft'> {
   readonly scope: GrantScope;
-  /** The id of the run, the conversation or the tenant. */
+  /** The id of the run, the conversation, the session or the tenant. */
   readonly scopeId: string;
   readonly createdAt: number;
   readonly createdBy: Decider;
@@ -126,21 +136,25 @@ export interface GrantFilter {
   readonly activeAt?: number;
 }
 
-export interface ApprovalDecision {
+/** Of an approval without a run. */
+export interface RequestDecision {
   readonly approvalId: string;
-  readonly runId: string;
   readonly status: 'approved' | 'denied';
   readonly at: number;
   readonly by: Decider;
   readonly reason: string | null;
   readonly edited?: EditedCall;
   readonly answer: string;
-  readonly queued: QueuedRunCommand<DecisionCommand>;
   /** The votes that it counted may not have changed since. Default: they do not matter. */
   readonly ballot?: number;
   /** Those that decided. Default: as they are. */
   readonly votes?: ApprovalVotes;
   readonly grant?: NewGrant;
+}
+
+export interface ApprovalDecision extends RequestDecision {
+  readonly runId: string;
+  readonly queued: QueuedRunCommand<DecisionCommand>;
   readonly audit?: readonly NewAuditEntry[];
   readonly notices?: readonly Notice[];
 }

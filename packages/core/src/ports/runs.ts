@@ -44,9 +44,11 @@ export interface RunIdentity {
   readonly createdAt: number;
 }
 
-/** The run that grants may hold for. */
-export interface GrantedTo extends Pick<RunIdentity, 'conversationId' | 'owner'> {
-  readonly runId: string;
+/** The run or the session that grants may hold for. */
+export interface GrantedTo extends Pick<RunIdentity, 'owner'> {
+  readonly runId?: string | undefined;
+  readonly sessionId?: string | undefined;
+  readonly conversationId?: string | undefined;
 }
 
 /** The fields that change with the journal, in the commit of the events that change them. */

@@ -20,6 +20,7 @@ import type {
   StoredSessionEvent,
 } from '@relay/protocol';
 import type { SessionState } from '../sessions/state.ts';
+import type { ApprovalClosure, NewApproval, RequestDecision } from './approvals.ts';
 import type { QueuedRunCommand } from './commands.ts';
 import type { NewAuditEntry, Notice } from './governance.ts';
 import type { EventRange, IdempotencyKey, Listed, Page, PageRange } from './runs.ts';
@@ -167,6 +168,13 @@ export interface SessionWrite {
   readonly invocations?: readonly NewInvocation[];
   readonly invocationChanges?: readonly InvocationChange[];
   readonly snapshots?: readonly SessionSnapshot[];
+  /** Without a run. */
+  readonly approvals?: readonly NewApproval[];
+  readonly decision?: RequestDecision;
+  /** Of approvals without a run. One that was decided does not expire; one that is closed stays decided. */
+  readonly closures?: readonly ApprovalClosure[];
+  /** Counted grants, once for each use. */
+  readonly useGrants?: readonly string[];
   readonly audit?: readonly NewAuditEntry[];
   readonly notices?: readonly Notice[];
 }
@@ -174,8 +182,8 @@ export interface SessionWrite {
 /** Why nothing was stored. */
 export type SessionRefusal =
   /**
-   * The session has changed since, a delivery, command or invocation has another status, or a message
-   * does not exist: to be read and decided again.
+   * The session has changed since, a delivery, command, invocation or approval has another status, a grant
+   * is used up, or a message does not exist: to be read and decided again.
    */
   | { readonly kind: 'conflict'; readonly sessionId?: string }
   /** It does not exist or is released, which only a relative change finds out. */
@@ -292,7 +300,7 @@ export interface MessageRecord {
   readonly replyTo: string | null;
   /** The message that the thread began with; its own id if it began one. */
   readonly threadId: string;
-  /** How many replies of agents led to it. */
+  /** How many messages of agents led to it, each caused by the one before. */
   readonly hops: number;
   readonly at: number;
   readonly editedAt: number | null;
@@ -302,7 +310,7 @@ export interface MessageRecord {
 export interface NewMessage extends Omit<MessageRecord, 'editedAt' | 'withdrawnAt'> {
   /** The channels that it is shown in. */
   readonly channels: readonly string[];
-  /** The sessions that it was sent to by their handles. */
+  /** The sessions that it was sent to by their handles, or mentions. A key, if it replies to one. */
   readonly direct: readonly string[];
 }
 
@@ -404,8 +412,15 @@ export interface MessageFilter {
   /** Has all of these words. */
   readonly query?: string;
   readonly since?: number;
-  /** Sent or received by this session, or in one of the channels. */
-  readonly visibleTo?: { readonly sessionId: string; readonly channels: readonly string[] };
+  /** Only what this session may read. */
+  readonly visibleTo?: MessageReader;
+}
+
+/** A session, which reads what it sent or received and what its channels show. */
+export interface MessageReader {
+  readonly sessionId: string;
+  /** Those that it is a member of. */
+  readonly channels: readonly string[];
 }
 
 export interface MessageEdit {
@@ -438,7 +453,12 @@ export interface DeliveryFilter {
 }
 
 export interface MessageStore {
-  read(messageId: string): Promise<MessageRecord | undefined>;
+  /** Undefined also if it is not visible to the reader. */
+  read(messageId: string, visibleTo?: MessageReader): Promise<MessageRecord | undefined>;
+  /** The channels that show it, by name. */
+  channelsOf(messageId: string): Promise<string[]>;
+  /** What the session was given, the last one first. */
+  received(sessionId: string, limit: number): Promise<MessageRecord[]>;
   /** By `at`. */
   list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>>;
   /** Sessions and keys that have sent a message of the thread, or that one was sent to by its handle. */
@@ -552,6 +572,8 @@ export interface NewInvocation {
   readonly dueAt: number | null;
   /** Of one that is stored as denied. */
   readonly error?: InvocationError;
+  /** That it waits for. */
+  readonly approvalId?: string;
 }
 
 export interface InvocationError {
@@ -560,11 +582,13 @@ export interface InvocationError {
   readonly retryable?: boolean;
 }
 
-export interface InvocationRecord extends Omit<NewInvocation, 'error'> {
+export interface InvocationRecord extends Omit<NewInvocation, 'error' | 'approvalId'> {
   /** Any JSON. */
   readonly output: unknown;
   readonly error: InvocationError | null;
-  /** The last approval that it waited for. */
+  /** As an approver has changed it, any JSON; `null` if nobody has. */
+  readonly editedInput: unknown;
+  /** The approval that it waited for. */
   readonly approvalId: string | null;
   readonly endedAt: number | null;
 }
@@ -581,7 +605,8 @@ export interface InvocationChange {
   readonly ifStartedAt?: number | null;
   readonly startedAt?: number;
   readonly dueAt?: number | null;
-  readonly approvalId?: string;
+  /** Any JSON. */
+  readonly editedInput?: unknown;
   /** Any JSON. */
   readonly output?: unknown;
   readonly error?: InvocationError;

@@ -86,6 +86,7 @@ import type {
   MessageStore,
   SessionDirectory,
   SessionStore,
+  SessionRefusal,
   SessionWrite,
 } from './sessions.ts';
 
@@ -143,7 +144,7 @@ export interface Append {
   readonly notices?: readonly Notice[];
 }
 
-export type AppendOutcome = 'committed' | 'fenced' | 'refused' | 'conflict';
+export type AppendOutcome = 'committed' | 'fenced' | 'refused' | SessionRefusal;
 
 export interface TenantStore {
   readonly tenantId: string;
@@ -173,9 +174,10 @@ export interface TenantStore {
   /** By `createdAt`. */
   listRuns(filter: RunFilter, page: Page): Promise<Listed<RunListing>>;
   /**
-   * `fenced`: another node holds the run or has appended to it. `refused`: a grant is used up. `conflict`:
-   * the part of `session` is refused (`SessionRefusal`); it must be made again from the sessions as they
-   * are now. Nothing is stored in these cases, and only `fenced` means that the lease is lost. An append that ends its run counts its usage in the same commit.
+   * `fenced`: another node holds the run or has appended to it. `refused`: a grant is used up. A
+   * `SessionRefusal`: the part of `session` must be made again from the sessions as they are now. Nothing
+   * is stored in these cases, and only `fenced` means that the lease is lost. An append that ends its run
+   * counts its usage in the same commit.
    */
   append(append: Append): Promise<AppendOutcome>;
   /**

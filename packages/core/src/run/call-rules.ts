@@ -49,7 +49,13 @@ export class CallRules {
   static async load(run: LiveRun, agent: AgentState): Promise<CallRules> {
     const { id: runId, conversationId, owner } = run.identity;
     const [grants, policies] = await Promise.all([
-      run.store.readGrants({ runId, conversationId, owner, now: run.engine.clock.now() }),
+      run.store.readGrants({
+        runId,
+        conversationId,
+        sessionId: run.spec.sessionId,
+        owner,
+        now: run.engine.clock.now(),
+      }),
       run.store.policies.inForce(...pathOf(run.state, agent)),
     ]);
     return CallRules.#with(run, agent, grants, policies);

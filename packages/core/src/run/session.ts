@@ -1,5 +1,6 @@
 /** The session whose turn a run is: what the run's events change in it is stored in their commit. */
 import { defined, type SessionEvent } from '@relay/protocol';
+import { type MessagePlan, messageSent, sentNotice } from '../commands/send-message.ts';
 import type { Engine } from '../engine.ts';
 import type { SessionWriter, StoredBatch } from '../journal.ts';
 import type {
@@ -11,6 +12,7 @@ import type {
   TenantStore,
 } from '../ports/index.ts';
 import { wakeDue } from '../sessions/attendant.ts';
+import { joined, repliesOf } from '../sessions/replies.ts';
 import {
   deliveriesIn,
   type DeferredMessage,
@@ -25,28 +27,29 @@ const maxMessages = 1_000;
 export class SessionTurn implements SessionWriter {
   readonly #engine: Engine;
   readonly #run: RunRef;
-  readonly #sessionId: string;
+  readonly sessionId: string;
   readonly #store: TenantStore;
   /** Of the messages that the run has read, by delivery. */
   readonly #revisions = new Map<string, number>();
   readonly #deferred = new Set<string>();
+  /** Those of the write that was made last. */
+  #replies: readonly MessagePlan[] = [];
 
   constructor(engine: Engine, run: RunRef, sessionId: string) {
     this.#engine = engine;
     this.#run = run;
-    this.#sessionId = sessionId;
+    this.sessionId = sessionId;
     this.#store = engine.store.tenant(run.tenantId);
   }
 
-  async write({
-    stored,
-    before,
-    ...batch
-  }: StoredBatch): Promise<SessionWrite | undefined | 'outdated'> {
+  async write(
+    { stored, before, ...batch }: StoredBatch,
+    full: ReadonlySet<string>,
+  ): Promise<SessionWrite | undefined | 'outdated'> {
     const step = turnStepOf(this.#run.runId, stored, before, batch);
     if (step === undefined) return undefined;
     const [session, current] = await Promise.all([
-      this.#store.sessions.read(this.#sessionId),
+      this.#store.sessions.read(this.sessionId),
       this.#withoutEnded(step),
     ]);
     const { taken } = deliveriesIn(step.events);
@@ -54,22 +57,33 @@ export class SessionTurn implements SessionWriter {
     if (session === undefined) return undefined;
     const isReleased = session.state.lifecycle === 'releasing' && step.input === 'settle';
     const open = isReleased ? await this.#withoutQueue(current) : current;
-    const change = sessionChangeOf(session, open);
+    const { answer } = step;
+    this.#replies =
+      answer === undefined ? [] : await repliesOf(this.#engine, session, answer, full);
+    const sent = this.#replies.map(({ message }) => messageSent(message));
+    const change = sessionChangeOf(session, { ...open, events: [...open.events, ...sent] });
     if (change === undefined) return undefined;
     const deliveries = change.deliveries?.map((each) =>
       taken.has(each.id) ? this.#withRevision(each) : each,
     );
-    return { changes: [{ ...change, ...defined({ deliveries }) }] };
+    const replies = joined(this.#replies);
+    return {
+      ...replies,
+      changes: [{ ...change, ...defined({ deliveries }) }, ...replies.changes],
+    };
   }
 
   onStored({ changes }: SessionWrite): void {
-    wakeDue(this.#engine, this.#run.tenantId, changes);
+    const { tenantId } = this.#run;
+    wakeDue(this.#engine, tenantId, changes);
+    for (const reply of this.#replies) this.#engine.onMessage?.(tenantId, sentNotice(reply));
+    this.#replies = [];
   }
 
   /** What waits for the run or for the next turn. */
   async inbox(): Promise<InboxEntry[]> {
     const range = { after: 0, limit: maxMessages };
-    const entries = await this.#store.messages.inbox(this.#sessionId, range);
+    const entries = await this.#store.messages.inbox(this.sessionId, range);
     for (const { id, revision } of entries) this.#revisions.set(id, revision);
     return entries;
   }

@@ -1,13 +1,24 @@
 /** Actions: who has one, and what its handler gets. Those of the configuration have a function. */
 import {
   type ActionSelector,
+  canonicalJson,
   type FieldIssue,
+  type FunctionTool,
   issuesOfValue,
   type JsonSchema,
   RelayError,
   type Sender,
 } from '@relay/protocol';
-import type { ActionRecord, InvocationRecord, SessionRecord, TenantStore } from '../ports/index.ts';
+import type { Engine } from '../engine.ts';
+import { actionPrefix } from '../permission/tool-name.ts';
+import type {
+  ActionRecord,
+  InvocationRecord,
+  SessionRecord,
+  TenantStore,
+  Tool,
+} from '../ports/index.ts';
+import { clientTool } from '../run/waiting/client-calls.ts';
 import { holdsCapability } from './capabilities.ts';
 
 export interface ActionContext {
@@ -60,6 +71,36 @@ export async function actionOf(
   const action = await findAction(own, store, name);
   const isSame = action !== undefined && action.createdAt <= at && action.sessionId === sessionId;
   return isSame ? action : undefined;
+}
+
+/** A grant or an approval is for the action as it was registered, and for who carries it out. */
+export function digestOfAction({ digest }: Pick<Engine, 'digest'>, action: Action): string {
+  const { name, description, inputSchema, outputSchema, sessionId, url } = action;
+  return digest(canonicalJson({ name, description, inputSchema, outputSchema, sessionId, url }));
+}
+
+/** An action as rules and approvers see it; undefined if the name is not one of an action. */
+export async function actionTool(
+  engine: Pick<Engine, 'digest' | 'invocations'>,
+  store: TenantStore,
+  tool: string,
+): Promise<Tool | undefined> {
+  if (!tool.startsWith(actionPrefix)) return undefined;
+  const action = await findAction(engine.invocations?.own, store, tool.slice(actionPrefix.length));
+  if (action === undefined) return undefined;
+  return toolOfAction(engine, action);
+}
+
+export function toolOfAction(engine: Pick<Engine, 'digest'>, action: Action): Tool {
+  const { name, description } = action;
+  const inputSchema = action.inputSchema as FunctionTool['inputSchema'];
+  const tool = clientTool({ name: `${actionPrefix}${name}`, description, inputSchema });
+  return { ...tool, definitionDigest: digestOfAction(engine, action) };
+}
+
+/** What its handler gets: as an approver has changed it, or as it was requested. */
+export function inputOf({ input, editedInput }: InvocationRecord): unknown {
+  return editedInput ?? input;
 }
 
 /** Selectors are about sessions: a key has the actions that everyone has. */

@@ -7,6 +7,7 @@
  */
 import { RelayError } from '@relay/protocol';
 import {
+  attendWaiting,
   endInvocation,
   type InvocationEngine,
   type InvocationResult,
@@ -16,12 +17,13 @@ import type { Log, InvocationRecord, TenantStore } from '../ports/index.ts';
 import { errorText } from '../run/errors.ts';
 import { BackgroundLoop } from '../runtime/background-loop.ts';
 import { Signal } from '../runtime/signal.ts';
-import { type Action, ActionFailed, actionOf } from './actions.ts';
+import { type Action, ActionFailed, actionOf, inputOf } from './actions.ts';
 
 export interface UrlCall {
   readonly tenantId: string;
   readonly action: Action & { readonly url: string };
   readonly invocation: InvocationRecord;
+  readonly input: unknown;
   readonly signal: AbortSignal;
 }
 
@@ -89,6 +91,15 @@ export class InvocationRunner {
     }
   }
 
+  /** It may be started now, here if nothing else took it. */
+  due(tenantId: string, invocationId: string): void {
+    const { log } = this.#options.engine();
+    this.attend(tenantId, invocationId).catch((error: unknown) => {
+      // It is found when it is due.
+      log.warn('Failed to start an invocation', { invocationId, error: String(error) });
+    });
+  }
+
   /** Wakes the requests that wait for it. */
   changed(invocationId: string): void {
     for (const waiter of this.#waiting.get(invocationId) ?? []) {
@@ -143,11 +154,13 @@ export class InvocationRunner {
     }
   }
 
-  /** Its `dueAt` has come. */
+  /** Nothing happens before its `dueAt`. */
   async attend(tenantId: string, invocationId: string): Promise<void> {
     const engine = this.#options.engine();
     const store = engine.store.tenant(tenantId);
     const invocation = await store.actions.readInvocation(invocationId);
+    if ((invocation?.dueAt ?? Infinity) > engine.clock.now()) return;
+    if (invocation?.status === 'waiting') return attendWaiting(engine, tenantId, invocation);
     if (invocation === undefined || invocation.status !== 'running') return;
     if (this.#running.has(invocationId)) return;
     const end = (result: InvocationResult) =>
@@ -238,11 +251,12 @@ export class InvocationRunner {
     invocation: InvocationRecord,
     { action, signal }: { readonly action: Action; readonly signal: AbortSignal },
   ): Promise<InvocationResult> {
-    const { id: invocationId, by, input } = invocation;
+    const { id: invocationId, by } = invocation;
+    const input = inputOf(invocation);
     const { handler, url } = action;
     try {
       if (url !== null) {
-        const request = { tenantId, action: { ...action, url }, invocation, signal };
+        const request = { tenantId, action: { ...action, url }, invocation, input, signal };
         return { output: await this.#options.call(request) };
       }
       if (handler === undefined) throw new RelayError('internal', 'The action has no handler');

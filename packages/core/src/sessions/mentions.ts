@@ -11,16 +11,10 @@ const mention =
   /(?<![\p{L}\p{N}._%+@/\\-])@([a-z0-9][a-z0-9._-]*)(?![\p{L}\p{N}@]|\/[\p{L}\p{N}])/gu;
 
 export function isMentioned(text: string, handle: string): boolean {
-  if (!text.includes(`@${handle}`)) return false;
-  for (const [, name = ''] of text.replace(code, ' ').matchAll(mention)) {
-    if (name === handle) return true;
-    // A sentence may go on with punctuation that a handle may contain, too.
-    if (name.startsWith(handle) && /^[._-]+$/.test(name.slice(handle.length))) return true;
-  }
-  return false;
+  return text.includes(`@${handle}`) && mentionsIn(text).includes(handle);
 }
 
-/** The handles that `isMentioned` finds. */
+/** A sentence may go on with punctuation that a handle may contain, too: both are found. */
 export function mentionsIn(text: string): string[] {
   const handles = new Set<string>();
   for (const [, name = ''] of text.replace(code, ' ').matchAll(mention)) {

@@ -43,6 +43,14 @@ export interface TurnStep {
   readonly input: TurnInput;
   /** Why the run failed. */
   readonly error?: RunError;
+  /** The final answer of a completed turn, unless it is empty. */
+  readonly answer?: TurnAnswer;
+}
+
+export interface TurnAnswer {
+  readonly text: string;
+  /** The ids of the messages that the turn has read. */
+  readonly messageIds: readonly string[];
 }
 
 type Delivered = ReceivedMessage & { readonly deliveryId: string };
@@ -70,6 +78,7 @@ export function turnStepOf(
   }));
   let usage = noUsage;
   let error: RunError | undefined;
+  let answer: TurnAnswer | undefined;
   let state = before;
   for (const event of stored) {
     const previous = state;
@@ -125,6 +134,9 @@ export function turnStepOf(
         break;
       case 'run.ended':
         error = event.error;
+        if (event.status === 'completed' && event.output.trim() !== '') {
+          answer = { text: event.output, messageIds: previous.read };
+        }
         // No model has read them: they can be delivered again.
         for (const message of previous.unread.filter(isDelivered)) {
           const reason = `turn ${event.status}`;
@@ -139,7 +151,7 @@ export function turnStepOf(
   const isQuiet = events.length === 0 && usage === noUsage;
   // A run starts with its session: the turn is active already.
   if (isQuiet && input === inputOf(before)) return undefined;
-  return { runId, at, events, usage, input, ...defined({ error }) };
+  return { runId, at, events, usage, input, ...defined({ error, answer }) };
 }
 
 function isDelivered(message: ReceivedMessage): message is Delivered {

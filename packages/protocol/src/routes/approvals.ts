@@ -1,4 +1,4 @@
-/** `/v1/approvals`: the approvals of all runs, whichever API started them. */
+/** `/v1/approvals`: the approvals of runs, sessions and invocations, whichever API started them. */
 import { z } from 'zod';
 import {
   approvalKinds,
@@ -69,6 +69,9 @@ export const approvalsQuerySchema = z.strictObject({
   ...pageQuery,
   status: z.enum(approvalStatuses).optional(),
   runId: idSchema.optional(),
+  sessionId: idSchema.optional(),
+  conversationId: idSchema.optional(),
+  invocationId: idSchema.optional(),
   kind: z.enum(approvalKinds).optional(),
   /** Only pending approvals that the caller may decide and has not voted on. */
   decidable: z.enum(['true']).optional(),
@@ -80,10 +83,15 @@ export const approvalSchema = z.object({
   id: idSchema,
   status: z.enum(approvalStatuses),
   kind: z.enum(approvalKinds),
-  runId: idSchema,
-  agentId: idSchema,
+  /** Set for a call of a run. */
+  runId: idSchema.optional(),
+  agentId: idSchema.optional(),
   agentPath: z.array(z.string()),
-  toolCallId: z.string(),
+  toolCallId: z.string().optional(),
+  /** The session whose call it is: of its run, of its program, or an invocation by it. */
+  sessionId: idSchema.optional(),
+  conversationId: idSchema.optional(),
+  invocationId: idSchema.optional(),
   tool: z.string(),
   params: z.json(),
   /** Resolved file paths, keyed by parameter. */

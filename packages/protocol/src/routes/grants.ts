@@ -36,7 +36,7 @@ const grantShape = {
 };
 const scopeIdRule = {
   path: ['scopeId'],
-  message: 'Required for the scopes run and conversation, and not allowed for tenant',
+  message: 'Required for the scopes run, conversation and session, and not allowed for tenant',
 };
 
 function hasValidScopeId({ scope, scopeId }: { scope?: string; scopeId?: string }): boolean {
@@ -89,8 +89,9 @@ const previewSchema = z.object({
   calls: z.array(
     z.object({
       approvalId: idSchema,
-      runId: idSchema,
-      toolCallId: z.string(),
+      runId: idSchema.optional(),
+      sessionId: idSchema.optional(),
+      toolCallId: z.string().optional(),
       tool: z.string(),
       params: z.json(),
       status: z.enum(approvalStatuses),
@@ -111,6 +112,8 @@ export const explainBodySchema = z.strictObject({
     .optional(),
   /** Explain a call of this run: with its permissions, function tools, agent, and grants. */
   runId: idSchema.optional(),
+  /** Also apply the grants of this session. Default: that of the run. */
+  sessionId: idSchema.optional(),
   /** Also apply the grants of this conversation. Default: that of the run. */
   conversationId: idSchema.optional(),
   /** Also apply the policy of this agent. Default: that of the run, else assistant. */
@@ -145,7 +148,7 @@ export const grantRoutes = {
     method: 'POST',
     path: '/v1/grants',
     summary:
-      'Create a grant: matching calls in a run, a conversation or the tenant need no approval',
+      'Create a grant: matching calls in a run, a conversation, a session or the tenant need no approval',
     scopes: ['approve'],
     body: grantBodySchema,
     requiredFields: { fields: ['tool', 'scope'], message: 'tool and scope are required' },

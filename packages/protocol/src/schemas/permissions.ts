@@ -200,7 +200,7 @@ export type ApprovalKind = (typeof approvalKinds)[number];
 export const approvalStatuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
 export type ApprovalStatus = (typeof approvalStatuses)[number];
 
-export const grantScopes = ['run', 'conversation', 'tenant'] as const;
+export const grantScopes = ['run', 'conversation', 'session', 'tenant'] as const;
 export type GrantScope = (typeof grantScopes)[number];
 
 /** Who decided: the owner of an API key, a rule, a timeout, or Relay itself. */

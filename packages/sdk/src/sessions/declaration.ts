@@ -36,12 +36,11 @@ export interface DeclaredCapabilities {
 
 /** Throws `capability_missing` if what is declared is not implemented, or the other way round. */
 export function capabilitiesOf(options: ServeOptions): AgentSessionCapabilities {
-  const { capabilities: declared = {}, onInterrupt } = options;
-  const modes: DeliveryMode[] = onInterrupt === undefined ? [] : ['immediate'];
+  const { capabilities: declared = {} } = options;
   return {
     messaging: { receive: true, send: true, ...declared.messaging },
     delivery: {
-      modes: modesOf(declared.delivery?.modes, ['on-idle', ...modes, 'manual']),
+      modes: modesOf(options),
       queue: declared.delivery?.queue ?? true,
     },
     events: declared.events ?? { emits: ['status.changed'] },
@@ -80,13 +79,20 @@ function exposeOf({ actions, capabilities }: ServeOptions): boolean {
   throw disagreement('actions.expose', found);
 }
 
-function modesOf(
-  declared: readonly DeliveryMode[] | undefined,
-  implemented: readonly DeliveryMode[],
-): DeliveryMode[] {
-  if (declared === undefined) return [...implemented];
+function implementedModes({ identity, onInterrupt }: ServeOptions): DeliveryMode[] {
+  // A person has no turns: whatever the mode, a message is shown when it comes.
+  if (identity?.kind === 'human') {
+    return ['on-idle', 'immediate', 'next-message', 'next-tool-call', 'manual'];
+  }
+  return onInterrupt === undefined ? ['on-idle', 'manual'] : ['on-idle', 'immediate', 'manual'];
+}
+
+function modesOf(options: ServeOptions): DeliveryMode[] {
+  const { capabilities, onInterrupt } = options;
+  const implemented = implementedModes(options);
+  const declared = capabilities?.delivery?.modes ?? implemented;
   const missing = declared.find((mode) => !implemented.includes(mode));
-  const offered = [...implemented];
+  const offered = implemented;
   if (missing === 'immediate') {
     const handler = 'onInterrupt';
     throw disagreement('delivery.modes', { handler, isDeclared: true, asked: missing, offered });
@@ -98,7 +104,7 @@ function modesOf(
       { details: { path: 'delivery.modes', asked: missing, offered } },
     );
   }
-  if (implemented.includes('immediate') && !declared.includes('immediate')) {
+  if (onInterrupt !== undefined && !declared.includes('immediate')) {
     const handler = 'onInterrupt';
     const asked = 'immediate';
     throw disagreement('delivery.modes', { handler, isDeclared: false, asked, offered });

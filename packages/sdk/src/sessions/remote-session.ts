@@ -105,8 +105,7 @@ export interface SessionHandlers {
 export interface RemoteSessionOptions extends SessionHandlers, FollowOptions, CallOptions {
   readonly http: Http;
   readonly session: Session;
-  /** Unset for a person, who uses a key. */
-  readonly token?: string | undefined;
+  readonly token: string;
 }
 
 export interface SessionEnd {
@@ -131,7 +130,7 @@ export class RemoteSession {
   readonly id: string;
   readonly handle: string;
   /** Save it to attach the same session again, from another process: `serve({ token, … })`. */
-  readonly token: string | undefined;
+  readonly token: string;
   /** Its journal since it was attached. */
   readonly journal: SessionHandle;
   /** Internal: resolves when the stream was opened first. */

@@ -14,9 +14,8 @@ import { Listing, listOf, type Page } from '../listing.ts';
 import { RelayApiError } from '../errors.ts';
 import { actions } from './actions.ts';
 import { capabilitiesOf, type ServeOptions } from './declaration.ts';
-import { RemoteSession, type SessionHandlers } from './remote-session.ts';
+import { RemoteSession } from './remote-session.ts';
 import { type FollowSessionOptions, SessionHandle } from './session-handle.ts';
-import type { FollowOptions } from '../streaming/frames.ts';
 
 /** Events per request, unless the query has a `limit`. */
 const eventsPerPage = 1000;
@@ -33,9 +32,6 @@ export interface SessionEventsQuery {
   /** Page size, at most 5,000. */
   readonly limit?: number;
 }
-
-export interface JoinOptions
-  extends Pick<SessionHandlers, 'onMessage' | 'onError'>, FollowOptions, CallOptions {}
 
 type Command = 'release' | 'pause' | 'resume' | 'flush';
 
@@ -78,11 +74,6 @@ export class Sessions {
       throw error;
     }
     return served;
-  }
-
-  /** Handles what a person's session receives, with a key of the same owner. */
-  join(session: Session, options: JoinOptions): Promise<RemoteSession> {
-    return opened(new RemoteSession({ ...options, session, http: this.#http }));
   }
 
   /** Newest first. With a session token, other sessions have only what a `SessionSummary` has. */

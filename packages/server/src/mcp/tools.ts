@@ -23,6 +23,7 @@ import {
 import { handlers } from '../http/handlers/index.ts';
 import { check, validate } from '../http/validate.ts';
 import { readListed } from '../http/views/pagination.ts';
+import { noteSeen } from '../streaming/deliveries.ts';
 import { actionOf, callAction, invocationAnswer, mayInvoke, toolOf } from './actions.ts';
 import {
   failureOf,
@@ -210,6 +211,9 @@ export async function callTool(
   const route: Route = routes[tool?.route ?? 'invokeAction'];
   try {
     requireAccess(caller, route, { id: caller.session?.id });
+    if (caller.session !== undefined && tool?.needs !== 'inbox') {
+      await noteSeen(call, { tenantId: caller.tenantId, sessionId: caller.session.id });
+    }
     const { [idempotencyKeyName]: key } = check(metaSchema, meta);
     if (tool !== undefined) return resultOf(await tool.call(call, args, key));
     const { params } = inputOf('invokeAction', { params: { name: action }, body: {} });

@@ -96,6 +96,11 @@ export class Metrics {
     for (const { status = 'accepted' } of deliveries) this.#deliveries.inc({ tenant, status });
   }
 
+  /** Without a run; those of runs follow from their events. */
+  approvalRequested(tenant: string): void {
+    this.#approvalsRequested.inc({ tenant });
+  }
+
   /** Invocations are counted by each status that they get. */
   publishInvocation(tenant: string, { status }: Pick<InvocationRecord, 'status'>): void {
     this.#invocations.inc({ tenant, status });

@@ -20,8 +20,8 @@ export function signedAs(
 const maxResponseBytes = 1024 * 1024;
 
 export function createActionCaller({ signer, fetchFor, clock }: ActionCallerOptions) {
-  return async ({ tenantId, action, invocation, signal }: UrlCall): Promise<unknown> => {
-    const { id, action: name, input, by } = invocation;
+  return async ({ tenantId, action, invocation, input, signal }: UrlCall): Promise<unknown> => {
+    const { id, action: name, by } = invocation;
     const body = JSON.stringify({ invocationId: id, action: name, input, by });
     const at = clock.now();
     const as = signedAs(tenantId, action);

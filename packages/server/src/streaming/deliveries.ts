@@ -11,6 +11,7 @@
 import {
   decideDelivery,
   type InboxEntry,
+  inputOf,
   type InvocationRecord,
   offlineAfterMs,
   placementOf,
@@ -109,6 +110,18 @@ export async function pullDeliveries(
     remove();
     await close();
   }
+}
+
+const seenAgainAfterMs = 10_000;
+
+/** A program without a stream that makes a request is there, and not offline. */
+export async function noteSeen(call: ApiRequest, ref: SessionRef): Promise<void> {
+  const session = await storeOf(call).sessions.read(ref.sessionId);
+  if (session === undefined || session.releasedAt !== null || session.stream !== null) return;
+  const { clock } = call.context.control.engine;
+  if (clock.now() - session.seenAt < seenAgainAfterMs) return;
+  const { close } = await openStream(call, ref);
+  await close();
 }
 
 /** Registers the stream with its session. Throws `not_found`, or `session_conflict` if it is released. */
@@ -329,6 +342,7 @@ function commandFrame({ id, command, args }: SessionCommandRecord): DeliveryFram
   return { type: 'command', commandId: id, command, args: args as Record<string, Json> };
 }
 
-function invocationFrame({ id, action, input }: InvocationRecord): DeliveryFrame {
-  return { type: 'invocation', invocationId: id, action, input: input as Json };
+function invocationFrame(invocation: InvocationRecord): DeliveryFrame {
+  const { id, action } = invocation;
+  return { type: 'invocation', invocationId: id, action, input: inputOf(invocation) as Json };
 }

@@ -724,4 +724,47 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       expect((await recordOf(session)).dueAt).toBeGreaterThan(Date.now());
     });
   });
+
+  describe('a session token', () => {
+    it('reads what its session sent or received and what its channels show, by id and in lists alike', async () => {
+      const [ada, bob, eve] = [await attached(), await attached(), await attached()];
+      const channel = `c-${uuidv7()}`;
+      await ask(`/v1/channels/${channel}`, { method: 'PUT', body: {} });
+      for (const { handle } of [ada, eve]) {
+        await ask(`/v1/channels/${channel}/members/${handle}`, { method: 'PUT' });
+      }
+      const sent = async (by: Attached | undefined, body: Json): Promise<string> => {
+        const answer = await ask('/v1/messages', { body, ...(by && { key: by.token }) });
+        expect(answer.status).toBe(201);
+        return String(answer.body['id']);
+      };
+      const [toAda, toBob] = [`@${ada.handle}`, `@${bob.handle}`];
+      const inChannel = await sent(undefined, { to: `#${channel}`, text: 'for all members' });
+      const messages = {
+        inChannel,
+        toAda: await sent(undefined, { to: toAda, text: 'to ada' }),
+        group: await sent(bob, { to: [toAda, `@${eve.handle}`], text: 'to ada and eve' }),
+        fromAda: await sent(ada, { to: toBob, text: 'from ada' }),
+        // In the thread of the channel, and not in the channel.
+        aside: await sent(ada, { to: toBob, text: 'aside', replyTo: inChannel }),
+      };
+      const visible = async ({ token: key }: Attached) => {
+        const { body } = await ask('/v1/messages?limit=100', { key });
+        const listed = new Set((body['messages'] as { id: string }[]).map(({ id }) => id));
+        const names: string[] = [];
+        for (const [name, id] of Object.entries(messages)) {
+          const { status } = await ask(`/v1/messages/${id}/deliveries`, { key });
+          expect(status, name).toBe(listed.has(id) ? 200 : 404);
+          if (status === 200) names.push(name);
+        }
+        return names;
+      };
+      expect(await visible(ada)).toEqual(['inChannel', 'toAda', 'group', 'fromAda', 'aside']);
+      expect(await visible(bob)).toEqual(['group', 'fromAda', 'aside']);
+      expect(await visible(eve)).toEqual(['inChannel', 'group']);
+      const replyTo = messages.aside;
+      const answer = await ask('/v1/messages', { body: { text: 'x', replyTo }, key: eve.token });
+      expect(answer.status).toBe(404);
+    });
+  });
 });

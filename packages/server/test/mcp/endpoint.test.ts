@@ -5,6 +5,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { Client as Client2025 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as Transport2025 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { readFileSync } from 'node:fs';
 import { connect as connectSocket } from 'node:net';
 import { uuidv7 } from 'uuidv7';
 import { ActionFailed } from '../../src/index.ts';
@@ -466,6 +467,43 @@ const checkMessages = (args: object = {}) => ({
   params: { name: 'check_messages', arguments: args },
 });
 
+/** Its program was not seen for a minute. */
+async function offline(): Promise<Attached> {
+  const attached = await attach();
+  const { sessions } = server.store.tenant(server.tenantId);
+  const [at, id] = [Date.now() - 60_000, uuidv7()];
+  await sessions.openStream(attached.id, { id, node: 'gone', at });
+  await sessions.closeStream(attached.id, { id, at, dueBy: at });
+  const isOffline = async () =>
+    (await server.json(`/v1/sessions/${attached.id}`))['status'] === 'offline';
+  await until(isOffline, 'the session to be offline');
+  return attached;
+}
+
+it('the guide attaches a session that has the tools of its table', async () => {
+  const guide = readFileSync(
+    new URL('../../../../docs/guides/mcp-server.md', import.meta.url),
+    'utf8',
+  );
+  const body = /-d '(\{.*?\n  \})'/s.exec(guide)?.[1] ?? '';
+  const { token } = await server.json('/v1/sessions/attach', { body: JSON.parse(body) as unknown });
+  const documented = [...guide.matchAll(/^\| `(\w+)` \| /gm)].map(([, name]) => name);
+  const { body: listed } = await post(
+    { jsonrpc: '2.0', id: 1, method: 'tools/list' },
+    { key: String(token) },
+  );
+  const { tools } = (listed as { result: { tools: { name: string }[] } }).result;
+  const names = tools.map(({ name }) => name).filter((name) => !name.startsWith('action_'));
+  expect(names).toEqual(documented);
+});
+
+it('any tool that a session calls shows that it is there', async () => {
+  const { id, token } = await offline();
+  const params = { name: 'list_messages', arguments: {} };
+  await post({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { key: token });
+  expect(await server.json(`/v1/sessions/${id}`)).toMatchObject({ status: 'idle' });
+});
+
 describe('check_messages', () => {
   it('returns messages again, marked, if the result was not sent', async () => {
     const { id, token, handle } = await attach();
@@ -512,14 +550,7 @@ describe('check_messages', () => {
   });
 
   it('makes a session that was offline reachable again', async () => {
-    const { id, token, handle } = await attach();
-    const { sessions } = server.store.tenant(server.tenantId);
-    const at = Date.now() - 60_000;
-    await sessions.openStream(id, { id: uuidv7(), node: 'gone', at });
-    const { stream } = (await sessions.read(id)) ?? {};
-    await sessions.closeStream(id, { id: stream?.id ?? '', at, dueBy: at });
-    const isOffline = async () => (await server.json(`/v1/sessions/${id}`))['status'] === 'offline';
-    await until(isOffline, 'the session to be offline');
+    const { id, token, handle } = await offline();
     const message = await sendMessage(server, { to: `@${handle}`, text: 'still there?' });
     const { body } = await post(checkMessages(), { key: token });
     expect(body).toMatchObject({
@@ -612,6 +643,14 @@ describe('/mcp answers in the format of JSON-RPC', () => {
         },
       });
     }
+  });
+
+  it('the list of tools in few characters, because every model reads it', async () => {
+    const { token } = await attach();
+    const { body } = await post(list, { key: token });
+    const { tools } = (body as { result: { tools: unknown[] } }).result;
+    expect(tools).toHaveLength(4);
+    expect(JSON.stringify(tools).length).toBeLessThan(1_700);
   });
 
   it('unknown methods of the protocol', async () => {

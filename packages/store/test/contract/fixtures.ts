@@ -131,10 +131,11 @@ export function ending(run: TestRun, over: Partial<Append> = {}): Append {
   return step(run, { progress: { status: 'completed', endedAt: noon }, ...over });
 }
 
-export function newApproval(run: TestRun, over: Partial<NewApproval> = {}): NewApproval {
+export type RunApproval = NewApproval & { readonly runId: string };
+
+export function newApproval(run: TestRun, over: Partial<NewApproval> = {}): RunApproval {
   return {
     id: uuidv7(),
-    runId: run.id,
     kind: 'permission',
     agentId,
     agentPath: ['assistant'],
@@ -145,6 +146,7 @@ export function newApproval(run: TestRun, over: Partial<NewApproval> = {}): NewA
     requestedAt: noon,
     expiresAt: noon + 60_000,
     ...over,
+    runId: run.id,
   };
 }
 
@@ -159,7 +161,7 @@ export async function waitingRun(tenant: TenantStore, over: Partial<NewApproval>
 }
 
 export function decisionOn(
-  approval: NewApproval,
+  approval: RunApproval,
   over: Partial<ApprovalDecision> = {},
 ): ApprovalDecision {
   return {

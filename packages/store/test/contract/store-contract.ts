@@ -31,6 +31,7 @@ import { textTests } from './text.ts';
 import { deliveryTests } from './sessions/deliveries.ts';
 import { sessionJournalTests } from './sessions/journal.ts';
 import { actionTests, channelTests } from './sessions/channels.ts';
+import { requestTests } from './sessions/requests.ts';
 import { directoryTests } from './sessions/directory.ts';
 import { messageTests } from './sessions/messages.ts';
 import { sessionTests } from './sessions/sessions.ts';
@@ -82,6 +83,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('sessions, messages', () => messageTests(open));
     describe('sessions, channels', () => channelTests(open));
     describe('sessions, actions', () => actionTests(open));
+    describe('approvals and grants of sessions', () => requestTests(open));
     describe('sessions of all tenants', () => directoryTests(open));
     describe('tenancy', () => tenancyTests(open));
     describe('text', () => textTests(open));

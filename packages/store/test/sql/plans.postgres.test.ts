@@ -113,6 +113,9 @@ describe('query plans of PostgreSQL', () => {
     {},
     { status: 'pending' },
     { runId: 'r' },
+    { sessionId: 's' },
+    { conversationId: 'c' },
+    { invocationId: 'i' },
     { kind: 'outcome', status: 'pending' },
   ];
   const auditFilters: AuditFilter[] = [
@@ -135,7 +138,8 @@ describe('query plans of PostgreSQL', () => {
     'a range of the journal': selectEventsSql,
     'a page of a large journal': selectPageSql,
     'an approval': selectApprovalSql,
-    'a decision': storeDecision('t', decisionOn(approval)).sql,
+    'a decision': storeDecision({ tenantId: 't', runId: 'r' }, decisionOn(approval)).sql,
+    'a decision without a run': storeDecision({ tenantId: 't' }, decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
     'the inbox of a run': selectCommandsSql,
     'a command for a run': insertCommand('postgres', signer, run, queued).sql,

@@ -133,7 +133,8 @@ describe('query plans', () => {
     'a range of the journal': selectEventsSql,
     'a page of a large journal': selectPageSql,
     'an approval': selectApprovalSql,
-    'a decision': storeDecision('t', decisionOn(approval)).sql,
+    'a decision': storeDecision({ tenantId: 't', runId: 'r' }, decisionOn(approval)).sql,
+    'a decision without a run': storeDecision({ tenantId: 't' }, decisionOn(approval)).sql,
     'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }, 'others').sql,
     'the grants in scope': selectGrantsSql,
     'a grant': selectGrantSql,
@@ -385,6 +386,12 @@ describe('query plans', () => {
     [{}, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [{ status: 'pending' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [{ runId: 'r' }, 'approvals_by_run (tenant_id=? AND run_id=?'],
+    [{ sessionId: 's' }, 'approvals_by_session (tenant_id=? AND session_id=?'],
+    [{ conversationId: 'c' }, 'approvals_by_conversation (tenant_id=? AND conversation_id=?'],
+    [
+      { invocationId: 'i', sessionId: 's' },
+      'approvals_by_invocation (tenant_id=? AND invocation_id=?',
+    ],
     [{ kind: 'outcome' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [
       { kind: 'outcome', status: 'pending' },

@@ -42,18 +42,23 @@ const nothing: Projection = {
   madeProgress: false,
 };
 
+interface ProjectedRun extends RunIdentity {
+  /** The session whose turn it is. */
+  readonly sessionId?: string | undefined;
+}
+
 /** `state` is the state after `events`. `before`, the one that is stored, may be left out. */
 export function project(
   events: readonly StoredEvent[],
   state: RunState,
-  run: RunIdentity,
+  run: ProjectedRun,
   before?: RunState,
 ): Projection {
   const relevant = events.filter((event) => !isDelta(event));
   if (relevant.length === 0) return nothing;
   return {
     progress: progressChanges(relevant, state, run, before),
-    approvals: relevant.flatMap((event) => requestedApproval(event, run.id)),
+    approvals: relevant.flatMap((event) => requestedApproval(event, run)),
     closeApprovals: relevant.flatMap(closedApproval),
     clientCalls: relevant.flatMap(openedClientCall),
     abandonedCalls: relevant.flatMap((event) =>
@@ -178,12 +183,14 @@ function wakeAtOf(state: RunState): number | null {
   return times.length === 0 ? null : Math.min(...times);
 }
 
-function requestedApproval(event: StoredEvent, runId: string): NewApproval[] {
+function requestedApproval(event: StoredEvent, run: ProjectedRun): NewApproval[] {
   if (event.type !== 'approval.requested') return [];
   return [
     {
       id: event.approvalId,
-      runId,
+      runId: run.id,
+      conversationId: run.conversationId,
+      ...defined({ sessionId: run.sessionId }),
       kind: event.kind,
       agentId: event.agentId,
       agentPath: event.agentPath,

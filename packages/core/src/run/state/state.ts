@@ -75,6 +75,8 @@ export interface RunState {
   readonly recalled: boolean;
   /** Messages that were delivered to the run and that no model call of the root agent has read. */
   readonly unread: readonly ReceivedMessage[];
+  /** The ids of those that one has read. */
+  readonly read: readonly string[];
   /** Where the root agent's last turn started, if it called no tools: its text is the output. */
   readonly answerSeq: number | null;
 }
@@ -98,6 +100,7 @@ export const initialState: RunState = {
   denials: {},
   recalled: false,
   unread: [],
+  read: [],
   answerSeq: null,
 };
 
@@ -318,7 +321,9 @@ function addMessage(state: RunState, event: Stored<EventOf<'message.added'>>): R
 
 /** The request of the turn contained all messages that the run had taken. */
 function readMessages(state: RunState, { agentId }: EventOf<'turn.started'>): RunState {
-  return agentId !== state.rootId || state.unread.length === 0 ? state : { ...state, unread: [] };
+  if (agentId !== state.rootId || state.unread.length === 0) return state;
+  const read = [...state.read, ...state.unread.map(({ messageId }) => messageId)];
+  return { ...state, unread: [], read };
 }
 
 /** The root agent starts with the run; any other is spawned by a started call. */

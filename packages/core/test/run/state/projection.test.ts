@@ -286,6 +286,7 @@ describe('approvals', () => {
       {
         id: 'r1',
         runId: run.id,
+        conversationId: run.conversationId,
         kind: 'permission',
         agentId: 'root',
         agentPath: ['assistant'],

@@ -30,11 +30,12 @@ import { type ApiRequest, type Handler, storeOf } from './handler.ts';
 import { byRequest, iso, isoOrUndefined, readPageBySize, parseTime } from '../views/pagination.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
-  const { runId, kind, decidable, ...page } = call.query;
+  const { runId, sessionId, conversationId, invocationId, kind, decidable, ...page } = call.query;
   const status = decidable === undefined ? page.status : 'pending';
+  const filter = defined({ status, runId, sessionId, conversationId, invocationId, kind });
   const { items, nextCursor } = await readPageBySize(
     page,
-    (each) => storeOf(call).listApprovals(defined({ status, runId, kind }), each),
+    (each) => storeOf(call).listApprovals(filter, each),
     byRequest,
   );
   const requirements = new Requirements(call);
@@ -125,10 +126,11 @@ export class Requirements {
     const store = storeOf(this.#call);
     const policies = await this.#policiesFor(approval.agentPath);
     const isNamed = policies.some(({ approvers }) => approvers.length > 0);
-    const run = isNamed ? await store.readRunHead(approval.runId) : undefined;
+    const { runId } = approval;
+    const run = isNamed && runId !== undefined ? await store.readRunHead(runId) : undefined;
     return requirementFor(this.#call.context.control.engine, store, approval, {
       policies,
-      keyId: run?.keyId ?? null,
+      keyId: runId === undefined ? (approval.keyId ?? null) : (run?.keyId ?? null),
       edited: approval.votes?.edited,
     });
   }
@@ -188,6 +190,7 @@ async function presentApproval(
     question,
     answer: _,
     ballot: __,
+    keyId: ___,
     votes,
     ...rest
   } = approval;

@@ -35,7 +35,10 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
   const expiresAt = parseTime(body.expiresAt);
   if (expiresAt !== undefined) core.requireFutureExpiry(expiresAt, now);
   const approver = await core.findApprover(storeOf(call), core.keyIdOf(call.caller.actor), now);
-  const { definitionDigest } = engine.tools(call.caller.tenantId).find(body.tool) ?? {};
+  const { definitionDigest } =
+    (await core.actionTool(engine, storeOf(call), body.tool)) ??
+    engine.tools(call.caller.tenantId).find(body.tool) ??
+    {};
   if (definitionDigest === '') {
     throw invalidField(
       'tool',
@@ -107,6 +110,7 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
   const calls = firstBySize(matched, maxShownCalls).map((approval) => ({
     approvalId: approval.id,
     runId: approval.runId,
+    sessionId: approval.sessionId,
     toolCallId: approval.toolCallId,
     tool: approval.tool,
     params: approval.params,
@@ -119,7 +123,7 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
 
 export const explainPermission: Handler<'explainPermission'> = async (call) => {
   const body = call.body;
-  const { tool, params, permissions, tools = [], agent, runId, conversationId } = body;
+  const { tool, params, permissions, tools = [], agent, runId, conversationId, sessionId } = body;
   const { functions = [] } = chooseToolsAndFunctions(call, tools);
   const problem = core.checkRuleTool(tool);
   rejectInvalidPatterns([
@@ -132,7 +136,7 @@ export const explainPermission: Handler<'explainPermission'> = async (call) => {
     functions,
     owner: personOf(call.caller.actor),
     keyId: core.keyIdOf(call.caller.actor),
-    ...defined({ permissions, agent, runId, conversationId }),
+    ...defined({ permissions, agent, runId, conversationId, sessionId }),
   });
 };
 
@@ -150,6 +154,12 @@ async function scopeIdOf(call: ApiRequest, body: BodyOf<'createGrant'>): Promise
   if (scopeId === undefined) return call.caller.tenantId;
   if (scope === 'run' && (await storeOf(call).readRunHead(scopeId)) === undefined) {
     throw invalidField('scopeId', 'No such run');
+  }
+  if (scope === 'session') {
+    const session = await storeOf(call).sessions.read(scopeId);
+    if (session === undefined || session.releasedAt !== null) {
+      throw invalidField('scopeId', 'No such session, or it is released');
+    }
   }
   return scopeId;
 }

@@ -56,22 +56,15 @@ async function sessionWith(store: core.TenantStore, handle: string): Promise<str
   return session?.id;
 }
 
-/** A session sees what it sent and received, and its channels. */
-async function visibilityOf(call: ApiRequest) {
+/** A key reads all messages of its tenant. */
+async function visibilityOf(call: ApiRequest): Promise<core.MessageReader | undefined> {
   const { session } = call.caller;
-  if (session === undefined) return undefined;
-  const channels = await storeOf(call).channels.channelsOf(session.id);
-  return { sessionId: session.id, channels };
+  return session === undefined ? undefined : core.readerOf(storeOf(call), session.id);
 }
 
 async function findMessage(call: ApiRequest, messageId: string): Promise<core.MessageRecord> {
-  const store = storeOf(call);
-  const message = await store.messages.read(messageId);
-  const { session } = call.caller;
-  const isVisible =
-    message !== undefined &&
-    (session === undefined || (await core.canRead(store, session.id, message)));
-  if (!isVisible) throw notFound('message');
+  const message = await storeOf(call).messages.read(messageId, await visibilityOf(call));
+  if (message === undefined) throw notFound('message');
   return message;
 }
 

@@ -56,15 +56,21 @@ export function pendingPage(
   const text = [call, ...remarks].join('\n');
   const asksOutcome = approval.kind === 'outcome';
   const safe = (name: string) => `<b>${escapeHtml(escapeMisleading(name))}</b>`;
-  const agent = `The agent ${safe(approval.agentPath.join(' › '))}`;
+  const { agentPath } = approval;
+  const agent = agentPath.length === 0 ? 'A caller' : `The agent ${safe(agentPath.join(' › '))}`;
   const tool = safe(approval.tool);
   return page(
     asksOutcome ? 'Did this tool call take effect?' : 'Approve this tool call?',
     `<p>${agent} ${asksOutcome ? 'used' : 'wants to use'} ${tool}:</p>
 ${paths}${warning}${change}<pre>${escapeHtml(text)}</pre>
-${asksOutcome ? `<p class="warning">${outcomeWarning}. Check whether it did, then choose one answer.</p>\n` : ''}<p>Run ${escapeHtml(approval.runId)}. The request expires on ${escapeHtml(minuteInUtc(approval.expiresAt))}.</p>
+${asksOutcome ? `<p class="warning">${outcomeWarning}. Check whether it did, then choose one answer.</p>\n` : ''}<p>${escapeHtml(subjectOf(approval))}. The request expires on ${escapeHtml(minuteInUtc(approval.expiresAt))}.</p>
 ${formsFor(approval, approvers)}`,
   );
+}
+
+function subjectOf({ runId, invocationId, sessionId }: ApprovalRecord): string {
+  if (runId !== undefined) return `Run ${runId}`;
+  return invocationId === undefined ? `Session ${sessionId ?? ''}` : `Invocation ${invocationId}`;
 }
 
 function diffHtml(diff: string): string {

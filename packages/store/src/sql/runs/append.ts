@@ -73,8 +73,7 @@ export function appendScope(append: Append): UnitScope {
 }
 
 /**
- * A used-up grant refuses the append, and a session that has changed is a conflict, but the writer still
- * holds the run.
+ * A used-up grant or the change of a session refuses the append, but the writer still holds the run.
  */
 export function appendOutcome(
   unit: readonly Statement[],
@@ -83,7 +82,8 @@ export function appendOutcome(
 ): AppendOutcome {
   if (result.ok) return 'committed';
   const failed = unit[result.failedAt];
-  if (session?.failureOf(failed) !== undefined) return 'conflict';
+  const refusal = session?.failureOf(failed);
+  if (refusal !== undefined) return refusal === 'key' ? { kind: 'conflict' } : refusal;
   return failed !== undefined && uses?.statements.includes(failed) === true ? 'refused' : 'fenced';
 }
 

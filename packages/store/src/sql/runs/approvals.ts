@@ -2,10 +2,10 @@ import type {
   NewApproval,
   Page,
   ApprovalClosure,
-  ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
   ApprovalVotes,
+  RequestDecision,
   RunRef,
   VoteChange,
 } from '@relay/core';
@@ -30,13 +30,17 @@ export const approvalTable = new SignedTable<ApprovalRow>({
   codecs: {
     tenantId: column.text(),
     id: column.text(),
-    runId: column.text(),
+    runId: column.optional(column.text()),
+    sessionId: column.optional(column.text()),
+    conversationId: column.optional(column.text()),
+    invocationId: column.optional(column.text()),
+    keyId: column.optional(column.text()),
     requestedAt: column.number,
     expiresAt: column.number,
     kind: column.text(),
-    agentId: column.text(),
+    agentId: column.optional(column.text()),
     agentPath: column.json(),
-    toolCallId: column.freeText,
+    toolCallId: column.optional(column.freeText),
     tool: column.freeText,
     params: column.json(),
     digest: column.text(),
@@ -82,17 +86,29 @@ export function insertApproval(
   return { sql: insertSql, params };
 }
 
-const closeSql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?
-  WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending'`;
+/** Without a run, of an approval that has none. */
+interface ApprovalOwner {
+  readonly tenantId: string;
+  readonly runId?: string;
+}
+
+const ofRun = (runId: string | undefined) =>
+  runId === undefined ? 'run_id IS NULL' : 'run_id = ?';
 
 /**
  * An approval that has been decided cannot expire: the append is undone, and its writer finds the
  * decision in the inbox. One that is closed because its run ends keeps the decision.
  */
-export function closeApproval({ tenantId, runId }: RunRef, closure: ApprovalClosure): Statement {
+export function closeApproval(
+  { tenantId, runId }: ApprovalOwner,
+  closure: ApprovalClosure,
+): Statement {
   const { approvalId, status, at, by, reason } = closure;
-  const params = [status, at, encode(by), encode(reason), tenantId, approvalId, runId];
-  return status === 'expired' ? { sql: closeSql, params, expect: 1 } : { sql: closeSql, params };
+  const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?
+    WHERE tenant_id = ? AND id = ? AND ${ofRun(runId)} AND status = 'pending'`;
+  const run = runId === undefined ? [] : [runId];
+  const params = [status, at, encode(by), encode(reason), tenantId, approvalId, ...run];
+  return status === 'expired' ? { sql, params, expect: 1 } : { sql, params };
 }
 
 /** No approval stays open after its run, even if the run's state does not know it. */
@@ -109,14 +125,14 @@ export function closeOpenApprovals({ tenantId, runId }: RunRef, at: number): Sta
  * row that was read.
  */
 export function storeDecision(
-  tenantId: string,
-  decision: ApprovalDecision,
+  { tenantId, runId }: ApprovalOwner,
+  decision: RequestDecision,
   voted?: VotedRow,
 ): Statement {
-  const { approvalId, runId, status, at, by, reason, answer, edited, ballot } = decision;
+  const { approvalId, status, at, by, reason, answer, edited, ballot } = decision;
   const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
       edited = ?${voted === undefined ? '' : `, ${voted.assignments}`}
-    WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?
+    WHERE tenant_id = ? AND id = ? AND ${ofRun(runId)} AND status = 'pending' AND expires_at > ?
       ${ballot === undefined ? '' : 'AND ballot = ?'} ${voted === undefined ? '' : 'AND mac = ?'}`;
   return {
     sql,
@@ -130,7 +146,7 @@ export function storeDecision(
       ...(voted?.values ?? []),
       tenantId,
       approvalId,
-      runId,
+      ...(runId === undefined ? [] : [runId]),
       at,
       ...(ballot === undefined ? [] : [ballot]),
       ...(voted === undefined ? [] : [voted.mac]),
@@ -165,15 +181,26 @@ export function updateVotes(tenantId: string, change: VoteChange, voted: VotedRo
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
   FROM approvals WHERE tenant_id = ? AND id = ?`;
 
-/** A run has few approvals. Others are merged from those of each kind and status. */
-function listOf(tenantId: string, { runId, status, kind }: ApprovalFilter): List {
+/**
+ * A run, an invocation, a session and a conversation have few approvals. Others are merged from those of
+ * each kind and status.
+ */
+function listOf(tenantId: string, filter: ApprovalFilter): List {
+  const { runId, sessionId, conversationId, invocationId, status, kind } = filter;
+  const owners = columnFilters({
+    invocation_id: invocationId,
+    run_id: runId,
+    session_id: sessionId,
+    conversation_id: conversationId,
+  });
+  const [owner, ...others] = owners;
   const index =
-    runId === undefined
+    owner === undefined
       ? indexFilter(
           columnFilters({ kind: kind ?? approvalKinds, status: status ?? approvalStatuses }),
           [],
         )
-      : indexFilter(columnFilters({ run_id: runId }), columnFilters({ kind, status }));
+      : indexFilter([owner], [...others, ...columnFilters({ kind, status })]);
   return { tenantId, table: 'approvals', at: 'requested_at', ...index };
 }
 

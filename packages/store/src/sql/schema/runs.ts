@@ -149,7 +149,11 @@ export const runTables: readonly string[] = [
   `CREATE TABLE approvals (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
-    run_id TEXT NOT NULL,
+    run_id TEXT,
+    session_id TEXT,
+    conversation_id TEXT,
+    invocation_id TEXT,
+    key_id TEXT,
     status TEXT NOT NULL,
     requested_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
@@ -158,9 +162,9 @@ export const runTables: readonly string[] = [
     reason TEXT,
     answer TEXT,
     kind TEXT NOT NULL,
-    agent_id TEXT NOT NULL,
+    agent_id TEXT,
     agent_path TEXT NOT NULL,
-    tool_call_id TEXT NOT NULL,
+    tool_call_id TEXT,
     tool TEXT NOT NULL,
     params TEXT NOT NULL,
     digest TEXT NOT NULL,
@@ -176,6 +180,13 @@ export const runTables: readonly string[] = [
     votes TEXT
   )`,
   `CREATE INDEX approvals_by_run ON approvals (tenant_id, run_id, requested_at, id)`,
+  `CREATE INDEX approvals_by_session ON approvals (tenant_id, session_id, requested_at, id)
+    WHERE session_id IS NOT NULL`,
+  `CREATE INDEX approvals_by_conversation ON approvals (tenant_id, conversation_id, requested_at, id)`,
+  `CREATE INDEX approvals_by_invocation ON approvals (tenant_id, invocation_id, requested_at, id)
+    WHERE invocation_id IS NOT NULL`,
+  `CREATE INDEX approvals_to_prune ON approvals (decided_at)
+    WHERE run_id IS NULL AND decided_at IS NOT NULL`,
   `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, status, requested_at, id)`,
   `CREATE TABLE run_inbox (
     run_id TEXT NOT NULL,

@@ -186,6 +186,7 @@ export const sessionTables: readonly string[] = [
     idempotent BIGINT NOT NULL,
     timeout_ms BIGINT NOT NULL,
     started_at BIGINT,
+    edited_input TEXT,
     checksum BIGINT NOT NULL
   )`,
   `CREATE INDEX open_invocations ON invocations (session_id, at, id)

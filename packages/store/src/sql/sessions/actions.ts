@@ -65,6 +65,7 @@ const invocationCodec = new RecordCodec<InvocationRow>({
   timeoutMs: column.number,
   status: column.text(),
   startedAt: column.nullable(column.number),
+  editedInput: column.nullable(column.json()),
   dueAt: column.nullable(column.number),
   output: column.nullable(column.json()),
   error: column.nullable(column.json()),
@@ -110,7 +111,8 @@ export function insertInvocation(
     madeBy: by,
     output: null,
     error: invocation.error ?? null,
-    approvalId: null,
+    editedInput: null,
+    approvalId: invocation.approvalId ?? null,
     dueAt: hasEnded ? null : dueAt,
     endedAt: hasEnded ? at : null,
   };
@@ -124,14 +126,14 @@ const sameNull = (name: string) => `COALESCE(${name}, -1) = COALESCE(CAST(? AS B
 
 /** An invocation that has ended never changes. */
 export function changeInvocation(tenantId: string, change: InvocationChange): Statement {
-  const { id, from, to, at, approvalId, output, error, ifDueAt, ifStartedAt } = change;
+  const { id, from, to, at, editedInput, output, error, ifDueAt, ifStartedAt } = change;
   const hasEnded = isEnded(to);
   const assigned = Object.entries({
     status: to,
     output: output === undefined ? null : encode(output),
     error: encodeOrNull(error),
     ended_at: hasEnded ? at : null,
-    approval_id: approvalId,
+    edited_input: editedInput === undefined ? undefined : encode(editedInput),
     due_at: hasEnded ? null : change.dueAt,
     started_at: change.startedAt,
   }).filter(([, value]) => value !== undefined);

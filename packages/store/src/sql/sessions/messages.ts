@@ -3,7 +3,13 @@
  * direct conversations of a participant (`@id`), or all that a participant sent or received (`=id`). What
  * mentions a handle is found for webhooks (`!handle`).
  */
-import { type MessageFilter, type MessageRecord, mentionsIn, type NewMessage } from '@relay/core';
+import {
+  type MessageFilter,
+  type MessageReader,
+  type MessageRecord,
+  mentionsIn,
+  type NewMessage,
+} from '@relay/core';
 import type { Sender } from '@relay/protocol';
 import type { Row, SqlDialect, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
@@ -148,6 +154,30 @@ export function withdrawMessage(tenantId: string, messageId: string, at: number)
 
 export const selectMessageSql = `SELECT ${messageColumns.join(', ')} FROM messages
   WHERE tenant_id = ? AND id = ?`;
+
+export function selectMessage(
+  tenantId: string,
+  messageId: string,
+  visibleTo: MessageReader | undefined,
+): Statement {
+  const params = [tenantId, messageId];
+  if (visibleTo === undefined) return { sql: selectMessageSql, params };
+  const visible = isInAny(visiblePlaces({ visibleTo }), 't.id');
+  return {
+    sql: `${selectMessageSql.replace('FROM messages', 'FROM messages t')} AND ${visible.sql}`,
+    params: [...params, ...visible.params],
+  };
+}
+
+export const channelsSql = `SELECT place FROM message_places
+  WHERE COALESCE(tenant_id, '') = ? AND message_id = ? AND place LIKE '#%' ORDER BY place`;
+
+export const receivedSql = `SELECT ${messageColumns.map((name) => `m.${name}`).join(', ')}
+  FROM (SELECT message_id, at, id FROM message_deliveries
+    WHERE tenant_id = ? AND session_id = ?
+      AND (attempts > 0 OR delivered_at IS NOT NULL OR consumed_at IS NOT NULL)
+    ORDER BY at DESC, id DESC LIMIT ?) AS d CROSS JOIN messages m
+  WHERE m.id = d.message_id AND COALESCE(m.tenant_id, '') = ? ORDER BY d.at DESC, d.id DESC`;
 
 export function decodeMessage(row: Row): MessageRecord {
   checkIntact(`Message ${text(row, 'id')}`, row, fixedColumns);

@@ -98,5 +98,11 @@ export function pruneUnit(before: number, limit: number): Statement[] {
         WHERE ended_at IS NOT NULL AND ended_at <= ? ORDER BY ended_at LIMIT ?)`,
       params: [before, limit],
     },
+    {
+      sql: `DELETE FROM approvals WHERE id IN (SELECT id FROM approvals
+        WHERE run_id IS NULL AND decided_at IS NOT NULL AND decided_at <= ?
+        ORDER BY decided_at LIMIT ?)`,
+      params: [before, limit],
+    },
   ];
 }

@@ -234,6 +234,27 @@ const endInvocationsSql = `UPDATE invocations SET due_at = at
   WHERE COALESCE(tenant_id, '') = ? AND session_id = ? AND session_id IS NOT NULL
     AND ended_at IS NULL`;
 
+const openRequests = `tenant_id = ? AND session_id = ? AND session_id IS NOT NULL
+  AND run_id IS NULL AND status = 'pending'`;
+
+/** What its calls wait for; those of its runs close with the run. */
+function closeRequests(tenantId: string, { sessionId, at }: SessionChange): Statement[] {
+  const params = [tenantId, sessionId];
+  const by = encode({ type: 'system', id: 'relay', name: 'relay' });
+  return [
+    {
+      sql: `UPDATE invocations SET due_at = at WHERE tenant_id = ? AND ended_at IS NULL
+        AND id IN (SELECT invocation_id FROM approvals WHERE ${openRequests})`,
+      params: [tenantId, ...params],
+    },
+    {
+      sql: `UPDATE approvals SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
+        WHERE ${openRequests}`,
+      params: [at, by, encode('The session has ended'), ...params],
+    },
+  ];
+}
+
 /** What else a change of the row entails. */
 export function consequences(tenantId: string, change: SessionChange): Statement[] {
   const { sessionId, progress = {}, redefine = {} } = change;
@@ -247,7 +268,7 @@ export function consequences(tenantId: string, change: SessionChange): Statement
     for (const table of ['channel_members', 'actions']) {
       unit.push({ sql: `DELETE FROM ${table} WHERE tenant_id = ? AND session_id = ?`, params });
     }
-    unit.push({ sql: endInvocationsSql, params });
+    unit.push({ sql: endInvocationsSql, params }, ...closeRequests(tenantId, change));
   }
   return unit;
 }

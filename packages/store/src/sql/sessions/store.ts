@@ -10,6 +10,7 @@ import type {
   MessageEdit,
   MessageFilter,
   MessageKey,
+  MessageReader,
   MessageRecord,
   MessageStore,
   NewAuditEntry,
@@ -37,10 +38,12 @@ import { json, numberOrNull, text } from '../../codec/values.ts';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from '../runs/creation.ts';
+import { selectApprovalSql, voted, type VotedRow } from '../runs/approvals.ts';
 import { insertCommand } from '../runs/inbox.ts';
 import { readList } from '../lists.ts';
 import { changesIn, readAll, readOne } from '../statements.ts';
 import { insertAudit } from '../tenants/audit.ts';
+import { type GrantUses, selectGrantsById, useGrants } from '../tenants/grants.ts';
 import { decodeSessionCommand, openCommandsSql, selectCommandSql } from './commands.ts';
 import * as deliveries from './deliveries.ts';
 import {
@@ -58,12 +61,18 @@ import { nameOfKey, SessionStatements, writeScope } from './write.ts';
 /** What other nodes are told of a write. */
 export function hintsOfWrite(
   tenantId: string,
-  { changes, runCommands = [] }: SessionWrite,
+  { changes, runCommands = [], approvals = [], decision, closures = [] }: SessionWrite,
 ): Hint[] {
+  const approvalIds = [
+    ...approvals.map(({ id }) => id),
+    ...closures.map(({ approvalId }) => approvalId),
+    ...(decision === undefined ? [] : [decision.approvalId]),
+  ];
   const ids = new Set(changes.map(({ sessionId }) => sessionId));
   return [
     ...Array.from(ids, (sessionId) => ({ kind: 'session', tenantId, sessionId }) as const),
     ...runCommands.map(({ runId, queued }) => hintOfCommand({ tenantId, runId }, queued)),
+    ...approvalIds.map((approvalId) => ({ kind: 'approval', tenantId, approvalId }) as const),
   ];
 }
 
@@ -95,8 +104,9 @@ abstract class SqlSessionAccess {
     const { driver, signer, tenantId } = this;
     const redefinitions = await this.#redefinitions(write.changes);
     if ('kind' in redefinitions) return redefinitions;
+    const read = { redefinitions, voted: await this.#voted(write), uses: await this.#uses(write) };
     const context = { dialect: driver.dialect, signer, tenantId };
-    const parts = new SessionStatements(context, write, redefinitions);
+    const parts = new SessionStatements(context, write, read);
     const unit = [...first, ...parts.statements, ...last];
     const isAlone = first.length > 0 || last.length > 0;
     const result = await driver.transact(unit, isAlone ? undefined : writeScope(write));
@@ -109,6 +119,22 @@ abstract class SqlSessionAccess {
     const holder = await this.findHolder(write.idempotency);
     if (holder === undefined) throw new RelayError('storage_failed', 'Nothing was stored');
     return { kind: 'exists', ...holder };
+  }
+
+  async #voted({ decision }: SessionWrite): Promise<VotedRow | undefined> {
+    if (decision?.votes === undefined) return undefined;
+    const { approvalId, votes } = decision;
+    const [row] = await this.driver.read(selectApprovalSql, [this.tenantId, approvalId]);
+    return row === undefined ? undefined : voted(this.signer, row, { votes });
+  }
+
+  /** If another write uses one first, nothing of this one is stored. */
+  async #uses(write: SessionWrite): Promise<GrantUses | undefined> {
+    const { useGrants: ids = [], changes, invocations = [] } = write;
+    if (ids.length === 0) return undefined;
+    const { sql, params } = selectGrantsById(this.tenantId, ids);
+    const at = changes[0]?.at ?? invocations[0]?.at ?? 0;
+    return useGrants(this.signer, await this.driver.read(sql, params), { ids, at });
   }
 
   async #redefinitions(changes: readonly SessionChange[]) {
@@ -270,8 +296,19 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
 }
 
 export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
-  read(messageId: string): Promise<MessageRecord | undefined> {
-    return this.one(messages.selectMessageSql, [messageId], messages.decodeMessage);
+  read(messageId: string, visibleTo?: MessageReader): Promise<MessageRecord | undefined> {
+    const statement = messages.selectMessage(this.tenantId, messageId, visibleTo);
+    return readOne(this.driver, statement, messages.decodeMessage);
+  }
+
+  channelsOf(messageId: string): Promise<string[]> {
+    const statement = { sql: messages.channelsSql, params: [this.tenantId, messageId] };
+    return readAll(this.driver, statement, (row) => text(row, 'place').slice(1));
+  }
+
+  received(sessionId: string, limit: number): Promise<MessageRecord[]> {
+    const params = [this.tenantId, sessionId, limit, this.tenantId];
+    return readAll(this.driver, { sql: messages.receivedSql, params }, messages.decodeMessage);
   }
 
   async list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>> {

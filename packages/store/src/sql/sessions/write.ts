@@ -15,7 +15,9 @@ import { number } from '../../codec/values.ts';
 import type { SqlDialect, Statement, StatementResult, UnitScope } from '../../drivers/driver.ts';
 import { sweepKeys, takeKey } from '../runs/creation.ts';
 import { deleteCommand, insertCommand } from '../runs/inbox.ts';
+import { closeApproval, insertApproval, storeDecision, type VotedRow } from '../runs/approvals.ts';
 import { insertAudit } from '../tenants/audit.ts';
+import { type GrantUses, insertGrant } from '../tenants/grants.ts';
 import { insertNotices } from '../tenants/webhooks.ts';
 import { changeInvocation, insertInvocation } from './actions.ts';
 import { answerCommand, insertSessionCommand } from './commands.ts';
@@ -43,10 +45,16 @@ export class SessionStatements {
   readonly #advances = new Map<SessionChange, Statement>();
   readonly #context: WriteContext;
   readonly #write: SessionWrite;
+  readonly #uses: GrantUses | undefined;
 
-  constructor(context: WriteContext, write: SessionWrite, redefinitions?: Redefinitions) {
+  constructor(
+    context: WriteContext,
+    write: SessionWrite,
+    { redefinitions, voted, uses }: ReadParts = {},
+  ) {
     this.#context = context;
     this.#write = write;
+    this.#uses = uses;
     this.#addKey();
     this.#addRunCommands();
     this.#addMessages();
@@ -54,6 +62,7 @@ export class SessionStatements {
       this.#addChange(change, redefinitions?.get(change));
     }
     this.#addOthers();
+    this.#addApprovals(voted);
   }
 
   /** Why the unit was undone, if one of these statements has failed. */
@@ -153,6 +162,28 @@ export class SessionStatements {
     const { audit, notices } = this.#write;
     this.statements.push(...insertAudit(tenantId, audit), ...insertNotices(tenantId, notices));
   }
+
+  #addApprovals(voted: VotedRow | undefined): void {
+    const { tenantId, signer } = this.#context;
+    const { approvals = [], decision, closures = [] } = this.#write;
+    const conflict: SessionRefusal = { kind: 'conflict' };
+    for (const each of approvals) this.statements.push(insertApproval(signer, tenantId, each));
+    for (const each of closures) this.#add(closeApproval({ tenantId }, each), conflict);
+    for (const each of this.#uses?.statements ?? []) this.#add(each, conflict);
+    if (decision === undefined) return;
+    this.#add(storeDecision({ tenantId }, decision, voted), conflict);
+    const { grant } = decision;
+    if (grant !== undefined) this.statements.push(insertGrant(signer, tenantId, grant));
+  }
+}
+
+/** Parts of a write that depend on rows that were read before. */
+export interface ReadParts {
+  readonly redefinitions?: Redefinitions | undefined;
+  /** Of the votes of a decision. */
+  readonly voted?: VotedRow | undefined;
+  /** Of counted grants. */
+  readonly uses?: GrantUses | undefined;
 }
 
 function byId(one: SessionChange, other: SessionChange): number {
@@ -172,8 +203,10 @@ export function writeScope(write: SessionWrite): UnitScope | undefined {
   const [only, ...others] = write.changes;
   if (only === undefined) return undefined;
   const { idempotency, runCommands, withdrawnCommands, answers, invocationChanges } = write;
-  const parts = [runCommands, withdrawnCommands, answers, invocationChanges];
+  const { closures, useGrants, decision } = write;
+  const parts = [runCommands, withdrawnCommands, answers, invocationChanges, closures, useGrants];
   const shared = parts.some((part = []) => part.length > 0);
-  const exclusive = others.length > 0 || idempotency !== undefined || shared;
+  const isAlone = idempotency !== undefined || decision !== undefined;
+  const exclusive = others.length > 0 || isAlone || shared;
   return { run: `~${only.sessionId}`, exclusive };
 }

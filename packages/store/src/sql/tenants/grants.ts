@@ -43,25 +43,30 @@ export function insertGrant(signer: RowSigner, tenantId: string, grant: NewGrant
   return { sql: insertSql, params: grantTable.encode(signer, row) };
 }
 
+/** The grant of a session ends with it. */
 const activeSql = `g.revoked_at IS NULL AND (g.expires_at IS NULL OR g.expires_at > ?)
-    AND (g.uses_left IS NULL OR g.uses_left > 0)`;
+    AND (g.uses_left IS NULL OR g.uses_left > 0)
+    AND (g.scope <> 'session' OR EXISTS (SELECT 1 FROM sessions s WHERE s.id = g.scope_id
+      AND COALESCE(s.tenant_id, '') = g.tenant_id AND s.released_at IS NULL AND s.pruning IS NULL))`;
 
 export const selectGrantsSql = `SELECT ${columns.join(', ')} FROM grants g
-  WHERE g.tenant_id = ? AND g.scope_id IN (?, ?, ?)
+  WHERE g.tenant_id = ? AND g.scope_id IN (?, ?, ?, ?)
     AND ((g.scope = 'run' AND g.scope_id = ?) OR (g.scope = 'conversation' AND g.scope_id = ?
         AND NOT EXISTS (SELECT 1 FROM conversations c
           WHERE c.tenant_id = g.tenant_id AND c.id = g.scope_id AND c.owner <> ?))
-      OR (g.scope = 'tenant' AND g.scope_id = ?))
+      OR (g.scope = 'session' AND g.scope_id = ?) OR (g.scope = 'tenant' AND g.scope_id = ?))
     AND ${activeSql}
   ORDER BY g.created_at, g.id`;
 
 export function selectGrants(
   tenantId: string,
-  { runId, conversationId, owner, now }: GrantedTo & { readonly now: number },
+  scope: GrantedTo & { readonly now: number },
 ): Statement {
-  const ids = [runId, conversationId, tenantId];
-  const params = [tenantId, ...ids, runId, conversationId, encode(owner), tenantId, now];
-  return { sql: selectGrantsSql, params };
+  // No id is empty.
+  const { runId = '', conversationId = '', sessionId = '', owner, now } = scope;
+  const ids = [runId, conversationId, sessionId, tenantId];
+  const held = [runId, conversationId, encode(owner), sessionId, tenantId];
+  return { sql: selectGrantsSql, params: [tenantId, ...ids, ...held, now] };
 }
 
 export const selectGrantSql = `SELECT ${columns.join(', ')} FROM grants

@@ -83,10 +83,12 @@ export function voteTests(open: Open): void {
       if (approval?.status !== 'pending') return 'late';
       const persons = [...(approval.votes?.votes ?? []).map((each) => each.person), name];
       const votes = { ...votesOf(...persons), quorum };
-      const { ballot } = approval;
+      const { ballot, runId = '' } = approval;
       if (persons.length < quorum) {
         if (await tenant.changeVotes(change(approvalId, ballot, votes))) return 'voted';
-      } else if (await tenant.decideApproval(decisionOn(approval, { ballot, votes }))) {
+      } else if (
+        await tenant.decideApproval(decisionOn({ ...approval, runId }, { ballot, votes }))
+      ) {
         return 'decided';
       }
     }

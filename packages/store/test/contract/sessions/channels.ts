@@ -108,7 +108,7 @@ export function actionTests(open: Open): void {
     const { actions, sessions } = tenant;
     const sessionId = await addSession(tenant);
     const input = { text: hostileText['NUL'], list: [null] };
-    const invocation = newInvocation({ sessionId, status: 'waiting', input });
+    const invocation = newInvocation({ sessionId, status: 'waiting', input, approvalId: 'a' });
     const event = {
       type: 'action.invoked',
       action: 'deploy',
@@ -116,7 +116,7 @@ export function actionTests(open: Open): void {
     } as const;
     const changes = [changeOf(sessionId, { events: [event] })];
     await sessions.change({ changes, invocations: [invocation] });
-    const open = { ...invocation, output: null, error: null, approvalId: null, endedAt: null };
+    const open = { ...invocation, output: null, error: null, editedInput: null, endedAt: null };
     expect(await actions.readInvocation(invocation.id)).toEqual(open);
     expect(await actions.openInvocations(sessionId, 9)).toEqual([open]);
     expect(await newTenant().actions.readInvocation(invocation.id)).toBeUndefined();
@@ -128,7 +128,8 @@ export function actionTests(open: Open): void {
         invocationChanges: [{ id, from: ['running'], to: 'completed', at: noon + 1, ...over }],
       });
     expect(await change({})).toEqual({ kind: 'conflict' });
-    const run = { from: ['waiting'], to: 'running', dueAt: noon + 5, approvalId: 'a' };
+    const editedInput = { text: 'changed' };
+    const run = { from: ['waiting'], to: 'running', dueAt: noon + 5, editedInput };
     expect(await change(run)).toMatchObject({
       kind: 'committed',
     });
@@ -136,7 +137,7 @@ export function actionTests(open: Open): void {
       ...open,
       status: 'running',
       dueAt: noon + 5,
-      approvalId: 'a',
+      editedInput,
     });
     const outcomes = await Promise.all(
       Array.from({ length: 10 }, (_, n) => change({ output: { n } })),
@@ -146,7 +147,7 @@ export function actionTests(open: Open): void {
     expect(await actions.readInvocation(id)).toEqual({
       ...open,
       status: 'completed',
-      approvalId: 'a',
+      editedInput,
       output: { n: winner },
       dueAt: null,
       endedAt: noon + 1,

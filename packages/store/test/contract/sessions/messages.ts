@@ -113,8 +113,35 @@ export function messageTests(open: Open): void {
     expect(await idsOf(tenant, { visibleTo: ofEve })).toEqual(newest(5, 4, 3, 0));
     expect(await idsOf(tenant, { visibleTo: ofEve, with: bob })).toEqual(newest(3));
     expect(await idsOf(tenant, { visibleTo, thread: first }, 1)).toEqual(newest(4, 0));
+    // By its id a message is read by the same rule.
+    for (const reader of [visibleTo, ofEve]) {
+      const readable = await Promise.all(m.map((id) => tenant.messages.read(id, reader)));
+      const ids = readable.flatMap((message) => message?.id ?? []);
+      expect(ids.toReversed()).toEqual(await idsOf(tenant, { visibleTo: reader }));
+    }
+    expect(await newTenant().messages.read(first, visibleTo)).toBeUndefined();
+    expect(await tenant.messages.channelsOf(m[5] ?? '')).toEqual(['general', 'ops']);
+    expect(await tenant.messages.channelsOf(m[1] ?? '')).toEqual([]);
     expect((await tenant.messages.participants(first)).toSorted()).toEqual([ada, bob].toSorted());
     expect(await tenant.messages.participants(m[5] ?? '')).toEqual([ada, eve].toSorted());
+  });
+
+  test('what a session was given is read from the last one on', async () => {
+    const tenant = newTenant();
+    const [ada, bob] = [await addSession(tenant), await addSession(tenant)];
+    const given: string[] = [];
+    for (const [n, status] of (['delivered', 'consumed', 'delivered'] as const).entries()) {
+      given.unshift((await send(tenant, [ada], { at: noon + n }, { status })).id);
+    }
+    for (const status of ['accepted', 'failed'] as const) {
+      await send(tenant, [ada], { at: noon + 9 }, { status });
+    }
+    await send(tenant, [bob], {}, { status: 'consumed' });
+    const ids = async (limit: number) =>
+      (await tenant.messages.received(ada, limit)).map(({ id }) => id);
+    expect(await ids(9)).toEqual(given);
+    expect(await ids(2)).toEqual(given.slice(0, 2));
+    expect(await newTenant().messages.received(ada, 9)).toEqual([]);
   });
 
   test('messages are found by all of their words, newest first, within the other filters', async () => {

@@ -379,12 +379,19 @@ export function sessionTests(open: Open): void {
       changes: [changeOf(sessionId, { ifVersion }), ...reply.changes],
     });
     const end = { consumeCommands: [queued.id], audit: [newAudit()] };
-    expect(await tenant.append(ending(run, { ...end, session: session(5) }))).toBe('conflict');
+    expect(await tenant.append(ending(run, { ...end, session: session(5) }))).toMatchObject({
+      kind: 'conflict',
+    });
     expect(await tenant.readRun(run.id)).toMatchObject({ status: 'queued', lastSeq: 1 });
     expect(await tenant.readInbox(run.id)).toEqual([queued]);
     expect(await tenant.audit.unsealed(9)).toEqual([]);
     expect(await tenant.messages.read(reply.messages[0].id)).toBeUndefined();
     expect(await lastSeqOf(tenant, other)).toBe(1);
+    const full = { ...session(1), inboxLimit: { messages: 0, bytes: 1_000 } };
+    expect(await tenant.append(ending(run, { ...end, session: full }))).toEqual({
+      kind: 'inbox-full',
+      sessionId: other,
+    });
     expect(await tenant.append(step(run))).toBe('committed');
     const again = ending(run, { ...end, afterSeq: 2, session: session(1) });
     expect(await tenant.append(again)).toBe('committed');

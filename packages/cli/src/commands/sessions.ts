@@ -1,0 +1,388 @@
+import type { RelayClient, Session, SessionsQuery } from '@relay/sdk';
+import { Option } from 'commander';
+import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { CliError, exitCodes } from '../errors.ts';
+import { confirmed } from '../input.ts';
+import { collect, count } from '../options.ts';
+import type { Fields } from '../output/print.ts';
+import { formatTime } from '../output/table.ts';
+import { printSent, sendOptions, type SendOptions } from './messages.ts';
+
+/** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
+export const sessionStatuses = [
+  'starting',
+  'active',
+  'idle',
+  'waiting',
+  'blocked',
+  'paused',
+  'releasing',
+  'released',
+  'offline',
+  'failed',
+] as const;
+
+export function registerSessions(program: CliCommand): void {
+  const sessions = program
+    .command('sessions')
+    .description('talk to running agents, programs and people')
+    .examples([
+      'relay sessions list',
+      'relay sessions start builder --model demo',
+      'relay sessions send builder "say 3"',
+      'relay sessions join --handle ada',
+    ]);
+  sessions
+    .command('list')
+    .description('list sessions, newest first')
+    .addOption(new Option('--status <status>', 'only with this status').choices(sessionStatuses))
+    .option('--harness <name>', 'only of this harness, such as native')
+    .option('--label <name:value>', 'only with this label')
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay sessions list --status active', 'relay sessions list --json | jq .id'])
+    .handle(listSessions);
+  sessions
+    .command('show <session>')
+    .description('show one session, by its handle or id')
+    .option('--events', 'also print its events, oldest first')
+    .examples(['relay sessions show builder', 'relay sessions show builder --events --json'])
+    .handle(showSession);
+  sessions
+    .command('start <handle>')
+    .description('start a session of one of our agents')
+    .option('--harness <name>', 'harness that runs it', 'native')
+    .option('--agent <name>', 'agent of the server')
+    .option('--model <name>', 'model to use')
+    .option('--workspace <folder>', "folder inside the tenant's workspace")
+    .option('--label <name:value>', 'label; can be repeated', collect)
+    .option('--from-snapshot <id>', 'continue from a snapshot')
+    .examples([
+      'relay sessions start builder --model demo',
+      'relay sessions start qa --agent tester',
+    ])
+    .handle(startSession);
+  sessions
+    .command('join')
+    .description('chat with agents, programs and people, as a person')
+    .requiredOption('--handle <handle>', 'your handle')
+    .option('--name <name>', 'your name (default: the handle)')
+    .option('--to <address>', 'whom to write to first: @handle or #channel')
+    .option('--takeover', 'take the handle from another key (requires the scope admin)')
+    .examples(
+      ['relay sessions join --handle ada', 'relay sessions join --handle ada --to @builder'],
+      'Write "@handle text" or "#channel text", or only text to whom you wrote or who wrote to you ' +
+        'last. /who lists sessions, /help shows this, /quit leaves; so do Ctrl-C and Ctrl-D. Messages ' +
+        'that come while you are away wait for you. In a pipe, each line is a message, and each ' +
+        'message that comes is a line.',
+    )
+    .handle(joinSessions);
+  sendOptions(
+    sessions.command('send <session> <text...>').description('send a message to one session'),
+  )
+    .examples([
+      'relay sessions send builder "run the tests"',
+      'relay sessions send builder stop --mode immediate',
+    ])
+    .handle(sendToSession);
+  sessions
+    .command('tail <session>')
+    .description('follow the events of a session')
+    .option('--after <seq>', 'only events after this sequence number; 0 for all', countOrZero)
+    .examples(
+      ['relay sessions tail builder', 'relay sessions tail builder --after 0 --json'],
+      'Without --after, it begins with the last 10 events. It ends when the session is released.',
+    )
+    .handle(tailSession);
+  sessions
+    .command('pause <sessions...>')
+    .description('pause sessions after their running model call or tool')
+    .examples(['relay sessions pause builder'])
+    .handle(commanding('pause'));
+  sessions
+    .command('resume <sessions...>')
+    .description('resume sessions that are paused')
+    .examples(['relay sessions resume builder'])
+    .handle(commanding('resume'));
+  sessions
+    .command('cancel <sessions...>')
+    .description('stop the current turn of sessions; the sessions stay')
+    .examples(['relay sessions cancel builder'])
+    .handle(commanding('cancel'));
+  sessions
+    .command('release <sessions...>')
+    .description('end sessions; messages that they did not consume fail')
+    .examples(['relay sessions release builder'])
+    .handle(commanding('release'));
+  sessions
+    .command('flush <sessions...>')
+    .description('deliver the messages of the mode manual')
+    .examples(['relay sessions flush builder'])
+    .handle(commanding('flush'));
+  sessions
+    .command('queue <session>')
+    .description('list the messages that wait for a session, or that failed')
+    .option('--failed', 'those that failed instead')
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay sessions queue builder', 'relay sessions queue builder --failed'])
+    .handle(showQueue);
+  sessions
+    .command('drop <sessions...>')
+    .description('delete sessions with their events and deliveries')
+    .option('--yes', 'do not ask')
+    .examples(['relay sessions drop builder --yes'])
+    .handle(dropSessions);
+}
+
+function countOrZero(text: string): number {
+  return text === '0' ? 0 : count(text);
+}
+
+const idForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+/** By id, or by the handle that people know. A session that is not released comes first. */
+async function findSession({ sessions }: RelayClient, named: string): Promise<Session> {
+  if (idForm.test(named)) return sessions.get(named);
+  const handle = named.replace(/^@/, '');
+  let released: Session | undefined;
+  for await (const session of sessions.list({ limit: 200 })) {
+    if (session.identity.handle !== handle) continue;
+    if (session.releasedAt === undefined) return session;
+    released ??= session;
+  }
+  if (released !== undefined) return released;
+  throw new CliError('not_found', `No session has the handle ${handle}`, {
+    exit: exitCodes.notFound,
+    hint: '"relay sessions list" shows all',
+  });
+}
+
+interface ListOptions extends Pick<SessionsQuery, 'status' | 'harness' | 'label'> {
+  readonly limit: number;
+}
+
+async function listSessions(context: Context<ListOptions>): Promise<void> {
+  const { status, harness, label, limit } = context.options;
+  const { sessions } = await context.client();
+  const query = { status, harness, label, limit: pageSize(limit) };
+  context.print.list(
+    await take(sessions.list(query), limit),
+    [
+      { title: 'handle', value: ({ identity }) => identity.handle },
+      { title: 'status', value: ({ status }) => status, status: true },
+      { title: 'kind', value: ({ identity }) => identity.kind, minor: true },
+      { title: 'harness', value: ({ harness }) => harness, minor: true },
+      { title: 'queue', value: queueOf },
+      { title: 'active', value: ({ lastActiveAt }) => lastActiveAt, time: true },
+      { title: 'session', value: ({ id }) => id },
+    ],
+    'No matching sessions.',
+  );
+}
+
+function queueOf({ queue, stuck }: Session): string {
+  return stuck ? `${queue.length} stuck` : String(queue.length);
+}
+
+async function showSession(
+  context: Context<{ events?: boolean }>,
+  [named = '']: readonly string[],
+) {
+  const client = await context.client();
+  const session = await findSession(client, named);
+  printSession(context, session);
+  if (context.options.events !== true) return;
+  const { eventLine } = await import('../output/session-events.ts');
+  for await (const event of client.sessions.events(session.id)) {
+    if (context.print.json) context.print.value(event);
+    else context.print.raw(`${eventLine(event, context.print.paint)}\n`);
+  }
+}
+
+function printSession({ print }: Context, session: Session): void {
+  const { identity, capabilities, usage, queue } = session;
+  const { messaging, delivery, events, actions = {}, lifecycle } = capabilities;
+  const fields: Fields = {
+    session: session.id,
+    handle: identity.handle,
+    name: identity.name,
+    kind: identity.kind,
+    harness: session.harness,
+    status: session.status,
+    agent: session.agent,
+    model: session.model,
+    workspace: session.workspace,
+    'active run': session.activeRunId,
+    conversation: session.conversationId,
+    parent: session.parentSessionId,
+    labels: Object.entries(session.labels)
+      .map(([name, value]) => `${name}:${value}`)
+      .join(' '),
+    queue:
+      queue.length === 0 ? 'empty' : `${queueOf(session)}, oldest ${formatTime(queue.oldestAt)}`,
+    tokens: usage.tokens,
+    cost: usage.costUsd === undefined ? undefined : `$${usage.costUsd}`,
+    owner: session.owner,
+    created: formatTime(session.createdAt),
+    active: formatTime(session.lastActiveAt),
+    released: formatTime(session.releasedAt),
+    events: session.lastSeq,
+    modes: delivery.modes.join(' '),
+    can: [
+      ...namesOf({ ...lifecycle, ...actions, send: messaging.send, queue: delivery.queue }),
+    ].join(' '),
+    emits: events.emits.join(' '),
+  };
+  print.record(session, fields);
+}
+
+function namesOf(flags: Readonly<Record<string, boolean | undefined>>): string[] {
+  return Object.entries(flags).flatMap(([name, isSet]) => (isSet === true ? name : []));
+}
+
+interface StartOptions {
+  readonly harness: string;
+  readonly agent?: string;
+  readonly model?: string;
+  readonly workspace?: string;
+  readonly label?: readonly string[];
+  readonly fromSnapshot?: string;
+}
+
+async function startSession(context: Context<StartOptions>, [handle = '']: readonly string[]) {
+  const { harness, agent, model, workspace, label = [], fromSnapshot } = context.options;
+  const { sessions } = await context.client();
+  const labels = Object.fromEntries(
+    label.map((each) => {
+      const [name = '', ...value] = each.split(':');
+      return [name, value.join(':')];
+    }),
+  );
+  const session = await sessions.create({
+    harness,
+    handle: handle.replace(/^@/, ''),
+    agent,
+    model,
+    workspace,
+    labels,
+    fromSnapshot,
+  });
+  context.print.result(
+    session,
+    `@${session.identity.handle} is ${session.status}. Write to it: relay sessions send ${session.identity.handle} "…"`,
+  );
+}
+
+interface JoinOptions {
+  readonly handle: string;
+  readonly name?: string;
+  readonly to?: string;
+  readonly takeover?: boolean;
+}
+
+async function joinSessions(context: Context<JoinOptions>): Promise<void> {
+  const { SessionChat } = await import('../chat/session-chat.ts');
+  const { handle, name, to, takeover } = context.options;
+  await new SessionChat(context, await context.client()).run({
+    handle: handle.replace(/^@/, ''),
+    name,
+    to,
+    takeover,
+  });
+}
+
+async function sendToSession(
+  context: Context<SendOptions>,
+  [named = '', ...words]: readonly string[],
+): Promise<void> {
+  const client = await context.client();
+  // A handle needs no request; an id is looked up.
+  const handle = idForm.test(named)
+    ? (await findSession(client, named)).identity.handle
+    : named.replace(/^@/, '');
+  await printSent(context, client, { to: `@${handle}`, text: words.join(' ') });
+}
+
+const shownBefore = 10;
+
+async function tailSession(context: Context<{ after?: number }>, [named = '']: readonly string[]) {
+  const client = await context.client();
+  const session = await findSession(client, named);
+  const { eventLine } = await import('../output/session-events.ts');
+  const { after = Math.max(0, session.lastSeq - shownBefore) } = context.options;
+  for await (const event of client.sessions.stream(session, { after })) {
+    if (context.print.json) context.print.value(event);
+    else context.print.raw(`${eventLine(event, context.print.paint)}\n`);
+  }
+}
+
+type Command = 'pause' | 'resume' | 'cancel' | 'release' | 'flush';
+
+function commanding(command: Command) {
+  return async (context: Context, named: readonly string[]): Promise<void> => {
+    const client = await context.client();
+    for (const each of named) {
+      const { id } = await findSession(client, each);
+      const session = await client.sessions[command](id);
+      const { handle } = session.identity;
+      context.print.result(session, `${asked[command]} @${handle}, which is ${session.status}.`);
+    }
+  };
+}
+
+const asked: Readonly<Record<Command, string>> = {
+  pause: 'Pausing',
+  resume: 'Resuming',
+  cancel: 'Canceling the turn of',
+  release: 'Releasing',
+  flush: 'Flushed the queue of',
+};
+
+interface QueueOptions {
+  readonly failed?: boolean;
+  readonly limit: number;
+}
+
+async function showQueue(context: Context<QueueOptions>, [named = '']: readonly string[]) {
+  const { failed = false, limit } = context.options;
+  const client = await context.client();
+  const { id: sessionId } = await findSession(client, named);
+  const statuses = failed
+    ? (['failed'] as const)
+    : (['accepted', 'deferred', 'delivered'] as const);
+  const found = [];
+  for (const status of statuses) {
+    const query = { sessionId, status, limit: pageSize(limit) };
+    found.push(...(await take(client.deliveries.list(query), limit)));
+  }
+  // In the order in which they came.
+  const shown = found.toSorted((a, b) => a.acceptedAt.localeCompare(b.acceptedAt)).slice(0, limit);
+  const messages = await Promise.all(shown.map(({ messageId }) => client.messages.get(messageId)));
+  context.print.list(
+    shown.map((delivery, at) => ({ ...delivery, message: messages[at] })),
+    [
+      { title: 'delivery', value: ({ id }) => id },
+      { title: 'status', value: ({ status }) => status, status: true },
+      { title: 'mode', value: ({ mode }) => mode, minor: true },
+      { title: 'accepted', value: ({ acceptedAt }) => acceptedAt, time: true, minor: true },
+      { title: 'reason', value: ({ reason, error }) => error?.code ?? reason },
+      { title: 'from', value: ({ message }) => message?.from.name },
+      { title: 'text', value: ({ message }) => message?.text },
+    ],
+    failed ? 'No message failed.' : 'No message waits.',
+  );
+}
+
+async function dropSessions(context: Context<{ yes?: boolean }>, named: readonly string[]) {
+  const client = await context.client();
+  for (const each of named) {
+    const { id, identity } = await findSession(client, each);
+    const question = `Delete @${identity.handle} with its events and deliveries?`;
+    if (context.options.yes !== true && !(await confirmed(context.environment, question))) {
+      throw new CliError('not_confirmed', `@${identity.handle} was not deleted`, {
+        hint: 'confirm with --yes',
+      });
+    }
+    await client.sessions.drop(id);
+    context.print.result({ id, status: 'deleted' }, `Deleted @${identity.handle}.`);
+  }
+}

@@ -1,0 +1,233 @@
+import { PassThrough } from 'node:stream';
+import { deliveryModes, agentStatuses } from '@relay/protocol';
+import { runCli } from '@relay/cli';
+import type { Delivery, Session, SessionMessage } from '@relay/sdk';
+import { expect, test } from 'vitest';
+import { deliveryModes as offeredModes } from '../../packages/cli/src/commands/messages.ts';
+import { sessionStatuses } from '../../packages/cli/src/commands/sessions.ts';
+import { values } from '../support/cli.ts';
+import { cliFixture } from './fixture.ts';
+
+const fixture = cliFixture();
+const { run } = fixture;
+
+let handles = 0;
+const fresh = (name: string) => `${name}-${(handles += 1)}`;
+
+/** A session of a program, which no program serves: it keeps what it gets. */
+async function attached(name: string): Promise<Session> {
+  const handle = fresh(name);
+  const { session } = await fixture.client.sessions.attach({
+    handle,
+    identity: { name, kind: 'program' },
+    capabilities: {
+      messaging: { receive: true },
+      delivery: { modes: ['on-idle', 'manual'], queue: true },
+      events: { emits: ['status.changed'] },
+      lifecycle: { release: true },
+    },
+  });
+  return session;
+}
+
+/** The CLI with a person at it, who reads and writes while it runs. */
+function person(...args: readonly string[]) {
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
+  const texts = { out: '', err: '' };
+  stdout.on('data', (chunk: Buffer) => (texts.out += chunk.toString()));
+  stderr.on('data', (chunk: Buffer) => (texts.err += chunk.toString()));
+  const env = { RELAY_URL: fixture.server.url, RELAY_API_KEY: fixture.server.apiKey };
+  const exit = runCli(args, { env, cwd: '/nowhere', stdin, stdout, stderr });
+  return {
+    texts,
+    exit,
+    write: (line: string) => stdin.write(`${line}\n`),
+    leave: () => void stdin.end(),
+    shows: (text: string) => expect.poll(() => texts.out, { timeout: 10_000 }).toContain(text),
+    notes: (text: string) => expect.poll(() => texts.err, { timeout: 10_000 }).toContain(text),
+  };
+}
+
+test('statuses and modes are those of the protocol', () => {
+  expect(sessionStatuses).toEqual(agentStatuses);
+  expect(offeredModes).toEqual(deliveryModes);
+});
+
+test('sessions start begins a native session, and send waits until its message is consumed', async () => {
+  const handle = fresh('builder');
+  const started = await run('sessions', 'start', handle, '--model', 'demo', '--label', 'team:a');
+  expect(started).toMatchObject({ code: 0 });
+  expect(started.out).toContain(`@${handle} is idle`);
+  const sent = await run('sessions', 'send', handle, 'say', '3', '--wait', 'consumed');
+  expect(sent.out).toMatch(new RegExp(`^Sent [0-9a-f-]{36}: @${handle} consumed\\.\\n$`));
+  const shown = await run('sessions', 'show', handle, '--events');
+  for (const text of [handle, 'native', 'team:a', 'transcript.chunk', 'agent: 1 2 3']) {
+    expect(shown.out).toContain(text);
+  }
+  const [session] = values<Session>(await run('sessions', 'show', `@${handle}`, '--json'));
+  expect(values<Session>(await run('sessions', 'show', session?.id ?? '', '--json'))).toEqual([
+    session,
+  ]);
+  const list = await run('sessions', 'list', '--label', 'team:a');
+  expect(list.out).toMatch(/^HANDLE +STATUS +KIND +HARNESS +QUEUE +ACTIVE +SESSION\n/);
+  expect(list.out).toContain(session?.id);
+});
+
+test('sessions tail follows the events until the session is released', async () => {
+  const handle = fresh('followed');
+  const body = { harness: 'human', handle };
+  const { id, identity, lastSeq } = await fixture.client.sessions.create(body);
+  const tail = person('sessions', 'tail', identity.handle, '--after', '0');
+  const { id: messageId } = await fixture.client.messages.send({
+    to: `@${identity.handle}`,
+    text: 'Hi',
+  });
+  await tail.shows(`delivery.accepted  message ${messageId}`);
+  const last = person('sessions', 'tail', id, '--json', '--after', String(lastSeq));
+  await last.shows('delivery.accepted');
+  expect(JSON.parse(last.texts.out.split('\n')[0] ?? '')).toMatchObject({ seq: lastSeq + 1 });
+  await fixture.client.sessions.release(id);
+  expect([await tail.exit, await last.exit]).toEqual([0, 0]);
+  expect(tail.texts.out).toContain('session.released');
+});
+
+test('commands act on sessions by handle, and say why one cannot', async () => {
+  const { id, identity } = await attached('commanded');
+  const { handle } = identity;
+  const paused = await run('sessions', 'pause', handle);
+  expect(paused).toMatchObject({ code: 5, out: '' });
+  expect(paused.err).toMatch(/lifecycle\.pause.*\[capability_missing\] – .*relay sessions show/);
+  const released = await run('sessions', 'release', handle);
+  expect(released.out).toBe(`Releasing @${handle}, which is releasing.\n`);
+  expect(await run('sessions', 'cancel', 'nobody')).toMatchObject({ code: 3, out: '' });
+  const kept = await run('sessions', 'drop', handle);
+  expect(kept).toMatchObject({ code: 1 });
+  expect(kept.err).toContain('confirm with --yes');
+  expect((await run('sessions', 'drop', id, '--yes')).out).toBe(`Deleted @${handle}.\n`);
+  expect(await run('sessions', 'show', handle)).toMatchObject({ code: 3 });
+});
+
+test('messages are sent, shown, changed and withdrawn, and the queue shows what waits', async () => {
+  const { identity } = await attached('inbox');
+  const to = `@${identity.handle}`;
+  const [message] = values<SessionMessage>(
+    await run('messages', 'send', to, 'run', 'the', 'tests', '--mode', 'manual', '--json'),
+  );
+  const id = message?.id ?? '';
+  expect(message).toMatchObject({ text: 'run the tests', mode: 'manual' });
+  const queue = await run('sessions', 'queue', identity.handle);
+  expect(queue.out).toMatch(/accepted +manual .*bootstrap +run the tests\n$/);
+  const edited = await run('messages', 'edit', id, 'run', 'nothing');
+  expect(edited.out).toBe(`Changed ${id}.\n`);
+  expect(await run('messages', 'edit', id)).toMatchObject({ code: 2 });
+  const shown = await run('messages', 'show', id);
+  for (const text of ['run nothing', to, 'accepted', 'bootstrap'])
+    expect(shown.out).toContain(text);
+  expect((await run('messages', 'list', '--with', identity.handle)).out).toMatch(
+    /MESSAGE +SENT +FROM +TO +STATUS +TEXT\n.* accepted +run nothing\n$/,
+  );
+  expect((await run('sessions', 'flush', identity.handle)).code).toBe(0);
+  expect((await run('messages', 'withdraw', id)).out).toBe(`Withdrew ${id}.\n`);
+  const [failed] = values<Delivery>(
+    await run('sessions', 'queue', identity.handle, '--failed', '--json'),
+  );
+  expect(failed).toMatchObject({ messageId: id, error: { code: 'withdrawn' } });
+  expect(await run('messages', 'redeliver', failed?.id ?? '')).toMatchObject({ code: 5 });
+  const wrong = await run('messages', 'send', identity.handle, 'x');
+  expect(wrong).toMatchObject({ code: 2 });
+  expect(wrong.err).toContain('@handle');
+});
+
+test('channels are created and their members changed', async () => {
+  const [one, two] = [await attached('one'), await attached('two')];
+  const handlesOf = [one.identity.handle, `@${two.identity.handle}`];
+  expect((await run('channels', 'create', 'crew', '--topic', 'All')).out).toContain('0 members');
+  expect((await run('channels', 'add', '#crew', ...handlesOf)).out).toBe('#crew has 2 members.\n');
+  const sent = await run('messages', 'send', '#crew', 'Hello');
+  expect(sent.out).toContain(`@${two.identity.handle} accepted`);
+  expect((await run('channels', 'remove', 'crew', handlesOf[0] ?? '')).out).toContain('1 member.');
+  expect((await run('channels', 'list')).out).toMatch(
+    new RegExp(`#crew +.* All +@${two.identity.handle}\\n`),
+  );
+});
+
+test('actions are listed, shown and invoked', async () => {
+  const session = await fixture.client.sessions.serve({
+    handle: fresh('counter'),
+    onMessage: () => undefined,
+    onError: () => undefined,
+    actions: {
+      add_one: {
+        description: 'Adds one',
+        inputSchema: { type: 'object', properties: { to: { type: 'number' } } },
+        run: ({ to }: { to?: number }) => {
+          if (to === undefined) throw new Error('To what?');
+          return { sum: to + 1 };
+        },
+      },
+    },
+  });
+  expect((await run('actions', 'list')).out).toMatch(/add_one +session .* everyone +Adds one\n/);
+  expect((await run('actions', 'show', 'add_one')).out).toContain('"type": "object"');
+  expect(await run('actions', 'show', 'none')).toMatchObject({ code: 3 });
+  const invoked = await run('actions', 'invoke', 'add_one', '--input', '{"to": 2}');
+  expect(invoked).toMatchObject({ code: 0, out: '{"sum":3}\n' });
+  const failed = await run('actions', 'invoke', 'add_one');
+  expect(failed).toMatchObject({ code: 1, out: '' });
+  expect(failed.err).toContain('To what?');
+  await session.close();
+});
+
+test('sessions join shows messages as they come, consumed, and sends lines to whom they name', async () => {
+  const { client } = fixture;
+  const ada = fresh('ada');
+  const { identity } = await attached('bob');
+  const bob = identity.handle;
+  await client.channels.put('lobby');
+  const chat = person('sessions', 'join', '--handle', ada);
+  await chat.notes(`You are @${ada}.`);
+  await client.channels.addMember('lobby', ada);
+  const { id } = await client.messages.send({ to: '#lobby', text: 'Hello all' });
+  await chat.shows('bootstrap in #lobby (on-idle): Hello all\n');
+  const [delivery] = await client.messages.deliveries(id, { wait: 'consumed' });
+  expect(delivery).toMatchObject({ handle: ada, status: 'consumed' });
+  chat.write('Hello back');
+  chat.write(`@${bob} Just you`);
+  chat.write('And again');
+  chat.write('/who');
+  await chat.notes(`@${bob}  program, idle`);
+  chat.write('/help');
+  await chat.notes('#channel text');
+  chat.write('/what');
+  await chat.notes('There is no /what');
+  chat.leave();
+  expect(await chat.exit).toBe(0);
+  const sent = async (...filter: readonly string[]) =>
+    values<SessionMessage>(await run('messages', 'list', ...filter, '--json'))
+      .filter(({ from }) => from.type === 'session' && from.name === ada)
+      .map(({ text }) => text);
+  expect(await sent('--channel', 'lobby')).toEqual(['Hello back']);
+  expect(await sent('--with', bob)).toEqual(['And again', 'Just you']);
+});
+
+test('sessions join ends with an error of a script, and prints messages as JSON lines', async () => {
+  const lost = await fixture.runIn(
+    { stdin: '#no-such-channel hello\n' },
+    'sessions',
+    'join',
+    '--handle',
+    fresh('eve'),
+  );
+  expect(lost).toMatchObject({ code: 3 });
+  expect(lost.err).toContain('No such channel');
+  const handle = fresh('json');
+  const chat = person('sessions', 'join', '--handle', handle, '--json');
+  await chat.notes(`You are @${handle}`);
+  await fixture.client.messages.send({ to: `@${handle}`, text: 'Hi', mode: 'next-tool-call' });
+  await chat.shows('\n');
+  expect(JSON.parse(chat.texts.out)).toMatchObject({ text: 'Hi', mode: 'next-tool-call' });
+  const { items } = await fixture.client.sessions.list({ harness: 'human' }).page();
+  const session = items.find(({ identity }) => identity.handle === handle);
+  await fixture.client.sessions.release(session?.id ?? '');
+  expect(await chat.exit).not.toBe(0);
+});
