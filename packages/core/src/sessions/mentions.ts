@@ -10,6 +10,8 @@ const code = /```[\s\S]*?(?:```|$)|`[^`\n]*`/g;
 const mention =
   /(?<![\p{L}\p{N}._%+@/\\-])@([a-z0-9][a-z0-9._-]*)(?![\p{L}\p{N}@]|\/[\p{L}\p{N}])/gu;
 
+const longestHandle = 64;
+
 export function isMentioned(text: string, handle: string): boolean {
   return text.includes(`@${handle}`) && mentionsIn(text).includes(handle);
 }
@@ -19,7 +21,7 @@ export function mentionsIn(text: string): string[] {
   const handles = new Set<string>();
   for (const [, name = ''] of text.replace(code, ' ').matchAll(mention)) {
     for (let end = name.length; end > 0; end -= 1) {
-      handles.add(name.slice(0, end));
+      if (end <= longestHandle) handles.add(name.slice(0, end));
       if (!/[._-]/.test(name.charAt(end - 1))) break;
     }
   }
