@@ -284,7 +284,7 @@ export class RemoteSession {
       this.#turn = new AbortController();
       await this.#handle(next, this.#options.onMessage, this.#turn.signal);
       this.#turn = undefined;
-      if (this.#isPaused) break;
+      if (this.#isPaused || this.#stopped.signal.aborted) break;
     }
     this.#isWorking = false;
     this.#reportStatus('idle');
