@@ -4,6 +4,7 @@ import type { DeliveryMode } from '@relay/protocol';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { verifies } from '../../../../test/conformance/verifies.ts';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { FrameReader } from '../support/frames.ts';
 import {
@@ -692,6 +693,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     it.each(['release', 'pause', 'resume'])(
       'of a session that does not declare %s name the capability',
       async (name) => {
+        verifies('004:negotiation:release', '004:negotiation:pause', '004:negotiation:resume');
         const lifecycle = { release: false };
         const session = await attached({ capabilities: { ...capabilities, lifecycle } });
         expect(await post(session, name)).toMatchObject({
