@@ -7,15 +7,10 @@ export const open: readonly RequirementId[] = [
   // 002: the permissions library
   // 003: the HTTP API
   // 004: session capabilities
-  '004:delivery:declared-modes',
-  '004:delivery:queue-accepts-now',
-  '004:delivery:queue-reports-receipts',
   '004:delivery:immediate-interrupts',
   '004:delivery:next-tool-call-boundary',
   '004:status:starting',
   '004:status:waiting',
-  '004:status:blocked',
-  '004:status:releasing',
   '004:status:failed',
   '004:chunk:sequence',
 ];

@@ -5,6 +5,7 @@
 import {
   agentNamed,
   attendSession,
+  commandNative,
   createAttachedSession,
   createNativeSession,
   type Engine,
@@ -17,6 +18,7 @@ import {
   readNativeSnapshot,
   requestCommand,
   type RunControl,
+  type SessionCaller,
   type SessionRecord,
   type SessionRef,
   type SessionSnapshot,
@@ -43,7 +45,11 @@ export interface SessionRequest {
 
 export interface SessionHarness {
   create(request: SessionRequest): Promise<SessionRecord>;
-  command(ref: SessionRef, command: LifecycleCommand, by: Decider): Promise<SessionRecord>;
+  command(
+    ref: SessionRef,
+    command: LifecycleCommand,
+    caller: SessionCaller,
+  ): Promise<SessionRecord>;
   /** A new session that continues from this one. */
   fork(parent: SessionRecord, request: ForkRequest): Promise<SessionRecord>;
   snapshot(session: SessionRecord): Promise<SessionSnapshot>;
@@ -56,9 +62,9 @@ type Carrier = Omit<SessionHarness, 'create'>;
 /** Sessions whose program carries out commands. */
 export function programs(engine: Engine): Carrier {
   return {
+    command: (ref, command, { by }) => requestCommand(engine, ref, command, by),
     fork: (...asked) => forkProgram(engine, ...asked),
     snapshot: (session) => snapshotProgram(engine, session),
-    command: (...asked) => requestCommand(engine, ...asked),
     attend: ({ tenantId, id: sessionId }) => attendSession(engine, { tenantId, sessionId }),
   };
 }
@@ -151,7 +157,7 @@ function native(control: RunControl, options: TurnOptions): SessionHarness {
       const request = { tenantId, by, handle, agent, model, permissions, labels };
       return createNativeSession(engine, { ...request, ...defined({ from }) });
     },
-    command: (...asked) => requestCommand(engine, ...asked),
+    command: (...asked) => commandNative(control, ...asked),
     fork: (...asked) => forkNative(engine, ...asked),
     snapshot: (session) => snapshotNative(engine, session),
     attend: (session) => turns.attend(session),
