@@ -13,8 +13,6 @@ export const open: readonly RequirementId[] = [
   '004:lifecycle:snapshot',
   '004:status:starting',
   '004:status:waiting',
-  '004:status:blocked',
-  '004:status:releasing',
   '004:status:failed',
   '004:chunk:sequence',
   '004:negotiation:fork',

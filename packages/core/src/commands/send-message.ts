@@ -34,8 +34,8 @@ import {
   modeFor,
   refusedChange,
 } from '../sessions/acceptance.ts';
-import { wakeDue } from '../sessions/attendant.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { wakeDue } from '../sessions/due.ts';
 import { hopsOfProgram } from '../sessions/hops.ts';
 import { isMentioned } from '../sessions/mentions.ts';
 import type { RunControl } from './start-run.ts';
