@@ -79,8 +79,8 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'compare-and-set: the first decision counts',
     file: 'packages/store/src/sql/runs/approvals.ts',
-    from: `AND run_id = ? AND status = 'pending' AND expires_at > ?`,
-    to: `AND run_id = ? AND expires_at > ?`,
+    from: "AND ${ofRun(runId)} AND status = 'pending' AND expires_at > ?",
+    to: 'AND ${ofRun(runId)} AND expires_at > ?',
     noticedBy: chaos,
     row: 'racing',
   },
