@@ -5,12 +5,14 @@
  * returned again, marked as redelivered.
  */
 import type { CallToolResult } from '@modelcontextprotocol/server';
+import type { ServerResponse } from 'node:http';
 import { recordReceipt, type SessionRef } from '@relay/core';
 import { defined, RelayError, type SessionAttachment } from '@relay/protocol';
 import { z } from 'zod';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
 import { check } from '../http/validate.ts';
 import { pullDeliveries } from '../streaming/deliveries.ts';
+import { closedSignal } from '../streaming/response-writer.ts';
 import { messageLine, shortMessage, type ToolAnswer } from './answer.ts';
 
 const argumentsSchema = z.strictObject({ waitMs: z.int().min(0).max(30_000).default(0) });
@@ -61,9 +63,7 @@ async function recordWhenSent(
   ref: SessionRef,
   deliveryIds: readonly string[],
 ): Promise<void> {
-  const { raw } = reply;
-  await new Promise<void>((resolve) => raw.on('close', () => resolve()));
-  if (!raw.writableFinished) return;
+  if (!(await isSent(reply.raw))) return;
   const { engine } = context.control;
   for (const id of deliveryIds) {
     try {
@@ -73,6 +73,15 @@ async function recordWhenSent(
       context.log.warn('A receipt was not recorded', { requestId: request.id, ...ref, error });
     }
   }
+}
+
+/** Whether all of the response was sent before its connection ended. */
+function isSent(response: ServerResponse): Promise<boolean> {
+  if (closedSignal(response).aborted) return Promise.resolve(false);
+  return new Promise((resolve) => {
+    response.on('finish', () => resolve(true));
+    response.on('close', () => resolve(false));
+  });
 }
 
 function contentOf(attachment: SessionAttachment): CallToolResult['content'][number] {

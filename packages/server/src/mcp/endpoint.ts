@@ -10,6 +10,7 @@ import {
   ProtocolError,
   ProtocolErrorCode,
 } from '@modelcontextprotocol/server';
+import { toRelayError } from '../http/errors.ts';
 import type { RouteRequest } from '../http/handlers/handler.ts';
 import { closedSignal } from '../streaming/response-writer.ts';
 import { streamJson } from '../streaming/stream-json.ts';
@@ -38,7 +39,7 @@ export async function answer(call: McpRequest): Promise<void> {
   const type = headers.get('content-type') ?? undefined;
   if (stream === null) return void reply.code(status).send();
   const pieces = stream.pipeThrough(new TextDecoderStream());
-  if (type?.startsWith('text/event-stream') === true) return streamJson(call, pieces, type);
+  if (status === 200) return streamJson(call, pieces, type);
   let text = '';
   for await (const piece of pieces) text += piece;
   reply.header('content-type', type).code(status).send(text);
@@ -70,11 +71,25 @@ function serverFor(call: McpRequest): McpServer {
       cacheHints: { 'tools/list': { ttlMs: toolsTtlMs, cacheScope: 'private' } },
     },
   );
-  mcp.server.setRequestHandler('tools/list', ({ params }) => listTools(call, params?.cursor));
+  mcp.server.setRequestHandler('tools/list', async ({ params }) => {
+    try {
+      return await listTools(call, params?.cursor);
+    } catch (thrown) {
+      throw protocolError(call, thrown);
+    }
+  });
   mcp.server.setRequestHandler('tools/call', async ({ params }) => {
     const result = await callTool(call, params);
     if (result !== undefined) return result;
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${params.name}`);
   });
   return mcp;
+}
+
+/** It shows no more than the error of any other route. */
+function protocolError({ context, request }: McpRequest, thrown: unknown): ProtocolError {
+  const { status, message } = toRelayError(thrown);
+  if (status === 400) return new ProtocolError(ProtocolErrorCode.InvalidParams, message);
+  context.log.error('The tools of /mcp were not listed', { requestId: request.id, error: thrown });
+  return new ProtocolError(ProtocolErrorCode.InternalError, message);
 }

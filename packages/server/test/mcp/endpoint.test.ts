@@ -505,7 +505,18 @@ it('any tool that a session calls shows that it is there', async () => {
 });
 
 describe('check_messages', () => {
-  it('returns messages again, marked, if the result was not sent', async () => {
+  const revision = '2026-07-28';
+  const envelope = {
+    'io.modelcontextprotocol/protocolVersion': revision,
+    'io.modelcontextprotocol/clientInfo': { name: 'raw', version: '1' },
+    'io.modelcontextprotocol/clientCapabilities': {},
+  };
+  const mcpHeaders = `mcp-protocol-version: ${revision}\r\nmcp-method: tools/call\r\nmcp-name: check_messages\r\n`;
+
+  it.each([
+    ['the current revision', { _meta: envelope }, mcpHeaders],
+    ['a revision of 2025', {}, ''],
+  ])('returns messages again, marked, if the result was not sent, in %s', async (_, meta, more) => {
     const { id, token, handle } = await attach();
     // Together larger than what the buffers between server and client take.
     const text = 'x'.repeat(900_000);
@@ -515,17 +526,18 @@ describe('check_messages', () => {
     const { port } = endpoint();
     const socket = connectSocket(Number(port), '127.0.0.1');
     socket.pause();
-    const body = JSON.stringify(checkMessages());
+    const message = checkMessages();
+    const body = JSON.stringify({ ...message, params: { ...message.params, ...meta } });
     socket.write(
       `POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer ${token}\r\n` +
-        'content-type: application/json\r\naccept: application/json, text/event-stream\r\n' +
+        `content-type: application/json\r\naccept: application/json, text/event-stream\r\n${more}` +
         `content-length: ${body.length}\r\n\r\n${body}`,
     );
     const isTried = async () => (await deliveryOf(sent[9] ?? { id: '' }))['attempts'] === 1;
     await until(isTried, 'the result');
     socket.destroy();
     const again = await post(checkMessages(), { key: token });
-    const messages = sent.map((message) => ({ id: message.id, redelivered: true }));
+    const messages = sent.map((each) => ({ id: each.id, redelivered: true }));
     expect(again.body).toMatchObject({ result: { structuredContent: { messages } } });
     await until(() => consumed(sent[9] ?? { id: '' }), 'the receipts');
     const { queue } = await server.json(`/v1/sessions/${id}`);
@@ -651,6 +663,14 @@ describe('/mcp answers in the format of JSON-RPC', () => {
     const { tools } = (body as { result: { tools: unknown[] } }).result;
     expect(tools).toHaveLength(4);
     expect(JSON.stringify(tools).length).toBeLessThan(1_700);
+  });
+
+  it('a cursor that is none', async () => {
+    const { body } = await post({ ...list, params: { cursor: '/' } });
+    expect(body).toMatchObject({
+      id: 7,
+      error: { code: -32_602, message: expect.stringContaining('cursor') },
+    });
   });
 
   it('unknown methods of the protocol', async () => {
