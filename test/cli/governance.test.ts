@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { auditActions, webhookEvents } from '@relay/protocol';
+import { auditActions, webhookEventGroups, webhookEvents } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { values } from '../support/cli.ts';
 import { cliFixture, waitingNote } from './fixture.ts';
@@ -300,7 +300,16 @@ describe('webhooks', () => {
     expect(await run('webhooks', 'deliveries', id)).toMatchObject({ code: 3 });
   });
 
+  test('are limited to a session, and the list says so', async () => {
+    const url = 'http://127.0.0.1:9/hook';
+    await run('webhooks', 'add', url, '--events', 'message.sent', '--handle', 'ada');
+    expect((await run('webhooks', 'list')).out).toContain(`message.sent handle=ada  ${url}`);
+  });
+
   test('offer every event of the protocol', async () => {
-    expect(await completions('webhooks', 'add', 'URL', '--events')).toEqual([...webhookEvents]);
+    expect(await completions('webhooks', 'add', 'URL', '--events')).toEqual([
+      ...webhookEvents,
+      ...webhookEventGroups,
+    ]);
   });
 });

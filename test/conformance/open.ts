@@ -7,22 +7,9 @@ export const open: readonly RequirementId[] = [
   // 002: the permissions library
   // 003: the HTTP API
   // 004: session capabilities
-  '004:delivery:declared-modes',
-  '004:delivery:queue-accepts-now',
-  '004:delivery:queue-reports-receipts',
   '004:delivery:next-tool-call-boundary',
   '004:lifecycle:fork',
   '004:lifecycle:snapshot',
-  '004:status:blocked',
-  '004:status:releasing',
-  '004:negotiation:content-type',
-  '004:negotiation:delivery-mode',
-  '004:negotiation:release',
-  '004:negotiation:pause',
-  '004:negotiation:resume',
   '004:negotiation:fork',
   '004:negotiation:snapshot',
-  '004:negotiation:no-queue-busy',
-  '004:negotiation:structured-error',
-  '004:negotiation:no-silent-loss',
 ];

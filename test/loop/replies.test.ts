@@ -204,8 +204,11 @@ describe('the reply to a direct message', () => {
     const { id } = await openSession(sender);
     const delivery = { modes: ['immediate'] as ['immediate'] };
     const bob = await join(sender, 'bob', { kind: 'program', capabilities: { delivery } });
+    const stream = { id: 'stream', node: 'one', at: Date.now() };
+    expect(await storeOf(sender).sessions.openStream(bob.id, stream)).toBe(true);
     for (const each of ['one', 'two']) await sendFrom(sender, bob, { to: ['@ada'], text: each });
-    const kernel = await boot({ model: answering(), store, sessions: true });
+    const settings = { node: stream.node };
+    const kernel = await boot({ model: answering(), store, sessions: true, settings });
     await untilIdle(kernel, id);
     const replies = await sentBy(kernel, id);
     expect(replies.flatMap(({ deliveries }) => deliveries)).toMatchObject([

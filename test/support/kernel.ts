@@ -96,6 +96,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     models: () => modelsOf(options),
     agents: () => createAgentRegistry(options.agents ?? []),
     tools: () => ({ find: (name) => tools.find((tool) => tool.name === name), list: () => tools }),
+    notifyRun: (ref) => supervisor.notify(ref),
     ...(options.sessions === true ? { sessionDue: (ref) => void attendant.wake(ref) } : {}),
     ...(options.rules === undefined ? {} : { rules: options.rules }),
     ...(options.audit === undefined ? {} : { audit: options.audit }),

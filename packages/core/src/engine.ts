@@ -128,6 +128,8 @@ export interface Engine {
   ) => Promise<void>;
   /** The budgets that a run of this key counts for; default: none. */
   readonly budgets?: (tenantId: string, keyId: string | null) => Promise<readonly RunBudget[]>;
+  /** A run has a command in its inbox. Default: the scan finds it. */
+  readonly notifyRun?: (run: RunRef) => void;
   /** A session may have a next turn. Default: the scan finds it. */
   readonly sessionDue?: (session: SessionRef) => void;
   /** Called when messages and deliveries are stored or changed. It may not throw. */

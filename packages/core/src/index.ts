@@ -89,6 +89,7 @@ export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/a
 export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
+export { mentionsIn } from './sessions/mentions.ts';
 export * from './sessions/modes.ts';
 export * from './sessions/native.ts';
 export { NativeTurns, type TurnOptions } from './sessions/native-turns.ts';

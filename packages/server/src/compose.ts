@@ -216,6 +216,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       return mcp?.withMcpTools(base, tenantId) ?? base;
     },
     agents: () => agents,
+    notifyRun: (run) => control.supervisor.notify(run),
     sessionDue: (session) => void attendant.wake(session),
     ...defined({ embedders: embeddings?.embedders }),
     audit: writeAudit,

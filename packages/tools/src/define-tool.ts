@@ -54,6 +54,8 @@ export interface ToolDefinition<
   readonly idempotent?: boolean;
   /** Available only in runs with memory. Default: false. */
   readonly needsMemory?: boolean;
+  /** Available only in turns of sessions. Default: false. */
+  readonly needsSession?: boolean;
   /** What to do when a crash left the outcome unknown. Default: ask. */
   readonly onUnknown?: 'ask' | 'fail';
   execute(input: Parsed<Schema>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
@@ -75,6 +77,7 @@ export function defineTool<Schema extends z.ZodType>(definition: ToolDefinition<
     idempotent: definition.idempotent ?? false,
     onUnknown: definition.onUnknown ?? 'ask',
     ...(definition.needsMemory === true ? { needsMemory: true } : {}),
+    ...(definition.needsSession === true ? { needsSession: true } : {}),
     execute: async (input, context) => definition.execute(input as Parsed<Schema>, context),
   };
 }

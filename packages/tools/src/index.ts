@@ -25,6 +25,7 @@ export {
 } from './mcp/settings.ts';
 export { mayOffer } from './mcp/tool-names.ts';
 export { memoryTool } from './builtin/memory.ts';
+export { sessionTools } from './builtin/messaging.ts';
 export { createToolRegistry } from './registry.ts';
 export { createSendNote } from './builtin/send-note.ts';
 export { bubblewrapProblem, type Sandbox } from './workspace/bwrap.ts';

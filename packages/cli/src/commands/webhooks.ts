@@ -13,6 +13,16 @@ const webhookEvents = [
   'approval.voted',
   'approval.decided',
   'run.ended',
+  'session.started',
+  'session.resumed',
+  'session.forked',
+  'session.status-changed',
+  'session.released',
+  'message.sent',
+  'message.received',
+  'delivery.failed',
+  'session.*',
+  'message.*',
 ] as const satisfies readonly Event[];
 
 export function registerWebhooks(program: CliCommand): void {
@@ -34,7 +44,13 @@ export function registerWebhooks(program: CliCommand): void {
         .choices(webhookEvents)
         .default(['approval.requested', 'run.ended']),
     )
-    .examples(['relay webhooks add https://example.com/hook --events approval.requested run.ended'])
+    .option('--handle <handle>', 'only events of the session with this handle')
+    .option('--channel <channel>', 'only messages of this channel')
+    .option('--mention <handle>', 'only messages that mention this handle')
+    .examples([
+      'relay webhooks add https://example.com/hook --events approval.requested run.ended',
+      "relay webhooks add https://example.com/hook --events 'session.*' --handle builder",
+    ])
     .handle(addWebhook);
   webhooks
     .command('delete <webhooks...>')
@@ -57,21 +73,38 @@ async function listWebhooks(context: Context<{ limit: number }>): Promise<void> 
     [
       { title: 'webhook', value: ({ id }) => id },
       { title: 'created', value: ({ createdAt }) => createdAt, time: true, minor: true },
-      { title: 'events', value: ({ events }) => events.join(' ') },
+      {
+        title: 'events',
+        value: ({ events, filter = {} }) => [...events, ...conditionsOf(filter)].join(' '),
+      },
       { title: 'url', value: ({ url }) => url },
     ],
     'No webhooks.',
   );
 }
 
-async function addWebhook(context: Context<{ events: Event[] }>, [url = '']: readonly string[]) {
+interface AddOptions {
+  readonly events: Event[];
+  readonly handle?: string;
+  readonly channel?: string;
+  readonly mention?: string;
+}
+
+async function addWebhook(context: Context<AddOptions>, [url = '']: readonly string[]) {
+  const { events, handle, channel, mention } = context.options;
+  const given = Object.entries({ handle, channel, mention }).filter(([, value]) => value);
+  const filter = given.length === 0 ? {} : { filter: Object.fromEntries(given) };
   const { webhooks } = await context.client();
-  const webhook = await webhooks.create({ url, events: context.options.events });
+  const webhook = await webhooks.create({ url, events, ...filter });
   context.print.secret(
     webhook,
     `Signing secret of webhook ${webhook.id} (shown only once):`,
     webhook.secret,
   );
+}
+
+function conditionsOf(filter: Readonly<Record<string, string | undefined>>): string[] {
+  return Object.entries(filter).map(([name, value]) => `${name}=${value}`);
 }
 
 async function deleteWebhooks(context: Context, ids: readonly string[]): Promise<void> {

@@ -1,12 +1,9 @@
 /**
  * Every change of a session that depends on its state: read, decide, store with compare-and-set, and decide
- * again if the session has changed meanwhile.
- *
- * A status that ends the session or its connection has consequences for its deliveries and commands, which
- * are stored in the same commit: those of a released or failed session fail, and those that were accepted
- * are deferred while it is paused or offline.
+ * again if the session has changed meanwhile. What a new status means for its deliveries and commands is
+ * stored in the same commit (consequences.ts).
  */
-import { defined, RelayError, type SessionEvent } from '@relay/protocol';
+import { defined, isEnded, RelayError, type SessionEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type {
   CommandAnswer,
@@ -19,7 +16,9 @@ import type {
   SessionWrite,
   TenantStore,
 } from '../ports/index.ts';
+import { consequencesOf, openDeliveries, stepsOf, unconsumedOf } from '../sessions/consequences.ts';
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
+import { wakeDue } from '../sessions/due.ts';
 import { timesOut } from '../sessions/modes.ts';
 import { nativeHarness } from '../sessions/native.ts';
 import {
@@ -51,13 +50,17 @@ export interface SessionStep {
   readonly redefine?: SessionRedefinition;
   readonly usage?: SessionState['usage'];
   readonly attachedAt?: number;
+  /** The run that was its turn is over. */
+  readonly activeRunId?: null;
+  /** Default: see `dueAtOf`. */
+  readonly dueAt?: number | null;
   readonly host?: SessionHost;
   /** Its program makes the change, and so can be reached. */
   readonly isSeen?: boolean;
-  readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit'>;
+  readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit' | 'runCommands'>;
 }
 
-type SessionEngine = Pick<Engine, 'store' | 'clock' | 'settings'>;
+type SessionEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'sessionDue'>;
 
 /** Throws `not_found`, and what `decide` throws. Undefined: nothing is to be changed. */
 export async function changeSession(
@@ -74,11 +77,39 @@ export async function changeSession(
     const write = step === undefined ? undefined : await writeOf(engine, view, step);
     if (write === undefined) return session;
     const outcome = await store.sessions.change(write);
-    if (outcome.kind === 'committed') return (await store.sessions.read(sessionId)) ?? session;
-    if (outcome.kind !== 'conflict') {
-      throw new RelayError('storage_failed', `The session was not changed: ${outcome.kind}`);
+    switch (outcome.kind) {
+      case 'committed':
+        wakeDue(engine, tenantId, write.changes);
+        return (await store.sessions.read(sessionId)) ?? session;
+      case 'conflict':
+        break;
+      case 'run-ended':
+        await endLostTurn(engine, { tenantId, sessionId });
+        break;
+      default:
+        throw new RelayError('storage_failed', `The session was not changed: ${outcome.kind}`);
     }
   }
+}
+
+/**
+ * Ends a turn whose run has ended without it, because the run's journal is damaged, or whose run was deleted.
+ * Any other turn goes on.
+ */
+export function endLostTurn(engine: SessionEngine, ref: SessionRef): Promise<SessionRecord> {
+  return changeSession(engine, ref, async ({ store, session, state }) => {
+    if (session.activeRunId === null) return undefined;
+    const run = await store.readRunHead(session.activeRunId);
+    if (run !== undefined && !isEnded(run.status)) return undefined;
+    const error = { error: 'The run of the turn was lost', code: 'internal', retryable: false };
+    const isReleased = state.lifecycle === 'releasing';
+    const handed = isReleased ? [] : await unconsumedOf(store.messages, session.id);
+    return {
+      inputs: [{ type: 'settle', error }, ...(isReleased ? [{ type: 'finish' } as const] : [])],
+      ...stepsOf(handed, { type: 'fail', reason: 'turn failed', retryable: true }),
+      activeRunId: null,
+    };
+  });
 }
 
 async function writeOf(
@@ -86,7 +117,7 @@ async function writeOf(
   view: SessionView,
   step: SessionStep,
 ): Promise<SessionWrite | undefined> {
-  const { session, state, now } = view;
+  const { store, session, state, now } = view;
   const sessionId = session.id;
   const inputs = (step.inputs ?? []).map((input) =>
     input.type === 'report' ? input : { ...input, sessionId },
@@ -98,14 +129,20 @@ async function writeOf(
     ...decided.state,
     ...defined({ usage: step.usage, attachedAt: step.attachedAt, host: step.host }),
   };
-  const followed = await consequencesOf(view, next, step);
+  const status = { before: statusOf(state), after: statusOf(next), now };
+  const isDone = new Set((step.deliveries ?? []).map(({ id }) => id));
+  const followed = await consequencesOf(store.messages, sessionId, status, isDone);
   const deliveries = [...(step.deliveries ?? []), ...followed.deliveries];
-  const answers = [...(step.write?.answers ?? []), ...followed.answers];
+  const answers = [...(step.write?.answers ?? []), ...(await abandonedCommands(view, step, next))];
   const isReleased = next.lifecycle === 'released';
   // Nothing follows `session.released` in a journal.
   const events = isReleased
     ? [...(step.events ?? []), ...followed.events, ...decided.events]
     : [...decided.events, ...(step.events ?? []), ...followed.events];
+  // Its journal has ended.
+  if (state.lifecycle === 'released' && events.length > 0) {
+    throw new RelayError('session_conflict', 'The session is released');
+  }
   const dueAt = isReleased ? null : await dueAtOf(engine, view, next, { step, answers });
   const isUnchanged =
     decision.kind === 'same' &&
@@ -116,11 +153,13 @@ async function writeOf(
     step.redefine === undefined &&
     step.write === undefined &&
     step.host === undefined &&
-    step.attachedAt === undefined;
+    step.attachedAt === undefined &&
+    step.activeRunId === undefined;
   if (isUnchanged) return undefined;
   const progress = {
     ...progressOf(state, next, now),
     dueAt,
+    ...defined({ activeRunId: step.activeRunId }),
     ...(isReleased ? { releasedAt: now, activeRunId: null } : {}),
   };
   const { redefine, isSeen } = step;
@@ -141,69 +180,16 @@ async function writeOf(
   };
 }
 
-interface Consequences {
-  readonly events: readonly SessionEvent[];
-  readonly deliveries: readonly DeliveryChange[];
-  readonly answers: readonly CommandAnswer[];
-}
-
-const none: Consequences = { events: [], deliveries: [], answers: [] };
-
-async function consequencesOf(
-  view: SessionView,
-  next: SessionState,
-  step: SessionStep,
-): Promise<Consequences> {
-  const [before, after] = [statusOf(view.state), statusOf(next)];
-  if (before === after) return none;
-  const isDone = new Set((step.deliveries ?? []).map(({ id }) => id));
-  switch (after) {
-    case 'released':
-    case 'failed': {
-      const reason = after === 'released' ? 'released' : 'session_failed';
-      const open = await openDeliveries(view);
-      const failed = applied(open, isDone, () => ({ type: 'release', reason }));
-      const answers = await abandonedCommands(view, step, `The session is ${after}`);
-      return { ...failed, answers };
-    }
-    case 'paused':
-    case 'offline': {
-      const waiting = (await inboxOf(view)).filter(
-        // One of the mode manual would count as flushed, and one that was sent may be with the program.
-        ({ status, mode, attempts }) =>
-          status === 'accepted' && mode !== 'manual' && attempts === 0,
-      );
-      const defer = { type: 'defer', now: view.now, reason: after } as const;
-      return { ...applied(waiting, isDone, () => defer), answers: [] };
-    }
-    default:
-      return none;
-  }
-}
-
-function applied(
-  entries: readonly InboxEntry[],
-  isDone: ReadonlySet<string>,
-  input: (entry: InboxEntry) => DeliveryInput,
-): Omit<Consequences, 'answers'> {
-  const events: SessionEvent[] = [];
-  const deliveries: DeliveryChange[] = [];
-  for (const entry of entries) {
-    if (isDone.has(entry.id)) continue;
-    const decision = decideDelivery({ ...entry, isObservable: true }, input(entry));
-    if (decision.kind !== 'accepted') continue;
-    events.push(...decision.events);
-    deliveries.push(decision.change);
-  }
-  return { events, deliveries };
-}
-
 /** Commands that no program will answer any more. */
 async function abandonedCommands(
-  { store, session, now }: SessionView,
+  { store, session, state, now }: SessionView,
   { write }: SessionStep,
-  error: string,
+  next: SessionState,
 ): Promise<CommandAnswer[]> {
+  const status = statusOf(next);
+  const isOver = status === 'released' || status === 'failed';
+  if (!isOver || statusOf(state) === status) return [];
+  const error = `The session is ${status}`;
   const isAnswered = new Set((write?.answers ?? []).map(({ id }) => id));
   const open = await store.sessions.openCommands(session.id, maxCommands);
   return open
@@ -213,31 +199,6 @@ async function abandonedCommands(
 
 /** Open at the same time: see `session-lifecycle.ts`. */
 export const maxCommands = 100;
-const entriesPerRead = 250;
-
-type ReadEntries = TenantStore['messages']['inbox'];
-
-async function allEntries(read: ReadEntries, sessionId: string): Promise<InboxEntry[]> {
-  const all: InboxEntry[] = [];
-  for (;;) {
-    const after = all.at(-1)?.position ?? 0;
-    const some = await read(sessionId, { after, limit: entriesPerRead });
-    all.push(...some);
-    if (some.length < entriesPerRead) return all;
-  }
-}
-
-export function inboxOf({ store, session }: SessionView): Promise<InboxEntry[]> {
-  return allEntries((...range) => store.messages.inbox(...range), session.id);
-}
-
-/** All that have not ended. */
-async function openDeliveries(view: SessionView): Promise<InboxEntry[]> {
-  const { store, session } = view;
-  const handed = await allEntries((...range) => store.messages.unconsumed(...range), session.id);
-  return [...handed, ...(await inboxOf(view))];
-}
-
 /** When the session needs attention without a request: see `attend-session.ts`. */
 async function dueAtOf(
   engine: SessionEngine,
@@ -246,8 +207,8 @@ async function dueAtOf(
   { step, answers }: { step: SessionStep; answers: readonly CommandAnswer[] },
 ): Promise<number | null> {
   const { store, session, now } = view;
-  // Those of other harnesses are due for other reasons.
-  if (!hasProgram(session)) return session.dueAt;
+  if (step.dueAt !== undefined) return step.dueAt;
+  if (!hasProgram(session)) return isReady(session, next, step) ? now : session.dueAt;
   const isAnswered = new Set(answers.map(({ id }) => id));
   const stored = await store.sessions.openCommands(session.id, maxCommands);
   const commands = [...stored, ...(step.write?.commands ?? [])].filter(
@@ -268,6 +229,16 @@ async function dueAtOf(
     times.push(now + ttlMs, ...waiting.map(({ expiresAt }) => expiresAt));
   }
   return times.length === 0 ? null : Math.min(...times);
+}
+
+/** A session without a program that can have a next turn: `NativeTurns` looks whether there is one. */
+function isReady(
+  { activeRunId, queue }: SessionRecord,
+  { lifecycle }: SessionState,
+  { activeRunId: ended, deliveries = [] }: SessionStep,
+): boolean {
+  const isFree = activeRunId === null || ended === null;
+  return isFree && lifecycle === 'open' && (queue.oldestUnheldAt !== null || deliveries.length > 0);
 }
 
 /** Its program, the person, or the harness in a node's process takes the deliveries from a stream. */
@@ -293,8 +264,8 @@ export async function expiringDeliveries(
   view: SessionView,
   ttlMs: number,
 ): Promise<{ entry: InboxEntry; expiresAt: number }[]> {
-  const { seenAt } = view.session;
-  const open = await openDeliveries(view);
+  const { seenAt, id } = view.session;
+  const open = await openDeliveries(view.store.messages, id);
   return open.map((entry) => ({ entry, expiresAt: Math.max(entry.at, seenAt) + ttlMs }));
 }
 

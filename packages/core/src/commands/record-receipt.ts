@@ -3,16 +3,11 @@ import { defined, type DeliveryStatus, RelayError, type SessionEvent } from '@re
 import type { Engine } from '../engine.ts';
 import type { MessageDelivery, SessionRecord, SessionRef } from '../ports/index.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { inboxOf } from '../sessions/consequences.ts';
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { decideSessionAll, inputsOfStatus } from '../sessions/session-machine.ts';
 import { updatedUsage } from '../sessions/state.ts';
-import {
-  changeSession,
-  deliveryStep,
-  hasProgram,
-  inboxOf,
-  type SessionStep,
-} from './change-session.ts';
+import { changeSession, deliveryStep, hasProgram, type SessionStep } from './change-session.ts';
 
 export interface DeliveryReceipt {
   readonly status: Exclude<DeliveryStatus, 'accepted'>;
@@ -145,7 +140,7 @@ export function flushSession(
     const operation = { type: 'flush' } as const;
     const missing = missingCapability(session.capabilities, operation);
     if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
-    const held = (await inboxOf(view)).filter(
+    const held = (await inboxOf(view.store.messages, session.id)).filter(
       ({ mode, status }) => mode === 'manual' && status === 'accepted',
     );
     const steps = held.map((entry) =>

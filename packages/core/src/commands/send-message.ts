@@ -34,8 +34,8 @@ import {
   modeFor,
   refusedChange,
 } from '../sessions/acceptance.ts';
-import { wakeDue } from '../sessions/attendant.ts';
 import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { wakeDue } from '../sessions/due.ts';
 import { hopsOfProgram } from '../sessions/hops.ts';
 import { isMentioned } from '../sessions/mentions.ts';
 import type { RunControl } from './start-run.ts';
@@ -60,6 +60,8 @@ export interface MessageAuthor {
   readonly hops?: number;
 }
 
+type MessageControl = Pick<RunControl, 'engine'>;
+
 export interface SentMessage {
   readonly message: MessageRecord;
   readonly deliveries: readonly MessageDelivery[];
@@ -75,7 +77,7 @@ const idempotencyMs = 24 * 60 * 60 * 1000;
  * is stored with its failed deliveries, and the reason is thrown.
  */
 export async function sendMessage(
-  control: RunControl,
+  control: MessageControl,
   author: MessageAuthor,
   draft: MessageDraft,
 ): Promise<SentMessage> {
@@ -123,7 +125,7 @@ export interface MessagePlan {
 }
 
 async function planOf(
-  { engine }: RunControl,
+  { engine }: MessageControl,
   author: MessageAuthor,
   draft: MessageDraft,
   full: ReadonlySet<string>,
@@ -400,7 +402,7 @@ function refuseIfFull(
   throw new RelayError('inbox_full', inboxFullText(first, limit));
 }
 
-function keyOf({ engine }: RunControl, { from }: MessageAuthor, draft: MessageDraft) {
+function keyOf({ engine }: MessageControl, { from }: MessageAuthor, draft: MessageDraft) {
   const { idempotencyKey: key, ...content } = draft;
   if (key === undefined) return undefined;
   const fingerprint = engine.digest(canonicalJson(content));
@@ -447,12 +449,12 @@ function refusal({ code, message, details }: DeliveryError, messageId: string): 
 
 /** After the commit: the runs and sessions that it concerns on this node, and who watches. */
 export function notifyOfMessage(
-  { engine, supervisor }: RunControl,
+  { engine }: MessageControl,
   tenantId: string,
   write: Pick<SessionWrite, 'changes' | 'runCommands'>,
   notice: MessageNotice,
 ): void {
-  for (const { runId } of write.runCommands ?? []) supervisor.notify({ tenantId, runId });
+  for (const { runId } of write.runCommands ?? []) engine.notifyRun?.({ tenantId, runId });
   wakeDue(engine, tenantId, write.changes);
   engine.onMessage?.(tenantId, notice);
 }

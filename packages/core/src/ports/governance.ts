@@ -117,6 +117,12 @@ export interface WebhookRecord {
   readonly createdBy: Decider;
   /** Its creator may approve, so that its payloads may contain a link to decide. */
   readonly mayDecide: boolean;
+  /** Only events of the session with this handle, and messages that it sends or receives. */
+  readonly filterHandle: string | null;
+  /** Only messages of this channel. */
+  readonly filterChannel: string | null;
+  /** Only messages that mention this handle. */
+  readonly filterMention: string | null;
 }
 
 /** An event for webhooks, stored in the commit of what it reports, once per subscribed webhook. */

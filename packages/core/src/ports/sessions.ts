@@ -133,7 +133,8 @@ export interface SessionChange {
   readonly at: number;
   /**
    * Conditional: the version that the session must have, for what was computed from its state. Without it
-   * the change is relative: its events get the next numbers, unless the session is released.
+   * the change is relative: its events get the next numbers, unless the session is released. A conditional
+   * change of a released session has no events.
    */
   readonly ifVersion?: number;
   /** The stream that the session must have open: another one has not replaced it. */
@@ -280,8 +281,8 @@ export interface SessionStore {
   readCommand(sessionId: string, commandId: string): Promise<SessionCommandRecord | undefined>;
   readSnapshot(snapshotId: string): Promise<SessionSnapshot | undefined>;
   /**
-   * Deletes the session with its journal, deliveries, snapshots, commands, actions and memberships. Messages
-   * that it sent stay. True if it existed.
+   * Deletes the session with its journal, snapshots, commands, actions and memberships. Messages that it sent
+   * or received stay, and the deliveries that have not ended have failed. True if it existed.
    */
   remove(
     sessionId: string,

@@ -2,7 +2,9 @@ import type { AttachmentPart, FieldIssue, Preview, ToolPermission } from '@relay
 import type { ParameterKind } from '../permission/match.ts';
 import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
+import type { MessageDraft, SentMessage } from '../commands/send-message.ts';
 import type { MemoryRecord, RankedMemory } from './memories.ts';
+import type { InvocationRecord, SessionRecord } from './sessions.ts';
 
 export type AllowedBy = 'rule' | 'person';
 
@@ -30,6 +32,8 @@ export interface ToolContext {
   readonly spawn: (task: Task) => Promise<AgentReport>;
   /** Only in runs with memory. */
   readonly memory?: RunMemory;
+  /** Only in turns of sessions. */
+  readonly session?: RunSession;
   /**
    * Asks a person and returns the answer, which matches the schema; rejects with `question_declined`
    * if there is none. An `idempotent` tool is suspended: the promise rejects with `ToolSuspended`, which
@@ -58,6 +62,20 @@ export interface RunMemory {
   remember(text: string): Promise<MemoryRecord>;
   /** False if the namespace has no such memory. */
   forget(memoryId: string): Promise<boolean>;
+}
+
+/** The session whose turn the run is. What a call makes is made once, however often it is attempted. */
+export interface RunSession {
+  /** Throws why no recipient takes the message. */
+  send(message: Omit<MessageDraft, 'idempotencyKey'>): Promise<SentMessage>;
+  /** The sessions that are not released, newest first; not all if there are many. */
+  list(): Promise<{ readonly sessions: readonly ListedSession[]; readonly isWhole: boolean }>;
+  /** The invocation when it has ended, or as it is after some minutes. */
+  invoke(action: string, input: unknown): Promise<InvocationRecord>;
+}
+
+export interface ListedSession extends Pick<SessionRecord, 'handle' | 'name' | 'kind' | 'status'> {
+  readonly isYou?: true;
 }
 
 export interface Question {
@@ -109,6 +127,8 @@ export interface Tool extends ToolSpec {
   readonly definitionDigest?: string;
   /** Offered only in runs with memory. */
   readonly needsMemory?: boolean;
+  /** Offered only in turns of sessions, to their root agent, whatever tools its profile names. */
+  readonly needsSession?: boolean;
   /** The kinds of parameters that are more than text; rules are matched accordingly. */
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
   /** Parameters that a rule with parameters must name, if the call has them. */

@@ -19,6 +19,7 @@ import type { Activity } from './activity.ts';
 import { isNestedTooDeep, parseArguments } from './arguments.ts';
 import { errorText, isStoreFault } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
+import { sessionFor } from './messaging.ts';
 import { handoffToolName } from './agents/profile.ts';
 import { reachedLimit, spawnFor, type SpawnPlan, planSpawn } from './agents/spawn.ts';
 import { memoryFor } from './context/memory.ts';
@@ -203,6 +204,7 @@ function contextFor(
       resolvedPaths,
       previewDigest,
       memory: memoryFor(run, idempotencyKey, activity),
+      session: tool.needsSession === true ? sessionFor(run, idempotencyKey, activity) : undefined,
     }),
   };
 }

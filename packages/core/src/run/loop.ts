@@ -75,22 +75,25 @@ async function advanceAgents(run: LiveRun): Promise<boolean> {
 }
 
 async function advance(run: LiveRun, agent: AgentState): Promise<boolean> {
+  // A run that was paused is suspended until its next step.
   switch (nextStep(run, agent)) {
     case 'call-model':
       // A model is paid for: it is called under the lease only.
       if (!run.journal.isClaimed) await run.journal.settled();
-      // A run that was paused is suspended until here.
       run.resume();
       await takeMessages(run, agent);
       callModel(run, agent);
       return false;
     case 'start-approved':
+      run.resume();
       await startApproved(run, agent);
       return true;
     case 'resume-calls':
+      run.resume();
       await resumeCalls(run, agent, (call) => isReadyToResume(run, call));
       return true;
     case 'gate':
+      run.resume();
       await gate(run, agent);
       return true;
     case 'handoff':
@@ -123,14 +126,15 @@ type Step =
 function nextStep(run: LiveRun, agent: AgentState): Step {
   const { turn } = agent;
   if (run.isCallingModel(agent.id)) return 'wait';
-  const callsModel = run.isPaused && agent.limit === null ? 'pause' : 'call-model';
-  if (turn === null || turn.finish === null) return callsModel;
+  // A pause holds whatever begins something. The last answer at a limit is not held.
+  const unlessPaused = (step: Step) => (run.isPaused && agent.limit === null ? 'pause' : step);
+  if (turn === null || turn.finish === null) return unlessPaused('call-model');
   if (turn.calls.length === 0) return 'finish';
   const open = turn.calls.filter(({ phase }) => phase !== 'settled');
-  if (open.length === 0) return callsModel;
-  if (open.some(({ phase }) => phase === 'decided')) return 'start-approved';
-  if (open.some(({ phase }) => phase === 'called')) return 'gate';
-  if (open.some((call) => isReadyToResume(run, call))) return 'resume-calls';
+  if (open.length === 0) return unlessPaused('call-model');
+  if (open.some(({ phase }) => phase === 'decided')) return unlessPaused('start-approved');
+  if (open.some(({ phase }) => phase === 'called')) return unlessPaused('gate');
+  if (open.some((call) => isReadyToResume(run, call))) return unlessPaused('resume-calls');
   const handsOff = open.every(({ phase, via }) => phase === 'started' && via === 'handoff');
   return handsOff ? 'handoff' : 'wait';
 }

@@ -11,11 +11,18 @@ import type {
   SessionWrite,
   TenantStore,
 } from '../ports/index.ts';
-import { wakeDue } from '../sessions/attendant.ts';
-import { joined, repliesOf } from '../sessions/replies.ts';
+import { consequencesOf, type DeliverySteps } from '../sessions/consequences.ts';
 import {
-  deliveriesIn,
+  changedDelivery,
+  decideDelivery,
+  type DeliveryInput,
+} from '../sessions/delivery-machine.ts';
+import { wakeDue } from '../sessions/due.ts';
+import { joined, repliesOf } from '../sessions/replies.ts';
+import { statusOf } from '../sessions/state.ts';
+import {
   type DeferredMessage,
+  outcomeOf,
   sessionChangeOf,
   turnStepOf,
   type TurnStep,
@@ -48,29 +55,29 @@ export class SessionTurn implements SessionWriter {
   ): Promise<SessionWrite | undefined | 'outdated'> {
     const step = turnStepOf(this.#run.runId, stored, before, batch);
     if (step === undefined) return undefined;
-    const [session, current] = await Promise.all([
+    const [session, decided] = await Promise.all([
       this.#store.sessions.read(this.sessionId),
-      this.#withoutEnded(step),
+      this.#decide(step),
     ]);
-    const { taken } = deliveriesIn(step.events);
-    if (taken.size > deliveriesIn(current.events).taken.size) return 'outdated';
+    if (decided === 'outdated') return 'outdated';
     if (session === undefined) return undefined;
-    const isReleased = session.state.lifecycle === 'releasing' && step.input === 'settle';
-    const open = isReleased ? await this.#withoutQueue(current) : current;
+    const outcome = outcomeOf(session, step);
+    if (outcome === undefined) return undefined;
+    const status = { before: session.status, after: statusOf(outcome.state), now: step.at };
+    const isDone = new Set(decided.deliveries.map(({ id }) => id));
+    const { messages } = this.#store;
+    const followed = await consequencesOf(messages, session.id, status, isDone);
     const { answer } = step;
     this.#replies =
       answer === undefined ? [] : await repliesOf(this.#engine, session, answer, full);
     const sent = this.#replies.map(({ message }) => messageSent(message));
-    const change = sessionChangeOf(session, { ...open, events: [...open.events, ...sent] });
+    const change = sessionChangeOf(session, step, outcome, {
+      events: [...decided.events, ...sent, ...followed.events],
+      deliveries: [...decided.deliveries, ...followed.deliveries],
+    });
     if (change === undefined) return undefined;
-    const deliveries = change.deliveries?.map((each) =>
-      taken.has(each.id) ? this.#withRevision(each) : each,
-    );
     const replies = joined(this.#replies);
-    return {
-      ...replies,
-      changes: [{ ...change, ...defined({ deliveries }) }, ...replies.changes],
-    };
+    return { ...replies, changes: [change, ...replies.changes] };
   }
 
   onStored({ changes }: SessionWrite): void {
@@ -98,53 +105,53 @@ export class SessionTurn implements SessionWriter {
     });
   }
 
-  /** What has come further meanwhile, such as one that failed with its session, stays as it is. */
-  async #withoutEnded(step: TurnStep): Promise<TurnStep> {
-    const ids = new Set(step.events.flatMap((event) => deliveryOf(event) ?? []));
-    if (ids.size === 0) return step;
-    const { taken } = deliveriesIn(step.events);
-    const read = await Promise.all([...ids].map((id) => this.#store.messages.readDelivery(id)));
-    const stored = new Map(read.map((delivery) => [delivery?.id, delivery]));
-    const events = step.events.filter((event) => {
-      const id = deliveryOf(event);
-      return id === undefined || this.#isOpen(event, stored.get(id), taken.has(id));
-    });
-    return { ...step, events };
+  /**
+   * What the step changes in deliveries as they are stored. One that has come further meanwhile, such as
+   * one that failed with its session, stays as it is; one that the run takes must not have changed.
+   */
+  async #decide({ events }: TurnStep): Promise<DeliverySteps | 'outdated'> {
+    const ids = events.flatMap((each) => (each.type === 'delivery' ? [each.deliveryId] : []));
+    const { messages } = this.#store;
+    const read = await Promise.all([...new Set(ids)].map((id) => messages.readDelivery(id)));
+    const current = new Map(
+      read
+        .filter((each) => each !== undefined)
+        .map((each) => [each.id, { ...each, isObservable: true }]),
+    );
+    const changes = new Map<string, DeliveryChange>();
+    const decided: SessionEvent[] = [];
+    for (const event of events) {
+      if (event.type !== 'delivery') {
+        decided.push(event);
+        continue;
+      }
+      const { deliveryId: id, input } = event;
+      const delivery = current.get(id);
+      const decision =
+        delivery !== undefined && this.#isOpen(delivery, input)
+          ? decideDelivery(delivery, input)
+          : undefined;
+      if (delivery === undefined || decision?.kind !== 'accepted') {
+        if (input.type === 'deliver') return 'outdated';
+        continue;
+      }
+      const earlier = changes.get(id);
+      const isTaken = input.type === 'deliver';
+      const isAttempt = earlier?.isAttempt ?? (isTaken ? true : undefined);
+      const revision = earlier?.revision ?? (isTaken ? this.#revisions.get(id) : undefined);
+      const { from } = earlier ?? decision.change;
+      decided.push(...decision.events);
+      changes.set(id, { ...decision.change, from, ...defined({ isAttempt, revision }) });
+      current.set(id, { ...delivery, ...changedDelivery(delivery, decision.change) });
+    }
+    return { events: decided, deliveries: [...changes.values()] };
   }
 
-  /** The messages that wait for a session fail with its release. */
-  async #withoutQueue(step: TurnStep): Promise<TurnStep> {
-    const failed = (await this.inbox()).map(({ id: deliveryId, messageId }): SessionEvent => ({
-      type: 'delivery.failed',
-      deliveryId,
-      messageId,
-      reason: 'released',
-    }));
-    return { ...step, events: [...step.events, ...failed] };
-  }
-
-  #isOpen(event: SessionEvent, stored: MessageDelivery | undefined, isTaken: boolean): boolean {
-    if (stored === undefined) return false;
-    const { id, status, reason, revision } = stored;
+  /** A message that is taken or deferred still waits, and is taken with the text that was read. */
+  #isOpen({ id, status, revision }: MessageDelivery, { type }: DeliveryInput): boolean {
+    if (type !== 'deliver' && type !== 'defer') return status === 'delivered';
     const isWaiting = status === 'accepted' || status === 'deferred';
-    if (event.type === 'delivery.deferred') return isWaiting && reason !== event.reason;
-    if (!isTaken) return status === 'delivered';
+    if (type === 'defer') return isWaiting;
     return isWaiting && (this.#revisions.get(id) ?? revision) === revision;
-  }
-
-  #withRevision(change: DeliveryChange): DeliveryChange {
-    return { ...change, ...defined({ revision: this.#revisions.get(change.id) }) };
-  }
-}
-
-function deliveryOf(event: SessionEvent): string | undefined {
-  switch (event.type) {
-    case 'delivery.delivered':
-    case 'delivery.deferred':
-    case 'delivery.failed':
-    case 'message.received':
-      return event.deliveryId;
-    default:
-      return undefined;
   }
 }

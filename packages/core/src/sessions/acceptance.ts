@@ -142,7 +142,8 @@ function isListening({ harness, stream }: SessionRecord): boolean {
   return stream !== null || (harness !== 'remote' && harness !== 'human');
 }
 
-function isMessageMode(mode: DeliveryMode): mode is MessageMode {
+/** Whether a message of this mode enters a turn. */
+export function isMessageMode(mode: DeliveryMode): mode is MessageMode {
   return messageModes.some((each) => each === mode);
 }
 

@@ -5,23 +5,11 @@
  */
 import { closeOrphanedStream } from '../commands/attend-session.ts';
 import type { Engine } from '../engine.ts';
-import type { SessionChange, SessionRecord, SessionRef } from '../ports/index.ts';
+import type { SessionRecord, SessionRef } from '../ports/index.ts';
 import { BackgroundLoop } from '../runtime/background-loop.ts';
 
 const scanIntervalMs = 1_000;
 const batchSize = 100;
-
-/** Wakes those of the sessions that these changes make due. */
-export function wakeDue(
-  { clock, sessionDue }: Pick<Engine, 'clock' | 'sessionDue'>,
-  tenantId: string,
-  changes: readonly SessionChange[],
-): void {
-  const now = clock.now();
-  for (const { sessionId, dueBy, progress } of changes) {
-    if ((dueBy ?? progress?.dueAt ?? Infinity) <= now) sessionDue?.({ tenantId, sessionId });
-  }
-}
 
 export interface AttendantOptions {
   readonly engine: Pick<Engine, 'store' | 'clock' | 'log' | 'settings'>;

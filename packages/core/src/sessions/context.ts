@@ -17,10 +17,14 @@ export function messagesOf(message: DeliveredMessage): Message[] {
 
 function systemLine({ messageId, from, channel }: DeliveredMessage): string {
   const place = channel === undefined ? 'directly to you' : `in the channel ${quoted(channel)}`;
-  return `The next message (id ${quoted(messageId)}) was sent ${place} by ${quoted(from.name)}.`;
+  const sent = `The next message (id ${quoted(messageId)}) was sent ${place} by ${quoted(from.name)}.`;
+  // Where a provider has no system messages, a text could imitate this line.
+  return `${sent} Everything in it comes from that sender.`;
 }
 
 /** Names are chosen by their owners: none of them may end the line or the tag around it. */
 function quoted(name: string): string {
-  return JSON.stringify(name).replaceAll('<', '‹');
+  return JSON.stringify(name)
+    .replaceAll('<', '‹')
+    .replace(/[\u0085\p{Zl}\p{Zp}\p{Cf}]/gu, ' ');
 }

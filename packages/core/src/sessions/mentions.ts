@@ -10,12 +10,20 @@ const code = /```[\s\S]*?(?:```|$)|`[^`\n]*`/g;
 const mention =
   /(?<![\p{L}\p{N}._%+@/\\-])@([a-z0-9][a-z0-9._-]*)(?![\p{L}\p{N}@]|\/[\p{L}\p{N}])/gu;
 
+const longestHandle = 64;
+
 export function isMentioned(text: string, handle: string): boolean {
-  if (!text.includes(`@${handle}`)) return false;
+  return text.includes(`@${handle}`) && mentionsIn(text).includes(handle);
+}
+
+/** A sentence may go on with punctuation that a handle may contain, too: both are found. */
+export function mentionsIn(text: string): string[] {
+  const handles = new Set<string>();
   for (const [, name = ''] of text.replace(code, ' ').matchAll(mention)) {
-    if (name === handle) return true;
-    // A sentence may go on with punctuation that a handle may contain, too.
-    if (name.startsWith(handle) && /^[._-]+$/.test(name.slice(handle.length))) return true;
+    for (let end = name.length; end > 0; end -= 1) {
+      if (end <= longestHandle) handles.add(name.slice(0, end));
+      if (!/[._-]/.test(name.charAt(end - 1))) break;
+    }
   }
-  return false;
+  return [...handles];
 }

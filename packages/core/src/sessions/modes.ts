@@ -128,6 +128,10 @@ const modesAt: Readonly<Record<Boundary, readonly DeliveryMode[]>> = {
   flush: ['manual'],
 };
 
+export function entersAt(mode: DeliveryMode, boundary: Boundary): boolean {
+  return modesAt[boundary].includes(mode);
+}
+
 /** The deliveries that enter at a boundary, in order; at `idle` they are the next turn. */
 export function entering<Delivery extends PendingDelivery>(
   pending: readonly Delivery[],
@@ -137,7 +141,7 @@ export function entering<Delivery extends PendingDelivery>(
   return pending
     .filter(({ status }) => status === 'accepted' || status === 'deferred')
     .filter((delivery) => isHeld(delivery) === (boundary === 'flush'))
-    .filter(({ mode }) => modesAt[boundary].includes(mode))
+    .filter(({ mode }) => entersAt(mode, boundary))
     .filter(({ availableAt }) => (availableAt ?? 0) <= now)
     .toSorted((one, other) => one.position - other.position);
 }

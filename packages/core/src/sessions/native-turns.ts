@@ -3,38 +3,26 @@
  * them, on whichever node comes first: the run is stored together with the session's change, which is a
  * compare-and-set. A session that may have a next turn is due (attendant.ts).
  */
-import {
-  defined,
-  isEnded,
-  type Limits,
-  namespaceOf,
-  noUsage,
-  RelayError,
-  type SessionEvent,
-} from '@relay/protocol';
+import { defined, type Limits, namespaceOf, RelayError } from '@relay/protocol';
+import { changeSession, endLostTurn, type SessionStep } from '../commands/change-session.ts';
 import { type RunControl, type RunSpec, SessionChanged, startRun } from '../commands/start-run.ts';
-import type {
-  DeliveryChange,
-  InboxEntry,
-  SessionChange,
-  SessionProgress,
-  SessionRecord,
-} from '../ports/index.ts';
+import type { InboxEntry, SessionRecord } from '../ports/index.ts';
 import { findKeyInForce } from '../permission/keys.ts';
 import { agentNamed } from '../run/agents/registry.ts';
 import { isStoreFault } from '../run/errors.ts';
 import { channelFor, contentOf } from './acceptance.ts';
+import { stepsOf } from './consequences.ts';
 import { messagesOf } from './context.ts';
-import { decideDelivery, type DeliveryInput } from './delivery-machine.ts';
 import { entering, isSafe } from './modes.ts';
 import { nativeSafeStates } from './native.ts';
 import { decideSession } from './session-machine.ts';
 import { progressOf } from './state.ts';
-import { sessionChangeOf } from './turn.ts';
 
 /** The rest of a longer queue is the turn after it. */
 const maxMessagesPerTurn = 1_000;
 const defaultMaxIterations = 50;
+/** How often a blocked session looks for its credential; a new one wakes it at once on its node. */
+const credentialCheckMs = 10_000;
 
 export interface TurnOptions {
   /** Of each turn. */
@@ -67,19 +55,21 @@ export class NativeTurns {
   /** False if the session has changed meanwhile. */
   async #step(session: SessionRecord): Promise<boolean> {
     const { engine } = this.#control;
-    const store = engine.store.tenant(session.tenantId);
+    const { tenantId, id: sessionId, state } = session;
     if (session.activeRunId !== null) {
-      const run = await store.readRunHead(session.activeRunId);
-      if (run !== undefined && !isEnded(run.status)) return this.#rest(session, null);
-      return this.#abandonTurn(session);
+      const { activeRunId } = await endLostTurn(engine, { tenantId, sessionId });
+      return activeRunId === session.activeRunId ? this.#rest(session, null) : false;
     }
-    const parts = session.state;
-    if (!isSafe({ parts, safeStates: nativeSafeStates })) return this.#rest(session, null);
+    // Without a run it is blocked because of a credential or its key, which may be there now.
+    const isBlocked = state.turn === 'blocked';
+    const safeStates = isBlocked ? (['blocked'] as const) : nativeSafeStates;
+    if (!isSafe({ parts: state, safeStates })) return this.#rest(session, null);
     const now = engine.clock.now();
     const range = { after: 0, limit: maxMessagesPerTurn };
-    const inbox = await store.messages.inbox(session.id, range);
+    const inbox = await engine.store.tenant(tenantId).messages.inbox(sessionId, range);
     const turn = entering(inbox, 'idle', now);
     if (turn.length > 0) return this.#start(session, turn);
+    if (isBlocked) return this.#change(session, { inputs: [{ type: 'settle' }] });
     const later = inbox.flatMap(({ availableAt }) =>
       availableAt !== null && availableAt > now ? [availableAt] : [],
     );
@@ -88,23 +78,18 @@ export class NativeTurns {
 
   /** Nothing is to be done before `dueAt`. */
   async #rest(session: SessionRecord, dueAt: number | null): Promise<boolean> {
-    if (session.dueAt === dueAt) return true;
-    return this.#change(session, { dueAt });
+    return session.dueAt === dueAt || this.#change(session, { dueAt });
   }
 
-  async #change(
-    session: SessionRecord,
-    progress: Partial<SessionProgress>,
-    more: Handed = { events: [], deliveries: [] },
-  ): Promise<boolean> {
-    const { id: sessionId, version: ifVersion } = session;
-    const at = this.#control.engine.clock.now();
-    return this.#store(session, { sessionId, at, ifVersion, progress, ...more });
-  }
-
-  async #store({ tenantId }: SessionRecord, change: SessionChange): Promise<boolean> {
-    const { sessions } = this.#control.engine.store.tenant(tenantId);
-    return (await sessions.change({ changes: [change] })).kind === 'committed';
+  /** Of the session as it was read. */
+  async #change(read: SessionRecord, step: SessionStep): Promise<boolean> {
+    const ref = { tenantId: read.tenantId, sessionId: read.id };
+    let isCurrent = false;
+    await changeSession(this.#control.engine, ref, ({ session }) => {
+      isCurrent = session.version === read.version;
+      return isCurrent ? step : undefined;
+    });
+    return isCurrent;
   }
 
   async #start(session: SessionRecord, turn: readonly InboxEntry[]): Promise<boolean> {
@@ -113,10 +98,11 @@ export class NativeTurns {
     const runId = engine.ids.next();
     const now = engine.clock.now();
     const keyId = await this.#keyOf(session, now);
-    if (keyId === null) return this.#block(session, now);
+    // It goes on with a key that resumes it.
+    if (keyId === null) return this.#block(session, 'key_ended', null);
     const work = decideSession(session.state, { type: 'work', sessionId });
     if (work.kind !== 'accepted') return this.#rest(session, null);
-    const handed = changesOf(turn, { type: 'deliver' });
+    const handed = stepsOf(turn, { type: 'deliver' });
     const change = {
       sessionId,
       at: now,
@@ -132,10 +118,13 @@ export class NativeTurns {
     const by = { type: 'system', id: sessionId, name: `@${handle}`, owner } as const;
     const caller = { tenantId, by, keyId, correlationId: runId, runId };
     try {
-      await startRun(this.#control, this.#specOf(session, turn), {
-        ...caller,
-        session: { changes: [change] },
-      });
+      const spec = this.#specOf(session, turn);
+      const provider = await engine.models(tenantId).missing?.(spec.model);
+      if (provider !== undefined) {
+        const reason = `There is no credential for the provider ${provider}`;
+        return await this.#block(session, reason, now + credentialCheckMs);
+      }
+      await startRun(this.#control, spec, { ...caller, session: { changes: [change] } });
       return true;
     } catch (error) {
       if (error instanceof SessionChanged) return false;
@@ -155,50 +144,25 @@ export class NativeTurns {
     return key?.id ?? null;
   }
 
-  /** The messages wait: a session whose key has ended goes on with another one that resumes it. */
-  async #block(session: SessionRecord, now: number): Promise<boolean> {
-    const { id: sessionId, state } = session;
-    const reason = 'key_ended';
-    const blocked = decideSession(state, { type: 'block', sessionId, reason });
-    if (blocked.kind !== 'accepted') return this.#rest(session, null);
-    const progress = { ...progressOf(state, blocked.state, now), dueAt: null };
-    return this.#change(session, progress, { events: blocked.events, deliveries: [] });
+  /** The messages wait for what the turn needs. */
+  #block(session: SessionRecord, reason: string, dueAt: number | null): Promise<boolean> {
+    return this.#change(session, { inputs: [{ type: 'block', reason }], dueAt });
   }
 
   /** A turn that cannot start, such as without budget: its messages fail, and can be delivered again. */
-  async #refuse(
+  #refuse(
     session: SessionRecord,
     turn: readonly InboxEntry[],
     { code, message: error }: RelayError,
   ): Promise<boolean> {
-    const failed = changesOf(turn, { type: 'fail', reason: code, retryable: true });
-    const events = [...failed.events, { type: 'error', error, code } as const];
-    // There may be more messages than those.
-    const dueAt = this.#control.engine.clock.now();
-    return this.#change(session, { dueAt }, { events, deliveries: failed.deliveries });
-  }
-
-  /** The run was failed without its session, because its journal is damaged, or it was deleted. */
-  async #abandonTurn(session: SessionRecord): Promise<boolean> {
-    const { engine } = this.#control;
-    const { messages } = engine.store.tenant(session.tenantId);
-    const range = { after: 0, limit: maxMessagesPerTurn };
-    const handed = await messages.unconsumed(session.id, range);
-    const isReleased = session.state.lifecycle === 'releasing';
-    const waiting = isReleased ? await messages.inbox(session.id, range) : [];
-    const failed = changesOf(handed, { type: 'fail', reason: 'turn failed', retryable: true });
-    const unsent = changesOf(waiting, { type: 'release', reason: 'released' });
-    const events = [...failed.events, ...unsent.events];
-    const change = sessionChangeOf(session, {
-      runId: session.activeRunId ?? '',
-      at: engine.clock.now(),
-      events,
-      usage: noUsage,
-      input: 'settle',
-      error: { code: 'internal', message: 'The run of the turn was lost', retryable: false },
+    const failed = stepsOf(turn, { type: 'fail', reason: code, retryable: true });
+    return this.#change(session, {
+      inputs: [{ type: 'settle' }],
+      events: [...failed.events, { type: 'error', error, code }],
+      deliveries: failed.deliveries,
+      // There may be more messages than those.
+      dueAt: this.#control.engine.clock.now(),
     });
-    if (change === undefined) return true;
-    return this.#store(session, change);
   }
 
   #specOf(session: SessionRecord, turn: readonly InboxEntry[]): RunSpec {
@@ -241,27 +205,4 @@ export class NativeTurns {
       labels,
     };
   }
-}
-
-interface Handed {
-  readonly events: readonly SessionEvent[];
-  readonly deliveries: readonly DeliveryChange[];
-}
-
-/** What an input changes in these deliveries. One that is handed over has the text that was read. */
-function changesOf(entries: readonly InboxEntry[], input: DeliveryInput): Handed {
-  const decisions = entries.map((entry) => {
-    const decision = decideDelivery({ ...entry, isObservable: true }, input);
-    if (decision.kind !== 'accepted') return { events: [], deliveries: [] };
-    const { events, change } = decision;
-    const { revision } = entry;
-    const deliveries = [
-      input.type === 'deliver' ? { ...change, isAttempt: true, revision } : change,
-    ];
-    return { events, deliveries };
-  });
-  return {
-    events: decisions.flatMap(({ events }) => events),
-    deliveries: decisions.flatMap(({ deliveries }) => deliveries),
-  };
 }

@@ -29,8 +29,13 @@ export const nativeCapabilities: AgentSessionCapabilities = {
       'session.started',
       'session.released',
       'session.resumed',
+      'action.invoked',
+      'action.completed',
+      'action.failed',
+      'action.denied',
       'error',
     ],
   },
+  actions: { invoke: true },
   lifecycle: { release: true, pause: true, resume: true },
 };

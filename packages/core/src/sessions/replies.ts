@@ -69,7 +69,7 @@ export async function repliesOf(
 }
 
 /** A session as the author of its messages. */
-function authorOf({
+export function authorOf({
   id,
   tenantId,
   handle: name,
@@ -79,7 +79,10 @@ function authorOf({
 }
 
 /** Those that were deleted since are left out. */
-async function readMessages(store: TenantStore, ids: readonly string[]): Promise<MessageRecord[]> {
+export async function readMessages(
+  store: TenantStore,
+  ids: readonly string[],
+): Promise<MessageRecord[]> {
   const read = await Promise.all(ids.map((id) => store.messages.read(id)));
   return read.filter((message) => message !== undefined);
 }

@@ -1,5 +1,5 @@
 /**
- * What the events of a run mean for the session whose turn it is. Both functions are pure. Their result is
+ * What the events of a run mean for the session whose turn it is. These functions are pure. Their result is
  * stored in the commit of the run's events, so that run and session cannot disagree.
  *
  * - `turnStepOf` reads a batch of events: tool calls, finished answers, messages taken and read, usage, and
@@ -18,7 +18,7 @@ import {
   type StoredEvent,
   type Usage,
 } from '@relay/protocol';
-import type { DeliveryChange, SessionChange, SessionRecord } from '../ports/index.ts';
+import type { SessionChange, SessionRecord } from '../ports/index.ts';
 import { answerOf } from '../run/state/agent.ts';
 import {
   clientCalls,
@@ -27,6 +27,8 @@ import {
   rootAgent,
   type RunState,
 } from '../run/state/state.ts';
+import type { DeliverySteps } from './consequences.ts';
+import type { DeliveryInput } from './delivery-machine.ts';
 import type { DeferralReason } from './modes.ts';
 import { decideSessionAll, type SessionInput, type SessionInputName } from './session-machine.ts';
 import { progressOf, type SessionState, updatedUsage } from './state.ts';
@@ -34,11 +36,17 @@ import { progressOf, type SessionState, updatedUsage } from './state.ts';
 /** What the turn does now; `hold`: the run is suspended by a pause. */
 type TurnInput = Extract<SessionInputName, 'work' | 'wait' | 'block' | 'hold' | 'settle'>;
 
+/** What the run did with a message: the delivery decides what follows from it. */
+export interface TurnDelivery {
+  readonly type: 'delivery';
+  readonly deliveryId: string;
+  readonly input: DeliveryInput;
+}
+
 export interface TurnStep {
   readonly runId: string;
   readonly at: number;
-  /** With `delivery.delivered` of messages that the run has taken, and `message.received` of those read. */
-  readonly events: readonly SessionEvent[];
+  readonly events: readonly (SessionEvent | TurnDelivery)[];
   readonly usage: Usage;
   readonly input: TurnInput;
   /** Why the run failed. */
@@ -53,10 +61,11 @@ export interface TurnAnswer {
   readonly messageIds: readonly string[];
 }
 
-type Delivered = ReceivedMessage & { readonly deliveryId: string };
-
 /** A message that has to wait, for a reason that only the run knows. */
-export type DeferredMessage = Delivered & { readonly reason: DeferralReason };
+export interface DeferredMessage {
+  readonly deliveryId: string;
+  readonly reason: DeferralReason;
+}
 
 /** `before` is the state before the events. Undefined if they mean nothing for the session. */
 export function turnStepOf(
@@ -69,13 +78,16 @@ export function turnStepOf(
     ({ type }) => type === 'text.appended' || type === 'reasoning.appended',
   );
   if (isText && deferred.length === 0) return undefined;
-  const availableAt = new Date(at).toISOString();
-  const events: SessionEvent[] = deferred.map(({ reason, ...message }) => ({
-    type: 'delivery.deferred',
-    ...refOf(message),
-    availableAt,
-    reason,
+  const events: (SessionEvent | TurnDelivery)[] = deferred.map(({ deliveryId, reason }) => ({
+    type: 'delivery',
+    deliveryId,
+    input: { type: 'defer', now: at, reason },
   }));
+  const inputFor = (messages: readonly ReceivedMessage[], input: DeliveryInput) => {
+    for (const { deliveryId } of messages) {
+      if (deliveryId !== undefined) events.push({ type: 'delivery', deliveryId, input });
+    }
+  };
   let usage = noUsage;
   let error: RunError | undefined;
   let answer: TurnAnswer | undefined;
@@ -104,13 +116,11 @@ export function turnStepOf(
         break;
       }
       case 'message.added':
-        if (isDelivered(event)) events.push({ type: 'delivery.delivered', ...refOf(event) });
+        inputFor([event], { type: 'deliver' });
         break;
       case 'turn.started':
         if (event.agentId !== state.rootId) break;
-        for (const message of previous.unread.filter(isDelivered)) {
-          events.push({ type: 'message.received', ...refOf(message) });
-        }
+        inputFor(previous.unread, { type: 'consume' });
         break;
       case 'turn.completed': {
         usage = addUsage(usage, event.usage);
@@ -138,10 +148,11 @@ export function turnStepOf(
           answer = { text: event.output, messageIds: previous.read };
         }
         // No model has read them: they can be delivered again.
-        for (const message of previous.unread.filter(isDelivered)) {
-          const reason = `turn ${event.status}`;
-          events.push({ type: 'delivery.failed', ...refOf(message), reason, retryable: true });
-        }
+        inputFor(previous.unread, {
+          type: 'fail',
+          reason: `turn ${event.status}`,
+          retryable: true,
+        });
         break;
       default:
         break;
@@ -154,14 +165,6 @@ export function turnStepOf(
   return { runId, at, events, usage, input, ...defined({ error, answer }) };
 }
 
-function isDelivered(message: ReceivedMessage): message is Delivered {
-  return message.deliveryId !== undefined;
-}
-
-function refOf({ messageId, deliveryId }: Delivered): Delivered {
-  return { messageId, deliveryId };
-}
-
 function inputOf(state: RunState): TurnInput {
   if (isEnded(state.status)) return 'settle';
   const kinds = pendingApprovals(state).map(({ kind }) => kind);
@@ -171,37 +174,54 @@ function inputOf(state: RunState): TurnInput {
   return clientCalls(state).length > 0 ? 'wait' : 'hold';
 }
 
-/** Undefined if the session is gone, or nothing changes. */
-export function sessionChangeOf(
-  session: Pick<SessionRecord, 'id' | 'version' | 'state' | 'activeRunId' | 'queue'>,
+export interface TurnOutcome {
+  readonly state: SessionState;
+  /** Of the state. */
+  readonly events: readonly SessionEvent[];
+  /** Whether the session moves because of the step. */
+  readonly isChanged: boolean;
+}
+
+/** Undefined if the run is not, or no longer, the session's turn. */
+export function outcomeOf(
+  session: Pick<SessionRecord, 'id' | 'state' | 'activeRunId'>,
   step: TurnStep,
-): SessionChange | undefined {
+): TurnOutcome | undefined {
   const { state } = session;
   if (state.lifecycle === 'released' || session.activeRunId !== step.runId) return undefined;
-  const { id: sessionId } = session;
-  const usage = usageAfter(state, step.usage);
   const decision = decideSessionAll(state, inputsOf(session, step));
-  const next = { ...(decision.kind === 'accepted' ? decision.state : state), usage };
-  const events: SessionEvent[] = [
-    ...step.events,
-    ...(usage === state.usage ? [] : [{ type: 'usage.updated', ...usage } as const]),
-    ...(decision.kind === 'accepted' ? decision.events : []),
-  ];
-  const deliveries = deliveryChanges(step.events);
-  const ends = step.input === 'settle';
+  const moved = decision.kind === 'accepted' ? decision : { events: [], state };
+  const usage = usageAfter(state, step.usage);
+  const used = usage === state.usage ? [] : [{ type: 'usage.updated', ...usage } as const];
+  return {
+    state: { ...moved.state, usage },
+    events: [...used, ...moved.events],
+    isChanged: decision.kind === 'accepted' || used.length > 0,
+  };
+}
+
+/** Undefined if nothing changes. */
+export function sessionChangeOf(
+  session: Pick<SessionRecord, 'id' | 'version' | 'state' | 'queue'>,
+  step: TurnStep,
+  outcome: TurnOutcome,
+  { events: before, deliveries }: DeliverySteps,
+): SessionChange | undefined {
+  const { id: sessionId, version: ifVersion, state } = session;
+  const { at, input } = step;
+  const events = [...before, ...outcome.events];
+  const ends = input === 'settle';
   // A pause that was requested meanwhile must not be missed.
-  const isConditional =
-    decision.kind === 'accepted' || usage !== state.usage || ends || step.input === 'hold';
+  const isConditional = outcome.isChanged || ends || input === 'hold';
   if (!isConditional && events.length === 0) return undefined;
-  const change = { sessionId, at: step.at, events, deliveries };
+  const change = { sessionId, at, events, deliveries };
   if (!isConditional) return change;
-  const progress = progressOf(state, next, step.at);
-  const { version: ifVersion } = session;
+  const progress = progressOf(state, outcome.state, at);
   if (!ends) return { ...change, ifVersion, progress };
-  const isReleased = next.lifecycle === 'released';
+  const isReleased = outcome.state.lifecycle === 'released';
   // What is in the queue is the next turn.
-  const dueAt = session.queue.length > 0 && !isReleased ? step.at : null;
-  const released = isReleased ? { releasedAt: step.at } : {};
+  const dueAt = session.queue.length > 0 && !isReleased ? at : null;
+  const released = isReleased ? { releasedAt: at } : {};
   return { ...change, ifVersion, progress: { ...progress, activeRunId: null, dueAt, ...released } };
 }
 
@@ -224,51 +244,10 @@ function inputsOf(
   return isReleasing ? [first, { type: 'finish', sessionId }] : [first];
 }
 
-/** The totals of the session. Its cost is unknown as soon as that of a run is. */
+/** The totals of the session. What a run of unknown cost has used is not in `costUsd`. */
 function usageAfter({ usage }: SessionState, spent: Usage): SessionState['usage'] {
   const tokens = spent.inputTokens + spent.outputTokens;
   if (tokens === 0 && spent.costUsd === undefined) return usage;
   const costUsd = spent.costUsd === undefined ? undefined : (usage.costUsd ?? 0) + spent.costUsd;
   return updatedUsage(usage, { tokens: usage.tokens + tokens, costUsd });
-}
-
-/** A message that is taken and read in one commit changes once. */
-function deliveryChanges(events: readonly SessionEvent[]): DeliveryChange[] {
-  const { taken, read } = deliveriesIn(events);
-  const waiting = ['accepted', 'deferred'] as const;
-  return events.flatMap((event): DeliveryChange[] => {
-    switch (event.type) {
-      case 'delivery.deferred': {
-        const { deliveryId: id, availableAt, reason } = event;
-        const until = Date.parse(availableAt);
-        return [{ id, from: waiting, to: 'deferred', availableAt: until, ...defined({ reason }) }];
-      }
-      case 'delivery.delivered': {
-        const { deliveryId: id } = event;
-        return read.has(id) ? [] : [{ id, from: waiting, to: 'delivered', isAttempt: true }];
-      }
-      case 'message.received': {
-        const { deliveryId: id = '' } = event;
-        if (!taken.has(id)) return [{ id, from: ['delivered'], to: 'consumed' }];
-        return [{ id, from: waiting, to: 'consumed', isAttempt: true }];
-      }
-      case 'delivery.failed': {
-        const { deliveryId: id, reason, retryable } = event;
-        const from = [...waiting, 'delivered'] as const;
-        return [{ id, from, to: 'failed', reason, ...defined({ retryable }) }];
-      }
-      default:
-        return [];
-    }
-  });
-}
-
-/** The deliveries that events hand over, and those that they say a model has read. */
-export function deliveriesIn(events: readonly SessionEvent[]): {
-  readonly taken: ReadonlySet<string>;
-  readonly read: ReadonlySet<string>;
-} {
-  const idsOf = (type: 'delivery.delivered' | 'message.received') =>
-    new Set(events.flatMap((event) => (event.type === type ? (event.deliveryId ?? []) : [])));
-  return { taken: idsOf('delivery.delivered'), read: idsOf('message.received') };
 }

@@ -1,5 +1,6 @@
-/** `/v1/webhooks`: notifications about approvals and ended runs. */
+/** `/v1/webhooks`: notifications about approvals, ended runs, sessions and messages. */
 import { z } from 'zod';
+import { channelNameSchema, handleSchema } from '../schemas/sessions.ts';
 import { idSchema, timeSchema } from '../schemas/values.ts';
 import {
   itemErrors,
@@ -19,16 +20,58 @@ export const webhookEvents = [
   'approval.voted',
   'approval.decided',
   'run.ended',
+  'session.started',
+  'session.resumed',
+  'session.forked',
+  'session.status-changed',
+  'session.released',
+  'message.sent',
+  'message.received',
+  'delivery.failed',
 ] as const;
 export type WebhookEvent = (typeof webhookEvents)[number];
 
-export const webhookBodySchema = z.strictObject({
-  url: z.url({ protocol: /^https?$/ }).max(2_048),
-  events: z
-    .array(z.enum(webhookEvents))
-    .min(1)
-    .refine((given) => new Set(given).size === given.length, 'Events must be unique'),
+/** Each stands for all events that begin with it. */
+export const webhookEventGroups = ['session.*', 'message.*'] as const;
+
+/** All given conditions must hold. */
+export const webhookFilterSchema = z.strictObject({
+  /** Events of the session with this handle, and messages that it sends or receives. */
+  handle: handleSchema.optional(),
+  /** Messages of this channel. */
+  channel: channelNameSchema.optional(),
+  /** Messages that mention this handle. */
+  mention: handleSchema.optional(),
 });
+
+function aboutMessages(event: string): boolean {
+  return event.startsWith('message.') || event === 'delivery.failed';
+}
+
+function aboutSessions(event: string): boolean {
+  return event.startsWith('session.') || aboutMessages(event);
+}
+
+export const webhookBodySchema = z
+  .strictObject({
+    url: z.url({ protocol: /^https?$/ }).max(2_048),
+    events: z
+      .array(z.enum([...webhookEvents, ...webhookEventGroups]))
+      .min(1)
+      .refine((given) => new Set(given).size === given.length, 'Events must be unique'),
+    filter: webhookFilterSchema.optional(),
+  })
+  .superRefine(({ events, filter = {} }, context) => {
+    for (const name of ['handle', 'channel', 'mention'] as const) {
+      if (filter[name] === undefined) continue;
+      const other = events.find(
+        (each) => !(name === 'handle' ? aboutSessions : aboutMessages)(each),
+      );
+      if (other === undefined) continue;
+      const message = `Events ${other} have no ${name}; create another webhook for them`;
+      context.addIssue({ code: 'custom', path: ['filter', name], message });
+    }
+  });
 
 export const webhooksQuerySchema = z.strictObject(pageQuery);
 
@@ -36,6 +79,7 @@ export const webhookSchema = z.object({
   id: idSchema,
   url: z.string(),
   events: z.array(z.enum(webhookEvents)),
+  filter: webhookFilterSchema.optional(),
   createdAt: timeSchema,
 });
 
@@ -62,7 +106,7 @@ export const webhookRoutes = {
     requiredFields: { fields: ['url', 'events'], message: 'url and events are required' },
     status: 201,
     output: webhookSchema.extend({ secret: z.string() }),
-    errors: [...keyErrors, ...bodyErrors, 'base_url_refused'],
+    errors: [...keyErrors, ...bodyErrors, 'base_url_refused', 'capability_missing'],
   },
   listWebhooks: {
     method: 'GET',

@@ -15,6 +15,7 @@ import {
   createToolRegistry,
   mayOffer,
   memoryTool,
+  sessionTools,
   ToolCollection,
   workspaceToolNames,
 } from '@relay/tools';
@@ -49,6 +50,7 @@ export function assembleDefinitions(
       agentTool,
       calculator,
       memoryTool,
+      ...sessionTools,
       createSendNote({ dataDir: config.dataDir }),
     ];
     const definitions = {

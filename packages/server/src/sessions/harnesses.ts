@@ -5,6 +5,7 @@
 import {
   agentNamed,
   attendSession,
+  commandNative,
   createAttachedSession,
   createNativeSession,
   type Engine,
@@ -13,6 +14,7 @@ import {
   NativeTurns,
   requestCommand,
   type RunControl,
+  type SessionCaller,
   type SessionRecord,
   type SessionRef,
   type TurnOptions,
@@ -36,7 +38,11 @@ export interface SessionRequest {
 
 export interface SessionHarness {
   create(request: SessionRequest): Promise<SessionRecord>;
-  command(ref: SessionRef, command: LifecycleCommand, by: Decider): Promise<SessionRecord>;
+  command(
+    ref: SessionRef,
+    command: LifecycleCommand,
+    caller: SessionCaller,
+  ): Promise<SessionRecord>;
   /** Its `dueAt` has come, or may have. */
   attend(session: SessionRecord): Promise<void>;
 }
@@ -46,7 +52,7 @@ type Carrier = Pick<SessionHarness, 'command' | 'attend'>;
 /** Sessions whose program carries out commands. */
 export function programs(engine: Engine): Carrier {
   return {
-    command: (...asked) => requestCommand(engine, ...asked),
+    command: (ref, command, { by }) => requestCommand(engine, ref, command, by),
     attend: ({ tenantId, id: sessionId }) => attendSession(engine, { tenantId, sessionId }),
   };
 }
@@ -123,7 +129,7 @@ function native(control: RunControl, options: TurnOptions): SessionHarness {
       const request = { tenantId, by, handle, agent, model, permissions, labels };
       return createNativeSession(engine, request);
     },
-    command: (...asked) => requestCommand(engine, ...asked),
+    command: (...asked) => commandNative(control, ...asked),
     attend: (session) => turns.attend(session),
   };
 }

@@ -120,6 +120,9 @@ describe('assembleDefinitions', () => {
       'agent',
       'calculator',
       'memory',
+      'send_message',
+      'list_sessions',
+      'invoke_action',
       'send_note',
     ]);
     expect(agents.list().map(({ name }) => name)).toEqual(['triage', 'billing']);

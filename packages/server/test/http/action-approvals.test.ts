@@ -333,6 +333,8 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     await ask(session.path, { method: 'DELETE' });
     const { body: left } = await ask(`/v1/grants?scope=session&scopeId=${session.id}`);
     expect(left['grants']).toEqual([]);
+    const all = await ask(`/v1/grants?scope=session&scopeId=${session.id}&status=all`);
+    expect(all.body['grants']).toMatchObject([{ status: 'expired' }]);
     await putPolicy({
       deny: [{ tool: 'action:forbidden' }],
       ask: [{ tool: 'action:guarded', params: { text: 'ask*' } }],

@@ -3,6 +3,7 @@ import type { SessionWrite, SystemStore } from '@relay/core';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { verifies } from '../../../../test/conformance/verifies.ts';
 import { createDatabase } from '../../../../test/support/postgres.ts';
 import { FrameReader } from '../support/frames.ts';
 import { bootServer, type RequestOptions, type TestServer, until } from '../support/server.ts';
@@ -234,34 +235,41 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
     await reader.disconnect();
   });
 
-  it('of two streams at once are sent by the newer one only, and once as a first attempt', async () => {
-    const program = await attached();
-    const older = await stream(program);
-    const held = Promise.withResolvers<undefined>();
-    const reached = Promise.withResolvers<undefined>();
-    let writes = 0;
-    beforeWrite = async ({ changes }) => {
-      const isAttempt = changes[0]?.deliveries?.[0]?.isAttempt === true;
-      if (!isAttempt || changes[0]?.sessionId !== program.id) return;
-      writes += 1;
-      if (writes > 1) return;
-      reached.resolve(undefined);
-      await held.promise;
-    };
-    const id = idOf(await send(program, 'once'));
-    await reached.promise;
-    const newer = await stream(program);
-    expect((await newer.next())?.data).toMatchObject({
-      deliveryId: id,
-      attempt: 1,
-      redelivered: false,
-    });
-    held.resolve(undefined);
-    expect(await older.rest()).toEqual([]);
-    expect(await stored(id)).toMatchObject({ attempts: 1 });
-    beforeWrite = async () => undefined;
-    await newer.disconnect();
-  });
+  it.each(['before', 'after'])(
+    'of two streams at once are sent by the newer one only, %s the older one tries',
+    async (when) => {
+      const program = await attached();
+      const older = await stream(program);
+      const held = Promise.withResolvers<undefined>();
+      const reached = Promise.withResolvers<undefined>();
+      let writes = 0;
+      beforeWrite = async ({ changes }) => {
+        const isAttempt = changes[0]?.deliveries?.[0]?.isAttempt === true;
+        if (!isAttempt || changes[0]?.sessionId !== program.id) return;
+        writes += 1;
+        if (writes === 1) {
+          reached.resolve(undefined);
+          await held.promise;
+        } else if (when === 'after') {
+          held.resolve(undefined);
+          await older.rest();
+        }
+      };
+      const id = idOf(await send(program, 'once'));
+      await reached.promise;
+      const newer = await stream(program);
+      expect((await newer.next())?.data).toMatchObject({
+        deliveryId: id,
+        attempt: 1,
+        redelivered: false,
+      });
+      held.resolve(undefined);
+      expect(await older.rest()).toEqual([]);
+      expect(await stored(id)).toMatchObject({ attempts: 1 });
+      beforeWrite = async () => undefined;
+      await newer.disconnect();
+    },
+  );
 
   it('that are deferred without a time are sent again after a while, as often as they are deferred', async () => {
     const program = await attached();
@@ -297,6 +305,43 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
         redelivered: true,
       });
     }
+    await reader.disconnect();
+  });
+
+  it('of a queue are accepted while the session works, and sent when it is idle; immediate ones at once', async () => {
+    verifies('004:delivery:declared-modes', '004:delivery:queue-accepts-now');
+    verifies('004:delivery:queue-reports-receipts', '004:delivery:on-idle-boundary');
+    const program = await attached();
+    const reader = await stream(program);
+    const report = (status: string) =>
+      ask(`${program.path}/events`, {
+        body: { type: 'status.changed', status },
+        key: program.token,
+      });
+    await report('active');
+    const later = await send(program, 'when you have time');
+    expect(later).toMatchObject({ mode: 'on-idle', deliveries: [{ status: 'accepted' }] });
+    const now = idOf(await send(program, 'stop', { mode: 'immediate' }));
+    expect((await reader.next())?.data).toMatchObject({ deliveryId: now, mode: 'immediate' });
+    await receipt(program, now, { status: 'consumed' });
+    const undeclared = { to: `@${program.handle}`, text: 'x', mode: 'next-message' };
+    expect(await ask('/v1/messages', { body: undeclared })).toMatchObject({
+      status: 409,
+      body: { details: { path: 'delivery.modes', offered: capabilities.delivery.modes } },
+    });
+    await report('idle');
+    expect((await reader.next())?.data).toMatchObject({ deliveryId: idOf(later) });
+    for (const status of ['delivered', 'consumed']) {
+      await receipt(program, idOf(later), { status });
+    }
+    const ofLater = (await journalOf(program)).filter(
+      (event) => event['deliveryId'] === idOf(later),
+    );
+    expect(ofLater.map(({ type }) => type)).toEqual([
+      'delivery.accepted',
+      'delivery.delivered',
+      'message.received',
+    ]);
     await reader.disconnect();
   });
 

@@ -9,6 +9,7 @@ import {
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { verifies } from '../../../../test/conformance/verifies.ts';
 import { createDatabase } from '../../../../test/support/postgres.ts';
 import { eventsOf, startRun } from '../support/requests.ts';
 import {
@@ -148,6 +149,8 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
   it.each(['immediate', 'next-message', 'next-tool-call', 'on-idle', 'manual'])(
     'with the mode %s are accepted by a session that declares it, and refused by another',
     async (mode) => {
+      verifies('004:negotiation:delivery-mode', '004:negotiation:structured-error');
+      verifies('004:negotiation:no-silent-loss');
       const [with_, without] = [fresh('with'), fresh('without')];
       await addSession(server, { handle: with_ });
       const others = ['immediate', 'on-idle'].filter((each) => each !== mode);
@@ -176,6 +179,7 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
   );
 
   it('with attachments are refused by a session that does not take their type', async () => {
+    verifies('004:negotiation:content-type');
     const handle = fresh('texts');
     await addSession(server, { handle, messaging: { attachments: ['text'] } });
     const image = { type: 'image', url: 'https://images.example/a.png' };
@@ -191,6 +195,7 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
   });
 
   it('are refused by a session without a queue that is busy, and taken when it is idle', async () => {
+    verifies('004:negotiation:no-queue-busy');
     const [busy, idle] = [fresh('busy'), fresh('idle')];
     const delivery = { modes: ['on-idle'] as ['on-idle'], queue: false };
     await addSession(server, { handle: busy, delivery, turn: 'active' });

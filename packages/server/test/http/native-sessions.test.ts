@@ -2,10 +2,11 @@
 import type { SystemStore } from '@relay/core';
 import { finish, text } from '@relay/core/testing';
 import { createModelRegistry } from '@relay/models';
+import { type ScriptedProvider, startScriptedProvider, textStream } from '@relay/models/testing';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createStreamingModel } from '../../../../test/loop/fixture.ts';
+import { aborted, createStreamingModel } from '../../../../test/loop/fixture.ts';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import {
   addKey,
@@ -30,20 +31,34 @@ const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
 describe.each(Object.entries(stores))('native sessions over HTTP on %s', (_name, open) => {
   let store: SystemStore;
   let server: TestServer;
+  let provider: ScriptedProvider;
 
   beforeAll(async () => {
     store = await open();
-    const model = createStreamingModel(() => [[text('Done.'), finish()]]);
-    const models = createModelRegistry([{ id: 'scripted', provider: 'test', model }]);
+    provider = await startScriptedProvider((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.end(textStream(['Done.']));
+    });
+    const model = createStreamingModel(async function* (_request, signal) {
+      yield [text('To begin ')];
+      await aborted(signal);
+    });
+    const done = createStreamingModel(() => [[text('Done.'), finish()]]);
+    const models = createModelRegistry([
+      { id: 'scripted', provider: 'test', model: done },
+      { id: 'endless', provider: 'test', model },
+    ]);
     server = await bootServer({
       store,
       models,
+      env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' },
       file: { agents: [{ name: 'writer', model: 'scripted' }, { name: 'lost' }] },
     });
   });
 
   afterAll(async () => {
     await server.stop();
+    await provider.close();
     await store.close();
     await database?.drop();
     database = undefined;
@@ -106,5 +121,130 @@ describe.each(Object.entries(stores))('native sessions over HTTP on %s', (_name,
       expect(body).toMatchObject({ code });
       expect(JSON.stringify(body)).toMatch(message);
     });
+  });
+
+  interface Made {
+    readonly handle: string;
+    readonly path: string;
+  }
+
+  async function made(more: Json = {}): Promise<Made> {
+    const handle = `h-${uuidv7()}`;
+    const { status, body } = await create({ handle, ...more });
+    expect(status).toBe(201);
+    return { handle, path: `/v1/sessions/${String(body['id'])}` };
+  }
+
+  const post = ({ path }: Made, name: string) => ask(`${path}/${name}`, { method: 'POST' });
+
+  function untilStatus({ path }: Made, status: string): Promise<Json> {
+    return until(async () => {
+      const { body } = await ask(path);
+      return body['status'] === status && body;
+    }, `the status ${status}`);
+  }
+
+  async function send({ handle }: Made, more: Json = {}): Promise<string> {
+    const { deliveries } = await sendMessage(server, { to: `@${handle}`, text: 'Go on', ...more });
+    return deliveries[0]?.id ?? '';
+  }
+
+  const deliveryOf = (id: string) => store.tenant(server.tenantId).messages.readDelivery(id);
+
+  describe('commands', () => {
+    it('pause, resume, cancel and release act on the turn, and DELETE drops the session', async () => {
+      const session = await made({ model: 'endless' });
+      const other = await made({ model: 'endless' });
+      for (const each of [session, other]) await send(each);
+      const { activeRunId } = await untilStatus(session, 'active');
+      expect(await post(session, 'pause')).toMatchObject({
+        status: 202,
+        body: { status: 'active' },
+      });
+      const waiting = await send(session);
+      expect(await deliveryOf(waiting)).toMatchObject({ status: 'deferred', reason: 'paused' });
+      expect((await post(session, 'cancel')).status).toBe(202);
+      await untilStatus(session, 'paused');
+      expect(await ask(`/v1/runs/${String(activeRunId)}`)).toMatchObject({
+        body: { status: 'canceled' },
+      });
+      expect((await post(session, 'resume')).status).toBe(202);
+      await untilStatus(session, 'active');
+      expect(await post(session, 'release')).toMatchObject({ status: 202 });
+      const released = await untilStatus(session, 'released');
+      expect(released).toMatchObject({ queue: { length: 0 }, releasedAt: expect.any(String) });
+      const { entries } = await server.json('/v1/audit?action=session.released&limit=1');
+      expect(entries).toMatchObject([{ what: { handle: session.handle } }]);
+
+      const { activeRunId: last } = await untilStatus(other, 'active');
+      const lost = await send(other);
+      expect((await ask(other.path, { method: 'DELETE' })).status).toBe(204);
+      expect((await ask(other.path)).status).toBe(404);
+      expect(await deliveryOf(lost)).toMatchObject({ status: 'failed', reason: 'released' });
+      await until(async () => {
+        const { body } = await ask(`/v1/runs/${String(last)}`);
+        return body['status'] === 'canceled';
+      }, 'the end of the run');
+    });
+
+    it('flush starts a turn with the manual messages', async () => {
+      const session = await made();
+      const manual = await send(session, { mode: 'manual' });
+      expect(await deliveryOf(manual)).toMatchObject({ status: 'accepted' });
+      expect((await post(session, 'flush')).status).toBe(200);
+      await until(async () => (await deliveryOf(manual))?.status === 'consumed', 'the turn');
+    });
+  });
+
+  it('PATCH changes the model of the next turn, and the labels', async () => {
+    const session = await made({ model: 'endless' });
+    const patch = (body: Json) => ask(session.path, { method: 'PATCH', body });
+    expect(await patch({ model: 'nothing' })).toMatchObject({ body: { code: 'unknown_model' } });
+    expect(await patch({ model: 'scripted', labels: { team: 'docs' } })).toMatchObject({
+      status: 200,
+      body: { model: 'scripted', labels: { team: 'docs' } },
+    });
+    const delivery = await send(session);
+    await until(async () => (await deliveryOf(delivery))?.status === 'consumed', 'the turn');
+    await untilStatus(session, 'idle');
+  });
+
+  it('is blocked while the credential of its model is missing, and continues when it is there', async () => {
+    const credential = { apiKey: 'sk-test', baseUrl: provider.baseUrl };
+    const put = () => ask('/v1/credentials/openai', { method: 'PUT', body: credential });
+    await put();
+    const session = await made({ model: 'gpt-4o-mini' });
+    await ask('/v1/credentials/openai', { method: 'DELETE' });
+    const waiting = await send(session);
+    await untilStatus(session, 'blocked');
+    expect(await deliveryOf(waiting)).toMatchObject({ status: 'accepted' });
+    const { events } = (await ask(`${session.path}/events`)).body;
+    expect((events as Json[]).at(-1)).toMatchObject({
+      type: 'status.changed',
+      status: 'blocked',
+      reason: expect.stringContaining('openai'),
+    });
+    await put();
+    await until(async () => (await deliveryOf(waiting))?.status === 'consumed', 'the turn');
+    await untilStatus(session, 'idle');
+    await ask('/v1/credentials/openai', { method: 'DELETE' });
+  });
+
+  it('that lost its key goes on with a key of the same owner that resumes it', async () => {
+    const [first, second] = [
+      await addKey(store, { scopes: ['runs'], owner: 'ada' }),
+      await addKey(store, { scopes: ['runs'], owner: 'ada' }),
+    ];
+    const eve = await addKey(store, { scopes: ['runs'], owner: 'eve' });
+    const handle = `h-${uuidv7()}`;
+    const { body } = await create({ handle }, { key: first.apiKey });
+    const session = { handle, path: `/v1/sessions/${String(body['id'])}` };
+    await store.tenant(server.tenantId).revokeKey(first.keyId, Date.now());
+    const waiting = await send(session);
+    await untilStatus(session, 'blocked');
+    const resume = (key: string) => ask(`${session.path}/resume`, { method: 'POST', key });
+    expect(await resume(eve.apiKey)).toMatchObject({ body: { status: 'blocked' } });
+    expect((await resume(second.apiKey)).status).toBe(202);
+    await until(async () => (await deliveryOf(waiting))?.status === 'consumed', 'the turn');
   });
 });

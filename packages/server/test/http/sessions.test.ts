@@ -4,6 +4,7 @@ import type { DeliveryMode } from '@relay/protocol';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { verifies } from '../../../../test/conformance/verifies.ts';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { FrameReader } from '../support/frames.ts';
 import {
@@ -609,6 +610,48 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       expect((await attach(session.handle)).status).toBe(201);
     });
 
+    it('resume ends a pause that the program has not answered yet', async () => {
+      const session = await attached();
+      const reader = await stream(session);
+      await post(session, 'pause');
+      expect(await post(session, 'resume')).toMatchObject({ status: 202 });
+      const [pause, resume] = [(await reader.next())?.data, (await reader.next())?.data];
+      expect([pause, resume]).toMatchObject([{ command: 'pause' }, { command: 'resume' }]);
+      expect(await answer(session, pause?.['commandId'], { ok: true })).toMatchObject({
+        body: { status: 'paused' },
+      });
+      expect(await answer(session, resume?.['commandId'], { ok: true })).toMatchObject({
+        body: { status: 'idle' },
+      });
+      await reader.disconnect();
+    });
+
+    it('DELETE fails what waits for the session, and nothing is reported after a release', async () => {
+      const session = await attached();
+      const waiting = await send(session);
+      const reader = await stream(session);
+      expect((await ask(session.path, { method: 'DELETE' })).status).toBe(204);
+      await reader.rest();
+      expect((await ask(session.path)).status).toBe(404);
+      expect(await tenant().messages.readDelivery(waiting)).toMatchObject({
+        status: 'failed',
+        reason: 'released',
+      });
+
+      const ada = await addKey(store, { scopes: ['runs'], owner: 'ada' });
+      const body = { harness: 'human', handle: `h-${uuidv7()}` };
+      const made = await ask('/v1/sessions', { body, key: ada.apiKey });
+      const path = `/v1/sessions/${String(made.body['id'])}`;
+      await ask(`${path}/release`, { method: 'POST' });
+      const late = { type: 'status.changed', status: 'active' };
+      expect(await ask(`${path}/events`, { body: late, key: ada.apiKey })).toMatchObject({
+        status: 409,
+        body: { code: 'session_conflict' },
+      });
+      const { events } = (await ask(`${path}/events`)).body;
+      expect((events as Json[]).at(-1)).toMatchObject({ type: 'session.released' });
+    });
+
     it('that the program refuses, or does not answer in time, have failed', async () => {
       const session = await attached();
       const reader = await stream(session);
@@ -650,6 +693,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     it.each(['release', 'pause', 'resume'])(
       'of a session that does not declare %s name the capability',
       async (name) => {
+        verifies('004:negotiation:release', '004:negotiation:pause', '004:negotiation:resume');
         const lifecycle = { release: false };
         const session = await attached({ capabilities: { ...capabilities, lifecycle } });
         expect(await post(session, name)).toMatchObject({

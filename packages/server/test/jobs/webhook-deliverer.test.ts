@@ -52,6 +52,9 @@ function setUp(clock: Clock, store = createMemoryStore(), tenantId = uuidv7()) {
       createdAt: clock.now(),
       createdBy,
       mayDecide: false,
+      filterHandle: null,
+      filterChannel: null,
+      filterMention: null,
     };
     await tenant.webhooks.add(webhook);
     return webhook.id;

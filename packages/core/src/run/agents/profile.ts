@@ -26,19 +26,36 @@ export function answerFields({
 export function findTool(run: LiveRun, agent: AgentState, name: string): Tool | undefined {
   const profile = profileOf(run, agent);
   if (name === handoffToolName) return ownHandoffTool(run, profile);
+  const registry = run.engine.tools(run.identity.tenantId);
+  if (isOfSession(run, agent) && registry.find(name)?.needsSession === true) {
+    return registry.find(name);
+  }
   if (!profile.tools.includes(name)) return undefined;
   const own = run.spec.functions?.find((declared) => declared.name === name);
   if (own !== undefined) return clientTool(own);
-  const tool = run.engine.tools(run.identity.tenantId).find(name);
+  const tool = registry.find(name);
   if (tool?.needsMemory === true && run.spec.memory === undefined) return undefined;
-  return tool;
+  return tool?.needsSession === true ? undefined : tool;
+}
+
+/** Only the root agent speaks for the session. */
+function isOfSession(run: LiveRun, agent: AgentState): boolean {
+  return run.turn !== undefined && agent.parentId === null;
+}
+
+function namesOfTools(run: LiveRun, agent: AgentState): readonly string[] {
+  const { tools } = profileOf(run, agent);
+  if (!isOfSession(run, agent)) return tools;
+  const own = run.engine.tools(run.identity.tenantId).list();
+  const names = own.filter(({ needsSession }) => needsSession === true).map(({ name }) => name);
+  return [...new Set([...tools, ...names])];
 }
 
 /** The tools that the model is offered. At the greatest depth no sub-agent can be spawned. */
 export function offeredTools(run: LiveRun, agent: AgentState): Tool[] {
   const profile = profileOf(run, agent);
   const mayDelegate = depthOf(run.state, agent) < depthLimit(run.state.limits);
-  const tools = profile.tools.flatMap((name) => findTool(run, agent, name) ?? []);
+  const tools = namesOfTools(run, agent).flatMap((name) => findTool(run, agent, name) ?? []);
   const handoff = ownHandoffTool(run, profile);
   return [...tools, ...(handoff === undefined ? [] : [handoff])].filter(
     (tool) => tool.delegates === undefined || mayDelegate,

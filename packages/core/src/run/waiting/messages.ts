@@ -11,14 +11,18 @@
  * call. A run that ends first leaves them there for their sender.
  *
  * The messages of a session are in its inbox; the run's has a command for each, which tells the run to
- * look there. So a message that was edited is taken as it is now, and one that was withdrawn is not.
+ * look there. So a message that was edited is taken as it is now, and one that was withdrawn is not. Which
+ * of them enter is decided by the same rule as for the next turn (modes.ts).
  *
- * A pause stays in the inbox too, until a `resume` removes it: meanwhile no model is called, and a run
- * that has nothing else to do is suspended.
+ * A pause stays in the inbox too, until a `resume` removes it: meanwhile no model is called, no tool is
+ * started and no approval requested, and a run that has nothing else to do is suspended.
  */
+import { defined } from '@relay/protocol';
 import type { MessageCommand, QueuedRunCommand } from '../../ports/index.ts';
-import { contentOf } from '../../sessions/acceptance.ts';
+import { channelFor, contentOf, isMessageMode } from '../../sessions/acceptance.ts';
+import { type Boundary, entering, entersAt } from '../../sessions/modes.ts';
 import type { LiveRun } from '../live-run.ts';
+import type { SessionTurn } from '../session.ts';
 import { type AgentState, openCalls } from '../state/agent.ts';
 import { decide } from '../state/machine.ts';
 import { pendingApprovals, rootAgent } from '../state/state.ts';
@@ -42,8 +46,8 @@ function deferMessages(run: LiveRun, messages: readonly QueuedMessage[]): void {
   const reason = pendingApprovals(run.state).length > 0 ? 'approval open' : 'tool running';
   const immediate = messages.filter(({ command }) => command.mode === 'immediate');
   const deferred = run.turn.newlyDeferred(
-    immediate.flatMap(({ command: { messageId, deliveryId } }) =>
-      deliveryId === undefined ? [] : [{ messageId, deliveryId, reason }],
+    immediate.flatMap(({ command: { deliveryId } }) =>
+      deliveryId === undefined ? [] : [{ deliveryId, reason }],
     ),
   );
   if (deferred.length > 0) run.journal.append([], { deferred });
@@ -52,27 +56,62 @@ function deferMessages(run: LiveRun, messages: readonly QueuedMessage[]): void {
 /** Adds the messages whose boundary is the root agent's next model call. */
 export async function takeMessages(run: LiveRun, agent: AgentState): Promise<void> {
   if (!run.hasMessages || agent.parentId !== null) return;
-  const messages = (await run.readInbox()).filter(isMessage);
+  const commands = (await run.readInbox()).filter(isMessage);
   // A run that stops leaves them to the next node, or to their sender.
   if (run.stop !== undefined) return;
-  const isAfterTools = agent.turn !== null;
-  const due = messages.filter(({ command }) => isAfterTools || command.mode !== 'next-tool-call');
-  run.hasMessages = due.length < messages.length;
-  // Results are stored first: a message that is withdrawn now refuses the commit that takes it.
-  if (due.length > 0 && run.turn !== undefined) await run.journal.settled();
-  const inbox = due.length === 0 ? undefined : await run.turn?.inbox();
-  for (const { id, command } of due) {
-    const { kind: _, ...posted } = command;
-    const entry = inbox?.find((each) => each.id === command.deliveryId);
-    if (inbox !== undefined && entry === undefined) {
-      run.take([id], []);
-      continue;
-    }
-    const message = entry === undefined ? posted : { ...posted, content: contentOf(entry.message) };
+  const boundary = agent.turn === null ? 'model-call' : 'tool-results';
+  const { taken, over } =
+    run.turn === undefined || commands.length === 0
+      ? { taken: ownMessages(commands, boundary), over: [] }
+      : await sessionMessages(run, run.turn, commands, boundary);
+  run.hasMessages = taken.length + over.length < commands.length;
+  if (over.length > 0) run.take(over, []);
+  for (const { id, message } of taken) {
     const decision = decide(run.state, { type: 'message', message });
     if (!decision.ok) throw new TypeError(decision.reason);
     run.take([id], decision.events);
   }
+}
+
+interface TakenMessage {
+  /** Of its command. */
+  readonly id: string;
+  readonly message: Omit<MessageCommand, 'kind'>;
+}
+
+/** Of a run without a session: the commands have the messages. */
+function ownMessages(commands: readonly QueuedMessage[], boundary: Boundary): TakenMessage[] {
+  return commands
+    .filter(({ command }) => entersAt(command.mode, boundary))
+    .map(({ id, command }) => {
+      const { kind: _, ...message } = command;
+      return { id, message };
+    });
+}
+
+/** Of a session: its inbox has the messages. A command for one that is not there any more is over. */
+async function sessionMessages(
+  run: LiveRun,
+  turn: SessionTurn,
+  commands: readonly QueuedMessage[],
+  boundary: Boundary,
+): Promise<{ taken: TakenMessage[]; over: string[] }> {
+  // Results are stored first: a message that is withdrawn now refuses the commit that takes it.
+  await run.journal.settled();
+  const inbox = await turn.inbox();
+  const waiting = new Set(inbox.map(({ id }) => id));
+  const over = commands.filter(({ id }) => !waiting.has(id)).map(({ id }) => id);
+  const taken = entering(inbox, boundary, run.engine.clock.now()).flatMap(
+    ({ id, mode, messageId, handle, message }) => {
+      if (!isMessageMode(mode)) return [];
+      const channel = channelFor(message, handle);
+      const { from } = message;
+      const content = contentOf(message);
+      const fields = { messageId, deliveryId: id, mode, from, content };
+      return [{ id, message: { ...fields, ...defined({ channel }) } }];
+    },
+  );
+  return { taken, over };
 }
 
 /** The last of all pauses and resumptions holds. */

@@ -145,7 +145,8 @@ describe('a run’s part of the transcript', () => {
         { type: 'image', url: 'https://a.test/1.png' },
       ],
     };
-    const line = 'The next message (id "m1") was sent directly to you by "Ann ‹admin>".';
+    const line =
+      'The next message (id "m1") was sent directly to you by "Ann ‹admin>". Everything in it comes from that sender.';
     const once = fold(asked, added);
     expect(once.messages.slice(1)).toEqual([
       { role: 'system', content: line },

@@ -1,5 +1,5 @@
 /** `/v1/credentials`: the API keys of providers. They are never returned. */
-import type { CredentialRecord } from '@relay/core';
+import { type CredentialRecord, nativeHarness } from '@relay/core';
 import { UrlRefused } from '@relay/models';
 import { defined, RelayError } from '@relay/protocol';
 import { isKnownProvider } from '../../outbound/providers.ts';
@@ -21,10 +21,18 @@ export const putCredential: Handler<'putCredential'> = async (call) => {
     // The audit entry includes where the key is sent from now on.
     auditEntry(call, 'credential.put', { provider, label: label ?? null, ...defined({ origin }) }),
   );
-  // Stored memories may wait for this credential to be embedded.
-  call.context.control.engine.embedders?.memoryAdded(call.caller.tenantId);
+  const { engine } = call.context.control;
+  const { tenantId } = call.caller;
+  // Stored memories may wait for this credential to be embedded, and sessions for their next turn.
+  engine.embedders?.memoryAdded(tenantId);
+  const blocked = { status: 'blocked', harness: nativeHarness } as const;
+  const { items } = await storeOf(call).sessions.list(blocked, { limit: maxWoken });
+  for (const { id: sessionId } of items) engine.sessionDue?.({ tenantId, sessionId });
   return presentCredential(record);
 };
+
+/** Any others look for their credential themselves, some seconds later. */
+const maxWoken = 100;
 
 export const listCredentials: Handler<'listCredentials'> = async (call) => {
   const records = await storeOf(call).listCredentials();

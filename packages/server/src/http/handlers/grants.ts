@@ -25,8 +25,25 @@ export const listGrants: Handler<'listGrants'> = async (call) => {
     (page) => storeOf(call).listGrants(filter, page),
     byCreation,
   );
-  return { grants: items.map((grant) => presentGrant(grant, now)), nextCursor };
+  const grants = await Promise.all(
+    items.map(async (grant) => {
+      const shown = presentGrant(grant, now);
+      const isOver = shown.status === 'active' && (await hasEnded(call, grant));
+      return isOver ? { ...shown, status: 'expired' as const } : shown;
+    }),
+  );
+  return { grants, nextCursor };
 };
+
+/** The grant of a session ends with it. */
+async function hasEnded(
+  call: ApiRequest,
+  { scope, scopeId }: Pick<GrantRecord, 'scope' | 'scopeId'>,
+): Promise<boolean> {
+  if (scope !== 'session') return false;
+  const session = await storeOf(call).sessions.read(scopeId);
+  return session === undefined || session.releasedAt !== null;
+}
 
 export const createGrant: Handler<'createGrant'> = async (call) => {
   const body = call.body;
@@ -156,8 +173,7 @@ async function scopeIdOf(call: ApiRequest, body: BodyOf<'createGrant'>): Promise
     throw invalidField('scopeId', 'No such run');
   }
   if (scope === 'session') {
-    const session = await storeOf(call).sessions.read(scopeId);
-    if (session === undefined || session.releasedAt !== null) {
+    if (await hasEnded(call, { scope, scopeId })) {
       throw invalidField('scopeId', 'No such session, or it is released');
     }
   }

@@ -6,6 +6,7 @@ import {
   dialects,
   encodeFrame,
   isEnded,
+  type BodyOf,
   type QueryOf,
   RelayError,
   type RunHeader,
@@ -39,19 +40,28 @@ function specOf(call: RouteRequest<'startRun'>): Promise<RunSpec> {
     prompt: 'append',
     tools(agent) {
       if (tools === undefined) return { tools: chooseTools(call, agent.tools ?? []) };
-      if ((body.memory ?? agent.memory) === undefined) rejectMemoryTools(call, tools);
+      rejectUnavailableTools(call, tools, (body.memory ?? agent.memory) !== undefined);
       return chooseToolsAndFunctions(call, tools);
     },
     modelRequired: 'model and input are required',
   });
 }
 
-/** A run without memory would silently omit such a tool. */
-function rejectMemoryTools(call: ApiRequest, tools: readonly { readonly name: string }[]): void {
+/** A run without memory, and one that is no turn of a session, would silently omit such a tool. */
+function rejectUnavailableTools(
+  call: ApiRequest,
+  tools: NonNullable<BodyOf<'startRun'>['tools']>,
+  hasMemory: boolean,
+): void {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
-  const index = tools.findIndex(({ name }) => registry.find(name)?.needsMemory === true);
-  if (index === -1) return;
-  throw invalidField(`tools[${index}].name`, `The tool ${tools[index]?.name} requires memory`);
+  for (const [index, { kind, name }] of tools.entries()) {
+    if (kind !== 'builtin') continue;
+    const tool = registry.find(name);
+    const lacksMemory = tool?.needsMemory === true && !hasMemory;
+    if (!lacksMemory && tool?.needsSession !== true) continue;
+    const required = lacksMemory ? 'memory' : 'a session';
+    throw invalidField(`tools[${index}].name`, `The tool ${name} requires ${required}`);
+  }
 }
 
 export const listRuns: Handler<'listRuns'> = async (call) => {

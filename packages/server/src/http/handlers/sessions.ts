@@ -9,6 +9,7 @@ import {
   type StoredSessionEvent,
 } from '@relay/protocol';
 import { hashApiKey, makeSessionToken } from '../../secrets/keys.ts';
+import { requireModel } from '../../outbound/providers.ts';
 import { streamDeliveries } from '../../streaming/deliveries.ts';
 import { closedSignal } from '../../streaming/response-writer.ts';
 import { sessionProjection } from '../../streaming/sse-stream.ts';
@@ -159,7 +160,8 @@ export const updateSession: Handler<'updateSession'> = async (call) => {
   const { tenantId } = caller;
   const redefine = defined({ model: body.model, labels: body.labels });
   const ref = { tenantId, sessionId: call.params.id };
-  const session = await core.changeSession(context.control.engine, ref, ({ session }) => {
+  const { engine } = context.control;
+  const session = await core.changeSession(engine, ref, async ({ session }) => {
     if (session.releasedAt !== null) {
       throw new RelayError('session_conflict', 'The session is released');
     }
@@ -169,16 +171,20 @@ export const updateSession: Handler<'updateSession'> = async (call) => {
         `A session of the harness ${session.harness} has no model of Relay’s`,
       );
     }
+    if (body.model !== undefined) await requireModel(engine.models(tenantId), body.model);
     return Object.keys(redefine).length === 0 ? undefined : { redefine };
   });
   return present(call, session);
 };
 
 export const deleteSession: Handler<'deleteSession'> = async (call) => {
+  const { context, caller } = call;
+  const { tenantId, actor: by } = caller;
   const { id: sessionId, handle } = await findSession(call, call.params.id);
-  const at = call.context.control.engine.clock.now();
   const audit = auditEntry(call, 'session.deleted', { sessionId, handle });
-  if (!(await storeOf(call).sessions.remove(sessionId, { at, audit }))) throw notFound('session');
+  if (!(await core.dropSession(context.control, { tenantId, sessionId }, { by, audit }))) {
+    throw notFound('session');
+  }
 };
 
 async function commandSession(
@@ -188,7 +194,8 @@ async function commandSession(
   const { context, caller } = call;
   const session = await findSession(call, call.params.id);
   const ref = { tenantId: caller.tenantId, sessionId: session.id };
-  const changed = await context.harnesses.of(session).command(ref, name, caller.actor);
+  const by = { by: caller.actor, isAdmin: caller.scopes.has('admin') };
+  const changed = await context.harnesses.of(session).command(ref, name, by);
   return present(call, changed);
 }
 

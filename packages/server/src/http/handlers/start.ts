@@ -204,7 +204,8 @@ export function chooseTools(
 ): string[] {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
   if (names === undefined) {
-    const all = registry.list().map(({ name }) => name);
+    const usable = registry.list().filter(({ needsSession }) => needsSession !== true);
+    const all = usable.map(({ name }) => name);
     return isDemonstration(call) ? all.filter(isDemonstrationTool) : all;
   }
   for (const [index, name] of names.entries()) {
@@ -245,7 +246,10 @@ export function chooseToolsAndFunctions(
       continue;
     }
     const { kind: _, ...declared } = tool;
-    const isReserved = registry.find(name) !== undefined || name === handoffToolName;
+    // A run that is no turn does not have the tools of sessions.
+    const taken = registry.find(name);
+    const isTaken = taken !== undefined && taken.needsSession !== true;
+    const isReserved = isTaken || name === handoffToolName;
     if (isReserved || name in Object.prototype) {
       throw invalidField(`${path}.name`, `A function cannot be named ${name}`);
     }

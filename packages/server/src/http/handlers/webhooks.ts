@@ -1,13 +1,23 @@
 /** `/v1/webhooks`: URLs that are notified of events. */
-import type { DeliveryRecord, WebhookRecord } from '@relay/core';
+import {
+  capabilityError,
+  type DeliveryRecord,
+  missingCapability,
+  type WebhookRecord,
+} from '@relay/core';
+import { type BodyOf, defined, webhookEvents } from '@relay/protocol';
 import { notFound } from '../errors.ts';
 import { checkUrl } from './credentials.ts';
-import { auditEntry, type Handler, storeOf } from './handler.ts';
+import { type ApiRequest, auditEntry, type Handler, storeOf } from './handler.ts';
 import { byCreation, iso, readPage } from '../views/pagination.ts';
 
 export const createWebhook: Handler<'createWebhook'> = async (call) => {
-  const { url, events } = call.body;
+  const { url, filter = {} } = call.body;
   checkUrl(call, 'url', url);
+  await rejectUnobservable(call, call.body);
+  const events = webhookEvents.filter((event) =>
+    call.body.events.some((given) => given === event || given === `${event.split('.')[0]}.*`),
+  );
   const { caller, context } = call;
   const { engine } = context.control;
   const webhook: WebhookRecord = {
@@ -18,14 +28,30 @@ export const createWebhook: Handler<'createWebhook'> = async (call) => {
     createdAt: engine.clock.now(),
     createdBy: caller.actor,
     mayDecide: caller.actor.type === 'key' && caller.scopes.has('approve'),
+    filterHandle: filter.handle ?? null,
+    filterChannel: filter.channel ?? null,
+    filterMention: filter.mention ?? null,
   };
   // The path may be a secret: only the origin is audited.
-  const what = { webhookId: webhook.id, origin: new URL(url).origin, events };
+  const what = { webhookId: webhook.id, origin: new URL(url).origin, events, ...defined(filter) };
   await storeOf(call).webhooks.add(webhook, auditEntry(call, 'webhook.created', what));
   const secret = context.signer.secretOf(webhook);
   context.log.addSecret(secret);
   return { ...presentWebhook(webhook), secret };
 };
+
+/** Throws `capability_missing` for events that the session with the handle does not report. */
+async function rejectUnobservable(
+  call: ApiRequest,
+  { events, filter }: BodyOf<'createWebhook'>,
+): Promise<void> {
+  if (filter?.handle === undefined || !events.includes('session.status-changed')) return;
+  const session = await storeOf(call).sessions.readByHandle(filter.handle);
+  if (session === undefined) return;
+  const operation = { type: 'observe', events: ['status.changed'] } as const;
+  const missing = missingCapability(session.capabilities, operation);
+  if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
+}
 
 export const listWebhooks: Handler<'listWebhooks'> = async (call) => {
   const { webhooks } = storeOf(call);
@@ -55,8 +81,15 @@ export const listWebhookDeliveries: Handler<'listWebhookDeliveries'> = async (ca
   return { deliveries: items.map(presentDelivery), nextCursor };
 };
 
-function presentWebhook({ id, url, events, createdAt }: WebhookRecord) {
-  return { id, url, events, createdAt: iso(createdAt) };
+function presentWebhook(webhook: WebhookRecord) {
+  const { id, url, events, createdAt, filterHandle, filterChannel, filterMention } = webhook;
+  const filter = defined({
+    handle: filterHandle ?? undefined,
+    channel: filterChannel ?? undefined,
+    mention: filterMention ?? undefined,
+  });
+  const isFiltered = Object.keys(filter).length > 0;
+  return { id, url, events, filter: isFiltered ? filter : undefined, createdAt: iso(createdAt) };
 }
 
 function presentDelivery(delivery: DeliveryRecord) {

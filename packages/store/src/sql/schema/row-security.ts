@@ -53,7 +53,7 @@ const tables = {
   memories: 'sid',
   memory_vectors: 'siud',
   message_deliveries: 'siud',
-  message_places: 'si',
+  message_places: 'sid',
   messages: 'siu',
   policies: 'si',
   run_inbox: 'siud',

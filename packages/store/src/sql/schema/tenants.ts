@@ -81,6 +81,9 @@ export const accountTables: readonly string[] = [
     created_at BIGINT NOT NULL,
     created_by TEXT NOT NULL,
     may_decide BIGINT NOT NULL,
+    filter_handle TEXT,
+    filter_channel TEXT,
+    filter_mention TEXT,
     mac TEXT NOT NULL
   )`,
   `CREATE INDEX webhooks_of_tenant ON webhooks (tenant_id, created_at, id)`,

@@ -1,8 +1,15 @@
 /**
  * Messages: where they are listed, and the search for their words. A place is a channel (`#name`), the
- * direct conversations of a participant (`@id`), or all that a participant sent or received (`=id`).
+ * direct conversations of a participant (`@id`), or all that a participant sent or received (`=id`). What
+ * mentions a handle is found for webhooks (`!handle`).
  */
-import type { MessageFilter, MessageReader, MessageRecord, NewMessage } from '@relay/core';
+import {
+  type MessageFilter,
+  type MessageReader,
+  type MessageRecord,
+  mentionsIn,
+  type NewMessage,
+} from '@relay/core';
 import type { Sender } from '@relay/protocol';
 import type { Row, SqlDialect, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
@@ -88,6 +95,7 @@ export function insertMessage(
     ...channels.map((name) => `#${name}`),
     ...(direct.length === 0 ? [] : [from.id, ...direct].map((each) => `@${each}`)),
     ...[from.id, ...receivedBy].map((each) => `=${each}`),
+    ...mentionPlaces(message),
   ]);
   return [
     {
@@ -95,6 +103,33 @@ export function insertMessage(
       params: [...fixed, null, checksum, bytes, scopeOf(tenantId), words],
     },
     { sql: insertPlacesSql[dialect], params: [tenantId, at, id, encode([...places])] },
+  ];
+}
+
+/** Enough for any list of people, and few enough to store. */
+const maxMentions = 100;
+
+function mentionPlaces({ text: content }: Pick<MessageRecord, 'text'>): string[] {
+  return mentionsIn(content)
+    .slice(0, maxMentions)
+    .map((handle) => `!${handle}`);
+}
+
+const deleteMentionsSql = `DELETE FROM message_places
+  WHERE message_id = ? AND tenant_id = ? AND place LIKE '!%'`;
+
+export function replaceMentions(
+  dialect: SqlDialect,
+  tenantId: string,
+  message: MessageRecord,
+): Statement[] {
+  const { id, at } = message;
+  return [
+    { sql: deleteMentionsSql, params: [id, tenantId] },
+    {
+      sql: insertPlacesSql[dialect],
+      params: [tenantId, at, id, encode(mentionPlaces(message))],
+    },
   ];
 }
 

@@ -3,6 +3,7 @@
  * deleted, a few rows at a time; its own row comes last. So a deletion that was interrupted is continued.
  */
 import type { SessionRef } from '@relay/core';
+import { encode } from '../../codec/values.ts';
 import type { Statement } from '../../drivers/driver.ts';
 import { plain } from '../statements.ts';
 
@@ -23,7 +24,6 @@ export function markSession(tenantId: string, sessionId: string, at: number): St
 /** By table, the columns of its key: many rows may belong to a session. */
 const largeTables = {
   session_events: ['session_id', 'last_seq'],
-  message_deliveries: ['id'],
 } as const;
 
 const smallTables = [
@@ -33,6 +33,12 @@ const smallTables = [
   'channel_members',
   'actions',
 ] as const;
+
+/** By the indexes of those that have not ended. */
+const openDeliveries = [
+  "status IN ('accepted', 'deferred')",
+  "status = 'delivered' AND final_at IS NULL",
+];
 
 /**
  * Continues with all sessions that are marked, or with one. The sum of changes is the progress made; 0
@@ -53,6 +59,12 @@ export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
       AND session_id IN (${marked}) AND (due_at IS NULL OR due_at <> at)`,
     params,
   };
+  // A delivery is for the sender as well: it stays with its message.
+  const fail = openDeliveries.map((isOpen) => ({
+    sql: `UPDATE message_deliveries SET status = 'failed', reason = ?, final_at = at
+      WHERE ${isOpen} AND session_id IN (${marked})`,
+    params: [encode('released'), ...params],
+  }));
   // The cross join makes SQLite begin with the few sessions.
   const large = Object.entries(largeTables).map(([table, key]) => ({
     sql: `DELETE FROM ${table} WHERE (${key.join(', ')}) IN (
@@ -69,7 +81,7 @@ export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
     sql: `DELETE FROM sessions WHERE pruning = 1 AND id IN (${marked}) ${isEmpty.join(' ')}`,
     params,
   };
-  return [...small, abandon, ...large, done];
+  return [...small, abandon, ...fail, ...large, done];
 }
 
 const markMessagesSql = `UPDATE messages SET pruning = 1 WHERE id IN (

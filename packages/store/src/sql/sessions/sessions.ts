@@ -168,6 +168,8 @@ export function advance(
   const { sessionId, at, ifVersion, ifStream, events, progress = {}, dueBy } = change;
   const isRelative = ifVersion === undefined;
   const changed = isRelative ? [] : progressChanges(tenantId, sessionId, progress);
+  // Nothing follows the last event of a released session.
+  const mustBeOpen = isRelative || (events.length > 0 && ifVersion > 0);
   const isDue = dueBy !== undefined && isRelative;
   const isAttached = change.redefine?.tokenHash !== undefined;
   const isSeen = change.isSeen ?? isAttached;
@@ -184,7 +186,7 @@ export function advance(
   ];
   const sql = `UPDATE sessions SET ${assignments.join(', ')}
     WHERE COALESCE(tenant_id, '') = ? AND id = ? AND pruning IS NULL
-      AND ${isRelative ? 'released_at IS NULL' : 'version = ?'}
+      ${isRelative ? '' : 'AND version = ?'} ${mustBeOpen ? 'AND released_at IS NULL' : ''}
       ${ifStream === undefined ? '' : 'AND stream_id = ?'}
       ${redefinition === undefined ? '' : 'AND mac = ?'}
     RETURNING last_seq`;

@@ -376,6 +376,7 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
         ...deliveries.editDeliveries(tenantId, messageId, { bytes, mode: mode ?? null }),
         ...full,
         statement,
+        ...messages.replaceMentions(driver.dialect, tenantId, edited),
         ...insertAudit(tenantId, audit),
       ];
       const result = await driver.transact(unit);

@@ -24,6 +24,7 @@ import { answerCommand, insertSessionCommand } from './commands.ts';
 import { changeDelivery, expectNotWithdrawn, expectSpace, insertDelivery } from './deliveries.ts';
 import { insertSessionEvents, insertSnapshot } from './journal.ts';
 import { insertMessage } from './messages.ts';
+import { noticeOfMessage, noticesOfChange } from './notices.ts';
 import { advance, consequences, type RedefinedRow } from './sessions.ts';
 
 export interface WriteContext {
@@ -115,6 +116,7 @@ export class SessionStatements {
         .filter(({ newDeliveries = [] }) => newDeliveries.some((d) => d.messageId === message.id))
         .map(({ sessionId }) => sessionId);
       this.statements.push(...insertMessage(dialect, tenantId, message, receivedBy));
+      this.statements.push(noticeOfMessage(dialect, tenantId, message));
     }
   }
 
@@ -132,6 +134,7 @@ export class SessionStatements {
     const isConditional = change.ifVersion !== undefined || change.ifStream !== undefined;
     this.#add(first, isConditional ? conflict : { kind: 'gone', sessionId });
     this.statements.push(...journal.statements, ...consequences(tenantId, change));
+    this.statements.push(...noticesOfChange(tenantId, change));
     for (const each of newDeliveries) this.#add(insertDelivery(session, change, each), conflict);
     for (const each of deliveries) this.#add(changeDelivery(session, change, each), conflict);
     const requeued = deliveries.filter(({ isRequeued }) => isRequeued);

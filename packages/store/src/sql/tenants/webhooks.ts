@@ -50,6 +50,9 @@ export const webhookTable = new SignedTable<WebhookRecord>({
     createdAt: column.number,
     createdBy: column.json(),
     mayDecide: column.boolean,
+    filterHandle: column.nullable(column.text()),
+    filterChannel: column.nullable(column.text()),
+    filterMention: column.nullable(column.text()),
   },
 });
 

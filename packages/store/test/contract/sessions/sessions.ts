@@ -319,7 +319,8 @@ export function sessionTests(open: Open): void {
     expect(await sessions.readSnapshot(snapshot.id)).toBeUndefined();
     expect(await sessions.openCommands(sessionId, 9)).toEqual([]);
     expect(await messages.inbox(sessionId, whole)).toEqual([]);
-    expect((await messages.listDeliveries({ sessionId }, { limit: 9 })).items).toEqual([]);
+    const { items: deliveries } = await messages.listDeliveries({ sessionId }, { limit: 9 });
+    expect(deliveries).toMatchObject([{ status: 'failed', reason: 'released' }]);
     expect(await channels.members('general')).toMatchObject([{ sessionId: other }]);
     expect(await actions.read('deploy')).toBeUndefined();
     // Its caller is told by the node that finds it.
@@ -331,7 +332,10 @@ export function sessionTests(open: Open): void {
     });
 
     expect(await messages.read(message.id)).toMatchObject({ text: 'hello' });
-    expect(await messages.deliveriesOf(message.id)).toMatchObject([{ sessionId: other }]);
+    expect(await messages.deliveriesOf(message.id)).toMatchObject([
+      { sessionId, status: 'failed' },
+      { sessionId: other, status: 'accepted' },
+    ]);
     expect(await sessions.readEvents(other, whole)).toHaveLength(2);
   });
 
@@ -518,7 +522,7 @@ export function sessionTests(open: Open): void {
     expect(await lastSeqOf(stranger, own)).toBe(1);
   });
 
-  test('a change of a released session is gone unless it is conditional', async () => {
+  test('a change of a released session is gone, or has no events', async () => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant, { progress: { releasedAt: noon } });
     const { sessions } = tenant;
@@ -526,7 +530,9 @@ export function sessionTests(open: Open): void {
       kind: 'gone',
       sessionId,
     });
-    const last = changeOf(sessionId, { ifVersion: 1, events: [log('last')] });
-    expect(await sessions.change({ changes: [last] })).toMatchObject({ kind: 'committed' });
+    const late = changeOf(sessionId, { ifVersion: 1, events: [log('late')] });
+    expect(await sessions.change({ changes: [late] })).toEqual({ kind: 'conflict', sessionId });
+    const quiet = changeOf(sessionId, { ifVersion: 1, events: [] });
+    expect(await sessions.change({ changes: [quiet] })).toMatchObject({ kind: 'committed' });
   });
 }

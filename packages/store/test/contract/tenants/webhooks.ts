@@ -26,6 +26,9 @@ export function newWebhook(
     createdAt: noon,
     createdBy: person,
     mayDecide: true,
+    filterHandle: null,
+    filterChannel: null,
+    filterMention: null,
     ...over,
   };
 }
@@ -40,7 +43,8 @@ export function webhookTests(open: Open): void {
 
   test('a webhook reads back as it was added, for its tenant alone', async () => {
     const [owner, stranger] = [newTenant(), newTenant()];
-    const webhook = newWebhook(owner, { mayDecide: false });
+    const filters = { filterHandle: 'ada', filterChannel: 'builds', filterMention: 'bob' };
+    const webhook = newWebhook(owner, { mayDecide: false, ...filters });
     await owner.webhooks.add(webhook);
     expect(await owner.webhooks.read(webhook.id)).toEqual(webhook);
     expect(await owner.webhooks.list(page)).toEqual([webhook]);
