@@ -7,7 +7,6 @@ export const open: readonly RequirementId[] = [
   // 002: the permissions library
   // 003: the HTTP API
   // 004: session capabilities
-  '004:delivery:next-tool-call-boundary',
   '004:lifecycle:fork',
   '004:lifecycle:snapshot',
   '004:negotiation:fork',

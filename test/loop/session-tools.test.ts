@@ -1,9 +1,10 @@
 /** The tools of native sessions: they act as the session, and once per call. */
-import type { Tool } from '@relay/core';
+import type { ActionRecord, Tool } from '@relay/core';
 import { finish, text, toolCall } from '@relay/core/testing';
 import { textOf } from '@relay/protocol';
 import { sessionTools } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
+import { newAction } from '../../packages/store/test/contract/sessions/fixtures.ts';
 import { ask, type Kernel, until } from '../support/kernel.ts';
 import { createStreamingModel, finished, lastOf, openFixture } from './fixture.ts';
 import {
@@ -144,6 +145,35 @@ describe('send_message', () => {
     expect(
       [...hers, ...his].map((message) => message?.hops).toSorted((a, b) => (a ?? 0) - (b ?? 0)),
     ).toEqual(Array.from({ length: 17 }, (_, n) => n + 1));
+  });
+});
+
+describe('invoke_action', () => {
+  const offer = (kernel: Kernel, over: Partial<ActionRecord> = {}) =>
+    storeOf(kernel).actions.add(newAction({ availableTo: null, ...over }));
+
+  test('invokes the action as the session', async () => {
+    const input = { name: 'deploy', input: { where: 'here' } };
+    const { kernel, id } = await setUp('invoke_action', input);
+    await offer(kernel);
+    await deliver(kernel, id, { text: 'Deploy' });
+    await untilIdle(kernel, id);
+    const [invoked] = eventsOfType(await sessionEvents(kernel, id), 'action.invoked');
+    const invocation = await storeOf(kernel).actions.readInvocation(invoked?.invocationId ?? '');
+    expect(invocation).toMatchObject({
+      action: 'deploy',
+      by: { type: 'session', id, name: 'ada' },
+      input: { where: 'here' },
+    });
+    const [done] = eventsOfType(await sessionEvents(kernel, id), 'tool.completed');
+    expect(done?.output).toEqual({ id: invocation?.id, status: 'running' });
+  });
+
+  test('reports a denial to the model', async () => {
+    const { kernel, id } = await setUp('invoke_action', { name: 'deploy', input: {} });
+    await offer(kernel, { availableTo: [{ handle: 'bob' }] });
+    await deliver(kernel, id, { text: 'Deploy' });
+    expect(await failureOf(kernel, id)).toBe('The action deploy is not available to @ada');
   });
 });
 
