@@ -7,6 +7,4 @@ export const open: readonly RequirementId[] = [
   // 002: the permissions library
   // 003: the HTTP API
   // 004: session capabilities
-  '004:status:failed',
-  '004:chunk:sequence',
 ];
