@@ -112,7 +112,6 @@ async function callingSession(call: ApiRequest): Promise<SessionRecord | undefin
 /** By who registered it, the session that carries it out, its owner, or an administrator. */
 export const removeAction: Handler<'removeAction'> = async (call) => {
   const { name } = call.params;
-  const { caller } = call;
   if (ownActions(call).has(name)) {
     throw new RelayError(
       'session_conflict',
