@@ -7,7 +7,7 @@ import { inboxOf, stepsOf } from '../sessions/consequences.ts';
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { decideSessionAll, inputsOfStatus } from '../sessions/session-machine.ts';
 import { updatedUsage } from '../sessions/state.ts';
-import { changeSession, hasProgram, type SessionStep } from './change-session.ts';
+import { changeSession, hasProgram, noSuchSession, type SessionStep } from './change-session.ts';
 
 export interface DeliveryReceipt {
   readonly status: Exclude<DeliveryStatus, 'accepted'>;
@@ -36,7 +36,7 @@ export async function recordReceipt(
 ): Promise<MessageDelivery> {
   const { messages, sessions } = engine.store.tenant(tenantId);
   const session = await sessions.read(sessionId);
-  if (session === undefined) throw new RelayError('not_found', 'No such session');
+  if (session === undefined) throw noSuchSession();
   requireProgram(session);
   for (;;) {
     const delivery = await messages.readDelivery(deliveryId);

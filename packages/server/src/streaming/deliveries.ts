@@ -13,6 +13,7 @@ import {
   type InboxEntry,
   inputOf,
   type InvocationRecord,
+  noSuchSession,
   offlineAfterMs,
   placementOf,
   reachSession,
@@ -22,6 +23,7 @@ import {
   type SessionCommandRecord,
   type SessionRecord,
   type SessionRef,
+  sessionReleased,
   type SessionState,
   Signal,
   startInvocations,
@@ -30,11 +32,9 @@ import {
   type DeliveryFrame,
   deliveryModes,
   encodeFrame,
-  RelayError,
   type StoredSessionEvent,
 } from '@relay/protocol';
 import type { z } from 'zod';
-import { notFound } from '../http/errors.ts';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
 import { presentMessage } from '../http/views/message.ts';
 import type { Follower } from './hub.ts';
@@ -135,8 +135,8 @@ async function openStream(
   const id = engine.ids.next();
   const opened = { id, node: engine.settings.node, at: engine.clock.now() };
   if (!(await sessions.openStream(ref.sessionId, opened))) {
-    if ((await sessions.read(ref.sessionId)) === undefined) throw notFound('session');
-    throw new RelayError('session_conflict', 'The session is released');
+    const session = await sessions.read(ref.sessionId);
+    throw session === undefined ? noSuchSession() : sessionReleased(session);
   }
   const close = async () => {
     const at = engine.clock.now();
