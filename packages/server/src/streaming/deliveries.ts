@@ -162,6 +162,11 @@ interface DeliveryReader {
 
 const othersAtOnce = 100;
 
+interface OpenOthers {
+  readonly commands: readonly SessionCommandRecord[];
+  readonly invocations: readonly InvocationRecord[];
+}
+
 class DeliverySender implements Follower<StoredSessionEvent> {
   readonly #call: ApiRequest;
   readonly #ref: SessionRef;
@@ -185,8 +190,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     this.#reader = reader;
   }
 
-  /** Never up to date: each round of the hub makes it look, because commands have no events. */
-  readonly lastSeq = -1;
+  /** The version of the session of which all that can be sent was sent. */
+  lastSeq = -1;
 
   receive(): void {
     this.#isChanged = true;
@@ -194,10 +199,11 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   }
 
   async run(): Promise<void> {
-    const { sessionHub, control } = this.#call.context;
+    const { programHub, control } = this.#call.context;
     const { clock } = control.engine;
     const { closed: signal } = this.#reader;
-    const unfollow = sessionHub.add(this.#ref.sessionId, this);
+    const unfollow = programHub.add(this.#ref.sessionId, this);
+    let availableAt = Infinity;
     const wake = () => this.#changed.notify();
     signal.addEventListener('abort', wake);
     try {
@@ -207,10 +213,13 @@ class DeliverySender implements Follower<StoredSessionEvent> {
         if (session === undefined || session.releasedAt !== null) return;
         // A newer stream has replaced this one.
         if (session.stream?.id !== this.#id) return;
-        if (this.#reader.takesCommands) await this.#sendCommands(session);
-        if (!(await this.#sendDeliveries(session.state))) continue;
-        this.#looked.resolve();
-        const ms = await this.#msUntilAvailable(session);
+        // What this stream itself has stored also wakes it.
+        if (session.version !== this.lastSeq || availableAt <= clock.now()) {
+          if (!(await this.#sendAll(session))) continue;
+          this.#looked.resolve();
+          availableAt = await this.#nextAvailable(session);
+        }
+        const ms = availableAt - clock.now();
         if (this.#isChanged || ms <= 0 || this.#reader.isOver()) continue;
         if (ms === Infinity) await this.#changed.wait();
         else await this.#changed.waitFor({ clock, ms, signal });
@@ -230,10 +239,37 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return this.#call.context.control.engine.clock.now();
   }
 
-  async #sendCommands(session: SessionRecord): Promise<void> {
+  /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
+  async #sendAll(session: SessionRecord): Promise<boolean> {
+    const kinds = sendableKinds(session.state);
+    const { takesCommands, entriesAtOnce } = this.#reader;
+    const [others, first] = await Promise.all([
+      takesCommands ? this.#openOthers() : undefined,
+      this.#sendable(kinds),
+    ]);
+    if (others !== undefined) await this.#sendOthers(session, others);
+    let { version } = session;
+    for (let entries = first; entries.length > 0; entries = await this.#sendable(kinds)) {
+      if (this.#reader.isOver()) break;
+      if (!(await this.#recordAttempts(entries))) return false;
+      version += 1;
+      await this.#send(entries.map(deliveryFrame));
+      if (entries.length < entriesAtOnce) break;
+    }
+    this.lastSeq = version;
+    return true;
+  }
+
+  async #openOthers(): Promise<OpenOthers> {
     const { sessionId } = this.#ref;
-    const commands = await this.#store.sessions.openCommands(sessionId, othersAtOnce);
-    const invocations = await this.#store.actions.openInvocations(sessionId, othersAtOnce);
+    const [commands, invocations] = await Promise.all([
+      this.#store.sessions.openCommands(sessionId, othersAtOnce),
+      this.#store.actions.openInvocations(sessionId, othersAtOnce),
+    ]);
+    return { commands, invocations };
+  }
+
+  async #sendOthers(session: SessionRecord, { commands, invocations }: OpenOthers): Promise<void> {
     const open = new Set([...commands, ...invocations].map(({ id }) => id));
     for (const id of this.#sentOthers) if (!open.has(id)) this.#sentOthers.delete(id);
     const unsent = ({ id }: { readonly id: string }) => !this.#sentOthers.has(id);
@@ -247,18 +283,10 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     for (const { id } of [...newCommands, ...started]) this.#sentOthers.add(id);
   }
 
-  /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
-  async #sendDeliveries(state: SessionState): Promise<boolean> {
-    const kinds = sendableKinds(state);
-    while (kinds.length > 0 && !this.#reader.isOver()) {
-      const { entriesAtOnce: limit } = this.#reader;
-      const query = { streamId: this.#id, kinds, now: this.#now, limit };
-      const entries = await this.#store.messages.sendable(this.#ref.sessionId, query);
-      if (entries.length === 0) return true;
-      if (!(await this.#recordAttempts(entries))) return false;
-      await this.#send(entries.map(deliveryFrame));
-    }
-    return true;
+  async #sendable(kinds: SendableQuery['kinds']): Promise<InboxEntry[]> {
+    if (kinds.length === 0) return [];
+    const query = { streamId: this.#id, kinds, now: this.#now, limit: this.#reader.entriesAtOnce };
+    return this.#store.messages.sendable(this.#ref.sessionId, query);
   }
 
   /** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
@@ -275,11 +303,10 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return kind === 'committed';
   }
 
-  /** Until a delivery that was deferred becomes available. */
-  async #msUntilAvailable({ id, queue }: SessionRecord): Promise<number> {
+  /** When a delivery that was deferred becomes available. */
+  async #nextAvailable({ id, queue }: SessionRecord): Promise<number> {
     if (queue.length === 0) return Infinity;
-    const now = this.#now;
-    return ((await this.#store.messages.nextAvailable(id, now)) ?? Infinity) - now;
+    return (await this.#store.messages.nextAvailable(id, this.#now)) ?? Infinity;
   }
 
   async #send(frames: readonly DeliveryFrame[]): Promise<void> {
