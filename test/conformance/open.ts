@@ -7,14 +7,4 @@ export const open: readonly RequirementId[] = [
   // 002: the permissions library
   // 003: the HTTP API
   // 004: session capabilities
-  '004:delivery:immediate-interrupts',
-  '004:delivery:next-tool-call-boundary',
-  '004:lifecycle:fork',
-  '004:lifecycle:snapshot',
-  '004:status:starting',
-  '004:status:waiting',
-  '004:status:failed',
-  '004:chunk:sequence',
-  '004:negotiation:fork',
-  '004:negotiation:snapshot',
 ];

@@ -87,8 +87,8 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'sessions: a change is computed from the state that it replaces',
     file: 'packages/store/src/sql/sessions/sessions.ts',
-    from: `isRelative ? 'released_at IS NULL' : 'version = ?'`,
-    to: `isRelative ? 'released_at IS NULL' : '(version = ? OR 1 = 1)'`,
+    from: `isRelative ? '' : 'AND version = ?'`,
+    to: `isRelative ? '' : 'AND (version = ? OR 1 = 1)'`,
     noticedBy: sqliteStore,
     only: 'sessions',
   },

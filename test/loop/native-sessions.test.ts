@@ -5,6 +5,7 @@ import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing
 import { textOf } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { addSession } from '../../packages/store/test/contract/sessions/fixtures.ts';
+import { verifies } from '../conformance/verifies.ts';
 import { person, until } from '../support/kernel.ts';
 import {
   aborted,
@@ -162,6 +163,7 @@ describe('a message to an idle native session', () => {
 
 describe('a message to a working native session', () => {
   test('waits for its next turn with the mode on-idle', async () => {
+    verifies('004:delivery:on-idle-boundary');
     const { boot } = await openFixture();
     const go = Promise.withResolvers<void>();
     const model = createStreamingModel(
@@ -184,6 +186,7 @@ describe('a message to a working native session', () => {
   });
 
   test('enters its turn with the mode immediate, and is consumed by the model call that reads it', async () => {
+    verifies('004:delivery:immediate-interrupts');
     const { boot } = await openFixture();
     const model = createStreamingModel(
       (_, signal) => untilAborted(signal),
@@ -213,6 +216,42 @@ describe('a message to a working native session', () => {
     expect(await deliveryStatus(kernel, delivery)).toBe('consumed');
   });
 
+  test('enters right after the results with the mode next-tool-call, and interrupts nothing', async () => {
+    verifies('004:delivery:next-tool-call-boundary');
+    const { kernel, id, model, held } = await sessionInTool();
+    const delivery = await deliver(kernel, id, { text: 'two', mode: 'next-tool-call' });
+    expect(await deliveryStatus(kernel, delivery)).toBe('accepted');
+    held.resolve();
+    await untilIdle(kernel, id);
+    expect(model.requests.map(usersIn)).toEqual([['one'], ['one', 'two']]);
+    expect(model.signals.map(({ aborted }) => aborted)).toEqual([false, false]);
+  });
+
+  test('waits for an open approval with the mode immediate, and does not answer it', async () => {
+    const { boot } = await openFixture();
+    const model = createStreamingModel(
+      () => [[look, finish()]],
+      () => [answer],
+    );
+    const tool = createRecordingTool({ name: 'look' });
+    const kernel = await boot({ model, tools: [tool], sessions: true });
+    const { id } = await openSession(kernel);
+    await deliver(kernel, id, { text: 'one' });
+    const { activeRunId } = await untilSession(kernel, id, ({ status }) => status === 'waiting');
+    const delivery = await deliver(kernel, id, { text: 'two', mode: 'immediate' });
+    const { messages } = storeOf(kernel);
+    expect(await messages.readDelivery(delivery)).toMatchObject({
+      status: 'deferred',
+      reason: 'approval open',
+    });
+    const [approval] = await untilAsked(kernel, activeRunId ?? '');
+    expect(tool.executions).toEqual([]);
+    await decide(kernel, approval?.approvalId);
+    await untilIdle(kernel, id);
+    expect(tool.executions).toHaveLength(1);
+    expect(model.requests.map(usersIn)).toEqual([['one'], ['one', 'two']]);
+  });
+
   test('is read as it was edited', async () => {
     const { kernel, id, model, held } = await sessionInTool();
     const deliveryId = await deliver(kernel, id, { text: 'two', mode: 'next-message' });
@@ -228,6 +267,7 @@ describe('a message to a working native session', () => {
 
 describe('the status of a native session', () => {
   test('is waiting while an approval is open, and active after it', async () => {
+    verifies('004:status:starting', '004:status:waiting');
     const { boot } = await openFixture();
     const model = createStreamingModel(
       () => [[look, finish()]],

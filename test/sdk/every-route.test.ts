@@ -114,6 +114,8 @@ const identity = { name: 'Builder', kind: 'program' as const };
 let handles = 0;
 const newHandle = () => `session-${(handles += 1)}`;
 
+const agent = () => ({ harness: 'native', handle: newHandle(), model: 'demo' });
+
 async function attached(): Promise<Session> {
   const body = { handle: newHandle(), identity, capabilities };
   return (await client.sessions.attach(body)).session;
@@ -212,6 +214,15 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   pauseSession: async () => client.sessions.pause((await attached()).id),
   resumeSession: async () => client.sessions.resume((await attached()).id),
   cancelSession: async () => client.sessions.cancel((await attached()).id),
+  snapshotSession: async () => {
+    const { id } = await client.sessions.create(agent());
+    expect(await client.sessions.snapshot(id)).toMatchObject({ sessionId: id });
+  },
+  forkSession: async () => {
+    const { id } = await client.sessions.create(agent());
+    const forked = await client.sessions.fork(id, { handle: newHandle() });
+    expect(forked.parentSessionId).toBe(id);
+  },
   flushSession: async () => client.sessions.flush((await held()).session.id),
   registerAction: registered,
   listActions: async () => {

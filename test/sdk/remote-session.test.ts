@@ -232,6 +232,7 @@ describe('messages to a program', () => {
   });
 
   test('interrupt a handler that runs if they are immediate and the program takes that', async () => {
+    verifies('004:delivery:immediate-interrupts');
     const first = gate();
     const seen: string[] = [];
     const session = await serve({
@@ -280,6 +281,24 @@ describe('events of a program', () => {
       code: 'event_undeclared',
       capability: { path: 'events.emits' },
     });
+  });
+});
+
+describe('the status of a program', () => {
+  test('is waiting while its handler says so', async () => {
+    verifies('004:status:waiting');
+    const answered = gate();
+    const session = await serve({
+      async onMessage(_, { session: self }) {
+        await self.emit({ type: 'status.changed', status: 'waiting', reason: 'For a review' });
+        await answered.passed;
+      },
+    });
+    await send(session);
+    const { reason } = await session.journal.waitFor({ type: 'status.waiting' });
+    expect([reason, await statusOf(session)]).toEqual(['For a review', 'waiting']);
+    answered.pass();
+    await until('idle', session);
   });
 });
 
@@ -402,6 +421,20 @@ describe('commands to a program', () => {
       { status: 'failed', error: { code: 'released' } },
       { status: 'failed', error: { code: 'released' } },
     ]);
+  });
+
+  test('release fails the session if its handler throws', async () => {
+    verifies('004:status:failed');
+    const errors: unknown[] = [];
+    const session = await serve({
+      onError: (error) => errors.push(error),
+      onRelease: () => {
+        throw new Error('Cannot save');
+      },
+    });
+    await server.client.sessions.release(session.id);
+    await until('failed', session);
+    expect(errors).toEqual([new Error('Cannot save')]);
   });
 
   test('that fail are answered with the error, and a pause that failed holds nothing back', async () => {

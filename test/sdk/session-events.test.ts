@@ -65,6 +65,7 @@ describe('waiting for an event of a session', () => {
   });
 
   test('is possible for what Relay itself writes, and for one of several types', async () => {
+    verifies('004:status:starting');
     const session = await attached({ events: { emits: [] } });
     const { id } = await sendTo(session);
     const events = () => server.client.sessions.stream(session);
@@ -107,6 +108,24 @@ describe('waiting for an event of a session', () => {
     const never = server.client.sessions.stream(person).waitFor({ type: 'delivery.failed' });
     await server.client.sessions.release(person.id);
     await expect(never).rejects.toMatchObject({ code: 'session_conflict' });
+  });
+});
+
+describe('the transcript of a native session', () => {
+  test('has chunks whose sequence is their order', async () => {
+    verifies('004:chunk:sequence');
+    const { sessions } = server.client;
+    const session = await sessions.create({ harness: 'native', handle: 'teller', model: 'demo' });
+    const events = sessions.stream(session);
+    const chunks: { sequence: number; content: string }[] = [];
+    for (const text of ['say 1', 'say 2', 'say 3']) {
+      await sendTo(session, text);
+      chunks.push((await events.waitFor({ type: 'transcript.chunk' })).chunk);
+      await events.waitFor({ type: 'status.idle' });
+    }
+    expect(chunks.map(({ content }) => content)).toEqual(['1', '1 2', '1 2 3']);
+    const sequences = chunks.map(({ sequence }) => sequence);
+    expect(sequences).toEqual([...new Set(sequences)].toSorted((a, b) => a - b));
   });
 });
 

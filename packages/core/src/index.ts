@@ -38,6 +38,14 @@ export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';
 export * from './commands/fork.ts';
 export {
+  type ForkRequest,
+  forkNative,
+  forkProgram,
+  readNativeSnapshot,
+  snapshotNative,
+  snapshotProgram,
+} from './commands/fork-session.ts';
+export {
   faultsOf,
   type GrantTerms,
   previewGrant,

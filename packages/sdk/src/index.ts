@@ -126,6 +126,8 @@ export type {
   Session,
   SessionBody,
   SessionChanges,
+  ForkSession,
+  SessionSnapshot,
   SessionEvent,
   SessionMessage,
   SessionSummary,

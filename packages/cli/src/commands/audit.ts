@@ -48,6 +48,10 @@ const auditActions = [
   'channel.changed',
   'channel.member-added',
   'channel.member-removed',
+  'action.registered',
+  'action.removed',
+  'action.invoked',
+  'action.denied',
   'store.key-rotated',
   'store.restored',
 ] as const satisfies readonly Action[];

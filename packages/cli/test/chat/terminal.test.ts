@@ -55,6 +55,25 @@ describe('Terminal', () => {
     terminal.close();
   });
 
+  test('replaces an open prompt, but not one at which something was typed', async () => {
+    const { terminal, types, environment } = open(true);
+    expect(terminal.replacePrompt('@bob › ')).toBe(false);
+    const asked = terminal.ask({ prompt: '@ada › ' });
+    await settled();
+    expect(terminal.replacePrompt('@bob › ')).toBe(true);
+    terminal.writeAbove(() => void environment.stdout.write('(note)\n'));
+    await settled();
+    expect(environment.out()).toContain('@bob › ');
+    types('Hi');
+    await settled();
+    expect(terminal.replacePrompt('@eve › ')).toBe(false);
+    terminal.writeAbove(() => void environment.stdout.write('(note)\n'));
+    types('\r');
+    expect(await asked).toBe('Hi');
+    expect(environment.out()).not.toContain('@eve');
+    terminal.close();
+  });
+
   test('does not answer a fresh prompt with earlier input', async () => {
     const { terminal, types } = open(true);
     types('a\rhalf a li');

@@ -194,10 +194,17 @@ async function isKeyOf(
   return keyId === id || (await store.readKey(id))?.replaces.includes(keyId) === true;
 }
 
+/** A fork is not in use before its program has attached. */
 export function isInUse(
-  { releasedAt, stream, seenAt }: Pick<SessionRecord, 'releasedAt' | 'stream' | 'seenAt'>,
+  {
+    releasedAt,
+    stream,
+    seenAt,
+    state,
+  }: Pick<SessionRecord, 'releasedAt' | 'stream' | 'seenAt' | 'state'>,
   now: number,
 ): boolean {
+  if (state.attachedAt === undefined) return false;
   return releasedAt === null && (stream !== null || now - seenAt < offlineAfterMs);
 }
 

@@ -1,11 +1,11 @@
 /** Creates a native session: one of this server's agents, under a handle. */
-import { type Decider, type Permissions, personOf, RelayError } from '@relay/protocol';
+import { type Decider, defined, type Permissions, personOf, RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
-import type { NewSession, SessionRecord } from '../ports/index.ts';
+import type { NewSession, SessionChange, SessionRecord } from '../ports/index.ts';
 import { nativeCapabilities, nativeHarness } from '../sessions/native.ts';
 import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
-import { newSession, progressOf } from '../sessions/state.ts';
+import { type ForkSource, newSession, progressOf } from '../sessions/state.ts';
 
 export interface NativeSessionRequest {
   readonly tenantId: string;
@@ -17,6 +17,13 @@ export interface NativeSessionRequest {
   readonly model?: string | undefined;
   readonly permissions?: Permissions | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
+  /** The session that it was forked from, or that a snapshot is of. */
+  readonly from?: {
+    readonly parentSessionId: string;
+    /** Its journal says so, too. It must not be released. */
+    readonly isForked: boolean;
+    readonly source: ForkSource | undefined;
+  };
 }
 
 /** Throws `handle_taken`. */
@@ -25,13 +32,15 @@ export async function createNativeSession(
   request: NativeSessionRequest,
 ): Promise<SessionRecord> {
   const { store, clock, ids } = engine;
-  const { tenantId, by, handle, agent = null, model = null } = request;
+  const { tenantId, by, handle, agent = null, model = null, from } = request;
   const { sessions } = store.tenant(tenantId);
   const sessionId = ids.next();
   const createdAt = clock.now();
   const start = decideSession(newSession, { type: 'start', sessionId });
   if (start.kind !== 'accepted') throw new TypeError('A new session can start');
-  const what = { sessionId, handle, harness: nativeHarness };
+  const parentSessionId = from?.parentSessionId;
+  const what = { sessionId, handle, harness: nativeHarness, ...defined({ parentSessionId }) };
+  const state = { ...start.state, ...defined({ forkedFrom: from?.source }) };
   const entry = { at: createdAt, who: by, action: 'session.created', what, why: null } as const;
   const audit = auditRecordsOf(engine, tenantId, [entry]);
   const session: NewSession = {
@@ -49,25 +58,40 @@ export async function createNativeSession(
       labels: request.labels ?? {},
       workspace: null,
       permissions: request.permissions ?? null,
-      parentSessionId: null,
+      parentSessionId: parentSessionId ?? null,
       owner: personOf(by),
       keyId: by.type === 'key' ? by.id : null,
     },
     progress: {
-      ...progressOf(undefined, start.state, createdAt),
+      ...progressOf(undefined, state, createdAt),
       activeRunId: null,
       releasedAt: null,
       dueAt: null,
     },
-    events: [...sessionCreated(sessionId), ...start.events],
+    events: [...sessionCreated(sessionId, parentSessionId), ...start.events],
   };
-  const outcome = await sessions.create(session, { audit });
+  const changes =
+    from?.isForked === true ? [forkedChange(sessionId, from.parentSessionId, createdAt)] : [];
+  const outcome = await sessions.create(session, { changes, audit });
   if (outcome.kind === 'handle-taken') {
     throw new RelayError('handle_taken', `A session that is not released has the handle ${handle}`);
+  }
+  if (outcome.kind === 'gone') {
+    throw new RelayError('session_conflict', 'The session is released');
   }
   const stored = await sessions.read(sessionId);
   if (outcome.kind !== 'created' || stored === undefined) {
     throw new RelayError('storage_failed', `The session was not stored: ${outcome.kind}`);
   }
   return stored;
+}
+
+/** Of the session that was forked. */
+export function forkedChange(
+  sessionId: string,
+  parentSessionId: string,
+  at: number,
+): SessionChange {
+  const event = { type: 'session.forked', sessionId, parentSessionId } as const;
+  return { sessionId: parentSessionId, at, events: [event] };
 }

@@ -144,6 +144,15 @@ function isOneOf(list: readonly string[], value: string): boolean {
   return list.includes(value);
 }
 
+/** Throws what `capabilityError` returns, if the session lacks a capability for the operation. */
+export function requireCapability(
+  { handle, capabilities }: { handle: string; capabilities: AgentSessionCapabilities },
+  operation: SessionOperation,
+): void {
+  const missing = missingCapability(capabilities, operation);
+  if (missing !== undefined) throw capabilityError(handle, operation, missing);
+}
+
 /** The error of all surfaces. For an event that is not declared, its code is `event_undeclared`. */
 export function capabilityError(
   handle: string,

@@ -16,7 +16,7 @@ import { messagesOf } from './context.ts';
 import { entering, isSafe } from './modes.ts';
 import { nativeSafeStates } from './native.ts';
 import { decideSession } from './session-machine.ts';
-import { progressOf } from './state.ts';
+import { type ForkSource, progressOf, type SessionState } from './state.ts';
 
 /** The rest of a longer queue is the turn after it. */
 const maxMessagesPerTurn = 1_000;
@@ -110,7 +110,7 @@ export class NativeTurns {
       events: [...handed.events, ...work.events],
       deliveries: handed.deliveries,
       progress: {
-        ...progressOf(session.state, work.state, now),
+        ...progressOf(session.state, { ...work.state, ...usedFork(session.state) }, now),
         activeRunId: runId,
         dueAt: null,
       },
@@ -166,7 +166,7 @@ export class NativeTurns {
   }
 
   #specOf(session: SessionRecord, turn: readonly InboxEntry[]): RunSpec {
-    const { tenantId, handle, conversationId, labels, id: sessionId } = session;
+    const { tenantId, handle, conversationId, labels, id: sessionId, state } = session;
     const { engine } = this.#control;
     const agent = agentNamed(engine.agents(tenantId), session.agent ?? undefined);
     const model = session.model ?? agent.model ?? this.#options.defaultModel;
@@ -203,6 +203,18 @@ export class NativeTurns {
       handoffs: agent.handoffs ?? [],
       conversationId,
       labels,
+      forkedFrom: forkSourceOf(state),
     };
   }
+}
+
+/** For the first turn of a fork; the turns after it read the source through the first one. */
+function forkSourceOf({ forkedFrom }: SessionState): ForkSource | undefined {
+  if (forkedFrom === undefined || forkedFrom.isUsed === true) return undefined;
+  const { runId, seq } = forkedFrom;
+  return { runId, seq };
+}
+
+function usedFork({ forkedFrom }: SessionState): Pick<SessionState, 'forkedFrom'> {
+  return forkedFrom === undefined ? {} : { forkedFrom: { ...forkedFrom, isUsed: true } };
 }

@@ -29,6 +29,7 @@ export const nativeCapabilities: AgentSessionCapabilities = {
       'session.started',
       'session.released',
       'session.resumed',
+      'session.forked',
       'action.invoked',
       'action.completed',
       'action.failed',
@@ -37,5 +38,5 @@ export const nativeCapabilities: AgentSessionCapabilities = {
     ],
   },
   actions: { invoke: true },
-  lifecycle: { release: true, pause: true, resume: true },
+  lifecycle: { release: true, pause: true, resume: true, fork: true, snapshot: true },
 };

@@ -38,6 +38,12 @@ export interface SessionUsage {
   readonly costUsd?: number;
 }
 
+/** Where a session continues from: the journal of a run up to a `seq`. */
+export interface ForkSource {
+  readonly runId: string;
+  readonly seq: number;
+}
+
 /** Of a session that lives in the process of a node. */
 export interface SessionHost {
   /** The name of the node, which it keeps when it starts again. */
@@ -54,6 +60,8 @@ export interface SessionState extends SessionParts {
   readonly since?: number;
   /** When its program attached last. */
   readonly attachedAt?: number;
+  /** Of a fork. Used: its first turn refers to it, and keeps the journal from being deleted. */
+  readonly forkedFrom?: ForkSource & { readonly isUsed?: true };
   readonly host?: SessionHost;
 }
 

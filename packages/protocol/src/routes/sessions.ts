@@ -201,6 +201,14 @@ const deliveryParams = z.object({ id: idSchema, deliveryId: idSchema });
 const commandParams = z.object({ id: idSchema, commandId: idSchema });
 const commandErrors = [...itemErrors, 'capability_missing', 'session_conflict'] as const;
 
+const programErrors = [
+  ...commandErrors,
+  'not_a_boundary',
+  'journal_pruned',
+  'command_failed',
+  'command_timed_out',
+] as const;
+
 export const sessionRoutes = {
   createSession: {
     method: 'POST',
@@ -216,6 +224,7 @@ export const sessionRoutes = {
       'invalid_pattern',
       'approve_scope_required',
       'handle_taken',
+      'journal_pruned',
       'harness_failed',
       'capability_missing',
       'unknown_agent',
@@ -311,6 +320,27 @@ export const sessionRoutes = {
   pauseSession: command('pause', 'Pause a session after its running model call or tool'),
   resumeSession: command('resume', 'Resume a session that is paused'),
   cancelSession: command('cancel', 'Stop the current turn of a session'),
+  forkSession: {
+    method: 'POST',
+    path: '/v1/sessions/:id/fork',
+    summary: 'Start a new session that continues from a position of this one between two turns',
+    scopes: ['runs'],
+    params: idParam,
+    body: sessionForkBodySchema,
+    status: 201,
+    output: sessionSchema,
+    errors: [...programErrors, ...bodyErrors, 'approve_scope_required', 'handle_taken'],
+  },
+  snapshotSession: {
+    method: 'POST',
+    path: '/v1/sessions/:id/snapshot',
+    summary: 'Keep the state of a session between two turns; a new session can start from it',
+    scopes: ['runs'],
+    params: idParam,
+    status: 201,
+    output: sessionSnapshotSchema,
+    errors: programErrors,
+  },
   flushSession: {
     method: 'POST',
     path: '/v1/sessions/:id/flush',

@@ -3,9 +3,11 @@ import {
   type AttachBody,
   type AttachedSession,
   defined,
+  type ForkSession,
   type Session,
   type SessionBody,
   type SessionChanges,
+  type SessionSnapshot,
   type SessionsQuery,
   type StoredSessionEvent,
 } from '@relay/protocol/wire';
@@ -115,6 +117,19 @@ export class Sessions {
   /** Stops the current turn; the session stays. Not retried: a second attempt could stop the next turn. */
   cancel(id: string, options: CallOptions = {}): Promise<Session> {
     return this.#http.json('POST', pathOf`/v1/sessions/${id}/cancel`, options);
+  }
+
+  /**
+   * A new session that continues from this one, at a position between two turns. Not retried: a second
+   * attempt would find the handle taken.
+   */
+  fork(id: string, body: ForkSession, options: CallOptions = {}): Promise<Session> {
+    return this.#http.json('POST', pathOf`/v1/sessions/${id}/fork`, { body, ...options });
+  }
+
+  /** Keeps the state of the session; `create` with `fromSnapshot` continues from it. */
+  snapshot(id: string, options: CallOptions = {}): Promise<SessionSnapshot> {
+    return this.#http.json('POST', pathOf`/v1/sessions/${id}/snapshot`, options);
   }
 
   /** Ends the session: its turn is canceled, and what it did not consume fails as `released`. */

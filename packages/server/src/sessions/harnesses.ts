@@ -9,14 +9,21 @@ import {
   createAttachedSession,
   createNativeSession,
   type Engine,
+  forkNative,
+  forkProgram,
+  type ForkRequest,
   type LifecycleCommand,
   nativeHarness,
   NativeTurns,
+  readNativeSnapshot,
   requestCommand,
   type RunControl,
   type SessionCaller,
   type SessionRecord,
   type SessionRef,
+  type SessionSnapshot,
+  snapshotNative,
+  snapshotProgram,
   type TurnOptions,
 } from '@relay/core';
 import {
@@ -43,16 +50,21 @@ export interface SessionHarness {
     command: LifecycleCommand,
     caller: SessionCaller,
   ): Promise<SessionRecord>;
+  /** A new session that continues from this one. */
+  fork(parent: SessionRecord, request: ForkRequest): Promise<SessionRecord>;
+  snapshot(session: SessionRecord): Promise<SessionSnapshot>;
   /** Its `dueAt` has come, or may have. */
   attend(session: SessionRecord): Promise<void>;
 }
 
-type Carrier = Pick<SessionHarness, 'command' | 'attend'>;
+type Carrier = Omit<SessionHarness, 'create'>;
 
 /** Sessions whose program carries out commands. */
 export function programs(engine: Engine): Carrier {
   return {
     command: (ref, command, { by }) => requestCommand(engine, ref, command, by),
+    fork: (...asked) => forkProgram(engine, ...asked),
+    snapshot: (session) => snapshotProgram(engine, session),
     attend: ({ tenantId, id: sessionId }) => attendSession(engine, { tenantId, sessionId }),
   };
 }
@@ -116,20 +128,38 @@ function native(control: RunControl, options: TurnOptions): SessionHarness {
   const turns = new NativeTurns(control, options);
   return {
     create: async ({ tenantId, by, body }) => {
-      const { handle, agent, model, permissions, labels } = body;
+      const { handle, permissions, labels, fromSnapshot } = body;
       if (body.workspace !== undefined) {
         throw invalidField('workspace', 'A native session works in the workspace of its tenant');
       }
-      if (body.fromSnapshot !== undefined) throw invalidField('fromSnapshot', 'No such snapshot');
+      const snapshot =
+        fromSnapshot === undefined
+          ? undefined
+          : await readNativeSnapshot(engine.store.tenant(tenantId), fromSnapshot);
+      if (fromSnapshot !== undefined && snapshot === undefined) {
+        throw invalidField('fromSnapshot', 'No such snapshot of a native session');
+      }
+      const agent = body.agent ?? snapshot?.agent ?? undefined;
+      const model = body.model ?? snapshot?.model ?? undefined;
       const defaultModel = agentNamed(engine.agents(tenantId), agent).model ?? options.defaultModel;
       if (model === undefined && defaultModel === undefined) {
         throw invalidField('model', 'Required: neither the agent nor the server has a default');
       }
       await requireModel(engine.models(tenantId), model ?? defaultModel ?? '');
+      const from =
+        snapshot === undefined
+          ? undefined
+          : {
+              parentSessionId: snapshot.sessionId,
+              isForked: false,
+              source: snapshot.source ?? undefined,
+            };
       const request = { tenantId, by, handle, agent, model, permissions, labels };
-      return createNativeSession(engine, request);
+      return createNativeSession(engine, { ...request, ...defined({ from }) });
     },
     command: (...asked) => commandNative(control, ...asked),
+    fork: (...asked) => forkNative(engine, ...asked),
+    snapshot: (session) => snapshotNative(engine, session),
     attend: (session) => turns.attend(session),
   };
 }

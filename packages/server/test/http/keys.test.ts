@@ -63,6 +63,7 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
     capabilities,
   }),
   updateSession: () => ({}),
+  forkSession: () => ({ handle: `made-${uuidv7()}` }),
   reportSessionEvents: () => ({ type: 'status.changed', status: 'active' }),
   postReceipt: () => ({ status: 'consumed' }),
   answerCommand: () => ({ ok: true }),

@@ -123,6 +123,78 @@ describe.each(Object.entries(stores))('native sessions over HTTP on %s', (_name,
     });
   });
 
+  describe('forks and snapshots', () => {
+    const post = (path: string, body?: Json, key = server.apiKey) =>
+      ask(path, { method: 'POST', key, ...(body === undefined ? {} : { body }) });
+
+    async function afterTurn(more: Json = {}) {
+      const { body } = await create(more);
+      const { handle } = body['identity'] as { handle: string };
+      const path = `/v1/sessions/${String(body['id'])}`;
+      await sendMessage(server, { to: `@${handle}`, text: 'Write it' });
+      await until(async () => {
+        const { usage, status } = (await ask(path)).body as { usage: Json; status: string };
+        return status === 'idle' && Number(usage['tokens']) > 0;
+      }, 'the end of the turn');
+      return { id: String(body['id']), handle, path };
+    }
+
+    it('make sessions that continue from there, of those that are not released', async () => {
+      const { id, path } = await afterTurn({ labels: { team: 'docs' } });
+      const handle = `h-${uuidv7()}`;
+      const forked = await post(`${path}/fork`, { handle });
+      expect(forked).toMatchObject({
+        status: 201,
+        body: { parentSessionId: id, status: 'idle', model: 'scripted', labels: { team: 'docs' } },
+      });
+      const { entries } = await server.json('/v1/audit?action=session.created&limit=1');
+      expect(entries).toMatchObject([{ what: { handle, parentSessionId: id } }]);
+      expect(await post(`${path}/fork`, { handle })).toMatchObject({
+        status: 409,
+        body: { code: 'handle_taken' },
+      });
+      const { lastSeq } = (await ask(path)).body as { lastSeq: number };
+      for (const seq of [6, lastSeq + 1]) {
+        expect(await post(`${path}/fork`, { handle: 'x', seq })).toMatchObject({
+          status: 409,
+          body: { code: 'not_a_boundary' },
+        });
+      }
+      const snapshot = await post(`${path}/snapshot`);
+      expect(snapshot).toEqual({
+        status: 201,
+        body: { id: expect.any(String) as unknown, sessionId: id, seq: lastSeq },
+      });
+      const fromSnapshot = snapshot.body['id'];
+      const started = await create({ model: undefined, fromSnapshot });
+      expect(started).toMatchObject({
+        status: 201,
+        body: { parentSessionId: id, model: 'scripted' },
+      });
+      const stranger = await addKey(store, { tenant: 'other' });
+      expect(await create({ fromSnapshot }, { key: stranger.apiKey })).toMatchObject({
+        status: 400,
+        body: { code: 'invalid_request' },
+      });
+      for (const name of ['fork', 'snapshot']) {
+        const body = name === 'fork' ? { handle: 'x' } : undefined;
+        expect((await post(`${path}/${name}`, body, stranger.apiKey)).status).toBe(404);
+      }
+    });
+
+    it('need the scope approve if the session may call tools without approval', async () => {
+      const rule = { tool: 'send_note', params: {} };
+      const { path } = await afterTurn({ permissions: { allowlist: [rule] } });
+      const { apiKey } = await addKey(store, { scopes: ['runs'] });
+      const handle = `h-${uuidv7()}`;
+      expect(await post(`${path}/fork`, { handle }, apiKey)).toMatchObject({
+        status: 403,
+        body: { code: 'approve_scope_required' },
+      });
+      expect((await post(`${path}/fork`, { handle })).status).toBe(201);
+    });
+  });
+
   interface Made {
     readonly handle: string;
     readonly path: string;

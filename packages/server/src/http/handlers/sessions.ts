@@ -3,6 +3,7 @@ import * as core from '@relay/core';
 import type { LifecycleCommand, SessionFilter, SessionRecord } from '@relay/core';
 import {
   defined,
+  type Permissions,
   personOf,
   type QueryOf,
   RelayError,
@@ -203,6 +204,23 @@ export const releaseSession: Handler<'releaseSession'> = (call) => commandSessio
 export const pauseSession: Handler<'pauseSession'> = (call) => commandSession(call, 'pause');
 export const resumeSession: Handler<'resumeSession'> = (call) => commandSession(call, 'resume');
 export const cancelSession: Handler<'cancelSession'> = (call) => commandSession(call, 'cancel');
+
+export const forkSession: Handler<'forkSession'> = async (call) => {
+  const { context, caller, body } = call;
+  const parent = await findSession(call, call.params.id);
+  // An allow-once of the session is not granted again.
+  const { allowOnce: _, ...inherited } = (parent.permissions ?? {}) as Permissions;
+  const permissions = await choosePermissions(call, inherited);
+  const harness = context.harnesses.of(parent);
+  return present(call, await harness.fork(parent, { ...body, by: caller.actor, permissions }));
+};
+
+export const snapshotSession: Handler<'snapshotSession'> = async (call) => {
+  const session = await findSession(call, call.params.id);
+  const harness = call.context.harnesses.of(session);
+  const { id, sessionId, seq } = await harness.snapshot(session);
+  return { id, sessionId, seq };
+};
 
 export const flushSession: Handler<'flushSession'> = async (call) => {
   const { id: sessionId } = await findSession(call, call.params.id);

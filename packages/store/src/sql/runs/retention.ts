@@ -5,11 +5,15 @@
  */
 import type { Statement } from '../../drivers/driver.ts';
 
-/** Its journals are read by a fork in another conversation. */
-const isForked = `EXISTS (SELECT 1 FROM runs o CROSS JOIN runs f
+/** Its journals are read by a fork in another conversation, or will be by the first turn of a session. */
+const isForked = `(EXISTS (SELECT 1 FROM runs o CROSS JOIN runs f
   WHERE o.tenant_id = c.tenant_id AND o.conversation_id = c.id
     AND f.tenant_id = o.tenant_id AND f.forked_from = o.id AND f.pruning IS NULL
-    AND f.conversation_id <> o.conversation_id)`;
+    AND f.conversation_id <> o.conversation_id)
+  OR EXISTS (SELECT 1 FROM runs o CROSS JOIN sessions s
+  WHERE o.tenant_id = c.tenant_id AND o.conversation_id = c.id
+    AND s.tenant_id = o.tenant_id AND s.forked_from = o.id AND s.forked_from IS NOT NULL
+    AND s.released_at IS NULL))`;
 
 const isActive = `EXISTS (SELECT 1 FROM runs o
   WHERE o.tenant_id = c.tenant_id AND o.conversation_id = c.id AND o.ended_at IS NULL)`;

@@ -26,6 +26,7 @@ export const sessionTables: readonly string[] = [
     pruning BIGINT,
     state TEXT NOT NULL,
     state_checksum BIGINT NOT NULL,
+    forked_from TEXT,
     handle TEXT NOT NULL,
     name TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -51,6 +52,7 @@ export const sessionTables: readonly string[] = [
   `CREATE INDEX sessions_by_status ON sessions (tenant_id, status, created_at, id)`,
   `CREATE INDEX sessions_by_run ON sessions (tenant_id, active_run_id)
     WHERE active_run_id IS NOT NULL`,
+  `CREATE INDEX sessions_forked ON sessions (tenant_id, forked_from) WHERE forked_from IS NOT NULL`,
   `CREATE INDEX sessions_due ON sessions (tenant_id, due_at, id) WHERE due_at IS NOT NULL`,
   `CREATE INDEX sessions_of_harness ON sessions (harness, id) WHERE released_at IS NULL`,
   `CREATE INDEX sessions_streaming ON sessions (stream_node, id) WHERE stream_node IS NOT NULL`,

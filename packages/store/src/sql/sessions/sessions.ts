@@ -13,6 +13,7 @@ import type {
   SessionQueue,
   SessionRecord,
   SessionRedefinition,
+  SessionState,
 } from '@relay/core';
 import { agentStatuses } from '@relay/protocol';
 import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
@@ -88,6 +89,7 @@ const progressColumns = [
   'released_at',
   'state',
   'state_checksum',
+  'forked_from',
 ];
 const streamColumns = ['stream_id', 'stream_node'];
 const columns = [...sessionTable.columns, ...progressColumns, ...streamColumns];
@@ -124,6 +126,7 @@ export function insertSession(
       releasedAt,
       stored,
       checksumOf(tenantId, id, stored),
+      unusedSource(state),
     ],
     expect: 1,
   };
@@ -209,6 +212,11 @@ export function advance(
 
 const earlierDue = 'due_at = CASE WHEN due_at < ? THEN due_at ELSE ? END';
 
+/** The run whose journal the first turn of a fork will read: it is not deleted before. */
+function unusedSource({ forkedFrom }: SessionState): string | null {
+  return forkedFrom === undefined || forkedFrom.isUsed === true ? null : forkedFrom.runId;
+}
+
 function progressChanges(
   tenantId: string,
   sessionId: string,
@@ -224,6 +232,7 @@ function progressChanges(
   if (state !== undefined) {
     const stored = encode(state);
     changes.push(['state', stored], ['state_checksum', checksumOf(tenantId, sessionId, stored)]);
+    changes.push(['forked_from', unusedSource(state)]);
   }
   return changes.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]));
 }
