@@ -54,8 +54,8 @@ describe('the cost of messages', () => {
     server = await bootServer({ store, models });
   });
   afterAll(async () => {
-    vi.useRealTimers();
     await server.stop();
+    vi.useRealTimers();
     await driver.close();
   });
   beforeEach(() => {

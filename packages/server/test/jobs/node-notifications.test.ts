@@ -105,6 +105,14 @@ describe('hints from other nodes', () => {
     expect(notified).toEqual(['events', 'program', 'events', 'program']);
   });
 
+  it('make a node check the token of a session only if it has ended', () => {
+    const checked: string[] = [];
+    streams.checkSession = async (sessionId) => void checked.push(sessionId);
+    nodes.send({ kind: 'session', tenantId: 't', sessionId: 'changed' });
+    nodes.send({ kind: 'session', tenantId: 't', sessionId: 'ended', isTokenEnded: true });
+    expect(checked).toEqual(['ended']);
+  });
+
   it('make only the streams of that run read the journal', () => {
     const notified = followed('one', 'other');
     nodes.send({ kind: 'journal', runId: 'one' });
