@@ -252,8 +252,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     for (let entries = first; entries.length > 0; entries = await this.#sendable(kinds)) {
       if (this.#reader.isOver()) break;
       if (!(await this.#recordAttempts(entries))) return false;
-      version += 1;
       await this.#send(entries.map(deliveryFrame));
+      version += 1;
       if (entries.length < entriesAtOnce) break;
     }
     this.lastSeq = version;
