@@ -292,6 +292,14 @@ export function countChange(tenantId: string, sessionId: string): Statement {
   return { sql: countChangeSql, params: [tenantId, sessionId] };
 }
 
+const makeDueSql = `UPDATE sessions SET version = version + 1, ${earlierDue}
+  WHERE COALESCE(tenant_id, '') = ? AND id = ? AND released_at IS NULL AND pruning IS NULL`;
+
+/** Whoever read the session before decides again. */
+export function makeDue(tenantId: string, sessionId: string, dueBy: number): Statement {
+  return { sql: makeDueSql, params: [dueBy, dueBy, tenantId, sessionId] };
+}
+
 const openStreamSql = `UPDATE sessions
   SET version = version + 1, stream_id = ?, stream_node = ?, seen_at = ?
   WHERE COALESCE(tenant_id, '') = ? AND id = ? AND released_at IS NULL AND pruning IS NULL`;
