@@ -109,7 +109,7 @@ describe('nodes on one database', () => {
   test('receive hints of sessions that have changed, also with a step of a run', async () => {
     const tenant = sender.tenant(uuidv7());
     const { tenantId } = tenant;
-    const hintOf = (sessionId: string): Hint => ({ kind: 'session', tenantId, sessionId });
+    const hintOf = (sessionId: string) => ({ kind: 'session', tenantId, sessionId }) as const;
     const [one, two] = [await addSession(tenant), await addSession(tenant)];
     await expectReceived(hintOf(one), hintOf(two));
     await send(tenant, [one, two]);
@@ -136,7 +136,7 @@ describe('nodes on one database', () => {
     const tenant = sender.tenant(uuidv7());
     const { tenantId } = tenant;
     const sessionId = await addSession(tenant, { tokenHash: uuidv7() });
-    const hint: Hint = { kind: 'session', tenantId, sessionId };
+    const hint = { kind: 'session', tenantId, sessionId } as const;
     await expectReceived(hint);
     const changed = async (change: Partial<SessionChange>) => {
       const ifVersion = (await tenant.sessions.read(sessionId))?.version ?? 0;
