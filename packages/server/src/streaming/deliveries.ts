@@ -16,6 +16,7 @@ import {
   offlineAfterMs,
   placementOf,
   reachSession,
+  resendInvocations,
   safeStatesOf,
   type SendableQuery,
   type SessionCommandRecord,
@@ -162,11 +163,6 @@ interface DeliveryReader {
 
 const othersAtOnce = 100;
 
-interface OpenOthers {
-  readonly commands: readonly SessionCommandRecord[];
-  readonly invocations: readonly InvocationRecord[];
-}
-
 class DeliverySender implements Follower<StoredSessionEvent> {
   readonly #call: ApiRequest;
   readonly #ref: SessionRef;
@@ -177,7 +173,9 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   /** Once, at least: what waited was sent. */
   readonly hasLooked = this.#looked.promise;
   #isChanged = true;
-  readonly #sentOthers = new Set<string>();
+  readonly #sentCommands = new Set<string>();
+  /** What another stream has sent is sent again once. */
+  #hasResent = false;
 
   constructor(
     call: ApiRequest,
@@ -241,52 +239,56 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
   /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
   async #sendAll(session: SessionRecord): Promise<boolean> {
+    if (this.#reader.takesCommands) {
+      await this.#sendCommands();
+      if (!(await this.#sendInvocations(session))) return false;
+    }
     const kinds = sendableKinds(session.state);
-    const { takesCommands, entriesAtOnce } = this.#reader;
-    const [others, first] = await Promise.all([
-      takesCommands ? this.#openOthers() : undefined,
-      this.#sendable(kinds),
-    ]);
-    if (others !== undefined) await this.#sendOthers(session, others);
     let { version } = session;
-    for (let entries = first; entries.length > 0; entries = await this.#sendable(kinds)) {
-      if (this.#reader.isOver()) break;
+    let isLast = kinds.length === 0;
+    while (!isLast && !this.#reader.isOver()) {
+      const { entriesAtOnce: limit } = this.#reader;
+      const query = { streamId: this.#id, kinds, now: this.#now, limit };
+      const entries = await this.#store.messages.sendable(session.id, query);
+      isLast = entries.length < limit;
+      if (entries.length === 0) break;
       if (!(await this.#recordAttempts(entries))) return false;
       await this.#send(entries.map(deliveryFrame));
       version += 1;
-      if (entries.length < entriesAtOnce) break;
     }
     this.lastSeq = version;
     return true;
   }
 
-  async #openOthers(): Promise<OpenOthers> {
+  async #sendCommands(): Promise<void> {
     const { sessionId } = this.#ref;
-    const [commands, invocations] = await Promise.all([
-      this.#store.sessions.openCommands(sessionId, othersAtOnce),
-      this.#store.actions.openInvocations(sessionId, othersAtOnce),
-    ]);
-    return { commands, invocations };
+    const commands = await this.#store.sessions.openCommands(sessionId, othersAtOnce);
+    const open = new Set(commands.map(({ id }) => id));
+    for (const id of this.#sentCommands) if (!open.has(id)) this.#sentCommands.delete(id);
+    const unsent = commands.filter(({ id }) => !this.#sentCommands.has(id));
+    await this.#send(unsent.map(commandFrame));
+    for (const { id } of unsent) this.#sentCommands.add(id);
   }
 
-  async #sendOthers(session: SessionRecord, { commands, invocations }: OpenOthers): Promise<void> {
-    const open = new Set([...commands, ...invocations].map(({ id }) => id));
-    for (const id of this.#sentOthers) if (!open.has(id)) this.#sentOthers.delete(id);
-    const unsent = ({ id }: { readonly id: string }) => !this.#sentOthers.has(id);
-    const started = await startInvocations(
-      this.#call.context.control.engine,
-      session,
-      invocations.filter(unsent),
-    );
-    const newCommands = commands.filter(unsent);
-    await this.#send([...newCommands.map(commandFrame), ...started.map(invocationFrame)]);
-    for (const { id } of [...newCommands, ...started]) this.#sentOthers.add(id);
-  }
-
-  async #sendable(kinds: SendableQuery['kinds']): Promise<InboxEntry[]> {
-    if (kinds.length === 0) return [];
-    const query = { streamId: this.#id, kinds, now: this.#now, limit: this.#reader.entriesAtOnce };
-    return this.#store.messages.sendable(this.#ref.sessionId, query);
+  /** False if the stream was replaced, or one of them has ended meanwhile. */
+  async #sendInvocations(session: SessionRecord): Promise<boolean> {
+    const { engine } = this.#call.context.control;
+    const { actions } = this.#store;
+    let after = '';
+    while (!this.#hasResent && !this.#reader.isOver()) {
+      const sent = await actions.sentInvocations(session.id, { after, limit: othersAtOnce });
+      await this.#send((await resendInvocations(engine, session, sent)).map(invocationFrame));
+      this.#hasResent = sent.length < othersAtOnce;
+      after = sent.at(-1)?.id ?? after;
+    }
+    while (!this.#reader.isOver()) {
+      const unsent = await actions.unsentInvocations(session.id, othersAtOnce);
+      if (unsent.length === 0) return true;
+      const started = await startInvocations(engine, session, { unsent, streamId: this.#id });
+      await this.#send(started.map(invocationFrame));
+      if (started.length < unsent.length) return false;
+    }
+    return true;
   }
 
   /** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
