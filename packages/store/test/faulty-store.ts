@@ -224,6 +224,7 @@ function faultyDirectory(
     orphans: (node, now, page) => read(() => inner.orphans(node, now, page)),
     ofHarness: (harness, page) => read(() => inner.ofHarness(harness, page)),
     lastSeqs: (ids) => read(() => inner.lastSeqs(ids)),
+    versions: (ids) => read(() => inner.versions(ids)),
     prune: (before, limit) => write('sessions.prune', () => inner.prune(before, limit)),
   };
 }
@@ -306,7 +307,8 @@ function faultyActions(
     list: (page) => read(() => inner.list(page)),
     remove: (name, audit) => write('actions.remove', () => inner.remove(name, audit)),
     readInvocation: (id) => read(() => inner.readInvocation(id)),
-    openInvocations: (id, limit) => read(() => inner.openInvocations(id, limit)),
+    unsentInvocations: (id, limit) => read(() => inner.unsentInvocations(id, limit)),
+    sentInvocations: (id, page) => read(() => inner.sentInvocations(id, page)),
   };
 }
 

@@ -626,8 +626,13 @@ export interface ActionStore {
   remove(name: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** Throws `journal_corrupt` if the input is damaged. */
   readInvocation(invocationId: string): Promise<InvocationRecord | undefined>;
-  /** Those that this session carries out and that have not ended, oldest first. */
-  openInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]>;
+  /** Those that run and that the program of this session was not sent yet, oldest first. */
+  unsentInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]>;
+  /** Those that run and that it was sent, in the order of their ids. */
+  sentInvocations(
+    sessionId: string,
+    page: { readonly after?: string; readonly limit: number },
+  ): Promise<InvocationRecord[]>;
 }
 
 /** The session that a token opens, as long as the key that attached it is in force. */
@@ -659,6 +664,8 @@ export interface SessionDirectory {
   ): Promise<SessionRef[]>;
   /** The `seq` of the last event of each of these sessions. */
   lastSeqs(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** The version of each of these sessions, which counts whatever their programs have to know. */
+  versions(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /**
    * Deletes sessions that were released before, and messages sent before whose deliveries have all ended.
    * Handles at most `limit` rows of each table per call; 0 means that nothing is left.

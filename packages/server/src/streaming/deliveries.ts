@@ -16,6 +16,7 @@ import {
   offlineAfterMs,
   placementOf,
   reachSession,
+  resendInvocations,
   safeStatesOf,
   type SendableQuery,
   type SessionCommandRecord,
@@ -172,7 +173,9 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   /** Once, at least: what waited was sent. */
   readonly hasLooked = this.#looked.promise;
   #isChanged = true;
-  readonly #sentOthers = new Set<string>();
+  readonly #sentCommands = new Set<string>();
+  /** What another stream has sent is sent again once. */
+  #hasResent = false;
 
   constructor(
     call: ApiRequest,
@@ -185,8 +188,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     this.#reader = reader;
   }
 
-  /** Never up to date: each round of the hub makes it look, because commands have no events. */
-  readonly lastSeq = -1;
+  /** The version of the session of which all that can be sent was sent. */
+  lastSeq = -1;
 
   receive(): void {
     this.#isChanged = true;
@@ -194,10 +197,11 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   }
 
   async run(): Promise<void> {
-    const { sessionHub, control } = this.#call.context;
+    const { programHub, control } = this.#call.context;
     const { clock } = control.engine;
     const { closed: signal } = this.#reader;
-    const unfollow = sessionHub.add(this.#ref.sessionId, this);
+    const unfollow = programHub.add(this.#ref.sessionId, this);
+    let availableAt = Infinity;
     const wake = () => this.#changed.notify();
     signal.addEventListener('abort', wake);
     try {
@@ -207,10 +211,13 @@ class DeliverySender implements Follower<StoredSessionEvent> {
         if (session === undefined || session.releasedAt !== null) return;
         // A newer stream has replaced this one.
         if (session.stream?.id !== this.#id) return;
-        if (this.#reader.takesCommands) await this.#sendCommands(session);
-        if (!(await this.#sendDeliveries(session.state))) continue;
-        this.#looked.resolve();
-        const ms = await this.#msUntilAvailable(session);
+        // What this stream itself has stored also wakes it.
+        if (session.version !== this.lastSeq || availableAt <= clock.now()) {
+          if (!(await this.#sendAll(session))) continue;
+          this.#looked.resolve();
+          availableAt = await this.#nextAvailable(session);
+        }
+        const ms = availableAt - clock.now();
         if (this.#isChanged || ms <= 0 || this.#reader.isOver()) continue;
         if (ms === Infinity) await this.#changed.wait();
         else await this.#changed.waitFor({ clock, ms, signal });
@@ -230,33 +237,56 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return this.#call.context.control.engine.clock.now();
   }
 
-  async #sendCommands(session: SessionRecord): Promise<void> {
-    const { sessionId } = this.#ref;
-    const commands = await this.#store.sessions.openCommands(sessionId, othersAtOnce);
-    const invocations = await this.#store.actions.openInvocations(sessionId, othersAtOnce);
-    const open = new Set([...commands, ...invocations].map(({ id }) => id));
-    for (const id of this.#sentOthers) if (!open.has(id)) this.#sentOthers.delete(id);
-    const unsent = ({ id }: { readonly id: string }) => !this.#sentOthers.has(id);
-    const started = await startInvocations(
-      this.#call.context.control.engine,
-      session,
-      invocations.filter(unsent),
-    );
-    const newCommands = commands.filter(unsent);
-    await this.#send([...newCommands.map(commandFrame), ...started.map(invocationFrame)]);
-    for (const { id } of [...newCommands, ...started]) this.#sentOthers.add(id);
-  }
-
   /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
-  async #sendDeliveries(state: SessionState): Promise<boolean> {
-    const kinds = sendableKinds(state);
-    while (kinds.length > 0 && !this.#reader.isOver()) {
+  async #sendAll(session: SessionRecord): Promise<boolean> {
+    if (this.#reader.takesCommands) {
+      await this.#sendCommands();
+      if (!(await this.#sendInvocations(session))) return false;
+    }
+    const kinds = sendableKinds(session.state);
+    let { version } = session;
+    let isLast = kinds.length === 0;
+    while (!isLast && !this.#reader.isOver()) {
       const { entriesAtOnce: limit } = this.#reader;
       const query = { streamId: this.#id, kinds, now: this.#now, limit };
-      const entries = await this.#store.messages.sendable(this.#ref.sessionId, query);
-      if (entries.length === 0) return true;
+      const entries = await this.#store.messages.sendable(session.id, query);
+      isLast = entries.length < limit;
+      if (entries.length === 0) break;
       if (!(await this.#recordAttempts(entries))) return false;
       await this.#send(entries.map(deliveryFrame));
+      version += 1;
+    }
+    this.lastSeq = version;
+    return true;
+  }
+
+  async #sendCommands(): Promise<void> {
+    const { sessionId } = this.#ref;
+    const commands = await this.#store.sessions.openCommands(sessionId, othersAtOnce);
+    const open = new Set(commands.map(({ id }) => id));
+    for (const id of this.#sentCommands) if (!open.has(id)) this.#sentCommands.delete(id);
+    const unsent = commands.filter(({ id }) => !this.#sentCommands.has(id));
+    await this.#send(unsent.map(commandFrame));
+    for (const { id } of unsent) this.#sentCommands.add(id);
+  }
+
+  /** False if the stream was replaced, or one of them has ended meanwhile. */
+  async #sendInvocations(session: SessionRecord): Promise<boolean> {
+    const { engine } = this.#call.context.control;
+    const { actions } = this.#store;
+    let after = '';
+    while (!this.#hasResent && !this.#reader.isOver()) {
+      const sent = await actions.sentInvocations(session.id, { after, limit: othersAtOnce });
+      await this.#send((await resendInvocations(engine, session, sent)).map(invocationFrame));
+      this.#hasResent = sent.length < othersAtOnce;
+      after = sent.at(-1)?.id ?? after;
+    }
+    while (!this.#reader.isOver()) {
+      const unsent = await actions.unsentInvocations(session.id, othersAtOnce);
+      if (unsent.length === 0) return true;
+      const started = await startInvocations(engine, session, { unsent, streamId: this.#id });
+      await this.#send(started.map(invocationFrame));
+      if (started.length < unsent.length) return false;
     }
     return true;
   }
@@ -275,11 +305,10 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return kind === 'committed';
   }
 
-  /** Until a delivery that was deferred becomes available. */
-  async #msUntilAvailable({ id, queue }: SessionRecord): Promise<number> {
+  /** When a delivery that was deferred becomes available. */
+  async #nextAvailable({ id, queue }: SessionRecord): Promise<number> {
     if (queue.length === 0) return Infinity;
-    const now = this.#now;
-    return ((await this.#store.messages.nextAvailable(id, now)) ?? Infinity) - now;
+    return (await this.#store.messages.nextAvailable(id, this.#now)) ?? Infinity;
   }
 
   async #send(frames: readonly DeliveryFrame[]): Promise<void> {
