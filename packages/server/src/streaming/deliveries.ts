@@ -21,7 +21,6 @@ import {
   type SessionCommandRecord,
   type SessionRecord,
   type SessionRef,
-  type SessionState,
   Signal,
   startInvocations,
 } from '@relay/core';
