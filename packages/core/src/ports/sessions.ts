@@ -432,6 +432,8 @@ export interface MessageEdit {
   readonly mode?: DeliveryMode;
   /** Replace those of the message as it was; one for a run that has ended is left out. */
   readonly runCommands?: readonly { readonly runId: string; readonly queued: QueuedRunCommand }[];
+  /** Recipients that need attention because of the new mode. */
+  readonly due?: readonly { readonly sessionId: string; readonly dueBy: number }[];
   readonly audit?: readonly NewAuditEntry[];
 }
 

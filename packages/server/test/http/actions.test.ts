@@ -430,7 +430,22 @@ describe.each(Object.entries(stores))('actions over HTTP on %s', (_name, open) =
     answer = { status: 200, body: 'not JSON' };
     expect((await invoke(name, { text: 'hi' })).body).toMatchObject({ status: 'failed' });
     const listed = (await ask('/v1/actions?limit=200')).body['actions'] as Json[];
-    expect(listed.find((each) => each['name'] === name)).not.toHaveProperty('secret');
+    const shown = listed.find((each) => each['name'] === name);
+    expect(shown).not.toHaveProperty('secret');
+    expect(shown).toMatchObject({ handler: { url: targetUrl } });
+  });
+
+  it('the path of a URL is shown only to who registered it and to administrators', async () => {
+    const name = `a-${uuidv7()}`;
+    const url = `${targetUrl}/secret-path`;
+    await ask('/v1/actions', {
+      body: { name, description: 'Far away', inputSchema, handler: { url } },
+    });
+    const { token } = await attach();
+    const { body } = await ask('/v1/actions?limit=200', { key: token });
+    const listed = (body['actions'] as Json[]).find((each) => each['name'] === name);
+    expect(listed).toMatchObject({ handler: { url: new URL(targetUrl).origin } });
+    expect(JSON.stringify(body)).not.toContain('secret-path');
   });
 
   it('a registration is refused for a taken name, a foreign session, a URL or a remote schema', async () => {

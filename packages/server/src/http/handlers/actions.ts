@@ -51,10 +51,10 @@ export const registerAction: Handler<'registerAction'> = async (call) => {
     if (sessionId !== null) await requireExposing(call, sessionId);
     throw new RelayError('action_name_taken', `Another action has the name ${name}`);
   }
-  if (url === null) return presentAction(action);
+  if (url === null) return presentAction(action, true);
   const secret = context.signer.secretOf(signedAs(caller.tenantId, action));
   context.log.addSecret(secret);
-  return { ...presentAction(action), secret };
+  return { ...presentAction(action, true), secret };
 };
 
 async function requireExposing(call: ApiRequest, sessionId: string): Promise<void> {
@@ -94,10 +94,15 @@ export const listActions: Handler<'listActions'> = async (call) => {
       ? page
       : page.filter((action) => core.isAvailableTo(action, session));
   return {
-    actions: shown.map(presentAction),
+    actions: shown.map((action) => presentAction(action, isOwn(call, action))),
     nextCursor: found.length > limit ? (page.at(-1)?.name ?? null) : null,
   };
 };
+
+/** Of who registered it, or an administrator. */
+function isOwn({ caller }: ApiRequest, { createdBy }: Pick<ActionRecord, 'createdBy'>): boolean {
+  return personOf(createdBy) === personOf(caller.actor) || caller.scopes.has('admin');
+}
 
 async function callingSession(call: ApiRequest): Promise<SessionRecord | undefined> {
   const { session } = call.caller;
@@ -107,7 +112,6 @@ async function callingSession(call: ApiRequest): Promise<SessionRecord | undefin
 /** By who registered it, the session that carries it out, its owner, or an administrator. */
 export const removeAction: Handler<'removeAction'> = async (call) => {
   const { name } = call.params;
-  const { caller } = call;
   if (ownActions(call).has(name)) {
     throw new RelayError(
       'session_conflict',
@@ -117,9 +121,8 @@ export const removeAction: Handler<'removeAction'> = async (call) => {
   const { actions } = storeOf(call);
   const action = await actions.read(name);
   if (action === undefined) throw notFound('action');
-  const { sessionId, createdBy } = action;
-  const isOwn = personOf(createdBy) === personOf(caller.actor) || caller.scopes.has('admin');
-  if (!isOwn) {
+  const { sessionId } = action;
+  if (!isOwn(call, action)) {
     if (sessionId === null) {
       throw new RelayError('scope_required', 'Requires a key of who registered it, or scope admin');
     }

@@ -1,14 +1,15 @@
 import type { Action, InvocationRecord } from '@relay/core';
 import { iso, isoOrUndefined } from './pagination.ts';
 
-export function presentAction(action: Action) {
+/** The path of a URL may be a secret: who only calls the action sees where it leads. */
+export function presentAction(action: Action, showsUrl: boolean) {
   const { name, description, inputSchema, outputSchema, availableTo, timeoutMs } = action;
   return {
     name,
     description,
     inputSchema: inputSchema as Record<string, never>,
     outputSchema: (outputSchema ?? undefined) as Record<string, never> | undefined,
-    handler: handlerOf(action),
+    handler: handlerOf(action, showsUrl),
     availableTo: availableTo === null ? undefined : [...availableTo],
     timeoutMs: timeoutMs ?? undefined,
     idempotent: action.idempotent,
@@ -16,9 +17,10 @@ export function presentAction(action: Action) {
   };
 }
 
-function handlerOf({ sessionId, url }: Action) {
+function handlerOf({ sessionId, url }: Action, showsUrl: boolean) {
   if (sessionId !== null) return { sessionId };
-  return url === null ? { config: true as const } : { url };
+  if (url === null) return { config: true as const };
+  return { url: showsUrl ? url : new URL(url).origin };
 }
 
 export function presentInvocation(invocation: InvocationRecord) {

@@ -34,12 +34,6 @@ const smallTables = [
   'actions',
 ] as const;
 
-/** By the indexes of those that have not ended. */
-const openDeliveries = [
-  "status IN ('accepted', 'deferred')",
-  "status = 'delivered' AND final_at IS NULL",
-];
-
 /**
  * Continues with all sessions that are marked, or with one. The sum of changes is the progress made; 0
  * means done.
@@ -60,11 +54,11 @@ export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
     params,
   };
   // A delivery is for the sender as well: it stays with its message.
-  const fail = openDeliveries.map((isOpen) => ({
+  const fail = {
     sql: `UPDATE message_deliveries SET status = 'failed', reason = ?, final_at = at
-      WHERE ${isOpen} AND session_id IN (${marked})`,
+      WHERE final_at IS NULL AND session_id IN (${marked})`,
     params: [encode('released'), ...params],
-  }));
+  };
   // The cross join makes SQLite begin with the few sessions.
   const large = Object.entries(largeTables).map(([table, key]) => ({
     sql: `DELETE FROM ${table} WHERE (${key.join(', ')}) IN (
@@ -81,7 +75,7 @@ export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
     sql: `DELETE FROM sessions WHERE pruning = 1 AND id IN (${marked}) ${isEmpty.join(' ')}`,
     params,
   };
-  return [...small, abandon, ...fail, ...large, done];
+  return [...small, abandon, fail, ...large, done];
 }
 
 const markMessagesSql = `UPDATE messages SET pruning = 1 WHERE id IN (
