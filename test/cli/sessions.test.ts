@@ -116,7 +116,7 @@ test('sessions fork and snapshot continue a native session in others', async () 
   const before = (await show(handle))?.lastSeq ?? 0;
   await run('sessions', 'send', handle, 'say 2', '--wait', 'consumed');
   await expect.poll(async () => (await show(handle))?.status).toBe('idle');
-  const { id: parentSessionId, lastSeq = 0 } = (await show(handle)) ?? {};
+  const { id: parentSessionId, lastSeq } = (await show(handle)) ?? { lastSeq: 0 };
 
   const fork = await run('sessions', 'fork', handle, '--handle', `@${forked}`);
   expect(fork).toMatchObject({ code: 0 });
