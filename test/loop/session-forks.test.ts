@@ -119,7 +119,7 @@ describe.each(allStores)('a fork of a native session on $name', (kind) => {
     const { boot } = await openFixture(kind);
     const held = Promise.withResolvers<void>();
     const failing = () => {
-      throw new RelayError('upstream_rejected', 'No');
+      throw new RelayError('provider_rejected', 'No');
     };
     model = createStreamingModel(
       () => [answer],
