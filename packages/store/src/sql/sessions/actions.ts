@@ -164,9 +164,12 @@ export function changeInvocation(tenantId: string, change: InvocationChange): St
 const invocationColumns = [...insertedColumns, 'edited_checksum'];
 const readInvocation = `SELECT ${invocationColumns.join(', ')} FROM invocations`;
 export const selectInvocationSql = `${readInvocation} WHERE tenant_id = ? AND id = ?`;
-export const openInvocationsSql = `${readInvocation}
-  WHERE COALESCE(tenant_id, '') = ? AND session_id = ? AND session_id IS NOT NULL
-    AND ended_at IS NULL ORDER BY at, id LIMIT ?`;
+const running = `COALESCE(tenant_id, '') = ? AND session_id = ? AND session_id IS NOT NULL
+    AND ended_at IS NULL AND status = 'running'`;
+export const unsentInvocationsSql = `${readInvocation}
+  WHERE ${running} AND started_at IS NULL ORDER BY at, id LIMIT ?`;
+export const sentInvocationsSql = `${readInvocation}
+  WHERE ${running} AND started_at IS NOT NULL AND id > ? ORDER BY id LIMIT ?`;
 /** Those of tenants that are paused wait. */
 export const dueInvocationsSql = `SELECT d.tenant_id, d.id FROM invocations d
   WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND NOT EXISTS (
@@ -235,9 +238,17 @@ export class SqlActionStore implements ActionStore {
     return readOne(this.#driver, statement, decodeInvocation);
   }
 
-  openInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]> {
+  unsentInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]> {
     const params = [this.#tenantId, sessionId, limit];
-    return readAll(this.#driver, { sql: openInvocationsSql, params }, decodeInvocation);
+    return readAll(this.#driver, { sql: unsentInvocationsSql, params }, decodeInvocation);
+  }
+
+  sentInvocations(
+    sessionId: string,
+    { after = '', limit }: { after?: string; limit: number },
+  ): Promise<InvocationRecord[]> {
+    const params = [this.#tenantId, sessionId, after, limit];
+    return readAll(this.#driver, { sql: sentInvocationsSql, params }, decodeInvocation);
   }
 
   async #change(statement: Statement, audit?: readonly NewAuditEntry[]): Promise<boolean> {
