@@ -33,6 +33,8 @@ export interface InvocationRunnerOptions {
   readonly own: ReadonlyMap<string, Action>;
   /** Calls the URL of an action. Throws `ActionFailed`. */
   readonly call: (request: UrlCall) => Promise<unknown>;
+  /** No handler is started for a tenant that is paused. */
+  readonly isPaused: (tenantId: string) => boolean;
 }
 
 const intervalMs = 1_000;
@@ -84,6 +86,10 @@ export class InvocationRunner {
     return this.#running.size < maxRunning;
   }
 
+  isPaused(tenantId: string): boolean {
+    return this.#options.isPaused(tenantId);
+  }
+
   /** Of an invocation that was just stored: starts its handler, if that is for this node. */
   start(tenantId: string, invocation: InvocationRecord, action: Action): void {
     if (invocation.sessionId === null && invocation.startedAt !== null) {
@@ -108,11 +114,15 @@ export class InvocationRunner {
     }
   }
 
-  /** The invocation when it has ended, or as it is after `ms`. */
+  /** The invocation when it has ended, or no longer waits for an approval; or as it is after `ms`. */
   async waitFor(
     tenantId: string,
     invocationId: string,
-    { ms, signal }: { readonly ms: number; readonly signal?: AbortSignal },
+    {
+      ms,
+      signal,
+      until = 'ended',
+    }: { readonly ms: number; readonly signal?: AbortSignal; readonly until?: 'decided' | 'ended' },
   ): Promise<InvocationRecord> {
     const { store, clock } = this.#options.engine();
     const deadline = clock.now() + ms;
@@ -124,7 +134,9 @@ export class InvocationRunner {
         waiter.isChanged = false;
         const invocation = await readInvocation(store.tenant(tenantId), invocationId);
         const left = deadline - clock.now();
-        if (invocation.endedAt !== null || left <= 0 || signal?.aborted === true) return invocation;
+        const isReached =
+          until === 'ended' ? invocation.endedAt !== null : invocation.status !== 'waiting';
+        if (isReached || left <= 0 || signal?.aborted === true) return invocation;
         if (waiter.isChanged) continue;
         await waiter.signal.waitFor({ clock, ms: Math.min(left, pollMs), signal });
       }
@@ -154,8 +166,9 @@ export class InvocationRunner {
     }
   }
 
-  /** Nothing happens before its `dueAt`. */
+  /** Nothing happens before its `dueAt`, and while the tenant is paused. */
   async attend(tenantId: string, invocationId: string): Promise<void> {
+    if (this.isPaused(tenantId)) return;
     const engine = this.#options.engine();
     const store = engine.store.tenant(tenantId);
     const invocation = await store.actions.readInvocation(invocationId);

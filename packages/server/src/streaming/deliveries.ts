@@ -9,31 +9,24 @@
  * A program that only asks from time to time opens such a stream for the time of its request.
  */
 import {
-  decideDelivery,
+  closeStream,
   type InboxEntry,
   inputOf,
   type InvocationRecord,
+  isRedelivered,
   noSuchSession,
-  offlineAfterMs,
-  placementOf,
   reachSession,
   resendInvocations,
-  safeStatesOf,
-  type SendableQuery,
+  recordAttempts,
+  sendableKinds,
   type SessionCommandRecord,
   type SessionRecord,
   type SessionRef,
   sessionReleased,
-  type SessionState,
   Signal,
   startInvocations,
 } from '@relay/core';
-import {
-  type DeliveryFrame,
-  deliveryModes,
-  encodeFrame,
-  type StoredSessionEvent,
-} from '@relay/protocol';
+import { type DeliveryFrame, encodeFrame, type StoredSessionEvent } from '@relay/protocol';
 import type { z } from 'zod';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
 import { presentMessage } from '../http/views/message.ts';
@@ -138,10 +131,7 @@ async function openStream(
     const session = await sessions.read(ref.sessionId);
     throw session === undefined ? noSuchSession() : sessionReleased(session);
   }
-  const close = async () => {
-    const at = engine.clock.now();
-    await sessions.closeStream(ref.sessionId, { id, at, dueBy: at + offlineAfterMs });
-  };
+  const close = () => closeStream(engine, ref, id);
   try {
     await reachSession(engine, ref);
   } catch (error) {
@@ -188,8 +178,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     this.#reader = reader;
   }
 
-  /** Never up to date: each round of the hub makes it look, because commands have no events. */
-  readonly lastSeq = -1;
+  /** The version of the session of which all that can be sent was sent. */
+  lastSeq = -1;
 
   receive(): void {
     this.#isChanged = true;
@@ -197,10 +187,11 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   }
 
   async run(): Promise<void> {
-    const { sessionHub, control } = this.#call.context;
+    const { programHub, control } = this.#call.context;
     const { clock } = control.engine;
     const { closed: signal } = this.#reader;
-    const unfollow = sessionHub.add(this.#ref.sessionId, this);
+    const unfollow = programHub.add(this.#ref.sessionId, this);
+    let availableAt = Infinity;
     const wake = () => this.#changed.notify();
     signal.addEventListener('abort', wake);
     try {
@@ -210,13 +201,13 @@ class DeliverySender implements Follower<StoredSessionEvent> {
         if (session === undefined || session.releasedAt !== null) return;
         // A newer stream has replaced this one.
         if (session.stream?.id !== this.#id) return;
-        if (this.#reader.takesCommands) {
-          await this.#sendCommands();
-          if (!(await this.#sendInvocations(session))) continue;
+        // What this stream itself has stored also wakes it.
+        if (session.version !== this.lastSeq || availableAt <= clock.now()) {
+          if (!(await this.#sendAll(session))) continue;
+          this.#looked.resolve();
+          availableAt = await this.#nextAvailable(session);
         }
-        if (!(await this.#sendDeliveries(session.state))) continue;
-        this.#looked.resolve();
-        const ms = await this.#msUntilAvailable(session);
+        const ms = availableAt - clock.now();
         if (this.#isChanged || ms <= 0 || this.#reader.isOver()) continue;
         if (ms === Infinity) await this.#changed.wait();
         else await this.#changed.waitFor({ clock, ms, signal });
@@ -236,6 +227,29 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return this.#call.context.control.engine.clock.now();
   }
 
+  /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
+  async #sendAll(session: SessionRecord): Promise<boolean> {
+    if (this.#reader.takesCommands) {
+      await this.#sendCommands();
+      if (!(await this.#sendInvocations(session))) return false;
+    }
+    const kinds = sendableKinds(session.state);
+    let { version } = session;
+    let isLast = kinds.length === 0;
+    while (!isLast && !this.#reader.isOver()) {
+      const { entriesAtOnce: limit } = this.#reader;
+      const query = { streamId: this.#id, kinds, now: this.#now, limit };
+      const entries = await this.#store.messages.sendable(session.id, query);
+      isLast = entries.length < limit;
+      if (entries.length === 0) break;
+      if (!(await this.#recordAttempts(entries))) return false;
+      await this.#send(entries.map(deliveryFrame));
+      version += 1;
+    }
+    this.lastSeq = version;
+    return true;
+  }
+
   async #sendCommands(): Promise<void> {
     const { sessionId } = this.#ref;
     const commands = await this.#store.sessions.openCommands(sessionId, othersAtOnce);
@@ -248,7 +262,9 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
   /** False if the stream was replaced, or one of them has ended meanwhile. */
   async #sendInvocations(session: SessionRecord): Promise<boolean> {
-    const { engine } = this.#call.context.control;
+    const { engine, supervisor } = this.#call.context.control;
+    // They wait; each round of the hub makes it look again.
+    if (supervisor.isPaused(session.tenantId)) return true;
     const { actions } = this.#store;
     let after = '';
     while (!this.#hasResent && !this.#reader.isOver()) {
@@ -267,76 +283,20 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return true;
   }
 
-  /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
-  async #sendDeliveries(state: SessionState): Promise<boolean> {
-    const kinds = sendableKinds(state);
-    while (kinds.length > 0 && !this.#reader.isOver()) {
-      const { entriesAtOnce: limit } = this.#reader;
-      const query = { streamId: this.#id, kinds, now: this.#now, limit };
-      const entries = await this.#store.messages.sendable(this.#ref.sessionId, query);
-      if (entries.length === 0) return true;
-      if (!(await this.#recordAttempts(entries))) return false;
-      await this.#send(entries.map(deliveryFrame));
-    }
-    return true;
-  }
-
   /** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
-  async #recordAttempts(entries: readonly InboxEntry[]): Promise<boolean> {
-    const deliveries = entries.flatMap((entry) => {
-      const input = { type: 'send', streamId: this.#id } as const;
-      const decision = decideDelivery({ ...entry, isObservable: true }, input);
-      if (decision.kind !== 'accepted') return [];
-      return [{ ...decision.change, revision: entry.revision }];
-    });
-    const { sessionId } = this.#ref;
-    const change = { sessionId, at: this.#now, ifStream: this.#id, events: [], deliveries };
-    const { kind } = await this.#store.sessions.change({ changes: [change] });
-    return kind === 'committed';
+  #recordAttempts(entries: readonly InboxEntry[]): Promise<boolean> {
+    return recordAttempts(this.#call.context.control.engine, this.#ref, this.#id, entries);
   }
 
-  /** Until a delivery that was deferred becomes available. */
-  async #msUntilAvailable({ id, queue }: SessionRecord): Promise<number> {
+  /** When a delivery that was deferred becomes available. */
+  async #nextAvailable({ id, queue }: SessionRecord): Promise<number> {
     if (queue.length === 0) return Infinity;
-    const now = this.#now;
-    return ((await this.#store.messages.nextAvailable(id, now)) ?? Infinity) - now;
+    return (await this.#store.messages.nextAvailable(id, this.#now)) ?? Infinity;
   }
 
   async #send(frames: readonly DeliveryFrame[]): Promise<void> {
     if (frames.length === 0) return;
     await this.#reader.send(frames);
-  }
-}
-
-const openStatuses = ['accepted', 'deferred', 'delivered'] as const;
-
-/** Which deliveries a program can be given in this state. */
-export function sendableKinds(state: SessionState): SendableQuery['kinds'] {
-  return deliveryModes
-    .flatMap((mode) => openStatuses.map((status) => ({ mode, status })))
-    .filter((kind) => canBeSent(kind, state));
-}
-
-function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): boolean {
-  const placement = placementOf(kind, {
-    parts: state,
-    safeStates: safeStatesOf(state),
-    isToolRunning: false,
-    isApprovalOpen: false,
-  });
-  switch (placement.kind) {
-    case 'now':
-      return true;
-    case 'at':
-      // Only the program knows when these boundaries come. What it had before waits for none.
-      return (
-        kind.status === 'delivered' ||
-        placement.boundary === 'model-call' ||
-        placement.boundary === 'tool-results'
-      );
-    case 'deferred':
-    case 'never':
-      return false;
   }
 }
 
@@ -352,7 +312,7 @@ function deliveryFrame(entry: InboxEntry): DeliveryFrame {
     message,
     mode: entry.mode,
     attempt: entry.attempts + 1,
-    redelivered: entry.attempts > 0 || entry.status === 'delivered',
+    redelivered: isRedelivered(entry),
   };
 }
 

@@ -1,10 +1,13 @@
 /** Invocations that rules decide and people approve, on both databases. */
 import type { SystemStore } from '@relay/core';
-import { requestPermission, closeRequests } from '@relay/core';
+import { closeRequests, requestPermission } from '@relay/core';
+import { finish, text, toolCall } from '@relay/core/testing';
+import { createModelRegistry } from '@relay/models';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
+import { createStreamingModel } from '../../../../test/loop/fixture.ts';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { FrameReader } from '../support/frames.ts';
 import {
@@ -22,6 +25,8 @@ const inputSchema = {
   properties: { text: { type: 'string' } },
   required: ['text'],
 };
+
+const guardedCall = { name: 'guarded', input: { text: 'ask me' } };
 
 let database: TestDatabase | undefined;
 const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
@@ -55,7 +60,13 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
         return input;
       },
     }));
-    server = await bootServer({ store, file: { actions } });
+    const model = createStreamingModel(({ messages }) =>
+      messages.some(({ role }) => role === 'tool')
+        ? [[text('Done.'), finish()]]
+        : [[toolCall('call_1', 'invoke_action', guardedCall), finish()]],
+    );
+    const models = createModelRegistry([{ id: 'invoking', provider: 'test', model }]);
+    server = await bootServer({ store, models, file: { actions } });
     await putPolicy({
       deny: [{ tool: 'action:forbidden' }],
       ask: [{ tool: 'action:guarded', params: { text: 'ask*' } }],
@@ -153,6 +164,40 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     });
     expect(explained.body).toMatchObject({ decision: 'ask', rule: { source: 'policy' } });
   });
+
+  it.each([true, false])(
+    'a native session waits while the approval of its action is open, and works again when it is decided (approved: %s)',
+    async (approved) => {
+      const handle = `h-${uuidv7()}`;
+      const body = { harness: 'native', handle, model: 'invoking' };
+      const { body: session } = await ask('/v1/sessions', { body });
+      const path = `/v1/sessions/${String(session['id'])}`;
+      const untilStatus = (status: string) =>
+        until(async () => (await ask(path)).body['status'] === status, status);
+      await ask('/v1/messages', { body: { to: `@${handle}`, text: 'Begin' } });
+      await untilStatus('waiting');
+      const urgent = { to: `@${handle}`, text: 'Urgent', mode: 'immediate' };
+      const { body: sent } = await ask('/v1/messages', { body: urgent });
+      expect(sent['deliveries']).toMatchObject([{ status: 'deferred' }]);
+      const { body: listed } = await ask('/v1/approvals?status=pending');
+      const approval = (listed['approvals'] as Json[]).find(
+        ({ sessionId }) => sessionId === session['id'],
+      );
+      const decided = await ask(`/v1/approvals/${String(approval?.['id'])}`, {
+        body: { approved },
+      });
+      expect(decided.status).toBe(200);
+      await untilStatus('idle');
+      const { body: log } = await ask(`${path}/events`);
+      expect(log['events']).toContainEqual(
+        expect.objectContaining({ type: 'delivery.deferred', reason: 'approval open' }),
+      );
+      const statuses = (log['events'] as Json[])
+        .filter(({ type }) => type === 'status.changed')
+        .map(({ status }) => status);
+      expect(statuses.slice(0, 5)).toEqual(['starting', 'idle', 'active', 'waiting', 'active']);
+    },
+  );
 
   it('an approval without a run names the session, conversation and invocation', async () => {
     const session = await attach();
@@ -275,6 +320,54 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
       error: { code: 'action_gone' },
     });
     expect((await ask(second.path)).body).toMatchObject({ status: 'closed' });
+    await frames.disconnect();
+    await putPolicy({
+      deny: [{ tool: 'action:forbidden' }],
+      ask: [{ tool: 'action:guarded', params: { text: 'ask*' } }],
+    });
+  });
+
+  it('a paused tenant invokes nothing, and starts what was approved when it is resumed', async () => {
+    const { engine } = server.relay.control;
+    const setPaused = (paused: boolean) => ask('/v1/tenant', { method: 'PUT', body: { paused } });
+    const [caller, exposing] = [await attach(), await attach()];
+    const name = `a-${uuidv7()}`;
+    const registered = { name, description: 'Does it', inputSchema };
+    const added = { ...registered, handler: { sessionId: exposing.id } };
+    expect((await ask('/v1/actions', { body: added })).status).toBe(201);
+    await putPolicy({ ask: [{ tool: `action:${name}` }, { tool: 'action:guarded' }] });
+    const [own, exposed] = [await asked(caller), await asked(caller, name)];
+    const { body } = await ask(exposing.path);
+    const { handle } = body['identity'] as { handle: string };
+    const response = await server.request(`${exposing.path}/deliveries/stream`, {
+      key: exposing.token,
+    });
+    const frames = new FrameReader(response);
+    expect((await setPaused(true)).body).toMatchObject({ paused: true });
+    try {
+      for (const options of [{ key: caller.token }, {}]) {
+        const refused = await invoke('open', 'hi', options);
+        expect([refused.status, refused.body]).toMatchObject([409, { code: 'tenant_paused' }]);
+      }
+      for (const { path, id } of [own, exposed]) {
+        expect((await ask(path, { body: { approved: true } })).status).toBe(200);
+        await engine.invocations?.attend(server.tenantId, id);
+        expect((await ask(`/v1/invocations/${id}`)).body).toMatchObject({ status: 'running' });
+      }
+      const due = await store.sessions.dueInvocations(engine.clock.now(), 1_000);
+      expect(due.filter(({ tenantId }) => tenantId === server.tenantId)).toEqual([]);
+      // A program gets invocations before messages.
+      await ask('/v1/messages', { body: { to: `@${handle}`, text: 'one' } });
+      await frames.until('delivery');
+      const { actions } = store.tenant(server.tenantId);
+      expect(await actions.unsentInvocations(exposing.id, 9)).toMatchObject([{ id: exposed.id }]);
+      expect(calls).toEqual([]);
+    } finally {
+      await setPaused(false);
+    }
+    expect(await own.settled()).toMatchObject({ status: 'completed' });
+    await ask('/v1/messages', { body: { to: `@${handle}`, text: 'two' } });
+    expect((await frames.until('invocation')).data).toMatchObject({ invocationId: exposed.id });
     await frames.disconnect();
     await putPolicy({
       deny: [{ tool: 'action:forbidden' }],
