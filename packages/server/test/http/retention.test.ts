@@ -64,10 +64,10 @@ describe('a session with a pruned journal', () => {
         handle: 'old',
         identity: { name: 'Old', kind: 'program' },
         capabilities: {
-          messaging: {},
-          delivery: { modes: ['on-idle'] },
+          messaging: { receive: true },
+          delivery: { modes: ['on-idle'], queue: true },
           events: { emits: ['log'] },
-          lifecycle: {},
+          lifecycle: { release: true },
         },
       },
     });
