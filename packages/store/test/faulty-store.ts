@@ -307,7 +307,8 @@ function faultyActions(
     list: (page) => read(() => inner.list(page)),
     remove: (name, audit) => write('actions.remove', () => inner.remove(name, audit)),
     readInvocation: (id) => read(() => inner.readInvocation(id)),
-    openInvocations: (id, limit) => read(() => inner.openInvocations(id, limit)),
+    unsentInvocations: (id, limit) => read(() => inner.unsentInvocations(id, limit)),
+    sentInvocations: (id, page) => read(() => inner.sentInvocations(id, page)),
   };
 }
 

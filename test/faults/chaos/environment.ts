@@ -113,6 +113,10 @@ export class Environment {
     return this.#parts.tools.url;
   }
 
+  get modelServer(): string {
+    return this.#parts.models.url;
+  }
+
   file(name: string): string {
     return join(this.#parts.folder, name);
   }

@@ -1,10 +1,14 @@
 /**
- * A provider that speaks Chat Completions and plays scripts. Which one, the last user message says
- * (`<scenario> <tag>`); which turn, the number of answers since: it goes on where it was after any
- * crash, and the same turn is the same to the letter.
+ * A provider with the Chat Completions protocol that follows scripts. Which one, the last user message says
+ * (`<scenario> <tag>`; the agents of the team task have scripts of their own); which turn, the number of
+ * answers since: it goes on where it was after any crash, and the same turn is the same to the letter.
+ *
+ * A script may hold an answer until its gate is opened: `POST /open/<model> <gate>`. `GET /` says how
+ * many answers are being given, which are held, and what each model has read in its last request.
  */
 import { createServer } from 'node:http';
 import { bodyOf, listen, pause } from './serving.ts';
+import { teamScripts } from './team-script.ts';
 
 const tokenMs = Number(process.env['TOKEN_MS'] ?? 15);
 
@@ -13,7 +17,17 @@ interface Said {
   readonly content?: unknown;
 }
 
-type Part = string | { readonly call: string; readonly name: string; readonly args: object };
+export type Part =
+  | string
+  | { readonly call: string; readonly name: string; readonly args: object }
+  | { readonly hold: string };
+
+/** Gates that are open, and answers that wait for one: `<model> <gate>`. */
+const opened = new Set<string>();
+const held: string[] = [];
+let answering = 0;
+/** By model: the texts of the users in its last request. */
+const read: Record<string, readonly string[]> = {};
 
 const words = (count: number): Part[] => Array.from({ length: count }, (_, n) => `word${n} `);
 
@@ -38,10 +52,14 @@ function tool(tag: string, n: number, name: string): Part {
   return { call: `call_${tag}_${n}`, name, args: { tag, n } };
 }
 
-function turnOf(messages: readonly Said[]): readonly Part[] {
+function turnOf(model: string, messages: readonly Said[]): readonly Part[] {
   const last = messages.findLastIndex(({ role }) => role === 'user');
-  const [scenario = '', tag = ''] = textOf(messages[last]?.content).split(' ');
+  const text = textOf(messages[last]?.content);
   const taken = messages.slice(last + 1).filter(({ role }) => role === 'assistant').length;
+  const team = teamScripts[model];
+  // An agent that has nothing to add answers nothing.
+  if (team !== undefined) return team[text]?.[taken] ?? [];
+  const [scenario = '', tag = ''] = text.split(' ');
   return scripts[scenario]?.(tag)[taken] ?? ['Unknown scenario.'];
 }
 
@@ -54,16 +72,31 @@ const server = createServer((request, response) => {
   void answer().catch(() => response.destroy());
 
   async function answer(): Promise<void> {
-    const { messages } = JSON.parse(await bodyOf(request)) as { messages: Said[] };
+    const { url = '' } = request;
+    if (url.startsWith('/open/')) opened.add(decodeURIComponent(url.slice('/open/'.length)));
+    if (!url.endsWith('/chat/completions')) {
+      response.end(JSON.stringify({ answering, held, read }));
+      return;
+    }
+    const { model, messages } = JSON.parse(await bodyOf(request)) as {
+      model: string;
+      messages: Said[];
+    };
+    read[model] = messages
+      .filter(({ role }) => role === 'user')
+      .map(({ content }) => textOf(content));
+    answering += 1;
+    response.once('close', () => (answering -= 1));
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     const send = (delta: object, finish: string | null = null) =>
       response.write(
         `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`,
       );
     let calls = 0;
-    for (const part of turnOf(messages)) {
+    for (const part of turnOf(model, messages)) {
       if (response.destroyed) return;
       if (typeof part === 'string') send({ content: part });
+      else if ('hold' in part) await hold(`${model} ${part.hold}`);
       else {
         const made = { name: part.name, arguments: JSON.stringify(part.args) };
         send({ tool_calls: [{ index: calls, id: part.call, type: 'function', function: made }] });
@@ -75,6 +108,12 @@ const server = createServer((request, response) => {
     const usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
     response.write(`data: ${JSON.stringify({ choices: [], usage })}\n\n`);
     response.end('data: [DONE]\n\n');
+  }
+
+  async function hold(name: string): Promise<void> {
+    held.push(name);
+    while (!opened.has(name) && !response.destroyed) await pause(5);
+    held.splice(held.indexOf(name), 1);
   }
 });
 

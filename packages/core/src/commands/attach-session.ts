@@ -14,6 +14,7 @@ import {
   type AgentSessionCapabilities,
   type AuditAction,
   type Decider,
+  defined,
   type IdentityKind,
   personOf,
   RelayError,
@@ -22,17 +23,12 @@ import type { Engine } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
 import { keyIdOf } from '../permission/approvers.ts';
 import type { NewAuditEntry, SessionRecord, TenantStore } from '../ports/index.ts';
-import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
-import { newSession, progressOf } from '../sessions/state.ts';
 import { changeSession, offlineAfterMs } from './change-session.ts';
+import { createUnlessTaken } from './create-session.ts';
 
-export interface AttachRequest {
+export interface NewAttachment {
   readonly tenantId: string;
   readonly by: Decider;
-  /** The session whose token the caller has. */
-  readonly sessionId?: string;
-  readonly mayTakeOver: boolean;
-  readonly takeover: boolean;
   readonly handle: string;
   readonly name: string;
   readonly kind: IdentityKind;
@@ -40,6 +36,13 @@ export interface AttachRequest {
   readonly labels?: Readonly<Record<string, string>>;
   /** Of the new token. Undefined: the person uses the key. */
   readonly tokenHash?: string;
+}
+
+export interface AttachRequest extends NewAttachment {
+  /** The session whose token the caller has. */
+  readonly sessionId?: string;
+  readonly mayTakeOver: boolean;
+  readonly takeover: boolean;
 }
 
 type AttachEngine = Pick<Engine, 'store' | 'clock' | 'ids' | 'settings' | 'audit'>;
@@ -63,54 +66,23 @@ export async function attachSession(
 }
 
 /** Undefined if another request took the handle first. */
-export async function createAttachedSession(
+export function createAttachedSession(
   engine: AttachEngine,
-  request: AttachRequest,
+  { tenantId, by, handle, name, kind, capabilities, labels, tokenHash }: NewAttachment,
 ): Promise<SessionRecord | undefined> {
-  const { tenantId, by, handle, name, kind, capabilities, labels = {}, tokenHash } = request;
-  const { sessions } = engine.store.tenant(tenantId);
   const now = engine.clock.now();
-  const sessionId = engine.ids.next();
-  const attach = decideSession(newSession, { type: 'attach', sessionId });
-  if (attach.kind !== 'accepted') throw new RelayError('internal', 'A new session cannot attach');
   const harness = kind === 'human' ? 'human' : 'remote';
-  const what = { sessionId, handle, harness };
-  const outcome = await sessions.create(
-    {
-      id: sessionId,
-      createdAt: now,
-      definition: {
-        handle,
-        name,
-        kind,
-        harness,
-        capabilities,
-        conversationId: engine.ids.next(),
-        agent: null,
-        model: null,
-        labels,
-        workspace: null,
-        permissions: null,
-        parentSessionId: null,
-        owner: personOf(by),
-        keyId: keyIdOf(by),
-      },
-      ...(tokenHash === undefined ? {} : { tokenHash }),
-      progress: {
-        ...progressOf(undefined, { ...attach.state, attachedAt: now }, now),
-        activeRunId: null,
-        releasedAt: null,
-        dueAt: harness === 'human' ? null : now + offlineAfterMs,
-      },
-      events: [...sessionCreated(sessionId), ...attach.events],
-    },
-    { audit: entryOf(engine, request, 'session.attached', what) },
-  );
-  if (outcome.kind === 'handle-taken') return undefined;
-  if (outcome.kind !== 'created') {
-    throw new RelayError('storage_failed', `The session was not stored: ${outcome.kind}`);
-  }
-  return sessions.read(sessionId);
+  return createUnlessTaken(engine, {
+    tenantId,
+    by,
+    sessionId: engine.ids.next(),
+    action: 'session.attached',
+    definition: { handle, name, kind, harness, capabilities, ...defined({ labels }) },
+    tokenHash,
+    begin: 'attach',
+    state: { attachedAt: now },
+    dueAt: harness === 'human' ? null : now + offlineAfterMs,
+  });
 }
 
 /** Undefined if the session was released or dropped meanwhile: the handle is free. */

@@ -60,6 +60,7 @@ export async function editMessage(
   const fields = defined({ text, mode, attachments });
   const edited = { ...message, ...fields };
   const runCommands = [];
+  const due: { sessionId: string; dueBy: number }[] = [];
   for (const { session, delivery } of await waitingFor(store, messageId)) {
     const newMode = mode ?? delivery.mode;
     const refusal = refusalOf(session, edited, newMode);
@@ -69,21 +70,25 @@ export async function editMessage(
     }
     const { deliveryTtlMs: ttlMs } = engine.settings;
     const options = { deliveryId: delivery.id, now, ttlMs, mode: newMode };
-    const { command } = acceptanceOf(session, edited, options);
+    const { command, dueBy } = acceptanceOf(session, edited, options);
     if (command !== undefined) runCommands.push(command);
+    // One that waited for a flush may start a turn now.
+    if (dueBy !== undefined) due.push({ sessionId: session.id, dueBy });
   }
   const audit = auditOf(control, changer, now, 'message.edited', { messageId });
-  const edit = { messageId, at: now, ...fields, runCommands, audit };
+  const edit = { messageId, at: now, ...fields, runCommands, due, audit };
   const outcome = await store.messages.edit(edit, engine.settings.inboxLimit);
   switch (outcome) {
-    case 'edited':
+    case 'edited': {
+      const changes = due.map((each) => ({ ...each, at: now, events: [] }));
       notifyOfMessage(
         control,
         tenantId,
-        { changes: [], runCommands },
+        { changes, runCommands },
         { messageId, isSent: false, deliveries: [] },
       );
       return;
+    }
     case 'delivered':
       throw deliveredError();
     case 'missing':

@@ -1,11 +1,19 @@
-/** Creates a native session: one of this server's agents, under a handle. */
-import { type Decider, defined, type Permissions, personOf, RelayError } from '@relay/protocol';
+/** Creates sessions: one for all harnesses, and native ones, which are this server's agents. */
+import {
+  type Decider,
+  defined,
+  type Permissions,
+  personOf,
+  RelayError,
+  type SessionEvent,
+} from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { auditRecordsOf } from '../governance/audit.ts';
-import type { NewSession, SessionChange, SessionRecord } from '../ports/index.ts';
+import { keyIdOf } from '../permission/approvers.ts';
+import type { SessionDefinition, SessionRecord } from '../ports/index.ts';
 import { nativeCapabilities, nativeHarness } from '../sessions/native.ts';
 import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
-import { type ForkSource, newSession, progressOf } from '../sessions/state.ts';
+import { type ForkSource, newSession, progressOf, type SessionState } from '../sessions/state.ts';
 
 export interface NativeSessionRequest {
   readonly tenantId: string;
@@ -28,70 +36,136 @@ export interface NativeSessionRequest {
 
 /** Throws `handle_taken`. */
 export async function createNativeSession(
-  engine: Pick<Engine, 'store' | 'clock' | 'ids' | 'audit'>,
+  engine: CreatingEngine,
   request: NativeSessionRequest,
 ): Promise<SessionRecord> {
-  const { store, clock, ids } = engine;
-  const { tenantId, by, handle, agent = null, model = null, from } = request;
-  const { sessions } = store.tenant(tenantId);
-  const sessionId = ids.next();
-  const createdAt = clock.now();
-  const start = decideSession(newSession, { type: 'start', sessionId });
-  if (start.kind !== 'accepted') throw new TypeError('A new session can start');
-  const parentSessionId = from?.parentSessionId;
-  const what = { sessionId, handle, harness: nativeHarness, ...defined({ parentSessionId }) };
-  const state = { ...start.state, ...defined({ forkedFrom: from?.source }) };
-  const entry = { at: createdAt, who: by, action: 'session.created', what, why: null } as const;
-  const audit = auditRecordsOf(engine, tenantId, [entry]);
-  const session: NewSession = {
-    id: sessionId,
-    createdAt,
+  const { tenantId, by, handle, agent = null, model = null, permissions, labels, from } = request;
+  return createSession(engine, {
+    tenantId,
+    by,
+    sessionId: engine.ids.next(),
+    action: 'session.created',
     definition: {
       handle,
       name: agent ?? handle,
       kind: 'agent',
       harness: nativeHarness,
       capabilities: nativeCapabilities,
-      conversationId: ids.next(),
       agent,
       model,
-      labels: request.labels ?? {},
-      workspace: null,
-      permissions: request.permissions ?? null,
-      parentSessionId: parentSessionId ?? null,
-      owner: personOf(by),
-      keyId: by.type === 'key' ? by.id : null,
+      ...defined({ labels, permissions, parentSessionId: from?.parentSessionId }),
     },
-    progress: {
-      ...progressOf(undefined, state, createdAt),
-      activeRunId: null,
-      releasedAt: null,
-      dueAt: null,
-    },
-    events: [...sessionCreated(sessionId, parentSessionId), ...start.events],
-  };
-  const changes =
-    from?.isForked === true ? [forkedChange(sessionId, from.parentSessionId, createdAt)] : [];
-  const outcome = await sessions.create(session, { changes, audit });
-  if (outcome.kind === 'handle-taken') {
-    throw new RelayError('handle_taken', `A session that is not released has the handle ${handle}`);
-  }
-  if (outcome.kind === 'gone') {
-    throw new RelayError('session_conflict', 'The session is released');
-  }
-  const stored = await sessions.read(sessionId);
-  if (outcome.kind !== 'created' || stored === undefined) {
-    throw new RelayError('storage_failed', `The session was not stored: ${outcome.kind}`);
-  }
-  return stored;
+    begin: 'start',
+    state: defined({ forkedFrom: from?.source }),
+    dueAt: null,
+    isForked: from?.isForked === true,
+  });
 }
 
-/** Of the session that was forked. */
-export function forkedChange(
+type CreatingEngine = Pick<Engine, 'store' | 'clock' | 'ids' | 'audit'>;
+
+type Given = 'handle' | 'name' | 'kind' | 'harness' | 'capabilities';
+
+/** A session of any harness. What its definition leaves out is empty, or the creator's. */
+export interface SessionCreation {
+  readonly tenantId: string;
+  readonly by: Decider;
+  readonly sessionId: string;
+  readonly action: 'session.created' | 'session.attached';
+  readonly definition: Pick<SessionDefinition, Given> & Partial<SessionDefinition>;
+  readonly tokenHash?: string | undefined;
+  /** Null: it is `starting` until its program attaches. */
+  readonly begin: 'start' | 'attach' | null;
+  /** What else its first state contains. */
+  readonly state?: Partial<SessionState>;
+  readonly dueAt: number | null;
+  /** The journal of its parent says so, too. The parent must not be released. */
+  readonly isForked?: boolean;
+}
+
+/** Throws `handle_taken`, and as below. */
+export async function createSession(
+  engine: CreatingEngine,
+  creation: SessionCreation,
+): Promise<SessionRecord> {
+  const session = await createUnlessTaken(engine, creation);
+  if (session === undefined) throw handleTaken(creation.definition.handle);
+  return session;
+}
+
+export function handleTaken(handle: string): RelayError {
+  return new RelayError('handle_taken', `Another session has the handle ${handle}`);
+}
+
+/**
+ * Undefined if another session has the handle. Throws `session_conflict` if the session that it is forked
+ * from is released.
+ */
+export async function createUnlessTaken(
+  engine: CreatingEngine,
+  creation: SessionCreation,
+): Promise<SessionRecord | undefined> {
+  const { tenantId, by, sessionId, action, definition, tokenHash, dueAt } = creation;
+  const { handle, harness, parentSessionId = null } = definition;
+  const { sessions } = engine.store.tenant(tenantId);
+  const at = engine.clock.now();
+  const { state, events } = firstStep(sessionId, creation.begin);
+  const parent = defined({ parentSessionId: parentSessionId ?? undefined });
+  const what = { sessionId, handle, harness, ...parent };
+  const outcome = await sessions.create(
+    {
+      id: sessionId,
+      createdAt: at,
+      definition: {
+        conversationId: engine.ids.next(),
+        agent: null,
+        model: null,
+        labels: {},
+        workspace: null,
+        permissions: null,
+        owner: personOf(by),
+        keyId: keyIdOf(by),
+        ...definition,
+        parentSessionId,
+      },
+      ...defined({ tokenHash }),
+      progress: {
+        ...progressOf(undefined, { ...state, ...creation.state }, at),
+        activeRunId: null,
+        releasedAt: null,
+        dueAt,
+      },
+      events: [...sessionCreated(sessionId, parent.parentSessionId), ...events],
+    },
+    {
+      changes:
+        creation.isForked === true && parentSessionId !== null
+          ? [
+              {
+                sessionId: parentSessionId,
+                at,
+                events: [{ type: 'session.forked', sessionId, parentSessionId }],
+              },
+            ]
+          : [],
+      audit: auditRecordsOf(engine, tenantId, [{ at, who: by, action, what, why: null }]),
+    },
+  );
+  if (outcome.kind === 'handle-taken') return undefined;
+  if (outcome.kind === 'gone') throw new RelayError('session_conflict', 'The session is released');
+  const session = await sessions.read(sessionId);
+  if (outcome.kind !== 'created' || session === undefined) {
+    throw new RelayError('storage_failed', `The session was not stored: ${outcome.kind}`);
+  }
+  return session;
+}
+
+function firstStep(
   sessionId: string,
-  parentSessionId: string,
-  at: number,
-): SessionChange {
-  const event = { type: 'session.forked', sessionId, parentSessionId } as const;
-  return { sessionId: parentSessionId, at, events: [event] };
+  type: SessionCreation['begin'],
+): { readonly state: SessionState; readonly events: readonly SessionEvent[] } {
+  if (type === null) return { state: newSession, events: [] };
+  const decision = decideSession(newSession, { type, sessionId });
+  if (decision.kind === 'accepted') return decision;
+  throw new RelayError('internal', `A new session cannot ${type}`);
 }

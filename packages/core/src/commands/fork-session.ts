@@ -15,16 +15,16 @@ import {
   type StoredSessionEvent,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { auditRecordsOf } from '../governance/audit.ts';
 import type { SessionRecord, SessionSnapshot, TenantStore } from '../ports/index.ts';
 import { Signal } from '../runtime/signal.ts';
 import { requireCapability } from '../sessions/capabilities.ts';
 import { nativeHarness } from '../sessions/native.ts';
-import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
-import { type ForkSource, newSession, progressOf } from '../sessions/state.ts';
-import { changeSession, commandTimeoutMs, maxCommands, offlineAfterMs } from './change-session.ts';
-import { createNativeSession, forkedChange } from './create-session.ts';
+import { decideSession } from '../sessions/session-machine.ts';
+import type { ForkSource } from '../sessions/state.ts';
+import { changeSession, maxCommands, offlineAfterMs } from './change-session.ts';
+import { createNativeSession, createSession, handleTaken } from './create-session.ts';
 import { forkPoint } from './fork.ts';
+import { newCommand } from './session-lifecycle.ts';
 
 /** What the snapshot of a native session contains. */
 interface NativeSnapshot {
@@ -256,54 +256,28 @@ export async function forkProgram(
   const store = engine.store.tenant(tenantId);
   requirePossible(parent, 'fork');
   if (seq !== undefined) await boundaryAt(store, parent, seq);
-  const taken = new RelayError('handle_taken', `Another session has the handle ${handle}`);
-  if ((await store.sessions.readByHandle(handle)) !== undefined) throw taken;
+  if ((await store.sessions.readByHandle(handle)) !== undefined) throw handleTaken(handle);
   await askProgram(engine, parent, 'fork', { handle, ...defined({ seq }) });
-  const id = engine.ids.next();
-  const at = engine.clock.now();
-  const definition = {
-    handle,
-    name,
-    kind,
-    harness,
-    capabilities,
-    labels,
-    owner,
-    keyId,
-    parentSessionId,
-    conversationId: engine.ids.next(),
-    agent: null,
-    model: null,
-    workspace: null,
-    permissions: null,
-  };
-  const what = { sessionId: id, handle, harness, parentSessionId };
-  const entry = { at, who: by, action: 'session.created', what, why: null } as const;
-  const outcome = await store.sessions.create(
-    {
-      id,
-      createdAt: at,
-      definition,
-      progress: {
-        ...progressOf(undefined, newSession, at),
-        activeRunId: null,
-        releasedAt: null,
-        dueAt: at + offlineAfterMs,
-      },
-      events: sessionCreated(id, parentSessionId),
+  return createSession(engine, {
+    tenantId,
+    by,
+    sessionId: engine.ids.next(),
+    action: 'session.created',
+    definition: {
+      handle,
+      name,
+      kind,
+      harness,
+      capabilities,
+      labels,
+      owner,
+      keyId,
+      parentSessionId,
     },
-    {
-      changes: [forkedChange(id, parentSessionId, at)],
-      audit: auditRecordsOf(engine, tenantId, [entry]),
-    },
-  );
-  if (outcome.kind === 'handle-taken') throw taken;
-  if (outcome.kind === 'gone') throw new RelayError('session_conflict', 'The session is released');
-  const session = await store.sessions.read(id);
-  if (outcome.kind !== 'created' || session === undefined) {
-    throw new RelayError('storage_failed', `The session was not stored: ${outcome.kind}`);
-  }
-  return session;
+    begin: null,
+    dueAt: engine.clock.now() + offlineAfterMs,
+    isForked: true,
+  });
 }
 
 const pollMs = 1_000;
@@ -325,14 +299,10 @@ async function askProgram(
     }
   });
   try {
-    await changeSession(engine, { tenantId, sessionId }, async ({ session, now: at }) => {
-      requirePossible(session, command);
+    await changeSession(engine, { tenantId, sessionId }, async (view) => {
+      requirePossible(view.session, command);
       const open = await sessions.openCommands(sessionId, maxCommands);
-      if (open.length >= maxCommands) {
-        throw new RelayError('session_conflict', `${maxCommands} commands wait for an answer`);
-      }
-      const answerBy = at + commandTimeoutMs;
-      return { write: { commands: [{ id, sessionId, command, args, at, answerBy }] } };
+      return { write: { commands: [newCommand(view, open, { id, command, args })] } };
     });
     for (;;) {
       const asked = await sessions.readCommand(sessionId, id);

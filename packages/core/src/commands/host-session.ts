@@ -2,17 +2,14 @@
 import {
   type AgentSessionCapabilities,
   type Decider,
-  personOf,
-  RelayError,
   type SessionEventOf,
   type SessionIdentity,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import { auditRecordsOf } from '../governance/audit.ts';
 import type { SessionRecord, SessionRef } from '../ports/index.ts';
-import { decideSession, sessionCreated } from '../sessions/session-machine.ts';
-import { newSession, progressOf, type SessionHost } from '../sessions/state.ts';
+import type { SessionHost } from '../sessions/state.ts';
 import { changeSession } from './change-session.ts';
+import { createSession } from './create-session.ts';
 
 /** What a harness returned. */
 export interface HostedDefinition {
@@ -34,58 +31,23 @@ export interface HostedSessionRequest extends HostedDefinition {
 type HostingEngine = Pick<Engine, 'store' | 'clock' | 'ids' | 'settings' | 'audit'>;
 
 /** Throws `handle_taken`. */
-export async function createHostedSession(
+export function createHostedSession(
   engine: HostingEngine,
   request: HostedSessionRequest,
 ): Promise<SessionRecord> {
   const { tenantId, by, sessionId, harness, identity, capabilities, host, labels } = request;
   const { agent = null, model = null } = request;
   const { handle, name, kind } = identity;
-  const { sessions } = engine.store.tenant(tenantId);
-  const now = engine.clock.now();
-  const start = decideSession(newSession, { type: 'start', sessionId });
-  if (start.kind !== 'accepted') throw new TypeError('A new session can start');
-  const what = { sessionId, handle, harness };
-  const outcome = await sessions.create(
-    {
-      id: sessionId,
-      createdAt: now,
-      definition: {
-        handle,
-        name,
-        kind,
-        harness,
-        capabilities,
-        conversationId: engine.ids.next(),
-        agent,
-        model,
-        labels,
-        workspace: null,
-        permissions: null,
-        parentSessionId: null,
-        owner: personOf(by),
-        keyId: by.type === 'key' ? by.id : null,
-      },
-      progress: {
-        ...progressOf(undefined, { ...start.state, attachedAt: now, host }, now),
-        activeRunId: null,
-        releasedAt: null,
-        dueAt: null,
-      },
-      events: [...sessionCreated(sessionId), ...start.events],
-    },
-    {
-      audit: auditRecordsOf(engine, tenantId, [
-        { at: now, who: by, action: 'session.attached', what, why: null },
-      ]),
-    },
-  );
-  if (outcome.kind === 'handle-taken') {
-    throw new RelayError('handle_taken', `Another session has the handle ${handle}`);
-  }
-  const session = await sessions.read(sessionId);
-  if (session !== undefined) return session;
-  throw new RelayError('storage_failed', `The session was not stored: ${outcome.kind}`);
+  return createSession(engine, {
+    tenantId,
+    by,
+    sessionId,
+    action: 'session.attached',
+    definition: { handle, name, kind, harness, capabilities, agent, model, labels },
+    begin: 'start',
+    state: { attachedAt: engine.clock.now(), host },
+    dueAt: null,
+  });
 }
 
 /** The harness has attached to it again. */

@@ -47,7 +47,7 @@ import {
   problemWithOutput,
   toolOfAction,
 } from '../sessions/actions.ts';
-import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { requireCapability } from '../sessions/capabilities.ts';
 import {
   approvalFor,
   closureOf,
@@ -214,9 +214,7 @@ async function callingSession(store: TenantStore, sessionId: string): Promise<Se
   if (session === undefined || session.releasedAt !== null) {
     throw new RelayError('session_conflict', 'The session has ended and invokes no actions');
   }
-  const operation = { type: 'invoke-action' } as const;
-  const missing = missingCapability(session.capabilities, operation);
-  if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
+  requireCapability(session, { type: 'invoke-action' });
   return session;
 }
 
@@ -444,38 +442,45 @@ export async function recordResult(
   );
 }
 
-/**
- * Which of these open invocations its program is sent now. One that is not idempotent is sent once: if the
- * program has attached again since, nobody knows what became of it.
- */
+/** Records that its program is sent these on this stream. Those that it may be sent: none, if another replaced it. */
 export async function startInvocations(
   engine: InvocationEngine,
-  { tenantId, id: sessionId, state }: SessionRecord,
-  open: readonly InvocationRecord[],
+  { tenantId, id: sessionId }: SessionRecord,
+  { unsent, streamId }: { readonly unsent: readonly InvocationRecord[]; readonly streamId: string },
 ): Promise<InvocationRecord[]> {
   const { sessions } = engine.store.tenant(tenantId);
   const started: InvocationRecord[] = [];
-  for (const invocation of open) {
-    const { id, status, startedAt, idempotent } = invocation;
-    if (status !== 'running') continue;
-    if (startedAt === null) {
-      const at = engine.clock.now();
-      const change = { id, from: ['running'], to: 'running', at, startedAt: at } as const;
-      const { kind } = await sessions.change({
-        changes: [],
-        invocationChanges: [{ ...change, ifStartedAt: null }],
-      });
-      if (kind === 'committed') started.push(invocation);
-    } else if (idempotent) {
-      started.push(invocation);
-    } else if (startedAt < (state.attachedAt ?? 0)) {
-      await endInvocation(engine, tenantId, id, {
-        code: 'outcome_unknown',
-        error: `The program of the session ${sessionId} was restarted; it may have taken effect`,
-      });
-    }
+  for (const invocation of unsent) {
+    const { id } = invocation;
+    const at = engine.clock.now();
+    const change = { id, from: ['running'], to: 'running', at, startedAt: at } as const;
+    const { kind } = await sessions.change({
+      changes: [{ sessionId, at, ifStream: streamId, events: [] }],
+      invocationChanges: [{ ...change, ifStartedAt: null }],
+    });
+    if (kind === 'committed') started.push(invocation);
   }
   return started;
+}
+
+/**
+ * Which of the invocations that another stream has sent are sent again. One that is not idempotent is sent
+ * once: if the program has attached again since, nobody knows what became of it.
+ */
+export async function resendInvocations(
+  engine: InvocationEngine,
+  { tenantId, id: sessionId, state }: SessionRecord,
+  sent: readonly InvocationRecord[],
+): Promise<InvocationRecord[]> {
+  const again = sent.filter(({ idempotent }) => idempotent);
+  for (const { id, idempotent, startedAt } of sent) {
+    if (idempotent || (startedAt ?? 0) >= (state.attachedAt ?? 0)) continue;
+    await endInvocation(engine, tenantId, id, {
+      code: 'outcome_unknown',
+      error: `The program of the session ${sessionId} was restarted; it may have taken effect`,
+    });
+  }
+  return again;
 }
 
 /**

@@ -2,12 +2,12 @@
 import { defined, type DeliveryStatus, RelayError, type SessionEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { MessageDelivery, SessionRecord, SessionRef } from '../ports/index.ts';
-import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
-import { inboxOf } from '../sessions/consequences.ts';
+import { requireCapability } from '../sessions/capabilities.ts';
+import { inboxOf, stepsOf } from '../sessions/consequences.ts';
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { decideSessionAll, inputsOfStatus } from '../sessions/session-machine.ts';
 import { updatedUsage } from '../sessions/state.ts';
-import { changeSession, deliveryStep, hasProgram, type SessionStep } from './change-session.ts';
+import { changeSession, hasProgram, type SessionStep } from './change-session.ts';
 
 export interface DeliveryReceipt {
   readonly status: Exclude<DeliveryStatus, 'accepted'>;
@@ -91,14 +91,11 @@ export function reportEvents(
   const events = reported.map((event) => withoutSecrets(engine, event));
   return changeSession(engine, ref, ({ session, state }) => {
     requireProgram(session);
-    const { capabilities, handle } = session;
     const inputs: SessionStep['inputs'][] = [];
     let { usage } = state;
     let next = state;
     for (const event of events) {
-      const operation = { type: 'report-event', event } as const;
-      const missing = missingCapability(capabilities, operation);
-      if (missing !== undefined) throw capabilityError(handle, operation, missing);
+      requireCapability(session, { type: 'report-event', event });
       if (event.type !== 'status.changed') {
         if (event.type === 'usage.updated') usage = updatedUsage(usage, event);
         inputs.push([{ type: 'report', event }]);
@@ -137,18 +134,10 @@ export function flushSession(
 ): Promise<SessionRecord> {
   return changeSession(engine, ref, async (view) => {
     const { session, now } = view;
-    const operation = { type: 'flush' } as const;
-    const missing = missingCapability(session.capabilities, operation);
-    if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
+    requireCapability(session, { type: 'flush' });
     const held = (await inboxOf(view.store.messages, session.id)).filter(
       ({ mode, status }) => mode === 'manual' && status === 'accepted',
     );
-    const steps = held.map((entry) =>
-      deliveryStep(entry, { type: 'defer', now, reason: 'flushed' }),
-    );
-    return {
-      events: steps.flatMap(({ events = [] }) => events),
-      deliveries: steps.flatMap(({ deliveries = [] }) => deliveries),
-    };
+    return stepsOf(held, { type: 'defer', now, reason: 'flushed' });
   });
 }

@@ -435,6 +435,8 @@ export interface MessageEdit {
   readonly mode?: DeliveryMode;
   /** Replace those of the message as it was; one for a run that has ended is left out. */
   readonly runCommands?: readonly { readonly runId: string; readonly queued: QueuedRunCommand }[];
+  /** Recipients that need attention because of the new mode. */
+  readonly due?: readonly { readonly sessionId: string; readonly dueBy: number }[];
   readonly audit?: readonly NewAuditEntry[];
 }
 
@@ -627,8 +629,13 @@ export interface ActionStore {
   remove(name: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** Throws `journal_corrupt` if the input is damaged. */
   readInvocation(invocationId: string): Promise<InvocationRecord | undefined>;
-  /** Those that this session carries out and that have not ended, oldest first. */
-  openInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]>;
+  /** Those that run and that the program of this session was not sent yet, oldest first. */
+  unsentInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]>;
+  /** Those that run and that it was sent, in the order of their ids. */
+  sentInvocations(
+    sessionId: string,
+    page: { readonly after?: string; readonly limit: number },
+  ): Promise<InvocationRecord[]>;
 }
 
 /** The session that a token opens, as long as the key that attached it is in force. */

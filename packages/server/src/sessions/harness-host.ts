@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import {
   createHostedSession,
   exponentialBackoff,
+  handleTaken,
   type Harness,
   type SessionRecord,
   type SessionRef,
@@ -96,7 +97,7 @@ export class HarnessHost {
     const { engine } = this.#options;
     // Before the harness does anything for it.
     if ((await engine.store.tenant(tenantId).sessions.readByHandle(handle)) !== undefined) {
-      throw new RelayError('handle_taken', `Another session has the handle ${handle}`);
+      throw handleTaken(handle);
     }
     const sessionId = engine.ids.next();
     const hosted = new HostedSession(this.#options, harness, { tenantId, sessionId });

@@ -12,6 +12,7 @@ import {
   forkNative,
   forkProgram,
   type ForkRequest,
+  handleTaken,
   type LifecycleCommand,
   nativeHarness,
   NativeTurns,
@@ -32,7 +33,6 @@ import {
   type Decider,
   defined,
   personOf,
-  RelayError,
 } from '@relay/protocol';
 import { invalidField } from '../http/errors.ts';
 import { requireModel } from '../outbound/providers.ts';
@@ -108,16 +108,14 @@ function human(control: RunControl): SessionHarness {
       const session = await createAttachedSession(control.engine, {
         tenantId,
         by,
-        mayTakeOver: false,
-        takeover: false,
         handle,
         name: personOf(by) === by.id ? by.name : personOf(by),
         kind: 'human',
         capabilities: humanCapabilities,
         ...defined({ labels }),
       });
-      if (session !== undefined) return session;
-      throw new RelayError('handle_taken', `Another session has the handle ${handle}`);
+      if (session === undefined) throw handleTaken(handle);
+      return session;
     },
   };
 }

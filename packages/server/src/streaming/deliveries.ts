@@ -16,6 +16,7 @@ import {
   offlineAfterMs,
   placementOf,
   reachSession,
+  resendInvocations,
   safeStatesOf,
   type SendableQuery,
   type SessionCommandRecord,
@@ -172,7 +173,9 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   /** Once, at least: what waited was sent. */
   readonly hasLooked = this.#looked.promise;
   #isChanged = true;
-  readonly #sentOthers = new Set<string>();
+  readonly #sentCommands = new Set<string>();
+  /** What another stream has sent is sent again once. */
+  #hasResent = false;
 
   constructor(
     call: ApiRequest,
@@ -207,7 +210,10 @@ class DeliverySender implements Follower<StoredSessionEvent> {
         if (session === undefined || session.releasedAt !== null) return;
         // A newer stream has replaced this one.
         if (session.stream?.id !== this.#id) return;
-        if (this.#reader.takesCommands) await this.#sendCommands(session);
+        if (this.#reader.takesCommands) {
+          await this.#sendCommands();
+          if (!(await this.#sendInvocations(session))) continue;
+        }
         if (!(await this.#sendDeliveries(session.state))) continue;
         this.#looked.resolve();
         const ms = await this.#msUntilAvailable(session);
@@ -230,21 +236,35 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return this.#call.context.control.engine.clock.now();
   }
 
-  async #sendCommands(session: SessionRecord): Promise<void> {
+  async #sendCommands(): Promise<void> {
     const { sessionId } = this.#ref;
     const commands = await this.#store.sessions.openCommands(sessionId, othersAtOnce);
-    const invocations = await this.#store.actions.openInvocations(sessionId, othersAtOnce);
-    const open = new Set([...commands, ...invocations].map(({ id }) => id));
-    for (const id of this.#sentOthers) if (!open.has(id)) this.#sentOthers.delete(id);
-    const unsent = ({ id }: { readonly id: string }) => !this.#sentOthers.has(id);
-    const started = await startInvocations(
-      this.#call.context.control.engine,
-      session,
-      invocations.filter(unsent),
-    );
-    const newCommands = commands.filter(unsent);
-    await this.#send([...newCommands.map(commandFrame), ...started.map(invocationFrame)]);
-    for (const { id } of [...newCommands, ...started]) this.#sentOthers.add(id);
+    const open = new Set(commands.map(({ id }) => id));
+    for (const id of this.#sentCommands) if (!open.has(id)) this.#sentCommands.delete(id);
+    const unsent = commands.filter(({ id }) => !this.#sentCommands.has(id));
+    await this.#send(unsent.map(commandFrame));
+    for (const { id } of unsent) this.#sentCommands.add(id);
+  }
+
+  /** False if the stream was replaced, or one of them has ended meanwhile. */
+  async #sendInvocations(session: SessionRecord): Promise<boolean> {
+    const { engine } = this.#call.context.control;
+    const { actions } = this.#store;
+    let after = '';
+    while (!this.#hasResent && !this.#reader.isOver()) {
+      const sent = await actions.sentInvocations(session.id, { after, limit: othersAtOnce });
+      await this.#send((await resendInvocations(engine, session, sent)).map(invocationFrame));
+      this.#hasResent = sent.length < othersAtOnce;
+      after = sent.at(-1)?.id ?? after;
+    }
+    while (!this.#reader.isOver()) {
+      const unsent = await actions.unsentInvocations(session.id, othersAtOnce);
+      if (unsent.length === 0) return true;
+      const started = await startInvocations(engine, session, { unsent, streamId: this.#id });
+      await this.#send(started.map(invocationFrame));
+      if (started.length < unsent.length) return false;
+    }
+    return true;
   }
 
   /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */

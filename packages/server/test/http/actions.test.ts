@@ -530,6 +530,26 @@ describe.each(Object.entries(stores))('actions over HTTP on %s', (_name, open) =
     await after.disconnect();
   });
 
+  it('a program is sent all invocations, however many others it has not answered', async () => {
+    const exposing = await attach({ expose: true });
+    const name = await register({ sessionId: exposing.id }, { idempotent: true });
+    const reader = await stream(exposing);
+    const numbers = Array.from({ length: 105 }, (_, number) => String(number));
+    for (const text of numbers) await invoke(name, { text }, { waitMs: 0 });
+    const inputs = async (from: FrameReader) => {
+      const sent: unknown[] = [];
+      for (const _ of numbers) sent.push((await from.until('invocation')).data['input']);
+      return sent;
+    };
+    const all = numbers.map((text) => ({ text }));
+    expect(await inputs(reader)).toEqual(all);
+    // A new stream is sent those again that may be carried out twice.
+    await reader.disconnect();
+    const next = await stream(exposing);
+    expect(await inputs(next)).toEqual(all);
+    await next.disconnect();
+  });
+
   it('an invocation that its session does not answer in time fails', async () => {
     const exposing = await attach({ expose: true });
     const name = await register({ sessionId: exposing.id }, { timeoutMs: 1 });

@@ -223,6 +223,11 @@ describe.each(Object.entries(stores))('native sessions over HTTP on %s', (_name,
 
   const deliveryOf = (id: string) => store.tenant(server.tenantId).messages.readDelivery(id);
 
+  async function editMode(deliveryId: string, mode: string): Promise<void> {
+    const path = `/v1/messages/${(await deliveryOf(deliveryId))?.messageId}`;
+    expect((await ask(path, { method: 'PATCH', body: { mode } })).status).toBe(200);
+  }
+
   describe('commands', () => {
     it('pause, resume, cancel and release act on the turn, and DELETE drops the session', async () => {
       const session = await made({ model: 'endless' });
@@ -265,6 +270,27 @@ describe.each(Object.entries(stores))('native sessions over HTTP on %s', (_name,
       expect(await deliveryOf(manual)).toMatchObject({ status: 'accepted' });
       expect((await post(session, 'flush')).status).toBe(200);
       await until(async () => (await deliveryOf(manual))?.status === 'consumed', 'the turn');
+    });
+
+    it('a manual message that is edited to another mode starts a turn without a flush', async () => {
+      const session = await made();
+      const manual = await send(session, { mode: 'manual' });
+      await editMode(manual, 'on-idle');
+      await until(async () => (await deliveryOf(manual))?.status === 'consumed', 'the turn');
+    });
+
+    it('a message that is edited to manual while it is paused waits for a flush', async () => {
+      const session = await made();
+      expect((await post(session, 'pause')).status).toBe(202);
+      const paused = await send(session);
+      expect(await deliveryOf(paused)).toMatchObject({ status: 'deferred', reason: 'paused' });
+      await editMode(paused, 'manual');
+      expect((await post(session, 'resume')).status).toBe(202);
+      const other = await send(session);
+      await until(async () => (await deliveryOf(other))?.status === 'consumed', 'another turn');
+      expect(await deliveryOf(paused)).toMatchObject({ status: 'accepted', mode: 'manual' });
+      expect((await post(session, 'flush')).status).toBe(200);
+      await until(async () => (await deliveryOf(paused))?.status === 'consumed', 'the turn');
     });
   });
 

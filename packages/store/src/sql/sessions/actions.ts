@@ -159,9 +159,12 @@ export function changeInvocation(tenantId: string, change: InvocationChange): St
 
 const readInvocation = `SELECT ${invocationColumns.join(', ')} FROM invocations`;
 export const selectInvocationSql = `${readInvocation} WHERE tenant_id = ? AND id = ?`;
-export const openInvocationsSql = `${readInvocation}
-  WHERE COALESCE(tenant_id, '') = ? AND session_id = ? AND session_id IS NOT NULL
-    AND ended_at IS NULL ORDER BY at, id LIMIT ?`;
+const running = `COALESCE(tenant_id, '') = ? AND session_id = ? AND session_id IS NOT NULL
+    AND ended_at IS NULL AND status = 'running'`;
+export const unsentInvocationsSql = `${readInvocation}
+  WHERE ${running} AND started_at IS NULL ORDER BY at, id LIMIT ?`;
+export const sentInvocationsSql = `${readInvocation}
+  WHERE ${running} AND started_at IS NOT NULL AND id > ? ORDER BY id LIMIT ?`;
 export const dueInvocationsSql = `SELECT tenant_id, id FROM invocations
   WHERE due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, id LIMIT ?`;
 
@@ -224,9 +227,17 @@ export class SqlActionStore implements ActionStore {
     return readOne(this.#driver, statement, decodeInvocation);
   }
 
-  openInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]> {
+  unsentInvocations(sessionId: string, limit: number): Promise<InvocationRecord[]> {
     const params = [this.#tenantId, sessionId, limit];
-    return readAll(this.#driver, { sql: openInvocationsSql, params }, decodeInvocation);
+    return readAll(this.#driver, { sql: unsentInvocationsSql, params }, decodeInvocation);
+  }
+
+  sentInvocations(
+    sessionId: string,
+    { after = '', limit }: { after?: string; limit: number },
+  ): Promise<InvocationRecord[]> {
+    const params = [this.#tenantId, sessionId, after, limit];
+    return readAll(this.#driver, { sql: sentInvocationsSql, params }, decodeInvocation);
   }
 
   async #change(statement: Statement, audit?: readonly NewAuditEntry[]): Promise<boolean> {

@@ -283,8 +283,14 @@ export function decodeEntry(row: Row): InboxEntry {
   return { ...decodeDelivery(row), message: decodeMessage(ofMessage) };
 }
 
-const editSql = `UPDATE message_deliveries SET revision = revision + 1, bytes = ?, mode = ?
+const editSql = (assignments = '') => `UPDATE message_deliveries
+  SET revision = revision + 1, bytes = ?${assignments}
   WHERE COALESCE(tenant_id, '') = ? AND message_id = ? AND ${inInbox}`;
+/** One that becomes manual waits for a flush, whatever it was deferred for. */
+const heldSql = editSql(`, mode = ?,
+    status = CASE WHEN mode = 'manual' THEN status ELSE 'accepted' END,
+    reason = CASE WHEN mode = 'manual' THEN reason END,
+    available_at = CASE WHEN mode = 'manual' THEN available_at END`);
 const handedOverSql = `SELECT id FROM message_deliveries
   WHERE COALESCE(tenant_id, '') = ? AND message_id = ?
     AND (attempts > 0 OR status IN ('delivered', 'consumed')) LIMIT 1`;
@@ -301,7 +307,10 @@ export function editDeliveries(
   const ofMessage = [tenantId, messageId];
   const changed =
     mode === null
-      ? { sql: editSql.replace(', mode = ?', ''), params: [bytes, ...ofMessage] }
-      : { sql: editSql, params: [bytes, mode, ...ofMessage] };
+      ? { sql: editSql(), params: [bytes, ...ofMessage] }
+      : {
+          sql: mode === 'manual' ? heldSql : editSql(', mode = ?'),
+          params: [bytes, mode, ...ofMessage],
+        };
   return [changed, { sql: handedOverSql, params: ofMessage, expect: 0 }];
 }

@@ -300,6 +300,14 @@ export function lockSession(dialect: SqlDialect, tenantId: string, sessionId: st
   return { sql: lockSql[dialect], params: [tenantId, sessionId] };
 }
 
+const makeDueSql = `UPDATE sessions SET version = version + 1, ${earlierDue}
+  WHERE COALESCE(tenant_id, '') = ? AND id = ? AND released_at IS NULL AND pruning IS NULL`;
+
+/** Whoever read the session before decides again. */
+export function makeDue(tenantId: string, sessionId: string, dueBy: number): Statement {
+  return { sql: makeDueSql, params: [dueBy, dueBy, tenantId, sessionId] };
+}
+
 const openStreamSql = `UPDATE sessions
   SET version = version + 1, stream_id = ?, stream_node = ?, seen_at = ?
   WHERE COALESCE(tenant_id, '') = ? AND id = ? AND released_at IS NULL AND pruning IS NULL`;

@@ -342,7 +342,7 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
 
   async edit(edit: MessageEdit, limit: InboxLimit = defaultInboxLimit): Promise<EditOutcome> {
     const { driver, tenantId } = this;
-    const { messageId, at, text: content, attachments, mode, audit } = edit;
+    const { messageId, at, text: content, attachments, mode, audit, due = [] } = edit;
     let { runCommands = [] } = edit;
     // Repeated if another edit came first, or a run has ended.
     for (;;) {
@@ -373,6 +373,7 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
       const unit = [
         ...commands.map((command) => command.statement),
         ...recipients.map((sessionId) => sessions.lockSession(driver.dialect, tenantId, sessionId)),
+        ...due.map(({ sessionId, dueBy }) => sessions.makeDue(tenantId, sessionId, dueBy)),
         ...deliveries.editDeliveries(tenantId, messageId, { bytes, mode: mode ?? null }),
         ...full,
         statement,

@@ -118,7 +118,7 @@ export function actionTests(open: Open): void {
     await sessions.change({ changes, invocations: [invocation] });
     const open = { ...invocation, output: null, error: null, editedInput: null, endedAt: null };
     expect(await actions.readInvocation(invocation.id)).toEqual(open);
-    expect(await actions.openInvocations(sessionId, 9)).toEqual([open]);
+    expect(await actions.unsentInvocations(sessionId, 9)).toEqual([]);
     expect(await newTenant().actions.readInvocation(invocation.id)).toBeUndefined();
 
     const { id } = invocation;
@@ -133,12 +133,14 @@ export function actionTests(open: Open): void {
     expect(await change(run)).toMatchObject({
       kind: 'committed',
     });
-    expect(await actions.readInvocation(id)).toEqual({
-      ...open,
-      status: 'running',
-      dueAt: noon + 5,
-      editedInput,
-    });
+    const started = { ...open, status: 'running', dueAt: noon + 5, editedInput };
+    expect(await actions.readInvocation(id)).toEqual(started);
+    expect(await actions.unsentInvocations(sessionId, 9)).toEqual([started]);
+    expect(await actions.sentInvocations(sessionId, { limit: 9 })).toEqual([]);
+    await change({ to: 'running', startedAt: noon });
+    expect(await actions.unsentInvocations(sessionId, 9)).toEqual([]);
+    expect(await actions.sentInvocations(sessionId, { limit: 9 })).toMatchObject([{ id }]);
+    expect(await actions.sentInvocations(sessionId, { after: id, limit: 9 })).toEqual([]);
     const outcomes = await Promise.all(
       Array.from({ length: 10 }, (_, n) => change({ output: { n } })),
     );
@@ -147,12 +149,13 @@ export function actionTests(open: Open): void {
     expect(await actions.readInvocation(id)).toEqual({
       ...open,
       status: 'completed',
+      startedAt: noon,
       editedInput,
       output: { n: winner },
       dueAt: null,
       endedAt: noon + 1,
     });
-    expect(await actions.openInvocations(sessionId, 9)).toEqual([]);
+    expect(await actions.sentInvocations(sessionId, { limit: 9 })).toEqual([]);
     expect(await change({ from: ['completed'], to: 'running' })).toEqual({ kind: 'conflict' });
   });
 

@@ -493,7 +493,7 @@ export function sessionTests(open: Open): void {
       (await messages.listDeliveries({ sessionId }, { limit: 9 })).items,
       await messages.inbox(sessionId, whole),
       await actions.readInvocation(invocation.id),
-      await actions.openInvocations(sessionId, 9),
+      await actions.unsentInvocations(sessionId, 9),
     ];
     for (const seen of await inventory(stranger)) expect([undefined, []]).toContainEqual(seen);
     const before = await inventory(owner);
