@@ -83,7 +83,7 @@ describe('a session with a pruned journal', () => {
     await report('old');
     const before = Date.now();
     const { prunedSeq: none, lastSeq } = (await server.store
-      .tenant('default')
+      .tenant(server.tenantId)
       .sessions.read(session.id)) ?? { prunedSeq: -1, lastSeq: -1 };
     expect(none).toBe(0);
     while ((await server.store.sessions.prune(before, 100)) > 0);

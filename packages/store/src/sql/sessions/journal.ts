@@ -21,7 +21,7 @@ import {
 } from '../../codec/values.ts';
 
 /** At least this much of the newest terminal output is kept, as it is stored. */
-export const terminalBytesKept = 1024 * 1024;
+const terminalBytesKept = 1024 * 1024;
 /** So much more is stored before some of it is deleted, which spreads the cost. */
 const terminalBytesMore = 256 * 1024;
 const bytesPerTerminalRow = 64 * 1024;
