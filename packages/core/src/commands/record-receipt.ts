@@ -24,7 +24,8 @@ type ReportEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'redact'>;
 const retryAfterMs = 5_000;
 
 /**
- * The delivery after it. Throws `receipt_conflict` after a final receipt that was another one.
+ * The delivery after a receipt of the session’s program. Throws `receipt_conflict` after a final receipt that
+ * was another one.
  *
  * It depends only on the delivery, so that other changes of the session, however many, cannot delay it.
  */
@@ -35,9 +36,6 @@ export async function recordReceipt(
   receipt: DeliveryReceipt,
 ): Promise<MessageDelivery> {
   const { messages, sessions } = engine.store.tenant(tenantId);
-  const session = await sessions.read(sessionId);
-  if (session === undefined) throw new RelayError('not_found', 'No such session');
-  requireProgram(session);
   for (;;) {
     const delivery = await messages.readDelivery(deliveryId);
     if (delivery?.sessionId !== sessionId) throw new RelayError('not_found', 'No such delivery');

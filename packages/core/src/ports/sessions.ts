@@ -677,6 +677,8 @@ export interface SessionDirectory {
   ): Promise<SessionRef[]>;
   /** The `seq` of the last event of each of these sessions. */
   lastSeqs(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** The version of each of these sessions, which counts whatever their programs have to know. */
+  versions(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /**
    * Deletes sessions that were released before, older events of those that were not, and messages sent before
    * whose deliveries have all ended.
