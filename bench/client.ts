@@ -10,6 +10,8 @@ export interface Address {
 }
 
 export interface Exchange {
+  /** Resolves when the response has begun. */
+  readonly opened: Promise<void>;
   /** Resolves at the end of the response; rejects if it is an error. */
   readonly ended: Promise<void>;
   readonly close: () => void;
@@ -31,9 +33,11 @@ export function exchange(
     agent,
     headers: { authorization: `Bearer ${apiKey}`, ...json },
   });
+  const opened = Promise.withResolvers<void>();
   const ended = new Promise<void>((resolve, reject) => {
     sent.once('error', reject);
     sent.once('response', (response) => {
+      opened.resolve();
       const { statusCode = 0 } = response;
       const fail = (chunk: string) => reject(new Error(`${path}: ${statusCode} ${chunk}`));
       response.setEncoding('latin1');
@@ -43,7 +47,16 @@ export function exchange(
     });
   });
   sent.end(body && JSON.stringify(body));
-  return { ended, close: () => void sent.destroy() };
+  return { opened: opened.promise, ended, close: () => void sent.destroy() };
+}
+
+/** The response of a request, as JSON. */
+export async function ask(server: Address, path: string, body?: object): Promise<unknown> {
+  let text = '';
+  await exchange(server, path, body, (chunk) => {
+    text += chunk;
+  }).ended;
+  return JSON.parse(text);
 }
 
 export interface ParkedRun extends Exchange {

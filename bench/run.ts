@@ -13,6 +13,7 @@ import { benchPermissions } from './permissions.ts';
 import { benchPostgresTenants } from './postgres-tenants.ts';
 import { benchPostgres } from './postgres.ts';
 import { benchScale } from './scale.ts';
+import { benchSessions } from './sessions.ts';
 import { benchSilent } from './silent.ts';
 import { benchStart } from './start.ts';
 import { benchStream } from './stream.ts';
@@ -26,6 +27,7 @@ const benches = {
   postgres: benchPostgres,
   'postgres-tenants': benchPostgresTenants,
   scale: benchScale,
+  sessions: benchSessions,
   silent: benchSilent,
   start: benchStart,
   stream: benchStream,

@@ -61,8 +61,10 @@ const server = createServer((request, response) => {
   void json(request).then((body) => {
     const { model, messages, tools } = body as ProviderRequest;
     response.writeHead(200, { 'content-type': 'text/event-stream' });
-    const tool = messages.some(({ role }) => role === 'tool') ? undefined : tools?.[0];
-    if (tool === undefined) answer(response, scripts[model]);
+    const script: Script = scripts[model];
+    const isDone = script.callsNoTools ?? messages.some(({ role }) => role === 'tool');
+    const tool = isDone ? undefined : tools?.[0];
+    if (tool === undefined) answer(response, script);
     else call(response, tool.function.name);
   });
 });

@@ -4,6 +4,8 @@ export interface Script {
   readonly tokensPerWrite: number;
   /** The time between two writes; 0 for as fast as it goes. */
   readonly everyMs: number;
+  /** Answers although it is offered tools. */
+  readonly callsNoTools?: true;
 }
 
 export const scripts = {
@@ -14,6 +16,7 @@ export const scripts = {
   /** 512 bytes. */
   turn: { tokens: 75, tokensPerWrite: 1, everyMs: 0 },
   'paced-turn': { tokens: 75, tokensPerWrite: 1, everyMs: 2 },
+  reply: { tokens: 1, tokensPerWrite: 1, everyMs: 0, callsNoTools: true },
   short: { tokens: 1, tokensPerWrite: 1, everyMs: 0 },
 } as const satisfies Record<string, Script>;
 

@@ -20,9 +20,12 @@ const seed = Number(process.env['RELAY_FAULTS_SEED'] ?? 5);
 let undisturbed: TeamResult;
 let environment: Environment | undefined;
 beforeAll(async () => {
-  environment = await Environment.sqlite();
-  undisturbed = (await playTeam(environment)).result;
-  await environment.dispose();
+  const stage = await Environment.sqlite();
+  try {
+    undisturbed = (await playTeam(stage)).result;
+  } finally {
+    await stage.dispose();
+  }
 }, 60_000);
 afterEach(() => environment?.dispose(), 60_000);
 

@@ -4,13 +4,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Environment } from '../faults/chaos/environment.ts';
 import { playTeam, type TeamPlay } from '../faults/chaos/team.ts';
 
-let environment: Environment;
+let environment: Environment | undefined;
 let play: TeamPlay;
 beforeAll(async () => {
   environment = await Environment.sqlite();
   play = await playTeam(environment);
 }, 60_000);
-afterAll(() => environment.dispose());
+afterAll(() => environment?.dispose());
 
 /** The boundaries of a run, and the messages that entered at them. */
 function boundariesOf(events: readonly StoredEvent[] = []): string[] {

@@ -82,6 +82,7 @@ export interface Relay {
   readonly control: RunControl;
   readonly hub: Hub<StoredEvent>;
   readonly sessionHub: Hub<StoredSessionEvent>;
+  readonly programHub: Hub<StoredSessionEvent>;
   readonly feed: Feed;
   /** Which commands run in a sandbox; undefined if the tools are replaced. */
   readonly sandbox?: string;
@@ -97,6 +98,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   registerSecrets(log, config);
   const hub = new Hub<StoredEvent>((runIds) => store.lastSeqs(runIds));
   const sessionHub = new Hub<StoredSessionEvent>((ids) => store.sessions.lastSeqs(ids));
+  const programHub = new Hub<StoredSessionEvent>((ids) => store.sessions.versions(ids));
   const feed = new Feed();
   const streams = new OpenStreams(store);
   const metrics = new Metrics(store, {
@@ -237,7 +239,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const host =
     configured.length === 0
       ? undefined
-      : new HarnessHost({ engine, hub: sessionHub, node: nodeNameOf(config) }, configured);
+      : new HarnessHost({ engine, hub: programHub, node: nodeNameOf(config) }, configured);
   const builtIn = builtInHarnesses(control, {
     limits: file.limits ?? {},
     defaultModel: config.defaultModel,
@@ -280,6 +282,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     sessionHub,
+    programHub,
     harnesses,
     version,
     isStopping: () => stopping,
@@ -300,6 +303,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     control,
     hub,
     sessionHub,
+    programHub,
     feed,
     ...defined({ sandbox: bash?.summary }),
     async start() {

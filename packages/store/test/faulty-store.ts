@@ -224,6 +224,7 @@ function faultyDirectory(
     orphans: (node, now, page) => read(() => inner.orphans(node, now, page)),
     ofHarness: (harness, page) => read(() => inner.ofHarness(harness, page)),
     lastSeqs: (ids) => read(() => inner.lastSeqs(ids)),
+    versions: (ids) => read(() => inner.versions(ids)),
     prune: (before, limit) => write('sessions.prune', () => inner.prune(before, limit)),
   };
 }

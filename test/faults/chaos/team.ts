@@ -51,7 +51,7 @@ export interface TeamPlay {
   readonly builds: Readonly<Record<string, readonly StoredEvent[]>>;
 }
 
-const timeoutMs = 60_000;
+const timeoutMs = 40_000;
 
 async function until<Value>(
   what: string,

@@ -4,10 +4,10 @@
  */
 import type { Engine } from '../engine.ts';
 import type { SessionRecord, SessionRef } from '../ports/index.ts';
+import { stepsOf } from '../sessions/consequences.ts';
 import { timesOut } from '../sessions/modes.ts';
 import {
   changeSession,
-  deliveryStep,
   expiringDeliveries,
   lostAtOf,
   maxCommands,
@@ -45,13 +45,11 @@ function attendOnce(engine: AttendingEngine, ref: SessionRef): Promise<SessionRe
     if (lostAt !== undefined && lostAt <= now) return { inputs: [{ type: 'lose' }] };
     if (!timesOut(state)) return {};
     const expiring = await expiringDeliveries(view, engine.settings.deliveryTtlMs);
-    const steps = expiring
-      .filter(({ expiresAt }) => expiresAt <= now)
-      .map(({ entry }) => deliveryStep(entry, { type: 'expire' }));
-    return {
-      events: steps.flatMap(({ events = [] }) => events),
-      deliveries: steps.flatMap(({ deliveries = [] }) => deliveries),
-    };
+    const expired = expiring.filter(({ expiresAt }) => expiresAt <= now);
+    return stepsOf(
+      expired.map(({ entry }) => entry),
+      { type: 'expire' },
+    );
   });
 }
 

@@ -9,7 +9,6 @@ import type {
   CommandAnswer,
   DeliveryChange,
   InboxEntry,
-  MessageDelivery,
   SessionRecord,
   SessionRedefinition,
   SessionRef,
@@ -17,7 +16,6 @@ import type {
   TenantStore,
 } from '../ports/index.ts';
 import { consequencesOf, openDeliveries, stepsOf, unconsumedOf } from '../sessions/consequences.ts';
-import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { wakeDue } from '../sessions/due.ts';
 import { timesOut } from '../sessions/modes.ts';
 import { nativeHarness } from '../sessions/native.ts';
@@ -199,6 +197,7 @@ async function abandonedCommands(
 
 /** Open at the same time: see `session-lifecycle.ts`. */
 export const maxCommands = 100;
+
 /** When the session needs attention without a request: see `attend-session.ts`. */
 async function dueAtOf(
   engine: SessionEngine,
@@ -267,12 +266,4 @@ export async function expiringDeliveries(
   const { seenAt, id } = view.session;
   const open = await openDeliveries(view.store.messages, id);
   return open.map((entry) => ({ entry, expiresAt: Math.max(entry.at, seenAt) + ttlMs }));
-}
-
-/** A delivery of this session after an input. Throws `receipt_conflict` if it comes too late. */
-export function deliveryStep(delivery: MessageDelivery, input: DeliveryInput): SessionStep {
-  const decision = decideDelivery({ ...delivery, isObservable: true }, input);
-  if (decision.kind === 'refused') throw new RelayError('receipt_conflict', decision.reason);
-  if (decision.kind === 'same') return {};
-  return { events: decision.events, deliveries: [decision.change] };
 }

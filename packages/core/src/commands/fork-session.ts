@@ -21,9 +21,10 @@ import { requireCapability } from '../sessions/capabilities.ts';
 import { nativeHarness } from '../sessions/native.ts';
 import { decideSession } from '../sessions/session-machine.ts';
 import type { ForkSource } from '../sessions/state.ts';
-import { changeSession, commandTimeoutMs, maxCommands, offlineAfterMs } from './change-session.ts';
+import { changeSession, maxCommands, offlineAfterMs } from './change-session.ts';
 import { createNativeSession, createSession, handleTaken } from './create-session.ts';
 import { forkPoint } from './fork.ts';
+import { newCommand } from './session-lifecycle.ts';
 
 /** What the snapshot of a native session contains. */
 interface NativeSnapshot {
@@ -298,14 +299,10 @@ async function askProgram(
     }
   });
   try {
-    await changeSession(engine, { tenantId, sessionId }, async ({ session, now: at }) => {
-      requirePossible(session, command);
+    await changeSession(engine, { tenantId, sessionId }, async (view) => {
+      requirePossible(view.session, command);
       const open = await sessions.openCommands(sessionId, maxCommands);
-      if (open.length >= maxCommands) {
-        throw new RelayError('session_conflict', `${maxCommands} commands wait for an answer`);
-      }
-      const answerBy = at + commandTimeoutMs;
-      return { write: { commands: [{ id, sessionId, command, args, at, answerBy }] } };
+      return { write: { commands: [newCommand(view, open, { id, command, args })] } };
     });
     for (;;) {
       const asked = await sessions.readCommand(sessionId, id);

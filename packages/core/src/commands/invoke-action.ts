@@ -47,7 +47,7 @@ import {
   problemWithOutput,
   toolOfAction,
 } from '../sessions/actions.ts';
-import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { requireCapability } from '../sessions/capabilities.ts';
 import {
   approvalFor,
   closureOf,
@@ -214,9 +214,7 @@ async function callingSession(store: TenantStore, sessionId: string): Promise<Se
   if (session === undefined || session.releasedAt !== null) {
     throw new RelayError('session_conflict', 'The session has ended and invokes no actions');
   }
-  const operation = { type: 'invoke-action' } as const;
-  const missing = missingCapability(session.capabilities, operation);
-  if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
+  requireCapability(session, { type: 'invoke-action' });
   return session;
 }
 

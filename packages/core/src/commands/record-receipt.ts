@@ -2,12 +2,12 @@
 import { defined, type DeliveryStatus, RelayError, type SessionEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { MessageDelivery, SessionRecord, SessionRef } from '../ports/index.ts';
-import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
-import { inboxOf } from '../sessions/consequences.ts';
+import { requireCapability } from '../sessions/capabilities.ts';
+import { inboxOf, stepsOf } from '../sessions/consequences.ts';
 import { decideDelivery, type DeliveryInput } from '../sessions/delivery-machine.ts';
 import { decideSessionAll, inputsOfStatus } from '../sessions/session-machine.ts';
 import { updatedUsage } from '../sessions/state.ts';
-import { changeSession, deliveryStep, hasProgram, type SessionStep } from './change-session.ts';
+import { changeSession, hasProgram, type SessionStep } from './change-session.ts';
 
 export interface DeliveryReceipt {
   readonly status: Exclude<DeliveryStatus, 'accepted'>;
@@ -24,7 +24,8 @@ type ReportEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'redact'>;
 const retryAfterMs = 5_000;
 
 /**
- * The delivery after it. Throws `receipt_conflict` after a final receipt that was another one.
+ * The delivery after a receipt of the session’s program. Throws `receipt_conflict` after a final receipt that
+ * was another one.
  *
  * It depends only on the delivery, so that other changes of the session, however many, cannot delay it.
  */
@@ -35,9 +36,6 @@ export async function recordReceipt(
   receipt: DeliveryReceipt,
 ): Promise<MessageDelivery> {
   const { messages, sessions } = engine.store.tenant(tenantId);
-  const session = await sessions.read(sessionId);
-  if (session === undefined) throw new RelayError('not_found', 'No such session');
-  requireProgram(session);
   for (;;) {
     const delivery = await messages.readDelivery(deliveryId);
     if (delivery?.sessionId !== sessionId) throw new RelayError('not_found', 'No such delivery');
@@ -91,14 +89,11 @@ export function reportEvents(
   const events = reported.map((event) => withoutSecrets(engine, event));
   return changeSession(engine, ref, ({ session, state }) => {
     requireProgram(session);
-    const { capabilities, handle } = session;
     const inputs: SessionStep['inputs'][] = [];
     let { usage } = state;
     let next = state;
     for (const event of events) {
-      const operation = { type: 'report-event', event } as const;
-      const missing = missingCapability(capabilities, operation);
-      if (missing !== undefined) throw capabilityError(handle, operation, missing);
+      requireCapability(session, { type: 'report-event', event });
       if (event.type !== 'status.changed') {
         if (event.type === 'usage.updated') usage = updatedUsage(usage, event);
         inputs.push([{ type: 'report', event }]);
@@ -137,18 +132,10 @@ export function flushSession(
 ): Promise<SessionRecord> {
   return changeSession(engine, ref, async (view) => {
     const { session, now } = view;
-    const operation = { type: 'flush' } as const;
-    const missing = missingCapability(session.capabilities, operation);
-    if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
+    requireCapability(session, { type: 'flush' });
     const held = (await inboxOf(view.store.messages, session.id)).filter(
       ({ mode, status }) => mode === 'manual' && status === 'accepted',
     );
-    const steps = held.map((entry) =>
-      deliveryStep(entry, { type: 'defer', now, reason: 'flushed' }),
-    );
-    return {
-      events: steps.flatMap(({ events = [] }) => events),
-      deliveries: steps.flatMap(({ deliveries = [] }) => deliveries),
-    };
+    return stepsOf(held, { type: 'defer', now, reason: 'flushed' });
   });
 }

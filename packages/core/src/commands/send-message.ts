@@ -34,7 +34,7 @@ import {
   modeFor,
   refusedChange,
 } from '../sessions/acceptance.ts';
-import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { requireCapability } from '../sessions/capabilities.ts';
 import { wakeDue } from '../sessions/due.ts';
 import { hopsOfProgram } from '../sessions/hops.ts';
 import { isMentioned } from '../sessions/mentions.ts';
@@ -211,9 +211,7 @@ async function senderOf(store: TenantStore, sessionId: string): Promise<SessionR
   if (session === undefined || session.releasedAt !== null) {
     throw new RelayError('session_conflict', 'The session has ended and sends no messages');
   }
-  const operation = { type: 'send-message' } as const;
-  const missing = missingCapability(session.capabilities, operation);
-  if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
+  requireCapability(session, { type: 'send-message' });
   return session;
 }
 

@@ -21,12 +21,14 @@ import type {
   AuditEntry,
   CommandAnswer,
   NewAuditEntry,
+  NewSessionCommand,
   RunCommand,
   SessionCommandRecord,
   SessionRecord,
   SessionRef,
 } from '../ports/index.ts';
-import { capabilityError, missingCapability } from '../sessions/capabilities.ts';
+import { keyIdOf } from '../permission/approvers.ts';
+import { requireCapability } from '../sessions/capabilities.ts';
 import { decideSession, type SessionInputName } from '../sessions/session-machine.ts';
 import {
   changeSession,
@@ -60,7 +62,7 @@ export function requestCommand(
   const released = (session: SessionRecord) =>
     entryOf(engine, ref, session, { who: by, action: 'session.released' });
   return changeSession(engine, ref, async (view) => {
-    const { session, now } = view;
+    const { session } = view;
     const isNew = changesSession(view, command);
     const open = await view.store.sessions.openCommands(session.id, maxCommands);
     // A pause that is not answered yet is ended by a resume, and the other way round.
@@ -71,17 +73,7 @@ export function requestCommand(
       const inputs: SessionStep['inputs'] = [{ type: 'release' }, { type: 'finish' }];
       return { inputs, write: { audit } };
     }
-    if (open.length >= maxCommands) {
-      throw new RelayError('session_conflict', `${maxCommands} commands wait for an answer`);
-    }
-    const question = {
-      id: engine.ids.next(),
-      sessionId: session.id,
-      command,
-      args: {},
-      at: now,
-      answerBy: now + commandTimeoutMs,
-    };
+    const question = newCommand(view, open, { id: engine.ids.next(), command, args: {} });
     return {
       inputs: command === 'release' ? [{ type: 'release' }] : [],
       write: { commands: [question], audit },
@@ -89,13 +81,21 @@ export function requestCommand(
   });
 }
 
+/** For the program of the session. Throws `session_conflict` if too many are open. */
+export function newCommand(
+  { session, now }: SessionView,
+  open: readonly unknown[],
+  asked: Pick<NewSessionCommand, 'id' | 'command' | 'args'>,
+): NewSessionCommand {
+  if (open.length >= maxCommands) {
+    throw new RelayError('session_conflict', `${maxCommands} commands wait for an answer`);
+  }
+  return { ...asked, sessionId: session.id, at: now, answerBy: now + commandTimeoutMs };
+}
+
 /** Whether the command changes anything. Throws `capability_missing`, or `session_conflict`. */
 function changesSession({ session, state }: SessionView, command: LifecycleCommand): boolean {
-  if (command !== 'cancel') {
-    const operation = { type: command } as const;
-    const missing = missingCapability(session.capabilities, operation);
-    if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
-  }
+  if (command !== 'cancel') requireCapability(session, { type: command });
   const decision = decideSession(state, { type: command, sessionId: session.id });
   if (decision.kind === 'refused') throw new RelayError('session_conflict', decision.reason);
   return decision.kind === 'accepted';
@@ -169,7 +169,7 @@ function takeover(
   const audit = entryOf(engine, ref, session, { who: by, action: 'session.taken-over' });
   return {
     inputs: inputs.map((type) => ({ type })),
-    redefine: { owner: personOf(by), keyId: by.type === 'key' ? by.id : null },
+    redefine: { owner: personOf(by), keyId: keyIdOf(by) },
     dueAt: now,
     write: { audit },
   };

@@ -669,6 +669,8 @@ export interface SessionDirectory {
   ): Promise<SessionRef[]>;
   /** The `seq` of the last event of each of these sessions. */
   lastSeqs(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** The version of each of these sessions, which counts whatever their programs have to know. */
+  versions(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /**
    * Deletes sessions that were released before, and messages sent before whose deliveries have all ended.
    * Handles at most `limit` rows of each table per call; 0 means that nothing is left.

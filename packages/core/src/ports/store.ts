@@ -409,7 +409,13 @@ export type Hint =
   /** The run has a new command, or no node holds it any more. */
   | { readonly kind: 'wake'; readonly tenantId: string; readonly runId: string }
   /** The session has new events, deliveries or commands, or its stream was opened or closed. */
-  | { readonly kind: 'session'; readonly tenantId: string; readonly sessionId: string }
+  | {
+      readonly kind: 'session';
+      readonly tenantId: string;
+      readonly sessionId: string;
+      /** The token that it had no longer opens it. */
+      readonly isTokenEnded?: boolean;
+    }
   /** The tenant's settings, keys or credentials have changed. */
   | { readonly kind: 'tenant'; readonly tenantId: string }
   /** Hints may have been lost. */

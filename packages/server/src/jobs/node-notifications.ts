@@ -7,7 +7,7 @@ export function subscribeToNodes(context: ServerContext): () => void {
 }
 
 function handle(context: ServerContext, hint: Hint): void {
-  const { hub, sessionHub, feed, control, budgets, streams, vault } = context;
+  const { hub, sessionHub, programHub, feed, control, budgets, streams, vault } = context;
   const { supervisor } = control;
   switch (hint.kind) {
     case 'journal':
@@ -22,8 +22,9 @@ function handle(context: ServerContext, hint: Hint): void {
       return;
     case 'session':
       sessionHub.publish(hint.sessionId, []);
+      programHub.publish(hint.sessionId, []);
       feed.add(hint.tenantId, { kind: 'session', id: hint.sessionId });
-      void streams.checkSession(hint.sessionId);
+      if (hint.isTokenEnded === true) void streams.checkSession(hint.sessionId);
       return;
     case 'inbox':
       supervisor.notify(hint);
@@ -38,6 +39,7 @@ function handle(context: ServerContext, hint: Hint): void {
     case 'all':
       hub.invalidate();
       sessionHub.invalidate();
+      programHub.invalidate();
       feed.addToAll({ kind: 'all' });
       vault.changed();
       streams.checkSessions();

@@ -99,8 +99,8 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     this.#events = new EventPump(options.engine, ref, this.#over.signal);
   }
 
-  /** Never up to date: each round of the hub makes it look, because commands have no events. */
-  readonly lastSeq = -1;
+  /** The version of the session that was read last. */
+  lastSeq = -1;
 
   receive(): void {
     this.#isChanged = true;
@@ -324,6 +324,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     if (session === undefined || session.releasedAt !== null || session.status === 'failed') {
       return false;
     }
+    this.lastSeq = session.version;
     if (session.stream?.id !== this.#streamId) return false;
     await this.#beginCommands();
     if (this.#handing !== undefined) return true;

@@ -188,8 +188,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     this.#reader = reader;
   }
 
-  /** Never up to date: each round of the hub makes it look, because commands have no events. */
-  readonly lastSeq = -1;
+  /** The version of the session of which all that can be sent was sent. */
+  lastSeq = -1;
 
   receive(): void {
     this.#isChanged = true;
@@ -197,10 +197,11 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   }
 
   async run(): Promise<void> {
-    const { sessionHub, control } = this.#call.context;
+    const { programHub, control } = this.#call.context;
     const { clock } = control.engine;
     const { closed: signal } = this.#reader;
-    const unfollow = sessionHub.add(this.#ref.sessionId, this);
+    const unfollow = programHub.add(this.#ref.sessionId, this);
+    let availableAt = Infinity;
     const wake = () => this.#changed.notify();
     signal.addEventListener('abort', wake);
     try {
@@ -210,13 +211,13 @@ class DeliverySender implements Follower<StoredSessionEvent> {
         if (session === undefined || session.releasedAt !== null) return;
         // A newer stream has replaced this one.
         if (session.stream?.id !== this.#id) return;
-        if (this.#reader.takesCommands) {
-          await this.#sendCommands();
-          if (!(await this.#sendInvocations(session))) continue;
+        // What this stream itself has stored also wakes it.
+        if (session.version !== this.lastSeq || availableAt <= clock.now()) {
+          if (!(await this.#sendAll(session))) continue;
+          this.#looked.resolve();
+          availableAt = await this.#nextAvailable(session);
         }
-        if (!(await this.#sendDeliveries(session.state))) continue;
-        this.#looked.resolve();
-        const ms = await this.#msUntilAvailable(session);
+        const ms = availableAt - clock.now();
         if (this.#isChanged || ms <= 0 || this.#reader.isOver()) continue;
         if (ms === Infinity) await this.#changed.wait();
         else await this.#changed.waitFor({ clock, ms, signal });
@@ -234,6 +235,29 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
   get #now(): number {
     return this.#call.context.control.engine.clock.now();
+  }
+
+  /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
+  async #sendAll(session: SessionRecord): Promise<boolean> {
+    if (this.#reader.takesCommands) {
+      await this.#sendCommands();
+      if (!(await this.#sendInvocations(session))) return false;
+    }
+    const kinds = sendableKinds(session.state);
+    let { version } = session;
+    let isLast = kinds.length === 0;
+    while (!isLast && !this.#reader.isOver()) {
+      const { entriesAtOnce: limit } = this.#reader;
+      const query = { streamId: this.#id, kinds, now: this.#now, limit };
+      const entries = await this.#store.messages.sendable(session.id, query);
+      isLast = entries.length < limit;
+      if (entries.length === 0) break;
+      if (!(await this.#recordAttempts(entries))) return false;
+      await this.#send(entries.map(deliveryFrame));
+      version += 1;
+    }
+    this.lastSeq = version;
+    return true;
   }
 
   async #sendCommands(): Promise<void> {
@@ -267,20 +291,6 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return true;
   }
 
-  /** What can be sent in this state. False if something has changed meanwhile: the session is to be read again. */
-  async #sendDeliveries(state: SessionState): Promise<boolean> {
-    const kinds = sendableKinds(state);
-    while (kinds.length > 0 && !this.#reader.isOver()) {
-      const { entriesAtOnce: limit } = this.#reader;
-      const query = { streamId: this.#id, kinds, now: this.#now, limit };
-      const entries = await this.#store.messages.sendable(this.#ref.sessionId, query);
-      if (entries.length === 0) return true;
-      if (!(await this.#recordAttempts(entries))) return false;
-      await this.#send(entries.map(deliveryFrame));
-    }
-    return true;
-  }
-
   /** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
   async #recordAttempts(entries: readonly InboxEntry[]): Promise<boolean> {
     const deliveries = entries.flatMap((entry) => {
@@ -295,11 +305,10 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return kind === 'committed';
   }
 
-  /** Until a delivery that was deferred becomes available. */
-  async #msUntilAvailable({ id, queue }: SessionRecord): Promise<number> {
+  /** When a delivery that was deferred becomes available. */
+  async #nextAvailable({ id, queue }: SessionRecord): Promise<number> {
     if (queue.length === 0) return Infinity;
-    const now = this.#now;
-    return ((await this.#store.messages.nextAvailable(id, now)) ?? Infinity) - now;
+    return (await this.#store.messages.nextAvailable(id, this.#now)) ?? Infinity;
   }
 
   async #send(frames: readonly DeliveryFrame[]): Promise<void> {

@@ -1,14 +1,15 @@
 /**
  * Publishes stored events of runs, or of sessions, to the open streams of this process. It only makes them
  * faster: the journals of all that are followed are compared periodically with what their followers have, so
- * a missed event is only late.
+ * a missed event is only late. For the programs of sessions, versions are compared, because not all that
+ * they have to know is an event.
  */
 import { type SystemStore, Ticker } from '@relay/core';
 
 export interface Follower<Event> {
   /** An empty list means: read the journal. */
   receive(events: readonly Event[]): void;
-  /** The last event that it has received, or read itself. */
+  /** The last event that it has received, or read itself; or the version that it has read. */
   readonly lastSeq: number;
 }
 

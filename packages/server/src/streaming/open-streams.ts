@@ -31,6 +31,10 @@ export class OpenStreams {
   #stopping = false;
   readonly #keys = new Ticker<string>(checkKeysMs, () => void this.checkKeys());
   #checking = false;
+  /** Sessions whose tokens could not be checked, because the store is unavailable. */
+  readonly #unchecked = new Ticker<string>(checkKeysMs, (ids) => {
+    for (const id of ids) void this.checkSession(id);
+  });
 
   constructor(store: SystemStore) {
     this.#store = store;
@@ -69,17 +73,20 @@ export class OpenStreams {
     };
   }
 
-  /** After a change of a session: closes the streams of tokens that no longer open it. Never rejects. */
+  /** Closes the streams of tokens that no longer open the session. Never rejects. */
   async checkSession(sessionId: string): Promise<void> {
+    let isChecked = true;
     for (const [hash, streams] of this.#bySession.get(sessionId) ?? []) {
       try {
         if ((await findSessionByToken(this.#store, hash)) !== undefined) continue;
       } catch {
-        // The store is unavailable: the next change of the session retries.
+        isChecked = false;
         continue;
       }
       for (const close of streams) close('revoked');
     }
+    if (isChecked || this.#stopping) this.#unchecked.delete(sessionId);
+    else this.#unchecked.add(sessionId);
   }
 
   /** The same of all sessions, if changes of theirs may have been missed. */
@@ -131,6 +138,7 @@ export class OpenStreams {
   stop(): void {
     this.#stopping = true;
     this.#keys.clear();
+    this.#unchecked.clear();
     for (const close of this.#all) close('stopping');
   }
 

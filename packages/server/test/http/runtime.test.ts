@@ -75,12 +75,12 @@ describe('a chat by /api/chat', () => {
     const { runId, reader } = await startApiChat(server, 'say 1');
     await reader.rest();
     const { events } = await eventsOf(server, runId);
-    const tools = server.relay.control.engine.tools(server.tenantId).list();
     expect(events[0]).toMatchObject({
       type: 'run.created',
       surface: 'runtime',
       agent: 'assistant',
-      tools: tools.map(({ name }) => name),
+      // Without the tools that only the turn of a session has.
+      tools: ['agent', 'calculator', 'memory', 'send_note'],
     });
   });
 

@@ -39,6 +39,7 @@ describe('hints from other nodes', () => {
   let nodes: FakeNodes;
   let hub: Hub<StoredEvent>;
   let sessionHub: Hub<StoredSessionEvent>;
+  let programHub: Hub<StoredSessionEvent>;
   let feed: Feed;
   let budgets: TenantBudgets;
   let stop: () => void;
@@ -52,6 +53,7 @@ describe('hints from other nodes', () => {
     const { store } = nodes;
     hub = new Hub(async () => new Map());
     sessionHub = new Hub(async () => new Map());
+    programHub = new Hub(async () => new Map());
     feed = new Feed();
     budgets = new TenantBudgets(store);
     streams = new OpenStreams(store);
@@ -67,7 +69,7 @@ describe('hints from other nodes', () => {
     credentialsChanged = [];
     const vault = { changed: (tenantId?: string) => void credentialsChanged.push(tenantId) };
     const control = { supervisor };
-    const context = { store, hub, sessionHub, feed, control, budgets, streams, vault };
+    const context = { store, hub, sessionHub, programHub, feed, control, budgets, streams, vault };
     stop = subscribeToNodes(context as unknown as ServerContext);
   });
 
@@ -95,11 +97,20 @@ describe('hints from other nodes', () => {
 
   it('make the streams of a session read, and name it in the feed', async () => {
     const notified: string[] = [];
-    sessionHub.add('s', { receive: () => void notified.push('s'), lastSeq: 0 });
+    sessionHub.add('s', { receive: () => void notified.push('events'), lastSeq: 0 });
+    programHub.add('s', { receive: () => void notified.push('program'), lastSeq: 0 });
     const hint = { kind: 'session', tenantId: 't', sessionId: 's' } as const;
     expect(await nextHints('t', () => nodes.send(hint))).toEqual([{ kind: 'session', id: 's' }]);
     nodes.send({ kind: 'all' });
-    expect(notified).toEqual(['s', 's']);
+    expect(notified).toEqual(['events', 'program', 'events', 'program']);
+  });
+
+  it('make a node check the token of a session only if it has ended', () => {
+    const checked: string[] = [];
+    streams.checkSession = async (sessionId) => void checked.push(sessionId);
+    nodes.send({ kind: 'session', tenantId: 't', sessionId: 'changed' });
+    nodes.send({ kind: 'session', tenantId: 't', sessionId: 'ended', isTokenEnded: true });
+    expect(checked).toEqual(['ended']);
   });
 
   it('make only the streams of that run read the journal', () => {

@@ -338,7 +338,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
 
   it('fails the delivery if the harness hangs, and continues with the next one', async () => {
     const { engine } = server.relay.control;
-    const options = { engine, hub: server.relay.sessionHub, node: 'two', timeoutMs: 30 };
+    const options = { engine, hub: server.relay.programHub, node: 'two', timeoutMs: 30 };
     const host = new HarnessHost(options, harnesses);
     const handle = `h-${uuidv7()}`;
     const { tenantId } = server;
@@ -604,13 +604,13 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     const agent = session.agent();
     const { engine } = server.relay.control;
     const host = new HarnessHost(
-      { engine, hub: server.relay.sessionHub, node: 'three' },
+      { engine, hub: server.relay.programHub, node: 'three' },
       harnesses,
     );
     await host.start();
     expect(host.size).toBe(0);
     // A second node with the same name waits for the first.
-    const twin = new HarnessHost({ engine, hub: server.relay.sessionHub, node: 'one' }, harnesses);
+    const twin = new HarnessHost({ engine, hub: server.relay.programHub, node: 'one' }, harnesses);
     await twin.start();
     await deliveryIs((await send(session.handle)).deliveryId, 'consumed');
     expect(agentOf(session.handle)).toBe(agent);

@@ -231,6 +231,28 @@ describe('open streams', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  it('of a token that has ended while the store did not answer are closed when it does', async () => {
+    const findToken = vi.fn<() => Promise<undefined>>(async () => undefined);
+    const store = Object.assign(
+      storeOf(async () => keyWith()),
+      { sessions: { findToken } },
+    );
+    findToken.mockRejectedValueOnce(new Error('Out of order'));
+    findToken.mockRejectedValueOnce(new Error('Out of order'));
+    const streams = new OpenStreams(store);
+    const close = vi.fn();
+    const remove = streams.add(sessionOf('key-1'), close);
+    await settled();
+    await nextLook();
+    expect(close).not.toHaveBeenCalled();
+    await nextLook();
+    expect(close.mock.calls).toEqual([['revoked']]);
+    remove();
+    await nextLook();
+    expect(findToken).toHaveBeenCalledTimes(3);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
   it('of sessions go on with the key that replaces an expired one', async () => {
     const keys = new Map([
       ['key-1', keyWith({ expiresAt: now, replacedBy: 'key-2' })],

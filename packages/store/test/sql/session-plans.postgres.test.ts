@@ -115,7 +115,7 @@ describe('query plans of sessions on PostgreSQL without statistics', () => {
       const statements = statementsOfTenant('postgres');
       const ofRows = [
         'a session',
-        'the lock of a session',
+        'a counted change of a session',
         'an opened stream',
         'a page of a journal',
       ];

@@ -106,7 +106,7 @@ export function statementsOfTenant(dialect: SqlDialect): Record<string, string> 
     'a released session by its handle': sessions.selectReleasedSql,
     'a session by its run': sessions.selectByRunSql,
     'the signed part of a session': sessions.selectSignedSql,
-    'the lock of a session': sessions.lockSession(dialect, 't', 's').sql,
+    'a counted change of a session': sessions.countChange('t', 's').sql,
     'a session that is made due': sessions.makeDue('t', 's', 0).sql,
     'an opened stream': sessions.openStream('t', 's', { id: 'x', node: 'n', at: 0 }).sql,
     'a closed stream': sessions.closeStream('t', 's', { id: 'x', at: 0, dueBy: 0 }).sql,
@@ -169,7 +169,7 @@ export function statementsOfSystem(dialect: SqlDialect): Record<string, string> 
     'the sessions that are due': directory.dueSql[dialect],
     'the invocations that are due': actions.dueInvocationsSql,
     'the sessions of dead nodes': directory.orphansSql[dialect],
-    'the last seqs': directory.lastSeqsSql,
+    'the last seqs and versions': directory.headsSql,
     ...Object.fromEntries(numbered('pruning', pruneUnit(0, 9))),
   };
 }

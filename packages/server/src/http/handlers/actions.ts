@@ -63,9 +63,7 @@ async function requireExposing(call: ApiRequest, sessionId: string): Promise<voi
   if (session === undefined || session.releasedAt !== null) {
     throw new RelayError('session_conflict', 'The session is released and exposes no actions');
   }
-  const operation = { type: 'expose-action' } as const;
-  const missing = core.missingCapability(session.capabilities, operation);
-  if (missing !== undefined) throw core.capabilityError(session.handle, operation, missing);
+  core.requireCapability(session, { type: 'expose-action' });
 }
 
 function requireUrl(call: ApiRequest, url: string): void {

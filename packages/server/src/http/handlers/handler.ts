@@ -42,6 +42,8 @@ export interface ServerContext extends AuthContext {
   readonly hub: Hub<StoredEvent>;
   /** The same for sessions. */
   readonly sessionHub: Hub<StoredSessionEvent>;
+  /** For what the programs of sessions have to know. */
+  readonly programHub: Hub<StoredSessionEvent>;
   readonly harnesses: HarnessRegistry;
   readonly feed: Feed;
   readonly metrics: Metrics;

@@ -242,14 +242,14 @@ export async function ownSession(call: ApiRequest, sessionId: string) {
       'Requires the token of the session, or a key of its owner',
     );
   }
-  return { tenantId: caller.tenantId, sessionId: session.id };
+  return { tenantId: caller.tenantId, sessionId: session.id, harness: session.harness };
 }
 
 /** The same, for what the program of a session reports. */
 async function ownProgram(call: ApiRequest, sessionId: string) {
-  const ref = await ownSession(call, sessionId);
-  const { harness } = await findSession(call, sessionId);
-  if (harness === 'remote' || harness === 'human') return ref;
+  const own = await ownSession(call, sessionId);
+  const { harness } = own;
+  if (harness === 'remote' || harness === 'human') return own;
   throw new RelayError(
     'session_conflict',
     `Relay itself reports what a session of the harness ${harness} does`,

@@ -1,10 +1,5 @@
 /** `/v1/webhooks`: URLs that are notified of events. */
-import {
-  capabilityError,
-  type DeliveryRecord,
-  missingCapability,
-  type WebhookRecord,
-} from '@relay/core';
+import { type DeliveryRecord, requireCapability, type WebhookRecord } from '@relay/core';
 import { type BodyOf, defined, webhookEvents } from '@relay/protocol';
 import { notFound } from '../errors.ts';
 import { checkUrl } from './credentials.ts';
@@ -48,9 +43,7 @@ async function rejectUnobservable(
   if (filter?.handle === undefined || !events.includes('session.status-changed')) return;
   const session = await storeOf(call).sessions.readByHandle(filter.handle);
   if (session === undefined) return;
-  const operation = { type: 'observe', events: ['status.changed'] } as const;
-  const missing = missingCapability(session.capabilities, operation);
-  if (missing !== undefined) throw capabilityError(session.handle, operation, missing);
+  requireCapability(session, { type: 'observe', events: ['status.changed'] });
 }
 
 export const listWebhooks: Handler<'listWebhooks'> = async (call) => {

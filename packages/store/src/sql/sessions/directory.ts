@@ -55,7 +55,7 @@ export const ofHarnessSql = `SELECT tenant_id, id FROM sessions
   WHERE harness = ? AND released_at IS NULL AND pruning IS NULL AND id > ? ORDER BY id LIMIT ?`;
 
 const sessionsPerRead = 100;
-export const lastSeqsSql = `SELECT id, last_seq FROM sessions
+export const headsSql = `SELECT id, last_seq, version FROM sessions
   WHERE id IN (${placeholders(sessionsPerRead)})`;
 
 export class SqlSessionDirectory implements SessionDirectory {
@@ -107,14 +107,25 @@ export class SqlSessionDirectory implements SessionDirectory {
     return readAll(this.#driver, statement, sessionRef);
   }
 
-  async lastSeqs(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
+  lastSeqs(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    return this.#heads(sessionIds, 'last_seq');
+  }
+
+  versions(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    return this.#heads(sessionIds, 'version');
+  }
+
+  async #heads(
+    sessionIds: readonly string[],
+    column: 'last_seq' | 'version',
+  ): Promise<ReadonlyMap<string, number>> {
     const found = new Map<string, number>();
     for (let at = 0; at < sessionIds.length; at += sessionsPerRead) {
       const some = sessionIds.slice(at, at + sessionsPerRead);
       // One statement for any number of sessions: no id is empty.
       const params = Array.from({ length: sessionsPerRead }, (_, index) => some[index] ?? '');
-      for (const row of await this.#driver.read(lastSeqsSql, params)) {
-        found.set(text(row, 'id'), number(row, 'last_seq'));
+      for (const row of await this.#driver.read(headsSql, params)) {
+        found.set(text(row, 'id'), number(row, column));
       }
     }
     return found;

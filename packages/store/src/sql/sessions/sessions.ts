@@ -16,7 +16,7 @@ import type {
   SessionState,
 } from '@relay/core';
 import { agentStatuses } from '@relay/protocol';
-import type { Row, SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
+import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
 import {
   allOf,
   type ColumnFilter,
@@ -29,7 +29,7 @@ import {
   rowsOn,
   selectPage,
 } from '../lists.ts';
-import { byDialect, insertInto } from '../statements.ts';
+import { insertInto } from '../statements.ts';
 import { column } from '../../codec/records.ts';
 import { type Assignments, type RowSigner, SignedTable } from '../../codec/signed-table.ts';
 import {
@@ -284,13 +284,12 @@ export function consequences(tenantId: string, change: SessionChange): Statement
   return unit;
 }
 
-const lockSql = byDialect(
-  (dialect) => `SELECT id FROM sessions WHERE COALESCE(tenant_id, '') = ? AND id = ?
-    ${dialect === 'sqlite' ? '' : 'FOR NO KEY UPDATE'}`,
-);
+const countChangeSql = `UPDATE sessions SET version = version + 1
+  WHERE COALESCE(tenant_id, '') = ? AND id = ?`;
 
-export function lockSession(dialect: SqlDialect, tenantId: string, sessionId: string): Statement {
-  return { sql: lockSql[dialect], params: [tenantId, sessionId] };
+/** Locks the row for a change of what belongs to the session, which its program may have to know. */
+export function countChange(tenantId: string, sessionId: string): Statement {
+  return { sql: countChangeSql, params: [tenantId, sessionId] };
 }
 
 const makeDueSql = `UPDATE sessions SET version = version + 1, ${earlierDue}
@@ -332,15 +331,19 @@ export function closeStream(
   return { sql: closeStreamSql, params: [at, dueBy, dueBy, tenantId, sessionId, id], expect: 1 };
 }
 
-/** Of the row `r`. The length of an inbox is limited. */
-const inInbox = `d.session_id = r.id AND d.status IN ('accepted', 'deferred') AND d.final_at IS NULL`;
-const queueOf = (what: string) => `(SELECT ${what} FROM message_deliveries d WHERE ${inInbox})`;
-
+/**
+ * The numbers of `SessionQueue`, of the row `r`, as one text, because such a query has one column: four of
+ * them would read a long inbox four times.
+ */
+const queueNumbers = [
+  'COUNT(*)',
+  'COALESCE(SUM(d.bytes), 0)',
+  `COALESCE(CAST(MIN(d.at) AS TEXT), '')`,
+  `COALESCE(CAST(MIN(CASE WHEN d.mode <> 'manual' OR d.status <> 'accepted' THEN d.at END) AS TEXT), '')`,
+];
 const queueJoin = {
-  columns: `${queueOf('COUNT(*)')} AS queue_length,
-    ${queueOf('CAST(COALESCE(SUM(d.bytes), 0) AS BIGINT)')} AS queue_bytes,
-    ${queueOf('MIN(d.at)')} AS oldest_at,
-    ${queueOf(`MIN(CASE WHEN d.mode <> 'manual' OR d.status <> 'accepted' THEN d.at END)`)} AS oldest_unheld_at`,
+  columns: `(SELECT ${queueNumbers.join(` || ' ' || `)} FROM message_deliveries d
+    WHERE d.session_id = r.id AND d.status IN ('accepted', 'deferred') AND d.final_at IS NULL) AS queue`,
   join: '',
 };
 
@@ -436,10 +439,12 @@ export function decodeSession(signer: RowSigner, row: Row): SessionRecord {
 }
 
 function decodeQueue(row: Row): SessionQueue {
+  const [length, bytes, oldestAt, oldestUnheldAt] = text(row, 'queue').split(' ');
+  const timeOf = (time = '') => (time === '' ? null : Number(time));
   return {
-    length: number(row, 'queue_length'),
-    bytes: number(row, 'queue_bytes'),
-    oldestAt: numberOrNull(row, 'oldest_at'),
-    oldestUnheldAt: numberOrNull(row, 'oldest_unheld_at'),
+    length: Number(length),
+    bytes: Number(bytes),
+    oldestAt: timeOf(oldestAt),
+    oldestUnheldAt: timeOf(oldestUnheldAt),
   };
 }

@@ -70,11 +70,19 @@ export function hintsOfWrite(
     ...(decision === undefined ? [] : [decision.approvalId]),
   ];
   const ids = new Set(changes.map(({ sessionId }) => sessionId));
+  const ended = new Set(changes.filter(endsToken).map(({ sessionId }) => sessionId));
   return [
-    ...Array.from(ids, (sessionId) => ({ kind: 'session', tenantId, sessionId }) as const),
+    ...Array.from(ids, (sessionId) => {
+      const hint = { kind: 'session', tenantId, sessionId } as const;
+      return ended.has(sessionId) ? { ...hint, isTokenEnded: true } : hint;
+    }),
     ...runCommands.map(({ runId, queued }) => hintOfCommand({ tenantId, runId }, queued)),
     ...approvalIds.map((approvalId) => ({ kind: 'approval', tenantId, approvalId }) as const),
   ];
+}
+
+function endsToken({ redefine, progress }: SessionChange): boolean {
+  return redefine?.tokenHash !== undefined || typeof progress?.releasedAt === 'number';
 }
 
 interface SessionAccessParts {
@@ -288,7 +296,7 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
       ...insertAudit(this.tenantId, audit),
     ]);
     if (!ok) return false;
-    this.notify({ kind: 'session', ...session });
+    this.notify({ kind: 'session', ...session, isTokenEnded: true });
     const step = async () =>
       changesIn(await this.driver.transact(deleteMarked(rowsPerUnit, session)));
     while ((await step()) > 0);
@@ -373,7 +381,7 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
         }));
       const unit = [
         ...commands.map((command) => command.statement),
-        ...recipients.map((sessionId) => sessions.lockSession(driver.dialect, tenantId, sessionId)),
+        ...recipients.map((sessionId) => sessions.countChange(tenantId, sessionId)),
         ...due.map(({ sessionId, dueBy }) => sessions.makeDue(tenantId, sessionId, dueBy)),
         ...deliveries.editDeliveries(tenantId, messageId, { bytes, mode: mode ?? null }),
         ...full,

@@ -109,13 +109,22 @@ export function directoryTests(open: Open): void {
     expect((await tenant.sessions.read(id))?.stream).toEqual({ id: 'two', node: 'two' });
   });
 
-  test('the last seqs of many sessions are read at once', async () => {
+  test('the last seqs and versions of many sessions are read at once', async () => {
     const tenant = newTenant();
     const ids = await Promise.all(Array.from({ length: 120 }, () => addSession(tenant)));
-    await tenant.sessions.change({ changes: [changeOf(ids[7] ?? '')] });
-    const found = await system().sessions.lastSeqs([...ids, uuidv7()]);
-    expect(found.size).toBe(120);
-    expect([found.get(ids[7] ?? ''), found.get(ids[119] ?? '')]).toEqual([2, 1]);
+    const [changed = '', streaming = '', unchanged = ''] = ids;
+    await tenant.sessions.change({ changes: [changeOf(changed)] });
+    await tenant.sessions.openStream(streaming, { id: 'a', node: 'a', at: noon });
+    const { sessions } = system();
+    const lastSeqs = await sessions.lastSeqs([...ids, uuidv7()]);
+    const versions = await sessions.versions([...ids, uuidv7()]);
+    expect([lastSeqs.size, versions.size]).toEqual([120, 120]);
+    const of = (id: string) => [lastSeqs.get(id), versions.get(id)];
+    expect([of(changed), of(streaming), of(unchanged)]).toEqual([
+      [2, 2],
+      [1, 2],
+      [1, 1],
+    ]);
   });
 
   test('released sessions, old messages and ended invocations are deleted, in small steps', async () => {

@@ -1,4 +1,4 @@
-import type { Hint, SystemStore } from '@relay/core';
+import type { Hint, SessionChange, SystemStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../../test/support/postgres.ts';
@@ -109,7 +109,7 @@ describe('nodes on one database', () => {
   test('receive hints of sessions that have changed, also with a step of a run', async () => {
     const tenant = sender.tenant(uuidv7());
     const { tenantId } = tenant;
-    const hintOf = (sessionId: string): Hint => ({ kind: 'session', tenantId, sessionId });
+    const hintOf = (sessionId: string) => ({ kind: 'session', tenantId, sessionId }) as const;
     const [one, two] = [await addSession(tenant), await addSession(tenant)];
     await expectReceived(hintOf(one), hintOf(two));
     await send(tenant, [one, two]);
@@ -129,7 +129,26 @@ describe('nodes on one database', () => {
     expect(await tenant.sessions.change({ changes: [stale] })).toMatchObject({ kind: 'conflict' });
     await tenant.messages.edit({ messageId: uuidv7(), at: noon });
     await tenant.sessions.remove(two, { at: noon });
-    await expectReceived(hintOf(two));
+    await expectReceived({ ...hintOf(two), isTokenEnded: true });
+  });
+
+  test('receive with the hint of a session that its token was replaced, or has ended with it', async () => {
+    const tenant = sender.tenant(uuidv7());
+    const { tenantId } = tenant;
+    const sessionId = await addSession(tenant, { tokenHash: uuidv7() });
+    const hint = { kind: 'session', tenantId, sessionId } as const;
+    await expectReceived(hint);
+    const changed = async (change: Partial<SessionChange>) => {
+      const ifVersion = (await tenant.sessions.read(sessionId))?.version ?? 0;
+      const changes = [changeOf(sessionId, { ifVersion, ...change })];
+      expect(await tenant.sessions.change({ changes })).toMatchObject({ kind: 'committed' });
+    };
+    await changed({ redefine: { labels: { team: 'red' } } });
+    await expectReceived(hint);
+    await changed({ redefine: { tokenHash: uuidv7() } });
+    await expectReceived({ ...hint, isTokenEnded: true });
+    await changed({ progress: { releasedAt: noon } });
+    await expectReceived({ ...hint, isTokenEnded: true });
   });
 
   test('receive nothing of what was not stored', async () => {
