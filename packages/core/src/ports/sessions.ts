@@ -426,7 +426,7 @@ export interface MessageReader {
 
 export type MessageEnvelope = Pick<
   MessageRecord,
-  'id' | 'from' | 'to' | 'threadId' | 'hops' | 'at'
+  'id' | 'to' | 'threadId' | 'hops' | 'at' | 'from'
 >;
 
 export interface MessageEdit {
