@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { deliveryModes, agentStatuses } from '@relay/protocol';
 import { runCli } from '@relay/cli';
-import type { Delivery, Session, SessionMessage } from '@relay/sdk';
+import type { Delivery, Session, SessionMessage, SessionSnapshot } from '@relay/sdk';
 import { expect, test } from 'vitest';
 import { deliveryModes as offeredModes } from '../../packages/cli/src/commands/messages.ts';
 import { sessionStatuses } from '../../packages/cli/src/commands/sessions.ts';
@@ -105,6 +105,38 @@ test('commands act on sessions by handle, and say why one cannot', async () => {
   expect(kept.err).toContain('confirm with --yes');
   expect((await run('sessions', 'drop', id, '--yes')).out).toBe(`Deleted @${handle}.\n`);
   expect(await run('sessions', 'show', handle)).toMatchObject({ code: 3 });
+});
+
+test('sessions fork and snapshot continue a native session in others', async () => {
+  const handle = fresh('origin');
+  const [forked, early, copied] = [fresh('forked'), fresh('early'), fresh('copied')];
+  const show = async (named: string) =>
+    values<Session>(await run('sessions', 'show', named, '--json'))[0];
+  await run('sessions', 'start', handle, '--model', 'demo');
+  const before = (await show(handle))?.lastSeq ?? 0;
+  await run('sessions', 'send', handle, 'say 2', '--wait', 'consumed');
+  await expect.poll(async () => (await show(handle))?.status).toBe('idle');
+  const { id: parentSessionId, lastSeq } = (await show(handle)) ?? { lastSeq: 0 };
+
+  const fork = await run('sessions', 'fork', handle, '--handle', `@${forked}`);
+  expect(fork).toMatchObject({ code: 0 });
+  expect(fork.out).toContain(`@${forked} is idle`);
+  expect(await show(forked)).toMatchObject({ parentSessionId });
+  const taken = await run('sessions', 'fork', handle, '--handle', forked);
+  expect(taken).toMatchObject({ code: 5 });
+  expect(taken.err).toContain('[handle_taken]');
+  expect(await run('sessions', 'fork', handle)).toMatchObject({ code: 2 });
+  const forkAt = (seq: number) =>
+    run('sessions', 'fork', handle, '--handle', early, '--seq', `${seq}`);
+  expect((await forkAt(lastSeq - 1)).err).toContain('[not_a_boundary]');
+  expect(await forkAt(before)).toMatchObject({ code: 0 });
+
+  expect((await run('sessions', 'snapshot', handle)).out).toContain('--from-snapshot');
+  const [snapshot] = values<SessionSnapshot>(await run('sessions', 'snapshot', handle, '--json'));
+  const from = ['--from-snapshot', snapshot?.id ?? ''];
+  const started = await run('sessions', 'start', copied, ...from);
+  expect(started.out).toContain(`@${copied} is idle`);
+  expect(await show(copied)).toMatchObject({ parentSessionId, model: 'demo' });
 });
 
 test('messages are sent, shown, changed and withdrawn, and the queue shows what waits', async () => {

@@ -33,6 +33,8 @@ export interface InvocationRunnerOptions {
   readonly own: ReadonlyMap<string, Action>;
   /** Calls the URL of an action. Throws `ActionFailed`. */
   readonly call: (request: UrlCall) => Promise<unknown>;
+  /** No handler is started for a tenant that is paused. */
+  readonly isPaused: (tenantId: string) => boolean;
 }
 
 const intervalMs = 1_000;
@@ -82,6 +84,10 @@ export class InvocationRunner {
 
   get hasRoom(): boolean {
     return this.#running.size < maxRunning;
+  }
+
+  isPaused(tenantId: string): boolean {
+    return this.#options.isPaused(tenantId);
   }
 
   /** Of an invocation that was just stored: starts its handler, if that is for this node. */
@@ -154,8 +160,9 @@ export class InvocationRunner {
     }
   }
 
-  /** Nothing happens before its `dueAt`. */
+  /** Nothing happens before its `dueAt`, and while the tenant is paused. */
   async attend(tenantId: string, invocationId: string): Promise<void> {
+    if (this.isPaused(tenantId)) return;
     const engine = this.#options.engine();
     const store = engine.store.tenant(tenantId);
     const invocation = await store.actions.readInvocation(invocationId);

@@ -272,7 +272,9 @@ class DeliverySender implements Follower<StoredSessionEvent> {
 
   /** False if the stream was replaced, or one of them has ended meanwhile. */
   async #sendInvocations(session: SessionRecord): Promise<boolean> {
-    const { engine } = this.#call.context.control;
+    const { engine, supervisor } = this.#call.context.control;
+    // They wait; each round of the hub makes it look again.
+    if (supervisor.isPaused(session.tenantId)) return true;
     const { actions } = this.#store;
     let after = '';
     while (!this.#hasResent && !this.#reader.isOver()) {
