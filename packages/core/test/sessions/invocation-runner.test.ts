@@ -30,6 +30,7 @@ test('invocations that stay due, such as damaged ones, do not keep the others wa
   const runner = new InvocationRunner({
     engine: () => engine as unknown as InvocationEngine & { log: Log },
     own: new Map(),
+    isPaused: () => false,
     call: async () => undefined,
   });
   runner.begin();
