@@ -220,7 +220,7 @@ test('sessions join shows messages as they come, consumed, and sends lines to wh
   await chat.notes(`You are @${ada}.`);
   await client.channels.addMember('lobby', ada);
   const { id } = await client.messages.send({ to: '#lobby', text: 'Hello all' });
-  await chat.shows('bootstrap in #lobby (on-idle): Hello all\n');
+  await chat.shows('bootstrap in #lobby: Hello all\n');
   const [delivery] = await client.messages.deliveries(id, { wait: 'consumed' });
   expect(delivery).toMatchObject({ handle: ada, status: 'consumed' });
   chat.write('Hello back');
@@ -242,16 +242,37 @@ test('sessions join shows messages as they come, consumed, and sends lines to wh
   expect(await sent('--with', bob)).toEqual(['And again', 'Just you']);
 });
 
-test('sessions join ends with an error of a script, and prints messages as JSON lines', async () => {
-  const lost = await fixture.runIn(
-    { stdin: '#no-such-channel hello\n' },
-    'sessions',
-    'join',
-    '--handle',
-    fresh('eve'),
-  );
-  expect(lost).toMatchObject({ code: 3 });
-  expect(lost.err).toContain('No such channel');
+test('sessions join reports a line that fails, sends the lines after it, and ends with an error', async () => {
+  const { identity } = await attached('listener');
+  const script = person('sessions', 'join', '--handle', fresh('eve'));
+  await script.notes('You are @eve');
+  script.write('To nobody');
+  script.write('#no-such-channel hello');
+  await script.notes('[not_found]');
+  script.write(`@${identity.handle} still here`);
+  script.leave();
+  expect(await script.exit).toBe(1);
+  expect(script.texts.err).toContain('2 lines failed');
+  const list = await run('messages', 'list', '--with', identity.handle);
+  expect(list.out).toContain('still here');
+});
+
+test('Ctrl-C ends sessions join while it waits for the handle', async () => {
+  const handle = fresh('left');
+  const first = person('sessions', 'join', '--handle', handle);
+  await first.notes('You are @');
+  first.leave();
+  expect(await first.exit).toBe(0);
+  const listeners = new Set(process.listeners('SIGINT'));
+  const second = person('sessions', 'join', '--handle', handle);
+  await second.notes('waiting until it is free');
+  for (const listener of process.listeners('SIGINT')) {
+    if (!listeners.has(listener)) listener('SIGINT');
+  }
+  expect(await second.exit).toBe(130);
+});
+
+test('sessions join prints messages as JSON lines, and ends with an error when it is released', async () => {
   const handle = fresh('json');
   const chat = person('sessions', 'join', '--handle', handle, '--json');
   await chat.notes(`You are @${handle}`);
