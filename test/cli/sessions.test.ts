@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { deliveryModes, agentStatuses } from '@relay/protocol';
 import { runCli } from '@relay/cli';
-import type { Delivery, Session, SessionMessage } from '@relay/sdk';
+import type { Delivery, Session, SessionMessage, SessionSnapshot } from '@relay/sdk';
 import { expect, test } from 'vitest';
 import { deliveryModes as offeredModes } from '../../packages/cli/src/commands/messages.ts';
 import { sessionStatuses } from '../../packages/cli/src/commands/sessions.ts';
@@ -107,6 +107,38 @@ test('commands act on sessions by handle, and say why one cannot', async () => {
   expect(await run('sessions', 'show', handle)).toMatchObject({ code: 3 });
 });
 
+test('sessions fork and snapshot continue a native session in others', async () => {
+  const handle = fresh('origin');
+  const [forked, early, copied] = [fresh('forked'), fresh('early'), fresh('copied')];
+  const show = async (named: string) =>
+    values<Session>(await run('sessions', 'show', named, '--json'))[0];
+  await run('sessions', 'start', handle, '--model', 'demo');
+  const before = (await show(handle))?.lastSeq ?? 0;
+  await run('sessions', 'send', handle, 'say 2', '--wait', 'consumed');
+  await expect.poll(async () => (await show(handle))?.status).toBe('idle');
+  const { id: parentSessionId, lastSeq } = (await show(handle)) ?? { lastSeq: 0 };
+
+  const fork = await run('sessions', 'fork', handle, '--handle', `@${forked}`);
+  expect(fork).toMatchObject({ code: 0 });
+  expect(fork.out).toContain(`@${forked} is idle`);
+  expect(await show(forked)).toMatchObject({ parentSessionId });
+  const taken = await run('sessions', 'fork', handle, '--handle', forked);
+  expect(taken).toMatchObject({ code: 5 });
+  expect(taken.err).toContain('[handle_taken]');
+  expect(await run('sessions', 'fork', handle)).toMatchObject({ code: 2 });
+  const forkAt = (seq: number) =>
+    run('sessions', 'fork', handle, '--handle', early, '--seq', `${seq}`);
+  expect((await forkAt(lastSeq - 1)).err).toContain('[not_a_boundary]');
+  expect(await forkAt(before)).toMatchObject({ code: 0 });
+
+  expect((await run('sessions', 'snapshot', handle)).out).toContain('--from-snapshot');
+  const [snapshot] = values<SessionSnapshot>(await run('sessions', 'snapshot', handle, '--json'));
+  const from = ['--from-snapshot', snapshot?.id ?? ''];
+  const started = await run('sessions', 'start', copied, ...from);
+  expect(started.out).toContain(`@${copied} is idle`);
+  expect(await show(copied)).toMatchObject({ parentSessionId, model: 'demo' });
+});
+
 test('messages are sent, shown, changed and withdrawn, and the queue shows what waits', async () => {
   const { identity } = await attached('inbox');
   const to = `@${identity.handle}`;
@@ -188,7 +220,7 @@ test('sessions join shows messages as they come, consumed, and sends lines to wh
   await chat.notes(`You are @${ada}.`);
   await client.channels.addMember('lobby', ada);
   const { id } = await client.messages.send({ to: '#lobby', text: 'Hello all' });
-  await chat.shows('bootstrap in #lobby (on-idle): Hello all\n');
+  await chat.shows('bootstrap in #lobby: Hello all\n');
   const [delivery] = await client.messages.deliveries(id, { wait: 'consumed' });
   expect(delivery).toMatchObject({ handle: ada, status: 'consumed' });
   chat.write('Hello back');
@@ -210,16 +242,37 @@ test('sessions join shows messages as they come, consumed, and sends lines to wh
   expect(await sent('--with', bob)).toEqual(['And again', 'Just you']);
 });
 
-test('sessions join ends with an error of a script, and prints messages as JSON lines', async () => {
-  const lost = await fixture.runIn(
-    { stdin: '#no-such-channel hello\n' },
-    'sessions',
-    'join',
-    '--handle',
-    fresh('eve'),
-  );
-  expect(lost).toMatchObject({ code: 3 });
-  expect(lost.err).toContain('No such channel');
+test('sessions join reports a line that fails, sends the lines after it, and ends with an error', async () => {
+  const { identity } = await attached('listener');
+  const script = person('sessions', 'join', '--handle', fresh('eve'));
+  await script.notes('You are @eve');
+  script.write('To nobody');
+  script.write('#no-such-channel hello');
+  await script.notes('[not_found]');
+  script.write(`@${identity.handle} still here`);
+  script.leave();
+  expect(await script.exit).toBe(1);
+  expect(script.texts.err).toContain('2 lines failed');
+  const list = await run('messages', 'list', '--with', identity.handle);
+  expect(list.out).toContain('still here');
+});
+
+test('Ctrl-C ends sessions join while it waits for the handle', async () => {
+  const handle = fresh('left');
+  const first = person('sessions', 'join', '--handle', handle);
+  await first.notes('You are @');
+  first.leave();
+  expect(await first.exit).toBe(0);
+  const listeners = new Set(process.listeners('SIGINT'));
+  const second = person('sessions', 'join', '--handle', handle);
+  await second.notes('waiting until it is free');
+  for (const listener of process.listeners('SIGINT')) {
+    if (!listeners.has(listener)) listener('SIGINT');
+  }
+  expect(await second.exit).toBe(130);
+});
+
+test('sessions join prints messages as JSON lines, and ends with an error when it is released', async () => {
   const handle = fresh('json');
   const chat = person('sessions', 'join', '--handle', handle, '--json');
   await chat.notes(`You are @${handle}`);

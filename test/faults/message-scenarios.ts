@@ -1,12 +1,14 @@
 /** Runs that people talk to while they work: messages of every mode, and pauses. */
 import {
+  commandNative,
+  type LifecycleCommand,
   type Model,
+  nativeCapabilities,
+  nativeHarness,
   newSession,
-  pauseRun,
-  postMessage,
   type RunRef,
   type SessionState,
-  unpauseRun,
+  type SystemStore,
 } from '@relay/core';
 import {
   createCountingIds,
@@ -24,6 +26,7 @@ import {
 } from '@relay/protocol';
 import { addSession, sending } from '../../packages/store/test/contract/sessions/fixtures.ts';
 import { type Kernel, openApprovals, person } from '../support/kernel.ts';
+import { pauseRun, postMessage, unpauseRun } from '../support/run-commands.ts';
 import { runIn, type Scenario, tenantOf } from './scenarios.ts';
 
 const sessionId = '01900000-0000-7000-a000-000000000002';
@@ -63,6 +66,73 @@ async function* keptOpen(waits: () => boolean): AsyncGenerator<[]> {
     yield [];
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
+}
+
+/** The one that the turn has read, and one that waits for the next turn. */
+const [readId, queuedId] = [
+  '01900000-0000-7000-d000-000000000001',
+  '01900000-0000-7000-d000-000000000002',
+];
+
+/** The turn of a native session, which waits for an approval. */
+function nativeTurn(
+  name: string,
+): Pick<Scenario, 'name' | 'tools' | 'model' | 'request' | 'prepare' | 'leaves'> {
+  return {
+    name,
+    // Otherwise a crash in it is another approval.
+    tools: [createRecordingTool({ name: 'pay', idempotent: true })],
+    model: {
+      async *stream({ messages }) {
+        if (messages.at(-1)?.role === 'tool') yield [text('Paid.'), finish()];
+        else yield [toolCall('call_1', 'pay', { amount: 1 }), finish()];
+      },
+    },
+    request: { sessionId, received: [{ messageId: readId, deliveryId: readId }] },
+    async prepare(store) {
+      const tenant = await tenantOf(store);
+      const state: SessionState = { ...newSession, lifecycle: 'open', turn: 'active' };
+      const progress = { status: 'active', state, activeRunId: runId } as const;
+      const definition = { harness: nativeHarness, capabilities: nativeCapabilities };
+      await addSession(tenant, { id: sessionId, progress, definition });
+      for (const [id, status] of [
+        [readId, 'delivered'],
+        [queuedId, 'accepted'],
+      ] as const) {
+        await tenant.sessions.change(sending([sessionId], { id }, { id, mode: 'on-idle', status }));
+      }
+    },
+    leaves: sessionLeft,
+  };
+}
+
+async function sessionLeft(store: SystemStore) {
+  const tenant = await tenantOf(store);
+  const session = await tenant.sessions.read(sessionId);
+  const events = await tenant.sessions.readEvents(sessionId, { after: 0, limit: 10_000 });
+  const approvals = await tenant.listApprovals({}, { limit: 100 });
+  return {
+    status: session?.status,
+    activeRunId: session?.activeRunId,
+    isReleased: session?.releasedAt !== null,
+    // Whether the queue is the next turn.
+    isDue: session?.dueAt !== null,
+    events: events.map((event) =>
+      event.type === 'status.changed' ? `${event.type} ${event.status}` : event.type,
+    ),
+    deliveries: await Promise.all(
+      [readId, queuedId].map(async (id) => {
+        const { status, reason } = (await tenant.messages.readDelivery(id)) ?? {};
+        return { status, reason };
+      }),
+    ),
+    approvals: approvals.map(({ status }) => status),
+  };
+}
+
+async function commandSession(kernel: Kernel, command: LifecycleCommand): Promise<void> {
+  const ref = { tenantId: kernel.tenantId, sessionId };
+  await commandNative(kernel.control, ref, command, { by: person, isAdmin: false });
 }
 
 export const messageScenarios: Readonly<Record<string, () => Scenario>> = {
@@ -255,6 +325,41 @@ export const messageScenarios: Readonly<Record<string, () => Scenario>> = {
     async leaves(store) {
       const { tenant, runId } = await runIn(store);
       return tenant.readInbox(runId);
+    },
+  }),
+
+  'a release during a turn': () => ({
+    ...nativeTurn('a release during a turn'),
+    approvers: [],
+    async acts(kernel, _ref, events) {
+      const session = await kernel.store.tenant(kernel.tenantId).sessions.read(sessionId);
+      if (openApprovals(events).length === 0 || session?.state.lifecycle !== 'open') return;
+      await commandSession(kernel, 'release');
+    },
+  }),
+
+  'a cancel during a turn, with a queue': () => ({
+    ...nativeTurn('a cancel during a turn, with a queue'),
+    approvers: [],
+    async acts(kernel, ref, events) {
+      const inbox = await kernel.store.tenant(ref.tenantId).readInbox(ref.runId);
+      if (openApprovals(events).length === 0 || inbox.length > 0) return;
+      await commandSession(kernel, 'cancel');
+    },
+  }),
+
+  'a pause of a session with an approved tool': () => ({
+    ...nativeTurn('a pause of a session with an approved tool'),
+    async acts(kernel, ref, events) {
+      const tenant = kernel.store.tenant(ref.tenantId);
+      const { state } = (await tenant.sessions.read(sessionId)) ?? {};
+      // Paused before it is approved, and resumed after it.
+      if (openApprovals(events).length > 0) {
+        if (state?.lifecycle === 'open') await commandSession(kernel, 'pause');
+      } else if (state?.lifecycle === 'paused') {
+        const run = await tenant.readRun(ref.runId);
+        if (run?.status === 'waiting') await commandSession(kernel, 'resume');
+      }
     },
   }),
 };

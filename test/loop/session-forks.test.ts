@@ -8,7 +8,7 @@ import {
   snapshotNative,
 } from '@relay/core';
 import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
-import { textOf } from '@relay/protocol';
+import { RelayError, textOf } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { verifies } from '../conformance/verifies.ts';
 import { type Kernel, person, until } from '../support/kernel.ts';
@@ -113,6 +113,48 @@ describe.each(allStores)('a fork of a native session on $name', (kind) => {
     const [, created] = await sessionEvents(kernel, early.id);
     const again = await fork(kernel, early.id, 'fay', created?.seq);
     expect(await turn(kernel, again, 'third')).toEqual(['one', 'third']);
+  });
+
+  test('has the messages of a turn that failed without output, or is refused', async () => {
+    const { boot } = await openFixture(kind);
+    const held = Promise.withResolvers<void>();
+    const failing = () => {
+      throw new RelayError('provider_rejected', 'No');
+    };
+    model = createStreamingModel(
+      () => [answer],
+      failing,
+      async function* () {
+        await held.promise;
+        yield answer;
+      },
+      () => [answer],
+    );
+    const kernel = await boot({ model, sessions: true });
+    const parent = await openSession(kernel);
+    await turn(kernel, parent, 'one');
+    const first = (await readSession(kernel, parent.id)).lastSeq;
+    await turn(kernel, parent, 'two');
+    const failed = (await readSession(kernel, parent.id)).lastSeq;
+    expect(eventsOfType(await sessionEvents(kernel, parent.id), 'error')).toHaveLength(1);
+    const idle = await fork(kernel, parent.id, 'bob', failed);
+    // While it works, the failed turn is still the last that has ended.
+    await deliver(kernel, parent.id, { text: 'three' });
+    await until(async () => model.requests.length === 3);
+    const working = await fork(kernel, parent.id, 'eve');
+    held.resolve();
+    await untilIdle(kernel, parent.id);
+    expect(await turn(kernel, idle, 'four')).toEqual(['one', 'two', 'four']);
+    expect(await turn(kernel, working, 'four')).toEqual(['one', 'two', 'four']);
+
+    await expect(fork(kernel, parent.id, 'fay', failed)).rejects.toMatchObject({
+      code: 'not_a_boundary',
+      message: expect.stringContaining(`The turn before seq ${failed}`),
+    });
+    const early = await fork(kernel, parent.id, 'fay', first);
+    expect(await turn(kernel, early, 'four')).toEqual(['one', 'four']);
+    const last = await fork(kernel, parent.id, 'gil');
+    expect(await turn(kernel, last, 'four')).toEqual(['one', 'two', 'three', 'four']);
   });
 
   test('keeps what it refers to from being deleted, until it is released', async () => {

@@ -353,6 +353,23 @@ describe('actions of a program', () => {
     expect(output).toEqual({ count: 11 });
   });
 
+  test('are registered before a message that waits is handled, when the caller of serve has the session', async () => {
+    const before = await serve({ actions: counter('early') });
+    const { handle, token } = before;
+    await before.close();
+    const message = await send(before, 'waiting');
+    let session: RemoteSession | undefined;
+    const seen: (string | undefined)[] = [];
+    session = await serve({
+      handle,
+      token,
+      actions: counter('early'),
+      onMessage: () => void seen.push(session?.handle),
+    });
+    expect((await settled(message))?.status).toBe('consumed');
+    expect(seen).toEqual([handle]);
+  });
+
   test('are declared by the program that has some, and by no other', async () => {
     verifies('004:shape:declare-implemented-only');
     const expose = { path: 'actions.expose' };
@@ -553,8 +570,63 @@ describe('a program whose connection breaks', () => {
 
   test('cannot begin if the handle is in use', async () => {
     const { handle } = await serve();
-    const refused = serve({ handle });
+    const refused = serve({ handle, handleTimeoutMs: 0 });
     await expect(refused).rejects.toBeInstanceOf(RelayApiError);
     await expect(refused).rejects.toMatchObject({ code: 'handle_taken' });
   });
+
+  test('waits for the handle of the process before it, and says so once', async () => {
+    const before = await serve();
+    await before.close();
+    const waits: string[] = [];
+    const after = await serve({
+      handle: before.handle,
+      onWaiting: (text) => {
+        waits.push(text);
+        void server.client.sessions.drop(before.id);
+      },
+    });
+    expect(after.id).not.toBe(before.id);
+    expect(waits).toEqual([expect.stringContaining(`@${before.handle} was in use`)]);
+  });
+
+  test('stops waiting for the handle when its signal is aborted', async () => {
+    const { handle } = await serve();
+    const stopped = new AbortController();
+    const reason = new Error('Stop');
+    const onWaiting = () => stopped.abort(reason);
+    await expect(serve({ handle, signal: stopped.signal, onWaiting })).rejects.toBe(reason);
+  });
+
+  test('replies once, and its handler goes on, when the server was away for longer than a request waits', async () => {
+    const answers: string[] = [];
+    const errors: unknown[] = [];
+    let failures = 0;
+    const client = server.clientWith(server.apiKey, {
+      before: (url, init) => {
+        if (/\/v1\/(messages|sessions\/[^/]+\/events)$/.test(url) && failures < 6) {
+          failures += 1;
+          throw new TypeError('fetch failed');
+        }
+        return init;
+      },
+    });
+    const asker = await serve({ onMessage: ({ text }) => void answers.push(text) });
+    const session = await serve(
+      {
+        capabilities: { events: { emits: ['log'] } },
+        onError: (error) => errors.push(error),
+        async onMessage(_, { reply, session: self }) {
+          await reply('Done');
+          failures = 4;
+          await self.emit({ type: 'log', level: 'info', message: 'Replied' });
+        },
+      },
+      client,
+    );
+    const message = await asker.send({ to: `@${session.handle}`, text: 'Do it' });
+    expect(await settled(message)).toMatchObject({ status: 'consumed' });
+    await expect.poll(() => answers).toEqual(['Done']);
+    expect([failures, errors]).toEqual([6, []]);
+  }, 30_000);
 });

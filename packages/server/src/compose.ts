@@ -177,6 +177,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     engine: () => engine,
     own: actions,
     call: createActionCaller({ signer, fetchFor, clock }),
+    isPaused: (tenantId) => control.supervisor.isPaused(tenantId),
   });
   const engine: Engine = {
     store,

@@ -5,7 +5,7 @@
  */
 import type { ReceivedMessage, RelayClient, RemoteSession } from '@relay/sdk';
 import type { Context } from '../command.ts';
-import { CliError, exitCodes, failureOf, isApiError } from '../errors.ts';
+import { CliError, exitCodes, failureOf } from '../errors.ts';
 import { escapeUnsafe } from '../output/escape.ts';
 import { Interrupted, Terminal } from './terminal.ts';
 
@@ -25,10 +25,6 @@ const help = [
   '/quit           leave; messages wait until you join again',
 ];
 
-/** A handle stays in use for that long after its person left. */
-const inUseMs = 30_000;
-const retryMs = 2_000;
-
 export class SessionChat {
   readonly #context: Context;
   readonly #client: RelayClient;
@@ -37,6 +33,8 @@ export class SessionChat {
   #partner: string | undefined;
   /** Of the prompt that is shown. */
   #addressee: string | undefined;
+  /** Lines of a script that failed. */
+  #failures = 0;
 
   constructor(context: Context, client: RelayClient) {
     const { environment, print } = context;
@@ -48,16 +46,30 @@ export class SessionChat {
 
   async run(options: SessionChatOptions): Promise<void> {
     this.#partner = options.to;
+    const leaving = new AbortController();
     const interrupt = () => this.#terminal.interrupt();
+    // While it waits for the handle, or for a server that restarts.
+    this.#terminal.onInterrupt = () =>
+      leaving.abort(new CliError('interrupted', 'Interrupted', { exit: exitCodes.interrupted }));
     process.on('SIGINT', interrupt);
     try {
-      const session = await this.#join(options);
+      const session = await this.#serve(options, leaving.signal);
       const ended = new AbortController();
       void session.closed.then(() => ended.abort());
       this.#note(`You are @${session.handle}. /help shows what you can write.`);
-      await this.#readLines(session, ended.signal);
-      const { reason } = await session.close();
-      if (reason === 'closed') return;
+      try {
+        await this.#readLines(session, ended.signal);
+      } finally {
+        // Its open stream would keep the process.
+        await session.close();
+      }
+      const { reason } = await session.closed;
+      if (reason === 'closed') {
+        leaving.signal.throwIfAborted();
+        if (this.#failures === 0) return;
+        const lines = this.#failures === 1 ? '1 line' : `${this.#failures} lines`;
+        throw new CliError('not_sent', `${lines} failed; see the errors above`);
+      }
       throw reason === 'released'
         ? new CliError('session_released', `The session @${session.handle} was released`)
         : new CliError(
@@ -73,38 +85,10 @@ export class SessionChat {
     }
   }
 
-  /** Waits until the handle is free if the person has just left. */
-  async #join(options: SessionChatOptions): Promise<RemoteSession> {
-    const deadline = Date.now() + inUseMs + retryMs;
-    for (let attempt = 0; ; attempt += 1) {
-      try {
-        return await this.#serve(options);
-      } catch (error) {
-        const isTaken = isApiError(error) && error.code === 'handle_taken';
-        if (!isTaken || Date.now() > deadline || !(await this.#isOwn(options.handle))) throw error;
-        if (attempt === 0) {
-          this.#context.print.note(
-            `@${options.handle} was in use within the last 30 s; waiting until it is free …`,
-          );
-        }
-        await new Promise((resolve) => setTimeout(resolve, retryMs));
-      }
-    }
-  }
-
-  /** Whether the session with the handle belongs to the owner of the key. */
-  async #isOwn(handle: string): Promise<boolean> {
-    const { sessions, keys } = this.#client;
-    const { id, owner = id } = await keys.current();
-    for await (const session of sessions.list({ harness: 'human' })) {
-      if (session.identity.handle === handle && session.releasedAt === undefined) {
-        return session.owner === owner;
-      }
-    }
-    return false;
-  }
-
-  #serve({ handle, name = handle, takeover }: SessionChatOptions): Promise<RemoteSession> {
+  #serve(
+    { handle, name = handle, takeover }: SessionChatOptions,
+    signal: AbortSignal,
+  ): Promise<RemoteSession> {
     return this.#client.sessions.serve({
       handle,
       identity: { kind: 'human', name },
@@ -112,6 +96,8 @@ export class SessionChat {
       ...(takeover === undefined ? {} : { takeover }),
       onMessage: (message) => this.#show(message),
       onRelease: () => undefined,
+      signal,
+      onWaiting: (text) => this.#note(text),
       onError: (error) => this.#fail(error),
       onDisconnect: ({ attempt }) => {
         if (attempt === 1) this.#note('The connection broke; connecting again …');
@@ -131,7 +117,7 @@ export class SessionChat {
       }
       const text = line?.trim();
       if (text === undefined || text === '/quit') return;
-      if (text !== '') await this.#obey(session, text);
+      if (text !== '') await this.#try(session, text, signal);
     }
   }
 
@@ -140,11 +126,22 @@ export class SessionChat {
     return `${this.#context.print.paint('bold', this.#partner ?? 'to?')} › `;
   }
 
-  async #obey(session: RemoteSession, text: string): Promise<void> {
+  /** A line that fails does not end the chat; a script exits with an error in the end. */
+  async #try(session: RemoteSession, text: string, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#obey(session, text, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#fail(error);
+      if (!this.#terminal.isInteractive) this.#failures += 1;
+    }
+  }
+
+  async #obey(session: RemoteSession, text: string, signal: AbortSignal): Promise<void> {
     if (text === '/help') for (const line of help) this.#note(line);
     else if (text === '/who') await this.#listSessions(session);
     else if (text.startsWith('/')) this.#note(`There is no ${text}; /help shows what there is`);
-    else await this.#send(session, text);
+    else await this.#send(session, text, signal);
   }
 
   async #listSessions(session: RemoteSession): Promise<void> {
@@ -155,31 +152,25 @@ export class SessionChat {
     }
   }
 
-  async #send(session: RemoteSession, line: string): Promise<void> {
+  async #send(session: RemoteSession, line: string, signal: AbortSignal): Promise<void> {
     const [, address, rest = ''] = /^([@#]\S+)\s*(.*)$/s.exec(line) ?? [];
     const to = address ?? this.#addressee;
     const text = address === undefined ? line : rest;
     if (to === undefined) {
-      this.#fail(new CliError('no_recipient', 'Whom to? Begin with @handle or #channel'));
-      return;
+      throw new CliError('no_recipient', 'Whom to? Begin with @handle or #channel');
     }
-    try {
-      // An address alone selects the partner.
-      const { deliveries } = text === '' ? { deliveries: [] } : await session.send({ to, text });
-      this.#partner = to;
-      for (const { handle, error } of deliveries) {
-        if (error !== undefined) this.#note(`@${handle} did not get it: ${error.message}`);
-      }
-    } catch (error) {
-      // A script ends with the error; a person can write again.
-      if (!this.#terminal.isInteractive || !isApiError(error)) throw error;
-      this.#fail(error);
+    // An address alone selects the partner.
+    const { deliveries } =
+      text === '' ? { deliveries: [] } : await session.send({ to, text }, { signal });
+    this.#partner = to;
+    for (const { handle, error } of deliveries) {
+      if (error !== undefined) this.#note(`@${handle} did not get it: ${error.message}`);
     }
   }
 
   #show(message: ReceivedMessage): void {
     const { print } = this.#context;
-    const { from, to, text, mode, attachments, redelivered } = message;
+    const { from, to, text, attachments, redelivered } = message;
     const sender = from.type === 'session' ? `@${from.name}` : from.name;
     const channel = [to].flat().find((address) => address.startsWith('#'));
     this.#partner = channel ?? (from.type === 'session' ? sender : this.#partner);
@@ -191,8 +182,8 @@ export class SessionChat {
       return;
     }
     const place = channel === undefined ? '' : ` in ${channel}`;
-    const marks = [mode, ...(redelivered ? ['again'] : [])].join(', ');
-    const head = `${print.paint('cyan', escapeUnsafe(sender))}${place} ${print.paint('dim', `(${marks})`)}`;
+    const mark = redelivered ? ` ${print.paint('dim', '(again)')}` : '';
+    const head = `${print.paint('cyan', escapeUnsafe(sender))}${place}${mark}`;
     const parts = [text, ...attachments.map(attachmentText)].filter((part) => part !== '');
     this.#terminal.writeAbove(() => print.raw(`${head}: ${escapeUnsafe(parts.join('\n'))}\n`));
   }

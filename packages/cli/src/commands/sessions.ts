@@ -119,6 +119,24 @@ export function registerSessions(program: CliCommand): void {
     .examples(['relay sessions flush builder'])
     .handle(commanding('flush'));
   sessions
+    .command('fork <session>')
+    .description('start a session that continues from what another has done')
+    .requiredOption('--handle <handle>', 'handle of the new session')
+    .option('--seq <seq>', 'position between two turns (default: the last)', count)
+    .examples([
+      'relay sessions fork builder --handle builder-2',
+      'relay sessions fork builder --handle builder-2 --seq 12',
+    ])
+    .handle(forkSession);
+  sessions
+    .command('snapshot <session>')
+    .description('keep the state of a session, to start others from it')
+    .examples([
+      'relay sessions snapshot builder',
+      'relay sessions start qa --from-snapshot SNAPSHOT_ID',
+    ])
+    .handle(snapshotSession);
+  sessions
     .command('queue <session>')
     .description('list the messages that wait for a session, or that failed')
     .option('--failed', 'those that failed instead')
@@ -266,10 +284,11 @@ async function startSession(context: Context<StartOptions>, [handle = '']: reado
     labels,
     fromSnapshot,
   });
-  context.print.result(
-    session,
-    `@${session.identity.handle} is ${session.status}. Write to it: relay sessions send ${session.identity.handle} "…"`,
-  );
+  context.print.result(session, startedLine(session));
+}
+
+function startedLine({ identity: { handle }, status }: Session): string {
+  return `@${handle} is ${status}. Write to it: relay sessions send ${handle} "…"`;
 }
 
 interface JoinOptions {
@@ -336,6 +355,30 @@ const asked: Readonly<Record<Command, string>> = {
   release: 'Releasing',
   flush: 'Flushed the queue of',
 };
+
+interface ForkOptions {
+  readonly handle: string;
+  readonly seq?: number;
+}
+
+async function forkSession(context: Context<ForkOptions>, [named = '']: readonly string[]) {
+  const client = await context.client();
+  const { id } = await findSession(client, named);
+  const { handle, seq } = context.options;
+  const session = await client.sessions.fork(id, { handle: handle.replace(/^@/, ''), seq });
+  context.print.result(session, startedLine(session));
+}
+
+async function snapshotSession(context: Context, [named = '']: readonly string[]) {
+  const client = await context.client();
+  const { id: sessionId } = await findSession(client, named);
+  const snapshot = await client.sessions.snapshot(sessionId);
+  const { id, seq } = snapshot;
+  context.print.result(
+    snapshot,
+    `Snapshot ${id}, at ${seq}. Start from it: relay sessions start HANDLE --from-snapshot ${id}`,
+  );
+}
 
 interface QueueOptions {
   readonly failed?: boolean;

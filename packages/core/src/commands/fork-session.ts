@@ -5,7 +5,8 @@
  *   nothing: the first turn of the new session continues from there, in a conversation of its own. A session
  *   that is working is forked as it was before its turn.
  * - A program carries them out: what it answers is the snapshot, and a fork is `starting` until a program
- *   attaches under its handle, with the same key.
+ *   attaches under its handle, with the same key. It is stored after the answer: if the server stops in
+ *   between, the request fails, there is no fork, and the program is asked again with the next request.
  */
 import {
   type Decider,
@@ -119,10 +120,16 @@ async function positionIn(
   requirePossible(session, type);
   const store = engine.store.tenant(session.tenantId);
   const boundary = await boundaryAt(store, session, seq);
-  const runId =
-    (boundary.isLast ? await lastEndedRun(store, session) : undefined) ?? boundary.runId;
-  // No turn of its own had ended: it may be a fork itself.
+  const last = boundary.isLast ? await lastEndedRun(store, session) : undefined;
+  const runId = last ?? boundary.turn?.runId;
   if (runId === undefined) {
+    // Its messages would be missing.
+    if (boundary.turn !== undefined) {
+      throw noBoundary(
+        `The turn before seq ${boundary.seq} has neither called a tool nor answered: choose another position`,
+      );
+    }
+    // No turn of its own had ended: it may be a fork itself.
     const { forkedFrom } = session.state;
     if (forkedFrom === undefined) return { seq: boundary.seq };
     const { isUsed: _, ...source } = forkedFrom;
@@ -166,7 +173,7 @@ async function requireJournal(store: TenantStore, runId: string): Promise<void> 
   await store.readEvents(runId, { after: 0, limit: 1 });
 }
 
-/** Also of a turn that failed before its first answer. Undefined if the session has gone on meanwhile. */
+/** Also of a turn that failed without output. Undefined if the session has gone on meanwhile. */
 async function lastEndedRun(
   store: TenantStore,
   { id, conversationId, lastSeq }: SessionRecord,
@@ -179,9 +186,9 @@ async function lastEndedRun(
 
 interface Boundary {
   readonly seq: number;
-  /** Of the last turn before it that has called a tool or given an answer. */
-  readonly runId: string | undefined;
-  /** No turn has started since. */
+  /** The last one before it. A journal names its run only if that has called a tool or given an answer. */
+  readonly turn: { readonly runId: string | undefined } | undefined;
+  /** No turn has ended since. */
   readonly isLast: boolean;
 }
 
@@ -193,9 +200,9 @@ async function findBoundary(
   { id, lastSeq }: SessionRecord,
   to: number,
 ): Promise<Boundary> {
-  let boundary: Boundary = { seq: 0, runId: undefined, isLast: true };
+  let boundary: Boundary = { seq: 0, turn: undefined, isLast: true };
+  let turn: Boundary['turn'];
   let isWorking = false;
-  let runId: string | undefined;
   for (let after = 0; after < lastSeq;) {
     const limit = Math.min(eventsPerRead, lastSeq - after);
     const events = await store.sessions.readEvents(id, { after, limit });
@@ -203,10 +210,11 @@ async function findBoundary(
     if (last === undefined) break;
     after = last.seq;
     for (const event of events) {
-      runId = runOf(event) ?? runId;
-      isWorking = worksAfter(event, isWorking);
-      if (isWorking) boundary = { ...boundary, isLast: false };
-      else if (event.seq <= to) boundary = { seq: event.seq, runId, isLast: true };
+      const wasWorking = isWorking;
+      isWorking = worksAfter(event, wasWorking);
+      if (isWorking) turn = { runId: runOf(event) ?? (wasWorking ? turn?.runId : undefined) };
+      else if (event.seq <= to) boundary = { seq: event.seq, turn, isLast: true };
+      else if (wasWorking) boundary = { ...boundary, isLast: false };
     }
   }
   return boundary;

@@ -95,8 +95,8 @@ const idempotencyMs = 24 * 60 * 60 * 1000;
 const maxAttempts = 100;
 
 /**
- * Starts an invocation. Throws `not_found`, `capability_missing` for a session that may not invoke, and
- * `invalid_request` for an input that does not match the schema: nothing is stored then. Throws
+ * Starts an invocation. Throws `tenant_paused`, `not_found`, `capability_missing` for a session that may not
+ * invoke, and `invalid_request` for an input that does not match the schema: nothing is stored then. Throws
  * `action_denied` after a denial is stored.
  */
 export async function invokeAction(
@@ -109,6 +109,9 @@ export async function invokeAction(
   if (idempotency !== undefined) {
     const holder = await store.messages.findKey(idempotency, engine.clock.now());
     if (holder !== undefined) return replayed(store, holder, idempotency.fingerprint);
+  }
+  if (engine.invocations?.isPaused(caller.tenantId) === true) {
+    throw new RelayError('tenant_paused', 'The tenant is paused: no action can be invoked');
   }
   for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
     const { action, session, verdict, call } = await permitted(engine, store, caller, request);

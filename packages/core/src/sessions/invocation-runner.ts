@@ -33,6 +33,8 @@ export interface InvocationRunnerOptions {
   readonly own: ReadonlyMap<string, Action>;
   /** Calls the URL of an action. Throws `ActionFailed`. */
   readonly call: (request: UrlCall) => Promise<unknown>;
+  /** No handler is started for a tenant that is paused. */
+  readonly isPaused: (tenantId: string) => boolean;
 }
 
 const intervalMs = 1_000;
@@ -82,6 +84,10 @@ export class InvocationRunner {
 
   get hasRoom(): boolean {
     return this.#running.size < maxRunning;
+  }
+
+  isPaused(tenantId: string): boolean {
+    return this.#options.isPaused(tenantId);
   }
 
   /** Of an invocation that was just stored: starts its handler, if that is for this node. */
@@ -136,14 +142,14 @@ export class InvocationRunner {
 
   async #attendDue(signal: AbortSignal): Promise<void> {
     const { store, clock, log } = this.#options.engine();
-    const failed = new Set<string>();
+    // Each once per round: one that stays due must not keep the others waiting.
+    const found = new Set<string>();
     for (;;) {
-      const due = await store.sessions.dueInvocations(clock.now(), batchSize);
-      const left = due.filter(({ invocationId }) => !failed.has(invocationId));
+      const due = await store.sessions.dueInvocations(clock.now(), batchSize + found.size);
+      const left = due.filter(({ invocationId }) => !found.has(invocationId));
       for (const { tenantId, invocationId } of left) {
         if (signal.aborted) return;
-        // Whatever happens, it is not looked at again before the next round.
-        failed.add(invocationId);
+        found.add(invocationId);
         try {
           await this.attend(tenantId, invocationId);
         } catch (error) {
@@ -154,8 +160,9 @@ export class InvocationRunner {
     }
   }
 
-  /** Nothing happens before its `dueAt`. */
+  /** Nothing happens before its `dueAt`, and while the tenant is paused. */
   async attend(tenantId: string, invocationId: string): Promise<void> {
+    if (this.isPaused(tenantId)) return;
     const engine = this.#options.engine();
     const store = engine.store.tenant(tenantId);
     const invocation = await store.actions.readInvocation(invocationId);

@@ -174,6 +174,7 @@ export const actionRoutes = {
       ...itemErrors,
       ...bodyErrors,
       'action_denied',
+      'tenant_paused',
       'capability_missing',
       'session_conflict',
       'idempotency_mismatch',

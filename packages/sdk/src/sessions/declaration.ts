@@ -20,6 +20,10 @@ export interface ServeOptions extends SessionHandlers, FollowOptions, CallOption
   readonly token?: string | undefined;
   /** Takes the handle over although another key attached it; requires the scope `admin`. */
   readonly takeover?: boolean;
+  /** How long to wait for a handle that the same owner has just used. Default: 32 s; 0 to fail at once. */
+  readonly handleTimeoutMs?: number | undefined;
+  /** Called once when it waits for the handle. Default: `console.error`. */
+  readonly onWaiting?: ((message: string) => void) | undefined;
 }
 
 /** The capabilities of a session, of which any part can be left out. */

@@ -6,8 +6,9 @@
  *   invocation   the action's `run` at once ──▶ result
  *
  * Messages are handled one at a time, in the order of their frames. A frame that comes again, because a
- * receipt was lost or the stream was opened again, is handled once in this process. Receipts, answers and
- * results are posted until the server accepts or refuses them.
+ * receipt was lost or the stream was opened again, is handled once in this process. Receipts, answers,
+ * results, and what handlers send are posted until the server accepts or refuses them: a server that
+ * restarts fails no handler.
  *
  * It ends as `closed` (by `close`), `released` (by the command) or `lost`: the server no longer knows the
  * token, because another process attached the handle or the session was dropped.
@@ -29,7 +30,7 @@ import {
   type SessionSummary,
 } from '@relay/protocol/wire';
 import { RelayApiError } from '../errors.ts';
-import { type CallOptions, type Http, messageOf, pathOf } from '../http.ts';
+import { type CallOptions, type Http, messageOf, pathOf, uuid } from '../http.ts';
 import { type Listing, listOf } from '../listing.ts';
 import { type FollowOptions, framesOf } from '../streaming/frames.ts';
 import { anyOf, backoff, sleep } from '../timing.ts';
@@ -176,20 +177,26 @@ export class RemoteSession {
     this.closed = this.#serve(onOpen);
   }
 
-  /** Sends a message as this session. */
+  /** Sends a message as this session, once: while the server cannot be reached, it is tried again. */
   send(body: MessageBody, options: CallOptions = {}): Promise<SessionMessage> {
-    return sendMessage(this.#http, body, options);
+    const keyed = { ...body, idempotencyKey: body.idempotencyKey ?? uuid() };
+    return this.#reach(() => sendMessage(this.#http, keyed, options), options.signal);
   }
 
-  /** Reports an event, or several that are stored together. The session must have declared them. */
+  /**
+   * Reports an event, or several that are stored together. The session must have declared them. If the
+   * response was lost, they are stored a second time.
+   */
   async emit(event: AgentSessionEvent | readonly AgentSessionEvent[]): Promise<void> {
     const body = Array.isArray(event) ? { events: event as readonly AgentSessionEvent[] } : event;
-    await this.#inOrder(() => this.#http.json<Session>('POST', `${this.#path}/events`, { body }));
+    const path = `${this.#path}/events`;
+    await this.#inOrder(() => this.#reach(() => this.#http.json<Session>('POST', path, { body })));
   }
 
-  /** Invokes an action as this session. */
+  /** Invokes an action as this session, once: while the server cannot be reached, it is tried again. */
   invoke(name: string, input: ActionInput = {}, options: InvokeOptions = {}): Promise<Invocation> {
-    return invokeAction(this.#http, name, input, options);
+    const keyed = { ...options, idempotencyKey: options.idempotencyKey ?? uuid() };
+    return this.#reach(() => invokeAction(this.#http, name, input, keyed), options.signal);
   }
 
   /** The sessions that messages can be sent to. */
@@ -216,10 +223,14 @@ export class RemoteSession {
       return response;
     };
     const source = { open, after: 0, signal: stopped, reconnectTimeoutMs, onDisconnect };
+    // Handlers use the session that `serve` returns, so they run after its caller has it.
+    const returned = this.opened.then(() => sleep(0));
     let failure: { readonly error?: unknown } = {};
     try {
-      for await (const { data } of framesOf(source))
+      for await (const { data } of framesOf(source)) {
+        await returned;
         this.#receive(JSON.parse(data) as DeliveryFrame);
+      }
     } catch (error) {
       failure = { error };
     }
@@ -414,22 +425,28 @@ export class RemoteSession {
 
   /** Posts until the server accepts it (true) or refuses it (false). Never rejects. */
   async #post(path: string, body: unknown): Promise<boolean> {
+    const request = { body, repeatable: true, maxRetries: 0 };
+    try {
+      await this.#reach(() => this.#http.json('POST', path, request));
+      return true;
+    } catch (error) {
+      // A session that has ended takes nothing any more, and `closed` says why.
+      const isOver = this.#stopped.signal.aborted || this.#isReleased || isUnauthorized(error);
+      if (!isOver) this.#failed(error);
+      return false;
+    }
+  }
+
+  /** Repeats a request that the server could not take, for as long as the session is served. */
+  async #reach<Result>(request: () => Promise<Result>, signal?: AbortSignal): Promise<Result> {
     let left = maxClosingAttempts;
     for (let attempt = 0; ; attempt += 1) {
       try {
-        await this.#http.json('POST', path, { body, repeatable: true, maxRetries: 0 });
-        return true;
+        return await request();
       } catch (error) {
-        const { aborted } = this.#stopped.signal;
-        if (aborted) left -= 1;
-        const mayRetry = error instanceof RelayApiError && error.retryable && left > 0;
-        if (!mayRetry) {
-          // A session that has ended takes nothing any more, and `closed` says why.
-          const isOver = aborted || this.#isReleased || isUnauthorized(error);
-          if (!isOver) this.#failed(error);
-          return false;
-        }
-        await sleep(backoff(attempt, error.retryAfterMs));
+        if (this.#stopped.signal.aborted) left -= 1;
+        if (!isUnreached(error) || left <= 0) throw error;
+        await sleep(backoff(attempt, error.retryAfterMs), signal);
       }
     }
   }
@@ -468,6 +485,12 @@ function handlerOf(handlers: SessionHandlers, command: SessionCommand): OnComman
     case 'snapshot':
       return handlers.onSnapshot;
   }
+}
+
+/** The server was not there, or had no room for the request. A full inbox is for the caller to judge. */
+function isUnreached(error: unknown): error is RelayApiError {
+  if (!(error instanceof RelayApiError) || !error.retryable) return false;
+  return error.code !== 'inbox_full' && error.code !== 'budget_exceeded';
 }
 
 function isUnauthorized(error: unknown): boolean {

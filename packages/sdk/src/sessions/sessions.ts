@@ -1,5 +1,6 @@
 /** `/v1/sessions`: live participants that receive messages. */
 import {
+  type ApiKey,
   type AttachBody,
   type AttachedSession,
   defined,
@@ -14,6 +15,7 @@ import {
 import { type CallOptions, type Http, pathOf } from '../http.ts';
 import { Listing, listOf, type Page } from '../listing.ts';
 import { RelayApiError } from '../errors.ts';
+import { sleep } from '../timing.ts';
 import { actions } from './actions.ts';
 import { capabilitiesOf, type ServeOptions } from './declaration.ts';
 import { RemoteSession } from './remote-session.ts';
@@ -21,6 +23,10 @@ import { type FollowSessionOptions, SessionHandle } from './session-handle.ts';
 
 /** Events per request, unless the query has a `limit`. */
 const eventsPerPage = 1000;
+
+/** How long a handle stays in use after the last contact of its program. */
+const inUseMs = 30_000;
+const attachAgainMs = 2_000;
 
 export interface SessionEventsPage extends Page<StoredSessionEvent> {
   readonly session: Session;
@@ -56,7 +62,8 @@ export class Sessions {
 
   /**
    * Attaches this program and handles what the session receives, until it is closed or released. Resolves
-   * when its stream is open.
+   * when its stream is open; no handler runs before that. A handle that the same owner used within the last
+   * 30 seconds is waited for.
    */
   async serve(options: ServeOptions): Promise<RemoteSession> {
     const { handle, identity, takeover } = options;
@@ -66,16 +73,10 @@ export class Sessions {
       capabilities: capabilitiesOf(options),
       ...defined({ takeover }),
     };
-    const { session, token } = await this.#attachAgain(body, options);
+    const { session, token } = await this.#attachWhenFree(body, options);
     const http = this.#http.withKey(token);
-    const served = await opened(new RemoteSession({ ...options, session, token, http }));
-    try {
-      await registerActions(http, session.id, options);
-    } catch (error) {
-      await served.close();
-      throw error;
-    }
-    return served;
+    await registerActions(http, session.id, options);
+    return opened(new RemoteSession({ ...options, session, token, http }));
   }
 
   /** Newest first. With a session token, other sessions have only what a `SessionSummary` has. */
@@ -154,6 +155,40 @@ export class Sessions {
   /** Removes the session with its journal and its deliveries. Requires the scope `admin`. */
   async drop(id: string, options: CallOptions = {}): Promise<void> {
     await this.#http.json('DELETE', pathOf`/v1/sessions/${id}`, options);
+  }
+
+  /** A handle stays in use for 30 s after its program has ended, and this may be its next process. */
+  async #attachWhenFree(body: AttachBody, options: ServeOptions): Promise<AttachedSession> {
+    const { signal, handleTimeoutMs = inUseMs + attachAgainMs } = options;
+    const { onWaiting = (text: string) => console.error(text) } = options;
+    const deadline = Date.now() + handleTimeoutMs;
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await this.#attachAgain(body, options);
+      } catch (error) {
+        const isTaken = error instanceof RelayApiError && error.code === 'handle_taken';
+        if (!isTaken || Date.now() + attachAgainMs > deadline) throw error;
+        if (attempt === 0) {
+          if (!(await this.#isOwn(body, signal).catch(() => false))) throw error;
+          onWaiting(
+            `@${body.handle} was in use within the last 30 s; waiting until it is free, unless another process uses it …`,
+          );
+        }
+        await sleep(attachAgainMs, signal);
+      }
+    }
+  }
+
+  /** Whether the session with the handle belongs to the owner of the key. */
+  async #isOwn({ handle, identity }: AttachBody, signal?: AbortSignal): Promise<boolean> {
+    const { id, owner = id } = await this.#http.json<ApiKey>('GET', '/v1/keys/current', { signal });
+    const harness = identity.kind === 'human' ? 'human' : 'remote';
+    for await (const session of this.list({ harness }, { signal })) {
+      if (session.identity.handle === handle && session.releasedAt === undefined) {
+        return session.owner === owner;
+      }
+    }
+    return false;
   }
 
   /** With the token of an earlier process, unless its session has ended. */

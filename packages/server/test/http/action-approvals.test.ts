@@ -1,6 +1,6 @@
 /** Invocations that rules decide and people approve, on both databases. */
 import type { SystemStore } from '@relay/core';
-import { requestPermission, closeRequests } from '@relay/core';
+import { closeRequests, requestPermission } from '@relay/core';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -275,6 +275,54 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
       error: { code: 'action_gone' },
     });
     expect((await ask(second.path)).body).toMatchObject({ status: 'closed' });
+    await frames.disconnect();
+    await putPolicy({
+      deny: [{ tool: 'action:forbidden' }],
+      ask: [{ tool: 'action:guarded', params: { text: 'ask*' } }],
+    });
+  });
+
+  it('a paused tenant invokes nothing, and starts what was approved when it is resumed', async () => {
+    const { engine } = server.relay.control;
+    const setPaused = (paused: boolean) => ask('/v1/tenant', { method: 'PUT', body: { paused } });
+    const [caller, exposing] = [await attach(), await attach()];
+    const name = `a-${uuidv7()}`;
+    const registered = { name, description: 'Does it', inputSchema };
+    const added = { ...registered, handler: { sessionId: exposing.id } };
+    expect((await ask('/v1/actions', { body: added })).status).toBe(201);
+    await putPolicy({ ask: [{ tool: `action:${name}` }, { tool: 'action:guarded' }] });
+    const [own, exposed] = [await asked(caller), await asked(caller, name)];
+    const { body } = await ask(exposing.path);
+    const { handle } = body['identity'] as { handle: string };
+    const response = await server.request(`${exposing.path}/deliveries/stream`, {
+      key: exposing.token,
+    });
+    const frames = new FrameReader(response);
+    expect((await setPaused(true)).body).toMatchObject({ paused: true });
+    try {
+      for (const options of [{ key: caller.token }, {}]) {
+        const refused = await invoke('open', 'hi', options);
+        expect([refused.status, refused.body]).toMatchObject([409, { code: 'tenant_paused' }]);
+      }
+      for (const { path, id } of [own, exposed]) {
+        expect((await ask(path, { body: { approved: true } })).status).toBe(200);
+        await engine.invocations?.attend(server.tenantId, id);
+        expect((await ask(`/v1/invocations/${id}`)).body).toMatchObject({ status: 'running' });
+      }
+      const due = await store.sessions.dueInvocations(engine.clock.now(), 1_000);
+      expect(due.filter(({ tenantId }) => tenantId === server.tenantId)).toEqual([]);
+      // A program gets invocations before messages.
+      await ask('/v1/messages', { body: { to: `@${handle}`, text: 'one' } });
+      await frames.until('delivery');
+      const { actions } = store.tenant(server.tenantId);
+      expect(await actions.unsentInvocations(exposing.id, 9)).toMatchObject([{ id: exposed.id }]);
+      expect(calls).toEqual([]);
+    } finally {
+      await setPaused(false);
+    }
+    expect(await own.settled()).toMatchObject({ status: 'completed' });
+    await ask('/v1/messages', { body: { to: `@${handle}`, text: 'two' } });
+    expect((await frames.until('invocation')).data).toMatchObject({ invocationId: exposed.id });
     await frames.disconnect();
     await putPolicy({
       deny: [{ tool: 'action:forbidden' }],

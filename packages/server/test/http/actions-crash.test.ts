@@ -143,6 +143,7 @@ describe.each(Object.entries(stores))('invocations after a crash on %s', (_name,
         engine: () => engine,
         own: new Map([['act', own]]),
         call: () => Promise.reject(new Error('It has no URL')),
+        isPaused: () => false,
       }),
     };
     return { engine, keys };

@@ -103,6 +103,37 @@ describe('damage to sessions', () => {
     expect(await tenant.sessions.readEvents(sessionId, { after: 5, limit: 9 })).toHaveLength(2);
   });
 
+  const edits: Record<string, string> = {
+    changed: `UPDATE invocations SET edited_input = '{"where":"there"}' WHERE id = 'edited'`,
+    removed: `UPDATE invocations SET edited_input = NULL WHERE id = 'edited'`,
+    'put into another': `UPDATE invocations SET (edited_input, edited_checksum) = (
+      SELECT edited_input, edited_checksum FROM invocations WHERE id = 'other') WHERE id = 'edited'`,
+    'added to one': `UPDATE invocations SET edited_input = '{"where":"there"}' WHERE id = 'plain'`,
+  };
+  test.each(Object.entries(edits))(
+    'the input of an invocation as an approver edited it, %s, is detected',
+    async (_name, sql) => {
+      const ids = ['edited', 'other', 'plain'];
+      const invocations = ids.map((id) => newInvocation({ id, status: 'waiting' }));
+      const approved = { from: ['waiting'], to: 'running', at: noon } as const;
+      await tenant.sessions.change({
+        changes: [],
+        invocations,
+        invocationChanges: ids.map((id) => ({
+          ...approved,
+          id,
+          ...(id === 'plain' ? {} : { editedInput: { of: id } }),
+        })),
+      });
+      const id = sql.includes(`'plain'`) ? 'plain' : 'edited';
+      expect(await tenant.actions.readInvocation(id)).toMatchObject({ status: 'running' });
+      tamper(sql);
+      await expect(tenant.actions.readInvocation(id)).rejects.toMatchObject({
+        code: 'journal_corrupt',
+      });
+    },
+  );
+
   test('a change of stored state, messages, inputs and snapshots is detected', async () => {
     const reads: Record<string, () => Promise<unknown>> = {
       [`UPDATE sessions SET state = replace(state, 'none', 'active')`]: () =>

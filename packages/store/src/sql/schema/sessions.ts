@@ -201,6 +201,7 @@ export const sessionTables: readonly string[] = [
     timeout_ms BIGINT NOT NULL,
     started_at BIGINT,
     edited_input TEXT,
+    edited_checksum BIGINT,
     checksum BIGINT NOT NULL
   )`,
   `CREATE INDEX open_invocations ON invocations (session_id, at, id)

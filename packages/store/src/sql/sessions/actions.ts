@@ -85,8 +85,10 @@ const fixedColumns = [
   'idempotent',
   'timeout_ms',
 ];
-const invocationColumns = ['tenant_id', ...invocationCodec.columns, 'checksum'];
-const insertInvocationSql = insertInto('invocations', invocationColumns);
+/** What an approver has changed is bound to its invocation. */
+const editedColumns = ['tenant_id', 'id', 'edited_input'];
+const insertedColumns = ['tenant_id', ...invocationCodec.columns, 'checksum'];
+const insertInvocationSql = insertInto('invocations', insertedColumns);
 
 function isEnded(status: InvocationStatus): boolean {
   switch (status) {
@@ -128,12 +130,14 @@ const sameNull = (name: string) => `COALESCE(${name}, -1) = COALESCE(CAST(? AS B
 export function changeInvocation(tenantId: string, change: InvocationChange): Statement {
   const { id, from, to, at, editedInput, output, error, ifDueAt, ifStartedAt } = change;
   const hasEnded = isEnded(to);
+  const edited = editedInput === undefined ? undefined : encode(editedInput);
   const assigned = Object.entries({
     status: to,
     output: output === undefined ? null : encode(output),
     error: encodeOrNull(error),
     ended_at: hasEnded ? at : null,
-    edited_input: editedInput === undefined ? undefined : encode(editedInput),
+    edited_input: edited,
+    edited_checksum: edited === undefined ? undefined : checksumOf(tenantId, id, edited),
     due_at: hasEnded ? null : change.dueAt,
     started_at: change.startedAt,
   }).filter(([, value]) => value !== undefined);
@@ -157,6 +161,7 @@ export function changeInvocation(tenantId: string, change: InvocationChange): St
   };
 }
 
+const invocationColumns = [...insertedColumns, 'edited_checksum'];
 const readInvocation = `SELECT ${invocationColumns.join(', ')} FROM invocations`;
 export const selectInvocationSql = `${readInvocation} WHERE tenant_id = ? AND id = ?`;
 const running = `COALESCE(tenant_id, '') = ? AND session_id = ? AND session_id IS NOT NULL
@@ -165,11 +170,17 @@ export const unsentInvocationsSql = `${readInvocation}
   WHERE ${running} AND started_at IS NULL ORDER BY at, id LIMIT ?`;
 export const sentInvocationsSql = `${readInvocation}
   WHERE ${running} AND started_at IS NOT NULL AND id > ? ORDER BY id LIMIT ?`;
-export const dueInvocationsSql = `SELECT tenant_id, id FROM invocations
-  WHERE due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, id LIMIT ?`;
+/** Those of tenants that are paused wait. */
+export const dueInvocationsSql = `SELECT d.tenant_id, d.id FROM invocations d
+  WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND NOT EXISTS (
+    SELECT 1 FROM tenants p WHERE p.id = d.tenant_id AND p.paused_at IS NOT NULL)
+  ORDER BY d.due_at, d.id LIMIT ?`;
 
 function decodeInvocation(row: Row): InvocationRecord {
-  checkIntact(`Invocation ${text(row, 'id')}`, row, fixedColumns);
+  const subject = `Invocation ${text(row, 'id')}`;
+  checkIntact(subject, row, fixedColumns);
+  const isEdited = row['edited_input'] !== null || row['edited_checksum'] !== null;
+  if (isEdited) checkIntact(subject, row, editedColumns, 'edited_checksum');
   const { madeBy: by, ...invocation } = invocationCodec.decode(row);
   return { ...invocation, by };
 }

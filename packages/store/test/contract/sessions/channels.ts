@@ -223,5 +223,10 @@ export function actionTests(open: Open): void {
         .map(({ invocationId }) => invocations.findIndex(({ id }) => id === invocationId));
     expect(await due(noon)).toEqual([]);
     expect(await due(noon + 3)).toEqual([1, 2, 0]);
+    await system().ensureTenant({ id: tenant.tenantId, name: tenant.tenantId, at: noon });
+    await tenant.updateTenant({ pausedAt: noon });
+    expect(await due(noon + 3)).toEqual([]);
+    await tenant.updateTenant({ pausedAt: null });
+    expect(await due(noon + 3)).toEqual([1, 2, 0]);
   });
 }
