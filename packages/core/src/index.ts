@@ -41,10 +41,12 @@ export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';
 export * from './commands/fork.ts';
 export {
+  askFork,
   type ForkRequest,
   forkNative,
   forkProgram,
   readNativeSnapshot,
+  readProgramSnapshot,
   snapshotNative,
   snapshotProgram,
 } from './commands/fork-session.ts';
@@ -117,4 +119,3 @@ export { Ticker } from './runtime/ticker.ts';
 export { Supervisor } from './supervisor.ts';
 export { systemClock } from './runtime/system-clock.ts';
 export * from './commands/post-result.ts';
-export * from './commands/post-message.ts';

@@ -5,7 +5,8 @@
  *   nothing: the first turn of the new session continues from there, in a conversation of its own. A session
  *   that is working is forked as it was before its turn.
  * - A program carries them out: what it answers is the snapshot, and a fork is `starting` until a program
- *   attaches under its handle, with the same key.
+ *   attaches under its handle, with the same key. It is stored after the answer: if the server stops in
+ *   between, the request fails, there is no fork, and the program is asked again with the next request.
  */
 import {
   type Decider,
@@ -252,19 +253,41 @@ export async function snapshotProgram(
   return storeSnapshot(engine, session, { seq, content: { harness: session.harness, result } });
 }
 
+/** What the program of the parent answers to a fork. Throws as above. */
+export async function askFork(
+  engine: Engine,
+  parent: SessionRecord,
+  { handle, seq }: Pick<ForkRequest, 'handle' | 'seq'>,
+): Promise<unknown> {
+  const store = engine.store.tenant(parent.tenantId);
+  requirePossible(parent, 'fork');
+  if (seq !== undefined) await boundaryAt(store, parent, seq);
+  if ((await store.sessions.readByHandle(handle)) !== undefined) throw handleTaken(handle);
+  return askProgram(engine, parent, 'fork', { handle, ...defined({ seq }) });
+}
+
+/** What a program's snapshot holds, if it is one of this harness. */
+export async function readProgramSnapshot(
+  store: TenantStore,
+  harness: string,
+  snapshotId: string,
+): Promise<{ readonly sessionId: string; readonly result: unknown } | undefined> {
+  const snapshot = await store.sessions.readSnapshot(snapshotId);
+  const content = snapshot?.content as { harness: string; result: unknown } | undefined;
+  if (snapshot === undefined || content?.harness !== harness) return undefined;
+  return { sessionId: snapshot.sessionId, result: content.result };
+}
+
 /** Throws as above. */
 export async function forkProgram(
   engine: Engine,
   parent: SessionRecord,
-  { by, handle, seq }: ForkRequest,
+  request: ForkRequest,
 ): Promise<SessionRecord> {
   const { tenantId, id: parentSessionId, name, kind, harness, capabilities } = parent;
   const { labels, owner, keyId } = parent;
-  const store = engine.store.tenant(tenantId);
-  requirePossible(parent, 'fork');
-  if (seq !== undefined) await boundaryAt(store, parent, seq);
-  if ((await store.sessions.readByHandle(handle)) !== undefined) throw handleTaken(handle);
-  await askProgram(engine, parent, 'fork', { handle, ...defined({ seq }) });
+  const { by, handle } = request;
+  await askFork(engine, parent, request);
   return createSession(engine, {
     tenantId,
     by,
