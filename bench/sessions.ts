@@ -247,7 +247,7 @@ async function fillNative(server: Address, recipient: Recipient, count: number):
   const perTurn = 500;
   for (let left = count; left > 0; left -= perTurn) {
     const { settled } = recipient.expect();
-    await repeat(Math.min(left, perTurn) - 1, 8, () => post(server, recipient, 'manual'));
+    await repeat(Math.min(left, perTurn), 8, () => post(server, recipient, 'manual'));
     const { id } = await sessionOf(server, recipient);
     await ask(server, `/v1/sessions/${id}/flush`, {});
     await inTime('A turn with earlier messages', settled.promise);

@@ -6,12 +6,9 @@ import {
   nativeCapabilities,
   nativeHarness,
   newSession,
-  pauseRun,
-  postMessage,
   type RunRef,
   type SessionState,
   type SystemStore,
-  unpauseRun,
 } from '@relay/core';
 import {
   createCountingIds,
@@ -29,6 +26,7 @@ import {
 } from '@relay/protocol';
 import { addSession, sending } from '../../packages/store/test/contract/sessions/fixtures.ts';
 import { type Kernel, openApprovals, person } from '../support/kernel.ts';
+import { pauseRun, postMessage, unpauseRun } from '../support/run-commands.ts';
 import { runIn, type Scenario, tenantOf } from './scenarios.ts';
 
 const sessionId = '01900000-0000-7000-a000-000000000002';

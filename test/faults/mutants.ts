@@ -126,8 +126,8 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'deliveries: an attempt is made once, on the newest stream',
-    file: 'packages/server/src/streaming/deliveries.ts',
-    from: 'ifStream: this.#id, events: [],',
+    file: 'packages/core/src/commands/session-stream.ts',
+    from: 'ifStream: streamId, events: [],',
     to: 'events: [],',
     noticedBy: programs,
   },
@@ -160,9 +160,9 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'deliveries: what is sent again is marked',
-    file: 'packages/server/src/streaming/deliveries.ts',
-    from: `redelivered: entry.attempts > 0 || entry.status === 'delivered',`,
-    to: 'redelivered: false,',
+    file: 'packages/core/src/commands/session-stream.ts',
+    from: `attempts > 0 || status === 'delivered'`,
+    to: 'attempts < 0',
     noticedBy: chaos,
     row: 'of the server and of programs',
   },

@@ -3,16 +3,14 @@ import {
   type AgentDefinition,
   type MessageCommand,
   type ModelRequest,
-  pauseRun,
-  postMessage,
   ProviderFailure,
-  unpauseRun,
 } from '@relay/core';
 import { createRecordingTool, finish, ManualClock, text, toolCall } from '@relay/core/testing';
 import type { Message, MessageMode } from '@relay/protocol';
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, until, untilStatus } from '../support/kernel.ts';
+import { pauseRun, postMessage, unpauseRun } from '../support/run-commands.ts';
 import { transcriptOf } from '../support/transcript.ts';
 import {
   aborted,

@@ -22,6 +22,7 @@ export {
 } from './commands/send-message.ts';
 export * from './commands/change-message.ts';
 export * from './commands/start-run.ts';
+export * from './commands/session-stream.ts';
 export * from './commands/attach-session.ts';
 export * from './commands/attend-session.ts';
 export * from './commands/host-session.ts';
@@ -114,4 +115,3 @@ export { Ticker } from './runtime/ticker.ts';
 export { Supervisor } from './supervisor.ts';
 export { systemClock } from './runtime/system-clock.ts';
 export * from './commands/post-result.ts';
-export * from './commands/post-message.ts';

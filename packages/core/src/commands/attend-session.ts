@@ -6,14 +6,7 @@ import type { Engine } from '../engine.ts';
 import type { SessionRecord, SessionRef } from '../ports/index.ts';
 import { stepsOf } from '../sessions/consequences.ts';
 import { timesOut } from '../sessions/modes.ts';
-import {
-  changeSession,
-  expiringDeliveries,
-  lostAtOf,
-  maxCommands,
-  offlineAfterMs,
-  type SessionStep,
-} from './change-session.ts';
+import { changeSession, expiringDeliveries, lostAtOf, maxCommands } from './change-session.ts';
 import { answered } from './session-lifecycle.ts';
 
 type AttendingEngine = Pick<Engine, 'store' | 'clock' | 'settings'>;
@@ -50,25 +43,5 @@ function attendOnce(engine: AttendingEngine, ref: SessionRef): Promise<SessionRe
       expired.map(({ entry }) => entry),
       { type: 'expire' },
     );
-  });
-}
-
-/** The stream of a node that died: as if it were closed now. */
-export async function closeOrphanedStream(
-  { store, clock }: Pick<Engine, 'store' | 'clock'>,
-  { tenantId, sessionId }: SessionRef,
-  streamId: string,
-): Promise<void> {
-  const at = clock.now();
-  const closed = { id: streamId, at, dueBy: at + offlineAfterMs };
-  await store.tenant(tenantId).sessions.closeStream(sessionId, closed);
-}
-
-/** The program has opened a stream: it can be reached again. */
-export function reachSession(engine: AttendingEngine, ref: SessionRef): Promise<SessionRecord> {
-  return changeSession(engine, ref, ({ session, state }) => {
-    if (session.releasedAt !== null || state.connection === 'reachable') return undefined;
-    const step: SessionStep = { inputs: [{ type: 'reach' }] };
-    return step;
   });
 }

@@ -20,7 +20,7 @@ import type {
 import {
   acceptanceOf,
   acceptedAs,
-  attentionTo,
+  dueAfter,
   inboxFullText,
   refusalOf,
 } from '../sessions/acceptance.ts';
@@ -173,7 +173,7 @@ export async function redeliver(
           at: now,
           events,
           deliveries: [change],
-          ...attentionTo(session, acceptance),
+          ...dueAfter(session, acceptance),
         },
       ],
       runCommands: acceptance.command === undefined ? [] : [acceptance.command],

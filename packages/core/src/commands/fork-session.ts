@@ -5,7 +5,8 @@
  *   nothing: the first turn of the new session continues from there, in a conversation of its own. A session
  *   that is working is forked as it was before its turn.
  * - A program carries them out: what it answers is the snapshot, and a fork is `starting` until a program
- *   attaches under its handle, with the same key.
+ *   attaches under its handle, with the same key. It is stored after the answer: if the server stops in
+ *   between, the request fails, there is no fork, and the program is asked again with the next request.
  */
 import {
   type Decider,

@@ -424,6 +424,11 @@ export interface MessageReader {
   readonly channels: readonly string[];
 }
 
+export type MessageEnvelope = Pick<
+  MessageRecord,
+  'id' | 'to' | 'threadId' | 'hops' | 'at' | 'from'
+>;
+
 export interface MessageEdit {
   readonly messageId: string;
   readonly at: number;
@@ -460,8 +465,8 @@ export interface MessageStore {
   read(messageId: string, visibleTo?: MessageReader): Promise<MessageRecord | undefined>;
   /** The channels that show it, by name. */
   channelsOf(messageId: string): Promise<string[]>;
-  /** What the session was given, the last one first. */
-  received(sessionId: string, limit: number): Promise<MessageRecord[]>;
+  /** What the session was given, the last one first, without the contents. */
+  received(sessionId: string, limit: number): Promise<MessageEnvelope[]>;
   /** By `at`. */
   list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>>;
   /** Sessions and keys that have sent a message of the thread, or that one was sent to by its handle. */

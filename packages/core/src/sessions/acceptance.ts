@@ -20,6 +20,7 @@ import type {
 import { capabilityError, missingCapability, type SessionOperation } from './capabilities.ts';
 import { decideDelivery, deliveryAccepted, deliveryRefused } from './delivery-machine.ts';
 import { defaultMode, placementOf, safeStatesOf, timesOut } from './modes.ts';
+import { nativeHarness } from './native.ts';
 
 /** Replies of agents to each other that lead to one more. */
 export const maxHops = 16;
@@ -118,7 +119,7 @@ export function acceptanceOf(
   const { activeRunId, harness, capabilities } = session;
   const place = placeOf(session, mode);
   const entersTurn = isMessageMode(mode);
-  const isNative = harness === 'native';
+  const isNative = harness === nativeHarness;
   const dueBy = isNative ? now : timesOut(session.state) ? now + ttlMs : undefined;
   return {
     mode,
@@ -244,11 +245,11 @@ function changeOf(
   at: number,
 ): SessionChange {
   const change = { sessionId: session.id, at, events, newDeliveries: [delivery] };
-  return { ...change, ...attentionTo(session, acceptance) };
+  return { ...change, ...dueAfter(session, acceptance) };
 }
 
 /** The condition of a change, and when the session is due after it. */
-export function attentionTo(
+export function dueAfter(
   session: Pick<SessionRecord, 'version' | 'dueAt'>,
   { isConditional, dueBy }: Pick<Acceptance, 'isConditional' | 'dueBy'>,
 ): Pick<SessionChange, 'ifVersion' | 'progress' | 'dueBy'> {

@@ -3,7 +3,7 @@
  * or the timeout of a program. The scan finds them after any crash and on any node; wake-ups only reduce
  * latency. Several nodes may attend to one session: of two changes, one is decided again.
  */
-import { closeOrphanedStream } from '../commands/attend-session.ts';
+import { closeStream } from '../commands/session-stream.ts';
 import type { Engine } from '../engine.ts';
 import type { SessionRecord, SessionRef } from '../ports/index.ts';
 import { BackgroundLoop } from '../runtime/background-loop.ts';
@@ -100,7 +100,7 @@ export class SessionAttendant {
       const page = { after, limit: batchSize };
       const orphans = await store.sessions.orphans(settings.node, clock.now(), page);
       for (const { stream, ...ref } of orphans) {
-        await closeOrphanedStream(this.#engine, ref, stream.id);
+        await closeStream(this.#engine, ref, stream.id);
       }
       const last = orphans.at(-1);
       if (last === undefined || orphans.length < batchSize) return;

@@ -55,7 +55,7 @@ export function stepsOf(entries: readonly InboxEntry[], input: DeliveryInput): D
     const { revision } = entry;
     events.push(...decision.events);
     deliveries.push(
-      input.type === 'deliver'
+      input.type === 'deliver' || input.type === 'send'
         ? { ...decision.change, isAttempt: true, revision }
         : decision.change,
     );

@@ -14,8 +14,8 @@
 import {
   answerCommand,
   type Clock,
+  closeStream,
   commandTimeoutMs,
-  decideDelivery,
   type Engine,
   exponentialBackoff,
   type Harness,
@@ -24,12 +24,14 @@ import {
   type HarnessMessage,
   type HarnessSession,
   type InboxEntry,
+  isRedelivered,
   loseHostedSession,
-  offlineAfterMs,
   reattachHostedSession,
   type Receipt,
+  recordAttempts,
   recordReceipt,
   saveHostedState,
+  sendableKinds,
   type SessionCommandRecord,
   type SessionHost,
   type SessionRecord,
@@ -45,7 +47,6 @@ import {
   RelayError,
   type StoredSessionEvent,
 } from '@relay/protocol';
-import { sendableKinds } from '../streaming/deliveries.ts';
 import type { Follower, Hub } from '../streaming/hub.ts';
 import { EventPump } from './event-pump.ts';
 
@@ -385,7 +386,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   /** Never rejects. */
   async #hand(entry: InboxEntry): Promise<void> {
     try {
-      if (!(await this.#recordAttempt(entry))) return;
+      if (!(await recordAttempts(this.#engine, this.#ref, this.#streamId, [entry]))) return;
       const receipt = await this.#receiptOf(entry);
       await this.#events.flushed();
       if (receipt !== undefined) await this.#settleSurely(entry.id, receipt);
@@ -393,19 +394,6 @@ export class HostedSession implements Follower<StoredSessionEvent> {
       this.#log('Failed to hand over a message', error);
       await this.#engine.clock.sleep(1_000, this.#stopping.signal);
     }
-  }
-
-  /** Before it is handed over. False if it has changed since it was read. */
-  async #recordAttempt(entry: InboxEntry): Promise<boolean> {
-    const streamId = this.#streamId;
-    const decision = decideDelivery({ ...entry, isObservable: true }, { type: 'send', streamId });
-    if (decision.kind !== 'accepted') return false;
-    const { sessionId } = this.#ref;
-    const at = this.#engine.clock.now();
-    const deliveries = [{ ...decision.change, revision: entry.revision }];
-    const change = { sessionId, at, ifStream: streamId, events: [], deliveries };
-    const { kind } = await this.#store.sessions.change({ changes: [change] });
-    return kind === 'committed';
   }
 
   /** Undefined if the harness failed because this node stops: the message is handed over again. */
@@ -456,9 +444,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     }
     this.#over.abort();
     try {
-      const at = clock.now();
-      const closed = { id: this.#streamId, at, dueBy: at + offlineAfterMs };
-      await this.#store.sessions.closeStream(this.#ref.sessionId, closed);
+      await closeStream(this.#engine, this.#ref, this.#streamId);
     } catch (error) {
       // As that of a node that is gone, it is closed by another one.
       this.#log('Failed to close a session', error);
@@ -476,15 +462,10 @@ function inputOf(session: SessionRecord): HarnessInput {
   return { sessionId, handle, labels, ...optional };
 }
 
-function messageFor({
-  id: deliveryId,
-  message,
-  mode,
-  attempts,
-  status,
-}: InboxEntry): HarnessMessage {
-  const { id, to, text, attachments, replyTo, from } = message;
-  const redelivered = attempts > 0 || status === 'delivered';
+function messageFor(entry: InboxEntry): HarnessMessage {
+  const { id: deliveryId, mode } = entry;
+  const { id, to, text, attachments, replyTo, from } = entry.message;
+  const redelivered = isRedelivered(entry);
   return { id, deliveryId, to, text, attachments, replyTo, from, mode, redelivered };
 }
 

@@ -9,26 +9,23 @@
  * A program that only asks from time to time opens such a stream for the time of its request.
  */
 import {
-  decideDelivery,
+  closeStream,
   type InboxEntry,
   inputOf,
   type InvocationRecord,
-  offlineAfterMs,
-  placementOf,
+  isRedelivered,
   reachSession,
   resendInvocations,
-  safeStatesOf,
-  type SendableQuery,
+  recordAttempts,
+  sendableKinds,
   type SessionCommandRecord,
   type SessionRecord,
   type SessionRef,
-  type SessionState,
   Signal,
   startInvocations,
 } from '@relay/core';
 import {
   type DeliveryFrame,
-  deliveryModes,
   encodeFrame,
   RelayError,
   type StoredSessionEvent,
@@ -138,10 +135,7 @@ async function openStream(
     if ((await sessions.read(ref.sessionId)) === undefined) throw notFound('session');
     throw new RelayError('session_conflict', 'The session is released');
   }
-  const close = async () => {
-    const at = engine.clock.now();
-    await sessions.closeStream(ref.sessionId, { id, at, dueBy: at + offlineAfterMs });
-  };
+  const close = () => closeStream(engine, ref, id);
   try {
     await reachSession(engine, ref);
   } catch (error) {
@@ -294,17 +288,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   }
 
   /** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
-  async #recordAttempts(entries: readonly InboxEntry[]): Promise<boolean> {
-    const deliveries = entries.flatMap((entry) => {
-      const input = { type: 'send', streamId: this.#id } as const;
-      const decision = decideDelivery({ ...entry, isObservable: true }, input);
-      if (decision.kind !== 'accepted') return [];
-      return [{ ...decision.change, revision: entry.revision }];
-    });
-    const { sessionId } = this.#ref;
-    const change = { sessionId, at: this.#now, ifStream: this.#id, events: [], deliveries };
-    const { kind } = await this.#store.sessions.change({ changes: [change] });
-    return kind === 'committed';
+  #recordAttempts(entries: readonly InboxEntry[]): Promise<boolean> {
+    return recordAttempts(this.#call.context.control.engine, this.#ref, this.#id, entries);
   }
 
   /** When a delivery that was deferred becomes available. */
@@ -316,38 +301,6 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   async #send(frames: readonly DeliveryFrame[]): Promise<void> {
     if (frames.length === 0) return;
     await this.#reader.send(frames);
-  }
-}
-
-const openStatuses = ['accepted', 'deferred', 'delivered'] as const;
-
-/** Which deliveries a program can be given in this state. */
-export function sendableKinds(state: SessionState): SendableQuery['kinds'] {
-  return deliveryModes
-    .flatMap((mode) => openStatuses.map((status) => ({ mode, status })))
-    .filter((kind) => canBeSent(kind, state));
-}
-
-function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): boolean {
-  const placement = placementOf(kind, {
-    parts: state,
-    safeStates: safeStatesOf(state),
-    isToolRunning: false,
-    isApprovalOpen: false,
-  });
-  switch (placement.kind) {
-    case 'now':
-      return true;
-    case 'at':
-      // Only the program knows when these boundaries come. What it had before waits for none.
-      return (
-        kind.status === 'delivered' ||
-        placement.boundary === 'model-call' ||
-        placement.boundary === 'tool-results'
-      );
-    case 'deferred':
-    case 'never':
-      return false;
   }
 }
 
@@ -363,7 +316,7 @@ function deliveryFrame(entry: InboxEntry): DeliveryFrame {
     message,
     mode: entry.mode,
     attempt: entry.attempts + 1,
-    redelivered: entry.attempts > 0 || entry.status === 'delivered',
+    redelivered: isRedelivered(entry),
   };
 }
 

@@ -1,11 +1,11 @@
-/** Messages to a run that is already working, and pauses of it. Stored before they are acknowledged. */
+/** Commands for a run that no session has: messages to it while it works, and pauses. */
 import {
   type MessageCommand,
   type QueuedRunCommand,
+  type RunControl,
   type RunRef,
   wakesSuspendedRun,
-} from '../ports/index.ts';
-import type { RunControl } from './start-run.ts';
+} from '@relay/core';
 
 /**
  * Stores a message in the inbox of a run, which takes it at the boundary that its mode names. A run that
