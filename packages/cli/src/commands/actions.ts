@@ -134,7 +134,7 @@ async function showInvocation(context: Context, [id = '']: readonly string[]): P
 
 /** Its output. Throws its error, or that it has not ended. */
 async function printInvocation(
-  context: Context<object>,
+  context: Context,
   client: RelayClient,
   invocation: Invocation,
 ): Promise<void> {
