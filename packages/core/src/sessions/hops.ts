@@ -3,7 +3,7 @@
  * starts at 0. What a session sends is caused by what it has received, whether or not it says so with
  * `replyTo`: otherwise two of them could answer each other for ever.
  */
-import type { MessageRecord } from '../ports/index.ts';
+import type { MessageEnvelope, MessageRecord } from '../ports/index.ts';
 
 /** Of an answer to these messages. */
 export function hopsOfReply(messages: readonly Pick<MessageRecord, 'hops'>[]): number {
@@ -20,8 +20,8 @@ export function hopsOfTurn(read: readonly Pick<MessageRecord, 'hops'>[]): number
  * exchange since a person last wrote to it, else the last message of all.
  */
 export function hopsOfProgram(
-  received: readonly MessageRecord[],
-  isInExchange: (message: MessageRecord) => boolean,
+  received: readonly MessageEnvelope[],
+  isInExchange: (message: MessageEnvelope) => boolean,
 ): number {
   const [last] = received;
   if (last === undefined) return 0;

@@ -142,14 +142,14 @@ export class InvocationRunner {
 
   async #attendDue(signal: AbortSignal): Promise<void> {
     const { store, clock, log } = this.#options.engine();
-    const failed = new Set<string>();
+    // Each once per round: one that stays due must not keep the others waiting.
+    const found = new Set<string>();
     for (;;) {
-      const due = await store.sessions.dueInvocations(clock.now(), batchSize);
-      const left = due.filter(({ invocationId }) => !failed.has(invocationId));
+      const due = await store.sessions.dueInvocations(clock.now(), batchSize + found.size);
+      const left = due.filter(({ invocationId }) => !found.has(invocationId));
       for (const { tenantId, invocationId } of left) {
         if (signal.aborted) return;
-        // Whatever happens, it is not looked at again before the next round.
-        failed.add(invocationId);
+        found.add(invocationId);
         try {
           await this.attend(tenantId, invocationId);
         } catch (error) {

@@ -4,6 +4,7 @@
  * mentions a handle is found for webhooks (`!handle`).
  */
 import {
+  type MessageEnvelope,
   type MessageFilter,
   type MessageReader,
   type MessageRecord,
@@ -172,7 +173,24 @@ export function selectMessage(
 export const channelsSql = `SELECT place FROM message_places
   WHERE COALESCE(tenant_id, '') = ? AND message_id = ? AND place LIKE '#%' ORDER BY place`;
 
-export const receivedSql = `SELECT ${messageColumns.map((name) => `m.${name}`).join(', ')}
+/** Without the contents, which can be large, and so without the checksum of all. */
+const envelope = new RecordCodec<
+  Pick<MessageRow, 'id' | 'sender' | 'recipients' | 'threadId' | 'hops' | 'at'>
+>({
+  id: column.text(),
+  sender: column.json(),
+  recipients: column.json(),
+  threadId: column.text(),
+  hops: column.number,
+  at: column.number,
+});
+
+export function decodeEnvelope(row: Row): MessageEnvelope {
+  const { sender, recipients, ...message } = envelope.decode(row);
+  return { ...message, from: sender, to: recipients };
+}
+
+export const receivedSql = `SELECT ${envelope.columns.map((name) => `m.${name}`).join(', ')}
   FROM (SELECT message_id, at, id FROM message_deliveries
     WHERE tenant_id = ? AND session_id = ?
       AND (attempts > 0 OR delivered_at IS NOT NULL OR consumed_at IS NOT NULL)

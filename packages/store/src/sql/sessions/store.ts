@@ -8,6 +8,7 @@ import type {
   Listed,
   MessageDelivery,
   MessageEdit,
+  MessageEnvelope,
   MessageFilter,
   MessageKey,
   MessageReader,
@@ -314,9 +315,9 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
     return readAll(this.driver, statement, (row) => text(row, 'place').slice(1));
   }
 
-  received(sessionId: string, limit: number): Promise<MessageRecord[]> {
+  received(sessionId: string, limit: number): Promise<MessageEnvelope[]> {
     const params = [this.tenantId, sessionId, limit, this.tenantId];
-    return readAll(this.driver, { sql: messages.receivedSql, params }, messages.decodeMessage);
+    return readAll(this.driver, { sql: messages.receivedSql, params }, messages.decodeEnvelope);
   }
 
   async list(filter: MessageFilter, page: Page): Promise<Listed<MessageRecord>> {

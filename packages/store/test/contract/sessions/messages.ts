@@ -48,6 +48,20 @@ export function messageTests(open: Open): void {
     expect(await kindOf(keyed('key:ada', 'body', noon + day))).toBe('committed');
   });
 
+  test('what a session was given is read without the contents, however large they are', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    const write = sending([sessionId], { text: 'x'.repeat(1_000) });
+    await tenant.sessions.change(write);
+    expect(await tenant.messages.received(sessionId, 9)).toEqual([]);
+    const [{ id: deliveryId } = { id: '' }] = await tenant.messages.inbox(sessionId, whole);
+    const given = { id: deliveryId, from: ['accepted'], to: 'consumed' } as const;
+    await tenant.sessions.change({ changes: [changeOf(sessionId, { deliveries: [given] })] });
+    const { id, from, to, threadId, hops, at } = write.messages[0];
+    const envelope = { id, from, to, threadId, hops, at };
+    expect(await tenant.messages.received(sessionId, 9)).toEqual([envelope]);
+  });
+
   test('a send that is refused does not take its key', async () => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);
