@@ -39,10 +39,12 @@ export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';
 export * from './commands/fork.ts';
 export {
+  askFork,
   type ForkRequest,
   forkNative,
   forkProgram,
   readNativeSnapshot,
+  readProgramSnapshot,
   snapshotNative,
   snapshotProgram,
 } from './commands/fork-session.ts';

@@ -4,6 +4,9 @@ export type {
   HarnessInput,
   HarnessMessage,
   HarnessSession,
+  OutgoingMessage,
+  PermissionAnswer,
+  PermissionRequest,
   Receipt,
 } from '@relay/core';
 export { checkSession } from './check-session.ts';

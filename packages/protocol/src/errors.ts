@@ -89,7 +89,10 @@ export const errorTable = {
   tool_failed: permanent(500, 'The tool failed'),
   tool_input_invalid: permanent(400, 'The arguments do not match the tool’s schema'),
   resume_crashed: permanent(500, 'The server process died each time it resumed the run'),
-  journal_pruned: permanent(410, 'The journal of this run was deleted after its retention period'),
+  journal_pruned: permanent(
+    410,
+    'The journal, or this part of it, was deleted after its retention period',
+  ),
   journal_corrupt: permanent(500, 'Stored data is damaged or inconsistent'),
   internal: permanent(500, 'Internal error'),
   provider_failed: retryable(502, 'The model provider failed'),

@@ -218,6 +218,7 @@ function faultyDirectory(
   { read, write }: Pick<MortalProcess, 'read' | 'write'>,
 ): SessionDirectory {
   return {
+    counts: (now, tenantId) => read(() => inner.counts(now, tenantId)),
     findToken: (hash) => read(() => inner.findToken(hash)),
     due: (now, limit) => read(() => inner.due(now, limit)),
     dueInvocations: (now, limit) => read(() => inner.dueInvocations(now, limit)),

@@ -253,19 +253,41 @@ export async function snapshotProgram(
   return storeSnapshot(engine, session, { seq, content: { harness: session.harness, result } });
 }
 
+/** What the program of the parent answers to a fork. Throws as above. */
+export async function askFork(
+  engine: Engine,
+  parent: SessionRecord,
+  { handle, seq }: Pick<ForkRequest, 'handle' | 'seq'>,
+): Promise<unknown> {
+  const store = engine.store.tenant(parent.tenantId);
+  requirePossible(parent, 'fork');
+  if (seq !== undefined) await boundaryAt(store, parent, seq);
+  if ((await store.sessions.readByHandle(handle)) !== undefined) throw handleTaken(handle);
+  return askProgram(engine, parent, 'fork', { handle, ...defined({ seq }) });
+}
+
+/** What a program's snapshot holds, if it is one of this harness. */
+export async function readProgramSnapshot(
+  store: TenantStore,
+  harness: string,
+  snapshotId: string,
+): Promise<{ readonly sessionId: string; readonly result: unknown } | undefined> {
+  const snapshot = await store.sessions.readSnapshot(snapshotId);
+  const content = snapshot?.content as { harness: string; result: unknown } | undefined;
+  if (snapshot === undefined || content?.harness !== harness) return undefined;
+  return { sessionId: snapshot.sessionId, result: content.result };
+}
+
 /** Throws as above. */
 export async function forkProgram(
   engine: Engine,
   parent: SessionRecord,
-  { by, handle, seq }: ForkRequest,
+  request: ForkRequest,
 ): Promise<SessionRecord> {
   const { tenantId, id: parentSessionId, name, kind, harness, capabilities } = parent;
   const { labels, owner, keyId } = parent;
-  const store = engine.store.tenant(tenantId);
-  requirePossible(parent, 'fork');
-  if (seq !== undefined) await boundaryAt(store, parent, seq);
-  if ((await store.sessions.readByHandle(handle)) !== undefined) throw handleTaken(handle);
-  await askProgram(engine, parent, 'fork', { handle, ...defined({ seq }) });
+  const { by, handle } = request;
+  await askFork(engine, parent, request);
   return createSession(engine, {
     tenantId,
     by,

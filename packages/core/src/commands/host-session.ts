@@ -26,6 +26,10 @@ export interface HostedSessionRequest extends HostedDefinition {
   readonly agent?: string | undefined;
   readonly model?: string | undefined;
   readonly labels: Readonly<Record<string, string>>;
+  /** The session that it continues. */
+  readonly parentSessionId?: string | undefined;
+  /** Its journal says so, too. */
+  readonly isForked?: boolean;
 }
 
 type HostingEngine = Pick<Engine, 'store' | 'clock' | 'ids' | 'settings' | 'audit'>;
@@ -36,14 +40,25 @@ export function createHostedSession(
   request: HostedSessionRequest,
 ): Promise<SessionRecord> {
   const { tenantId, by, sessionId, harness, identity, capabilities, host, labels } = request;
-  const { agent = null, model = null } = request;
+  const { agent = null, model = null, parentSessionId = null, isForked = false } = request;
   const { handle, name, kind } = identity;
   return createSession(engine, {
     tenantId,
     by,
     sessionId,
     action: 'session.attached',
-    definition: { handle, name, kind, harness, capabilities, agent, model, labels },
+    definition: {
+      handle,
+      name,
+      kind,
+      harness,
+      capabilities,
+      agent,
+      model,
+      labels,
+      parentSessionId,
+    },
+    isForked,
     begin: 'start',
     state: { attachedAt: engine.clock.now(), host },
     dueAt: null,

@@ -16,6 +16,8 @@ export interface DeliveryReceipt {
   readonly retryable?: boolean;
   /** Of a delivery that is consumed: concluded by Relay, not reported by the program. */
   readonly fidelity?: 'inferred';
+  /** Whether its consumption can be observed; if not, `delivered` is the end. Default: true. */
+  readonly isObservable?: boolean;
 }
 
 type ReportEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'redact'>;
@@ -41,7 +43,8 @@ export async function recordReceipt(
     if (delivery?.sessionId !== sessionId) throw new RelayError('not_found', 'No such delivery');
     const at = engine.clock.now();
     const input = inputOfReceipt(engine, receipt, at);
-    const decision = decideDelivery({ ...delivery, isObservable: true }, input);
+    const { isObservable = true } = receipt;
+    const decision = decideDelivery({ ...delivery, isObservable }, input);
     if (decision.kind === 'refused') throw new RelayError('receipt_conflict', decision.reason);
     if (decision.kind === 'same') return delivery;
     const { events, change } = decision;

@@ -15,12 +15,14 @@ import type {
   ApprovalRecord,
   NewApproval,
   Notice,
+  PermissionAnswer,
   SessionRecord,
   SessionRef,
   TenantStore,
   Tool,
 } from '../ports/index.ts';
 import { digestOfCall, isObject } from '../run/arguments.ts';
+import { Signal } from '../runtime/signal.ts';
 import { warningTime } from '../run/waiting/approvals.ts';
 
 /** A call that needs permission, and whose it is. */
@@ -179,6 +181,59 @@ export async function requestPermission(
     if (stored !== undefined) return { kind: 'asked', approval: stored };
   }
   throw new RelayError('storage_failed', 'The session changes too often; try again');
+}
+
+const pollMs = 1_000;
+
+/**
+ * The same, with the answer of a person. An approval that has expired, or whose signal is aborted, is closed
+ * and denied. It never outlives the process that waits: what is left open is closed by `closeRequests`.
+ */
+export async function askPermission(
+  engine: PermissionEngine,
+  ref: SessionRef,
+  call: Pick<RequestedCall, 'tool' | 'input'>,
+  signal: AbortSignal,
+): Promise<PermissionAnswer> {
+  const outcome = await requestPermission(engine, ref, call);
+  if (outcome.kind === 'allowed') return { allowed: true, input: call.input };
+  if (outcome.kind === 'denied') return { allowed: false, reason: outcome.reason };
+  const { tenantId, sessionId } = ref;
+  const { id, expiresAt } = outcome.approval;
+  const { clock } = engine;
+  const store = engine.store.tenant(tenantId);
+  const changed = new Signal();
+  const stop = engine.store.listen((hint) => {
+    if (hint.kind === 'all' || (hint.kind === 'approval' && hint.approvalId === id)) {
+      changed.notify();
+    }
+  });
+  try {
+    for (;;) {
+      const approval = await store.readApproval(id);
+      if (approval === undefined) return { allowed: false, reason: 'The request was deleted' };
+      if (approval.status !== 'pending') return answerOf(approval);
+      const at = clock.now();
+      if (!signal.aborted && at < expiresAt) {
+        await changed.waitFor({ clock, ms: Math.min(pollMs, expiresAt - at), signal });
+        continue;
+      }
+      const closure: ApprovalClosure = signal.aborted
+        ? closureOf(id, at, 'The request was aborted')
+        : { ...closureOf(id, at, 'Nobody has decided in time'), status: 'expired' };
+      const changes = [{ sessionId, at, events: [] }];
+      const { kind } = await store.sessions.change({ changes, closures: [closure] });
+      if (kind === 'committed') engine.onApproval?.(tenantId, { id, isNew: false });
+      if (kind === 'gone') return { allowed: false, reason: 'The session has ended' };
+    }
+  } finally {
+    stop();
+  }
+}
+
+function answerOf({ status, params, edited, reason }: ApprovalRecord): PermissionAnswer {
+  if (status === 'approved') return { allowed: true, input: edited?.params ?? params };
+  return { allowed: false, reason: reason ?? `The request is ${status}` };
 }
 
 const relay: Decider = { type: 'system', id: 'relay', name: 'relay' };

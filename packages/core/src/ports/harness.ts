@@ -28,11 +28,43 @@ export interface HarnessMessage extends Pick<
   readonly redelivered: boolean;
 }
 
+/** A call that needs permission. */
+export interface PermissionRequest {
+  /** As rules name it. */
+  readonly tool: string;
+  readonly input: unknown;
+  /** When it is aborted, the request is closed and denied. */
+  readonly signal?: AbortSignal;
+}
+
+export type PermissionAnswer =
+  /** `input`: as the approver has changed it. */
+  | { readonly allowed: true; readonly input: unknown }
+  | { readonly allowed: false; readonly reason: string };
+
+/** A message that the session sends. */
+export interface OutgoingMessage {
+  /** `@handle` or `#channel`. Default with `replyTo`: the participants of the thread. */
+  readonly to?: string | readonly string[];
+  readonly text: string;
+  readonly mode?: DeliveryMode;
+  readonly attachments?: MessageRecord['attachments'];
+  readonly replyTo?: string;
+  readonly idempotencyKey?: string;
+}
+
 export interface HarnessContext {
   /** Aborted when the session has ended, or the server stops. */
   readonly signal: AbortSignal;
   /** For a message that `receiveMessage` has not settled. Rejects if another receipt has. */
   receipt(deliveryId: string, receipt: Receipt): Promise<void>;
+  /**
+   * Rules, policies and grants answer first; otherwise a person is asked, and the answer may take long. It is
+   * denied when the session or the server ends first.
+   */
+  requestPermission(request: PermissionRequest): Promise<PermissionAnswer>;
+  /** Sends a message as the session, which declares `messaging.send`. Rejects as the API does. */
+  send(message: OutgoingMessage): Promise<{ readonly id: string }>;
   /** Keeps what `attach` needs after a restart: any JSON, at most 64 KB. */
   saveState(state: unknown): Promise<void>;
 }
@@ -42,8 +74,8 @@ export interface LifecycleMethods {
   release(): Promise<void>;
   pause(): Promise<void>;
   resume(): Promise<void>;
-  /** What a new session continues with, as any JSON. */
-  fork(): Promise<unknown>;
+  /** What a new session continues with, as any JSON. `seq`: as it was after this event. */
+  fork(at: { readonly seq?: number }): Promise<unknown>;
   snapshot(): Promise<unknown>;
 }
 
@@ -68,12 +100,16 @@ export interface HarnessInput {
   readonly agent?: string;
   readonly model?: string;
   readonly labels: Readonly<Record<string, string>>;
+  /** What `fork` or `snapshot` of another session of the harness has returned. */
+  readonly from?: unknown;
 }
 
 export interface Harness {
   readonly name: string;
   /** The statuses in which a session can be given a new turn. Default: idle. */
   readonly safeStates?: readonly SafeState[];
+  /** False: nobody can tell what is consumed, and deliveries end as `delivered`. Default: true. */
+  readonly observesConsumption?: boolean;
   create(input: HarnessInput, context: HarnessContext): Promise<HarnessSession>;
   /** After a restart. A session of a harness without it is then offline. */
   attach?(

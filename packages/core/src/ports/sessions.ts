@@ -94,8 +94,8 @@ export interface SessionRecord extends SessionDefinition, SessionProgress {
   readonly lastSeq: number;
   /** Counts its changes, also those without events. */
   readonly version: number;
-  /** Of its stored events, in characters. */
-  readonly journalSize: number;
+  /** Its events up to this one were deleted. Of terminal output only the last MB is kept, too. */
+  readonly prunedSeq: number;
   /** When its program last attached, reported an event or closed its stream. */
   readonly seenAt: number;
   /** The stream that its program has open. */
@@ -263,7 +263,10 @@ export interface SessionStore {
   /** By `createdAt`. */
   list(filter: SessionFilter, page: Page): Promise<Listed<SessionRecord>>;
   change(write: SessionWrite): Promise<SessionOutcome>;
-  /** At most `limit` events after `after`, oldest first. Throws on gaps and on damage. */
+  /**
+   * At most `limit` events after `after`, oldest first, without terminal output that is no longer kept.
+   * Throws on other gaps and on damage, and `journal_pruned` if `after` is before `prunedSeq`.
+   */
   readEvents(sessionId: string, range: EventRange): Promise<StoredSessionEvent[]>;
   /** The same, bounded by size. Holds at least one event. */
   readPage(sessionId: string, range: PageRange): Promise<SessionPage>;
@@ -643,8 +646,18 @@ export interface ActionStore {
 /** The session that a token opens, as long as the key that attached it is in force. */
 export type TokenSession = SessionRef & Pick<SessionDefinition, 'handle' | 'keyId'>;
 
+/** Of sessions that are not released. */
+export interface SessionCounts {
+  readonly byStatus: Readonly<Partial<Record<AgentStatus, number>>>;
+  /** Deliveries that are accepted or deferred. */
+  readonly queued: number;
+  readonly stuck: number;
+}
+
 /** The sessions of all tenants. */
 export interface SessionDirectory {
+  /** Of all tenants, or of one. The cost does not grow with what has ended. */
+  counts(now: number, tenantId?: string): Promise<SessionCounts>;
   /** The session that a token opens, unless it is released or its row is not as it was written. */
   findToken(hash: string): Promise<TokenSession | undefined>;
   /**
@@ -672,7 +685,8 @@ export interface SessionDirectory {
   /** The version of each of these sessions, which counts whatever their programs have to know. */
   versions(sessionIds: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /**
-   * Deletes sessions that were released before, and messages sent before whose deliveries have all ended.
+   * Deletes sessions that were released before, older events of those that were not, and messages sent before
+   * whose deliveries have all ended.
    * Handles at most `limit` rows of each table per call; 0 means that nothing is left.
    */
   prune(before: number, limit: number): Promise<number>;

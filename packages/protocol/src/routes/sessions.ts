@@ -16,6 +16,7 @@ import {
   jsonSchema,
   labelFilterSchema,
   labelsSchema,
+  seqSchema,
   timeSchema,
 } from '../schemas/values.ts';
 import {
@@ -116,6 +117,9 @@ export const sessionsQuerySchema = z.strictObject({
 });
 
 export const sessionStreamQuerySchema = streamQuerySchema.omit({ dialect: true });
+const sessionEventsQuerySchema = eventsQuerySchema.extend({
+  after: seqSchema.optional().describe('Default: the journal from the first event that is kept'),
+});
 
 export const sessionSchema = z.object({
   id: idSchema,
@@ -270,14 +274,14 @@ export const sessionRoutes = {
     scopes: ['read'],
     session: 'own',
     params: idParam,
-    query: eventsQuerySchema,
+    query: sessionEventsQuerySchema,
     streamed: true,
     output: z.object({
       session: sessionSchema,
       events: z.array(storedSessionEventSchema),
       nextCursor: z.string().nullable().describe('The `after` of the next page; null at the end'),
     }),
-    errors: [...itemErrors, 'invalid_request', 'cursor_past_end'],
+    errors: [...itemErrors, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
   },
   followSession: {
     method: 'GET',
@@ -289,7 +293,13 @@ export const sessionRoutes = {
     query: sessionStreamQuerySchema,
     responseType: 'sse',
     noContentWhen: 'The session is released and no event follows',
-    errors: [...itemErrors, 'invalid_request', 'cursor_past_end', 'too_many_open'],
+    errors: [
+      ...itemErrors,
+      'invalid_request',
+      'cursor_past_end',
+      'journal_pruned',
+      'too_many_open',
+    ],
   },
   updateSession: {
     method: 'PATCH',

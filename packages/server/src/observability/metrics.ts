@@ -197,6 +197,13 @@ export class Metrics {
     const oldest = gauge('relay_approvals_oldest_seconds', 'Age of the oldest waiting approval');
     const { oldestAt } = approvals;
     oldest.set(oldestAt === null ? 0 : Math.max(0, Date.now() - oldestAt) / 1000);
+    const { byStatus, queued, stuck } = await this.#store.sessions.counts(Date.now(), tenantId);
+    const sessions = gauge('relay_sessions', 'Sessions that are not released, by status', 'status');
+    for (const [status, count] of Object.entries(byStatus)) sessions.set({ status }, count);
+    gauge('relay_sessions_queued', 'Messages in the inboxes of sessions').set(queued);
+    gauge('relay_sessions_stuck', 'Sessions that do not take messages though they could').set(
+      stuck,
+    );
   }
 
   /** Counts per tenant, and by one more label if it is named. */

@@ -3,10 +3,13 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
+  askFork,
   createHostedSession,
   exponentialBackoff,
+  type ForkRequest,
   handleTaken,
   type Harness,
+  readProgramSnapshot,
   type SessionRecord,
   type SessionRef,
 } from '@relay/core';
@@ -37,7 +40,11 @@ export class HarnessHost {
   get harnesses(): NamedHarness[] {
     return this.#harnesses.map((harness) => [
       harness.name,
-      { ...programs(this.#options.engine), create: (request) => this.#create(harness, request) },
+      {
+        ...programs(this.#options.engine),
+        create: (request) => this.#start(harness, request),
+        fork: (parent, request) => this.#fork(harness, parent, request),
+      },
     ]);
   }
 
@@ -83,15 +90,50 @@ export class HarnessHost {
     }
   }
 
-  async #create(harness: Harness, request: SessionRequest): Promise<SessionRecord> {
-    const { tenantId, by, body } = request;
-    const { handle, labels = {}, agent, model, workspace, permissions, fromSnapshot } = body;
-    const refused = Object.entries({ workspace, permissions, fromSnapshot }).find(
+  async #start(harness: Harness, request: SessionRequest): Promise<SessionRecord> {
+    const { workspace, permissions, fromSnapshot } = request.body;
+    const refused = Object.entries({ workspace, permissions }).find(
       ([, value]) => value !== undefined,
     );
     if (refused !== undefined) {
       throw invalidField(refused[0], `The harness ${harness.name} takes none`);
     }
+    if (fromSnapshot === undefined) return this.#create(harness, request);
+    const store = this.#options.engine.store.tenant(request.tenantId);
+    const snapshot = await readProgramSnapshot(store, harness.name, fromSnapshot);
+    if (snapshot === undefined) {
+      throw invalidField('fromSnapshot', `No such snapshot of a session of ${harness.name}`);
+    }
+    const { sessionId: parentSessionId, result: content } = snapshot;
+    return this.#create(harness, request, { parentSessionId, content, isForked: false });
+  }
+
+  /** The node of the parent says what to continue with; the new session lives here. */
+  async #fork(
+    harness: Harness,
+    parent: SessionRecord,
+    request: ForkRequest,
+  ): Promise<SessionRecord> {
+    const { tenantId, id: parentSessionId, labels, agent, model } = parent;
+    const { by, handle } = request;
+    const content = await askFork(this.#options.engine, parent, request);
+    const optional = defined({ agent: agent ?? undefined, model: model ?? undefined });
+    const body = { harness: harness.name, handle, labels, ...optional };
+    const from = { parentSessionId, content, isForked: true };
+    return this.#create(harness, { tenantId, by, body }, from);
+  }
+
+  async #create(
+    harness: Harness,
+    request: SessionRequest,
+    from?: {
+      readonly parentSessionId: string;
+      readonly content: unknown;
+      readonly isForked: boolean;
+    },
+  ): Promise<SessionRecord> {
+    const { tenantId, by, body } = request;
+    const { handle, labels = {}, agent, model } = body;
     if (this.#stopping.signal.aborted)
       throw new RelayError('shutting_down', 'The server is shutting down');
     const { engine } = this.#options;
@@ -101,7 +143,8 @@ export class HarnessHost {
     }
     const sessionId = engine.ids.next();
     const hosted = new HostedSession(this.#options, harness, { tenantId, sessionId });
-    const input = { sessionId, handle, labels, ...defined({ agent, model }) };
+    const continued = from === undefined ? undefined : (from.content ?? null);
+    const input = { sessionId, handle, labels, ...defined({ agent, model, from: continued }) };
     const session = await hosted.create(input, ({ identity, capabilities }, host) =>
       createHostedSession(engine, {
         tenantId,
@@ -114,6 +157,8 @@ export class HarnessHost {
         agent,
         model,
         labels,
+        parentSessionId: from?.parentSessionId,
+        isForked: from?.isForked ?? false,
       }),
     );
     this.#sessions.add(hosted);

@@ -13,7 +13,9 @@
  */
 import {
   answerCommand,
+  askPermission,
   type Clock,
+  closeRequests,
   closeStream,
   commandTimeoutMs,
   type Engine,
@@ -31,6 +33,7 @@ import {
   recordAttempts,
   recordReceipt,
   saveHostedState,
+  sendMessage,
   sendableKinds,
   type SessionCommandRecord,
   type SessionHost,
@@ -67,6 +70,7 @@ const stopTimeoutMs = 5_000;
 const maxBackoffMs = 60_000;
 const maxClaimMs = 2_000;
 const maxStateChars = 64 * 1024;
+const maxResultChars = 1024 * 1024;
 const maxReasonChars = 1_000;
 const commandsPerRead = 100;
 
@@ -113,6 +117,25 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     receipt: async (deliveryId, receipt) => {
       await this.#settle(deliveryId, readReceipt(receipt));
     },
+    requestPermission: async ({ tool, input, signal }) => {
+      this.#requireStored();
+      const signals = [this.#over.signal, this.#stopping.signal, ...(signal ? [signal] : [])];
+      return askPermission(this.#engine, this.#ref, { tool, input }, AbortSignal.any(signals));
+    },
+    send: async ({ to, ...draft }) => {
+      this.#requireStored();
+      const { tenantId, sessionId } = this.#ref;
+      const session = await this.#store.sessions.read(sessionId);
+      if (session === undefined) throw new RelayError('not_found', 'No such session');
+      const from = { type: 'session', id: sessionId, name: session.handle } as const;
+      const addresses = typeof to === 'string' ? [to] : to;
+      const { message } = await sendMessage(
+        { engine: this.#engine },
+        { tenantId, from, by: from },
+        { ...draft, to: addresses },
+      );
+      return { id: message.id };
+    },
     saveState: async (state) => {
       const text = this.#redacted(JSON.stringify(state) ?? 'null');
       if (text.length > maxStateChars) {
@@ -125,6 +148,11 @@ export class HostedSession implements Follower<StoredSessionEvent> {
       if (this.#isStored) await saveHostedState(this.#engine, this.#ref, this.#saved);
     },
   };
+
+  #requireStored(): void {
+    if (this.#isStored) return;
+    throw new RelayError('session_conflict', 'The session is not created or attached yet');
+  }
 
   get #engine(): Engine {
     return this.#options.engine;
@@ -180,7 +208,10 @@ export class HostedSession implements Follower<StoredSessionEvent> {
 
   #hostOf(saved: unknown): SessionHost {
     const { safeStates } = this.#harness;
-    return { node: this.#options.node, ...defined({ safeStates, saved }) };
+    return {
+      node: this.#options.node,
+      ...defined({ safeStates, saved }),
+    };
   }
 
   /** A session that is not as it declares, or comes too late, is disposed of. */
@@ -270,6 +301,8 @@ export class HostedSession implements Follower<StoredSessionEvent> {
 
   async #attach(): Promise<'live' | 'failed' | 'over'> {
     const attach = this.#harness.attach?.bind(this.#harness);
+    // Nothing waits for their answers any more.
+    await closeRequests(this.#engine, this.#ref, 'The server was restarted');
     if (attach === undefined) {
       const reason = `The harness ${this.#harness.name} cannot attach to it after a restart`;
       await loseHostedSession(this.#engine, this.#ref, { reason });
@@ -351,15 +384,16 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   }
 
   /** Never rejects. Without an answer the command fails after a time. */
-  async #carryOut({ id, command, at }: SessionCommandRecord): Promise<void> {
+  async #carryOut({ id, command, args, at }: SessionCommandRecord): Promise<void> {
     const { clock } = this.#engine;
-    const method = methodOf(this.#live, command);
+    const method = methodOf(this.#live, command, args);
     const ms = at + commandTimeoutMs - clock.now();
-    let answer: { ok: true } | { ok: false; error: string } = { ok: true };
+    let answer: { ok: true; result?: unknown } | { ok: false; error: string };
     try {
       if (method === undefined) throw new Error(`The session does not implement ${command}`);
-      await within(clock, Math.max(0, ms), method);
+      const result = await within(clock, Math.max(0, ms), method);
       await this.#events.flushed();
+      answer = { ok: true, ...defined({ result: keptResult(command, result) }) };
     } catch (error) {
       answer = { ok: false, error: this.#redacted(messageOf(error)) };
     }
@@ -412,7 +446,8 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   }
 
   async #settle(deliveryId: string, receipt: StoredReceipt): Promise<void> {
-    await recordReceipt(this.#engine, this.#ref, deliveryId, receipt);
+    const isObservable = this.#harness.observesConsumption ?? true;
+    await recordReceipt(this.#engine, this.#ref, deliveryId, { ...receipt, isObservable });
   }
 
   /** Repeated until it is stored: without it the message would be handed over again. */
@@ -472,8 +507,18 @@ function messageFor(entry: InboxEntry): HarnessMessage {
 function methodOf(
   live: HarnessSession | undefined,
   command: SessionCommandRecord['command'],
+  args: unknown,
 ): (() => Promise<unknown>) | undefined {
-  return live?.[command]?.bind(live);
+  if (command !== 'fork') return live?.[command]?.bind(live);
+  return live?.fork?.bind(live, defined({ seq: (args as { readonly seq?: number }).seq }));
+}
+
+/** What a new session continues with. Throws if it is too large. */
+function keptResult(command: SessionCommandRecord['command'], result: unknown): unknown {
+  if (command !== 'fork' && command !== 'snapshot') return undefined;
+  const text = JSON.stringify(result) ?? 'null';
+  if (text.length <= maxResultChars) return JSON.parse(text);
+  throw new Error(`The result of ${command} has more than ${maxResultChars} characters`);
 }
 
 type StoredReceipt = Parameters<typeof recordReceipt>[3];

@@ -6,14 +6,7 @@
  * and reads on from the store, so it holds a bounded number of events however slow its client is. The
  * hub also makes it read the store periodically, so a lost notification only costs time.
  */
-import {
-  charsIn,
-  type EventRange,
-  pageBytes,
-  type PageRange,
-  Signal,
-  type TenantStore,
-} from '@relay/core';
+import { charsIn, pageBytes, type PageRange, Signal, type TenantStore } from '@relay/core';
 import type { StoredEvent, StoredSessionEvent } from '@relay/protocol';
 import type { Follower, Hub } from './hub.ts';
 
@@ -29,11 +22,10 @@ export interface JournalSource<Event extends Numbered> {
   readPage(
     range: PageRange,
   ): Promise<{ readonly events: readonly Event[]; readonly isLast: boolean }>;
-  readEvents(range: EventRange): Promise<readonly Event[]>;
   /** Whether nothing follows this event. */
   isEnd(event: Event): boolean;
-  /** Whether the journal was deleted. Default: it is kept as long as it is followed. */
-  isDeleted?(): Promise<boolean>;
+  /** Whether nothing follows the event at `seq`, where nothing was found. `after` is where the reader began. */
+  isOver(seq: number, after: number): Promise<boolean>;
 }
 
 export interface RunSource {
@@ -64,12 +56,17 @@ export type Batches = BatchesOf<StoredEvent>;
 
 /** Yields batches in order; returns after `run.ended`, or as soon as the signal is aborted. */
 export function followRun({ store, hub, runId }: RunSource, options: FollowOptions): Batches {
+  const isEnd = ({ type }: StoredEvent) => type === 'run.ended';
   const source: JournalSource<StoredEvent> = {
     id: runId,
     hub,
     readPage: (range) => store.readPage(runId, range),
-    readEvents: (range) => store.readEvents(runId, range),
-    isEnd: ({ type }) => type === 'run.ended',
+    isEnd,
+    isOver: async (seq, after) => {
+      if (seq === 0 || seq !== after) return false;
+      const [event] = await store.readEvents(runId, { after: seq - 1, limit: 1 });
+      return event !== undefined && isEnd(event);
+    },
   };
   return followJournal(source, options);
 }
@@ -83,9 +80,11 @@ export function followSession(
     id: sessionId,
     hub,
     readPage: (range) => sessions.readPage(sessionId, range),
-    readEvents: (range) => sessions.readEvents(sessionId, range),
     isEnd: ({ type }) => type === 'session.released',
-    isDeleted: async () => (await sessions.read(sessionId)) === undefined,
+    isOver: async (seq) => {
+      const session = await sessions.read(sessionId);
+      return session === undefined || (session.releasedAt !== null && seq >= session.lastSeq);
+    },
   };
   return followJournal(source, options);
 }
@@ -129,9 +128,7 @@ async function* batchesOf<Event extends Numbered>(
         cursor = last.seq;
         yield batch;
         if (source.isEnd(last)) return;
-      } else if (behind && cursor === after && (await isOver(source, cursor))) {
-        return;
-      } else if (behind && (await source.isDeleted?.()) === true) {
+      } else if (behind && (await source.isOver(cursor, after))) {
         return;
       }
       // The buffer listened before the read: it has, or will receive, whatever was stored since.
@@ -143,16 +140,6 @@ async function* batchesOf<Event extends Numbered>(
   } finally {
     buffer.close();
   }
-}
-
-/** Whether the event at `seq` is the last one. */
-async function isOver<Event extends Numbered>(
-  source: JournalSource<Event>,
-  seq: number,
-): Promise<boolean> {
-  if (seq === 0) return false;
-  const [event] = await source.readEvents({ after: seq - 1, limit: 1 });
-  return event !== undefined && source.isEnd(event);
 }
 
 const maxBufferedEvents = 1000;

@@ -76,6 +76,20 @@ describe('metrics', () => {
     await waiting.reader.disconnect();
   });
 
+  it('show sessions by status, what waits in their inboxes, and which are stuck', async () => {
+    server = await boot();
+    const body = { harness: 'human', handle: 'ada' };
+    expect((await server.request('/v1/sessions', { body })).status).toBe(201);
+    for (const text of ['one', 'two']) {
+      const message = { to: '@ada', text, mode: 'manual' };
+      expect((await server.request('/v1/messages', { body: message })).status).toBe(201);
+    }
+    const now = await figures();
+    expect(now.get('relay_sessions{status="idle"}')).toBe(1);
+    expect(now.get('relay_sessions_queued')).toBe(2);
+    expect(now.get('relay_sessions_stuck')).toBe(0);
+  });
+
   it('measure the first token and the journal, in buckets that only grow', async () => {
     server = await boot();
     await finishedRun(server, { input: 'say 300' });

@@ -55,3 +55,59 @@ describe('a run with a pruned journal', () => {
     expect(next).toMatchObject({ status: 'completed', conversationId: first['conversationId'] });
   });
 });
+
+describe('a session with a pruned journal', () => {
+  it('is read from the first event that is kept, and answers 410 before it', async () => {
+    server = await bootServer();
+    const attached = await server.request('/v1/sessions/attach', {
+      body: {
+        handle: 'old',
+        identity: { name: 'Old', kind: 'program' },
+        capabilities: {
+          messaging: { receive: true },
+          delivery: { modes: ['on-idle'], queue: true },
+          events: { emits: ['log'] },
+          lifecycle: { release: true },
+        },
+      },
+    });
+    const { session, token } = (await attached.json()) as {
+      session: { id: string };
+      token: string;
+    };
+    const path = `/v1/sessions/${session.id}`;
+    const report = async (message: string) => {
+      const body = { type: 'log', level: 'info', message };
+      expect((await server.request(`${path}/events`, { key: token, body })).status).toBe(200);
+    };
+    await report('old');
+    const before = Date.now();
+    const { prunedSeq: none, lastSeq } = (await server.store
+      .tenant(server.tenantId)
+      .sessions.read(session.id)) ?? { prunedSeq: -1, lastSeq: -1 };
+    expect(none).toBe(0);
+    while ((await server.store.sessions.prune(before, 100)) > 0);
+    await report('new');
+    for (const tail of ['events?after=0', `stream?after=${lastSeq - 1}`]) {
+      const response = await server.request(`${path}/${tail}`);
+      expect(response.status).toBe(410);
+      expect(await response.json()).toMatchObject({
+        code: 'journal_pruned',
+        error: expect.stringContaining(`after=${lastSeq}`) as string,
+      });
+    }
+    const kept = [{ type: 'log', message: 'new', seq: lastSeq + 1 }];
+    for (const tail of ['events', `events?after=${lastSeq}`]) {
+      const { events } = (await (await server.request(`${path}/${tail}`)).json()) as {
+        events: unknown[];
+      };
+      expect(events).toMatchObject(kept);
+    }
+    const stream = await server.request(`${path}/stream?follow=false`);
+    expect(await stream.text()).toContain(`id: ${lastSeq + 1}\n`);
+    expect(await (await server.request(path)).json()).toMatchObject({
+      status: 'idle',
+      lastSeq: lastSeq + 1,
+    });
+  });
+});

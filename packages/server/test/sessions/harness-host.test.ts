@@ -101,6 +101,7 @@ const harnesses = [
     },
   }),
   defineHarness({ name: 'mortal', create }),
+  defineHarness({ name: 'blind', observesConsumption: false, create }),
 ];
 
 let database: TestDatabase | undefined;
@@ -210,6 +211,104 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     ]);
     const other = await created();
     expect((await ask(other.path)).body['capabilities']).toEqual(capabilities);
+  });
+
+  function openApproval(sessionId: string) {
+    return until(async () => {
+      const filter = { sessionId, status: 'pending' } as const;
+      return (await tenant().listApprovals(filter, { limit: 1 }))[0];
+    }, 'the approval');
+  }
+
+  it('asks a person for permission, and passes on what was decided', async () => {
+    const { id, agent } = await created();
+    const ls = { tool: 'bash', input: { command: 'ls' } };
+    const allowed = agent().context.requestPermission(ls);
+    const { id: first } = await openApproval(id);
+    await ask(`/v1/approvals/${first}`, { body: { approved: true } });
+    expect(await allowed).toEqual({ allowed: true, input: ls.input });
+    const denied = agent().context.requestPermission(ls);
+    const { id: second } = await openApproval(id);
+    await ask(`/v1/approvals/${second}`, { body: { approved: false, reason: 'Not today' } });
+    expect(await denied).toEqual({ allowed: false, reason: 'Not today' });
+  });
+
+  it('closes a request for permission with its signal, and with its session', async () => {
+    const { id, path, agent } = await created();
+    const request = { tool: 'bash', input: { command: 'ls' } };
+    const aborting = new AbortController();
+    const aborted = agent().context.requestPermission({ ...request, signal: aborting.signal });
+    const { id: first } = await openApproval(id);
+    aborting.abort();
+    expect(await aborted).toEqual({ allowed: false, reason: 'The request was aborted' });
+    expect(await tenant().readApproval(first)).toMatchObject({ status: 'closed' });
+    const released = agent().context.requestPermission(request);
+    const { id: second } = await openApproval(id);
+    expect((await ask(`${path}/release`, { method: 'POST' })).status).toBe(202);
+    expect(await released).toMatchObject({ allowed: false });
+    expect(await tenant().readApproval(second)).toMatchObject({ status: 'closed' });
+  });
+
+  it('sends messages as the session, if the session declares it', async () => {
+    const mute = await created();
+    const to = `@${mute.handle}`;
+    await expect(mute.agent().context.send({ to, text: 'x' })).rejects.toMatchObject({
+      code: 'capability_missing',
+    });
+    const own = { ...capabilities, messaging: { receive: true, send: true } as const };
+    make = (agent) => agent.session({ capabilities: own });
+    const talking = await created();
+    make = (agent) => agent.session();
+    const { id } = await talking.agent().context.send({ to, text: 'hi' });
+    const [message] = await until(
+      () => mute.agent().received.length > 0 && mute.agent().received,
+      'the message',
+    );
+    expect(message).toMatchObject({
+      id,
+      text: 'hi',
+      from: { type: 'session', id: talking.id, name: talking.handle },
+    });
+  });
+
+  it('ends a delivery as delivered where consumption cannot be observed', async () => {
+    const { handle, agent } = await created('blind');
+    agent().answer = () => ({ status: 'delivered' });
+    const { deliveryId } = await send(handle);
+    const delivered = await deliveryIs(deliveryId, 'delivered');
+    expect(delivered.finalAt).not.toBeNull();
+    await agent().context.receipt(deliveryId, { status: 'delivered' });
+    await expect(agent().context.receipt(deliveryId, { status: 'consumed' })).rejects.toMatchObject(
+      { code: 'receipt_conflict' },
+    );
+  });
+
+  it('forks a session, and starts one from a snapshot, with what the harness has returned', async () => {
+    const own = { ...capabilities, lifecycle: { release: true, fork: true, snapshot: true } };
+    const asked: unknown[] = [];
+    make = (agent) => {
+      const { pause: _, resume: __, ...session } = agent.session({ capabilities: own });
+      const fork = async (at: unknown) => {
+        asked.push(at);
+        return { branch: 1 };
+      };
+      return { ...session, fork, snapshot: async () => ({ page: 2 }) };
+    };
+    const { id, path } = await created();
+    const forked = `h-${uuidv7()}`;
+    const fork = await ask(`${path}/fork`, { body: { handle: forked } });
+    expect(fork).toMatchObject({ status: 201, body: { parentSessionId: id, status: 'idle' } });
+    expect(agentOf(forked).input.from).toEqual({ branch: 1 });
+    expect(asked).toEqual([{}]);
+    expect((await eventsOf(id)).at(-1)).toMatchObject({ type: 'session.forked' });
+    const snapshot = await ask(`${path}/snapshot`, { method: 'POST' });
+    expect(snapshot.status).toBe(201);
+    const fromSnapshot = String(snapshot.body['id']);
+    const continued = await created('echo', { fromSnapshot });
+    make = (agent) => agent.session();
+    expect(continued.agent().input.from).toEqual({ page: 2 });
+    const wrong = await post(`h-${uuidv7()}`, 'mortal', { fromSnapshot });
+    expect(wrong).toMatchObject({ status: 400, body: { code: 'invalid_request' } });
   });
 
   it('hands a message over, and stores its receipt', async () => {

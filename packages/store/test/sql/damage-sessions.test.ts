@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { SystemStore, TenantStore } from '@relay/core';
+import type { SessionEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { noon } from '../contract/fixtures.ts';
 import {
@@ -73,6 +74,27 @@ describe('damage to sessions', () => {
     tamper(sql);
     await expect(journal()).rejects.toMatchObject({ code: 'journal_corrupt' });
     expect(await tenant.sessions.readEvents('other', { after: 3, limit: 9 })).toHaveLength(3);
+  });
+
+  test('a row that is missing among pruned terminal output is detected', async () => {
+    const text = 'x'.repeat(100 * 1024);
+    for (let n = 0; n < 20; n += 1) {
+      const events: SessionEvent[] = [{ type: 'terminal.output', text }];
+      await tenant.sessions.change({ changes: [changeOf(sessionId, { events })] });
+      await tenant.sessions.change({ changes: [changeOf(sessionId)] });
+    }
+    const [first, ...others] = await tenant.sessions.readEvents(sessionId, { after: 7, limit: 99 });
+    expect(first).toMatchObject({ seq: 9, type: 'log' });
+    expect(others.length).toBeGreaterThan(20);
+    tamper(`DELETE FROM session_events WHERE ${of} = 9`);
+    await expect(
+      tenant.sessions.readEvents(sessionId, { after: 7, limit: 99 }),
+    ).rejects.toMatchObject({ code: 'journal_corrupt' });
+    // Also output that is to be kept.
+    tamper(`DELETE FROM session_events WHERE ${of} = 46`);
+    await expect(
+      tenant.sessions.readEvents(sessionId, { after: 44, limit: 99 }),
+    ).rejects.toMatchObject({ code: 'journal_corrupt' });
   });
 
   test('what lies before and after the damage can still be read', async () => {

@@ -11,11 +11,11 @@ const rows = 'FROM generate_series(1, 10000) n';
 
 /** Ten thousand rows of twenty tenants in each table, of which few are open. */
 const fill = [
-  `INSERT INTO sessions (id, tenant_id, last_seq, version, journal_size, status, active_run_id, due_at,
+  `INSERT INTO sessions (id, tenant_id, last_seq, version, oldest_at, status, active_run_id, due_at,
       last_active_at, seen_at, stream_id, stream_node, released_at, state, state_checksum, handle, name,
       kind, harness, capabilities, conversation_id, labels, permissions, owner, token_hash, created_at,
       mac)
-    SELECT 's-' || n, 't-' || n % 20, 5, 5, 0, CASE WHEN n % 100 = 0 THEN 'idle' ELSE 'released' END,
+    SELECT 's-' || n, 't-' || n % 20, 5, 5, n, CASE WHEN n % 100 = 0 THEN 'idle' ELSE 'released' END,
       CASE WHEN n % 100 = 0 THEN 'r-' || n END, CASE WHEN n % 100 = 0 THEN n END, n, n,
       CASE WHEN n % 100 = 0 THEN 'x' END, CASE WHEN n % 100 = 0 THEN 'node-' || n % 3 END,
       CASE WHEN n % 100 = 0 THEN NULL ELSE n END, '{}', 0, 'h-' || n, '""', 'agent', '"remote"', '{}',

@@ -35,9 +35,9 @@ describe('query plans of sessions', () => {
     return rows.map(({ detail }) => String(detail));
   }
 
-  /** Subqueries, the index of words, and indexes of what is being deleted. */
+  /** Subqueries, the tenants, the index of words, and indexes of what is being deleted. */
   const allowed =
-    /^SCAN (?:page|way\d|merged|w|s|d|t|due|inbox|owner|server|p VIRTUAL TABLE INDEX 1:|message_index VIRTUAL TABLE INDEX \d+:M\d|(?:sessions|messages) USING (?:COVERING )?INDEX (?:sessions|messages)_pruning|CONSTANT ROW|\(subquery-\d+\))$/;
+    /^SCAN (?:page|way\d|merged|w|s|d|t|due|inbox|owner|server|p VIRTUAL TABLE INDEX 1:|tenant USING COVERING INDEX sqlite_autoindex_tenants_1|message_index VIRTUAL TABLE INDEX \d+:M\d|(?:sessions|messages) USING (?:COVERING )?INDEX (?:sessions|messages)_pruning|CONSTANT ROW|\(subquery-\d+\))$/;
   const scansIn = (lines: readonly string[]) =>
     lines.filter((line) => line.startsWith('SCAN') && !allowed.test(line));
 

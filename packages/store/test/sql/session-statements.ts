@@ -170,6 +170,9 @@ export function statementsOfSystem(dialect: SqlDialect): Record<string, string> 
     'the invocations that are due': actions.dueInvocationsSql,
     'the sessions of dead nodes': directory.orphansSql[dialect],
     'the last seqs and versions': directory.headsSql,
+    'the count of sessions': directory.countSessionsSql(false),
+    'the length of all queues': directory.countQueuedSql(false),
+    'the sessions that are waited for': directory.waitedForSql(false),
     ...Object.fromEntries(numbered('pruning', pruneUnit(0, 9))),
   };
 }

@@ -92,52 +92,65 @@ async function findSession(call: ApiRequest, sessionId: string): Promise<Session
 
 /** The whole journal, or a page of it, is written as it is read. */
 export const listSessionEvents: Handler<'listSessionEvents'> = async (call) => {
-  const { after, limit = Infinity } = call.query;
+  const { limit = Infinity } = call.query;
   const session = await findSession(call, call.params.id);
-  rejectPastEnd(after, session);
-  const to = Math.min(session.lastSeq, after + limit);
-  const pages = readJournal(call, session.id, { after, to });
+  const after = positionIn(session, call.query.after);
+  const pages = readJournal(call, session, { after, limit });
   // Before the response starts: a damaged journal is an error response.
   const first = await pages.next();
-  const nextCursor = to < session.lastSeq ? String(to) : null;
-  await streamJson(call, eventLog(present(call, session), nextCursor, first, pages));
+  await streamJson(call, eventLog(present(call, session), session.lastSeq, first, pages));
 };
+
+/** Where to read on. Who has read nothing begins with what is kept. Throws `journal_pruned`. */
+function positionIn(session: SessionRecord, given: number | undefined): number {
+  const { prunedSeq } = session;
+  const after = given ?? prunedSeq;
+  rejectPastEnd(after, session);
+  if (after >= prunedSeq) return after;
+  throw new RelayError(
+    'journal_pruned',
+    `The events up to ${prunedSeq} are no longer kept; read on with after=${prunedSeq}`,
+  );
+}
 
 async function* readJournal(
   call: ApiRequest,
-  sessionId: string,
-  { after, to }: { after: number; to: number },
+  { id, lastSeq }: SessionRecord,
+  { after, limit }: { after: number; limit: number },
 ): AsyncGenerator<StoredSessionEvent[], void> {
   const { sessions } = storeOf(call);
-  for (let cursor = after; cursor < to;) {
-    const range = { after: cursor, limit: to - cursor, maxBytes: core.pageBytes };
-    const { events } = await sessions.readPage(sessionId, range);
+  let left = limit;
+  for (let cursor = after; cursor < lastSeq && left > 0;) {
+    const range = { after: cursor, limit: Math.min(left, lastSeq - cursor) };
+    const { events } = await sessions.readPage(id, { ...range, maxBytes: core.pageBytes });
     const last = events.at(-1);
     if (last === undefined) return;
     cursor = last.seq;
+    left -= events.length;
     yield events;
   }
 }
 
 async function* eventLog(
   session: object,
-  nextCursor: string | null,
+  lastSeq: number,
   first: IteratorResult<StoredSessionEvent[], void>,
   pages: AsyncGenerator<StoredSessionEvent[], void>,
 ): AsyncGenerator<string, void> {
   yield `{"session":${JSON.stringify(session)},"events":[`;
   let separator = '';
+  let seq = lastSeq;
   for (let page = first; page.done !== true; page = await pages.next()) {
+    seq = page.value.at(-1)?.seq ?? seq;
     yield separator + page.value.map((event) => JSON.stringify(event)).join(',');
     separator = ',';
   }
-  yield `],"nextCursor":${JSON.stringify(nextCursor)}}`;
+  yield `],"nextCursor":${JSON.stringify(seq < lastSeq ? String(seq) : null)}}`;
 }
 
 export const followSession: Handler<'followSession'> = async (call) => {
   const session = await findSession(call, call.params.id);
-  const after = lastEventId(call) ?? call.query.after ?? 0;
-  rejectPastEnd(after, session);
+  const after = positionIn(session, lastEventId(call) ?? call.query.after);
   // A 204 makes an SSE client stop reconnecting.
   if (session.releasedAt !== null && after === session.lastSeq) return;
   const sessionId = session.id;

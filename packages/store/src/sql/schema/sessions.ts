@@ -4,7 +4,9 @@
  * that need attention at some time.
  *
  * The journal of a session is not in `events`: several writers append to it, so the database numbers its
- * rows, and it ends with its session.
+ * rows, and it ends with its session. Terminal output is in rows of its own, of which the oldest are
+ * deleted. Each row names the last other event before it (`follows`; of a session, `lasting_seq`), which
+ * tells what was deleted from what is missing.
  */
 import { currentTenant } from './row-security.ts';
 
@@ -14,7 +16,12 @@ export const sessionTables: readonly string[] = [
     tenant_id TEXT NOT NULL,
     last_seq BIGINT NOT NULL,
     version BIGINT NOT NULL,
-    journal_size BIGINT NOT NULL,
+    lasting_seq BIGINT NOT NULL DEFAULT 0,
+    lasting_before BIGINT NOT NULL DEFAULT 0,
+    terminal_bytes BIGINT NOT NULL DEFAULT 0,
+    terminal_pruned BIGINT NOT NULL DEFAULT 0,
+    pruned_seq BIGINT NOT NULL DEFAULT 0,
+    oldest_at BIGINT,
     status TEXT NOT NULL,
     active_run_id TEXT,
     due_at BIGINT,
@@ -57,6 +64,7 @@ export const sessionTables: readonly string[] = [
   `CREATE INDEX sessions_of_harness ON sessions (harness, id) WHERE released_at IS NULL`,
   `CREATE INDEX sessions_streaming ON sessions (stream_node, id) WHERE stream_node IS NOT NULL`,
   `CREATE INDEX sessions_to_prune ON sessions (released_at) WHERE released_at IS NOT NULL`,
+  `CREATE INDEX sessions_by_oldest ON sessions (oldest_at) WHERE released_at IS NULL`,
   `CREATE INDEX sessions_pruning ON sessions (id) WHERE pruning = 1`,
   `CREATE TABLE session_labels (
     tenant_id TEXT NOT NULL,
@@ -75,8 +83,12 @@ export const sessionTables: readonly string[] = [
     at BIGINT NOT NULL,
     payload TEXT NOT NULL,
     checksum BIGINT NOT NULL,
+    follows BIGINT NOT NULL DEFAULT 0,
+    terminal_bytes BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (session_id, last_seq)
   )`,
+  `CREATE INDEX terminal_output ON session_events (session_id, last_seq, terminal_bytes)
+    WHERE terminal_bytes > 0`,
   `CREATE TABLE session_snapshots (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,

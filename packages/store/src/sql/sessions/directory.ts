@@ -1,7 +1,18 @@
 /** The sessions of all tenants, for background work and authentication. */
-import type { SessionDirectory, SessionRef, SessionStream, TokenSession } from '@relay/core';
+import {
+  isStuck,
+  safeStatesOf,
+  type SessionCounts,
+  type SessionDirectory,
+  type SessionRef,
+  type SessionState,
+  type SessionStream,
+  stuckAfterMs,
+  type TokenSession,
+} from '@relay/core';
+import { agentStatuses } from '@relay/protocol';
 import type { RowSigner } from '../../codec/signed-table.ts';
-import { encode, number, text } from '../../codec/values.ts';
+import { encode, json, number, text } from '../../codec/values.ts';
 import type { Row, SqlDriver } from '../../drivers/driver.ts';
 import { byDialect, changesIn, nowSql, placeholders, readAll } from '../statements.ts';
 import { dueInvocationsSql } from './actions.ts';
@@ -54,6 +65,27 @@ export const orphansSql = byDialect(
 export const ofHarnessSql = `SELECT tenant_id, id FROM sessions
   WHERE harness = ? AND released_at IS NULL AND pruning IS NULL AND id > ? ORDER BY id LIMIT ?`;
 
+const openStatuses = agentStatuses.filter((status) => status !== 'released');
+const isOpen = `s.tenant_id = tenant.id AND s.status IN (${openStatuses.map((each) => `'${each}'`).join(', ')})`;
+const isQueued = `d.status IN ('accepted', 'deferred')`;
+/** The cross joins make SQLite begin with the tenants, and find by them what is open. */
+const ofTenants = (ofTenant: boolean) => (ofTenant ? 'AND tenant.id = ?' : '');
+
+export const countSessionsSql = (ofTenant: boolean) => `SELECT s.status, COUNT(*) AS count
+  FROM tenants tenant CROSS JOIN sessions s WHERE ${isOpen} ${ofTenants(ofTenant)} GROUP BY s.status`;
+
+export const countQueuedSql = (ofTenant: boolean) => `SELECT COUNT(*) AS count
+  FROM tenants tenant CROSS JOIN message_deliveries d
+  WHERE d.tenant_id = tenant.id AND ${isQueued} ${ofTenants(ofTenant)}`;
+
+const mostStuck = 10_000;
+/** Sessions with something in their inbox that waits for no flush since a time. */
+export const waitedForSql = (ofTenant: boolean) => `SELECT s.state, s.created_at
+  FROM tenants tenant CROSS JOIN sessions s WHERE ${isOpen} ${ofTenants(ofTenant)} AND EXISTS (
+    SELECT 1 FROM message_deliveries d WHERE d.session_id = s.id AND d.final_at IS NULL
+      AND ${isQueued} AND (d.mode <> 'manual' OR d.status <> 'accepted') AND d.at < ?)
+  LIMIT ${mostStuck}`;
+
 const sessionsPerRead = 100;
 export const headsSql = `SELECT id, last_seq, version FROM sessions
   WHERE id IN (${placeholders(sessionsPerRead)})`;
@@ -73,6 +105,29 @@ export class SqlSessionDirectory implements SessionDirectory {
     if (session === undefined) return undefined;
     const { tenantId, id: sessionId, handle, keyId } = session;
     return { tenantId, sessionId, handle, keyId };
+  }
+
+  async counts(now: number, tenantId?: string): Promise<SessionCounts> {
+    const ofTenant = tenantId !== undefined;
+    const tenant = ofTenant ? [tenantId] : [];
+    const oldestAt = now - stuckAfterMs - 1;
+    const [statuses, [queued = {}], waiting] = await Promise.all([
+      this.#driver.read(countSessionsSql(ofTenant), tenant),
+      this.#driver.read(countQueuedSql(ofTenant), tenant),
+      this.#driver.read(waitedForSql(ofTenant), [...tenant, now - stuckAfterMs]),
+    ]);
+    const stuck = waiting.filter((row) => {
+      const state = json(row, 'state') as SessionState;
+      const { since = number(row, 'created_at') } = state;
+      return isStuck({ parts: state, safeStates: safeStatesOf(state) }, { oldestAt, since, now });
+    });
+    return {
+      byStatus: Object.fromEntries(
+        statuses.map((row) => [text(row, 'status'), number(row, 'count')]),
+      ),
+      queued: number(queued, 'count'),
+      stuck: stuck.length,
+    };
   }
 
   due(now: number, limit: number): Promise<SessionRef[]> {

@@ -1,6 +1,8 @@
 /**
  * Deletes sessions and messages. A session is marked first, which hides it; then what belongs to it is
  * deleted, a few rows at a time; its own row comes last. So a deletion that was interrupted is continued.
+ *
+ * Of a session that is not released, the older part of the journal is deleted, one session at a time.
  */
 import type { SessionRef } from '@relay/core';
 import { encode } from '../../codec/values.ts';
@@ -78,6 +80,38 @@ export function deleteMarked(limit: number, only?: SessionRef): Statement[] {
   return [...small, abandon, fail, ...large, done];
 }
 
+const oldestSession = `SELECT id FROM sessions
+  WHERE oldest_at <= ? AND released_at IS NULL AND pruning IS NULL ORDER BY oldest_at LIMIT 1`;
+
+/** The row is locked first: events that are stored meanwhile come after these. */
+function pruneJournal(before: number, limit: number): Statement[] {
+  const first = (columns: string) => `SELECT ${columns} FROM session_events o
+      WHERE o.session_id = sessions.id AND o.tenant_id = sessions.tenant_id ORDER BY o.last_seq LIMIT`;
+  return [
+    {
+      sql: `UPDATE sessions SET pruned_seq = COALESCE((
+          SELECT MAX(w.last_seq) FROM (${first('o.last_seq, o.at')} ?) AS w WHERE w.at <= ?), pruned_seq)
+        WHERE id IN (${oldestSession})`,
+      params: [limit, before, before],
+    },
+    {
+      sql: `DELETE FROM session_events WHERE (session_id, last_seq) IN (
+        SELECT o.session_id, o.last_seq FROM (
+          SELECT id, tenant_id, pruned_seq FROM sessions WHERE id IN (${oldestSession})) AS s
+        CROSS JOIN session_events o
+        WHERE o.session_id = s.id AND o.tenant_id = s.tenant_id AND o.last_seq <= s.pruned_seq)`,
+      params: [before],
+    },
+    {
+      sql: `UPDATE sessions SET oldest_at = (${first('o.at')} 1), terminal_bytes = COALESCE((
+          SELECT SUM(o.terminal_bytes) FROM session_events o WHERE o.session_id = sessions.id
+            AND o.tenant_id = sessions.tenant_id AND o.terminal_bytes > 0), 0)
+        WHERE id IN (${oldestSession})`,
+      params: [before],
+    },
+  ];
+}
+
 const markMessagesSql = `UPDATE messages SET pruning = 1 WHERE id IN (
   SELECT m.id FROM messages m WHERE m.at <= ? AND NOT EXISTS (
     SELECT 1 FROM message_deliveries d WHERE d.message_id = m.id AND d.final_at IS NULL)
@@ -92,6 +126,7 @@ export function pruneUnit(before: number, limit: number): Statement[] {
   return [
     { sql: markSql, params: [before, limit] },
     ...deleteMarked(limit),
+    ...pruneJournal(before, limit),
     { sql: markMessagesSql, params: [before, limit] },
     plain(`DELETE FROM message_deliveries WHERE ${isMarked} AND final_at IS NOT NULL`),
     plain(

@@ -30,6 +30,7 @@ import {
   selectPage,
 } from '../lists.ts';
 import { insertInto } from '../statements.ts';
+import type { JournalEntry } from './journal.ts';
 import { column } from '../../codec/records.ts';
 import { type Assignments, type RowSigner, SignedTable } from '../../codec/signed-table.ts';
 import {
@@ -80,7 +81,7 @@ export const sessionTable = new SignedTable<SessionRow>({
 const progressColumns = [
   'last_seq',
   'version',
-  'journal_size',
+  'pruned_seq',
   'status',
   'active_run_id',
   'due_at',
@@ -165,7 +166,7 @@ export function redefined(signer: RowSigner, row: Row, change: SessionRedefiniti
 export function advance(
   tenantId: string,
   change: SessionChange,
-  size: number,
+  { lasting, terminalBytes }: JournalEntry,
   redefinition?: RedefinedRow,
 ): Statement {
   const { sessionId, at, ifVersion, ifStream, events, progress = {}, dueBy } = change;
@@ -179,8 +180,12 @@ export function advance(
   const assignments = [
     'last_seq = last_seq + ?',
     'version = version + 1',
-    'journal_size = journal_size + ?',
     'last_active_at = ?',
+    ...(events.length > 0
+      ? ['lasting_before = lasting_seq', 'oldest_at = COALESCE(oldest_at, ?)']
+      : []),
+    ...(lasting > 0 ? ['lasting_seq = last_seq + ?'] : []),
+    ...(terminalBytes > 0 ? ['terminal_bytes = terminal_bytes + ?'] : []),
     ...changed.map(([name]) => `${name} = ?`),
     ...(isDue ? [earlierDue] : []),
     ...(isSeen ? ['seen_at = ?'] : []),
@@ -195,8 +200,10 @@ export function advance(
     RETURNING last_seq`;
   const params = [
     events.length,
-    size,
     at,
+    ...(events.length > 0 ? [at] : []),
+    ...(lasting > 0 ? [lasting] : []),
+    ...(terminalBytes > 0 ? [terminalBytes] : []),
     ...changed.map(([, value]) => value),
     ...(isDue ? [dueBy, dueBy] : []),
     ...(isSeen ? [at] : []),
@@ -431,7 +438,7 @@ export function decodeSession(signer: RowSigner, row: Row): SessionRecord {
     lastActiveAt: number(row, 'last_active_at'),
     lastSeq: number(row, 'last_seq'),
     version: number(row, 'version'),
-    journalSize: number(row, 'journal_size'),
+    prunedSeq: number(row, 'pruned_seq'),
     seenAt: number(row, 'seen_at'),
     stream: stream === null ? null : { id: stream, node: text(row, 'stream_node') },
     queue: decodeQueue(row),

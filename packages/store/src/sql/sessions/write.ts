@@ -129,7 +129,7 @@ export class SessionStatements {
     const session = { tenantId, sessionId };
     const conflict: SessionRefusal = { kind: 'conflict', sessionId };
     const journal = insertSessionEvents(session, at, events);
-    const first = advance(tenantId, change, journal.size, redefinition);
+    const first = advance(tenantId, change, journal, redefinition);
     this.#advances.set(change, first);
     const isConditional = change.ifVersion !== undefined || change.ifStream !== undefined;
     this.#add(first, isConditional ? conflict : { kind: 'gone', sessionId });

@@ -1,8 +1,8 @@
-import type { SystemStore } from '@relay/core';
+import type { SessionState, SystemStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { noon, useStore, withStore, type Open } from '../fixtures.ts';
-import { addSession, changeOf, newInvocation, send, whole } from './fixtures.ts';
+import { addSession, changeOf, newInvocation, send, stateWith, whole } from './fixtures.ts';
 
 async function pruneAll(store: SystemStore, before: number, limit: number): Promise<number> {
   for (let steps = 1; steps < 1_000; steps += 1) {
@@ -39,6 +39,35 @@ export function directoryTests(open: Open): void {
       expect((await store.sessions.due(noon + 9, 1))[0]).toEqual({
         tenantId: 'one',
         sessionId: a[1],
+      });
+    });
+  });
+
+  test('sessions are counted by status, with their queues and those that are stuck', async () => {
+    await withStore(open, async ({ store }) => {
+      for (const id of ['one', 'two']) await store.ensureTenant({ id, name: id, at: noon });
+      const [one, two] = [store.tenant('one'), store.tenant('two')];
+      const [stuck, fresh] = [await addSession(one), await addSession(one)];
+      const active: SessionState = { ...stateWith(0), turn: 'active' };
+      const busy = await addSession(one, { progress: { status: 'active', state: active } });
+      const held = await addSession(two);
+      await send(one, [stuck, busy], { at: noon });
+      await send(one, [fresh], { at: noon + 30_000 });
+      await send(two, [held], { at: noon }, { mode: 'manual' });
+      const gone = changeOf(await addSession(two), {
+        ifVersion: 1,
+        progress: { status: 'released', releasedAt: noon },
+      });
+      await two.sessions.change({ changes: [gone] });
+      expect(await store.sessions.counts(noon + 61_000)).toEqual({
+        byStatus: { idle: 3, active: 1 },
+        queued: 4,
+        stuck: 1,
+      });
+      expect(await store.sessions.counts(noon + 61_000, 'two')).toEqual({
+        byStatus: { idle: 1 },
+        queued: 1,
+        stuck: 0,
       });
     });
   });
@@ -163,7 +192,15 @@ export function directoryTests(open: Open): void {
       const listed = await tenant.messages.list({ with: live }, { limit: 9 });
       expect(listed.items.map(({ id }) => id)).toEqual([later.id, pending.id]);
       expect(await tenant.messages.inbox(live, whole)).toMatchObject([{ messageId: pending.id }]);
-      expect(await tenant.sessions.readEvents(live, whole)).toHaveLength(4);
+      const remaining = await tenant.sessions.read(live);
+      expect(remaining).toMatchObject({ lastSeq: 4, status: 'idle', prunedSeq: 3 });
+      expect(await tenant.sessions.readEvents(live, { after: 3, limit: 9 })).toMatchObject([
+        { seq: 4 },
+      ]);
+      await expect(tenant.sessions.readEvents(live, { after: 2, limit: 9 })).rejects.toMatchObject({
+        code: 'journal_pruned',
+        message: expect.stringContaining('after=3') as string,
+      });
       expect(await store.sessions.findToken('live')).toMatchObject({ sessionId: live });
       expect(await tenant.actions.readInvocation(ended.id)).toBeUndefined();
       expect(await tenant.actions.readInvocation(open.id)).toBeDefined();

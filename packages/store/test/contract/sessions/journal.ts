@@ -1,3 +1,4 @@
+import type { SessionEvent, StoredSessionEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { hostileText, newRun, noon, step, useStore, type Open } from '../fixtures.ts';
@@ -245,5 +246,65 @@ export function sessionJournalTests(open: Open): void {
       [2, first.messages[0].id],
       [4, second.messages[0].id],
     ]);
+  });
+
+  const output = (text: string): SessionEvent => ({ type: 'terminal.output', text });
+  const kilobytes = (n: number) => 'x'.repeat(n * 1024);
+
+  test('of terminal output the last megabyte is kept, and of other events all', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    for (let n = 0; n < 60; n += 1) {
+      const events = [log(`before ${n}`), output(`${n} ${kilobytes(99)}`), log(`after ${n}`)];
+      await tenant.sessions.change({ changes: [changeOf(sessionId, { events })] });
+    }
+    const all: StoredSessionEvent[] = [];
+    for (let after = 0; ;) {
+      const page = await tenant.sessions.readPage(sessionId, {
+        after,
+        limit: 7,
+        maxBytes: 300_000,
+      });
+      all.push(...page.events);
+      after = all.at(-1)?.seq ?? after;
+      if (page.isLast) break;
+    }
+    expect(all.filter(({ type }) => type === 'log')).toHaveLength(120);
+    expect(all.map(({ seq }) => seq)).toEqual(all.map(({ seq }) => seq).toSorted((a, b) => a - b));
+    const kept = all.filter(({ type }) => type === 'terminal.output');
+    const bytes = JSON.stringify(kept).length;
+    expect(bytes).toBeGreaterThan(1024 * 1024);
+    expect(bytes).toBeLessThan(1.5 * 1024 * 1024);
+    // The newest, without a gap.
+    expect(kept.map(({ seq }) => seq)).toEqual(kept.map((_, n) => 180 - 3 * (kept.length - 1 - n)));
+    expect((await tenant.sessions.readEvents(sessionId, { after: 0, limit: 1_000 })).length).toBe(
+      all.length,
+    );
+    // Whatever a reader has last read.
+    expect(await tenant.sessions.readEvents(sessionId, { after: 2, limit: 1 })).toMatchObject([
+      { seq: 4, message: 'after 0' },
+    ]);
+    expect(await tenant.sessions.readEvents(sessionId, { after: 3, limit: 1 })).toMatchObject([
+      { seq: 4 },
+    ]);
+  });
+
+  test('output without other events is read from what is kept, and nothing else may be missing', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    for (let n = 0; n < 20; n += 1) {
+      const events = Array.from({ length: 4 }, () => output(kilobytes(25)));
+      await tenant.sessions.change({ changes: [changeOf(sessionId, { events })] });
+    }
+    const range = { after: 1, limit: 3, maxBytes: 1_000_000 };
+    const first = await tenant.sessions.readPage(sessionId, range);
+    expect(first.events.length).toBeGreaterThan(0);
+    expect(first.events[0]?.seq).toBeGreaterThan(10);
+    expect(first.isLast).toBe(false);
+    const after = first.events.at(-1)?.seq ?? 0;
+    expect(await tenant.sessions.readEvents(sessionId, { after, limit: 1 })).toMatchObject([
+      { seq: after + 1 },
+    ]);
+    expect(await lastSeqOf(tenant, sessionId)).toBe(81);
   });
 }
