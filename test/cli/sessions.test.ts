@@ -96,9 +96,12 @@ test('commands act on sessions by handle, and say why one cannot', async () => {
   const { handle } = identity;
   const paused = await run('sessions', 'pause', handle);
   expect(paused).toMatchObject({ code: 5, out: '' });
+  expect(paused.err).toContain(`@${handle}: `);
+  const canceled = await run('sessions', 'cancel', handle);
+  expect(canceled.out).toBe(`@${handle} is idle: it has reported no turn to cancel.\n`);
   expect(paused.err).toMatch(/lifecycle\.pause.*\[capability_missing\] – .*relay sessions show/);
   const released = await run('sessions', 'release', handle);
-  expect(released.out).toBe(`Releasing @${handle}, which is releasing.\n`);
+  expect(released.out).toBe(`Asked @${handle} to end; it is releasing.\n`);
   expect(await run('sessions', 'cancel', 'nobody')).toMatchObject({ code: 3, out: '' });
   const kept = await run('sessions', 'drop', handle);
   expect(kept).toMatchObject({ code: 1 });
@@ -178,6 +181,7 @@ test('channels are created and their members changed', async () => {
   const sent = await run('messages', 'send', '#crew', 'Hello');
   expect(sent.out).toContain(`@${two.identity.handle} accepted`);
   expect((await run('channels', 'remove', 'crew', handlesOf[0] ?? '')).out).toContain('1 member.');
+  expect((await run('channels', 'show', '#crew')).out).toContain(`@${two.identity.handle}`);
   expect((await run('channels', 'list')).out).toMatch(
     new RegExp(`#crew +.* All +@${two.identity.handle}\\n`),
   );
@@ -199,7 +203,7 @@ test('actions are listed, shown and invoked', async () => {
       },
     },
   });
-  expect((await run('actions', 'list')).out).toMatch(/add_one +session .* everyone +Adds one\n/);
+  expect((await run('actions', 'list')).out).toMatch(/add_one +@counter-\d+ +everyone +Adds one\n/);
   expect((await run('actions', 'show', 'add_one')).out).toContain('"type": "object"');
   expect(await run('actions', 'show', 'none')).toMatchObject({ code: 3 });
   const invoked = await run('actions', 'invoke', 'add_one', '--input', '{"to": 2}');
@@ -207,6 +211,44 @@ test('actions are listed, shown and invoked', async () => {
   const failed = await run('actions', 'invoke', 'add_one');
   expect(failed).toMatchObject({ code: 1, out: '' });
   expect(failed.err).toContain('To what?');
+  await session.close();
+});
+
+test('actions invoke says whom it waits for, and actions status shows the result later', async () => {
+  const handle = fresh('deployer');
+  const actions = {
+    deploy: { description: 'Deploys', inputSchema: { type: 'object' }, run: () => 'done' },
+  };
+  const serve = (token?: string) =>
+    fixture.client.sessions.serve({ handle, token, actions, onMessage: () => undefined });
+  const before = await serve();
+  await before.close();
+  const invoking = person('actions', 'invoke', 'deploy');
+  await invoking.notes(`by @${handle}, which is idle; waiting up to 30 s`);
+  const [, id = ''] = /invocation (\S+) is/.exec(invoking.texts.err) ?? [];
+  const open = await run('actions', 'status', id);
+  expect(open).toMatchObject({ code: 7, out: '' });
+  expect(open.err).toContain(`relay actions status ${id}`);
+  const session = await serve(before.token);
+  expect(await invoking.exit).toBe(0);
+  expect(invoking.texts.out).toBe('"done"\n');
+  expect(await run('actions', 'status', id)).toMatchObject({ code: 0, out: '"done"\n' });
+  await session.close();
+});
+
+test('a session token lists and shows sessions', async () => {
+  const other = await attached('other');
+  const handle = fresh('token');
+  const session = await fixture.client.sessions.serve({ handle, onMessage: () => undefined });
+  const as = (...args: readonly string[]) =>
+    fixture.runIn({ env: { RELAY_API_KEY: session.token } }, ...args);
+  const list = await as('sessions', 'list');
+  expect(list).toMatchObject({ code: 0, err: '' });
+  expect(list.out).toContain(other.id);
+  const shown = await as('sessions', 'show', other.identity.handle);
+  expect(shown).toMatchObject({ code: 0, err: '' });
+  expect(shown.out).toContain(other.id);
+  expect((await as('sessions', 'show', handle)).out).toContain('remote');
   await session.close();
 });
 

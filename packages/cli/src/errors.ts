@@ -126,7 +126,6 @@ const hints: Readonly<Record<string, string>> = {
   run_ended: 'continue from it with "relay runs fork ID"',
   capability_missing: '"relay sessions show SESSION" shows what it can do',
   handle_taken: 'choose another handle; "relay sessions list" shows those in use',
-  message_delivered: 'a recipient has it already; send another message',
   inbox_full: 'wait until the session has taken some; see "relay sessions queue SESSION"',
   tenant_paused: 'an administrator has paused this tenant',
 };

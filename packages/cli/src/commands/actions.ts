@@ -1,4 +1,5 @@
-import type { Action, ActionInput } from '@relay/sdk';
+import { randomUUID } from 'node:crypto';
+import type { Action, ActionInput, Invocation, RelayClient, SessionSummary } from '@relay/sdk';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { CliError, exitCodes } from '../errors.ts';
 import { count, json } from '../options.ts';
@@ -30,16 +31,24 @@ export function registerActions(program: CliCommand): void {
         'within 30 s, such as one that waits for an approval.',
     )
     .handle(invokeAction);
+  actions
+    .command('status <invocation>')
+    .description('print the output of an invocation, or what it waits for')
+    .examples(['relay actions status INVOCATION_ID'])
+    .handle(showInvocation);
 }
 
 async function listActions(context: Context<{ limit: number }>): Promise<void> {
   const { limit } = context.options;
-  const { actions } = await context.client();
+  const client = await context.client();
+  const found = await take(client.actions.list({ limit: pageSize(limit) }), limit);
+  const handlers = new Map<Action, string>();
+  for (const action of found) handlers.set(action, await handlerOf(client, action));
   context.print.list(
-    await take(actions.list({ limit: pageSize(limit) }), limit),
+    found,
     [
       { title: 'action', value: ({ name }) => name },
-      { title: 'by', value: handlerOf },
+      { title: 'by', value: (action) => handlers.get(action) },
       { title: 'for', value: callersOf, minor: true },
       { title: 'description', value: ({ description }) => description },
     ],
@@ -47,8 +56,18 @@ async function listActions(context: Context<{ limit: number }>): Promise<void> {
   );
 }
 
-function handlerOf({ handler }: Action): string {
-  if ('sessionId' in handler) return `session ${handler.sessionId}`;
+/** Undefined for an action of a URL or of the server. */
+async function sessionOf(
+  { sessions }: RelayClient,
+  { handler }: Action,
+): Promise<SessionSummary | undefined> {
+  return 'sessionId' in handler ? sessions.get(handler.sessionId) : undefined;
+}
+
+async function handlerOf(client: RelayClient, action: Action): Promise<string> {
+  const { handler } = action;
+  const session = await sessionOf(client, action);
+  if (session !== undefined) return `@${session.identity.handle}`;
   return 'url' in handler ? new URL(handler.url).origin : 'the server';
 }
 
@@ -57,39 +76,68 @@ function callersOf({ availableTo }: Action): string {
   return availableTo.flatMap((selector) => Object.values(selector)).join(' ');
 }
 
-async function showAction(context: Context, [name = '']: readonly string[]): Promise<void> {
-  const { actions } = await context.client();
+async function findAction({ actions }: RelayClient, name: string): Promise<Action | undefined> {
   for await (const action of actions.list({ limit: 200 })) {
-    if (action.name !== name) continue;
-    context.print.record(action, {
-      action: action.name,
-      description: action.description,
-      by: handlerOf(action),
-      for: callersOf(action),
-      idempotent: action.idempotent ? 'yes' : 'no',
-      timeout: action.timeoutMs === undefined ? undefined : `${action.timeoutMs} ms`,
-      created: formatTime(action.createdAt),
-      input: JSON.stringify(action.inputSchema, null, 2),
-      output:
-        action.outputSchema === undefined
-          ? undefined
-          : JSON.stringify(action.outputSchema, null, 2),
-    });
-    return;
+    if (action.name === name) return action;
   }
-  throw new CliError('not_found', `No action has the name ${name}`, {
-    exit: exitCodes.notFound,
-    hint: '"relay actions list" shows all',
+  return undefined;
+}
+
+async function showAction(context: Context, [name = '']: readonly string[]): Promise<void> {
+  const client = await context.client();
+  const action = await findAction(client, name);
+  if (action === undefined) {
+    throw new CliError('not_found', `No action has the name ${name}`, {
+      exit: exitCodes.notFound,
+      hint: '"relay actions list" shows all',
+    });
+  }
+  context.print.record(action, {
+    action: action.name,
+    description: action.description,
+    by: await handlerOf(client, action),
+    for: callersOf(action),
+    idempotent: action.idempotent ? 'yes' : 'no',
+    timeout: action.timeoutMs === undefined ? undefined : `${action.timeoutMs} ms`,
+    created: formatTime(action.createdAt),
+    input: JSON.stringify(action.inputSchema, null, 2),
+    output:
+      action.outputSchema === undefined ? undefined : JSON.stringify(action.outputSchema, null, 2),
   });
 }
+
+/** Then it says what it waits for. */
+const quietMs = 2_000;
+const waitMs = 28_000;
 
 async function invokeAction(
   context: Context<{ input?: { value: unknown } }>,
   [name = '']: readonly string[],
 ): Promise<void> {
-  const { actions } = await context.client();
-  const { input } = context.options;
-  const invocation = await actions.invoke(name, (input?.value ?? {}) as ActionInput);
+  const client = await context.client();
+  const input = (context.options.input?.value ?? {}) as ActionInput;
+  const idempotencyKey = randomUUID();
+  const invoke = (ms: number) => client.actions.invoke(name, input, { idempotencyKey, waitMs: ms });
+  let invocation = await invoke(quietMs);
+  if (invocation.endedAt === undefined) {
+    context.print.note(`${await stateOf(client, invocation)}; waiting up to 30 s …`);
+    // The same invocation, by its key.
+    invocation = await invoke(waitMs);
+  }
+  await printInvocation(context, client, invocation);
+}
+
+async function showInvocation(context: Context, [id = '']: readonly string[]): Promise<void> {
+  const client = await context.client();
+  await printInvocation(context, client, await client.invocations.get(id));
+}
+
+/** Its output. Throws its error, or that it has not ended. */
+async function printInvocation(
+  context: Context,
+  client: RelayClient,
+  invocation: Invocation,
+): Promise<void> {
   const { id, status, output, error, approvalId } = invocation;
   if (context.print.json) context.print.value(invocation);
   if (status === 'completed') {
@@ -97,11 +145,27 @@ async function invokeAction(
     return;
   }
   if (error !== undefined) throw new CliError(error.code, error.message);
-  throw new CliError('not_ended', `The invocation ${id} is ${status}`, {
+  const later = `see later with "relay actions status ${id}"`;
+  throw new CliError('not_ended', await stateOf(client, invocation), {
     exit: exitCodes.runFailed,
     hint:
-      approvalId === undefined
-        ? undefined
-        : `"relay approvals show ${approvalId}" shows what it waits for`,
+      status === 'waiting' && approvalId !== undefined
+        ? `"relay approvals show ${approvalId}" shows what is asked; ${later}`
+        : later,
   });
+}
+
+/** What an invocation that has not ended waits for. */
+async function stateOf(
+  client: RelayClient,
+  { id, action: name, status, approvalId }: Invocation,
+): Promise<string> {
+  if (status === 'waiting' && approvalId !== undefined) {
+    return `The invocation ${id} waits for the approval ${approvalId}`;
+  }
+  const action = await findAction(client, name);
+  const runner = action === undefined ? undefined : await sessionOf(client, action);
+  const where =
+    runner === undefined ? '' : ` by @${runner.identity.handle}, which is ${runner.status}`;
+  return `The invocation ${id} is ${status}${where}`;
 }

@@ -216,6 +216,7 @@ function printApproval({ print }: Context, approval: Approval): void {
     status: approval.status,
     kind: approval.kind,
     run: approval.runId,
+    session: approval.sessionId,
     agent: approval.agentPath.join(' › '),
     requested: formatTime(approval.requestedAt),
     expires: formatTime(approval.expiresAt),

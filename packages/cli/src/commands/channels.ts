@@ -1,5 +1,6 @@
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { count } from '../options.ts';
+import { formatTime } from '../output/table.ts';
 
 export function registerChannels(program: CliCommand): void {
   const channels = program
@@ -12,6 +13,11 @@ export function registerChannels(program: CliCommand): void {
     .option('--limit <n>', 'maximum number of results', count, 100)
     .examples(['relay channels list'])
     .handle(listChannels);
+  channels
+    .command('show <channel>')
+    .description('show a channel with its members')
+    .examples(['relay channels show team'])
+    .handle(showChannel);
   channels
     .command('create <channel>')
     .description('create a channel, or change its topic')
@@ -46,6 +52,17 @@ async function listChannels(context: Context<{ limit: number }>): Promise<void> 
     ],
     'No channels.',
   );
+}
+
+async function showChannel(context: Context, [name = '']: readonly string[]): Promise<void> {
+  const { channels } = await context.client();
+  const channel = await channels.get(nameOf(name));
+  context.print.record(channel, {
+    channel: `#${channel.name}`,
+    topic: channel.topic,
+    members: channel.members.map((each) => `@${each}`).join(' '),
+    created: formatTime(channel.createdAt),
+  });
 }
 
 async function createChannel(context: Context<{ topic?: string }>, [name = '']: readonly string[]) {

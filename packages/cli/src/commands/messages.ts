@@ -173,9 +173,10 @@ export async function printSent(
   context.print.result({ ...message, deliveries }, sentText({ ...message, deliveries }));
   const late = deliveries.find(({ status }) => status !== 'consumed' && status !== wait);
   if (late === undefined) return;
+  const why = late.reason === undefined ? '' : ` (${late.reason})`;
   throw new CliError(
     'not_delivered',
-    `The message to @${late.handle} is ${late.status}, not ${wait}`,
+    `The message to @${late.handle} is ${late.status}${why}, not ${wait}`,
     {
       hint: `"relay messages show ${message.id}" says why`,
     },

@@ -1,7 +1,7 @@
-import type { RelayClient, Session, SessionsQuery } from '@relay/sdk';
+import type { RelayClient, Session, SessionsQuery, SessionSummary } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
-import { CliError, exitCodes } from '../errors.ts';
+import { CliError, exitCodes, failureOf } from '../errors.ts';
 import { confirmed } from '../input.ts';
 import { collect, count } from '../options.ts';
 import type { Fields } from '../output/print.ts';
@@ -197,7 +197,14 @@ async function listSessions(context: Context<ListOptions>): Promise<void> {
   );
 }
 
-function queueOf({ queue, stuck }: Session): string {
+/** A session token shows only a summary of other sessions. */
+function isWhole(session: Session | SessionSummary): session is Session {
+  return 'queue' in session;
+}
+
+function queueOf(session: Session): string | undefined {
+  if (!isWhole(session)) return undefined;
+  const { queue, stuck } = session;
   return stuck ? `${queue.length} stuck` : String(queue.length);
 }
 
@@ -207,13 +214,19 @@ async function showSession(
 ) {
   const client = await context.client();
   const session = await findSession(client, named);
-  printSession(context, session);
+  if (isWhole(session)) printSession(context, session);
+  else printSummary(context, session);
   if (context.options.events !== true) return;
   const { eventLine } = await import('../output/session-events.ts');
   for await (const event of client.sessions.events(session.id)) {
     if (context.print.json) context.print.value(event);
     else context.print.raw(`${eventLine(event, context.print.paint)}\n`);
   }
+}
+
+function printSummary({ print }: Context, session: SessionSummary): void {
+  const { id, identity, status } = session;
+  print.record(session, { session: id, ...identity, status });
 }
 
 function printSession({ print }: Context, session: Session): void {
@@ -340,21 +353,52 @@ function commanding(command: Command) {
   return async (context: Context, named: readonly string[]): Promise<void> => {
     const client = await context.client();
     for (const each of named) {
-      const { id } = await findSession(client, each);
-      const session = await client.sessions[command](id);
-      const { handle } = session.identity;
-      context.print.result(session, `${asked[command]} @${handle}, which is ${session.status}.`);
+      const before = await findSession(client, each);
+      const session = await client.sessions[command](before.id).catch((error: unknown) => {
+        throw failureOfSession(before, error);
+      });
+      context.print.result(session, effectOf(command, before.status, session));
     }
   };
 }
 
-const asked: Readonly<Record<Command, string>> = {
-  pause: 'Pausing',
-  resume: 'Resuming',
-  cancel: 'Canceling the turn of',
-  release: 'Releasing',
-  flush: 'Flushed the queue of',
-};
+/** Says which of several sessions it is about. */
+function failureOfSession({ identity, status }: SessionSummary, error: unknown): CliError {
+  const { error: text, code, exit, hint } = failureOf(error);
+  const again = `start it again: "relay sessions start ${identity.handle}"`;
+  return new CliError(code, `@${identity.handle}: ${text}`, {
+    exit,
+    hint: status === 'released' ? again : hint,
+  });
+}
+
+/** What the command did, or why it did nothing. */
+function effectOf(
+  command: Command,
+  before: SessionSummary['status'],
+  { identity, status }: SessionSummary,
+): string {
+  const who = `@${identity.handle}`;
+  switch (command) {
+    case 'pause':
+      if (before === 'paused') return `${who} was paused already.`;
+      if (status === 'paused') return `Paused ${who}.`;
+      return `Asked ${who} to pause after what it does now; it is ${status}.`;
+    case 'resume':
+      if (before !== 'paused') return `${who} was not paused; it is ${status}.`;
+      return status === 'paused'
+        ? `Asked ${who} to resume.`
+        : `Resumed ${who}, which is ${status}.`;
+    case 'cancel':
+      if (before === 'idle') return `${who} is idle: it has reported no turn to cancel.`;
+      return `Asked ${who} to cancel its turn; it is ${status}.`;
+    case 'release':
+      if (before === 'released') return `${who} was released already.`;
+      return status === 'released' ? `Released ${who}.` : `Asked ${who} to end; it is ${status}.`;
+    case 'flush':
+      return `Flushed the queue of ${who}.`;
+  }
+}
 
 interface ForkOptions {
   readonly handle: string;
