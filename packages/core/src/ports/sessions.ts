@@ -404,6 +404,8 @@ export interface MessageDelivery {
 
 /** A delivery with its message. */
 export interface InboxEntry extends MessageDelivery {
+  /** The size of the message. */
+  readonly bytes: number;
   readonly message: MessageRecord;
 }
 
@@ -455,6 +457,8 @@ export interface SendableQuery {
   readonly kinds: readonly Pick<MessageDelivery, 'mode' | 'status'>[];
   readonly now: number;
   readonly limit: number;
+  /** Of all their messages; one more than that is read only if it is the first. */
+  readonly maxBytes: number;
 }
 
 /** All given conditions must hold. */

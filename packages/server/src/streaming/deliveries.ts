@@ -44,6 +44,7 @@ export async function streamDeliveries(call: ApiRequest, ref: SessionRef): Promi
   const reader: DeliveryReader = {
     closed: stream.closed,
     entriesAtOnce: 50,
+    bytesAtOnce: 256 * 1024,
     takesCommands: true,
     isOver: () => stream.isOver,
     send: (frames) => stream.send(frames.map(encoded).join('')),
@@ -84,6 +85,7 @@ export async function pullDeliveries(
   const reader: DeliveryReader = {
     closed,
     entriesAtOnce: limit,
+    bytesAtOnce: Number.MAX_SAFE_INTEGER,
     takesCommands: false,
     isOver: () => closed.aborted || deliveries.length > 0,
     send: async (frames) => {
@@ -145,6 +147,8 @@ async function openStream(
 interface DeliveryReader {
   readonly closed: AbortSignal;
   readonly entriesAtOnce: number;
+  /** What is held for a reader that does not read, unless one message is larger. */
+  readonly bytesAtOnce: number;
   /** Also commands and invocations. */
   readonly takesCommands: boolean;
   isOver(): boolean;
@@ -237,10 +241,11 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     let { version } = session;
     let isLast = kinds.length === 0;
     while (!isLast && !this.#reader.isOver()) {
-      const { entriesAtOnce: limit } = this.#reader;
-      const query = { streamId: this.#id, kinds, now: this.#now, limit };
+      const { entriesAtOnce: limit, bytesAtOnce: maxBytes } = this.#reader;
+      const query = { streamId: this.#id, kinds, now: this.#now, limit, maxBytes };
       const entries = await this.#store.messages.sendable(session.id, query);
-      isLast = entries.length < limit;
+      const bytes = entries.reduce((sum, entry) => sum + entry.bytes, 0);
+      isLast = entries.length < limit && bytes < maxBytes;
       if (entries.length === 0) break;
       if (!(await this.#recordAttempts(entries))) return false;
       await this.#send(entries.map(deliveryFrame));

@@ -232,15 +232,18 @@ export function selectDeliveries(list: List, range: Range): Statement {
   return selectRows(list, columns, range);
 }
 
-/** Those of a session in order, each with its message. */
-function entriesSql(condition: string): string {
+/** Those of a session in order, each with its message; up to a size if they are `bounded`. */
+function entriesSql(condition: string, bounded = false): string {
   const of = (alias: string, names: readonly string[], prefix = '') =>
     names.map((name) => `${alias}.${name} AS ${prefix}${name}`).join(', ');
-  return `SELECT ${of('d', columns)}, ${of('m', messageColumns, 'message_')}
-    FROM (SELECT ${read} FROM message_deliveries
+  const first = `SELECT ${read}, bytes FROM message_deliveries
       WHERE session_id = ? AND position > ? AND COALESCE(tenant_id, '') = ? AND ${condition}
-      ORDER BY position, id LIMIT ?) AS d CROSS JOIN messages m
-    WHERE m.id = d.message_id AND COALESCE(m.tenant_id, '') = ? ORDER BY d.position, d.id`;
+      ORDER BY position, id LIMIT ?`;
+  const sized = `SELECT page.*, SUM(bytes) OVER (ORDER BY position, id) - bytes AS bytes_before
+      FROM (${first}) AS page`;
+  return `SELECT ${of('d', columns)}, d.bytes, ${of('m', messageColumns, 'message_')}
+    FROM (${bounded ? sized : first}) AS d CROSS JOIN messages m
+    WHERE ${bounded ? 'd.bytes_before < ? AND ' : ''}m.id = d.message_id AND COALESCE(m.tenant_id, '') = ? ORDER BY d.position, d.id`;
 }
 
 export const inboxSql = entriesSql(inInbox);
@@ -256,19 +259,22 @@ export function selectEntries(
 
 const mostKinds = deliveryModes.length * deliveryStatuses.length;
 
-export const sendableSql = entriesSql(`final_at IS NULL AND (stream_id IS NULL OR stream_id <> ?)
+export const sendableSql = entriesSql(
+  `final_at IS NULL AND (stream_id IS NULL OR stream_id <> ?)
     AND (status <> 'deferred' OR available_at IS NULL OR available_at <= ?)
-    AND mode || ' ' || status IN (${placeholders(mostKinds)})`);
+    AND mode || ' ' || status IN (${placeholders(mostKinds)})`,
+  true,
+);
 
 export function selectSendable(
   { tenantId, sessionId }: SessionRef,
-  { streamId, kinds, now, limit }: SendableQuery,
+  { streamId, kinds, now, limit, maxBytes }: SendableQuery,
 ): Statement {
   const names = Array.from({ length: mostKinds }, (_, index) => {
     const kind = kinds[index];
     return kind === undefined ? '' : `${kind.mode} ${kind.status}`;
   });
-  const params = [sessionId, -1, tenantId, streamId, now, ...names, limit, tenantId];
+  const params = [sessionId, -1, tenantId, streamId, now, ...names, limit, maxBytes, tenantId];
   return { sql: sendableSql, params };
 }
 
@@ -280,7 +286,7 @@ export function decodeEntry(row: Row): InboxEntry {
   const ofMessage = Object.fromEntries(
     messageColumns.map((name) => [name, row[`message_${name}`] ?? null]),
   );
-  return { ...decodeDelivery(row), message: decodeMessage(ofMessage) };
+  return { ...decodeDelivery(row), bytes: Number(row['bytes']), message: decodeMessage(ofMessage) };
 }
 
 const editSql = (assignments = '') => `UPDATE message_deliveries

@@ -191,12 +191,16 @@ export function deliveryTests(open: Open): void {
       mode: 'on-idle' as const,
       status,
     }));
-    const sendable = async (query: { kinds?: typeof kinds; now?: number; limit?: number } = {}) => {
-      const all = { streamId, kinds, now: noon, limit: 9, ...query };
-      const entries = await tenant.messages.sendable(sessionId, all);
+    const all = { streamId, kinds, now: noon, limit: 9, maxBytes: 1_000 };
+    const sendable = async (changed: Partial<typeof all> = {}) => {
+      const entries = await tenant.messages.sendable(sessionId, { ...all, ...changed });
       return entries.map(({ id }) => id);
     };
     expect(await sendable()).toEqual([delivered, first, last]);
+    const [{ bytes } = { bytes: 0 }] = await tenant.messages.sendable(sessionId, all);
+    expect(await sendable({ maxBytes: 1 })).toEqual([delivered]);
+    expect(await sendable({ maxBytes: bytes })).toEqual([delivered]);
+    expect(await sendable({ maxBytes: bytes + 1 })).toEqual([delivered, first]);
     expect(await sendable({ limit: 1 })).toEqual([delivered]);
     expect(await sendable({ kinds: kinds.slice(0, 1) })).toEqual([first]);
     expect(await sendable({ kinds: [] })).toEqual([]);
@@ -206,9 +210,7 @@ export function deliveryTests(open: Open): void {
     const sent = { id: first, from: ['accepted'], to: 'accepted', streamId } as const;
     await changed(tenant, sessionId, sent);
     expect(await sendable()).toEqual([delivered, last]);
-    expect(
-      await newTenant().messages.sendable(sessionId, { streamId, kinds, now: noon, limit: 9 }),
-    ).toEqual([]);
+    expect(await newTenant().messages.sendable(sessionId, all)).toEqual([]);
   });
 
   test('a message that is withdrawn while one of its deliveries is accepted again has no open delivery', async () => {
