@@ -101,6 +101,8 @@ function routesPage(): string {
     '',
     generated,
     '',
+    'The shapes of requests and responses are in `GET /openapi.json`; [streams](streams.md) have a page of their own.',
+    '',
     '| route | summary | scope | errors |',
     '|---|---|---|---|',
     ...rows,
@@ -151,17 +153,38 @@ function section(name: keyof typeof dialects): string[] {
   ];
 }
 
+/** Their frames are events, or are described by the OpenAPI document. */
+const sessionStreams = [
+  '## Events of a session',
+  '',
+  '`GET /v1/sessions/:id/stream`. Each frame is an [event of the session](events.md) with its `seq`, which is also the `id`: `{"type":"status.changed","status":"active","previousStatus":"idle","seq":7,"at":"2026-03-02T10:00:00.000Z"}`. `Last-Event-ID` or `?after=` resumes it. It follows the session until `session.released`, or ends after the last stored event with `?follow=false`. A released session whose last event was read is answered with 204.',
+  '',
+  '## Deliveries of a session',
+  '',
+  '`GET /v1/sessions/:id/deliveries/stream`, with the token of the session or a key of its owner. A session has one such stream: a new one ends the one before. Frames have no `id`, and there is no position to resume from: a new stream sends again all that was not answered.',
+  '',
+  '| frame | fields | answered with |',
+  '|---|---|---|',
+  '| `delivery` | `deliveryId`, `message` (`id`, `from`, `to`, `text`, `attachments`, `replyTo`, `threadId`, …), `mode`, `attempt` (1, 2, …), `redelivered` | `POST /v1/sessions/:id/deliveries/:deliveryId/receipt` with `{"status": "consumed"}`; `delivered`; `deferred`, `availableAt?`, `reason?`; or `failed`, `reason?`, `retryable?` |',
+  '| `command` | `commandId`, `command` (`release`, `pause`, `resume`, `cancel`, `fork` or `snapshot`), `args` | `POST /v1/sessions/:id/commands/:commandId` with `{"ok": true, "result"?}` or `{"ok": false, "error"}`, within 30 s |',
+  '| `invocation` | `invocationId`, `action`, `input` | `POST /v1/invocations/:invocationId/result` with `{"output"}` or `{"error", "retryable"?}` |',
+  '',
+  'The same answer again changes nothing; another one is refused with 409 `receipt_conflict`. The exact shapes are in `GET /openapi.json` as `DeliveryFrame`.',
+  '',
+];
+
 function streamsPage(): string {
   return [
     '# Streams',
     '',
     generated,
     '',
-    'Every stream is a projection of a run’s journal in the dialect of one surface. One event becomes at most one frame: `data` is one line of JSON with a `type`, and `id` is the event’s `seq`. After a disconnect, send the last id as `Last-Event-ID` (or `?after=`) to `GET /v1/runs/:id/stream`, with `?dialect=` for a dialect other than `runs`, and the stream resumes after it. Lines that begin with a colon are heartbeats, sent every 15 seconds.',
+    'Every stream of a run is a projection of its journal in the dialect of one surface. One event becomes at most one frame: `data` is one line of JSON with a `type`, and `id` is the event’s `seq`. After a disconnect, send the last id as `Last-Event-ID` (or `?after=`) to `GET /v1/runs/:id/stream`, with `?dialect=` for a dialect other than `runs`, and the stream resumes after it. Lines that begin with a colon are heartbeats, sent every 15 seconds.',
     '',
     ...section('runs'),
     ...section('chat'),
     ...section('runtime'),
+    ...sessionStreams,
   ].join('\n');
 }
 

@@ -30,7 +30,9 @@ export {
   changeSession,
   commandTimeoutMs,
   hasProgram,
+  noSuchSession,
   offlineAfterMs,
+  sessionReleased,
 } from './commands/change-session.ts';
 export * from './commands/record-receipt.ts';
 export * from './commands/session-lifecycle.ts';

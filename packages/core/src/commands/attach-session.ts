@@ -55,7 +55,10 @@ export async function attachSession(
   for (;;) {
     const holder = await sessions.readByHandle(request.handle);
     if (request.sessionId !== undefined && holder?.id !== request.sessionId) {
-      throw new RelayError('scope_required', 'A session token attaches only its own handle');
+      throw new RelayError(
+        'scope_required',
+        `This session token is not that of the handle ${request.handle}: a token attaches only its own session`,
+      );
     }
     const attached =
       holder === undefined
@@ -136,11 +139,11 @@ async function rejectUnlessFree(
   session: SessionRecord,
   now: number,
 ): Promise<boolean> {
-  const { handle, id } = session;
+  const { handle } = session;
   if (isInUse(session, now)) {
     throw new RelayError(
       'handle_taken',
-      `The handle ${handle} is in use: attach with its session token, choose another handle, or drop the session with DELETE /v1/sessions/${id}`,
+      `The handle ${handle} is in use: it is free ${offlineAfterMs / 1000} s after the last contact of its program. Try again then, attach with its session token, or choose another handle`,
     );
   }
   if (await isKeyOf(store, session, request.by)) return false;

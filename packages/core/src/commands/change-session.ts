@@ -60,6 +60,22 @@ export interface SessionStep {
 
 type SessionEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'sessionDue'>;
 
+/** Nothing continues it. */
+export function sessionReleased({ handle }: Pick<SessionRecord, 'handle'>): RelayError {
+  return new RelayError(
+    'session_conflict',
+    `The session @${handle} is released: start or attach one under its handle again`,
+  );
+}
+
+/** Those who ask for a handle learn what to ask for. */
+export function noSuchSession(): RelayError {
+  return new RelayError(
+    'not_found',
+    'No such session: it is named by its id, not by its handle (GET /v1/sessions lists both)',
+  );
+}
+
 /** Throws `not_found`, and what `decide` throws. Undefined: nothing is to be changed. */
 export async function changeSession(
   engine: SessionEngine,
@@ -69,7 +85,7 @@ export async function changeSession(
   const store = engine.store.tenant(tenantId);
   for (;;) {
     const session = await store.sessions.read(sessionId);
-    if (session === undefined) throw new RelayError('not_found', 'No such session');
+    if (session === undefined) throw noSuchSession();
     const view = { store, session, state: session.state, now: engine.clock.now() };
     const step = await decide(view);
     const write = step === undefined ? undefined : await writeOf(engine, view, step);
@@ -139,7 +155,7 @@ async function writeOf(
     : [...decided.events, ...(step.events ?? []), ...followed.events];
   // Its journal has ended.
   if (state.lifecycle === 'released' && events.length > 0) {
-    throw new RelayError('session_conflict', 'The session is released');
+    throw sessionReleased(session);
   }
   const dueAt = isReleased ? null : await dueAtOf(engine, view, next, { step, answers });
   const isUnchanged =

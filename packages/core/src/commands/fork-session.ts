@@ -22,7 +22,7 @@ import { requireCapability } from '../sessions/capabilities.ts';
 import { nativeHarness } from '../sessions/native.ts';
 import { decideSession } from '../sessions/session-machine.ts';
 import type { ForkSource } from '../sessions/state.ts';
-import { changeSession, maxCommands, offlineAfterMs } from './change-session.ts';
+import { changeSession, maxCommands, noSuchSession, offlineAfterMs } from './change-session.ts';
 import { createNativeSession, createSession, handleTaken } from './create-session.ts';
 import { forkPoint } from './fork.ts';
 import { newCommand } from './session-lifecycle.ts';
@@ -336,7 +336,7 @@ async function askProgram(
     });
     for (;;) {
       const asked = await sessions.readCommand(sessionId, id);
-      if (asked === undefined) throw new RelayError('not_found', 'No such session');
+      if (asked === undefined) throw noSuchSession();
       const { answer, answerBy } = asked;
       if (answer?.ok === true) return answer.result;
       if (answer !== null) {

@@ -22,8 +22,9 @@ import type {
   Tool,
 } from '../ports/index.ts';
 import { digestOfCall, isObject } from '../run/arguments.ts';
-import { Signal } from '../runtime/signal.ts';
 import { warningTime } from '../run/waiting/approvals.ts';
+import { Signal } from '../runtime/signal.ts';
+import { noSuchSession, sessionReleased } from './change-session.ts';
 
 /** A call that needs permission, and whose it is. */
 export interface RequestedCall {
@@ -151,9 +152,9 @@ export async function requestPermission(
   const store = engine.store.tenant(tenantId);
   for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
     const session = await store.sessions.read(sessionId);
-    if (session === undefined) throw new RelayError('not_found', 'No such session');
+    if (session === undefined) throw noSuchSession();
     if (session.releasedAt !== null) {
-      throw new RelayError('session_conflict', 'The session is released');
+      throw sessionReleased(session);
     }
     const { keyId, owner } = session;
     const requested = { ...call, session, keyId, owner };

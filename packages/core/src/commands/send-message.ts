@@ -209,7 +209,10 @@ export function planMessage(
 async function senderOf(store: TenantStore, sessionId: string): Promise<SessionRecord> {
   const session = await store.sessions.read(sessionId);
   if (session === undefined || session.releasedAt !== null) {
-    throw new RelayError('session_conflict', 'The session has ended and sends no messages');
+    throw new RelayError(
+      'session_conflict',
+      `The session @${session?.handle ?? sessionId} is released and sends no messages: start or attach one under its handle again`,
+    );
   }
   requireCapability(session, { type: 'send-message' });
   return session;
@@ -286,10 +289,13 @@ async function inThread(
   const recipients = unique(found).filter(
     ({ id, releasedAt }) => id !== sender?.id && releasedAt === null,
   );
+  // The conversation with a key has its replies, too, although no session receives them.
+  const keys =
+    channels.length > 0 ? [] : ids.filter((id) => !others.some((each) => each.id === id));
   return {
     to: recipients.map(({ handle }) => `@${handle}`),
     channels,
-    direct: recipients.map(({ id }) => id),
+    direct: [...recipients.map(({ id }) => id), ...keys],
     recipients,
   };
 }

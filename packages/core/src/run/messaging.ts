@@ -49,8 +49,15 @@ export function sessionFor(
     async invoke(action, input) {
       const request = { action, input, idempotencyKey };
       const { invocation } = await invokeAction(engine, await author(), request);
+      const { invocations } = engine;
       const wait = { ms: invocationMs, signal };
-      return engine.invocations?.waitFor(tenantId, invocation.id, wait) ?? invocation;
+      if (invocations === undefined) return invocation;
+      if (invocation.status === 'waiting') {
+        const decided = () =>
+          invocations.waitFor(tenantId, invocation.id, { ...wait, until: 'decided' });
+        await run.turn?.whileApprovalIsOpen(run, invocation.id, decided);
+      }
+      return invocations.waitFor(tenantId, invocation.id, wait);
     },
   };
 }

@@ -1,5 +1,6 @@
 /** The session whose turn a run is: what the run's events change in it is stored in their commit. */
 import { defined, type SessionEvent } from '@relay/protocol';
+import { changeSession } from '../commands/change-session.ts';
 import { type MessagePlan, messageSent, sentNotice } from '../commands/send-message.ts';
 import type { Engine } from '../engine.ts';
 import type { SessionWriter, StoredBatch } from '../journal.ts';
@@ -19,14 +20,18 @@ import {
 } from '../sessions/delivery-machine.ts';
 import { wakeDue } from '../sessions/due.ts';
 import { joined, repliesOf } from '../sessions/replies.ts';
+import { decideSession } from '../sessions/session-machine.ts';
 import { statusOf } from '../sessions/state.ts';
 import {
   type DeferredMessage,
   outcomeOf,
   sessionChangeOf,
+  type TurnInput,
+  turnInputOf,
   turnStepOf,
   type TurnStep,
 } from '../sessions/turn.ts';
+import type { RunState } from './state/state.ts';
 
 /** An inbox has no more, unless its limit was raised; then the rest enters at the next boundary. */
 const maxMessages = 1_000;
@@ -39,6 +44,8 @@ export class SessionTurn implements SessionWriter {
   /** Of the messages that the run has read, by delivery. */
   readonly #revisions = new Map<string, number>();
   readonly #deferred = new Set<string>();
+  /** Invocations that wait for their approval. */
+  readonly #awaited = new Set<string>();
   /** Those of the write that was made last. */
   #replies: readonly MessagePlan[] = [];
 
@@ -53,8 +60,9 @@ export class SessionTurn implements SessionWriter {
     { stored, before, ...batch }: StoredBatch,
     full: ReadonlySet<string>,
   ): Promise<SessionWrite | undefined | 'outdated'> {
-    const step = turnStepOf(this.#run.runId, stored, before, batch);
-    if (step === undefined) return undefined;
+    const decidedStep = turnStepOf(this.#run.runId, stored, before, batch);
+    if (decidedStep === undefined) return undefined;
+    const step = { ...decidedStep, input: this.#inputFor(decidedStep.input) };
     const [session, decided] = await Promise.all([
       this.#store.sessions.read(this.sessionId),
       this.#decide(step),
@@ -85,6 +93,46 @@ export class SessionTurn implements SessionWriter {
     wakeDue(this.#engine, tenantId, changes);
     for (const reply of this.#replies) this.#engine.onMessage?.(tenantId, sentNotice(reply));
     this.#replies = [];
+  }
+
+  /** Whether an invocation of the turn waits for its approval. */
+  get awaitsApproval(): boolean {
+    return this.#awaited.size > 0;
+  }
+
+  /**
+   * The session waits for a person until `decided`. The run has no event of it: its tool call runs. After
+   * a crash, the call is made again and finds the same invocation.
+   */
+  async whileApprovalIsOpen<Result>(
+    run: { readonly state: RunState },
+    invocationId: string,
+    decided: () => Promise<Result>,
+  ): Promise<Result> {
+    this.#awaited.add(invocationId);
+    try {
+      await this.#show(run);
+      return await decided();
+    } finally {
+      this.#awaited.delete(invocationId);
+      await this.#show(run);
+    }
+  }
+
+  #inputFor(input: TurnInput): TurnInput {
+    return input === 'work' && this.awaitsApproval ? 'wait' : input;
+  }
+
+  /** What the run does now. A session that has no such turn any more stays as it is. */
+  async #show(run: { readonly state: RunState }): Promise<void> {
+    const { tenantId, runId } = this.#run;
+    const ref = { tenantId, sessionId: this.sessionId };
+    await changeSession(this.#engine, ref, ({ session, state }) => {
+      const input = { type: this.#inputFor(turnInputOf(run.state)), sessionId: session.id };
+      const isShown = input.type === 'wait' || input.type === 'work';
+      if (session.activeRunId !== runId || !isShown) return undefined;
+      return decideSession(state, input).kind === 'accepted' ? { inputs: [input] } : undefined;
+    });
   }
 
   /** What waits for the run or for the next turn. */

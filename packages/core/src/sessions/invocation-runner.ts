@@ -114,11 +114,15 @@ export class InvocationRunner {
     }
   }
 
-  /** The invocation when it has ended, or as it is after `ms`. */
+  /** The invocation when it has ended, or no longer waits for an approval; or as it is after `ms`. */
   async waitFor(
     tenantId: string,
     invocationId: string,
-    { ms, signal }: { readonly ms: number; readonly signal?: AbortSignal },
+    {
+      ms,
+      signal,
+      until = 'ended',
+    }: { readonly ms: number; readonly signal?: AbortSignal; readonly until?: 'decided' | 'ended' },
   ): Promise<InvocationRecord> {
     const { store, clock } = this.#options.engine();
     const deadline = clock.now() + ms;
@@ -130,7 +134,9 @@ export class InvocationRunner {
         waiter.isChanged = false;
         const invocation = await readInvocation(store.tenant(tenantId), invocationId);
         const left = deadline - clock.now();
-        if (invocation.endedAt !== null || left <= 0 || signal?.aborted === true) return invocation;
+        const isReached =
+          until === 'ended' ? invocation.endedAt !== null : invocation.status !== 'waiting';
+        if (isReached || left <= 0 || signal?.aborted === true) return invocation;
         if (waiter.isChanged) continue;
         await waiter.signal.waitFor({ clock, ms: Math.min(left, pollMs), signal });
       }

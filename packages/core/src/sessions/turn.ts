@@ -34,7 +34,7 @@ import { decideSessionAll, type SessionInput, type SessionInputName } from './se
 import { progressOf, type SessionState, updatedUsage } from './state.ts';
 
 /** What the turn does now; `hold`: the run is suspended by a pause. */
-type TurnInput = Extract<SessionInputName, 'work' | 'wait' | 'block' | 'hold' | 'settle'>;
+export type TurnInput = Extract<SessionInputName, 'work' | 'wait' | 'block' | 'hold' | 'settle'>;
 
 /** What the run did with a message: the delivery decides what follows from it. */
 export interface TurnDelivery {
@@ -158,14 +158,15 @@ export function turnStepOf(
         break;
     }
   }
-  const input = inputOf(state);
+  const input = turnInputOf(state);
   const isQuiet = events.length === 0 && usage === noUsage;
   // A run starts with its session: the turn is active already.
-  if (isQuiet && input === inputOf(before)) return undefined;
+  if (isQuiet && input === turnInputOf(before)) return undefined;
   return { runId, at, events, usage, input, ...defined({ error, answer }) };
 }
 
-function inputOf(state: RunState): TurnInput {
+/** What a run in this state does. */
+export function turnInputOf(state: RunState): TurnInput {
   if (isEnded(state.status)) return 'settle';
   const kinds = pendingApprovals(state).map(({ kind }) => kind);
   if (kinds.includes('outcome')) return 'block';

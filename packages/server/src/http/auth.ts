@@ -24,7 +24,7 @@ import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from '../config/config.ts';
 import type { KeyActivity } from '../jobs/key-activity.ts';
 import type { Metrics } from '../observability/metrics.ts';
-import { unauthorized } from './errors.ts';
+import { unauthorized, unknownToken } from './errors.ts';
 import { hasInternalSecret, hashApiKey, isWellFormed, kindOfSecret } from '../secrets/keys.ts';
 
 export interface Caller {
@@ -204,7 +204,7 @@ async function callerByToken(token: string, { store, metrics }: AuthContext): Pr
   const session = await findSessionByToken(store, tokenHash);
   if (session === undefined) {
     metrics?.unknownKey();
-    throw unauthorized();
+    throw unknownToken();
   }
   const { tenantId, sessionId: id, handle, keyId } = session;
   return {

@@ -1,5 +1,5 @@
 /** The errors of the HTTP API, and what other errors become. */
-import type { PatternFault } from '@relay/core';
+import { noSuchSession, type PatternFault } from '@relay/core';
 import { type ErrorCode, type FieldIssue, RelayError } from '@relay/protocol';
 import type { Socket } from 'node:net';
 
@@ -43,9 +43,19 @@ export function unauthorized(): RelayError {
   return new RelayError('unauthorized', 'A valid API key is required');
 }
 
+/** The same answer for a session token that is unknown, was replaced, or has ended. */
+export function unknownToken(): RelayError {
+  return new RelayError(
+    'unauthorized',
+    'This session token is not valid. One ends when its handle is attached again, when its session is released, and with the API key that attached it: attach the handle again with an API key',
+  );
+}
+
 /** The same answer for what does not exist, belongs to another tenant, or has a malformed id. */
 export function notFound(resource = 'path'): RelayError {
-  return new RelayError('not_found', `No such ${resource}`);
+  return resource === 'session'
+    ? noSuchSession()
+    : new RelayError('not_found', `No such ${resource}`);
 }
 
 /** The resource that the first parameter of a path names: a run for `/v1/runs/:id/events`. */

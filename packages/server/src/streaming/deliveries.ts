@@ -14,6 +14,7 @@ import {
   inputOf,
   type InvocationRecord,
   isRedelivered,
+  noSuchSession,
   reachSession,
   resendInvocations,
   recordAttempts,
@@ -21,17 +22,12 @@ import {
   type SessionCommandRecord,
   type SessionRecord,
   type SessionRef,
+  sessionReleased,
   Signal,
   startInvocations,
 } from '@relay/core';
-import {
-  type DeliveryFrame,
-  encodeFrame,
-  RelayError,
-  type StoredSessionEvent,
-} from '@relay/protocol';
+import { type DeliveryFrame, encodeFrame, type StoredSessionEvent } from '@relay/protocol';
 import type { z } from 'zod';
-import { notFound } from '../http/errors.ts';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
 import { presentMessage } from '../http/views/message.ts';
 import type { Follower } from './hub.ts';
@@ -132,8 +128,8 @@ async function openStream(
   const id = engine.ids.next();
   const opened = { id, node: engine.settings.node, at: engine.clock.now() };
   if (!(await sessions.openStream(ref.sessionId, opened))) {
-    if ((await sessions.read(ref.sessionId)) === undefined) throw notFound('session');
-    throw new RelayError('session_conflict', 'The session is released');
+    const session = await sessions.read(ref.sessionId);
+    throw session === undefined ? noSuchSession() : sessionReleased(session);
   }
   const close = () => closeStream(engine, ref, id);
   try {

@@ -1,10 +1,13 @@
 /** Invocations that rules decide and people approve, on both databases. */
 import type { SystemStore } from '@relay/core';
 import { closeRequests, requestPermission } from '@relay/core';
+import { finish, text, toolCall } from '@relay/core/testing';
+import { createModelRegistry } from '@relay/models';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
+import { createStreamingModel } from '../../../../test/loop/fixture.ts';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { FrameReader } from '../support/frames.ts';
 import {
@@ -22,6 +25,8 @@ const inputSchema = {
   properties: { text: { type: 'string' } },
   required: ['text'],
 };
+
+const guardedCall = { name: 'guarded', input: { text: 'ask me' } };
 
 let database: TestDatabase | undefined;
 const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
@@ -55,7 +60,13 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
         return input;
       },
     }));
-    server = await bootServer({ store, file: { actions } });
+    const model = createStreamingModel(({ messages }) =>
+      messages.some(({ role }) => role === 'tool')
+        ? [[text('Done.'), finish()]]
+        : [[toolCall('call_1', 'invoke_action', guardedCall), finish()]],
+    );
+    const models = createModelRegistry([{ id: 'invoking', provider: 'test', model }]);
+    server = await bootServer({ store, models, file: { actions } });
     await putPolicy({
       deny: [{ tool: 'action:forbidden' }],
       ask: [{ tool: 'action:guarded', params: { text: 'ask*' } }],
@@ -153,6 +164,40 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     });
     expect(explained.body).toMatchObject({ decision: 'ask', rule: { source: 'policy' } });
   });
+
+  it.each([true, false])(
+    'a native session waits while the approval of its action is open, and works again when it is decided (approved: %s)',
+    async (approved) => {
+      const handle = `h-${uuidv7()}`;
+      const body = { harness: 'native', handle, model: 'invoking' };
+      const { body: session } = await ask('/v1/sessions', { body });
+      const path = `/v1/sessions/${String(session['id'])}`;
+      const untilStatus = (status: string) =>
+        until(async () => (await ask(path)).body['status'] === status, status);
+      await ask('/v1/messages', { body: { to: `@${handle}`, text: 'Begin' } });
+      await untilStatus('waiting');
+      const urgent = { to: `@${handle}`, text: 'Urgent', mode: 'immediate' };
+      const { body: sent } = await ask('/v1/messages', { body: urgent });
+      expect(sent['deliveries']).toMatchObject([{ status: 'deferred' }]);
+      const { body: listed } = await ask('/v1/approvals?status=pending');
+      const approval = (listed['approvals'] as Json[]).find(
+        ({ sessionId }) => sessionId === session['id'],
+      );
+      const decided = await ask(`/v1/approvals/${String(approval?.['id'])}`, {
+        body: { approved },
+      });
+      expect(decided.status).toBe(200);
+      await untilStatus('idle');
+      const { body: log } = await ask(`${path}/events`);
+      expect(log['events']).toContainEqual(
+        expect.objectContaining({ type: 'delivery.deferred', reason: 'approval open' }),
+      );
+      const statuses = (log['events'] as Json[])
+        .filter(({ type }) => type === 'status.changed')
+        .map(({ status }) => status);
+      expect(statuses.slice(0, 5)).toEqual(['starting', 'idle', 'active', 'waiting', 'active']);
+    },
+  );
 
   it('an approval without a run names the session, conversation and invocation', async () => {
     const session = await attach();

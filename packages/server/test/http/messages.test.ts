@@ -689,6 +689,24 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
     });
   });
 
+  it('of a program that only replies are in its conversation with a key, for no other session', async () => {
+    const [handle, other] = [fresh('answering'), fresh('other')];
+    const id = await addSession(server, { handle });
+    await addSession(server, { handle: other });
+    const first = await sendMessage(server, { to: `@${handle}`, text: 'Who knows?' });
+    const author = {
+      tenantId: server.tenantId,
+      from: { type: 'session', id, name: handle },
+      by: { type: 'system', id, name: handle },
+    } as const;
+    const { control } = server.relay;
+    const { message } = await send(control, author, { text: 'I do', replyTo: first.id });
+    await send(control, author, { text: 'And more', replyTo: message.id });
+    expect(message.to).toEqual([]);
+    expect(await textsOf(`with=${handle}`)).toEqual(['And more', 'I do', 'Who knows?']);
+    expect(await textsOf(`with=${other}`)).toEqual([]);
+  });
+
   it('are listed newest first, searched by words, and bounded by time', async () => {
     const handle = fresh('reader');
     await addSession(server, { handle });

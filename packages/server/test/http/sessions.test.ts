@@ -180,7 +180,8 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       for (const options of [{}, { key: other.apiKey }]) {
         for (const more of [{}, { takeover: true }]) {
           const answer = await attach(session.handle, more, options);
-          expect(answer).toMatchObject({ status: 409, body: { code: 'handle_taken' } });
+          const error = expect.stringContaining('free 30 s after the last contact of its program');
+          expect(answer).toMatchObject({ status: 409, body: { code: 'handle_taken', error } });
         }
       }
       expect(await recordOf(session)).toEqual(before);
@@ -192,11 +193,37 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       expect(again).toMatchObject({ status: 201, body: { session: { id: session.id } } });
       const token = String(again.body['token']);
       expect(token).not.toBe(session.token);
-      expect((await ask(session.path, { key: session.token })).status).toBe(401);
+      expect(await ask(session.path, { key: session.token })).toMatchObject({
+        status: 401,
+        body: {
+          code: 'unauthorized',
+          error: expect.stringMatching(/^This session token is not valid.*attach the handle again/),
+        },
+      });
       expect((await ask(session.path, { key: token })).status).toBe(200);
       expect((await typesOf(session)).at(-1)).toBe('session.resumed');
       const elsewhere = await attach(`h-${uuidv7()}`, {}, { key: token });
       expect(elsewhere).toMatchObject({ status: 403, body: { code: 'scope_required' } });
+    });
+
+    it('is asked for by its id: a handle in the path, or an unknown id, is answered with what to do', async () => {
+      const { handle } = await attached();
+      for (const [path, options] of [
+        [`/v1/sessions/${handle}`, {}],
+        [`/v1/sessions/${uuidv7()}`, {}],
+        [`/v1/sessions/${uuidv7()}`, { method: 'PATCH', body: { labels: {} } }],
+      ] as const) {
+        expect(await ask(path, options)).toMatchObject({
+          status: 404,
+          body: { error: expect.stringMatching(/^No such session: .* id, .*GET \/v1\/sessions/) },
+        });
+      }
+      expect(await ask('/v1/channels/nowhere')).toMatchObject({
+        status: 404,
+        body: { error: 'No such channel: #nowhere' },
+      });
+      const invoked = await ask('/v1/actions/nothing/invoke', { body: { input: {} } });
+      expect(invoked).toMatchObject({ status: 404, body: { error: 'No such action: nothing' } });
     });
 
     it('to a handle that is no longer in use needs its key, or a takeover by an administrator', async () => {

@@ -43,7 +43,8 @@ export function interruptForMessages(run: LiveRun, commands: readonly QueuedRunC
 function deferMessages(run: LiveRun, messages: readonly QueuedMessage[]): void {
   const root = rootAgent(run.state);
   if (run.turn === undefined || root === undefined || openCalls(root).length === 0) return;
-  const reason = pendingApprovals(run.state).length > 0 ? 'approval open' : 'tool running';
+  const isApprovalOpen = pendingApprovals(run.state).length > 0 || run.turn.awaitsApproval;
+  const reason = isApprovalOpen ? 'approval open' : 'tool running';
   const immediate = messages.filter(({ command }) => command.mode === 'immediate');
   const deferred = run.turn.newlyDeferred(
     immediate.flatMap(({ command: { deliveryId } }) =>

@@ -46,7 +46,7 @@ export const putChannelMember: Handler<'putChannelMember'> = async (call) => {
     { channel: name, sessionId, addedAt: call.context.control.engine.clock.now() },
     auditEntry(call, 'channel.member-added', { channel: name, handle, sessionId }),
   );
-  if (!isAdded) throw notFound(`session: @${handle} is released`);
+  if (!isAdded) throw notFound(`session: @${handle} is released; start or attach it again`);
 };
 
 /** Succeeds if the session is not a member. */
@@ -62,7 +62,7 @@ export const deleteChannelMember: Handler<'deleteChannelMember'> = async (call) 
 
 async function findChannel(call: ApiRequest, name: string): Promise<ChannelRecord> {
   const channel = await storeOf(call).channels.read(name);
-  if (channel === undefined) throw notFound('channel');
+  if (channel === undefined) throw notFound(`channel: #${name}`);
   return channel;
 }
 

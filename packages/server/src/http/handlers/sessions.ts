@@ -176,9 +176,7 @@ export const updateSession: Handler<'updateSession'> = async (call) => {
   const ref = { tenantId, sessionId: call.params.id };
   const { engine } = context.control;
   const session = await core.changeSession(engine, ref, async ({ session }) => {
-    if (session.releasedAt !== null) {
-      throw new RelayError('session_conflict', 'The session is released');
-    }
+    if (session.releasedAt !== null) throw core.sessionReleased(session);
     if (body.model !== undefined && core.hasProgram(session)) {
       throw new RelayError(
         'session_conflict',
