@@ -170,9 +170,7 @@ export class Sessions {
         if (!isTaken || Date.now() + attachAgainMs > deadline) throw error;
         if (attempt === 0) {
           if (!(await this.#isOwn(body, signal).catch(() => false))) throw error;
-          onWaiting(
-            `@${body.handle} was in use within the last 30 s; waiting until it is free, unless another process uses it …`,
-          );
+          onWaiting(`@${body.handle} was in use within the last 30 s; waiting until it is free …`);
         }
         await sleep(attachAgainMs, signal);
       }
