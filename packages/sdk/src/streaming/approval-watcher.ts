@@ -59,6 +59,9 @@ export interface ApprovalWatcherOptions extends ApprovalHandlers {
   readonly fail: (error: unknown) => void;
 }
 
+/** About five minutes, as the stream of the run reconnects: a server that restarts does not fail the run. */
+const maxRetries = 40;
+
 export class ApprovalWatcher implements Watcher {
   readonly #options: ApprovalWatcherOptions;
   readonly #open = new Map<string, AbortController>();
@@ -103,7 +106,7 @@ export class ApprovalWatcher implements Watcher {
     if (signal.aborted) return;
     try {
       const path = pathOf`/v1/approvals/${id}`;
-      const approval = await http.json<Approval>('GET', path, { signal });
+      const approval = await http.json<Approval>('GET', path, { signal, maxRetries });
       if (approval.status !== 'pending') return;
       const decision = await handler(approval, { signal });
       if (decision === undefined || signal.aborted) return;
@@ -111,7 +114,7 @@ export class ApprovalWatcher implements Watcher {
       const digest = approval.executedDigest ?? approval.digest;
       const body = decision.approved === true ? { digest, ...decision } : decision;
       // Repeating a decision has no effect, so it is safe to retry.
-      await http.json('POST', path, { body, repeatable: true, signal });
+      await http.json('POST', path, { body, repeatable: true, signal, maxRetries });
     } catch (error) {
       // Another approver was faster, or the reader has stopped.
       if (signal.aborted) return;

@@ -93,13 +93,13 @@ describe('open approval', () => {
     expect(await result).toMatchObject({ status: 'completed' });
   });
 
-  test('retries a decision that was not received', async () => {
+  test('retries a decision that was not received, for longer than other requests', async () => {
     let attempts = 0;
-    const flaky = () => ((attempts += 1) < 3 ? refusal(503, 'shutting_down') : json(200, {}));
+    const flaky = () => ((attempts += 1) < 8 ? refusal(503, 'shutting_down') : json(200, {}));
     const { stream, server } = followRun(() => ({ approved: true }), flaky);
     stream.frame(3, approval);
-    await later(10_000);
-    expect(server.lines.filter((line) => line.startsWith('POST'))).toHaveLength(3);
+    await later(60_000);
+    expect(server.lines.filter((line) => line.startsWith('POST'))).toHaveLength(8);
   });
 });
 

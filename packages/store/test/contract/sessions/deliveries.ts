@@ -62,6 +62,7 @@ export function deliveryTests(open: Open): void {
       messageId: message.id,
       sessionId: one,
       handle: `h-${one}`,
+      bytes: expect.any(Number),
       position: 2,
       mode: 'on-idle',
       status: 'accepted',
