@@ -408,7 +408,13 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   async #nextEntry({ id, state, queue }: SessionRecord): Promise<InboxEntry | undefined> {
     const { messages } = this.#store;
     const now = this.#engine.clock.now();
-    const query = { streamId: this.#streamId, kinds: sendableKinds(state), now, limit: 1, maxBytes: 1 };
+    const query = {
+      streamId: this.#streamId,
+      kinds: sendableKinds(state),
+      now,
+      limit: 1,
+      maxBytes: 1,
+    };
     this.#availableAt = Infinity;
     const [next] = query.kinds.length === 0 ? [] : await messages.sendable(id, query);
     if (next === undefined && queue.length > 0) {
