@@ -182,7 +182,7 @@ async function permitted(
   { action: name, input }: ActionRequest,
 ): Promise<Permitted> {
   const action = await findAction(engine.invocations?.own, store, name);
-  if (action === undefined) throw new RelayError('not_found', `No such action: ${name}`);
+  if (action === undefined) throw new RelayError('not_found', 'No such action');
   const { from } = caller;
   const session = from.type === 'session' ? await callingSession(store, from.id) : undefined;
   if (!isAvailableTo(action, session)) {
@@ -225,7 +225,7 @@ async function requireReachable(store: TenantStore, sessionId: string, name: str
   const session = await store.sessions.read(sessionId);
   const { lifecycle } = session?.state ?? {};
   if (lifecycle === undefined || lifecycle === 'released') {
-    throw new RelayError('not_found', `No such action: ${name}`);
+    throw new RelayError('not_found', 'No such action');
   }
   if (lifecycle === 'releasing' || lifecycle === 'failed') {
     throw new RelayError('session_conflict', `The session of the action ${name} is ${lifecycle}`);

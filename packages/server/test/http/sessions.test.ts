@@ -218,12 +218,6 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
           body: { error: expect.stringMatching(/^No such session: .* id, .*GET \/v1\/sessions/) },
         });
       }
-      expect(await ask('/v1/channels/nowhere')).toMatchObject({
-        status: 404,
-        body: { error: 'No such channel: #nowhere' },
-      });
-      const invoked = await ask('/v1/actions/nothing/invoke', { body: { input: {} } });
-      expect(invoked).toMatchObject({ status: 404, body: { error: 'No such action: nothing' } });
     });
 
     it('to a handle that is no longer in use needs its key, or a takeover by an administrator', async () => {

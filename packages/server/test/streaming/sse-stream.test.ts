@@ -299,6 +299,9 @@ describe('a client that does not read', () => {
     expect(timeouts).not.toEqual([]);
     const isCleared = (timer: unknown) => cleared.mock.calls.some(([given]) => given === timer);
     expect(timeouts.every(({ value }) => isCleared(value))).toBe(true);
+    // Before the clock is real again: a spy that is restored later would bring the fake one back.
+    started.mockRestore();
+    cleared.mockRestore();
     vi.advanceTimersByTime(60_000);
     expect(response.destroyed).toBe(false);
     void stream.end(line('the end'));

@@ -118,7 +118,7 @@ export const removeAction: Handler<'removeAction'> = async (call) => {
   }
   const { actions } = storeOf(call);
   const action = await actions.read(name);
-  if (action === undefined) throw notFound(`action: ${name}`);
+  if (action === undefined) throw notFound('action');
   const { sessionId } = action;
   if (!isOwn(call, action)) {
     if (sessionId === null) {
@@ -127,7 +127,7 @@ export const removeAction: Handler<'removeAction'> = async (call) => {
     await ownSession(call, sessionId);
   }
   const audit = auditEntry(call, 'action.removed', { action: name });
-  if (!(await actions.remove(name, audit))) throw notFound(`action: ${name}`);
+  if (!(await actions.remove(name, audit))) throw notFound('action');
 };
 
 export const invokeAction: Handler<'invokeAction'> = async (call) => {

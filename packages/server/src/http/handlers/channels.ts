@@ -62,7 +62,7 @@ export const deleteChannelMember: Handler<'deleteChannelMember'> = async (call) 
 
 async function findChannel(call: ApiRequest, name: string): Promise<ChannelRecord> {
   const channel = await storeOf(call).channels.read(name);
-  if (channel === undefined) throw notFound(`channel: #${name}`);
+  if (channel === undefined) throw notFound('channel');
   return channel;
 }
 
