@@ -37,6 +37,8 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
+  // First: spies on the fake clock would bring it back later.
+  vi.restoreAllMocks();
   vi.useRealTimers();
   for (const reader of readers.splice(0)) reader.destroy();
   asked.length = 0;
@@ -93,6 +95,24 @@ async function untilFull(response: ServerResponse): Promise<void> {
     quiet = response.writableNeedDrain && now === sent ? quiet + 1 : 0;
     sent = now;
   }
+}
+
+/**
+ * The intervals of this length that are started from now on. Those of other tests in this process do not
+ * count.
+ */
+function watchIntervals(ms: number) {
+  const started = vi.spyOn(globalThis, 'setInterval');
+  const cleared = vi.spyOn(globalThis, 'clearInterval');
+  const all = () =>
+    started.mock.results.flatMap(({ value }, call) =>
+      started.mock.calls[call]?.[1] === ms ? [value as unknown] : [],
+    );
+  const isCleared = (timer: unknown) => cleared.mock.calls.some(([given]) => given === timer);
+  return {
+    started: () => all().length,
+    open: () => all().filter((timer) => !isCleared(timer)).length,
+  };
 }
 
 async function textOf(message: IncomingMessage): Promise<string> {
@@ -189,10 +209,11 @@ describe('the closed signal', () => {
     const response = await askedResponse();
     socket.destroy();
     await eventually(() => response.closed, 'the close');
+    const heartbeats = watchIntervals(1_000);
     const stream = new SseStream(response);
     expect(stream.closed.aborted).toBe(true);
     await stream.send(line('not read'));
-    expect(vi.getTimerCount()).toBe(0);
+    expect(heartbeats.started()).toBe(0);
   });
 });
 
@@ -213,6 +234,7 @@ describe('a client that does not read', () => {
 
   it('is disconnected after a minute', async () => {
     const { stream, response } = await stallStream();
+    const timeouts = watchIntervals(60_000);
     let sent = false;
     const sending = stream.send(huge).then(() => {
       sent = true;
@@ -226,7 +248,7 @@ describe('a client that does not read', () => {
     await eventually(() => response.destroyed, 'the disconnection');
     await sending;
     await eventually(() => stream.closed.aborted, 'the close');
-    expect(vi.getTimerCount()).toBe(0);
+    expect([timeouts.started() > 0, timeouts.open()]).toEqual([true, 0]);
   });
 
   it('is disconnected if it stops at the last text', async () => {
@@ -282,8 +304,7 @@ describe('a client that does not read', () => {
 
   it('continues if it reads in time', async () => {
     const { stream, response, socket } = await stallStream();
-    const started = vi.spyOn(globalThis, 'setInterval');
-    const cleared = vi.spyOn(globalThis, 'clearInterval');
+    const timeouts = watchIntervals(60_000);
     const sending = stream.send(huge);
     await untilFull(response);
     vi.advanceTimersByTime(29_000);
@@ -293,15 +314,7 @@ describe('a client that does not read', () => {
     });
     socket.resume();
     await sending;
-    const timeouts = started.mock.results.filter(
-      (_, call) => started.mock.calls[call]?.[1] === 60_000,
-    );
-    expect(timeouts).not.toEqual([]);
-    const isCleared = (timer: unknown) => cleared.mock.calls.some(([given]) => given === timer);
-    expect(timeouts.every(({ value }) => isCleared(value))).toBe(true);
-    // Before the clock is real again: a spy that is restored later would bring the fake one back.
-    started.mockRestore();
-    cleared.mockRestore();
+    expect([timeouts.started() > 0, timeouts.open()]).toEqual([true, 0]);
     vi.advanceTimersByTime(60_000);
     expect(response.destroyed).toBe(false);
     void stream.end(line('the end'));
@@ -375,13 +388,15 @@ describe('heartbeats', () => {
       return socket;
     });
     await eventually(() => asked.length === 5, 'five requests');
+    const heartbeats = watchIntervals(1_000);
     const streams = asked.map(({ response }) => new SseStream(response));
-    expect(vi.getTimerCount()).toBe(1);
+    expect(heartbeats.open()).toBe(1);
     for (const stream of streams.slice(0, 4)) void stream.end();
-    expect(vi.getTimerCount()).toBe(1);
+    expect(heartbeats.open()).toBe(1);
     sockets.at(-1)?.destroy();
     sockets.forEach((socket) => socket.destroy());
-    await eventually(() => vi.getTimerCount() === 0, 'the end of the timer');
+    await eventually(() => heartbeats.open() === 0, 'the end of the timer');
+    expect(heartbeats.started()).toBe(1);
   });
 
   it.each([
