@@ -6,6 +6,7 @@ import { expect, test } from 'vitest';
 import { deliveryModes as offeredModes } from '../../packages/cli/src/commands/messages.ts';
 import { sessionStatuses } from '../../packages/cli/src/commands/sessions.ts';
 import { values } from '../support/cli.ts';
+import { until } from '../support/kernel.ts';
 import { cliFixture } from './fixture.ts';
 
 const fixture = cliFixture();
@@ -60,17 +61,21 @@ test('sessions start begins a native session, and send waits until its message i
   expect(started.out).toContain(`@${handle} is idle`);
   const sent = await run('sessions', 'send', handle, 'say', '3', '--wait', 'consumed');
   expect(sent.out).toMatch(new RegExp(`^Sent [0-9a-f-]{36}: @${handle} consumed\\.\\n$`));
+  // The message is consumed when the turn starts; its answer comes later.
+  const show = async () =>
+    values<Session>(await run('sessions', 'show', `@${handle}`, '--json'))[0];
+  const session = await until(async () => {
+    const now = await show();
+    return now?.status === 'idle' ? now : undefined;
+  }, 'the end of the turn');
   const shown = await run('sessions', 'show', handle, '--events');
   for (const text of [handle, 'native', 'team:a', 'transcript.chunk', 'agent: 1 2 3']) {
     expect(shown.out).toContain(text);
   }
-  const [session] = values<Session>(await run('sessions', 'show', `@${handle}`, '--json'));
-  expect(values<Session>(await run('sessions', 'show', session?.id ?? '', '--json'))).toEqual([
-    session,
-  ]);
+  expect(values<Session>(await run('sessions', 'show', session.id, '--json'))).toEqual([session]);
   const list = await run('sessions', 'list', '--label', 'team:a');
   expect(list.out).toMatch(/^HANDLE +STATUS +KIND +HARNESS +QUEUE +ACTIVE +SESSION\n/);
-  expect(list.out).toContain(session?.id);
+  expect(list.out).toContain(session.id);
 });
 
 test('sessions tail follows the events until the session is released', async () => {
