@@ -1,13 +1,6 @@
 /** Release, pause, resume, cancel and flush of native sessions, in the middle of turns and between them. */
-import {
-  commandNative,
-  dropSession,
-  flushSession,
-  type LifecycleCommand,
-  type ModelRequest,
-} from '@relay/core';
-import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
-import { textOf } from '@relay/protocol';
+import { commandNative, dropSession, flushSession, type LifecycleCommand } from '@relay/core';
+import { createRecordingTool, finish, text } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { verifies } from '../conformance/verifies.ts';
 import { type Kernel, person, until, untilStatus } from '../support/kernel.ts';
@@ -23,6 +16,7 @@ import {
   untilAsked,
 } from './fixture.ts';
 import {
+  answer,
   deliver,
   deliveryStatus,
   eventsOfType,
@@ -32,20 +26,12 @@ import {
   storeOf,
   untilIdle,
   untilSession,
+  look,
+  sessionInTool,
+  untilAborted,
+  usersIn,
 } from './sessions.ts';
 import { mortal } from './stores.ts';
-
-const answer = [text('Done.'), finish()];
-const look = toolCall('call_1', 'look', {});
-
-function usersIn({ messages }: ModelRequest): string[] {
-  return messages.flatMap(({ role, content }) => (role === 'user' ? textOf(content) : []));
-}
-
-async function* untilAborted(signal: AbortSignal) {
-  yield [text('To begin ')];
-  await aborted(signal);
-}
 
 function command(kernel: Kernel, sessionId: string, name: LifecycleCommand) {
   const ref = { tenantId: kernel.tenantId, sessionId };
@@ -89,26 +75,6 @@ async function sessionInModelCall({ asksForTool = false } = {}) {
     first,
     runId: activeRunId ?? '',
   };
-}
-
-/** A session whose turn waits in a tool until `held` is resolved. */
-async function sessionInTool() {
-  const { boot } = await openFixture();
-  const held = Promise.withResolvers<void>();
-  const tool = createRecordingTool({
-    name: 'look',
-    allowedByDefault: true,
-    execute: () => held.promise.then(() => ({ context: 'seen' })),
-  });
-  const model = createStreamingModel(
-    () => [[look, finish()]],
-    () => [answer],
-  );
-  const kernel = await boot({ model, tools: [tool], sessions: true });
-  const { id } = await openSession(kernel);
-  await deliver(kernel, id, { text: 'one' });
-  await until(async () => tool.executions.length === 1, 'the tool');
-  return { kernel, id, model, tool, held };
 }
 
 /** A session whose turn waits for an approval. */

@@ -1,14 +1,12 @@
 /** Native sessions: their turns are runs, which change the session in their own commits. */
 import { DatabaseSync } from 'node:sqlite';
 import type { ModelRequest, SystemStore } from '@relay/core';
-import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
-import { textOf } from '@relay/protocol';
+import { createRecordingTool, finish, toolCall } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { addSession } from '../../packages/store/test/contract/sessions/fixtures.ts';
 import { verifies } from '../conformance/verifies.ts';
 import { person, until } from '../support/kernel.ts';
 import {
-  aborted,
   createStreamingModel,
   decide,
   finished,
@@ -18,6 +16,7 @@ import {
   untilAsked,
 } from './fixture.ts';
 import {
+  answer,
   deliver,
   deliveryStatus,
   eventsOfType,
@@ -27,41 +26,12 @@ import {
   storeOf,
   untilIdle,
   untilSession,
+  look,
+  sessionInTool,
+  untilAborted,
+  usersIn,
 } from './sessions.ts';
 import { mortal, sqlite, wrapStore } from './stores.ts';
-
-const answer = [text('Done.'), finish()];
-const look = toolCall('call_1', 'look', {});
-
-/** The texts of users in a request. */
-function usersIn({ messages }: ModelRequest): string[] {
-  return messages.flatMap(({ role, content }) => (role === 'user' ? textOf(content) : []));
-}
-
-async function* untilAborted(signal: AbortSignal) {
-  yield [text('To begin ')];
-  await aborted(signal);
-}
-
-/** A session whose turn waits in a tool until `held` is resolved. */
-async function sessionInTool() {
-  const { boot } = await openFixture();
-  const held = Promise.withResolvers<void>();
-  const tool = createRecordingTool({
-    name: 'look',
-    allowedByDefault: true,
-    execute: () => held.promise.then(() => ({ context: 'seen' })),
-  });
-  const model = createStreamingModel(
-    () => [[look, finish()]],
-    () => [answer],
-  );
-  const kernel = await boot({ model, tools: [tool], sessions: true });
-  const { id } = await openSession(kernel);
-  await deliver(kernel, id, { text: 'one' });
-  await until(async () => tool.executions.length === 1);
-  return { kernel, id, model, held };
-}
 
 describe('a message to an idle native session', () => {
   test('starts a run, is consumed by its first model call, and leaves the session idle', async () => {

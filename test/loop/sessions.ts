@@ -2,12 +2,20 @@
 import {
   createNativeSession,
   type KeyRecord,
+  type ModelRequest,
   type NativeSessionRequest,
   sendMessage,
   type SessionRecord,
 } from '@relay/core';
-import type { DeliveryMode, SessionEvent, StoredSessionEvent } from '@relay/protocol';
+import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
+import {
+  type DeliveryMode,
+  type SessionEvent,
+  type StoredSessionEvent,
+  textOf,
+} from '@relay/protocol';
 import { type Kernel, person, until } from '../support/kernel.ts';
+import { aborted, createStreamingModel, openFixture } from './fixture.ts';
 
 /** The key that `person` uses; a native session works only while its key does. */
 async function addKeyOfPerson(kernel: Kernel): Promise<void> {
@@ -100,4 +108,38 @@ export async function deliver(
 
 export async function deliveryStatus(kernel: Kernel, deliveryId: string) {
   return (await storeOf(kernel).messages.readDelivery(deliveryId))?.status;
+}
+
+/** An answer that ends a turn. */
+export const answer = [text('Done.'), finish()];
+export const look = toolCall('call_1', 'look', {});
+
+/** The texts of users in a request. */
+export function usersIn({ messages }: ModelRequest): string[] {
+  return messages.flatMap(({ role, content }) => (role === 'user' ? textOf(content) : []));
+}
+
+export async function* untilAborted(signal: AbortSignal) {
+  yield [text('To begin ')];
+  await aborted(signal);
+}
+
+/** A session whose turn waits in a tool until `held` is resolved. */
+export async function sessionInTool() {
+  const fixture = await openFixture();
+  const held = Promise.withResolvers<void>();
+  const tool = createRecordingTool({
+    name: 'look',
+    allowedByDefault: true,
+    execute: () => held.promise.then(() => ({ context: 'seen' })),
+  });
+  const model = createStreamingModel(
+    () => [[look, finish()]],
+    () => [answer],
+  );
+  const kernel = await fixture.boot({ model, tools: [tool], sessions: true });
+  const { id } = await openSession(kernel);
+  await deliver(kernel, id, { text: 'one' });
+  await until(async () => tool.executions.length === 1, 'the tool');
+  return { kernel, id, model, tool, held };
 }

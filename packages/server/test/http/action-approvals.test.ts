@@ -3,12 +3,10 @@ import type { SystemStore } from '@relay/core';
 import { closeRequests, requestPermission } from '@relay/core';
 import { finish, text, toolCall } from '@relay/core/testing';
 import { createModelRegistry } from '@relay/models';
-import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
 import { createStreamingModel } from '../../../../test/loop/fixture.ts';
-import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { FrameReader } from '../support/frames.ts';
 import {
   addKey,
@@ -17,6 +15,7 @@ import {
   type TestServer,
   until,
 } from '../support/server.ts';
+import { stores } from '../support/stores.ts';
 
 type Json = Record<string, unknown>;
 
@@ -27,15 +26,6 @@ const inputSchema = {
 };
 
 const guardedCall = { name: 'guarded', input: { text: 'ask me' } };
-
-let database: TestDatabase | undefined;
-const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
-  SQLite: async () => createMemoryStore(),
-  PostgreSQL: async () => {
-    database = await createDatabase();
-    return openPostgresStore({ url: database.url });
-  },
-};
 
 interface Attached {
   readonly id: string;
@@ -78,15 +68,9 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
   afterAll(async () => {
     await server.stop();
     await store.close();
-    await database?.drop();
-    database = undefined;
   });
 
-  async function ask(path: string, options: RequestOptions = {}) {
-    const response = await server.request(path, options);
-    const text = await response.text();
-    return { status: response.status, body: (text === '' ? {} : JSON.parse(text)) as Json };
-  }
+  const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
   async function putPolicy(rules: Json) {
     const { body } = await ask('/v1/policy');

@@ -10,23 +10,13 @@ import {
   systemClock,
   type SystemStore,
 } from '@relay/core';
-import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { person } from '../../../store/test/contract/fixtures.ts';
 import { createFaultyStore } from '../../../store/test/faulty-store.ts';
-import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import type { RelayConfig } from '../../src/config/config-file.ts';
 import { bootServer, type TestServer, until } from '../support/server.ts';
-
-let database: TestDatabase | undefined;
-const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
-  SQLite: async () => createMemoryStore(),
-  PostgreSQL: async () => {
-    database = await createDatabase();
-    return openPostgresStore({ url: database.url });
-  },
-};
+import { stores } from '../support/stores.ts';
 
 describe.each(Object.entries(stores))('invocations after a crash on %s', (_name, open) => {
   let store: SystemStore;
@@ -52,8 +42,6 @@ describe.each(Object.entries(stores))('invocations after a crash on %s', (_name,
   afterAll(async () => {
     for (const node of nodes) await node.stop();
     await store.close();
-    await database?.drop();
-    database = undefined;
   });
 
   /** As a server leaves it that dies right after this commit. */

@@ -3,11 +3,9 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createHmac } from 'node:crypto';
 import type { SystemStore } from '@relay/core';
-import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
-import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { ActionFailed } from '../../src/index.ts';
 import { FrameReader } from '../support/frames.ts';
 import {
@@ -17,6 +15,7 @@ import {
   type TestServer,
   until,
 } from '../support/server.ts';
+import { stores } from '../support/stores.ts';
 
 type Json = Record<string, unknown>;
 
@@ -47,15 +46,6 @@ interface Attached {
   readonly token: string;
   readonly path: string;
 }
-
-let database: TestDatabase | undefined;
-const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
-  SQLite: async () => createMemoryStore(),
-  PostgreSQL: async () => {
-    database = await createDatabase();
-    return openPostgresStore({ url: database.url });
-  },
-};
 
 describe.each(Object.entries(stores))('actions over HTTP on %s', (_name, open) => {
   let store: SystemStore;
@@ -125,17 +115,10 @@ describe.each(Object.entries(stores))('actions over HTTP on %s', (_name, open) =
   afterAll(async () => {
     await server.stop();
     await store.close();
-    await database?.drop();
-    database = undefined;
     await new Promise((resolve) => target.close(resolve));
   });
 
-  async function ask(path: string, options: RequestOptions = {}) {
-    const response = await server.request(path, options);
-    const text = await response.text();
-    const body = (text === '' ? {} : JSON.parse(text)) as Json;
-    return { status: response.status, body, headers: response.headers };
-  }
+  const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
   async function attach(
     actions?: { invoke?: boolean; expose?: boolean },

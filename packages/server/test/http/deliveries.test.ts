@@ -1,24 +1,12 @@
 /** Deliveries to programs: receipts, streams that replace each other, and changes of messages meanwhile. */
 import type { SessionWrite, SystemStore } from '@relay/core';
-import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
-import { createDatabase } from '../../../../test/support/postgres.ts';
 import { FrameReader } from '../support/frames.ts';
 import { bootServer, type RequestOptions, type TestServer, until } from '../support/server.ts';
+import { stores } from '../support/stores.ts';
 import { sendMessage, type ShownMessage } from '../support/sessions.ts';
-
-const stores: Readonly<
-  Record<string, () => Promise<{ store: SystemStore; drop(): Promise<void> }>>
-> = {
-  SQLite: async () => ({ store: createMemoryStore(), drop: async () => undefined }),
-  PostgreSQL: async () => {
-    const database = await createDatabase();
-    const store = await openPostgresStore({ url: database.url });
-    return { store, drop: () => database.drop() };
-  },
-};
 
 type Json = Record<string, unknown>;
 
@@ -66,7 +54,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   let beforeWrite: (write: SessionWrite) => Promise<void> = async () => undefined;
 
   beforeAll(async () => {
-    const { store, drop } = await open();
+    const store = await open();
     server = await bootServer({
       store: withStep(store, (write) => beforeWrite(write)),
       env: { RELAY_INBOX_LIMIT: '5' },
@@ -74,16 +62,11 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
     stop = async () => {
       await server.stop();
       await store.close();
-      await drop();
     };
   });
   afterAll(() => stop());
 
-  async function ask(path: string, options: RequestOptions = {}) {
-    const response = await server.request(path, options);
-    const text = await response.text();
-    return { status: response.status, body: (text === '' ? {} : JSON.parse(text)) as Json };
-  }
+  const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
   function attach(handle: string, more: Json = {}, options: RequestOptions = {}) {
     const identity = { name: 'Builder', kind: 'program' };

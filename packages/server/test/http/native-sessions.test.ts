@@ -3,11 +3,9 @@ import type { SystemStore } from '@relay/core';
 import { finish, text } from '@relay/core/testing';
 import { createModelRegistry } from '@relay/models';
 import { type ScriptedProvider, startScriptedProvider, textStream } from '@relay/models/testing';
-import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { aborted, createStreamingModel } from '../../../../test/loop/fixture.ts';
-import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import {
   addKey,
   bootServer,
@@ -15,18 +13,10 @@ import {
   type TestServer,
   until,
 } from '../support/server.ts';
+import { stores } from '../support/stores.ts';
 import { sendMessage } from '../support/sessions.ts';
 
 type Json = Record<string, unknown>;
-
-let database: TestDatabase | undefined;
-const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
-  SQLite: async () => createMemoryStore(),
-  PostgreSQL: async () => {
-    database = await createDatabase();
-    return openPostgresStore({ url: database.url });
-  },
-};
 
 describe.each(Object.entries(stores))('native sessions over HTTP on %s', (_name, open) => {
   let store: SystemStore;
@@ -60,15 +50,9 @@ describe.each(Object.entries(stores))('native sessions over HTTP on %s', (_name,
     await server.stop();
     await provider.close();
     await store.close();
-    await database?.drop();
-    database = undefined;
   });
 
-  async function ask(path: string, options: RequestOptions = {}) {
-    const response = await server.request(path, options);
-    const body = await response.text();
-    return { status: response.status, body: (body === '' ? {} : JSON.parse(body)) as Json };
-  }
+  const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
   function create(more: Json = {}, options: RequestOptions = {}) {
     const body = { harness: 'native', handle: `h-${uuidv7()}`, model: 'scripted', ...more };
@@ -161,10 +145,10 @@ describe.each(Object.entries(stores))('native sessions over HTTP on %s', (_name,
         });
       }
       const snapshot = await post(`${path}/snapshot`);
-      expect(snapshot).toEqual({
-        status: 201,
-        body: { id: expect.any(String) as unknown, sessionId: id, seq: lastSeq },
-      });
+      expect([snapshot.status, snapshot.body]).toEqual([
+        201,
+        { id: expect.any(String) as unknown, sessionId: id, seq: lastSeq },
+      ]);
       const fromSnapshot = snapshot.body['id'];
       const started = await create({ model: undefined, fromSnapshot });
       expect(started).toMatchObject({

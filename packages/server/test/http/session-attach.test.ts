@@ -6,13 +6,7 @@ import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
 import { FrameReader } from '../support/frames.ts';
-import {
-  addKey,
-  bootServer,
-  type RequestOptions,
-  type TestServer,
-  until,
-} from '../support/server.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 
 const capabilities: AgentSessionCapabilities = {
   messaging: { receive: true, send: true },
@@ -48,11 +42,7 @@ afterAll(async () => {
 
 const sessions = () => store.tenant(server.tenantId).sessions;
 
-async function ask(path: string, options: RequestOptions = {}) {
-  const response = await server.request(path, options);
-  const text = await response.text();
-  return { status: response.status, body: (text === '' ? {} : JSON.parse(text)) as Json };
-}
+const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
 function attach(handle: string, key: string, more: Json = {}) {
   return ask('/v1/sessions/attach', { body: { handle, identity, capabilities, ...more }, key });

@@ -8,7 +8,7 @@ import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
 import { FrameReader } from '../support/frames.ts';
-import { bootServer, type RequestOptions, type TestServer } from '../support/server.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 
 type Json = Record<string, unknown>;
 
@@ -33,11 +33,7 @@ let server: TestServer;
 /** Of a session that declares everything. */
 const action = `act-${uuidv7()}`;
 
-async function ask(path: string, options: RequestOptions = {}) {
-  const response = await server.request(path, options);
-  const text = await response.text();
-  return { status: response.status, body: (text === '' ? {} : JSON.parse(text)) as Json };
-}
+const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
 async function attached(capabilities: unknown): Promise<Attached> {
   const handle = `h-${uuidv7()}`;

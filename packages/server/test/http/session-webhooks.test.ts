@@ -2,29 +2,13 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { SystemStore } from '@relay/core';
-import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
-import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
-import {
-  addKey,
-  bootServer,
-  type RequestOptions,
-  type TestServer,
-  until,
-} from '../support/server.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
+import { stores } from '../support/stores.ts';
 
 type Json = Record<string, unknown>;
-
-let database: TestDatabase | undefined;
-const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
-  SQLite: async () => createMemoryStore(),
-  PostgreSQL: async () => {
-    database = await createDatabase();
-    return openPostgresStore({ url: database.url });
-  },
-};
 
 describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, open) => {
   let store: SystemStore;
@@ -53,15 +37,9 @@ describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, o
     await store.close();
     receiver.closeAllConnections();
     receiver.close();
-    await database?.drop();
-    database = undefined;
   });
 
-  async function ask(path: string, options: RequestOptions = {}) {
-    const response = await server.request(path, options);
-    const text = await response.text();
-    return { status: response.status, body: (text === '' ? {} : JSON.parse(text)) as Json };
-  }
+  const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
   function hook(events: readonly string[], filter?: Json, key?: string) {
     const body = { url: `${base}/${uuidv7()}`, events, ...(filter && { filter }) };

@@ -1,11 +1,9 @@
 /** Sessions of programs and people over HTTP, on both databases. */
 import type { NewMessage, SessionRecord, SystemStore } from '@relay/core';
 import type { DeliveryMode } from '@relay/protocol';
-import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
-import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { FrameReader } from '../support/frames.ts';
 import {
   addKey,
@@ -14,6 +12,7 @@ import {
   type TestServer,
   until,
 } from '../support/server.ts';
+import { stores } from '../support/stores.ts';
 
 const capabilities = {
   messaging: { receive: true, send: true },
@@ -32,15 +31,6 @@ interface Attached {
 
 type Json = Record<string, unknown>;
 
-let database: TestDatabase | undefined;
-const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
-  SQLite: async () => createMemoryStore(),
-  PostgreSQL: async () => {
-    database = await createDatabase();
-    return openPostgresStore({ url: database.url });
-  },
-};
-
 describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) => {
   let store: SystemStore;
   let server: TestServer;
@@ -57,15 +47,9 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
   afterAll(async () => {
     await server.stop();
     await store.close();
-    await database?.drop();
-    database = undefined;
   });
 
-  async function ask(path: string, options: RequestOptions = {}) {
-    const response = await server.request(path, options);
-    const text = await response.text();
-    return { status: response.status, body: (text === '' ? {} : JSON.parse(text)) as Json };
-  }
+  const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
   function attach(handle: string, more: Json = {}, options: RequestOptions = {}) {
     const body = { handle, identity, capabilities, ...more };

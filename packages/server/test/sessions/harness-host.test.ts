@@ -9,20 +9,13 @@ import type {
 } from '@relay/core';
 import { defineHarness } from '@relay/harnesses';
 import type { AgentSessionCapabilities, AgentSessionEvent } from '@relay/protocol';
-import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
-import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { HarnessHost, nodeNameOf } from '../../src/sessions/harness-host.ts';
 import { maxQueuedEvents } from '../../src/sessions/event-pump.ts';
-import {
-  addKey,
-  bootServer,
-  type RequestOptions,
-  type TestServer,
-  until,
-} from '../support/server.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
+import { stores } from '../support/stores.ts';
 
 type Json = Record<string, unknown>;
 
@@ -104,15 +97,6 @@ const harnesses = [
   defineHarness({ name: 'blind', observesConsumption: false, create }),
 ];
 
-let database: TestDatabase | undefined;
-const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
-  SQLite: async () => createMemoryStore(),
-  PostgreSQL: async () => {
-    database = await createDatabase();
-    return openPostgresStore({ url: database.url });
-  },
-};
-
 describe.each(Object.entries(stores))('the harness host on %s', (_name, open) => {
   let store: SystemStore;
   let server: TestServer;
@@ -127,15 +111,9 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
   afterAll(async () => {
     await server.stop();
     await store.close();
-    await database?.drop();
-    database = undefined;
   });
 
-  async function ask(path: string, options: RequestOptions = {}) {
-    const response = await server.request(path, options);
-    const text = await response.text();
-    return { status: response.status, body: (text === '' ? {} : JSON.parse(text)) as Json };
-  }
+  const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
   function post(handle: string, harness = 'echo', more: Json = {}) {
     return ask('/v1/sessions', { body: { harness, handle, ...more } });

@@ -47,6 +47,12 @@ export interface RequestOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface TestResponse {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: Record<string, unknown>;
+}
+
 export interface TestServer {
   readonly relay: Relay;
   readonly store: SystemStore;
@@ -60,6 +66,8 @@ export interface TestServer {
   notes(): string[];
   request(path: string, options?: RequestOptions): Promise<Response>;
   json(path: string, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** Without a body: an empty object. */
+  ask(path: string, options?: RequestOptions): Promise<TestResponse>;
   stop(): Promise<void>;
 }
 
@@ -103,6 +111,12 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
     notes: () => linesOf(join(dataDir, 'notes.log')),
     request,
     json: async (path, options) => (await request(path, options)).json() as Promise<never>,
+    async ask(path, options) {
+      const response = await request(path, options);
+      const { status, headers } = response;
+      const text = (await response.text()) || '{}';
+      return { status, headers, body: JSON.parse(text) as TestResponse['body'] };
+    },
     async stop() {
       await relay.stop();
       if (options.store === undefined) await store.close();
