@@ -188,7 +188,7 @@ function sentText({ id, deliveries }: Pick<SessionMessage, 'id' | 'deliveries'>)
     const why = error === undefined ? '' : ` (${error.message})`;
     return `@${handle} ${status}${why}`;
   });
-  return `Sent ${id}: ${states.length === 0 ? 'nobody receives it' : states.join(', ')}.`;
+  return `Sent ${id}: ${states.length === 0 ? 'no session receives it' : states.join(', ')}.`;
 }
 
 async function showMessage(context: Context, [id = '']: readonly string[]): Promise<void> {

@@ -468,7 +468,7 @@ export async function startInvocations(
 
 /**
  * Which of the invocations that another stream has sent are sent again. One that is not idempotent is sent
- * once: if the program has attached again since, nobody knows what became of it.
+ * once: if the program has attached again since, its outcome is unknown.
  */
 export async function resendInvocations(
   engine: InvocationEngine,

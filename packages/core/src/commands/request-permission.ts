@@ -221,7 +221,7 @@ export async function askPermission(
       }
       const closure: ApprovalClosure = signal.aborted
         ? closureOf(id, at, 'The request was aborted')
-        : { ...closureOf(id, at, 'Nobody has decided in time'), status: 'expired' };
+        : { ...closureOf(id, at, 'No approver decided in time'), status: 'expired' };
       const changes = [{ sessionId, at, events: [] }];
       const { kind } = await store.sessions.change({ changes, closures: [closure] });
       if (kind === 'committed') engine.onApproval?.(tenantId, { id, isNew: false });

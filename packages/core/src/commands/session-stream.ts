@@ -1,6 +1,6 @@
 /**
  * The stream of a session: through it a program, a person or the harness in a node's process takes what is
- * sent to the session. Whoever reads it, deliveries are handed over by these rules.
+ * sent to the session. For every reader, deliveries are handed over by these rules.
  */
 import { deliveryModes } from '@relay/protocol';
 import type { Engine } from '../engine.ts';

@@ -108,7 +108,7 @@ export interface Harness {
   readonly name: string;
   /** The statuses in which a session can be given a new turn. Default: idle. */
   readonly safeStates?: readonly SafeState[];
-  /** False: nobody can tell what is consumed, and deliveries end as `delivered`. Default: true. */
+  /** False: consumption cannot be observed, and deliveries end as `delivered`. Default: true. */
   readonly observesConsumption?: boolean;
   create(input: HarnessInput, context: HarnessContext): Promise<HarnessSession>;
   /** After a restart. A session of a harness without it is then offline. */

@@ -601,7 +601,7 @@ export interface InvocationRecord extends Omit<NewInvocation, 'error' | 'approva
   /** Any JSON. */
   readonly output: unknown;
   readonly error: InvocationError | null;
-  /** As an approver has changed it, any JSON; `null` if nobody has. */
+  /** As an approver has changed it, any JSON; `null` if none has. */
   readonly editedInput: unknown;
   /** The approval that it waited for. */
   readonly approvalId: string | null;

@@ -3,7 +3,7 @@
  * channel by its handle: it takes part in the thread, and an agent's final answer is a reply to it.
  */
 
-/** Code is quoted, and names nobody. */
+/** Code is quoted, and mentions no session. */
 const code = /```[\s\S]*?(?:```|$)|`[^`\n]*`/g;
 
 /** Not part of an e-mail address, a URL or the name of a package. */

@@ -39,7 +39,7 @@ export function interruptForMessages(run: LiveRun, commands: readonly QueuedRunC
   if (root?.limit === null) run.interruptTurn(root.id);
 }
 
-/** Only a model call is interrupted: while calls are open, the sender is told what a message waits for. */
+/** Only a model call is interrupted: while calls are open, the sender can see what a message waits for. */
 function deferMessages(run: LiveRun, messages: readonly QueuedMessage[]): void {
   const root = rootAgent(run.state);
   if (run.turn === undefined || root === undefined || openCalls(root).length === 0) return;

@@ -1,5 +1,5 @@
 /**
- * What webhooks are told of sessions and messages, in the commit of what happened, whoever writes it. The
+ * What webhooks receive about sessions and messages, in the commit of each change, whatever writes it. The
  * database knows the handle and the number of the event; the rest of a payload is known before.
  */
 import type { NewMessage, SessionChange } from '@relay/core';

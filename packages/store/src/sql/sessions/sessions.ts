@@ -302,7 +302,7 @@ export function countChange(tenantId: string, sessionId: string): Statement {
 const makeDueSql = `UPDATE sessions SET version = version + 1, ${earlierDue}
   WHERE COALESCE(tenant_id, '') = ? AND id = ? AND released_at IS NULL AND pruning IS NULL`;
 
-/** Whoever read the session before decides again. */
+/** A writer that read the session before decides again. */
 export function makeDue(tenantId: string, sessionId: string, dueBy: number): Statement {
   return { sql: makeDueSql, params: [dueBy, dueBy, tenantId, sessionId] };
 }
