@@ -16,7 +16,7 @@ export interface Mutant {
 
 const chaos = ['test/faults/chaos.test.ts'];
 const sqliteStore = ['packages/store/test/sqlite-store.test.ts'];
-const programs = ['packages/server/test/http/deliveries.test.ts'];
+const programs = ['packages/server/test/http/sessions/deliveries.test.ts'];
 const resumption = ['test/loop/resume-by-decision.test.ts'];
 
 export const mutants: readonly Mutant[] = [
@@ -126,7 +126,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'deliveries: an attempt is made once, on the newest stream',
-    file: 'packages/core/src/commands/session-stream.ts',
+    file: 'packages/core/src/commands/sessions/stream.ts',
     from: 'ifStream: streamId, events: [],',
     to: 'events: [],',
     noticedBy: programs,
@@ -160,7 +160,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'deliveries: what is sent again is marked',
-    file: 'packages/core/src/commands/session-stream.ts',
+    file: 'packages/core/src/commands/sessions/stream.ts',
     from: `attempts > 0 || status === 'delivered'`,
     to: 'attempts < 0',
     noticedBy: chaos,

@@ -12,10 +12,11 @@ const layers: Record<string, readonly string[]> = {
   core: ['protocol'],
   store: ['core', 'protocol'],
   models: ['core', 'protocol'],
-  tools: ['core', 'protocol'],
-  harnesses: ['core', 'protocol'],
+  processes: [],
+  tools: ['core', 'processes', 'protocol'],
+  harnesses: ['core', 'processes', 'protocol'],
   agents: ['core', 'models', 'protocol', 'store', 'tools'],
-  server: ['core', 'harnesses', 'models', 'protocol', 'store', 'tools'],
+  server: ['core', 'harnesses', 'models', 'processes', 'protocol', 'store', 'tools'],
   cli: ['protocol', 'sdk', 'server'],
 };
 

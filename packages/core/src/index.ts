@@ -9,8 +9,8 @@ export {
 } from './commands/votes.ts';
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
-export * from './commands/create-session.ts';
-export * from './commands/invoke-action.ts';
+export * from './commands/sessions/create.ts';
+export * from './commands/sessions/invoke-action.ts';
 export * from './commands/request-permission.ts';
 export {
   byHandle,
@@ -19,13 +19,13 @@ export {
   readerOf,
   sendMessage,
   type SentMessage,
-} from './commands/send-message.ts';
-export * from './commands/change-message.ts';
+} from './commands/sessions/send-message.ts';
+export * from './commands/sessions/change-message.ts';
 export * from './commands/start-run.ts';
-export * from './commands/session-stream.ts';
-export * from './commands/attach-session.ts';
-export * from './commands/attend-session.ts';
-export * from './commands/host-session.ts';
+export * from './commands/sessions/stream.ts';
+export * from './commands/sessions/attach.ts';
+export * from './commands/sessions/attend.ts';
+export * from './commands/sessions/host.ts';
 export {
   changeSession,
   commandTimeoutMs,
@@ -33,9 +33,9 @@ export {
   noSuchSession,
   offlineAfterMs,
   sessionReleased,
-} from './commands/change-session.ts';
-export * from './commands/record-receipt.ts';
-export * from './commands/session-lifecycle.ts';
+} from './commands/sessions/change-session.ts';
+export * from './commands/sessions/record-receipt.ts';
+export * from './commands/sessions/lifecycle.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';
@@ -49,7 +49,7 @@ export {
   readProgramSnapshot,
   snapshotNative,
   snapshotProgram,
-} from './commands/fork-session.ts';
+} from './commands/sessions/fork.ts';
 export {
   faultsOf,
   type GrantTerms,

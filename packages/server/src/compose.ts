@@ -18,7 +18,8 @@ import {
   TranscriptCache,
 } from '@relay/core';
 import { defined, type StoredEvent, type StoredSessionEvent } from '@relay/protocol';
-import { isProgram, killOrphanProcesses, type McpServerConfig } from '@relay/tools';
+import { killOrphanProcesses } from '@relay/processes';
+import { isProgram, type McpServerConfig } from '@relay/tools';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { HeadSigner } from './audit/export.ts';

@@ -2,7 +2,7 @@
 import type { AddressInfo } from 'node:net';
 import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
-import { bubblewrapProblem } from '@relay/tools';
+import { bubblewrapProblem } from '@relay/processes';
 import { auditRestore } from './audit/operator-entries.ts';
 import { loadConfigFile } from './config/config-file.ts';
 import { compose, type Relay, stopAll } from './compose.ts';

@@ -28,8 +28,4 @@ export { memoryTool } from './builtin/memory.ts';
 export { sessionTools } from './builtin/messaging.ts';
 export { createToolRegistry } from './registry.ts';
 export { createSendNote } from './builtin/send-note.ts';
-export { bubblewrapProblem, type Sandbox } from './workspace/bwrap.ts';
-export { refusedVariable } from './workspace/environment.ts';
-export { killOrphanProcesses } from './workspace/process-marker.ts';
-export { isWithin } from './workspace/paths.ts';
 export { createWorkspaceTools, workspaceToolNames } from './workspace/tools.ts';

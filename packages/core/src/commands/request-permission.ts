@@ -24,7 +24,7 @@ import type {
 import { digestOfCall, isObject } from '../run/arguments.ts';
 import { warningTime } from '../run/waiting/approvals.ts';
 import { Signal } from '../runtime/signal.ts';
-import { noSuchSession, sessionReleased } from './change-session.ts';
+import { noSuchSession, sessionReleased } from './sessions/change-session.ts';
 
 /** A call that needs permission, and whose it is. */
 export interface RequestedCall {

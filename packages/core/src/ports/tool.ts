@@ -2,7 +2,7 @@ import type { AttachmentPart, FieldIssue, Preview, ToolPermission } from '@relay
 import type { ParameterKind } from '../permission/match.ts';
 import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
-import type { MessageDraft, SentMessage } from '../commands/send-message.ts';
+import type { MessageDraft, SentMessage } from '../commands/sessions/send-message.ts';
 import type { MemoryRecord, RankedMemory } from './memories.ts';
 import type { InvocationRecord, SessionRecord } from './sessions.ts';
 

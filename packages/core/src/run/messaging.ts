@@ -1,7 +1,7 @@
 /** What tools do in the name of the session whose turn the run is. */
 import { type AgentStatus, agentStatuses } from '@relay/protocol';
-import { invokeAction } from '../commands/invoke-action.ts';
-import { sendMessage } from '../commands/send-message.ts';
+import { invokeAction } from '../commands/sessions/invoke-action.ts';
+import { sendMessage } from '../commands/sessions/send-message.ts';
 import type { RunSession } from '../ports/index.ts';
 import { hopsOfTurn } from '../sessions/hops.ts';
 import { authorOf, readMessages } from '../sessions/replies.ts';

@@ -1,7 +1,7 @@
 /** The session whose turn a run is: what the run's events change in it is stored in their commit. */
 import { defined, type SessionEvent } from '@relay/protocol';
-import { changeSession } from '../commands/change-session.ts';
-import { type MessagePlan, messageSent, sentNotice } from '../commands/send-message.ts';
+import { changeSession } from '../commands/sessions/change-session.ts';
+import { type MessagePlan, messageSent, sentNotice } from '../commands/sessions/send-message.ts';
 import type { Engine } from '../engine.ts';
 import type { SessionWriter, StoredBatch } from '../journal.ts';
 import type {

@@ -3,7 +3,7 @@
  * or the timeout of a program. The scan finds them after any crash and on any node; wake-ups only reduce
  * latency. Several nodes may attend to one session: of two changes, one is decided again.
  */
-import { closeStream } from '../commands/session-stream.ts';
+import { closeStream } from '../commands/sessions/stream.ts';
 import type { Engine } from '../engine.ts';
 import type { SessionRecord, SessionRef } from '../ports/index.ts';
 import { BackgroundLoop } from '../runtime/background-loop.ts';

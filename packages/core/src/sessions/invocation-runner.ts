@@ -12,7 +12,7 @@ import {
   type InvocationEngine,
   type InvocationResult,
   readInvocation,
-} from '../commands/invoke-action.ts';
+} from '../commands/sessions/invoke-action.ts';
 import type { Log, InvocationRecord, TenantStore } from '../ports/index.ts';
 import { errorText } from '../run/errors.ts';
 import { BackgroundLoop } from '../runtime/background-loop.ts';

@@ -4,7 +4,11 @@
  * compare-and-set. A session that may have a next turn is due (attendant.ts).
  */
 import { defined, type Limits, namespaceOf, RelayError } from '@relay/protocol';
-import { changeSession, endLostTurn, type SessionStep } from '../commands/change-session.ts';
+import {
+  changeSession,
+  endLostTurn,
+  type SessionStep,
+} from '../commands/sessions/change-session.ts';
 import { type RunControl, type RunSpec, SessionChanged, startRun } from '../commands/start-run.ts';
 import type { InboxEntry, SessionRecord } from '../ports/index.ts';
 import { findKeyInForce } from '../permission/keys.ts';

@@ -20,7 +20,7 @@ import {
   type MessageAuthor,
   type MessagePlan,
   planMessage,
-} from '../commands/send-message.ts';
+} from '../commands/sessions/send-message.ts';
 import type { Engine } from '../engine.ts';
 import type {
   MessageRecord,

@@ -14,14 +14,12 @@ import {
   type Limits,
   limitsSchema,
 } from '@relay/protocol';
+import { bubblewrapProblem, refusedVariable, type Sandbox } from '@relay/processes';
 import {
   type AgentConfig,
   type McpServerConfig,
   mcpServersSchema,
   type ToolDefinition,
-  bubblewrapProblem,
-  refusedVariable,
-  type Sandbox,
 } from '@relay/tools';
 import { z } from 'zod';
 import type { Timeouts } from '@relay/models';

@@ -3,7 +3,7 @@ import type { Tool } from '@modelcontextprotocol/server';
 import { missingCapability } from '@relay/core';
 import { defined, type ResponseOf, routes } from '@relay/protocol';
 import { mayUse } from '../http/auth.ts';
-import { invoke } from '../http/handlers/actions.ts';
+import { invoke } from '../http/handlers/sessions/actions.ts';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
 import { presentInvocation } from '../http/views/action.ts';
 import type { ToolAnswer } from './answer.ts';

@@ -16,7 +16,8 @@ import {
   type ToolRegistry,
 } from '@relay/core';
 import { defined } from '@relay/protocol';
-import { createToolRegistry, createWorkspaceTools, isWithin } from '@relay/tools';
+import { isWithin } from '@relay/processes';
+import { createToolRegistry, createWorkspaceTools } from '@relay/tools';
 import { operatorAuditEntry } from '../audit/operator-entries.ts';
 import type { BashSettings } from '../config/config-file.ts';
 import { type Config, ConfigError } from '../config/config.ts';

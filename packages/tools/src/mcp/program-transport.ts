@@ -10,8 +10,7 @@ import {
   serializeMessage,
   type Transport,
 } from '@modelcontextprotocol/client';
-import { cleanEnvironment } from '../workspace/environment.ts';
-import { ProcessGroup } from '../workspace/process-group.ts';
+import { cleanEnvironment, ProcessGroup } from '@relay/processes';
 import { LineReader } from './line-reader.ts';
 import type { McpProgram } from './settings.ts';
 

@@ -7,20 +7,21 @@ import type { Readable } from 'node:stream';
 import { suggestedPattern, type Tool, type ToolContext } from '@relay/core';
 import { defined, type Preview } from '@relay/protocol';
 import { z } from 'zod';
-import { defineTool } from '../define-tool.ts';
-import { inBubblewrap, protectPaths, type Sandbox } from './bwrap.ts';
-import { type CapturedOutput, CommandOutput } from './command-output.ts';
-import { cleanEnvironment, readerEnvironment } from './environment.ts';
-import { hiddenNameIn } from './guards.ts';
 import {
-  childPath,
+  cleanEnvironment,
+  type CommandLine,
+  type ExitStatus,
+  inBubblewrap,
   isWithin,
-  openResolved,
-  PathRefused,
-  resolveAllowed,
-  resolvePaths,
-} from './paths.ts';
-import { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
+  ProcessGroup,
+  protectPaths,
+  readerEnvironment,
+  type Sandbox,
+} from '@relay/processes';
+import { defineTool } from '../define-tool.ts';
+import { type CapturedOutput, CommandOutput } from './command-output.ts';
+import { hiddenNameIn } from './guards.ts';
+import { childPath, openResolved, PathRefused, resolveAllowed, resolvePaths } from './paths.ts';
 import { checkRepositories, mayUseGit } from './repositories.ts';
 import { Progress } from '../progress.ts';
 

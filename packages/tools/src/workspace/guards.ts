@@ -2,8 +2,8 @@
 import { lstat } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
+import { isWithin, realPathOf } from '@relay/processes';
 import { compileGlob } from '@relay/core';
-import { isWithin, realPathOf } from './paths.ts';
 
 /** Settings and hooks of version control. Nobody edits them with a patch. */
 const versionControl: ReadonlySet<string> = new Set(['.git', '.hg', '.svn', '.jj', '.bzr']);

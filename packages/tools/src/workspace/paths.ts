@@ -5,8 +5,9 @@
  */
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readlink, realpath, stat } from 'node:fs/promises';
-import { basename, dirname, join, resolve, sep } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import type { PathResolution, ToolContext } from '@relay/core';
+import { isWithin } from '@relay/processes';
 
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
@@ -55,10 +56,6 @@ export async function resolveAllowed(
   );
 }
 
-export function isWithin(root: string, path: string): boolean {
-  return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
-}
-
 /** A file that does not exist yet has the real path of its folder. */
 async function followLinks(path: string, given: string): Promise<string> {
   try {
@@ -72,17 +69,6 @@ async function followLinks(path: string, given: string): Promise<string> {
   }
   const folder = dirname(path);
   return folder === path ? path : join(await followLinks(folder, given), basename(path));
-}
-
-/** The real path behind a path, as far as it exists; it may lie anywhere. */
-export async function realPathOf(path: string): Promise<string> {
-  try {
-    return await realpath(path);
-  } catch (error) {
-    const folder = dirname(path);
-    const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
-    return isMissing && folder !== path ? join(await realPathOf(folder), basename(path)) : path;
-  }
 }
 
 async function isLink(path: string): Promise<boolean> {

@@ -6,8 +6,8 @@
 import { execFile } from 'node:child_process';
 import { stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { readerEnvironment } from '@relay/processes';
 import { promisify } from 'node:util';
-import { readerEnvironment } from './environment.ts';
 
 const run = promisify(execFile);
 const limits = { repositories: 100, findMs: 10_000, configMs: 5_000, bytes: 4 * 1024 * 1024 };

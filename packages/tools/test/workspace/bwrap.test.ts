@@ -8,7 +8,7 @@ import { makeFolder, type TestFolder } from '../support/folder.ts';
 import type { ToolContext } from '@relay/core';
 import { createToolContext } from '../support/tool-context.ts';
 import { createBash } from '../../src/workspace/bash.ts';
-import { bubblewrapProblem, inBubblewrap } from '../../src/workspace/bwrap.ts';
+import { bubblewrapProblem, inBubblewrap } from '@relay/processes';
 
 const line = { file: 'bash', args: ['-c', 'ls'], cwd: '/ws/src', env: { A: 'b' } };
 

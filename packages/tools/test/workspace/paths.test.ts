@@ -3,9 +3,9 @@ import { mkdirSync, readFileSync, renameSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { isWithin } from '@relay/processes';
 import { makeFolder, type TestFolder } from '../support/folder.ts';
 import {
-  isWithin,
   openFolder,
   openResolved,
   PathRefused,

@@ -11,7 +11,7 @@ import { requires } from '../../../../test/support/requires.ts';
 import { makeFolder, type TestFolder } from '../support/folder.ts';
 import { createToolContext } from '../support/tool-context.ts';
 import { createBash } from '../../src/workspace/bash.ts';
-import { bubblewrapProblem, type Sandbox } from '../../src/workspace/bwrap.ts';
+import { bubblewrapProblem, type Sandbox } from '@relay/processes';
 
 let folder: TestFolder;
 beforeEach(() => {

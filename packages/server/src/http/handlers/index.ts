@@ -2,14 +2,14 @@
  * The handlers by route: a handler is exported under the name of its route, and a route without a
  * handler does not compile.
  */
-import * as actions from './actions.ts';
-import * as approvals from './approvals.ts';
-import * as audit from './audit.ts';
-import * as channels from './channels.ts';
-import * as chat from './chat.ts';
-import * as credentials from './credentials.ts';
-import * as decisionLink from './decision-link.ts';
-import * as grants from './grants.ts';
+import * as actions from './sessions/actions.ts';
+import * as approvals from './governance/approvals.ts';
+import * as audit from './governance/audit.ts';
+import * as channels from './sessions/channels.ts';
+import * as chat from './runs/chat.ts';
+import * as credentials from './governance/credentials.ts';
+import * as decisionLink from './governance/decision-link.ts';
+import * as grants from './governance/grants.ts';
 import type {
   CallerRoute,
   Handler,
@@ -18,20 +18,20 @@ import type {
   PublicHandler,
   PublicRoute,
 } from './handler.ts';
-import * as keys from './keys.ts';
+import * as keys from './governance/keys.ts';
 import * as mcp from './mcp.ts';
 import * as memories from './memories.ts';
-import * as messages from './messages.ts';
-import * as policy from './policy.ts';
-import * as resumeFork from './resume-fork.ts';
-import * as runs from './runs.ts';
-import * as runtime from './runtime.ts';
-import * as sessions from './sessions.ts';
+import * as messages from './sessions/messages.ts';
+import * as policy from './governance/policy.ts';
+import * as resumeFork from './runs/resume-fork.ts';
+import * as runs from './runs/runs.ts';
+import * as runtime from './runs/runtime.ts';
+import * as sessions from './sessions/sessions.ts';
 import * as system from './system.ts';
-import * as tenant from './tenant.ts';
-import * as toolResults from './tool-results.ts';
-import * as webhooks from './webhooks.ts';
-import * as workflows from './workflows.ts';
+import * as tenant from './governance/tenant.ts';
+import * as toolResults from './runs/tool-results.ts';
+import * as webhooks from './governance/webhooks.ts';
+import * as workflows from './runs/workflows.ts';
 
 export const publicHandlers: { readonly [Name in PublicRoute]: PublicHandler<Name> } = system;
 

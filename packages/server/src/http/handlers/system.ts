@@ -3,7 +3,7 @@ import { knownModelsOf } from '@relay/models';
 import { openApiDocument, RelayError } from '@relay/protocol';
 import { docsPage } from '../views/docs-page.ts';
 import { type ApiRequest, type Handler, type PublicHandler, storeOf } from './handler.ts';
-import { defaultModelFor } from './start.ts';
+import { defaultModelFor } from './runs/start.ts';
 
 export const welcome: PublicHandler<'welcome'> = async ({ version }) => ({
   name: 'Relay',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { decideApproval } from '../../../src/http/handlers/approvals.ts';
+import { decideApproval } from '../../../src/http/handlers/governance/approvals.ts';
 import type { RouteRequest } from '../../../src/http/handlers/handler.ts';
 
 it('answers 404 to a decision about an approval whose run was deleted', async () => {

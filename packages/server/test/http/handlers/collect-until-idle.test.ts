@@ -10,7 +10,7 @@ import type { ApiRequest } from '../../../src/http/handlers/handler.ts';
 import {
   type CollectOptions,
   collectUntilIdle,
-} from '../../../src/http/handlers/collect-until-idle.ts';
+} from '../../../src/http/handlers/runs/collect-until-idle.ts';
 
 const agentId = uuidv7();
 const [approvalId, otherId] = [uuidv7(), uuidv7()];

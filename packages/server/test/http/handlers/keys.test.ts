@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { RouteRequest } from '../../../src/http/handlers/handler.ts';
-import { revokeKey } from '../../../src/http/handlers/keys.ts';
+import { revokeKey } from '../../../src/http/handlers/governance/keys.ts';
 
 it('closes the streams of a revoked key after the revocation is stored and before it answers', async () => {
   const happened: string[] = [];

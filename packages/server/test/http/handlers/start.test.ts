@@ -4,7 +4,11 @@ import { type Permissions, RelayError } from '@relay/protocol';
 import { createToolRegistry } from '@relay/tools';
 import { describe, expect, it } from 'vitest';
 import type { ApiRequest } from '../../../src/http/handlers/handler.ts';
-import { chooseModel, choosePermissions, chooseTools } from '../../../src/http/handlers/start.ts';
+import {
+  chooseModel,
+  choosePermissions,
+  chooseTools,
+} from '../../../src/http/handlers/runs/start.ts';
 
 const models = createModelRegistry([
   { id: 'scripted', provider: 'test', model: createScriptedModel([]) },

@@ -1,0 +1,268 @@
+/** Changes of a message that no recipient has yet, and new attempts to deliver one. */
+import {
+  type Decider,
+  defined,
+  type DeliveryMode,
+  RelayError,
+  type Sender,
+  type SessionAttachment,
+} from '@relay/protocol';
+import { auditRecordsOf } from '../../governance/audit.ts';
+import type {
+  AuditEntry,
+  MessageDelivery,
+  MessageRecord,
+  SessionChange,
+  SessionRecord,
+  SessionWrite,
+  TenantStore,
+} from '../../ports/index.ts';
+import {
+  acceptanceOf,
+  acceptedAs,
+  dueAfter,
+  inboxFullText,
+  refusalOf,
+} from '../../sessions/acceptance.ts';
+import {
+  decideDelivery,
+  type DeliveryState,
+  wasHandedOver,
+} from '../../sessions/delivery-machine.ts';
+import { maxAttempts, notifyOfMessage, tooManyChanges } from './send-message.ts';
+import type { RunControl } from '../start-run.ts';
+
+export interface MessageChanger {
+  readonly tenantId: string;
+  readonly from: Sender;
+  /** The actor of the audit entry. */
+  readonly by: Decider;
+  /** May withdraw messages of others, and deliver them again. */
+  readonly isAdmin: boolean;
+}
+
+export interface MessageChanges {
+  readonly text?: string | undefined;
+  readonly mode?: DeliveryMode | undefined;
+  readonly attachments?: readonly SessionAttachment[] | undefined;
+}
+
+/** Throws `not_sender`, `message_delivered`, or `capability_missing` for a recipient that lacks one. */
+export async function editMessage(
+  control: RunControl,
+  changer: MessageChanger,
+  messageId: string,
+  changes: MessageChanges,
+): Promise<void> {
+  const { engine } = control;
+  const { tenantId } = changer;
+  const store = engine.store.tenant(tenantId);
+  // The sender is shown with the text, so an administrator may not change it either.
+  const message = await ownMessage(store, { ...changer, isAdmin: false }, messageId);
+  const now = engine.clock.now();
+  const { text, mode, attachments } = changes;
+  const fields = defined({ text, mode, attachments });
+  const edited = { ...message, ...fields };
+  const runCommands = [];
+  const due: { sessionId: string; dueBy: number }[] = [];
+  for (const { session, delivery } of await waitingFor(store, messageId)) {
+    const newMode = mode ?? delivery.mode;
+    const refusal = refusalOf(session, edited, newMode);
+    if (refusal !== undefined) {
+      const capability = { ...refusal.missing, messageId };
+      throw new RelayError('capability_missing', refusal.message, { capability });
+    }
+    const { deliveryTtlMs: ttlMs } = engine.settings;
+    const options = { deliveryId: delivery.id, now, ttlMs, mode: newMode };
+    const { command, dueBy } = acceptanceOf(session, edited, options);
+    if (command !== undefined) runCommands.push(command);
+    // One that waited for a flush may start a turn now.
+    if (dueBy !== undefined) due.push({ sessionId: session.id, dueBy });
+  }
+  const audit = auditOf(control, changer, now, 'message.edited', { messageId });
+  const edit = { messageId, at: now, ...fields, runCommands, due, audit };
+  const outcome = await store.messages.edit(edit, engine.settings.inboxLimit);
+  switch (outcome) {
+    case 'edited': {
+      const changes = due.map((each) => ({ ...each, at: now, events: [] }));
+      notifyOfMessage(
+        control,
+        tenantId,
+        { changes, runCommands },
+        { messageId, isSent: false, deliveries: [] },
+      );
+      return;
+    }
+    case 'delivered':
+      throw deliveredError();
+    case 'missing':
+      throw withdrawnError();
+    case 'inbox-full':
+      throw new RelayError('inbox_full', 'The inbox of a recipient has no space for the new text');
+  }
+}
+
+/** Its deliveries fail. Throws `not_sender` or `message_delivered`. A repeat changes nothing. */
+export async function withdrawMessage(
+  control: RunControl,
+  changer: MessageChanger,
+  messageId: string,
+): Promise<void> {
+  const { engine } = control;
+  const { tenantId } = changer;
+  const store = engine.store.tenant(tenantId);
+  for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
+    const message = await ownMessage(store, changer, messageId);
+    if (message.withdrawnAt !== null) return;
+    const now = engine.clock.now();
+    const waiting = await waitingFor(store, messageId);
+    const changes = waiting.map(({ delivery }) => changeOf(delivery, { type: 'withdraw' }, now));
+    const write: SessionWrite = {
+      changes,
+      withdrawnCommands: waiting.flatMap(({ session, delivery }) =>
+        session.activeRunId === null ? [] : [{ runId: session.activeRunId, id: delivery.id }],
+      ),
+      audit: auditOf(control, changer, now, 'message.withdrawn', { messageId }),
+    };
+    const outcome = await store.messages.withdraw(messageId, now, write);
+    if (outcome.kind !== 'committed') continue;
+    const deliveries = waiting.map(({ delivery: { id } }) => ({ id, status: 'failed' }) as const);
+    notifyOfMessage(control, tenantId, write, { messageId, isSent: false, deliveries });
+    return;
+  }
+  throw tooManyChanges();
+}
+
+/**
+ * Puts a failed delivery at the end of the inbox again. Throws `receipt_conflict` if it has arrived or its
+ * message was withdrawn, `capability_missing` if the session cannot take it, and `inbox_full`.
+ */
+export async function redeliver(
+  control: RunControl,
+  changer: MessageChanger,
+  deliveryId: string,
+): Promise<void> {
+  const { engine } = control;
+  const { tenantId } = changer;
+  const store = engine.store.tenant(tenantId);
+  for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
+    const delivery = await store.messages.readDelivery(deliveryId);
+    if (delivery === undefined) throw new RelayError('not_found', 'No such delivery');
+    const message = await ownMessage(store, changer, delivery.messageId);
+    if (message.withdrawnAt !== null) throw withdrawnError();
+    const decision = decideDelivery(stateOf(delivery), { type: 'redeliver' });
+    if (decision.kind === 'same') return;
+    if (decision.kind === 'refused') throw new RelayError('receipt_conflict', decision.reason);
+    const session = await store.sessions.read(delivery.sessionId);
+    if (session === undefined) throw new RelayError('not_found', 'The session was deleted');
+    const refusal = refusalOf(session, message, delivery.mode);
+    if (refusal !== undefined) {
+      const capability = { ...refusal.missing, messageId: message.id };
+      throw new RelayError('capability_missing', refusal.message, { capability });
+    }
+    const now = engine.clock.now();
+    const { deliveryTtlMs: ttlMs, inboxLimit } = engine.settings;
+    const acceptance = acceptanceOf(session, message, {
+      deliveryId,
+      now,
+      ttlMs,
+      mode: delivery.mode,
+    });
+    const { events, status, ...why } = acceptedAs(delivery, acceptance, now);
+    const change = { ...decision.change, to: status, ...why };
+    const write: SessionWrite = {
+      changes: [
+        {
+          sessionId: session.id,
+          at: now,
+          events,
+          deliveries: [change],
+          ...dueAfter(session, acceptance),
+        },
+      ],
+      runCommands: acceptance.command === undefined ? [] : [acceptance.command],
+      inboxLimit,
+      audit: auditOf(control, changer, now, 'delivery.redelivered', {
+        deliveryId,
+        messageId: message.id,
+      }),
+    };
+    const outcome = await store.sessions.change(write);
+    if (outcome.kind === 'inbox-full') {
+      throw new RelayError('inbox_full', inboxFullText(session, inboxLimit));
+    }
+    if (outcome.kind !== 'committed') continue;
+    const deliveries = [{ id: deliveryId, status }];
+    notifyOfMessage(control, tenantId, write, { messageId: message.id, isSent: false, deliveries });
+    return;
+  }
+  throw tooManyChanges();
+}
+
+/** A message that the caller may change. */
+async function ownMessage(
+  store: TenantStore,
+  { from, isAdmin }: MessageChanger,
+  messageId: string,
+): Promise<MessageRecord> {
+  const message = await store.messages.read(messageId);
+  if (message === undefined) throw new RelayError('not_found', 'No such message');
+  if (message.from.id === from.id || isAdmin) return message;
+  throw new RelayError('not_sender', 'Only the sender of the message may do this');
+}
+
+interface Waiting {
+  readonly session: SessionRecord;
+  readonly delivery: MessageDelivery;
+}
+
+/** The deliveries that wait, with their sessions. Throws `message_delivered` if one was handed over. */
+async function waitingFor(store: TenantStore, messageId: string): Promise<Waiting[]> {
+  const all = await store.messages.deliveriesOf(messageId);
+  if (all.some(wasHandedOver)) throw deliveredError();
+  const waiting: Waiting[] = [];
+  for (const delivery of all) {
+    if (delivery.status === 'failed') continue;
+    const session = await store.sessions.read(delivery.sessionId);
+    if (session !== undefined) waiting.push({ session, delivery });
+  }
+  return waiting;
+}
+
+function changeOf(
+  delivery: MessageDelivery,
+  input: { readonly type: 'withdraw' },
+  at: number,
+): SessionChange {
+  const decision = decideDelivery(stateOf(delivery), input);
+  if (decision.kind !== 'accepted') throw new TypeError('A delivery that waits can be withdrawn');
+  const { events, change } = decision;
+  return { sessionId: delivery.sessionId, at, events, deliveries: [change] };
+}
+
+/** One that has ended as `delivered` could not be observed any further. */
+function stateOf(delivery: MessageDelivery): DeliveryState {
+  const isUnobserved = delivery.status === 'delivered' && delivery.finalAt !== null;
+  return { ...delivery, isObservable: !isUnobserved };
+}
+
+function deliveredError(): RelayError {
+  return new RelayError(
+    'message_delivered',
+    'The message was handed over to a recipient; send another one',
+  );
+}
+
+function withdrawnError(): RelayError {
+  return new RelayError('receipt_conflict', 'The message was withdrawn; send another one');
+}
+
+function auditOf(
+  { engine }: RunControl,
+  { tenantId, by }: MessageChanger,
+  at: number,
+  action: AuditEntry['action'],
+  what: AuditEntry['what'],
+) {
+  return auditRecordsOf(engine, tenantId, [{ at, who: by, action, what, why: null }]);
+}

@@ -1,0 +1,144 @@
+/** What the program of a session reports: receipts of its deliveries, and events. */
+import { defined, type DeliveryStatus, RelayError, type SessionEvent } from '@relay/protocol';
+import type { Engine } from '../../engine.ts';
+import type { MessageDelivery, SessionRecord, SessionRef } from '../../ports/index.ts';
+import { requireCapability } from '../../sessions/capabilities.ts';
+import { inboxOf, stepsOf } from '../../sessions/consequences.ts';
+import { decideDelivery, type DeliveryInput } from '../../sessions/delivery-machine.ts';
+import { decideSessionAll, inputsOfStatus } from '../../sessions/session-machine.ts';
+import { updatedUsage } from '../../sessions/state.ts';
+import { changeSession, hasProgram, type SessionStep } from './change-session.ts';
+
+export interface DeliveryReceipt {
+  readonly status: Exclude<DeliveryStatus, 'accepted'>;
+  readonly availableAt?: number;
+  readonly reason?: string;
+  readonly retryable?: boolean;
+  /** Of a delivery that is consumed: concluded by Relay, not reported by the program. */
+  readonly fidelity?: 'inferred';
+  /** Whether its consumption can be observed; if not, `delivered` is the end. Default: true. */
+  readonly isObservable?: boolean;
+}
+
+type ReportEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'redact'>;
+
+/** A program that defers a message without a time is sent it again after this long. */
+const retryAfterMs = 5_000;
+
+/**
+ * The delivery after a receipt of the session’s program. Throws `receipt_conflict` after a final receipt that
+ * was another one.
+ *
+ * It depends only on the delivery, so that other changes of the session, however many, cannot delay it.
+ */
+export async function recordReceipt(
+  engine: ReportEngine,
+  { tenantId, sessionId }: SessionRef,
+  deliveryId: string,
+  receipt: DeliveryReceipt,
+): Promise<MessageDelivery> {
+  const { messages, sessions } = engine.store.tenant(tenantId);
+  for (;;) {
+    const delivery = await messages.readDelivery(deliveryId);
+    if (delivery?.sessionId !== sessionId) throw new RelayError('not_found', 'No such delivery');
+    const at = engine.clock.now();
+    const input = inputOfReceipt(engine, receipt, at);
+    const { isObservable = true } = receipt;
+    const decision = decideDelivery({ ...delivery, isObservable }, input);
+    if (decision.kind === 'refused') throw new RelayError('receipt_conflict', decision.reason);
+    if (decision.kind === 'same') return delivery;
+    const { events, change } = decision;
+    const changes = [{ sessionId, at, events, deliveries: [change] }];
+    const { kind } = await sessions.change({ changes });
+    if (kind === 'committed') return (await messages.readDelivery(deliveryId)) ?? delivery;
+    if (kind === 'gone') throw new RelayError('session_conflict', 'The session is released');
+    // Another change of the same delivery came first.
+  }
+}
+
+function inputOfReceipt(
+  engine: ReportEngine,
+  receipt: DeliveryReceipt,
+  now: number,
+): DeliveryInput {
+  const { status, retryable, availableAt, fidelity } = receipt;
+  const reason = withoutSecrets(engine, receipt.reason);
+  switch (status) {
+    case 'delivered':
+      return { type: 'deliver' };
+    case 'consumed':
+      return { type: 'consume', ...defined({ fidelity }) };
+    case 'deferred':
+      return { type: 'defer', now, retryAfterMs, ...defined({ availableAt, reason }) };
+    case 'failed':
+      return { type: 'fail', reason: reason ?? 'failed', ...defined({ retryable }) };
+  }
+}
+
+function requireProgram(session: SessionRecord): void {
+  if (hasProgram(session)) return;
+  throw new RelayError(
+    'session_conflict',
+    `Relay itself reports what a session of the harness ${session.harness} does`,
+  );
+}
+
+/** Stores them together, in their order. Throws `event_undeclared`, and `session_conflict` for an impossible status. */
+export function reportEvents(
+  engine: ReportEngine,
+  ref: SessionRef,
+  reported: readonly SessionEvent[],
+): Promise<SessionRecord> {
+  const events = reported.map((event) => withoutSecrets(engine, event));
+  return changeSession(engine, ref, ({ session, state }) => {
+    requireProgram(session);
+    const inputs: SessionStep['inputs'][] = [];
+    let { usage } = state;
+    let next = state;
+    for (const event of events) {
+      requireCapability(session, { type: 'report-event', event });
+      if (event.type !== 'status.changed') {
+        if (event.type === 'usage.updated') usage = updatedUsage(usage, event);
+        inputs.push([{ type: 'report', event }]);
+        continue;
+      }
+      const { status, reason, fidelity } = event;
+      if (status === 'offline' && session.harness === 'human') {
+        throw new RelayError('session_conflict', 'A person’s session is never offline');
+      }
+      const meant = inputsOfStatus(next, status).map((type) => ({
+        type,
+        ...defined({ reason, fidelity }),
+      }));
+      const sessionId = session.id;
+      const decision = decideSessionAll(
+        next,
+        meant.map((input) => ({ ...input, sessionId })),
+      );
+      if (decision.kind === 'accepted') next = decision.state;
+      inputs.push(meant);
+    }
+    return { inputs: inputs.flatMap((each = []) => each), usage, isSeen: true };
+  });
+}
+
+/** What a program reports may contain a key (E8). */
+export function withoutSecrets<Value>({ redact }: Pick<Engine, 'redact'>, value: Value): Value {
+  if (redact === undefined || value === undefined) return value;
+  return JSON.parse(redact(JSON.stringify(value))) as Value;
+}
+
+/** Marks the messages of the mode manual that wait for it. Throws `capability_missing`. */
+export function flushSession(
+  engine: Pick<Engine, 'store' | 'clock' | 'settings'>,
+  ref: SessionRef,
+): Promise<SessionRecord> {
+  return changeSession(engine, ref, async (view) => {
+    const { session, now } = view;
+    requireCapability(session, { type: 'flush' });
+    const held = (await inboxOf(view.store.messages, session.id)).filter(
+      ({ mode, status }) => mode === 'manual' && status === 'accepted',
+    );
+    return stepsOf(held, { type: 'defer', now, reason: 'flushed' });
+  });
+}

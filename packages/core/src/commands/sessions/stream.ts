@@ -1,0 +1,87 @@
+/**
+ * The stream of a session: through it a program, a person or the harness in a node's process takes what is
+ * sent to the session. For every reader, deliveries are handed over by these rules.
+ */
+import { deliveryModes } from '@relay/protocol';
+import type { Engine } from '../../engine.ts';
+import type { InboxEntry, SendableQuery, SessionRecord, SessionRef } from '../../ports/index.ts';
+import { stepsOf } from '../../sessions/consequences.ts';
+import { placementOf, safeStatesOf } from '../../sessions/modes.ts';
+import type { SessionState } from '../../sessions/state.ts';
+import { changeSession, offlineAfterMs } from './change-session.ts';
+
+type StreamEngine = Pick<Engine, 'store' | 'clock'>;
+
+/** The program has opened a stream: it can be reached again. */
+export function reachSession(
+  engine: StreamEngine & Pick<Engine, 'settings'>,
+  ref: SessionRef,
+): Promise<SessionRecord> {
+  return changeSession(engine, ref, ({ session, state }) =>
+    session.releasedAt !== null || state.connection === 'reachable'
+      ? undefined
+      : { inputs: [{ type: 'reach' }] },
+  );
+}
+
+/** Also that of a node that died: as if it were closed now. */
+export async function closeStream(
+  { store, clock }: StreamEngine,
+  { tenantId, sessionId }: SessionRef,
+  streamId: string,
+): Promise<void> {
+  const at = clock.now();
+  const closed = { id: streamId, at, dueBy: at + offlineAfterMs };
+  await store.tenant(tenantId).sessions.closeStream(sessionId, closed);
+}
+
+/** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
+export async function recordAttempts(
+  { store, clock }: StreamEngine,
+  { tenantId, sessionId }: SessionRef,
+  streamId: string,
+  entries: readonly InboxEntry[],
+): Promise<boolean> {
+  const { deliveries } = stepsOf(entries, { type: 'send', streamId });
+  if (deliveries.length < entries.length) return false;
+  const change = { sessionId, at: clock.now(), ifStream: streamId, events: [], deliveries };
+  const { kind } = await store.tenant(tenantId).sessions.change({ changes: [change] });
+  return kind === 'committed';
+}
+
+/** Whether the program may have had it before. */
+export function isRedelivered({ attempts, status }: InboxEntry): boolean {
+  return attempts > 0 || status === 'delivered';
+}
+
+const openStatuses = ['accepted', 'deferred', 'delivered'] as const;
+
+/** Which deliveries a program can be given in this state. */
+export function sendableKinds(state: SessionState): SendableQuery['kinds'] {
+  return deliveryModes
+    .flatMap((mode) => openStatuses.map((status) => ({ mode, status })))
+    .filter((kind) => canBeSent(kind, state));
+}
+
+function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): boolean {
+  const placement = placementOf(kind, {
+    parts: state,
+    safeStates: safeStatesOf(state),
+    isToolRunning: false,
+    isApprovalOpen: false,
+  });
+  switch (placement.kind) {
+    case 'now':
+      return true;
+    case 'at':
+      // Only the program knows when these boundaries come. What it had before waits for none.
+      return (
+        kind.status === 'delivered' ||
+        placement.boundary === 'model-call' ||
+        placement.boundary === 'tool-results'
+      );
+    case 'deferred':
+    case 'never':
+      return false;
+  }
+}

@@ -1,0 +1,5 @@
+export { bubblewrapProblem, inBubblewrap, protectPaths, type Sandbox } from './bwrap.ts';
+export { cleanEnvironment, readerEnvironment, refusedVariable } from './environment.ts';
+export { isWithin, realPathOf } from './paths.ts';
+export { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
+export { killOrphanProcesses } from './process-marker.ts';
