@@ -180,7 +180,7 @@ async function addresseesOf(
  * The writes of replies as one. A session is changed once if its change depends on its version: of several
  * changes, the first would refuse the others.
  */
-export function joined(plans: readonly MessagePlan[]): SessionWrite {
+export function writeOfReplies(plans: readonly MessagePlan[]): SessionWrite {
   const writes = plans.map(({ write }) => write);
   const bySession = Map.groupBy(
     writes.flatMap(({ changes }) => changes),
@@ -188,7 +188,7 @@ export function joined(plans: readonly MessagePlan[]): SessionWrite {
   );
   const [first] = writes;
   return {
-    changes: [...bySession.values()].flatMap(joinedChanges),
+    changes: [...bySession.values()].flatMap(mergedChanges),
     messages: writes.flatMap(({ messages = [] }) => messages),
     runCommands: writes.flatMap(({ runCommands = [] }) => runCommands),
     audit: writes.flatMap(({ audit = [] }) => audit),
@@ -197,7 +197,7 @@ export function joined(plans: readonly MessagePlan[]): SessionWrite {
   };
 }
 
-function joinedChanges(changes: readonly SessionChange[]): readonly SessionChange[] {
+function mergedChanges(changes: readonly SessionChange[]): readonly SessionChange[] {
   if (changes.every(({ ifVersion }) => ifVersion === undefined)) return changes;
   const one = changes.reduce((before, change) => ({
     ...before,
