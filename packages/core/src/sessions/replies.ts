@@ -93,7 +93,7 @@ export async function sendReplies(
     if (session === undefined || session.releasedAt !== null) return;
     const plans = await repliesOf(engine, session, { ...answer, messageIds }, full);
     if (plans.length === 0) return;
-    const replies = joined(plans);
+    const replies = writeOfReplies(plans);
     const events = plans.map(({ message }) => messageSent(message));
     const sent = { sessionId, at: engine.clock.now(), events };
     const outcome = await store.sessions.change({
