@@ -6,13 +6,13 @@
  * out or whose session has ended. Of several nodes one takes it, by compare-and-set on `dueAt`.
  */
 import { RelayError } from '@relay/protocol';
+import { attendWaiting } from '../commands/sessions/attend-invocation.ts';
 import {
-  attendWaiting,
   endInvocation,
   type InvocationEngine,
   type InvocationResult,
   readInvocation,
-} from '../commands/sessions/invoke-action.ts';
+} from '../commands/sessions/end-invocation.ts';
 import type { Log, InvocationRecord, TenantStore } from '../ports/index.ts';
 import { errorText } from '../run/errors.ts';
 import { BackgroundLoop } from '../runtime/background-loop.ts';

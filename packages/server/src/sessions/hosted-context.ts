@@ -10,7 +10,9 @@ import {
   type Receipt,
   saveHostedState,
   sendMessage,
+  sendReplies,
   type SessionRef,
+  type TurnAnswer,
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import { settle } from './hosted-inbox.ts';
@@ -67,6 +69,11 @@ export class HostedContext implements HarnessContext {
       { ...draft, to: addresses },
     );
     return { id: message.id };
+  };
+
+  readonly reply = async (answer: TurnAnswer): Promise<void> => {
+    this.#requireStored();
+    await sendReplies(this.#options.engine, this.#options.ref, answer);
   };
 
   readonly saveState = async (state: unknown): Promise<void> => {

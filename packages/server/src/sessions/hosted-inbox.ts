@@ -93,12 +93,16 @@ export class HostedInbox {
     }
   }
 
-  /** Undefined if the harness failed because this node stops: the message is handed over again. */
+  /**
+   * Undefined if the harness holds the message, or failed because this node stops: then the message is handed
+   * over again.
+   */
   async #receiptOf(entry: InboxEntry): Promise<StoredReceipt | undefined> {
     const { engine, session, context, timeoutMs } = this.#options;
     try {
       const receive = () => session.receiveMessage(messageFor(entry), context);
-      return readReceipt(await within(engine.clock, timeoutMs, receive));
+      const receipt = await within(engine.clock, timeoutMs, receive);
+      return receipt?.status === 'held' ? undefined : readReceipt(receipt);
     } catch (error) {
       if (context.signal.aborted) return undefined;
       const reason = `The harness failed: ${messageOf(error)}`;
@@ -159,7 +163,8 @@ type StoredReceipt = Parameters<typeof recordReceipt>[3];
 
 /** Throws `invalid_request`. */
 function readReceipt(receipt: Receipt): StoredReceipt {
-  const parsed = receiptBodySchema.safeParse(withIsoTime(receipt), { error: issueMessage });
+  const { fidelity, ...body } = { fidelity: undefined, ...receipt };
+  const parsed = receiptBodySchema.safeParse(withIsoTime(body), { error: issueMessage });
   if (!parsed.success) {
     const [issue] = fieldIssues(parsed.error.issues);
     const where = issue?.path === '' ? 'receipt' : `receipt.${issue?.path}`;
@@ -167,7 +172,8 @@ function readReceipt(receipt: Receipt): StoredReceipt {
   }
   const { status, availableAt, reason, retryable } = parsed.data;
   const at = availableAt === undefined ? undefined : Date.parse(availableAt);
-  return { status, ...defined({ availableAt: at, reason, retryable }) };
+  const marks = defined({ fidelity: fidelity === 'inferred' ? fidelity : undefined });
+  return { status, ...defined({ availableAt: at, reason, retryable }), ...marks };
 }
 
 function withIsoTime(receipt: Receipt): unknown {
