@@ -97,6 +97,7 @@ describe('query plans of sessions on PostgreSQL', () => {
       /Index (?:Only )?Scan using sessions_due on sessions d/,
     );
     expect(await planNamed('the sessions of dead nodes')).toContain('sessions_streaming');
+    expect(await planNamed('the handlers that are due')).toContain('handlers_due');
     expect(await planNamed('the invocations that are due')).toContain('invocations_due');
     const inbox = statementsOfTenant('postgres')['an inbox'] ?? '';
     const plan = planOf((await asTenant.query(explained(inbox))).rows);

@@ -167,7 +167,8 @@ export function statementsOfSystem(dialect: SqlDialect): Record<string, string> 
   return {
     'a token': directory.selectByTokenSql,
     'the sessions that are due': directory.dueSql[dialect],
-    'the invocations that are due': actions.dueInvocationsSql,
+    'the handlers that are due': directory.dueHandlersSql[dialect],
+    'the invocations that are due': directory.dueInvocationsSql[dialect],
     'the sessions of dead nodes': directory.orphansSql[dialect],
     'the last seqs and versions': directory.headsSql,
     'the count of sessions': directory.countSessionsSql(false),

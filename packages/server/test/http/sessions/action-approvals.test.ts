@@ -338,7 +338,12 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
         await engine.invocations?.attend(server.tenantId, id);
         expect((await ask(`/v1/invocations/${id}`)).body).toMatchObject({ status: 'running' });
       }
-      const due = await store.sessions.dueInvocations(engine.clock.now(), 1_000);
+      const { sessions } = store;
+      const now = engine.clock.now();
+      const due = [
+        ...(await sessions.dueHandlers(now, 1_000)),
+        ...(await sessions.dueInvocations(now, 1_000)),
+      ];
       expect(due.filter(({ tenantId }) => tenantId === server.tenantId)).toEqual([]);
       // A program gets invocations before messages.
       await ask('/v1/messages', { body: { to: `@${handle}`, text: 'one' } });
