@@ -18,7 +18,7 @@ import {
   orphansSql,
 } from '../../src/sql/sessions/directory.ts';
 import { selectLast, selectPage } from '../../src/sql/lists.ts';
-import { messageLists } from '../../src/sql/sessions/messages.ts';
+import { messageLists, selectParticipants } from '../../src/sql/sessions/messages.ts';
 import { sessionLists } from '../../src/sql/sessions/sessions.ts';
 import {
   messageFilters,
@@ -42,7 +42,7 @@ describe('query plans of sessions', () => {
 
   /** Subqueries, the tenants, the index of words, and indexes of what is being deleted. */
   const allowed =
-    /^SCAN (?:page|way\d|merged|w|s|d|t|due|inbox|owner|server|p VIRTUAL TABLE INDEX 1:|tenant USING COVERING INDEX sqlite_autoindex_tenants_1|message_index VIRTUAL TABLE INDEX \d+:M\d|(?:sessions|messages) USING (?:COVERING )?INDEX (?:sessions|messages)_pruning|CONSTANT ROW|\(subquery-\d+\))$/;
+    /^SCAN (?:page|way\d|merged|w|s|d|t|due|inbox|owner|server|p VIRTUAL TABLE INDEX 1:|tenant USING COVERING INDEX sqlite_autoindex_tenants_1|of_thread|message_index VIRTUAL TABLE INDEX \d+:M\d|(?:sessions|messages) USING (?:COVERING )?INDEX (?:sessions|messages)_pruning|CONSTANT ROW|\(subquery-\d+\))$/;
   const scansIn = (lines: readonly string[]) =>
     lines.filter((line) => line.startsWith('SCAN') && !allowed.test(line));
 
@@ -78,6 +78,16 @@ describe('query plans of sessions', () => {
     );
     expect(await plan(ofHarnessSql)).toEqual([
       'SEARCH sessions USING INDEX sessions_of_harness (harness=? AND id>?)',
+    ]);
+  });
+
+  test('the participants of a thread are found without its messages', async () => {
+    const lines = await plan(selectParticipants('t', 'm').sql);
+    const range = 'USING PRIMARY KEY (tenant_id=? AND place>? AND place<?)';
+    expect(lines.filter((line) => /^(?:SEARCH|SCAN) (?!of_thread)/.test(line))).toEqual([
+      `SEARCH message_places ${range}`,
+      `SEARCH n ${range}`,
+      'SEARCH message_places USING COVERING INDEX places_of_message (message_id=?)',
     ]);
   });
 

@@ -115,8 +115,7 @@ export function statementsOfTenant(dialect: SqlDialect): Record<string, string> 
     'the open commands': openCommandsSql,
     'a command': selectCommandSql,
     'a message': messages.selectMessageSql,
-    'the participants of a thread': messages.participantsSql,
-    'the senders of a thread': messages.sendersSql,
+    'the participants of a thread': messages.selectParticipants('t', 'm').sql,
     'a withdrawal': messages.withdrawMessage('t', 'm', 0).sql,
     'an edited message': messages.editMessage('t', {}, message).statement.sql,
     ...Object.fromEntries(
