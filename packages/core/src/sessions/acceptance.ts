@@ -19,7 +19,7 @@ import type {
 } from '../ports/index.ts';
 import { capabilityError, missingCapability, type SessionOperation } from './capabilities.ts';
 import { decideDelivery, deliveryAccepted, deliveryRefused } from './delivery-machine.ts';
-import { defaultMode, placementOf, safeStatesOf, timesOut } from './modes.ts';
+import { defaultMode, placementOf, safeStatesOf } from './modes.ts';
 import { nativeHarness } from './native.ts';
 
 /** Replies of agents to each other that lead to one more. */
@@ -120,14 +120,13 @@ export function acceptanceOf(
   const place = placeOf(session, mode);
   const entersTurn = isMessageMode(mode);
   const isNative = harness === nativeHarness;
-  const dueBy = isNative ? now : timesOut(session.state) ? now + ttlMs : undefined;
   return {
     mode,
     deferred: place.kind === 'deferred' ? place.reason : undefined,
     // A turn that starts meanwhile has to get the command, too; without a queue the session must be free.
     isConditional:
       capabilities.delivery.queue !== true || (isNative && entersTurn && activeRunId === null),
-    dueBy: mode === 'manual' ? undefined : dueBy,
+    dueBy: dueByOf(session, mode, { now, ttlMs }),
     command:
       activeRunId === null || !entersTurn
         ? undefined
@@ -136,6 +135,25 @@ export function acceptanceOf(
             queued: commandFor(session, message, { deliveryId, mode }),
           },
   };
+}
+
+/**
+ * A native session may have a turn. A program may be offline, or become so before the delivery is stored,
+ * which then fails after its time.
+ */
+function dueByOf(
+  { harness }: Pick<SessionRecord, 'harness'>,
+  mode: DeliveryMode,
+  { now, ttlMs }: Pick<AcceptanceOptions, 'now' | 'ttlMs'>,
+): number | undefined {
+  switch (harness) {
+    case nativeHarness:
+      return mode === 'manual' ? undefined : now;
+    case 'human':
+      return undefined;
+    default:
+      return now + ttlMs;
+  }
 }
 
 /** A program is handed a message only while its stream is open. */
