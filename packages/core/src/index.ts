@@ -11,6 +11,13 @@ export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/sessions/create.ts';
 export * from './commands/sessions/invoke-action.ts';
+export {
+  endInvocation,
+  type InvocationEngine,
+  type InvocationResult,
+  readInvocation,
+  recordResult,
+} from './commands/sessions/end-invocation.ts';
 export * from './commands/request-permission.ts';
 export {
   byHandle,
@@ -25,6 +32,7 @@ export * from './commands/start-run.ts';
 export * from './commands/sessions/stream.ts';
 export * from './commands/sessions/attach.ts';
 export * from './commands/sessions/attend.ts';
+export * from './commands/sessions/attend-invocation.ts';
 export * from './commands/sessions/host.ts';
 export {
   changeSession,
@@ -35,6 +43,7 @@ export {
   sessionReleased,
 } from './commands/sessions/change-session.ts';
 export * from './commands/sessions/record-receipt.ts';
+export { sendReplies } from './sessions/replies.ts';
 export * from './commands/sessions/lifecycle.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';

@@ -9,13 +9,13 @@
  * last scan found starts in turns of the tenants, as soon as places become free.
  */
 import { RelayError } from '@relay/protocol';
+import { attendWaiting } from '../commands/sessions/attend-invocation.ts';
 import {
-  attendWaiting,
   endInvocation,
   type InvocationEngine,
   type InvocationResult,
   readInvocation,
-} from '../commands/sessions/invoke-action.ts';
+} from '../commands/sessions/end-invocation.ts';
 import type { InvocationRecord, InvocationRef, Log, TenantStore } from '../ports/index.ts';
 import { errorText } from '../run/errors.ts';
 import { BackgroundLoop } from '../runtime/background-loop.ts';

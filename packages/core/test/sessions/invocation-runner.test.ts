@@ -1,6 +1,6 @@
 import { RelayError } from '@relay/protocol';
 import { expect, test, vi } from 'vitest';
-import type { InvocationEngine } from '../../src/commands/sessions/invoke-action.ts';
+import type { InvocationEngine } from '../../src/commands/sessions/end-invocation.ts';
 import type { Log } from '../../src/ports/index.ts';
 import { InvocationRunner } from '../../src/sessions/invocation-runner.ts';
 import { ManualClock } from '../support/index.ts';

@@ -216,10 +216,10 @@ async function abandonedCommands(
     .map(({ id, sessionId }) => ({ id, sessionId, at: now, ok: false, error }));
 }
 
-/** Open at the same time: see `session-lifecycle.ts`. */
+/** Open at the same time: see `lifecycle.ts`. */
 export const maxCommands = 100;
 
-/** When the session needs attention without a request: see `attend-session.ts`. */
+/** When the session needs attention without a request: see `attend.ts`. */
 async function dueAtOf(
   engine: SessionEngine,
   view: SessionView,

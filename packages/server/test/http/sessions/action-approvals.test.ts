@@ -1,6 +1,5 @@
 /** Invocations that rules decide and people approve, on both databases. */
-import type { SystemStore } from '@relay/core';
-import { closeRequests, requestPermission } from '@relay/core';
+import { attendWaiting, closeRequests, requestPermission, type SystemStore } from '@relay/core';
 import { finish, text, toolCall } from '@relay/core/testing';
 import { createModelRegistry } from '@relay/models';
 import { uuidv7 } from 'uuidv7';
@@ -435,7 +434,6 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     const runner = engine.invocations;
     const invocation = await tenant.actions.readInvocation(id);
     if (runner === undefined || invocation === undefined) throw new Error('No invocation');
-    const { attendWaiting } = await import('@relay/core');
     await attendWaiting(engine, server.tenantId, invocation);
     expect((await ask(path)).body).toMatchObject({ status: 'pending' });
     const warned = await tenant.actions.readInvocation(id);
