@@ -4,6 +4,7 @@
  * mentions a handle is found for webhooks (`!handle`).
  */
 import {
+  bytesOf,
   type MessageEnvelope,
   type MessageFilter,
   type MessageReader,
@@ -57,7 +58,7 @@ function valuesOf(tenantId: string, message: MessageRecord) {
     fixed,
     withdrawnAt: message.withdrawnAt,
     checksum: checksumOf(...fixed),
-    bytes: Buffer.byteLength(message.text) + Buffer.byteLength(encode(message.attachments)),
+    bytes: bytesOf(message),
     words: indexedWords(message.text),
   };
 }
