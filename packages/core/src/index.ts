@@ -43,6 +43,7 @@ export {
   sessionReleased,
 } from './commands/sessions/change-session.ts';
 export * from './commands/sessions/record-receipt.ts';
+export { sendReplies } from './sessions/replies.ts';
 export * from './commands/sessions/lifecycle.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';

@@ -9,11 +9,13 @@ import type {
   SessionIdentity,
 } from '@relay/protocol';
 import type { SafeState } from '../sessions/modes.ts';
+import type { TurnAnswer } from '../sessions/turn.ts';
 import type { MessageRecord } from './sessions.ts';
 
 /** What became of a message. */
 export type Receipt =
-  | { readonly status: 'delivered' | 'consumed' }
+  /** `inferred`: the harness concludes it, because the session does not report it. */
+  | { readonly status: 'delivered' | 'consumed'; readonly fidelity?: 'inferred' }
   /** Without `availableAt` the message is handed over again after a few seconds. */
   | { readonly status: 'deferred'; readonly availableAt?: Date | string; readonly reason?: string }
   | { readonly status: 'failed'; readonly reason: string; readonly retryable?: boolean };
@@ -65,6 +67,11 @@ export interface HarnessContext {
   requestPermission(request: PermissionRequest): Promise<PermissionAnswer>;
   /** Sends a message as the session, which declares `messaging.send`. Rejects as the API does. */
   send(message: OutgoingMessage): Promise<{ readonly id: string }>;
+  /**
+   * Sends the final answer of a turn as the reply to those of the messages that addressed the session, as a
+   * native session does. Other agents' answers to what the session itself has asked get no reply.
+   */
+  reply(answer: TurnAnswer): Promise<void>;
   /** Keeps what `attach` needs after a restart: any JSON, at most 64 KB. */
   saveState(state: unknown): Promise<void>;
 }
@@ -83,8 +90,14 @@ export interface HarnessSession extends Partial<LifecycleMethods> {
   readonly identity: SessionIdentity;
   /** Fixed until the session is attached again. */
   readonly capabilities: AgentSessionCapabilities;
-  /** One message at a time. What takes longer than 30 s is reported with `context.receipt`. */
-  receiveMessage(message: HarnessMessage, context: HarnessContext): Promise<Receipt>;
+  /**
+   * One message at a time. What takes longer than 30 s is reported with `context.receipt`. `held`: the session
+   * has it and no more is known, for example until its next turn begins.
+   */
+  receiveMessage(
+    message: HarnessMessage,
+    context: HarnessContext,
+  ): Promise<Receipt | { readonly status: 'held' }>;
   /**
    * Returns a function that unsubscribes. The promise of the listener resolves when the event is stored: a
    * session that emits many waits for it. It never rejects.

@@ -34,6 +34,7 @@ import {
   recordReceipt,
   saveHostedState,
   sendMessage,
+  sendReplies,
   sendableKinds,
   type SessionCommandRecord,
   type SessionHost,
@@ -135,6 +136,10 @@ export class HostedSession implements Follower<StoredSessionEvent> {
         { ...draft, to: addresses },
       );
       return { id: message.id };
+    },
+    reply: async (answer) => {
+      this.#requireStored();
+      await sendReplies(this.#engine, this.#ref, answer);
     },
     saveState: async (state) => {
       const text = this.#redacted(JSON.stringify(state) ?? 'null');
@@ -436,14 +441,18 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     }
   }
 
-  /** Undefined if the harness failed because this node stops: the message is handed over again. */
+  /**
+   * Undefined if the harness holds the message, or failed because this node stops: then the message is handed
+   * over again.
+   */
   async #receiptOf(entry: InboxEntry): Promise<StoredReceipt | undefined> {
     const { clock } = this.#engine;
     const live = this.#live;
     if (live === undefined) return undefined;
     try {
       const receive = () => live.receiveMessage(messageFor(entry), this.#context);
-      return readReceipt(await within(clock, this.#timeoutMs, receive));
+      const receipt = await within(clock, this.#timeoutMs, receive);
+      return receipt?.status === 'held' ? undefined : readReceipt(receipt);
     } catch (error) {
       if (this.#over.signal.aborted) return undefined;
       const reason = `The harness failed: ${this.#redacted(messageOf(error))}`;
@@ -531,7 +540,8 @@ type StoredReceipt = Parameters<typeof recordReceipt>[3];
 
 /** Throws `invalid_request`. */
 function readReceipt(receipt: Receipt): StoredReceipt {
-  const parsed = receiptBodySchema.safeParse(withIsoTime(receipt), { error: issueMessage });
+  const { fidelity, ...body } = { fidelity: undefined, ...receipt };
+  const parsed = receiptBodySchema.safeParse(withIsoTime(body), { error: issueMessage });
   if (!parsed.success) {
     const [issue] = fieldIssues(parsed.error.issues);
     const where = issue?.path === '' ? 'receipt' : `receipt.${issue?.path}`;
@@ -539,7 +549,8 @@ function readReceipt(receipt: Receipt): StoredReceipt {
   }
   const { status, availableAt, reason, retryable } = parsed.data;
   const at = availableAt === undefined ? undefined : Date.parse(availableAt);
-  return { status, ...defined({ availableAt: at, reason, retryable }) };
+  const marks = defined({ fidelity: fidelity === 'inferred' ? fidelity : undefined });
+  return { status, ...defined({ availableAt: at, reason, retryable }), ...marks };
 }
 
 function withIsoTime(receipt: Receipt): unknown {

@@ -18,6 +18,7 @@ import { addKey, bootServer, type TestServer, until } from '../support/server.ts
 import { stores } from '../support/stores.ts';
 
 type Json = Record<string, unknown>;
+type Answer = Receipt | { readonly status: 'held' };
 
 const capabilities: AgentSessionCapabilities = {
   messaging: { receive: true },
@@ -34,7 +35,7 @@ class Agent {
   readonly called: string[] = [];
   emit: (event: AgentSessionEvent) => Promise<void> = () => Promise.reject(new Error('Too early'));
   isSubscribed = false;
-  answer: (message: HarnessMessage) => Receipt | Promise<Receipt> = () => ({ status: 'consumed' });
+  answer: (message: HarnessMessage) => Answer | Promise<Answer> = () => ({ status: 'consumed' });
   command: (name: string) => Promise<void> = () => Promise.resolve();
   attachedWith: unknown;
 
@@ -227,6 +228,51 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     expect(await tenant().readApproval(second)).toMatchObject({ status: 'closed' });
   });
 
+  it('lets a session hold a message, and report later what it concludes', async () => {
+    const { id, handle, agent } = await created();
+    agent().answer = () => ({ status: 'held' });
+    const { deliveryId } = await send(handle);
+    await until(() => agent().received.length > 0, 'the message');
+    expect(await deliveryIs(deliveryId, 'accepted')).toMatchObject({ attempts: 1 });
+    const inferred = { fidelity: 'inferred' } as const;
+    await agent().context.receipt(deliveryId, { status: 'delivered', ...inferred });
+    await agent().context.receipt(deliveryId, { status: 'consumed', ...inferred });
+    await deliveryIs(deliveryId, 'consumed');
+    const marked = (await eventsOf(id)).filter(({ fidelity }) => fidelity === 'inferred');
+    expect(marked.map(({ type }) => type)).toEqual(['delivery.delivered', 'message.received']);
+    expect(agent().received).toHaveLength(1);
+  });
+
+  it('sends the answer of a turn to whoever addressed the session, and ends exchanges of agents', async () => {
+    const own = { ...capabilities, messaging: { receive: true, send: true } as const };
+    make = (agent) => agent.session({ capabilities: own });
+    const [asking, answering] = [await created(), await created()];
+    make = (agent) => agent.session();
+    const received = (who: typeof asking, count: number) =>
+      until(
+        () => who.agent().received.length >= count && who.agent().received.at(-1),
+        'the message',
+      );
+    const { id: fromKey } = await send(answering.handle, 'how are you?');
+    await received(answering, 1);
+    await answering.agent().context.reply({ text: 'fine', messageIds: [fromKey] });
+    const { body } = await ask(`/v1/messages?thread=${fromKey}`);
+    expect(body['messages']).toMatchObject([
+      { text: 'fine', replyTo: fromKey, from: { id: answering.id } },
+      { id: fromKey },
+    ]);
+    const to = `@${answering.handle}`;
+    const { id: asked } = await asking.agent().context.send({ to, text: 'ready?' });
+    await received(answering, 2);
+    await answering.agent().context.reply({ text: 'yes', messageIds: [asked] });
+    const reply = await received(asking, 1);
+    expect(reply).toMatchObject({ text: 'yes', replyTo: asked });
+    await asking.agent().context.reply({ text: 'thanks', messageIds: [reply.id] });
+    await asking.agent().context.reply({ text: ' ', messageIds: [fromKey] });
+    const thread = await ask(`/v1/messages?thread=${asked}`);
+    expect(thread.body['messages']).toMatchObject([{ text: 'yes' }, { text: 'ready?' }]);
+  });
+
   it('sends messages as the session, if the session declares it', async () => {
     const mute = await created();
     const to = `@${mute.handle}`;
@@ -408,7 +454,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     expect(invalid.reason).toMatch(/^The harness failed: receipt\.status: /);
     agent.answer = () => undefined as unknown as Receipt;
     const none = await deliveryIs((await send(session.handle)).deliveryId, 'failed');
-    expect(none.reason).toMatch(/^The harness failed: receipt: /);
+    expect(none.reason).toMatch(/^The harness failed: receipt/);
     agent.answer = () => ({ status: 'consumed' });
     await deliveryIs((await send(session.handle)).deliveryId, 'consumed');
   });
