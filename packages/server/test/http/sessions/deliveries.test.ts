@@ -11,6 +11,7 @@ import {
   type AttachedSession,
   journalOf,
   openStream,
+  postEvents,
   postReceipt,
   programCapabilities,
   sendMessage,
@@ -175,8 +176,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
       await receipt(program, ids.at(-1) ?? '', { status: 'delivered' });
     }
     expect((await tenant().sessions.read(program.id))?.queue.length).toBe(0);
-    const body = { type: 'log', level: 'info', message: 'still here' };
-    await ask(`${program.path}/events`, { body, key: program.token });
+    await postEvents(server, program, { type: 'log', level: 'info', message: 'still here' });
     const last = idOf(await send(program, 'last'));
     expect((await reader.next())?.data).toMatchObject({ deliveryId: last });
     for (const id of ids) expect(await stored(id)).toMatchObject({ attempts: 1 });
@@ -262,10 +262,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
     const program = await attached(server);
     const reader = await stream(program);
     const report = (status: string) =>
-      ask(`${program.path}/events`, {
-        body: { type: 'status.changed', status },
-        key: program.token,
-      });
+      postEvents(server, program, { type: 'status.changed', status });
     await report('active');
     const later = await send(program, 'when you have time');
     expect(later).toMatchObject({ mode: 'on-idle', deliveries: [{ status: 'accepted' }] });
