@@ -28,7 +28,7 @@ export const maxHops = 16;
 /** Why a session did not take a message; stored with its delivery. */
 export interface DeliveryError {
   /** The reason of its `delivery.failed`. */
-  readonly code: 'capability_missing' | 'loop_limit' | 'inbox_full';
+  readonly code: 'capability_missing' | 'loop_limit' | 'inbox_full' | 'payload_too_large';
   readonly message: string;
   readonly retryable?: boolean;
   readonly details?: CapabilityDetails;
@@ -68,13 +68,32 @@ export function modeFor(
   return mode ?? defaultMode(capabilities);
 }
 
-/** What the session has not ended with counts, so it gets space again when its program consumes. */
-export function inboxFullText(
+/** The size of a message, as the limit of an inbox counts it. */
+export function bytesOf({
+  text,
+  attachments,
+}: Pick<MessageRecord, 'text' | 'attachments'>): number {
+  const encoder = new TextEncoder();
+  return encoder.encode(text).length + encoder.encode(JSON.stringify(attachments)).length;
+}
+
+/**
+ * Why an inbox without space does not take a message. What the session has not ended with counts, so it gets
+ * space again when its program consumes; a message that is larger than the whole inbox never fits.
+ */
+export function inboxError(
   { handle }: Pick<SessionRecord, 'handle'>,
-  { messages, bytes }: InboxLimit,
-): string {
-  const limit = `${messages} messages or ${bytes} bytes`;
-  return `The inbox of @${handle} is full (RELAY_INBOX_LIMIT: ${limit} that are not consumed); send the message when the session has consumed some`;
+  message: Pick<MessageRecord, 'text' | 'attachments'>,
+  { messages, bytes: limit }: InboxLimit,
+): DeliveryError {
+  const bytes = bytesOf(message);
+  if (bytes > limit) {
+    const text = `The message has ${bytes} bytes, and the inbox of a session takes ${limit} at most; send it in parts, or say where the session can read it`;
+    return { code: 'payload_too_large', message: text };
+  }
+  const space = `RELAY_INBOX_LIMIT: ${messages} messages or ${limit} bytes that are not consumed`;
+  const text = `The inbox of @${handle} is full (${space}); send the message when the session has consumed some`;
+  return { code: 'inbox_full', message: text, retryable: true };
 }
 
 /** Which capability the session lacks for the message, if any. */

@@ -5,6 +5,7 @@
  * or received in it (`~thread@id`; of the first message of a thread, `@id` says the same).
  */
 import {
+  bytesOf,
   type MessageEnvelope,
   type MessageFilter,
   type MessageReader,
@@ -58,7 +59,7 @@ function valuesOf(tenantId: string, message: MessageRecord) {
     fixed,
     withdrawnAt: message.withdrawnAt,
     checksum: checksumOf(...fixed),
-    bytes: Buffer.byteLength(message.text) + Buffer.byteLength(encode(message.attachments)),
+    bytes: bytesOf(message),
     words: indexedWords(message.text),
   };
 }
