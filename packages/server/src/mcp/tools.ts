@@ -8,6 +8,7 @@ import type {
   ListToolsResult,
   Tool,
 } from '@modelcontextprotocol/server';
+import { noteSeen } from '@relay/core';
 import {
   agentStatuses,
   defined,
@@ -30,7 +31,6 @@ import {
 import { handlers } from '../http/handlers/index.ts';
 import { check, validate } from '../http/validate.ts';
 import { readListed } from '../http/views/pagination.ts';
-import { noteSeen } from '../streaming/deliveries.ts';
 import { actionOf, callAction, invocationAnswer, mayInvoke, toolOf } from './actions.ts';
 import {
   failureOf,
@@ -228,7 +228,8 @@ export async function callTool(
   try {
     requireAccess(caller, route, { id: caller.session?.id });
     if (caller.session !== undefined && tool?.needs !== 'inbox') {
-      await noteSeen(call, { tenantId: caller.tenantId, sessionId: caller.session.id });
+      const ref = { tenantId: caller.tenantId, sessionId: caller.session.id };
+      await noteSeen(context.control.engine, ref);
     }
     const { [idempotencyKeyName]: key } = check(metaSchema, meta);
     if (tool !== undefined) return resultOf(await tool.call(call, args, key));
