@@ -108,6 +108,7 @@ export {
 export * from './sessions/actions.ts';
 export * from './sessions/invocation-runner.ts';
 export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
+export { messagesOf } from './sessions/context.ts';
 export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
