@@ -53,7 +53,7 @@ export const errorTable = {
   action_name_taken: permanent(409, 'Another action has this name'),
   action_gone: permanent(410, 'The action ended before it was started'),
   cursor_past_end: permanent(409, 'The requested position is after the end of the journal'),
-  payload_too_large: permanent(413, 'The request body is too large'),
+  payload_too_large: permanent(413, 'The request body or the message is too large'),
   unsupported_media_type: permanent(415, 'The request body must be JSON'),
   key_ended: permanent(409, 'The key is revoked, has expired or was rotated already'),
   tenant_paused: permanent(409, 'The tenant is paused'),

@@ -658,6 +658,11 @@ export interface SessionCounts {
   readonly stuck: number;
 }
 
+export interface InvocationRef {
+  readonly tenantId: string;
+  readonly invocationId: string;
+}
+
 /** The sessions of all tenants. */
 export interface SessionDirectory {
   /** Of all tenants, or of one. The cost does not grow with what has ended. */
@@ -669,10 +674,10 @@ export interface SessionDirectory {
    * two nodes that change the same session, one gets a conflict.
    */
   due(now: number, limit: number): Promise<SessionRef[]>;
-  dueInvocations(
-    now: number,
-    limit: number,
-  ): Promise<{ readonly tenantId: string; readonly invocationId: string }[]>;
+  /** Invocations of functions and URLs that were not started, or whose node is gone. Tenants take turns. */
+  dueHandlers(now: number, limit: number): Promise<InvocationRef[]>;
+  /** All others that are due. Tenants take turns. */
+  dueInvocations(now: number, limit: number): Promise<InvocationRef[]>;
   /** Sessions whose stream is served by another node that is not alive, after an id. */
   orphans(
     node: string,

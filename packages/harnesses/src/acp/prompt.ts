@@ -1,4 +1,5 @@
 /** Messages as an agent reads them: each with a line before it that says who sent it, and its text unchanged. */
+import { randomBytes } from 'node:crypto';
 import type { ContentBlock } from '@agentclientprotocol/sdk';
 import { channelFor, contentOf, type HarnessMessage, messagesOf } from '@relay/core';
 import { defined, type MessageContent } from '@relay/protocol';
@@ -21,20 +22,26 @@ export function promptOf(
   ];
 }
 
+/**
+ * All of it is one user message for the agent. So the end of each message is marked by a word that its sender
+ * cannot know: otherwise a text could go on as if another sender had written the rest.
+ */
 function blocksOf({ message, isRepeated }: PromptedMessage, handle: string): ContentBlock[] {
   const { id: messageId, from } = message;
   const channel = channelFor(message, handle);
   const content = contentOf(message);
-  const read = messagesOf({ messageId, from, content, ...defined({ channel }) });
+  const mark = randomBytes(6).toString('hex');
+  const ends = ` It ends with the line "end of message ${mark}".`;
   const again = isRepeated ? ' It is sent again: you may have read it before an interruption.' : '';
-  return read.flatMap(({ role, content: part }) => {
-    const blocks = contentBlocks(part ?? '');
-    return role === 'system'
-      ? blocks.map((block) =>
-          block.type === 'text' ? { ...block, text: `${block.text}${again}` } : block,
-        )
-      : blocks;
-  });
+  const read = messagesOf({ messageId, from, content, ...defined({ channel }) });
+  return [
+    ...read.flatMap(({ role, content: part }): ContentBlock[] =>
+      role === 'system' && typeof part === 'string'
+        ? [{ type: 'text', text: `${part}${again}${ends}` }]
+        : contentBlocks(part ?? ''),
+    ),
+    { type: 'text', text: `end of message ${mark}` },
+  ];
 }
 
 function contentBlocks(content: MessageContent): ContentBlock[] {

@@ -17,6 +17,7 @@
  * - Every request of the agent belongs to the open turn and ends with it.
  */
 import { cp, lstat } from 'node:fs/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type McpServer,
   type PromptResponse,
@@ -50,7 +51,7 @@ import { type AgentFeatures, capabilitiesOf, featuresOf } from './capabilities.t
 import type { AgentClient, AgentConnection } from './connection.ts';
 import { chunkMs, reportCall, reportEnd, reportStart, textOf, TranscriptBuffer } from './events.ts';
 import { denialNote, type PromptedMessage, promptOf } from './prompt.ts';
-import type { AgentSupervising, AgentSupervisorOptions } from './supervisor.ts';
+import type { AgentSupervisor, AgentSupervisorOptions } from './supervisor.ts';
 import { differenceOf, maxInputChars, normalise, ToolCalls } from './tool-calls.ts';
 
 export interface AcpSessionOptions {
@@ -66,9 +67,7 @@ export interface AcpSessionOptions {
   /** `_meta` of the requests that open an ACP session, for settings that an agent has only there. */
   readonly meta?: Readonly<Record<string, unknown>>;
   readonly clock: Clock;
-  readonly supervise: (
-    hooks: Omit<AgentSupervisorOptions, 'connect' | 'clock'>,
-  ) => AgentSupervising;
+  readonly supervise: (hooks: Omit<AgentSupervisorOptions, 'connect' | 'clock'>) => AgentSupervisor;
 }
 
 /** Starts the agent, which says what it can do. The ACP session is opened when Relay subscribes to events. */
@@ -84,7 +83,6 @@ const maxGatherings = 10;
 /** A message is not sent more often to an agent that is lost in its turn. */
 const maxLosses = 3;
 const offlineAfterMs = 30_000;
-const openTimeoutMs = 60_000;
 const cancelTimeoutMs = 10_000;
 const closeTimeoutMs = 2_000;
 const maxBackoffMs = 10_000;
@@ -140,7 +138,7 @@ class AcpSession implements HarnessSession, AgentClient {
   /** Only if the agent offers it. */
   fork?: NonNullable<HarnessSession['fork']>;
   readonly #options: AcpSessionOptions;
-  readonly #supervisor: AgentSupervising;
+  readonly #supervisor: AgentSupervisor;
   readonly #closing = new AbortController();
   #features: AgentFeatures | undefined;
   #listener: ((event: AgentSessionEvent) => Promise<void>) | undefined;
@@ -186,7 +184,10 @@ class AcpSession implements HarnessSession, AgentClient {
       onConnected: (connection) => this.#open(connection),
       onLost: (reason) => this.#onLost(reason),
       onFailed: (reason) => this.#onFailed(reason),
-      canResume: () => this.#features?.resume === true || this.#features?.load === true,
+      canResume: () => {
+        const { resume, load } = this.#features ?? {};
+        return resume === true || load === true || !this.#hasBegun;
+      },
       isIdle: () => this.#turn === undefined && this.#held.size === 0,
     });
     const stop = () => void this.#close();
@@ -244,7 +245,7 @@ class AcpSession implements HarnessSession, AgentClient {
       this.#hasBegun = false;
       this.#acpSessionId = undefined;
       const created = connection.agent.request('session/new', this.#place());
-      this.#acpSessionId = (await this.#within(created, 'session/new')).sessionId;
+      this.#acpSessionId = (await created).sessionId;
     }
     this.#costBase = undefined;
     if (this.#acpSessionId !== known || this.#options.state === undefined) await this.#save();
@@ -266,7 +267,7 @@ class AcpSession implements HarnessSession, AgentClient {
     for (const method of attempts) {
       this.#isReplaying = method === 'session/load';
       try {
-        await this.#within(connection.agent.request(method, params), method);
+        await connection.agent.request(method, params);
         return true;
       } catch (error) {
         if (!(error instanceof RequestError)) throw error;
@@ -295,18 +296,6 @@ class AcpSession implements HarnessSession, AgentClient {
     await this.#options.context.saveState(state);
   }
 
-  async #within<Value>(answer: Promise<Value>, method: string): Promise<Value> {
-    const over = new AbortController();
-    const timeout = this.#clock.sleep(openTimeoutMs, over.signal).then((): never => {
-      throw new Error(`The agent did not answer ${method} within ${openTimeoutMs / 1_000} s`);
-    });
-    try {
-      return await Promise.race([answer, timeout]);
-    } finally {
-      over.abort();
-    }
-  }
-
   #onLost(reason: string): void {
     void this.#emit([{ type: 'error', error: reason, code: 'agent_lost', retryable: true }]);
     this.#endBackground();
@@ -319,8 +308,6 @@ class AcpSession implements HarnessSession, AgentClient {
         this.#isOffline = true;
         await this.#status('offline', reason);
       });
-    // Whether the agent can be started again is known before the next message.
-    void this.#supervisor.connection().catch(() => undefined);
   }
 
   #onFailed(reason: string): void {
@@ -534,8 +521,17 @@ class AcpSession implements HarnessSession, AgentClient {
       this.#advance();
       return { kind: 'ended', response: await answer };
     } catch (error) {
-      return error instanceof RequestError ? { kind: 'failed', error } : { kind: 'lost' };
+      if (error instanceof RequestError) return { kind: 'failed', error };
+      await this.#isReplaced(connection);
+      return { kind: 'lost' };
     }
+  }
+
+  /** The requests of a connection end before its process does, and before the supervisor knows. */
+  async #isReplaced(connection: AgentConnection): Promise<void> {
+    await connection.closed;
+    const current = () => this.#supervisor.connection().catch(() => undefined);
+    while ((await current()) === connection) await nextTurn();
   }
 
   /** What the end of the turn means for its messages. True if it goes on, without being idle in between. */
@@ -918,6 +914,10 @@ class AcpSession implements HarnessSession, AgentClient {
       this.#questions -= 1;
       this.#advance();
     }
+  }
+
+  violation(problem: string): void {
+    void this.#emit([{ type: 'log', level: 'warn', message: problem }]);
   }
 
   // Lifecycle

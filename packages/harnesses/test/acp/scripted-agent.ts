@@ -473,7 +473,9 @@ function stepsIn(text: string): Step[] {
   const scripts = [...text.matchAll(/<<(\[.*?\])>>/gs)].map(
     ([, script = '[]']) => JSON.parse(script) as Step[],
   );
-  return scripts.length > 0 ? scripts.flat() : [{ say: `read: ${text.split('\n').at(-1)}` }];
+  return scripts.length > 0
+    ? scripts.flat()
+    : [{ say: `read: ${text.split('\n').at(-2) ?? text}` }];
 }
 
 /** A prompt with these steps. */

@@ -240,13 +240,11 @@ async function dueAtOf(
   const lostAt = lostAtOf({ ...session, seenAt }, next, isAttached ? now : undefined);
   if (lostAt !== undefined) times.push(lostAt);
   if (timesOut(next)) {
-    const ttlMs = engine.settings.deliveryTtlMs;
-    const isDone = new Set((step.deliveries ?? []).map(({ id }) => id));
-    const waiting = (await expiringDeliveries(view, ttlMs)).filter(
-      ({ entry }) => !isDone.has(entry.id),
-    );
-    // Also if nothing waits now: what is sent meanwhile expires no earlier.
-    times.push(now + ttlMs, ...waiting.map(({ expiresAt }) => expiresAt));
+    const ended = (step.deliveries ?? []).filter(({ to }) => to === 'consumed' || to === 'failed');
+    const isOver = new Set(ended.map(({ id }) => id));
+    const waiting = await expiringDeliveries(view, engine.settings.deliveryTtlMs);
+    const left = waiting.filter(({ entry }) => !isOver.has(entry.id));
+    times.push(...left.map(({ expiresAt }) => expiresAt));
   }
   return times.length === 0 ? null : Math.min(...times);
 }
