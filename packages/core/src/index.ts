@@ -43,6 +43,7 @@ export {
   sessionReleased,
 } from './commands/sessions/change-session.ts';
 export * from './commands/sessions/record-receipt.ts';
+export { sendReplies } from './sessions/replies.ts';
 export * from './commands/sessions/lifecycle.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';
@@ -106,7 +107,13 @@ export {
 } from './run/state/state.ts';
 export * from './sessions/actions.ts';
 export * from './sessions/invocation-runner.ts';
-export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
+export {
+  bytesOf,
+  channelFor,
+  contentOf,
+  type DeliveryError,
+  maxHops,
+} from './sessions/acceptance.ts';
 export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
