@@ -60,7 +60,10 @@ export const errorTable = {
   budget_exceeded: retryable(429, 'A budget is exhausted'),
   inbox_full: retryable(429, 'The inbox of the session is full'),
   rate_limited: retryable(429, 'Too many requests'),
-  too_many_open: retryable(429, 'Too many streams, waiting requests or request bodies are open'),
+  too_many_open: retryable(
+    429,
+    'Too many streams, waiting requests, request bodies or agents are open',
+  ),
   checkpoint_missing: permanent(409, 'The run has no checkpoint to resume from'),
   idempotency_mismatch: permanent(422, 'The idempotency key was used with a different body'),
   event_undeclared: permanent(422, 'The session does not declare events of this type'),
