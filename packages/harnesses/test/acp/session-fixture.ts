@@ -65,7 +65,7 @@ export class SessionFixture {
   readonly #stopping = new AbortController();
   #logs: Logged[][] = [];
   #program: AgentProgram | undefined;
-  #output: AgentProgram['input'] | undefined;
+  #output: { write(text: string): unknown } | undefined;
   #messages = 0;
   /** Awaited by each event. */
   gate: Promise<void> = Promise.resolve();
@@ -210,7 +210,7 @@ export class SessionFixture {
       redelivered: false,
       ...over,
     };
-    void this.session.receiveMessage(message, this.context);
+    void this.session.receiveMessage(message, this.context as unknown as HarnessContext);
     return message.deliveryId;
   }
 
