@@ -15,6 +15,7 @@ import {
   agentStatuses,
   defined,
   deliveryModes,
+  escapeMisleading,
   messageModes,
   RelayError,
   type Route,
@@ -28,7 +29,7 @@ import { check } from '../http/validate.ts';
 import { readListed } from '../http/views/pagination.ts';
 import { noteSeen } from '../streaming/deliveries.ts';
 import { actionOf, callAction, invocationAnswer, mayInvoke, toolOf } from './actions.ts';
-import { failureOf, listOf, messageLine, resultOf, shortMessage } from './answer.ts';
+import { failureOf, lineOf, listOf, messageLine, resultOf, shortMessage } from './answer.ts';
 import { type Arguments, callRoute, inputOf, textsOf, type ToolCall } from './call-route.ts';
 import { checkMessages } from './check-messages.ts';
 import { approvalsList, runCancel, runGet, runMessage, runStart } from './runs.ts';
@@ -132,7 +133,7 @@ const tools: Readonly<Record<string, McpTool>> = {
       const { items, nextCursor } = await readListed(query, (page) => list.list({ status }, page));
       const sessions = items.map(({ handle, name, kind, status: now }) => ({
         handle,
-        name,
+        name: escapeMisleading(name),
         kind,
         status: now,
       }));
@@ -152,8 +153,16 @@ const tools: Readonly<Record<string, McpTool>> = {
     annotations: { readOnlyHint: true },
     async call(call, args) {
       const { actions, nextCursor } = await callRoute(call, 'listActions', { query: args });
-      const shown = actions.map(({ name, description }) => ({ name, description }));
-      return listOf('actions', shown, nextCursor, (each) => `${each.name}: ${each.description}`);
+      const shown = actions.map(({ name, description }) => ({
+        name,
+        description: escapeMisleading(description),
+      }));
+      return listOf(
+        'actions',
+        shown,
+        nextCursor,
+        (each) => `${each.name}: ${lineOf(each.description)}`,
+      );
     },
   },
   get_invocation: {
