@@ -113,7 +113,7 @@ export async function postMcp(server: TestServer, body: unknown, options: Reques
   };
 }
 
-export const revision = '2026-07-28';
+const revision = '2026-07-28';
 
 /** The headers and the parameters that the revision demands of a call. */
 export function currentCall(name: string, args: object, { capabilities = {}, ...more } = {}) {
