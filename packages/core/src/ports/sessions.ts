@@ -60,7 +60,7 @@ export type SessionRedefinition = Partial<
 > & {
   /**
    * Of the session's only token; the one before it no longer works, and the stream that was opened with it
-   * counts no longer. The session is seen now.
+   * counts no longer, unless the change requires it (`ifStream`). The session is seen now.
    */
   readonly tokenHash?: string | null;
 };
@@ -139,6 +139,8 @@ export interface SessionChange {
   readonly ifVersion?: number;
   /** The stream that the session must have open: another one has not replaced it. */
   readonly ifStream?: string;
+  /** The status that the session must have, for what depends on nothing else of its state. */
+  readonly ifStatus?: AgentStatus;
   readonly events: readonly SessionEvent[];
   /** Only in a conditional change. */
   readonly progress?: Partial<SessionProgress>;
