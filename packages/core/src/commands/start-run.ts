@@ -101,7 +101,7 @@ export interface StartedRun extends RunIdentity {
   readonly replayed: boolean;
 }
 
-const idempotencyMs = 24 * 60 * 60 * 1000;
+export const idempotencyMs = 24 * 60 * 60 * 1000;
 
 /**
  * Stores a run, then drives it. Once this resolves, the run cannot be lost. Every surface starts its

@@ -62,7 +62,10 @@ export interface SessionStep {
   readonly host?: SessionHost;
   /** Its program makes the change, and so can be reached. */
   readonly isSeen?: boolean;
-  readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit' | 'runCommands'>;
+  readonly write?: Pick<
+    SessionWrite,
+    'commands' | 'answers' | 'audit' | 'runCommands' | 'idempotency'
+  >;
 }
 
 type SessionEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'sessionDue'>;
@@ -103,6 +106,8 @@ export async function changeSession(
         wakeDue(engine, tenantId, write.changes);
         return (await store.sessions.read(sessionId)) ?? session;
       case 'conflict':
+      // Another request with the same key came first.
+      case 'exists':
         break;
       case 'run-ended':
         await endLostTurn(engine, { tenantId, sessionId });

@@ -38,6 +38,7 @@ import {
   type RequestedCall,
   warningOf,
 } from '../request-permission.ts';
+import { idempotencyMs } from '../start-run.ts';
 import { eventFor, type InvocationEngine, readInvocation } from './end-invocation.ts';
 
 export interface ActionCaller {
@@ -60,7 +61,6 @@ export interface Invoked {
   readonly replayed: boolean;
 }
 
-const idempotencyMs = 24 * 60 * 60 * 1000;
 const maxAttempts = 100;
 
 /**

@@ -38,7 +38,7 @@ import { requireCapability } from '../../sessions/capabilities.ts';
 import { wakeDue } from '../../sessions/due.ts';
 import { hopsOfProgram } from '../../sessions/hops.ts';
 import { isMentioned } from '../../sessions/mentions.ts';
-import type { RunControl } from '../start-run.ts';
+import { idempotencyMs, type RunControl } from '../start-run.ts';
 
 export interface MessageDraft {
   /** `@handle` and `#channel`. Default with `replyTo`: the participants of the thread. */
@@ -68,8 +68,6 @@ export interface SentMessage {
   /** An earlier request with the same idempotency key has sent it. */
   readonly replayed: boolean;
 }
-
-const idempotencyMs = 24 * 60 * 60 * 1000;
 
 /**
  * Stores a message for its recipients and wakes them. Throws `not_found` for an unknown recipient, and
