@@ -6,6 +6,7 @@ import type { InputRequiredResult } from '@modelcontextprotocol/server';
 import { type RunRecord, unreadMessages } from '@relay/core';
 import {
   defined,
+  escapeMisleading,
   isEnded,
   RelayError,
   type ResponseOf,
@@ -237,27 +238,36 @@ interface OpenApproval {
 async function openApprovals(call: ApiRequest, runId: string): Promise<OpenApproval[]> {
   const query = { runId, status: 'pending', limit: '20' };
   const { approvals } = await callRoute(call, 'listApprovals', { query });
-  return approvals.map(({ id: approvalId, kind, tool, display }) => ({
+  return approvals.map(({ id: approvalId, ...approval }) => ({
     approvalId,
-    kind,
-    tool,
-    text: shorten(display.text, maxLastChars),
+    kind: approval.kind,
+    tool: approval.tool,
+    text: shownText(approval),
   }));
 }
 
 type Approval = ResponseOf<'getApproval'>;
 
-/** Read-only: what approvers see, with misleading characters made visible. */
+/** What approvers see of it first, with misleading characters made visible. */
+function shownText({
+  prompt,
+  display,
+}: Pick<Approval, 'prompt'> & { readonly display: Pick<Approval['display'], 'text'> }): string {
+  const text = prompt === undefined ? display.text : escapeMisleading(prompt);
+  return shorten(text, maxLastChars);
+}
+
+/** Read-only. */
 export async function approvalsList(call: ApiRequest, args: Arguments): Promise<ToolAnswer> {
   const query = { limit: '20', ...textsOf(args), status: 'pending' };
   const { approvals, nextCursor } = await callRoute(call, 'listApprovals', { query });
-  const shown = approvals.map(({ id, kind, tool, runId, expiresAt, display }) => ({
+  const shown = approvals.map(({ id, kind, tool, runId, expiresAt, ...approval }) => ({
     id,
     kind,
     tool,
     ...defined({ runId }),
     expiresAt,
-    text: shorten(display.text, maxLastChars),
+    text: shownText(approval),
   }));
   return listOf('approvals', shown, nextCursor, ({ id, kind, runId, expiresAt, text }) => {
     const of = runId === undefined ? '' : ` of run ${runId}`;
