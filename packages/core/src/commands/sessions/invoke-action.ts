@@ -14,13 +14,14 @@ import { auditRecordsOf } from '../../governance/audit.ts';
 import { keyIdOf } from '../../permission/approvers.ts';
 import type { Verdict } from '../../permission/decide.ts';
 import { actionPrefix } from '../../permission/tool-name.ts';
-import type {
-  AuditEntry,
-  InvocationRecord,
-  NewApproval,
-  NewInvocation,
-  SessionRecord,
-  TenantStore,
+import {
+  idempotencyMs,
+  type AuditEntry,
+  type InvocationRecord,
+  type NewApproval,
+  type NewInvocation,
+  type SessionRecord,
+  type TenantStore,
 } from '../../ports/index.ts';
 import {
   type Action,
@@ -38,7 +39,6 @@ import {
   type RequestedCall,
   warningOf,
 } from '../request-permission.ts';
-import { idempotencyMs } from '../start-run.ts';
 import { eventFor, type InvocationEngine, readInvocation } from './end-invocation.ts';
 
 export interface ActionCaller {

@@ -7,12 +7,13 @@ import {
   type SessionEvent,
 } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
-import type {
-  MessageDelivery,
-  MessageKey,
-  SessionRecord,
-  SessionRef,
-  TenantStore,
+import {
+  idempotencyMs,
+  type MessageDelivery,
+  type MessageKey,
+  type SessionRecord,
+  type SessionRef,
+  type TenantStore,
 } from '../../ports/index.ts';
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { inboxOf, stepsOf } from '../../sessions/consequences.ts';
@@ -20,7 +21,6 @@ import { decideDelivery, type DeliveryInput } from '../../sessions/delivery-mach
 import { isHeld } from '../../sessions/modes.ts';
 import { decideSessionAll, inputsOfStatus } from '../../sessions/session-machine.ts';
 import { updatedUsage } from '../../sessions/state.ts';
-import { idempotencyMs } from '../start-run.ts';
 import { changeSession, hasProgram, type SessionStep } from './change-session.ts';
 
 export interface DeliveryReceipt {

@@ -13,17 +13,18 @@ import {
 } from '@relay/protocol';
 import type { Engine, MessageNotice } from '../../engine.ts';
 import { auditRecordsOf } from '../../governance/audit.ts';
-import type {
-  AuditEntry,
-  InboxLimit,
-  MessageDelivery,
-  MessageReader,
-  MessageRecord,
-  NewMessage,
-  SessionChange,
-  SessionRecord,
-  SessionWrite,
-  TenantStore,
+import {
+  idempotencyMs,
+  type AuditEntry,
+  type InboxLimit,
+  type MessageDelivery,
+  type MessageReader,
+  type MessageRecord,
+  type NewMessage,
+  type SessionChange,
+  type SessionRecord,
+  type SessionWrite,
+  type TenantStore,
 } from '../../ports/index.ts';
 import {
   acceptanceOf,
@@ -38,7 +39,7 @@ import { requireCapability } from '../../sessions/capabilities.ts';
 import { wakeDue } from '../../sessions/due.ts';
 import { hopsOfProgram } from '../../sessions/hops.ts';
 import { isMentioned } from '../../sessions/mentions.ts';
-import { idempotencyMs, type RunControl } from '../start-run.ts';
+import type { RunControl } from '../start-run.ts';
 
 export interface MessageDraft {
   /** `@handle` and `#channel`. Default with `replyTo`: the participants of the thread. */
