@@ -1,15 +1,22 @@
+import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { configDefaults, defineConfig } from 'vitest/config';
 
 /** Faults, attacks, kills, loads, packing and the growth of time with size: `npm run test:faults`. */
 const faults = [
   'test/faults/**/*.test.ts',
-  'test/e2e/{agents,dead-peer,kill*,many-streams,nodes*,packed}.test.ts',
+  'test/e2e/{agents,dead-peer,kill*,many-streams,nodes*,packed,pnpm,start}.test.ts',
+  'test/sdk/{reconnect,readme-handler}.test.ts',
   'packages/**/{leaks,*-crash,*.linear}.test.ts',
   'packages/store/test/drivers/**/{crash,faults,nodes}.test.ts',
   'packages/store/test/sql/tampering.postgres.test.ts',
   'packages/tools/test/mcp/hostile-servers.test.ts',
 ];
+
+/** Suites that ask for a store, which is that of their project. */
+const onBothStores = globSync('packages/server/test/**/*.test.ts', {
+  cwd: fileURLToPath(new URL('.', import.meta.url)),
+}).filter((file) => readFileSync(new URL(file, import.meta.url), 'utf8').includes("/stores.ts'"));
 
 /** These run in both, and look further there. Not RELAY_*: servers would warn of unknown settings. */
 const fuzz = ['packages/**/*fuzz.test.ts'];
@@ -52,9 +59,10 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'faults-postgres',
-          // The seed that names columns. `npm test` runs it on SQLite.
-          include: ['test/conformance/runtime-001-*.test.ts'],
+          // The seed that names columns, and sessions over HTTP. `npm test` runs them on SQLite.
+          include: ['test/conformance/runtime-001-*.test.ts', ...onBothStores],
           env: { TEST_STORE: 'postgres' },
+          isolate: false,
         },
       },
     ],
