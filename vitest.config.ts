@@ -32,8 +32,10 @@ export default defineConfig({
     testTimeout: 20_000,
     // The first test that asks for PostgreSQL waits until it has started.
     hookTimeout: 60_000,
-    // Real servers and child processes share the machine with the tests.
-    maxWorkers: 2,
+    // Also on two cores: tests that wait for real servers and child processes leave them idle.
+    maxWorkers: 3,
+    // A deadline, not a promise: the machine may be busy.
+    expect: { poll: { timeout: 15_000 } },
     // Child processes compile the project once, not each.
     env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('.cache/node', import.meta.url)) },
     projects: [

@@ -8,8 +8,8 @@ const free: TestDatabase[] = [];
 export interface PostgresStore {
   readonly store: SystemStore;
   readonly url: string;
-  /** Closes nothing. The store must be closed. */
-  dispose(): Promise<void>;
+  /** Makes the database free. The store must be closed. */
+  readonly dispose: () => Promise<void>;
 }
 
 /** An empty one, on a database that believes its callers what time it is. */
@@ -22,7 +22,7 @@ export async function openEmptyPostgres(): Promise<PostgresStore> {
   return {
     store,
     url,
-    async dispose() {
+    dispose: async () => {
       await database.empty();
       free.push(database);
     },
