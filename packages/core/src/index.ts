@@ -115,6 +115,7 @@ export {
   type DeliveryError,
   maxHops,
 } from './sessions/acceptance.ts';
+export { messagesOf } from './sessions/context.ts';
 export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';
@@ -135,3 +136,4 @@ export { Ticker } from './runtime/ticker.ts';
 export { Supervisor } from './supervisor.ts';
 export { systemClock } from './runtime/system-clock.ts';
 export * from './commands/post-result.ts';
+export * from './commands/message-run.ts';
