@@ -18,6 +18,7 @@ import {
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { inboxOf, stepsOf } from '../../sessions/consequences.ts';
 import { decideDelivery, type DeliveryInput } from '../../sessions/delivery-machine.ts';
+import { reportedBeside } from '../../sessions/open-requests.ts';
 import { isHeld } from '../../sessions/modes.ts';
 import { decideSessionAll, inputsOfStatus } from '../../sessions/session-machine.ts';
 import { updatedUsage } from '../../sessions/state.ts';
@@ -113,7 +114,7 @@ export function reportEvents(
     if (key !== undefined && (await isHeldKey(store, key, now))) return undefined;
     requireProgram(session);
     const inputs: SessionStep['inputs'][] = [];
-    let { usage } = state;
+    let { usage, requests } = state;
     let next = state;
     for (const event of events) {
       requireCapability(session, { type: 'report-event', event });
@@ -125,6 +126,14 @@ export function reportEvents(
       const { status, reason, fidelity } = event;
       if (status === 'offline' && session.harness === 'human') {
         throw new RelayError('session_conflict', 'A person’s session is never offline');
+      }
+      const beside =
+        requests !== undefined && next.turn === 'waiting'
+          ? reportedBeside(requests, status)
+          : undefined;
+      if (beside !== undefined) {
+        requests = beside;
+        continue;
       }
       const meant = inputsOfStatus(next, status).map((type) => ({
         type,
@@ -138,7 +147,8 @@ export function reportEvents(
       if (decision.kind === 'accepted') next = decision.state;
       inputs.push(meant);
     }
-    const step = { inputs: inputs.flatMap((each = []) => each), usage, isSeen: true };
+    const known = { usage, isSeen: true, ...defined({ requests }) };
+    const step = { inputs: inputs.flatMap((each = []) => each), ...known };
     return key === undefined ? step : { ...step, write: { idempotency: key } };
   });
 }
