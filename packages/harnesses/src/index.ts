@@ -16,3 +16,4 @@ export { defineHarness, harnessProblem } from './define-harness.ts';
 export { type AgentClient, type AgentConnection, connectAgent } from './acp/connection.ts';
 export { AgentSupervisor, type AgentSupervisorOptions } from './acp/supervisor.ts';
 export { AgentProcess } from './acp/agent-process.ts';
+export { acp, type AcpOptions } from './acp/acp.ts';
