@@ -1,5 +1,6 @@
 /** Agents over ACP survive kills of the server: no message is lost, nothing runs twice, no process is left. */
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from 'vitest';
@@ -8,11 +9,13 @@ import { TestServer } from '../support/server.ts';
 
 const config = fileURLToPath(new URL('../support/configs/acp.config.ts', import.meta.url));
 
+const folders: string[] = [];
 let server: TestServer | undefined;
 let database: TestDatabase | undefined;
 afterEach(async () => {
   await server?.dispose();
   await database?.drop();
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
   [server, database] = [undefined, undefined];
 });
 
@@ -47,8 +50,8 @@ test.each(['SQLite', 'PostgreSQL'])(
       RELAY_SANDBOX: 'off',
     });
     server = running;
-    const workspace = join(running.dataDir, 'workspace');
-    mkdirSync(workspace, { recursive: true });
+    const workspace = mkdtempSync(join(tmpdir(), 'relay-acp-'));
+    folders.push(workspace);
     const env = {
       RELAY_WORKSPACE: workspace,
       ...(database === undefined ? {} : { RELAY_DATABASE_URL: database.url }),
