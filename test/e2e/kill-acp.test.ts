@@ -121,10 +121,11 @@ test.each(['SQLite', 'PostgreSQL'])(
       async () => (pids.some(isRunning) ? undefined : true),
       'the end of all earlier agents',
     );
-    expect(await ask(`/v1/sessions/${String(id)}`)).toMatchObject({
-      status: 'idle',
-      queue: { length: 0 },
-    });
+    await until(async () => {
+      const { status, queue } = await ask(`/v1/sessions/${String(id)}`);
+      const isEmpty = (queue as { length: number }).length === 0;
+      return status === 'idle' && isEmpty ? true : undefined;
+    }, 'the idle session');
   },
   120_000,
 );

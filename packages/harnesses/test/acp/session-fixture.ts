@@ -262,8 +262,13 @@ export class SessionFixture {
     return until(() => this.asked[count - 1], `request ${count} for permission`);
   }
 
-  async stop(): Promise<void> {
+  /** The server stops. */
+  shutDown(): void {
     this.#stopping.abort();
+  }
+
+  async stop(): Promise<void> {
+    this.shutDown();
     await this.session.release?.();
   }
 }
