@@ -490,9 +490,9 @@ class AcpSession implements HarnessSession, AgentClient {
 
   /** What the end of the turn means for its messages. True if it goes on, without being idle in between. */
   async #settle(turn: Turn, outcome: Outcome): Promise<boolean> {
-    const reports: Promise<void>[] = [];
+    const receipts: [HeldMessage, Receipt][] = [];
     const report = (held: HeldMessage, receipt: Receipt) => {
-      reports.push(this.#report(held, receipt));
+      receipts.push([held, receipt]);
     };
     const isLost = outcome.kind === 'lost' && (turn.cancelled ?? 'message') === 'message';
     const isCut = outcome.kind !== 'ended' || outcome.response.stopReason === 'cancelled';
@@ -519,11 +519,11 @@ class AcpSession implements HarnessSession, AgentClient {
     }
     if (this.#closing.signal.aborted) return false;
     await this.#reporter.emit(failureOf(outcome));
-    // Before the receipts: after a crash in between, the message is answered again rather than not at all.
-    if (!isCut && turn.answer.trim() !== '') await this.#reply(turn.answer, answered);
-    await Promise.all(reports);
     if (outcome.kind === 'ended') await this.#reporter.count(outcome.response);
     await this.#save().catch(() => undefined);
+    // Before the receipts: after a crash in between, the message is answered again rather than not at all.
+    if (!isCut && turn.answer.trim() !== '') await this.#reply(turn.answer, answered);
+    await Promise.all(receipts.map(([held, receipt]) => this.#report(held, receipt)));
     const waiting = this.#waiting();
     if (isLost) return waiting.length > 0;
     const isImmediate = ({ message }: HeldMessage) => message.mode === 'immediate';

@@ -181,6 +181,10 @@ export class SessionFixture {
       this.replies.push(answer);
       return Promise.resolve();
     },
+    reportBreach: ({ error }) => {
+      this.events.push({ type: 'error', error, code: 'call_breached' });
+      return Promise.resolve();
+    },
     saveState: (state) => {
       this.saved.push(state);
       return Promise.resolve();

@@ -430,7 +430,7 @@ describe('a request for permission', () => {
     expect(it.logged('cancel')).toHaveLength(1);
     expect(it.logged('run')).toEqual([]);
     const [error] = it.eventsOf('error');
-    expect(error).toMatchObject({ code: 'call_changed' });
+    expect(error).toMatchObject({ code: 'call_breached' });
     expect(error?.error).toContain('the command "touch x" instead of "ls"');
   });
 

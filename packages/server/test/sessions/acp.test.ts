@@ -185,7 +185,7 @@ describe.each(Object.entries(stores))('an agent over ACP on %s', (_name, open) =
     await sessionIs(session.id, 'waiting');
     expect(existsSync(join(session.root, 'out'))).toBe(false);
     const changed = await decide(approval, { approved: true, input: { command: 'ls' } });
-    expect(changed).toMatchObject({ status: 409, body: { error: { code: 'capability_missing' } } });
+    expect(changed).toMatchObject({ status: 409, body: { code: 'capability_missing' } });
     expect(await decide(approval, { approved: true })).toMatchObject({ status: 200 });
     await deliveryIs(deliveryId, 'consumed');
     expect(readFileSync(join(session.root, 'out'), 'utf8')).toBe('x\n');
@@ -315,6 +315,22 @@ describe.each(Object.entries(stores))('an agent over ACP on %s', (_name, open) =
     expect(await deliveryIs(held.deliveryId, 'accepted')).toBeTruthy();
     await server.ask(`${session.path}/flush`, { method: 'POST' });
     await deliveryIs(held.deliveryId, 'consumed');
+  });
+
+  it('ends a turn in which another command runs than was approved, and audits it', async () => {
+    const session = await start();
+    const { deliveryId } = await send(session.handle, script({ bash: 'ls', shows: 'touch x' }));
+    await decide(await openApproval(session.id), { approved: true });
+    await deliveryIs(deliveryId, 'consumed');
+    expect(existsSync(join(session.root, 'x'))).toBe(false);
+    expect((await session.events()).filter(({ type }) => type === 'error')).toMatchObject([
+      {
+        code: 'call_breached',
+        error: expect.stringContaining('"touch x" instead of "ls"') as string,
+      },
+    ]);
+    const { body } = await server.ask('/v1/audit?action=call.breached&limit=1');
+    expect(body['entries']).toMatchObject([{ what: { sessionId: session.id, tool: 'bash' } }]);
   });
 
   it('survives kill -9 of its agent, which resumes and gets the message again', async () => {
