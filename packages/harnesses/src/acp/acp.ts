@@ -63,7 +63,9 @@ export function acp(options: AcpOptions): Harness {
   const { data, error } = schema.safeParse(options);
   const [issue] = error?.issues ?? [];
   if (data === undefined) {
-    throw new TypeError(`acp: ${[issue?.path.join('.'), issue?.message].filter(Boolean).join(': ')}`);
+    throw new TypeError(
+      `acp: ${[issue?.path.join('.'), issue?.message].filter(Boolean).join(': ')}`,
+    );
   }
   const { name, env = {}, home = 'own', sandbox = true, provider, idleMinutes } = data;
   const preset: Partial<AgentPreset> = presetOf(data.preset ?? name) ?? {};
