@@ -145,7 +145,9 @@ async function authenticate(connection: AgentConnection, methodId: string | unde
   }
 }
 
-/** The agents that every server has. */
-export function presetHarnesses(): Harness[] {
-  return Object.keys(agentPresets).map((name) => acp({ name }));
+/** With the agents that every server has, except for those that were replaced. */
+export function withPresets(configured: readonly Harness[]): Harness[] {
+  const isFree = (name: string) => configured.every((harness) => harness.name !== name);
+  const names = Object.keys(agentPresets).filter((name) => isFree(name));
+  return [...names.map((name) => acp({ name })), ...configured];
 }

@@ -59,7 +59,12 @@ export async function agentCommand(
   ];
   const { sandbox } = given;
   if (sandbox === undefined || !options.isSandboxed) return { line, secrets };
-  const view = { root: workspace, home: home ?? homedir(), hidden: given.hidden() };
+  const view = {
+    root: workspace,
+    home: home ?? homedir(),
+    hidden: given.hidden(),
+    isNesting: preset.nestsSandboxes ?? false,
+  };
   const limits = { ...sandbox, commands: 'all', memoryBytes: options.memoryBytes } as const;
   return { line: inBubblewrap(line, limits, view), secrets };
 }
@@ -100,7 +105,7 @@ function environmentOf(
   delete clean['TMPDIR'];
   const folders = setting.home === undefined ? operatorFolders() : ownFolders(setting.home);
   const defaults = preset.environment?.(setting) ?? keyVariables(providers, setting.credentials);
-  const env = {
+  const env: Record<string, string> = {
     ...clean,
     ...folders,
     PATH: agentPath(clean['PATH'] ?? '', workspace),

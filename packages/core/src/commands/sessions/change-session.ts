@@ -194,6 +194,7 @@ async function writeOf(
     step.host === undefined &&
     step.requests === undefined &&
     closures.length === 0 &&
+    step.isSeen !== true &&
     step.attachedAt === undefined &&
     step.activeRunId === undefined;
   if (isUnchanged) return undefined;
