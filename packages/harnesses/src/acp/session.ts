@@ -922,7 +922,7 @@ class AcpSession implements HarnessSession, AgentClient {
         readonly requestedSchema: Readonly<Record<string, unknown>>;
       };
       const asked = { message, schema, signal: AbortSignal.any([signal, over]) };
-      return (await this.#options.context.ask(asked)) as CreateElicitationResponse;
+      return await this.#options.context.ask(asked);
     } finally {
       this.#questions -= 1;
       this.#advance();
