@@ -1,7 +1,7 @@
 import type { RelayClient, Session, SessionsQuery, SessionSummary } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
-import { CliError, exitCodes, failureOf } from '../errors.ts';
+import { CliError, exitCodes, failureOf, usageError } from '../errors.ts';
 import { confirmed } from '../input.ts';
 import { collect, count } from '../options.ts';
 import type { Fields } from '../output/print.ts';
@@ -48,9 +48,10 @@ export function registerSessions(program: CliCommand): void {
     .examples(['relay sessions show builder', 'relay sessions show builder --events --json'])
     .handle(showSession);
   sessions
-    .command('start <handle>')
-    .description('start a session of one of our agents')
-    .option('--harness <name>', 'harness that runs it', 'native')
+    .command('start <name>')
+    .description('start a session of an agent, with this handle; with --handle, of this harness')
+    .option('--handle <handle>', 'its handle; the name is that of a harness, such as claude')
+    .option('--harness <name>', 'harness that runs it (default: native)')
     .option('--agent <name>', 'agent of the server')
     .option('--model <name>', 'model to use')
     .option('--workspace <folder>', "folder inside the tenant's workspace")
@@ -59,6 +60,7 @@ export function registerSessions(program: CliCommand): void {
     .examples([
       'relay sessions start builder --model demo',
       'relay sessions start qa --agent tester',
+      'relay sessions start claude --handle reviewer --workspace app',
     ])
     .handle(startSession);
   sessions
@@ -271,7 +273,8 @@ function namesOf(flags: Readonly<Record<string, boolean | undefined>>): string[]
 }
 
 interface StartOptions {
-  readonly harness: string;
+  readonly handle?: string;
+  readonly harness?: string;
   readonly agent?: string;
   readonly model?: string;
   readonly workspace?: string;
@@ -279,25 +282,49 @@ interface StartOptions {
   readonly fromSnapshot?: string;
 }
 
-async function startSession(context: Context<StartOptions>, [handle = '']: readonly string[]) {
-  const { harness, agent, model, workspace, label = [], fromSnapshot } = context.options;
-  const { sessions } = await context.client();
+async function startSession(context: Context<StartOptions>, [name = '']: readonly string[]) {
+  const { handle, agent, model, workspace, label = [], fromSnapshot } = context.options;
+  if (handle !== undefined && context.options.harness !== undefined) {
+    throw usageError(
+      `--handle says that ${name} is the harness, and --harness that it is ${context.options.harness}`,
+      `relay sessions start ${context.options.harness} --handle ${handle}`,
+    );
+  }
+  const harness = handle === undefined ? (context.options.harness ?? 'native') : name;
+  const client = await context.client();
   const labels = Object.fromEntries(
     label.map((each) => {
       const [name = '', ...value] = each.split(':');
       return [name, value.join(':')];
     }),
   );
-  const session = await sessions.create({
+  const created = await client.sessions.create({
     harness,
-    handle: handle.replace(/^@/, ''),
+    handle: (handle ?? name).replace(/^@/, ''),
     agent,
     model,
     workspace,
     labels,
     fromSnapshot,
   });
+  const session = created.status === 'starting' ? await startedSession(client, created) : created;
   context.print.result(session, startedLine(session));
+}
+
+/** When its agent has started. Throws the reason if it has failed. */
+async function startedSession(client: RelayClient, { id, identity }: Session): Promise<Session> {
+  let why = '';
+  for await (const event of client.sessions.stream(id, { after: 0 })) {
+    if (event.type === 'error') why = event.error;
+    if (event.type !== 'status.changed' || event.status === 'starting') continue;
+    if (event.status === 'failed') {
+      throw new CliError('session_failed', `@${identity.handle}: ${event.reason ?? why}`, {
+        hint: `see relay sessions show ${identity.handle} --events`,
+      });
+    }
+    break;
+  }
+  return client.sessions.get(id);
 }
 
 function startedLine({ identity: { handle }, status }: Session): string {

@@ -106,6 +106,8 @@ export interface HarnessContext {
    * native session does. Other agents' answers to what the session itself has asked get no reply.
    */
   reply(answer: TurnAnswer): Promise<void>;
+  /** The session does what was not approved: an `error` event, and an entry of the audit trail. */
+  reportBreach(breach: { readonly tool: string; readonly error: string }): Promise<void>;
   /** Keeps what `attach` needs after a restart: any JSON, at most 64 KB. */
   saveState(state: unknown): Promise<void>;
 }
@@ -164,6 +166,8 @@ export interface HarnessProcess {
   readonly home: string;
   /** Folders of Relay and of other tenants, which it must not see. They may contain `home`. */
   readonly hidden: () => readonly string[];
+  /** The operator's limits for programs in a sandbox. Undefined: there is none, or it is switched off. */
+  readonly sandbox?: HarnessSandbox;
   /**
    * Relay's own MCP server, for this session. The token works when the session is stored: not before Relay
    * calls `onEvent`. With each `create` and `attach` it is a new one, and the one before has ended.
@@ -171,6 +175,13 @@ export interface HarnessProcess {
   readonly mcp: { readonly url: string; readonly token: string };
   /** The tenant's key for a model provider; undefined if there is none. */
   readonly credential: (provider: string) => Promise<HarnessCredential | undefined>;
+}
+
+export interface HarnessSandbox {
+  readonly network: boolean;
+  /** The most memory of one process. */
+  readonly memoryBytes: number;
+  readonly processes: number;
 }
 
 export interface HarnessCredential {
