@@ -11,6 +11,9 @@ const faults = [
   'packages/tools/test/mcp/hostile-servers.test.ts',
 ];
 
+/** Real coding agents, which are installed for them: `npm run test:agents`. */
+const agents = 'test/agents/**/*.test.ts';
+
 /** These run in both, and look further there. Not RELAY_*: servers would warn of unknown settings. */
 const fuzz = ['packages/**/*fuzz.test.ts'];
 const fuzzSizes = {
@@ -35,7 +38,7 @@ export default defineConfig({
         test: {
           name: 'behaviour',
           include: ['packages/*/{src,test}/**/*.test.ts', 'test/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...faults],
+          exclude: [...configDefaults.exclude, ...faults, agents],
           // The files of a worker share their imports, which would cost more than most tests.
           isolate: false,
         },
@@ -55,6 +58,17 @@ export default defineConfig({
           // The seed that names columns. `npm test` runs it on SQLite.
           include: ['test/conformance/runtime-001-*.test.ts'],
           env: { TEST_STORE: 'postgres' },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'agents',
+          include: [agents],
+          globalSetup: ['test/agents/install.ts'],
+          testTimeout: 120_000,
+          // Codex's own sandbox does not work below the folder for temporary files.
+          env: { TMPDIR: fileURLToPath(new URL('.cache/agents-data', import.meta.url)) },
         },
       },
     ],

@@ -1,0 +1,156 @@
+/** A real server with real agents, whose models are scripted. */
+import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import type { DeliveryMode } from '@relay/protocol';
+import { type Approval, createClient, type Session } from '@relay/sdk';
+import { TestServer } from '../support/server.ts';
+import type { TestedAgent } from './agents.ts';
+import { ScriptedModels } from './models.ts';
+
+const config = fileURLToPath(new URL('relay.config.ts', import.meta.url));
+
+export class Stage {
+  readonly models: ScriptedModels;
+  readonly server: TestServer;
+  #handles = 0;
+
+  private constructor(models: ScriptedModels) {
+    this.models = models;
+    this.server = new TestServer({ RELAY_CONFIG: config, AGENT_MODELS_URL: models.url });
+  }
+
+  static async start(): Promise<Stage> {
+    mkdirSync(tmpdir(), { recursive: true });
+    const stage = new Stage(await ScriptedModels.start());
+    mkdirSync(stage.#workspaces);
+    await stage.startServer();
+    return stage;
+  }
+
+  async startServer(): Promise<void> {
+    await this.server.start({ RELAY_WORKSPACE: this.#workspaces });
+  }
+
+  get #workspaces(): string {
+    return join(this.server.dataDir, 'workspace');
+  }
+
+  get client() {
+    return createClient({ baseUrl: this.server.url, apiKey: this.server.apiKey });
+  }
+
+  /** Starts a session in a folder of its own, which is called like it. */
+  async session(agent: TestedAgent, handle = `${agent.name}-${++this.#handles}`): Promise<Session> {
+    mkdirSync(join(this.#workspaces, handle));
+    const { client } = this;
+    const { id } = await client.sessions.create({ harness: agent.name, handle, workspace: handle });
+    await this.until(async () => (await client.sessions.get(id)).status === 'idle');
+    return client.sessions.get(id);
+  }
+
+  async send({ identity }: Session, text: string, mode?: DeliveryMode): Promise<string> {
+    const message = { to: `@${identity.handle}`, text, ...(mode === undefined ? {} : { mode }) };
+    return (await this.client.messages.send(message)).id;
+  }
+
+  /** What became of a message to one session. */
+  async delivery(messageId: string) {
+    const [delivery] = await this.client.messages.deliveries(messageId);
+    if (delivery === undefined) throw new Error('The message has no delivery');
+    return delivery;
+  }
+
+  async consumed(messageId: string): Promise<void> {
+    await this.until(async () => (await this.delivery(messageId)).status === 'consumed');
+  }
+
+  async approvals({ id }: Session): Promise<readonly Approval[]> {
+    return (await this.client.approvals.list({ sessionId: id }).page()).items;
+  }
+
+  /** The approval that the session waits for. */
+  async pending(session: Session): Promise<Approval> {
+    return this.until(async () =>
+      (await this.approvals(session)).find(({ status }) => status === 'pending'),
+    );
+  }
+
+  async idle({ id }: Session): Promise<void> {
+    await this.until(async () => (await this.client.sessions.get(id)).status === 'idle');
+  }
+
+  /** Waits until the session has said something that is not yet all. */
+  async saying(session: Session): Promise<void> {
+    const { models } = this;
+    const count = models.requests.length;
+    await this.until(() => models.requests.length >= Math.max(1, count));
+    await this.until(async () => (await this.client.sessions.get(session.id)).status !== 'idle');
+  }
+
+  async events({ id }: Session) {
+    return (await this.client.sessions.events(id, { limit: 1000 }).page()).items;
+  }
+
+  /** Ends the session; nothing of it may be left running. */
+  async release(session: Session): Promise<void> {
+    await this.client.sessions.release(session.id);
+    await this.until(() => this.processes(session).length === 0);
+  }
+
+  /** Kills the program that Relay has started, and nothing that it has started itself. */
+  killAgent(session: Session): void {
+    const family = this.processes(session);
+    const [first] = family.filter((pid) => !family.includes(parentOf(pid)));
+    if (first === undefined) throw new Error('The agent does not run');
+    process.kill(first, 'SIGKILL');
+  }
+
+  /** The processes that work in the session's folder. */
+  processes({ identity }: Session): number[] {
+    const folder = join(this.#workspaces, identity.handle);
+    return readdirSync('/proc')
+      .map(Number)
+      .filter((pid) => pid > 0 && folderOf(pid) === folder);
+  }
+
+  write({ identity }: Session, name: string): void {
+    writeFileSync(join(this.#workspaces, identity.handle, name), '');
+  }
+
+  /** The text that a file in the session's folder has. */
+  file({ identity }: Session, name: string): string | undefined {
+    const path = join(this.#workspaces, identity.handle, name);
+    return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
+  }
+
+  async until<Value>(look: () => Value | undefined | false | Promise<Value | undefined | false>): Promise<Value> {
+    const deadline = Date.now() + 60_000;
+    while (Date.now() < deadline) {
+      const value = await look();
+      if (value !== undefined && value !== false) return value;
+      await pause(50);
+    }
+    throw new Error(`It did not happen within a minute: ${look}\n${this.server.output.slice(-2000)}`);
+  }
+
+  async dispose(): Promise<void> {
+    await this.server.stop();
+    await this.server.dispose();
+    await this.models.close();
+  }
+}
+
+function folderOf(pid: number): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`);
+  } catch {
+    return undefined;
+  }
+}
+
+function parentOf(pid: number): number {
+  return Number(/PPid:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+}
