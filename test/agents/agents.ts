@@ -41,7 +41,7 @@ const opencode: TestedAgent = {
   }),
   shell: (command) => ({ name: 'bash', input: { command } }),
   relay: (tool, input) => ({ name: `relay_${tool}`, input }),
-  modes: ['on-idle'],
+  modes: ['on-idle', 'immediate', 'manual'],
   goesOnAfterDenial: false,
 };
 
@@ -51,7 +51,7 @@ const claude: TestedAgent = {
   env: (models) => ({ ANTHROPIC_BASE_URL: models, ANTHROPIC_AUTH_TOKEN: 'unused' }),
   shell: (command) => ({ name: 'Bash', input: { command, description: 'As asked' } }),
   relay: (tool, input) => ({ name: `mcp__relay__${tool}`, input }),
-  modes: ['on-idle', 'immediate', 'next-tool-call'],
+  modes: ['on-idle', 'immediate', 'next-tool-call', 'manual'],
   goesOnAfterDenial: true,
 };
 
@@ -74,7 +74,7 @@ const codex: TestedAgent = {
     input: { cmd: command, sandbox_permissions: 'require_escalated', justification: 'As asked' },
   }),
   relay: (tool, input) => ({ name: tool, namespace: 'mcp__relay', input }),
-  modes: ['on-idle', 'immediate', 'next-tool-call'],
+  modes: ['on-idle', 'immediate', 'next-tool-call', 'manual'],
   goesOnAfterDenial: false,
 };
 

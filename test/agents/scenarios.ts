@@ -174,8 +174,9 @@ const receipts: Readonly<Record<DeliveryMode, (scene: Scene) => Promise<void>>> 
   async 'on-idle'({ stage, session }) {
     const { models } = stage;
     const finish = Promise.withResolvers<void>();
-    await stage.send(session, models.script({ say: 'Word by word', until: finish.promise }));
-    await stage.saying(session);
+    const first = models.script({ say: 'Word by word', until: finish.promise });
+    await stage.send(session, first);
+    await stage.until(() => models.readings(first).length > 0);
     const text = models.script({ say: 'After that' });
     const message = await stage.send(session, text, 'on-idle');
     expect((await stage.delivery(message)).status).toMatch(/accepted|deferred/);
@@ -188,8 +189,9 @@ const receipts: Readonly<Record<DeliveryMode, (scene: Scene) => Promise<void>>> 
   async immediate({ stage, session }) {
     const { models } = stage;
     const never = Promise.withResolvers<void>();
-    await stage.send(session, models.script({ say: 'Word by word', until: never.promise }));
-    await stage.saying(session);
+    const first = models.script({ say: 'Word by word', until: never.promise });
+    await stage.send(session, first);
+    await stage.until(() => models.readings(first).length > 0);
     const text = models.script({ say: 'Instead of that' });
     const message = await stage.send(session, text, 'immediate');
     await stage.consumed(message);
@@ -214,5 +216,18 @@ const receipts: Readonly<Record<DeliveryMode, (scene: Scene) => Promise<void>>> 
     expect(stage.file(session, 'log')).toBe('started\nended\n');
   },
   'next-message': () => Promise.reject(new Error('No agent declares it')),
-  manual: () => Promise.reject(new Error('No agent declares it')),
+  async manual({ stage, session }) {
+    const { client, models } = stage;
+    const text = models.script({ say: 'At last' });
+    const message = await stage.send(session, text, 'manual');
+    const other = await stage.send(session, models.script({ say: 'Before that' }));
+    await stage.consumed(other);
+    await stage.idle(session);
+    expect((await stage.delivery(message)).status).toMatch(/accepted|deferred/);
+    expect(models.readings(text)).toEqual([]);
+    await client.sessions.flush(session.id);
+    await stage.consumed(message);
+    expect(models.readings(text)).not.toEqual([]);
+    await stage.idle(session);
+  },
 };

@@ -82,14 +82,6 @@ export class Stage {
     await this.until(async () => (await this.client.sessions.get(id)).status === 'idle');
   }
 
-  /** Waits until the session has said something that is not yet all. */
-  async saying(session: Session): Promise<void> {
-    const { models } = this;
-    const count = models.requests.length;
-    await this.until(() => models.requests.length >= Math.max(1, count));
-    await this.until(async () => (await this.client.sessions.get(session.id)).status !== 'idle');
-  }
-
   async events({ id }: Session) {
     return (await this.client.sessions.events(id, { limit: 1000 }).page()).items;
   }

@@ -1,7 +1,7 @@
 import type { RelayClient, Session, SessionsQuery, SessionSummary } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
-import { CliError, exitCodes, failureOf } from '../errors.ts';
+import { CliError, exitCodes, failureOf, usageError } from '../errors.ts';
 import { confirmed } from '../input.ts';
 import { collect, count } from '../options.ts';
 import type { Fields } from '../output/print.ts';
@@ -48,9 +48,10 @@ export function registerSessions(program: CliCommand): void {
     .examples(['relay sessions show builder', 'relay sessions show builder --events --json'])
     .handle(showSession);
   sessions
-    .command('start <handle>')
-    .description('start a session of one of our agents')
-    .option('--harness <name>', 'harness that runs it', 'native')
+    .command('start <name>')
+    .description('start a session of an agent: its handle, or with --handle its harness')
+    .option('--handle <handle>', 'handle of the session; <name> is then its harness')
+    .option('--harness <name>', 'harness that runs it (default: native)')
     .option('--agent <name>', 'agent of the server')
     .option('--model <name>', 'model to use')
     .option('--workspace <folder>', "folder inside the tenant's workspace")
@@ -59,6 +60,7 @@ export function registerSessions(program: CliCommand): void {
     .examples([
       'relay sessions start builder --model demo',
       'relay sessions start qa --agent tester',
+      'relay sessions start claude --handle reviewer --workspace shop',
     ])
     .handle(startSession);
   sessions
@@ -271,7 +273,8 @@ function namesOf(flags: Readonly<Record<string, boolean | undefined>>): string[]
 }
 
 interface StartOptions {
-  readonly harness: string;
+  readonly handle?: string;
+  readonly harness?: string;
   readonly agent?: string;
   readonly model?: string;
   readonly workspace?: string;
@@ -279,8 +282,16 @@ interface StartOptions {
   readonly fromSnapshot?: string;
 }
 
-async function startSession(context: Context<StartOptions>, [handle = '']: readonly string[]) {
-  const { harness, agent, model, workspace, label = [], fromSnapshot } = context.options;
+async function startSession(context: Context<StartOptions>, [name = '']: readonly string[]) {
+  const { options } = context;
+  const { agent, model, workspace, label = [], fromSnapshot } = options;
+  if (options.handle !== undefined && options.harness !== undefined) {
+    throw usageError(`With --handle, "${name}" is the harness: leave out --harness`);
+  }
+  const { handle, harness } =
+    options.handle === undefined
+      ? { handle: name, harness: options.harness ?? 'native' }
+      : { handle: options.handle, harness: name };
   const { sessions } = await context.client();
   const labels = Object.fromEntries(
     label.map((each) => {
@@ -288,7 +299,7 @@ async function startSession(context: Context<StartOptions>, [handle = '']: reado
       return [name, value.join(':')];
     }),
   );
-  const session = await sessions.create({
+  const created = await sessions.create({
     harness,
     handle: handle.replace(/^@/, ''),
     agent,
@@ -297,7 +308,21 @@ async function startSession(context: Context<StartOptions>, [handle = '']: reado
     labels,
     fromSnapshot,
   });
+  const session = await untilStarted(sessions, created);
   context.print.result(session, startedLine(session));
+}
+
+/** A program takes seconds to start, and may fail to. */
+async function untilStarted(sessions: RelayClient['sessions'], created: Session): Promise<Session> {
+  if (created.status !== 'starting') return created;
+  let reason = 'The agent could not be started';
+  for await (const event of sessions.stream(created)) {
+    if (event.type === 'error') reason = event.error;
+    if (event.type !== 'status.changed' || event.status === 'starting') continue;
+    if (event.status === 'failed') throw new CliError('session_failed', reason);
+    return sessions.get(created.id);
+  }
+  throw new CliError('session_failed', reason);
 }
 
 function startedLine({ identity: { handle }, status }: Session): string {
