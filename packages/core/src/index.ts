@@ -107,7 +107,13 @@ export {
 } from './run/state/state.ts';
 export * from './sessions/actions.ts';
 export * from './sessions/invocation-runner.ts';
-export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
+export {
+  bytesOf,
+  channelFor,
+  contentOf,
+  type DeliveryError,
+  maxHops,
+} from './sessions/acceptance.ts';
 export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';

@@ -1,8 +1,10 @@
 export type {
   Harness,
   HarnessContext,
+  HarnessCredential,
   HarnessInput,
   HarnessMessage,
+  HarnessProcess,
   HarnessSession,
   OutgoingMessage,
   PermissionAnswer,

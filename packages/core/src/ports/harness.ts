@@ -115,6 +115,34 @@ export interface HarnessInput {
   readonly labels: Readonly<Record<string, string>>;
   /** What `fork` or `snapshot` of another session of the harness has returned. */
   readonly from?: unknown;
+  /** Given to a harness with `runsProcesses`, and only then. */
+  readonly process?: HarnessProcess;
+}
+
+/** What the process of a session works with. */
+export interface HarnessProcess {
+  readonly tenantId: string;
+  /** Only this tenant, which is the operator's own, may use the operator's home folder. */
+  readonly isDefaultTenant: boolean;
+  /** The folder that it works in, inside the tenant's workspace, as a real path. */
+  readonly workspace: string;
+  /** A home folder of its own, as a real path. It exists, and is removed with the session. */
+  readonly home: string;
+  /** Folders of Relay and of other tenants, which it must not see. They may contain `home`. */
+  readonly hidden: () => readonly string[];
+  /**
+   * Relay's own MCP server, for this session. The token works when the session is stored: not before Relay
+   * calls `onEvent`. With each `create` and `attach` it is a new one, and the one before has ended.
+   */
+  readonly mcp: { readonly url: string; readonly token: string };
+  /** The tenant's key for a model provider; undefined if there is none. */
+  readonly credential: (provider: string) => Promise<HarnessCredential | undefined>;
+}
+
+export interface HarnessCredential {
+  readonly apiKey: string;
+  /** Undefined: the provider's own. */
+  readonly baseUrl?: string;
 }
 
 export interface Harness {
@@ -123,6 +151,11 @@ export interface Harness {
   readonly safeStates?: readonly SafeState[];
   /** False: consumption cannot be observed, and deliveries end as `delivered`. Default: true. */
   readonly observesConsumption?: boolean;
+  /**
+   * Its sessions are programs, such as coding agents. They are created with the scopes `runs` and `approve`, in
+   * a workspace, and get `input.process`. A new one is `starting` until it reports another status. Default: false.
+   */
+  readonly runsProcesses?: boolean;
   create(input: HarnessInput, context: HarnessContext): Promise<HarnessSession>;
   /** After a restart. A session of a harness without it is then offline. */
   attach?(

@@ -16,6 +16,7 @@ test('invocations that stay due, such as damaged ones, do not keep the others wa
   };
   const store = {
     sessions: {
+      dueHandlers: async () => [],
       dueInvocations: async (_now: number, limit: number) =>
         ids.slice(0, limit).map((invocationId) => ({ tenantId: 't', invocationId })),
     },

@@ -12,7 +12,9 @@ import type { AgentSessionCapabilities, AgentSessionEvent } from '@relay/protoco
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
+import { AgentProcesses } from '../../src/sessions/agent-processes.ts';
 import { HarnessHost, nodeNameOf } from '../../src/sessions/harness-host.ts';
+import type { HostOptions } from '../../src/sessions/hosted-session.ts';
 import { maxQueuedEvents } from '../../src/sessions/event-pump.ts';
 import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import { stores } from '../support/stores.ts';
@@ -113,6 +115,26 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     await server.stop();
     await store.close();
   });
+
+  /** For a host beside that of the server. */
+  function hosting(node: string): HostOptions {
+    const { control, programHub } = server.relay;
+    const { engine } = control;
+    return {
+      engine,
+      hub: programHub,
+      streams: { addSession: () => () => undefined },
+      processes: new AgentProcesses({
+        store,
+        config: server.config,
+        vault: { secretOf: () => '' },
+        workspaces: { folderOf: () => undefined, hiddenFrom: () => [] },
+        defaultTenantId: server.tenantId,
+        log: { ...engine.log, addSecret: () => undefined },
+      }),
+      node,
+    };
+  }
 
   const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
@@ -460,9 +482,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
   });
 
   it('fails the delivery if the harness hangs, and continues with the next one', async () => {
-    const { engine } = server.relay.control;
-    const options = { engine, hub: server.relay.programHub, node: 'two', timeoutMs: 30 };
-    const host = new HarnessHost(options, harnesses);
+    const host = new HarnessHost({ ...hosting('two'), timeoutMs: 30 }, harnesses);
     const handle = `h-${uuidv7()}`;
     const { tenantId } = server;
     const by = { type: 'key', id: uuidv7(), name: 'Ada' } as const;
@@ -725,15 +745,11 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
   it('leaves the sessions of another node alone', async () => {
     const session = await created();
     const agent = session.agent();
-    const { engine } = server.relay.control;
-    const host = new HarnessHost(
-      { engine, hub: server.relay.programHub, node: 'three' },
-      harnesses,
-    );
+    const host = new HarnessHost(hosting('three'), harnesses);
     await host.start();
     expect(host.size).toBe(0);
     // A second node with the same name waits for the first.
-    const twin = new HarnessHost({ engine, hub: server.relay.programHub, node: 'one' }, harnesses);
+    const twin = new HarnessHost(hosting('one'), harnesses);
     await twin.start();
     await deliveryIs((await send(session.handle)).deliveryId, 'consumed');
     expect(agentOf(session.handle)).toBe(agent);

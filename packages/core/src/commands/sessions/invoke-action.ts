@@ -89,31 +89,38 @@ export async function invokeAction(
       verdict.decision === 'ask'
         ? approvalFor(engine, { ...call, invocationId: made.id }, verdict.rule)
         : undefined;
-    const invocation = asked === undefined ? made : waitingFor(asked.approval, made);
+    const invocation =
+      asked === undefined
+        ? startingNow(engine, caller.tenantId, made)
+        : waitingFor(asked.approval, made);
     const event = {
       type: 'action.invoked',
       action: action.name,
       invocationId: invocation.id,
     } as const;
-    const { at } = invocation;
-    const outcome = await store.sessions.change({
-      // The session that carries it out learns of it when it is approved.
-      changes: eventFor([session?.id, asked === undefined ? action.sessionId : null], at, event),
-      invocations: [invocation],
-      ...(asked === undefined ? {} : { approvals: [asked.approval], notices: [asked.notice] }),
-      useGrants: usedGrants(verdict),
-      audit: auditRecordsOf(engine, caller.tenantId, [entryOf(invocation, caller.by, 'invoked')]),
-      ...defined({ idempotency }),
-    });
-    if (outcome.kind === 'exists') return replayed(store, outcome, idempotency?.fingerprint);
-    if (outcome.kind === 'committed') {
-      const stored = await readInvocation(store, invocation.id);
-      engine.onInvocation?.(caller.tenantId, stored);
-      if (asked !== undefined) {
-        engine.onApproval?.(caller.tenantId, { id: asked.approval.id, isNew: true });
+    const { id, at } = invocation;
+    try {
+      const outcome = await store.sessions.change({
+        // The session that carries it out learns of it when it is approved.
+        changes: eventFor([session?.id, asked === undefined ? action.sessionId : null], at, event),
+        invocations: [invocation],
+        ...(asked === undefined ? {} : { approvals: [asked.approval], notices: [asked.notice] }),
+        useGrants: usedGrants(verdict),
+        audit: auditRecordsOf(engine, caller.tenantId, [entryOf(invocation, caller.by, 'invoked')]),
+        ...defined({ idempotency }),
+      });
+      if (outcome.kind === 'exists') return replayed(store, outcome, idempotency?.fingerprint);
+      if (outcome.kind === 'committed') {
+        const stored = await readInvocation(store, id);
+        engine.onInvocation?.(caller.tenantId, stored);
+        if (asked !== undefined) {
+          engine.onApproval?.(caller.tenantId, { id: asked.approval.id, isNew: true });
+        }
+        engine.invocations?.start(caller.tenantId, stored, action);
+        return { invocation: stored, replayed: false };
       }
-      engine.invocations?.start(caller.tenantId, stored, action);
-      return { invocation: stored, replayed: false };
+    } finally {
+      engine.invocations?.release(caller.tenantId, id);
     }
     // A session has ended meanwhile, and the action with it, or a grant is used up.
   }
@@ -128,13 +135,23 @@ interface Permitted {
   readonly verdict: Exclude<Verdict, { decision: 'deny' }>;
 }
 
+/** The handler starts as soon as the invocation is stored, if this node has a place for it; else in its turn. */
+function startingNow(
+  { settings, invocations }: InvocationEngine,
+  tenantId: string,
+  invocation: NewInvocation,
+): NewInvocation {
+  const { id, sessionId, at } = invocation;
+  if (sessionId !== null || invocations?.reserve(tenantId, id) !== true) return invocation;
+  return { ...invocation, startedAt: at, dueAt: at + settings.leaseTtlMs };
+}
+
 /** It may be decided, or expire; nothing has started. */
 function waitingFor(approval: NewApproval, invocation: NewInvocation): NewInvocation {
   return {
     ...invocation,
     status: 'waiting',
     approvalId: approval.id,
-    startedAt: null,
     dueAt: warningOf(approval),
   };
 }
@@ -222,7 +239,6 @@ async function denied(
   const invocation: NewInvocation = {
     ...newInvocation(engine, action, { caller, input }),
     status: 'denied',
-    startedAt: null,
     error: { code: 'action_denied', message: reason },
   };
   const { id: invocationId, at } = invocation;
@@ -239,15 +255,13 @@ async function denied(
 }
 
 function newInvocation(
-  { ids, clock, settings, invocations }: InvocationEngine,
+  { ids, clock }: InvocationEngine,
   action: Action,
   { caller, input }: { readonly caller: ActionCaller; readonly input: unknown },
 ): NewInvocation {
   const at = clock.now();
   const timeoutMs = action.timeoutMs ?? defaultActionTimeoutMs;
   const { sessionId } = action;
-  // One that this node has no room for is started when it is due.
-  const isStarted = sessionId === null && invocations?.hasRoom === true;
   return {
     id: ids.next(),
     action: action.name,
@@ -258,8 +272,8 @@ function newInvocation(
     at,
     idempotent: action.idempotent,
     timeoutMs,
-    startedAt: isStarted ? at : null,
-    dueAt: sessionId !== null ? at + timeoutMs : isStarted ? at + settings.leaseTtlMs : at,
+    startedAt: null,
+    dueAt: sessionId === null ? at : at + timeoutMs,
   };
 }
 

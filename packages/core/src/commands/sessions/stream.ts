@@ -42,16 +42,20 @@ export async function closeStream(
   await store.tenant(tenantId).sessions.closeStream(sessionId, closed);
 }
 
-/** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
+/**
+ * Before they are sent. False if the stream was replaced, the session has another status than that in which
+ * they can be sent, or one of them has changed since it was read.
+ */
 export async function recordAttempts(
   { store, clock }: StreamEngine,
-  { tenantId, sessionId }: SessionRef,
+  { tenantId, id: sessionId, status: ifStatus }: SessionRecord,
   streamId: string,
   entries: readonly InboxEntry[],
 ): Promise<boolean> {
   const { deliveries } = stepsOf(entries, { type: 'send', streamId });
   if (deliveries.length < entries.length) return false;
-  const change = { sessionId, at: clock.now(), ifStream: streamId, events: [], deliveries };
+  const at = clock.now();
+  const change = { sessionId, at, ifStatus, ifStream: streamId, events: [], deliveries };
   const { kind } = await store.tenant(tenantId).sessions.change({ changes: [change] });
   return kind === 'committed';
 }
