@@ -345,6 +345,12 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     const status = async () => (await client.runs.get(runId)).status;
     await expect.poll(status, { timeout: 10_000 }).toBe('canceled');
   },
+  messageRun: async () => {
+    const { runId } = await asking();
+    const sent = await client.runs.message(runId, { text: 'And be brief' });
+    expect(sent).toMatchObject({ runId, text: 'And be brief', mode: 'next-message' });
+    await client.runs.cancel(runId);
+  },
   cancelRuns: async () => {
     await client.runs.create({ model: 'demo', input: 'slow 60000', labels: { of: 'cancelRuns' } });
     const { canceled } = await client.runs.cancelAll({ labels: { of: 'cancelRuns' } });

@@ -87,7 +87,7 @@ export interface ConnectionLimits {
   readonly unreadBytes: number;
 }
 
-export const connectionLimits: ConnectionLimits = {
+const connectionLimits: ConnectionLimits = {
   initializeMs: 25_000,
   maxLineBytes: 10 * 1024 * 1024,
   violationsPerMinute: 100,
