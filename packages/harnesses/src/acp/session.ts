@@ -20,6 +20,7 @@ import { cp, lstat } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type McpServer,
+  type NewSessionRequest,
   type PromptResponse,
   RequestError,
   type CreateElicitationRequest,
@@ -35,7 +36,6 @@ import {
   type HarnessContext,
   type HarnessInput,
   type HarnessMessage,
-  type HarnessProcess,
   type HarnessSession,
   type Receipt,
 } from '@relay/core';
@@ -54,14 +54,44 @@ import { denialNote, type PromptedMessage, promptOf } from './prompt.ts';
 import type { AgentSupervisor, AgentSupervisorOptions } from './supervisor.ts';
 import { differenceOf, maxInputChars, normalise, ToolCalls } from './tool-calls.ts';
 
+interface AgentPlace {
+  readonly workspace: string;
+  readonly home: string;
+  readonly mcp: { readonly url: string; readonly token: string };
+}
+
+/** What the requests of an agent need of Relay. */
+export interface AgentContext extends Omit<HarnessContext, 'requestPermission'> {
+  requestPermission(request: {
+    readonly tool: string;
+    readonly input: unknown;
+    readonly shown: unknown;
+    readonly isConcrete: boolean;
+    readonly isEditable: false;
+    readonly signal: AbortSignal;
+  }): Promise<
+    | { readonly allowed: true }
+    | {
+        readonly allowed: false;
+        readonly reason: string;
+        readonly by: 'rule' | 'person' | 'closed' | 'expired';
+      }
+  >;
+  ask(question: {
+    readonly message: string;
+    readonly schema: unknown;
+    readonly signal: AbortSignal;
+  }): Promise<CreateElicitationResponse>;
+}
+
 export interface AcpSessionOptions {
   /** The name of the harness, which is part of the names of tools. */
   readonly harness: string;
   /** The name of the agent, for people. */
   readonly name: string;
   readonly input: HarnessInput;
-  readonly process: HarnessProcess;
-  readonly context: HarnessContext;
+  readonly process: AgentPlace;
+  readonly context: AgentContext;
   /** What the session saved before a restart. */
   readonly state?: unknown;
   /** `_meta` of the requests that open an ACP session, for settings that an agent has only there. */
@@ -238,14 +268,14 @@ class AcpSession implements HarnessSession, AgentClient {
   async #open(connection: AgentConnection): Promise<void> {
     this.#features = featuresOf(connection.initialized);
     const known = this.#acpSessionId;
-    const isBack = known !== undefined && (await this.#resume(connection, known));
-    if (!isBack) {
+    const problem = known === undefined ? undefined : await this.#resume(connection, known);
+    if (known === undefined || problem !== undefined) {
       // Agents do not keep a conversation that has not begun.
-      if (known !== undefined && this.#hasBegun) await this.#emit([conversationLost]);
+      if (problem !== undefined && this.#hasBegun) await this.#loseConversation(problem);
       this.#hasBegun = false;
       this.#acpSessionId = undefined;
-      const created = connection.agent.request('session/new', this.#place());
-      this.#acpSessionId = (await created).sessionId;
+      const created = await connection.agent.request('session/new', this.#place());
+      this.#acpSessionId = created.sessionId;
     }
     this.#costBase = undefined;
     if (this.#acpSessionId !== known || this.#options.state === undefined) await this.#save();
@@ -256,29 +286,36 @@ class AcpSession implements HarnessSession, AgentClient {
     await this.#status(this.#turn === undefined ? 'idle' : 'active');
   }
 
-  /** False if the agent does not have the conversation any more. */
-  async #resume(connection: AgentConnection, sessionId: string): Promise<boolean> {
+  #loseConversation(problem: string): Promise<void> {
+    const what = `The agent cannot continue the conversation ${this.#acpSessionId} (${problem})`;
+    return this.#error(`${what}, and begins a new one`, 'conversation_lost');
+  }
+
+  /** The problem, if the agent does not have the conversation any more. */
+  async #resume(connection: AgentConnection, sessionId: string): Promise<string | undefined> {
     const { resume, load } = this.#features ?? {};
     const params = { sessionId, ...this.#place() };
     const attempts = [
       ...(resume ? (['session/resume'] as const) : []),
       ...(load ? (['session/load'] as const) : []),
     ];
+    let problem = 'it can neither resume nor load one';
     for (const method of attempts) {
       this.#isReplaying = method === 'session/load';
       try {
         await connection.agent.request(method, params);
-        return true;
+        return undefined;
       } catch (error) {
         if (!(error instanceof RequestError)) throw error;
+        problem = `${method}: ${error.message}`;
       } finally {
         this.#isReplaying = false;
       }
     }
-    return false;
+    return problem;
   }
 
-  #place() {
+  #place(): NewSessionRequest {
     const { process, meta } = this.#options;
     const { workspace: cwd, mcp } = process;
     const headers = [{ name: 'Authorization', value: `Bearer ${mcp.token}` }];
@@ -998,12 +1035,6 @@ class AcpSession implements HarnessSession, AgentClient {
 
 const cancelled: RequestPermissionResponse = { outcome: { outcome: 'cancelled' } };
 
-const conversationLost: AgentSessionEvent = {
-  type: 'error',
-  error: 'The agent does not have the conversation any more: it begins a new one',
-  code: 'conversation_lost',
-};
-
 /** Why a turn ended before the agent was finished. */
 function failureOf(outcome: Outcome): AgentSessionEvent[] {
   if (outcome.kind === 'failed') {
@@ -1025,8 +1056,8 @@ function failureOf(outcome: Outcome): AgentSessionEvent[] {
 }
 
 function savedStateOf(state: unknown): SavedState | undefined {
-  const saved = (state ?? undefined) as Partial<Record<keyof SavedState, unknown>> | undefined;
-  if (typeof saved?.acpSessionId !== 'string') return undefined;
+  const saved = (state ?? {}) as Partial<Record<keyof SavedState, unknown>>;
+  if (typeof saved.acpSessionId !== 'string') return undefined;
   const { acpSessionId, hasBegun, tokens, costUsd } = saved;
   return {
     acpSessionId,

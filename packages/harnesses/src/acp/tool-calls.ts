@@ -134,7 +134,7 @@ export class ToolCalls {
 
   /** The turn has ended, and with it all of its calls but those of requests that are still open. */
   clear(open: ReadonlySet<string>): void {
-    for (const id of [...this.#calls.keys()]) if (!open.has(id)) this.forget(id);
+    for (const id of this.#calls.keys()) if (!open.has(id)) this.forget(id);
   }
 
   #set(call: ToolCallRecord): ToolCallRecord {
@@ -243,7 +243,7 @@ function commandCall(announced: Announced, options: CallOptions, shown: Input): 
   );
   const rest = { ...shown, ...picked(raw, new Set(waitingNames)), ...Object.fromEntries(others) };
   if (command === undefined) {
-    if (Object.keys(raw).length > 0) return otherCall(announced, options, shown);
+    if (others.length > 0) return otherCall(announced, options, shown);
     // Gemini has it only in the title, which is a text for people.
     const input = { command: announced.title ?? '' };
     return { tool: 'bash', inputs: [input], isConcrete: false, shown: rest };
