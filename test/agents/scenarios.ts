@@ -45,7 +45,7 @@ export const scenarios: readonly Scenario[] = [
       await stage.send(session, models.script({ call: agent.shell(append('log')) }, { say: 'Ran' }));
       const approval = await stage.pending(session);
       expect(approval).toMatchObject({ tool: 'bash', params: { command: append('log') } });
-      expect((await client.sessions.get(session.id)).status).toBe('waiting');
+      await stage.until(async () => (await client.sessions.get(session.id)).status === 'waiting');
       expect(stage.file(session, 'log')).toBeUndefined();
       await client.approvals.approve(approval.id);
       await client.approvals.approve(approval.id);
@@ -112,42 +112,52 @@ export const scenarios: readonly Scenario[] = [
     },
   },
   {
-    name: 'is started again after kill -9 while it runs a command, and remembers',
+    name: 'is started again after kill -9 while it runs a command, remembers, and asks again',
     async play({ stage, agent, session }) {
-      const { models } = stage;
+      const { client, models } = stage;
+      const earlier = models.script({ say: 'Good morning' });
+      await stage.consumed(await stage.send(session, earlier));
       const text = models.script({ call: agent.shell(untilFile) }, { say: 'Ran' });
-      await stage.send(session, text);
-      await stage.client.approvals.approve((await stage.pending(session)).id);
+      const message = await stage.send(session, text);
+      await client.approvals.approve((await stage.pending(session)).id);
       await stage.until(() => stage.file(session, 'log'));
       const before = stage.processes(session);
       stage.killAgent(session);
       await stage.until(() => before.every((pid) => !stage.processes(session).includes(pid)));
-      const next = await stage.send(session, models.script({ say: 'Here I am' }));
-      await stage.consumed(next);
-      await stage.idle(session);
-      stage.write(session, 'go');
-      expect(models.requests.at(-1)?.items.some((item) => item.text.includes(text))).toBe(true);
+      // The message is sent again, and what was allowed before is not allowed again.
+      const approval = await stage.pending(session);
       expect(stage.file(session, 'log')).toBe('started\n');
+      stage.write(session, 'go');
+      await client.approvals.approve(approval.id);
+      await stage.consumed(message);
+      await stage.idle(session);
+      expect(stage.file(session, 'log')).toBe('started\nstarted\nended\n');
+      expect(models.readings(earlier).at(-1)).toBe(models.requests.at(-1));
     },
   },
   {
     name: 'is resumed after kill -9 of the server while an approval is open, which is closed',
     async play({ stage, agent, session }) {
       const { models } = stage;
+      const earlier = models.script({ say: 'Good morning' });
+      await stage.consumed(await stage.send(session, earlier));
       const text = models.script({ call: agent.shell(append('log')) }, { say: 'Ran' });
-      await stage.send(session, text);
+      const message = await stage.send(session, text);
       const { id } = await stage.pending(session);
       const before = stage.processes(session);
       await stage.server.kill();
       await stage.startServer();
       await stage.until(() => before.every((pid) => !stage.processes(session).includes(pid)));
-      await stage.idle(session);
-      expect((await stage.client.approvals.get(id)).status).toBe('closed');
-      const next = await stage.send(session, models.script({ say: 'Here I am' }));
-      await stage.consumed(next);
-      await stage.idle(session);
-      expect(models.requests.at(-1)?.items.some((item) => item.text.includes(text))).toBe(true);
+      const { client } = stage;
+      const approval = await stage.pending(session);
+      expect(approval.id).not.toBe(id);
+      expect((await client.approvals.get(id)).status).toBe('closed');
       expect(stage.file(session, 'log')).toBeUndefined();
+      await client.approvals.approve(approval.id);
+      await stage.consumed(message);
+      await stage.idle(session);
+      expect(stage.file(session, 'log')).toBe('x\n');
+      expect(models.readings(earlier).at(-1)).toBe(models.requests.at(-1));
     },
   },
   {

@@ -1,5 +1,14 @@
 /** A real server with real agents, whose models are scripted. */
-import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -15,6 +24,7 @@ const config = fileURLToPath(new URL('relay.config.ts', import.meta.url));
 export class Stage {
   readonly models: ScriptedModels;
   readonly server: TestServer;
+  readonly #workspaces = mkdtempSync(join(tmpdir(), 'relay-workspace-'));
   #handles = 0;
 
   private constructor(models: ScriptedModels) {
@@ -25,17 +35,12 @@ export class Stage {
   static async start(): Promise<Stage> {
     mkdirSync(tmpdir(), { recursive: true });
     const stage = new Stage(await ScriptedModels.start());
-    mkdirSync(stage.#workspaces);
     await stage.startServer();
     return stage;
   }
 
   async startServer(): Promise<void> {
     await this.server.start({ RELAY_WORKSPACE: this.#workspaces });
-  }
-
-  get #workspaces(): string {
-    return join(this.server.dataDir, 'workspace');
   }
 
   get client() {
@@ -125,13 +130,15 @@ export class Stage {
       if (value !== undefined && value !== false) return value;
       await pause(50);
     }
-    throw new Error(`It did not happen within a minute: ${look}\n${this.server.output.slice(-2000)}`);
+    const lines = this.server.output.split('\n').filter((line) => !line.includes('"msg":"request"'));
+    throw new Error(`It did not happen within a minute: ${look}\n${lines.slice(-20).join('\n')}`);
   }
 
   async dispose(): Promise<void> {
     await this.server.stop();
     await this.server.dispose();
     await this.models.close();
+    rmSync(this.#workspaces, { recursive: true, force: true });
   }
 }
 
