@@ -4,7 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Readable, Writable } from 'node:stream';
 import { ndJsonStream, type SessionUpdate } from '@agentclientprotocol/sdk';
-import { type HarnessMessage, type HarnessSession, type Receipt, systemClock } from '@relay/core';
+import {
+  type HarnessContext,
+  type HarnessMessage,
+  type HarnessSession,
+  type Receipt,
+  systemClock,
+} from '@relay/core';
 import type { AgentSessionEvent, DeliveryMode } from '@relay/protocol';
 import { type AgentProgram, connectAgent } from '../../src/acp/connection.ts';
 import { type AgentContext, openAcpSession } from '../../src/acp/session.ts';
