@@ -55,6 +55,23 @@ export const scenarios: readonly Scenario[] = [
     },
   },
   {
+    name: 'asks for an edit with its difference, and reports it when it is made',
+    async play({ stage, agent, session }) {
+      const { client, models } = stage;
+      const path = stage.path(session, 'notes.txt');
+      await stage.send(session, models.script({ call: agent.write(path, 'hello') }, { say: 'Written' }));
+      const approval = await stage.pending(session);
+      expect(approval.tool).toBe('patch');
+      expect(JSON.stringify(approval.params)).toContain('hello');
+      expect(stage.file(session, 'notes.txt')).toBeUndefined();
+      await client.approvals.approve(approval.id);
+      await stage.idle(session);
+      expect(stage.file(session, 'notes.txt')?.trim()).toBe('hello');
+      const changes = (await stage.events(session)).filter(({ type }) => type === 'file.changed');
+      expect(changes).toHaveLength(1);
+    },
+  },
+  {
     name: 'does not run a denied command, and reads the reason',
     async play({ stage, agent, session }) {
       const { client, models } = stage;

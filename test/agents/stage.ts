@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { DeliveryMode } from '@relay/protocol';
@@ -20,6 +20,12 @@ import type { TestedAgent } from './agents.ts';
 import { ScriptedModels } from './models.ts';
 
 const config = fileURLToPath(new URL('relay.config.ts', import.meta.url));
+
+interface SessionOptions {
+  readonly handle?: string;
+  /** What its folder has at the start, by path. */
+  readonly files?: Readonly<Record<string, string>>;
+}
 
 export class Stage {
   readonly models: ScriptedModels;
@@ -48,10 +54,17 @@ export class Stage {
   }
 
   /** Starts a session in a folder of its own, which is called like it. */
-  async session(agent: TestedAgent, handle = `${agent.name}-${++this.#handles}`): Promise<Session> {
-    mkdirSync(join(this.#workspaces, handle));
+  async session(
+    { name }: TestedAgent,
+    { handle = `${name}-${++this.#handles}`, files = {} }: SessionOptions = {},
+  ): Promise<Session> {
+    for (const [file, text] of Object.entries({ '.keep': '', ...files })) {
+      const path = join(this.#workspaces, handle, file);
+      mkdirSync(dirname(path), { recursive: true });
+      writeFileSync(path, text);
+    }
     const { client } = this;
-    const { id } = await client.sessions.create({ harness: agent.name, handle, workspace: handle });
+    const { id } = await client.sessions.create({ harness: name, handle, workspace: handle });
     await this.until(async () => (await client.sessions.get(id)).status === 'idle');
     return client.sessions.get(id);
   }
@@ -113,13 +126,18 @@ export class Stage {
       .filter((pid) => pid > 0 && folderOf(pid) === folder);
   }
 
-  write({ identity }: Session, name: string): void {
-    writeFileSync(join(this.#workspaces, identity.handle, name), '');
+  write(session: Session, name: string): void {
+    writeFileSync(this.path(session, name), '');
+  }
+
+  /** The path of a file in the session's folder. */
+  path({ identity }: Session, name: string): string {
+    return join(this.#workspaces, identity.handle, name);
   }
 
   /** The text that a file in the session's folder has. */
-  file({ identity }: Session, name: string): string | undefined {
-    const path = join(this.#workspaces, identity.handle, name);
+  file(session: Session, name: string): string | undefined {
+    const path = this.path(session, name);
     return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
   }
 

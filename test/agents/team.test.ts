@@ -22,7 +22,7 @@ test('opencode, Claude Code, Codex and a person complete a task by messages of /
   await client.channels.put('release', { topic: 'The next release' });
   await client.channels.addMember('release', 'ada');
   for (const agent of agents) {
-    sessions.push(await stage.session(agent, agent.name));
+    sessions.push(await stage.session(agent, { handle: agent.name }));
     await client.channels.addMember('release', agent.name);
   }
 
@@ -61,5 +61,6 @@ test('opencode, Claude Code, Codex and a person complete a task by messages of /
     'tested\n',
   ]);
   for (const session of sessions) await stage.release(session);
-  await client.sessions.release(ada.id);
+  await client.sessions.drop(ada.id);
+  await ada.closed;
 });
