@@ -130,6 +130,8 @@ export interface HarnessProcess {
   readonly home: string;
   /** Folders of Relay and of other tenants, which it must not see. They may contain `home`. */
   readonly hidden: () => readonly string[];
+  /** The operator's limits for programs in a sandbox. Undefined: there is none, or it is switched off. */
+  readonly sandbox?: HarnessSandbox;
   /**
    * Relay's own MCP server, for this session. The token works when the session is stored: not before Relay
    * calls `onEvent`. With each `create` and `attach` it is a new one, and the one before has ended.
@@ -137,6 +139,13 @@ export interface HarnessProcess {
   readonly mcp: { readonly url: string; readonly token: string };
   /** The tenant's key for a model provider; undefined if there is none. */
   readonly credential: (provider: string) => Promise<HarnessCredential | undefined>;
+}
+
+export interface HarnessSandbox {
+  readonly network: boolean;
+  /** The most memory of one process. */
+  readonly memoryBytes: number;
+  readonly processes: number;
 }
 
 export interface HarnessCredential {
