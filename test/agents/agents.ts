@@ -11,8 +11,12 @@ export const agentPackages = {
 
 export interface TestedAgent {
   readonly name: 'opencode' | 'claude' | 'codex';
-  readonly program: string;
-  /** The environment in which it uses the scripted models. */
+  readonly command: readonly [program: string, ...args: string[]];
+  /** The provider whose key it gets; its base URL is that of the scripted models. */
+  readonly provider?: string;
+  /** Default: its own. */
+  readonly model?: string;
+  /** What it needs besides to use the scripted models. */
   env(models: string): Readonly<Record<string, string>>;
   /** How its model calls a shell command that needs permission. */
   shell(command: string): ToolCall;
@@ -31,8 +35,10 @@ export interface TestedAgent {
 
 const opencode: TestedAgent = {
   name: 'opencode',
-  program: 'opencode',
+  command: ['opencode', 'acp'],
   env: (models) => ({
+    // There may be no internet.
+    OPENCODE_DISABLE_MODELS_FETCH: '1',
     OPENCODE_CONFIG_CONTENT: JSON.stringify({
       model: 'scripted/model',
       small_model: 'scripted/model',
@@ -61,8 +67,9 @@ const opencode: TestedAgent = {
 
 const claude: TestedAgent = {
   name: 'claude',
-  program: 'claude-agent-acp',
-  env: (models) => ({ ANTHROPIC_BASE_URL: models, ANTHROPIC_AUTH_TOKEN: 'unused' }),
+  command: ['claude-agent-acp'],
+  provider: 'anthropic',
+  env: () => ({}),
   shell: (command) => ({ name: 'Bash', input: { command, description: 'As asked' } }),
   write: (file_path, content) => ({ name: 'Write', input: { file_path, content } }),
   relay: (tool, input) => ({ name: `mcp__relay__${tool}`, input }),
@@ -80,17 +87,11 @@ const claude: TestedAgent = {
 
 const codex: TestedAgent = {
   name: 'codex',
-  program: 'codex-acp',
-  env: (models) => ({
-    CODEX_CONFIG: JSON.stringify({
-      model: 'gpt-5',
-      model_provider: 'scripted',
-      model_providers: {
-        scripted: { name: 'scripted', base_url: `${models}/v1`, wire_api: 'responses' },
-      },
-    }),
-    MODEL_PROVIDER: 'scripted',
-  }),
+  command: ['codex-acp'],
+  provider: 'openai',
+  // Newer models call tools in another way.
+  model: 'gpt-5',
+  env: () => ({}),
   // Without this it would run in Codex's own sandbox, unasked.
   shell: (command) => ({
     name: 'exec_command',

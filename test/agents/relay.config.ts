@@ -1,14 +1,14 @@
-/** The real agents of `.cache/agents`, with models of the test. */
+/** The presets, with the programs of `.cache/agents` and with what an agent needs to use other models. */
 import { join } from 'node:path';
+import { acp } from '../../packages/harnesses/src/acp/acp.ts';
 import { defineConfig } from '@relay/server';
-import { acp } from './acp-try.ts';
 import { agents } from './agents.ts';
 import { programs } from './install.ts';
 
 const models = process.env['AGENT_MODELS_URL'] ?? '';
 
 export default defineConfig({
-  harnesses: agents.map(({ name, program, env }) =>
-    acp({ name, command: [join(programs, program), ...(name === 'opencode' ? ['acp'] : [])], env: env(models) }),
+  harnesses: agents.map(({ name, command: [program, ...args], env }) =>
+    acp({ name, command: [join(programs, program), ...args], env: env(models) }),
   ),
 });

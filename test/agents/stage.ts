@@ -16,7 +16,7 @@ import { fileURLToPath } from 'node:url';
 import type { DeliveryMode } from '@relay/protocol';
 import { type Approval, createClient, type Session } from '@relay/sdk';
 import { TestServer } from '../support/server.ts';
-import type { TestedAgent } from './agents.ts';
+import { agents, type TestedAgent } from './agents.ts';
 import { ScriptedModels } from './models.ts';
 
 const config = fileURLToPath(new URL('relay.config.ts', import.meta.url));
@@ -35,13 +35,21 @@ export class Stage {
 
   private constructor(models: ScriptedModels) {
     this.models = models;
-    this.server = new TestServer({ RELAY_CONFIG: config, AGENT_MODELS_URL: models.url });
+    this.server = new TestServer({
+      RELAY_CONFIG: config,
+      RELAY_PRIVATE_NETWORKS: '127.0.0.0/8',
+      AGENT_MODELS_URL: models.url,
+    });
   }
 
   static async start(): Promise<Stage> {
     mkdirSync(tmpdir(), { recursive: true });
     const stage = new Stage(await ScriptedModels.start());
     await stage.startServer();
+    const key = { apiKey: 'sk-scripted', baseUrl: `${stage.models.url}/v1` };
+    for (const { provider } of agents) {
+      if (provider !== undefined) await stage.client.credentials.put(provider, key);
+    }
     return stage;
   }
 
@@ -55,7 +63,7 @@ export class Stage {
 
   /** Starts a session in a folder of its own, which is called like it. */
   async session(
-    { name }: TestedAgent,
+    { name, model }: TestedAgent,
     { handle = `${name}-${++this.#handles}`, files = {} }: SessionOptions = {},
   ): Promise<Session> {
     for (const [file, text] of Object.entries({ '.keep': '', ...files })) {
@@ -64,7 +72,7 @@ export class Stage {
       writeFileSync(path, text);
     }
     const { client } = this;
-    const { id } = await client.sessions.create({ harness: name, handle, workspace: handle });
+    const { id } = await client.sessions.create({ harness: name, handle, model, workspace: handle });
     await this.until(async () => (await client.sessions.get(id)).status === 'idle');
     return client.sessions.get(id);
   }
@@ -142,13 +150,14 @@ export class Stage {
   }
 
   async until<Value>(look: () => Value | undefined | false | Promise<Value | undefined | false>): Promise<Value> {
-    const deadline = Date.now() + 60_000;
+    const deadline = Date.now() + Number(process.env["DBGMS"] ?? 60_000);
     while (Date.now() < deadline) {
       const value = await look();
       if (value !== undefined && value !== false) return value;
       await pause(50);
     }
     const lines = this.server.output.split('\n').filter((line) => !line.includes('"msg":"request"'));
+    if (process.env['DBG']) for (const s of (await this.client.sessions.list({}).page()).items) console.log(s.identity.handle, s.status, JSON.stringify((await this.events(s as Session)).slice(-12)));
     throw new Error(`It did not happen within a minute: ${look}\n${lines.slice(-20).join('\n')}`);
   }
 
