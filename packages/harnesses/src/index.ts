@@ -13,6 +13,4 @@ export type {
 } from '@relay/core';
 export { checkSession } from './check-session.ts';
 export { defineHarness, harnessProblem } from './define-harness.ts';
-export { type AgentClient, type AgentConnection, connectAgent } from './acp/connection.ts';
-export { AgentSupervisor, type AgentSupervisorOptions } from './acp/supervisor.ts';
-export { AgentProcess } from './acp/agent-process.ts';
+export { acp, type AcpOptions, withPresets } from './acp/acp.ts';

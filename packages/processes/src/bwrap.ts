@@ -31,10 +31,14 @@ export interface SandboxView {
    * kept either. Undefined: a person approved the command.
    */
   readonly protectedPaths?: Omit<ProtectedPaths, 'release'>;
+  /** The command makes sandboxes of its own. Default: as root it cannot. */
+  readonly isNesting?: boolean;
 }
 
 /** A server that runs as root would pass on its capabilities, for example to remount the disk. */
 const isolation = ['--unshare-all', '--cap-drop', 'ALL'];
+/** Without the capability, root is not mapped into a further user namespace. It has no effect outside of its own. */
+const nesting = ['--unshare-user', '--cap-add', 'CAP_SETFCAP'];
 const readOnlyRoot = ['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc'];
 const kernelSettings = ['/proc/sys', '/proc/sysrq-trigger', '/proc/mtrr'];
 /** Closes what the server itself inherited. A lower limit that is already in force stays. */
@@ -47,11 +51,12 @@ const prepare =
 
 export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxView): CommandLine {
   const { network, memoryBytes, processes } = sandbox;
-  const { root, home, hidden, protectedPaths } = view;
+  const { root, home, hidden, protectedPaths, isNesting = false } = view;
   const args = [
     '--die-with-parent',
     '--new-session',
     ...isolation,
+    ...(isNesting ? nesting : []),
     ...(network ? ['--share-net'] : []),
     ...readOnlyRoot,
     // Root can write kernel settings like other files, even without capabilities.

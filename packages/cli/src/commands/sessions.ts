@@ -49,8 +49,8 @@ export function registerSessions(program: CliCommand): void {
     .handle(showSession);
   sessions
     .command('start <name>')
-    .description('start a session of an agent: its handle, or with --handle its harness')
-    .option('--handle <handle>', 'handle of the session; <name> is then its harness')
+    .description('start a session of an agent, with this handle; with --handle, of this harness')
+    .option('--handle <handle>', 'its handle; the name is that of a harness, such as claude')
     .option('--harness <name>', 'harness that runs it (default: native)')
     .option('--agent <name>', 'agent of the server')
     .option('--model <name>', 'model to use')
@@ -60,7 +60,7 @@ export function registerSessions(program: CliCommand): void {
     .examples([
       'relay sessions start builder --model demo',
       'relay sessions start qa --agent tester',
-      'relay sessions start claude --handle reviewer --workspace shop',
+      'relay sessions start claude --handle reviewer --workspace app',
     ])
     .handle(startSession);
   sessions
@@ -283,46 +283,48 @@ interface StartOptions {
 }
 
 async function startSession(context: Context<StartOptions>, [name = '']: readonly string[]) {
-  const { options } = context;
-  const { agent, model, workspace, label = [], fromSnapshot } = options;
-  if (options.handle !== undefined && options.harness !== undefined) {
-    throw usageError(`With --handle, "${name}" is the harness: leave out --harness`);
+  const { handle, agent, model, workspace, label = [], fromSnapshot } = context.options;
+  if (handle !== undefined && context.options.harness !== undefined) {
+    throw usageError(
+      `--handle says that ${name} is the harness, and --harness that it is ${context.options.harness}`,
+      `relay sessions start ${context.options.harness} --handle ${handle}`,
+    );
   }
-  const { handle, harness } =
-    options.handle === undefined
-      ? { handle: name, harness: options.harness ?? 'native' }
-      : { handle: options.handle, harness: name };
-  const { sessions } = await context.client();
+  const harness = handle === undefined ? (context.options.harness ?? 'native') : name;
+  const client = await context.client();
   const labels = Object.fromEntries(
     label.map((each) => {
       const [name = '', ...value] = each.split(':');
       return [name, value.join(':')];
     }),
   );
-  const created = await sessions.create({
+  const created = await client.sessions.create({
     harness,
-    handle: handle.replace(/^@/, ''),
+    handle: (handle ?? name).replace(/^@/, ''),
     agent,
     model,
     workspace,
     labels,
     fromSnapshot,
   });
-  const session = await untilStarted(sessions, created);
+  const session = created.status === 'starting' ? await startedSession(client, created) : created;
   context.print.result(session, startedLine(session));
 }
 
-/** A program takes seconds to start, and may fail to. */
-async function untilStarted(sessions: RelayClient['sessions'], created: Session): Promise<Session> {
-  if (created.status !== 'starting') return created;
-  let reason = 'The agent could not be started';
-  for await (const event of sessions.stream(created)) {
-    if (event.type === 'error') reason = event.error;
+/** When its agent has started. Throws the reason if it has failed. */
+async function startedSession(client: RelayClient, { id, identity }: Session): Promise<Session> {
+  let why = '';
+  for await (const event of client.sessions.stream(id, { after: 0 })) {
+    if (event.type === 'error') why = event.error;
     if (event.type !== 'status.changed' || event.status === 'starting') continue;
-    if (event.status === 'failed') throw new CliError('session_failed', reason);
-    return sessions.get(created.id);
+    if (event.status === 'failed') {
+      throw new CliError('session_failed', `@${identity.handle}: ${event.reason ?? why}`, {
+        hint: `see relay sessions show ${identity.handle} --events`,
+      });
+    }
+    break;
   }
-  throw new CliError('session_failed', reason);
+  return client.sessions.get(id);
 }
 
 function startedLine({ identity: { handle }, status }: Session): string {

@@ -1,5 +1,5 @@
 /** Coding agents as sessions, over the Agent Client Protocol. */
-import { type Harness, type HarnessContext, type HarnessInput, systemClock } from '@relay/core';
+import { type Harness, type HarnessInput, systemClock } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { z } from 'zod';
 import { defineHarness } from '../define-harness.ts';
@@ -7,7 +7,7 @@ import { agentCommand, type AgentCommandOptions } from './agent-command.ts';
 import { AgentProcess } from './agent-process.ts';
 import { type AgentConnection, connectAgent } from './connection.ts';
 import { type AgentPreset, agentPresets } from './presets.ts';
-import { openAcpSession } from './session.ts';
+import { type AgentContext, openAcpSession } from './session.ts';
 import { AgentSupervisor, type AgentSupervisorOptions } from './supervisor.ts';
 
 export interface AcpOptions {
@@ -63,7 +63,9 @@ export function acp(options: AcpOptions): Harness {
   const { data, error } = schema.safeParse(options);
   const [issue] = error?.issues ?? [];
   if (data === undefined) {
-    throw new TypeError(`acp: ${[issue?.path.join('.'), issue?.message].filter(Boolean).join(': ')}`);
+    throw new TypeError(
+      `acp: ${[issue?.path.join('.'), issue?.message].filter(Boolean).join(': ')}`,
+    );
   }
   const { name, env = {}, home = 'own', sandbox = true, provider, idleMinutes } = data;
   const preset: Partial<AgentPreset> = presetOf(data.preset ?? name) ?? {};
@@ -82,7 +84,7 @@ export function acp(options: AcpOptions): Harness {
     isSandboxed: sandbox,
     memoryBytes: (data.memoryMb ?? defaultMemoryMb) * megabyte,
   } as const;
-  const open = (input: HarnessInput & { readonly state?: unknown }, context: HarnessContext) => {
+  const open = (input: HarnessInput & { readonly state?: unknown }, context: AgentContext) => {
     const { process, model, state } = input;
     if (process === undefined) throw new Error(`The harness ${name} needs a workspace`);
     const connect = connector({ ...settings, model }, process);
@@ -143,7 +145,9 @@ async function authenticate(connection: AgentConnection, methodId: string | unde
   }
 }
 
-/** The agents that every server has. */
-export function presetHarnesses(): Harness[] {
-  return Object.keys(agentPresets).map((name) => acp({ name }));
+/** With the agents that every server has, except for those that were replaced. */
+export function withPresets(configured: readonly Harness[]): Harness[] {
+  const isFree = (name: string) => configured.every((harness) => harness.name !== name);
+  const names = Object.keys(agentPresets).filter((name) => isFree(name));
+  return [...names.map((name) => acp({ name })), ...configured];
 }

@@ -59,7 +59,12 @@ export async function agentCommand(
   ];
   const { sandbox } = given;
   if (sandbox === undefined || !options.isSandboxed) return { line, secrets };
-  const view = { root: workspace, home: home ?? homedir(), hidden: given.hidden() };
+  const view = {
+    root: workspace,
+    home: home ?? homedir(),
+    hidden: given.hidden(),
+    isNesting: preset.nestsSandboxes ?? false,
+  };
   const limits = { ...sandbox, commands: 'all', memoryBytes: options.memoryBytes } as const;
   return { line: inBubblewrap(line, limits, view), secrets };
 }
@@ -82,10 +87,7 @@ async function credentialsOf(providers: readonly string[], { credential }: Harne
 }
 
 /** A path that ends with a slash is a folder. */
-async function writeFiles(
-  home: string,
-  files: Readonly<Record<string, unknown>>,
-): Promise<void> {
+async function writeFiles(home: string, files: Readonly<Record<string, unknown>>): Promise<void> {
   for (const [path, content] of Object.entries(files)) {
     const file = join(home, path);
     await mkdir(path.endsWith('/') ? file : dirname(file), { recursive: true, mode: 0o700 });
@@ -103,7 +105,12 @@ function environmentOf(
   delete clean['TMPDIR'];
   const folders = setting.home === undefined ? operatorFolders() : ownFolders(setting.home);
   const defaults = preset.environment?.(setting) ?? keyVariables(providers, setting.credentials);
-  const env = { ...clean, ...folders, PATH: agentPath(clean['PATH'] ?? '', workspace), ...defaults };
+  const env: Record<string, string> = {
+    ...clean,
+    ...folders,
+    PATH: agentPath(clean['PATH'] ?? '', workspace),
+    ...defaults,
+  };
   for (const [name, value] of Object.entries(own)) env[name] = merged(env[name], value);
   return env;
 }
@@ -130,7 +137,10 @@ function ownFolders(home: string): Record<string, string> {
 
 function operatorFolders(): Record<string, string> {
   const folders = Object.entries(process.env).filter(([name]) => /^XDG_\w+_HOME$/.test(name));
-  return { ...Object.fromEntries(folders.map(([name, path]) => [name, path ?? ''])), HOME: homedir() };
+  return {
+    ...Object.fromEntries(folders.map(([name, path]) => [name, path ?? ''])),
+    HOME: homedir(),
+  };
 }
 
 /** For agents without a preset, under the names that most programs know. */

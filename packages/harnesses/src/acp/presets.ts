@@ -18,6 +18,8 @@ export interface AgentPreset {
   readonly environment: (setting: AgentSetting) => Readonly<Record<string, string>>;
   /** Files in a home folder of its own, by their paths in it. */
   readonly files?: Readonly<Record<string, unknown>>;
+  /** It runs commands in sandboxes of its own. */
+  readonly nestsSandboxes?: boolean;
   /** `_meta` of the requests that open an ACP session. */
   readonly sessionMeta?: Readonly<Record<string, unknown>>;
   /** What it is authenticated with if its environment has the variable. */
@@ -86,6 +88,7 @@ const codex: AgentPreset = {
     }),
   }),
   files: { '.codex/': {} },
+  nestsSandboxes: true,
   problemWith: codexProjectProblem,
 };
 

@@ -130,6 +130,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
         vault: { secretOf: () => '' },
         workspaces: { folderOf: () => undefined, hiddenFrom: () => [] },
         defaultTenantId: server.tenantId,
+        sandbox: undefined,
         log: { ...engine.log, addSecret: () => undefined },
       }),
       node,
