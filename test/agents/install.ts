@@ -34,6 +34,7 @@ export default function installAgents(): void {
     env: { ...process.env, PATH: path },
     stdio: ['ignore', 'inherit', 'inherit'],
   });
-  if (status !== 0) throw new Error('The agents could not be installed: see the output of npm above');
+  if (status !== 0)
+    throw new Error('The agents could not be installed: see the output of npm above');
   writeFileSync(completed, wanted);
 }

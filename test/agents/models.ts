@@ -108,7 +108,10 @@ export class ScriptedModels {
     }
     const { tools } = body as { tools?: readonly unknown[] };
     const items = dialect.items(body);
-    const answer = (tools?.length ?? 0) > 0 && !isAside(items) ? this.#next(dialect.agent, items) : { words: ['Fine'] };
+    const answer =
+      (tools?.length ?? 0) > 0 && !isAside(items)
+        ? this.#next(dialect.agent, items)
+        : { words: ['Fine'] };
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     const send: Send = (event, data) => {
       const name = event === undefined ? '' : `event: ${event}\n`;
@@ -180,7 +183,10 @@ const chatCompletions: Dialect = {
       return;
     }
     const called = { name: call.name, arguments: JSON.stringify(call.input) };
-    chunk({ tool_calls: [{ index: 0, id: `call_${id}`, type: 'function', function: called }] }, null);
+    chunk(
+      { tool_calls: [{ index: 0, id: `call_${id}`, type: 'function', function: called }] },
+      null,
+    );
     chunk({}, 'tool_calls');
   },
 };
@@ -200,14 +206,18 @@ const anthropicMessages: Dialect = {
         typeof content === 'string'
           ? [{ role, text: content }]
           : content.map(({ type, text = '', content: result }) =>
-              type === 'tool_result' ? { role: 'tool' as const, text: texts(result) } : { role, text },
+              type === 'tool_result'
+                ? { role: 'tool' as const, text: texts(result) }
+                : { role, text },
             ),
     ),
   async answer(emit, answer, id) {
     const send = (data: { type: string }) => emit(data.type, data);
     const usage = { input_tokens: 100, output_tokens: 10 };
     const message = { id: `msg_${id}`, type: 'message', role: 'assistant', model: 'scripted' };
-    send({ type: 'message_start', message: { ...message, content: [], usage } } as { type: string });
+    send({ type: 'message_start', message: { ...message, content: [], usage } } as {
+      type: string;
+    });
     const block = (content: object) =>
       send({ type: 'content_block_start', index: 0, content_block: content } as { type: string });
     const delta = (change: object) =>
@@ -251,7 +261,12 @@ const responses: Dialect = {
       const item = { type: 'message', id: `msg_${id}`, role: 'assistant' };
       send('response.output_item.added', { output_index: 0, item: { ...item, content: [] } });
       await speak(answer, (delta) =>
-        send('response.output_text.delta', { item_id: item.id, output_index: 0, content_index: 0, delta }),
+        send('response.output_text.delta', {
+          item_id: item.id,
+          output_index: 0,
+          content_index: 0,
+          delta,
+        }),
       );
       const content = [{ type: 'output_text', text: answer.words.join('') }];
       send('response.output_item.done', { output_index: 0, item: { ...item, content } });

@@ -1,7 +1,6 @@
 /** The presets, with the programs of `.cache/agents` and with what an agent needs to use other models. */
 import { join } from 'node:path';
-import { acp } from '../../packages/harnesses/src/acp/acp.ts';
-import { defineConfig } from '@relay/server';
+import { acp, defineConfig } from '@relay/server';
 import { agents } from './agents.ts';
 import { programs } from './install.ts';
 

@@ -32,7 +32,9 @@ export const scenarios: readonly Scenario[] = [
       await stage.idle(session);
       const events = await stage.events(session);
       const said = events.flatMap((event) =>
-        event.type === 'transcript.chunk' && event.chunk.role === 'agent' ? event.chunk.content : [],
+        event.type === 'transcript.chunk' && event.chunk.role === 'agent'
+          ? event.chunk.content
+          : [],
       );
       expect(said.join('')).toContain('Good morning');
       expect(events.some(({ type }) => type === 'usage.updated')).toBe(true);
@@ -42,7 +44,10 @@ export const scenarios: readonly Scenario[] = [
     name: 'asks for a command at /v1/approvals, and runs it once when it is approved',
     async play({ stage, agent, session }) {
       const { client, models } = stage;
-      await stage.send(session, models.script({ call: agent.shell(append('log')) }, { say: 'Ran' }));
+      await stage.send(
+        session,
+        models.script({ call: agent.shell(append('log')) }, { say: 'Ran' }),
+      );
       const approval = await stage.pending(session);
       expect(approval).toMatchObject({ tool: 'bash', params: { command: append('log') } });
       await stage.until(async () => (await client.sessions.get(session.id)).status === 'waiting');
@@ -59,7 +64,10 @@ export const scenarios: readonly Scenario[] = [
     async play({ stage, agent, session }) {
       const { client, models } = stage;
       const path = stage.path(session, 'notes.txt');
-      await stage.send(session, models.script({ call: agent.write(path, 'hello') }, { say: 'Written' }));
+      await stage.send(
+        session,
+        models.script({ call: agent.write(path, 'hello') }, { say: 'Written' }),
+      );
       const approval = await stage.pending(session);
       expect(approval.tool).toBe('patch');
       expect(JSON.stringify(approval.params)).toContain('hello');
@@ -76,7 +84,10 @@ export const scenarios: readonly Scenario[] = [
     async play({ stage, agent, session }) {
       const { client, models } = stage;
       const reason = 'Not on a Friday';
-      await stage.send(session, models.script({ call: agent.shell(append('log')) }, { say: 'Well' }));
+      await stage.send(
+        session,
+        models.script({ call: agent.shell(append('log')) }, { say: 'Well' }),
+      );
       await client.approvals.deny((await stage.pending(session)).id, reason);
       await stage.idle(session);
       const next = await stage.send(session, models.script({ say: 'Understood' }));
@@ -100,7 +111,10 @@ export const scenarios: readonly Scenario[] = [
       expect(stage.file(session, 'always')).toBe('x\nx\n');
       expect(await stage.approvals(session)).toHaveLength(1);
       // Another command is asked for as before.
-      await stage.send(session, models.script({ call: agent.shell(append('other')) }, { say: 'Ran' }));
+      await stage.send(
+        session,
+        models.script({ call: agent.shell(append('other')) }, { say: 'Ran' }),
+      );
       await client.approvals.deny((await stage.pending(session)).id);
       await stage.idle(session);
       expect(stage.file(session, 'other')).toBeUndefined();
@@ -117,7 +131,9 @@ export const scenarios: readonly Scenario[] = [
       await stage.consumed(await stage.send(session, models.script({ call }, { say: 'Well' })));
       await stage.idle(session);
       expect(stage.file(session, 'log')).toBeUndefined();
-      expect((await stage.approvals(session)).filter(({ status }) => status === 'pending')).toEqual([]);
+      expect((await stage.approvals(session)).filter(({ status }) => status === 'pending')).toEqual(
+        [],
+      );
     },
   },
   {
@@ -188,10 +204,11 @@ export const scenarios: readonly Scenario[] = [
       const handle = `${session.identity.handle}-fork`;
       const fork = await client.sessions.fork(session.id, { handle });
       await stage.idle(fork);
+      await client.sessions.release(session.id);
       await stage.consumed(await stage.send(fork, models.script({ say: 'Second' })));
       await stage.idle(fork);
       expect(models.requests.at(-1)?.items.some((item) => item.text.includes(text))).toBe(true);
-      await client.sessions.release(fork.id);
+      await stage.release(fork);
     },
   },
 ];

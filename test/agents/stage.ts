@@ -72,7 +72,12 @@ export class Stage {
       writeFileSync(path, text);
     }
     const { client } = this;
-    const { id } = await client.sessions.create({ harness: name, handle, model, workspace: handle });
+    const { id } = await client.sessions.create({
+      harness: name,
+      handle,
+      model,
+      workspace: handle,
+    });
     await this.until(async () => (await client.sessions.get(id)).status === 'idle');
     return client.sessions.get(id);
   }
@@ -114,7 +119,8 @@ export class Stage {
 
   /** Ends the session; nothing of it may be left running. */
   async release(session: Session): Promise<void> {
-    await this.client.sessions.release(session.id);
+    const { releasedAt } = await this.client.sessions.get(session.id);
+    if (releasedAt === undefined) await this.client.sessions.release(session.id);
     await this.until(() => this.processes(session).length === 0);
   }
 
@@ -127,8 +133,8 @@ export class Stage {
   }
 
   /** The processes that work in the session's folder. */
-  processes({ identity }: Session): number[] {
-    const folder = join(this.#workspaces, identity.handle);
+  processes(session: Session): number[] {
+    const folder = this.path(session);
     return readdirSync('/proc')
       .map(Number)
       .filter((pid) => pid > 0 && folderOf(pid) === folder);
@@ -138,9 +144,9 @@ export class Stage {
     writeFileSync(this.path(session, name), '');
   }
 
-  /** The path of a file in the session's folder. */
-  path({ identity }: Session, name: string): string {
-    return join(this.#workspaces, identity.handle, name);
+  /** The path of a file in the session's folder, or of that folder. */
+  path({ workspace = '' }: Session, name = ''): string {
+    return join(this.#workspaces, workspace, name);
   }
 
   /** The text that a file in the session's folder has. */
@@ -149,15 +155,25 @@ export class Stage {
     return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
   }
 
-  async until<Value>(look: () => Value | undefined | false | Promise<Value | undefined | false>): Promise<Value> {
-    const deadline = Date.now() + Number(process.env["DBGMS"] ?? 60_000);
+  async until<Value>(
+    look: () => Value | undefined | false | Promise<Value | undefined | false>,
+  ): Promise<Value> {
+    const deadline = Date.now() + Number(process.env['DBGMS'] ?? 60_000);
     while (Date.now() < deadline) {
       const value = await look();
       if (value !== undefined && value !== false) return value;
       await pause(50);
     }
-    const lines = this.server.output.split('\n').filter((line) => !line.includes('"msg":"request"'));
-    if (process.env['DBG']) for (const s of (await this.client.sessions.list({}).page()).items) console.log(s.identity.handle, s.status, JSON.stringify((await this.events(s as Session)).slice(-12)));
+    const lines = this.server.output
+      .split('\n')
+      .filter((line) => !line.includes('"msg":"request"'));
+    if (process.env['DBG'])
+      for (const s of (await this.client.sessions.list({}).page()).items)
+        console.log(
+          s.identity.handle,
+          s.status,
+          JSON.stringify((await this.events(s as Session)).slice(-12)),
+        );
     throw new Error(`It did not happen within a minute: ${look}\n${lines.slice(-20).join('\n')}`);
   }
 

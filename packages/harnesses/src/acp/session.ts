@@ -17,6 +17,7 @@
  * - Every request of the agent belongs to the open turn and ends with it.
  */
 import { cp, lstat } from 'node:fs/promises';
+import { relative } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type McpServer,
@@ -50,6 +51,7 @@ import {
 import { type AgentFeatures, capabilitiesOf, featuresOf } from './capabilities.ts';
 import type { AgentClient, AgentConnection } from './connection.ts';
 import { chunkMs, reportCall, reportEnd, reportStart, textOf, TranscriptBuffer } from './events.ts';
+import { problemOf } from './messages.ts';
 import { denialNote, type PromptedMessage, promptOf } from './prompt.ts';
 import type { AgentSupervisor, AgentSupervisorOptions } from './supervisor.ts';
 import { differenceOf, maxInputChars, normalise, ToolCalls } from './tool-calls.ts';
@@ -96,6 +98,8 @@ export interface AcpSessionOptions {
   readonly state?: unknown;
   /** `_meta` of the requests that open an ACP session, for settings that an agent has only there. */
   readonly meta?: Readonly<Record<string, unknown>>;
+  /** Paths in the agent's home that a fork does not copy: they name that home, and the agent makes them anew. */
+  readonly uncopied?: RegExp;
   readonly clock: Clock;
   readonly supervise: (hooks: Omit<AgentSupervisorOptions, 'connect' | 'clock'>) => AgentSupervisor;
 }
@@ -249,7 +253,7 @@ class AcpSession implements HarnessSession, AgentClient {
       await this.#supervisor.connection();
       await this.#status(this.#turn === undefined ? 'idle' : 'active');
     } catch (error) {
-      this.#onFailed(messageOf(error));
+      this.#onFailed(problemOf(error));
     }
   }
 
@@ -593,7 +597,7 @@ class AcpSession implements HarnessSession, AgentClient {
         held.isSent = false;
         held.isRepeated = true;
       } else {
-        const reason = outcome.kind === 'failed' ? messageOf(outcome.error) : 'turn canceled';
+        const reason = outcome.kind === 'failed' ? problemOf(outcome.error) : 'turn canceled';
         report(held, { status: 'failed', reason: reason.slice(0, 1_000), retryable: true });
       }
     }
@@ -636,7 +640,7 @@ class AcpSession implements HarnessSession, AgentClient {
     try {
       await this.#options.context.reply({ text, messageIds });
     } catch (error) {
-      await this.#error(`The answer was not sent: ${messageOf(error)}`, 'reply_failed');
+      await this.#error(`The answer was not sent: ${problemOf(error)}`, 'reply_failed');
     }
   }
 
@@ -826,7 +830,7 @@ class AcpSession implements HarnessSession, AgentClient {
       await this.#emitUsage();
     }
     await this.#save().catch((error: unknown) =>
-      this.#error(`The state was not saved: ${messageOf(error)}`, 'save_failed'),
+      this.#error(`The state was not saved: ${problemOf(error)}`, 'save_failed'),
     );
   }
 
@@ -915,7 +919,7 @@ class AcpSession implements HarnessSession, AgentClient {
       }
     } catch (error) {
       return await refuse(
-        `Permission for ${tool} was not decided: ${messageOf(error)}`,
+        `Permission for ${tool} was not decided: ${problemOf(error)}`,
         'permission_failed',
       );
     } finally {
@@ -1039,7 +1043,7 @@ const cancelled: RequestPermissionResponse = { outcome: { outcome: 'cancelled' }
 function failureOf(outcome: Outcome): AgentSessionEvent[] {
   if (outcome.kind === 'failed') {
     return [
-      { type: 'error', error: messageOf(outcome.error), code: 'turn_failed', retryable: true },
+      { type: 'error', error: problemOf(outcome.error), code: 'turn_failed', retryable: true },
     ];
   }
   if (outcome.kind !== 'ended') return [];
@@ -1070,7 +1074,8 @@ function savedStateOf(state: unknown): SavedState | undefined {
 }
 
 /** The agent keeps its conversations in its home: that of a fork begins as a copy. */
-async function copyHome({ input, process, state }: AcpSessionOptions): Promise<void> {
+async function copyHome(options: AcpSessionOptions): Promise<void> {
+  const { input, process, state, uncopied } = options;
   const { home } = (input.from ?? {}) as { readonly home?: unknown };
   if (state !== undefined || typeof home !== 'string' || home === process.home) return;
   try {
@@ -1079,20 +1084,17 @@ async function copyHome({ input, process, state }: AcpSessionOptions): Promise<v
       force: true,
       verbatimSymlinks: true,
       filter: async (source) => {
+        if (uncopied?.test(relative(home, source)) === true) return false;
         const found = await lstat(source);
         return found.isDirectory() || found.isFile() || found.isSymbolicLink();
       },
     });
   } catch (error) {
     throw new Error(
-      `The conversation of the other session could not be copied: ${messageOf(error)}`,
+      `The conversation of the other session could not be copied: ${problemOf(error)}`,
       {
         cause: error,
       },
     );
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error && error.message !== '' ? error.message : String(error);
 }
