@@ -5,10 +5,12 @@ export type {
   HarnessInput,
   HarnessMessage,
   HarnessProcess,
+  HarnessQuestion,
   HarnessSession,
   OutgoingMessage,
   PermissionAnswer,
   PermissionRequest,
+  QuestionAnswer,
   Receipt,
 } from '@relay/core';
 export { checkSession } from './check-session.ts';

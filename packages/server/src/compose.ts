@@ -221,6 +221,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       const base = workspaces.tools(tenantId);
       return mcp?.withMcpTools(base, tenantId) ?? base;
     },
+    workspace: (tenantId) => workspaces.folderOf(tenantId),
     agents: () => agents,
     notifyRun: (run) => control.supervisor.notify(run),
     sessionDue: (session) => void attendant.wake(session),

@@ -62,30 +62,6 @@ interface AgentPlace {
   readonly mcp: { readonly url: string; readonly token: string };
 }
 
-/** What the requests of an agent need of Relay. */
-export interface AgentContext extends Omit<HarnessContext, 'requestPermission'> {
-  requestPermission(request: {
-    readonly tool: string;
-    readonly input: unknown;
-    readonly shown: unknown;
-    readonly isConcrete: boolean;
-    readonly isEditable: false;
-    readonly signal: AbortSignal;
-  }): Promise<
-    | { readonly allowed: true }
-    | {
-        readonly allowed: false;
-        readonly reason: string;
-        readonly by: 'rule' | 'person' | 'closed' | 'expired';
-      }
-  >;
-  ask(question: {
-    readonly message: string;
-    readonly schema: unknown;
-    readonly signal: AbortSignal;
-  }): Promise<CreateElicitationResponse>;
-}
-
 export interface AcpSessionOptions {
   /** The name of the harness, which is part of the names of tools. */
   readonly harness: string;
@@ -93,7 +69,7 @@ export interface AcpSessionOptions {
   readonly name: string;
   readonly input: HarnessInput;
   readonly process: AgentPlace;
-  readonly context: AgentContext;
+  readonly context: HarnessContext;
   /** What the session saved before a restart. */
   readonly state?: unknown;
   /** `_meta` of the requests that open an ACP session, for settings that an agent has only there. */
@@ -945,12 +921,12 @@ class AcpSession implements HarnessSession, AgentClient {
     const over = this.#scope('an answer');
     this.#questions += 1;
     try {
-      const answer = await this.#options.context.ask({
-        message: request.message,
-        schema: (request as { readonly requestedSchema?: unknown }).requestedSchema,
-        signal: AbortSignal.any([signal, over]),
-      });
-      return answer;
+      const { message, requestedSchema: schema } = request as {
+        readonly message: string;
+        readonly requestedSchema: Readonly<Record<string, unknown>>;
+      };
+      const asked = { message, schema, signal: AbortSignal.any([signal, over]) };
+      return (await this.#options.context.ask(asked)) as CreateElicitationResponse;
     } finally {
       this.#questions -= 1;
       this.#advance();

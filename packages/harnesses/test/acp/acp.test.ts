@@ -77,7 +77,7 @@ describe('the presets', () => {
   });
 
   it.each(names)('%s: no argument switches off permission requests', (name) => {
-    const { command: [, ...args] = [''] } = agentPresets[name] ?? {};
+    const args = agentPresets[name]?.command.slice(1) ?? [];
     expect(() => acp({ name: 'other', command: ['agent', ...args] })).not.toThrow();
   });
 });
