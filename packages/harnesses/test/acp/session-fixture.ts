@@ -216,7 +216,7 @@ export class SessionFixture {
       redelivered: false,
       ...over,
     };
-    void this.session.receiveMessage(message, this.context as unknown as HarnessContext);
+    void this.session.receiveMessage(message, this.context);
     return message.deliveryId;
   }
 

@@ -383,7 +383,7 @@ describe('a request for permission', () => {
     );
     expect(it.logged('asked')).toMatchObject([{ outcome: 'cancelled' }]);
     expect(it.asked).toEqual([]);
-    expect(it.eventsOf('error')).toMatchObject([{ code: 'allow_once_missing' }]);
+    expect(it.eventsOf('error')).toMatchObject([{ code: 'request_refused' }]);
   });
 
   it('without arguments is not concrete, so that no rule allows it', async () => {
