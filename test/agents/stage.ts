@@ -124,12 +124,12 @@ export class Stage {
     await this.until(() => this.processes(session).length === 0);
   }
 
-  /** Kills the program that Relay has started, and nothing that it has started itself. */
+  /** Kills the agent's program, and neither the sandbox around it nor what it has started itself. */
   killAgent(session: Session): void {
-    const family = this.processes(session);
-    const [first] = family.filter((pid) => !family.includes(parentOf(pid)));
-    if (first === undefined) throw new Error('The agent does not run');
-    process.kill(first, 'SIGKILL');
+    const family = this.processes(session).filter((pid) => statusOf(pid, 'Name') !== 'bwrap');
+    const agent = family.find((pid) => !family.includes(Number(statusOf(pid, 'PPid'))));
+    if (agent === undefined) throw new Error('The agent does not run');
+    process.kill(agent, 'SIGKILL');
   }
 
   /** The processes that work in the session's folder. */
@@ -158,7 +158,7 @@ export class Stage {
   async until<Value>(
     look: () => Value | undefined | false | Promise<Value | undefined | false>,
   ): Promise<Value> {
-    const deadline = Date.now() + Number(process.env['DBGMS'] ?? 60_000);
+    const deadline = Date.now() + 60_000;
     while (Date.now() < deadline) {
       const value = await look();
       if (value !== undefined && value !== false) return value;
@@ -167,13 +167,6 @@ export class Stage {
     const lines = this.server.output
       .split('\n')
       .filter((line) => !line.includes('"msg":"request"'));
-    if (process.env['DBG'])
-      for (const s of (await this.client.sessions.list({}).page()).items)
-        console.log(
-          s.identity.handle,
-          s.status,
-          JSON.stringify((await this.events(s as Session)).slice(-12)),
-        );
     throw new Error(`It did not happen within a minute: ${look}\n${lines.slice(-20).join('\n')}`);
   }
 
@@ -193,6 +186,7 @@ function folderOf(pid: number): string | undefined {
   }
 }
 
-function parentOf(pid: number): number {
-  return Number(/PPid:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+function statusOf(pid: number, field: 'Name' | 'PPid'): string | undefined {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  return new RegExp(`^${field}:\\s+(.*)$`, 'm').exec(status)?.[1];
 }

@@ -1,5 +1,5 @@
 /** Coding agents as sessions, over the Agent Client Protocol. */
-import { type Harness, type HarnessInput, systemClock } from '@relay/core';
+import { type Harness, type HarnessContext, type HarnessInput, systemClock } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { z } from 'zod';
 import { defineHarness } from '../define-harness.ts';
@@ -7,7 +7,7 @@ import { agentCommand, type AgentCommandOptions } from './agent-command.ts';
 import { AgentProcess } from './agent-process.ts';
 import { type AgentConnection, connectAgent } from './connection.ts';
 import { type AgentPreset, agentPresets } from './presets.ts';
-import { type AgentContext, openAcpSession } from './session.ts';
+import { openAcpSession } from './session.ts';
 import { AgentSupervisor, type AgentSupervisorOptions } from './supervisor.ts';
 
 export interface AcpOptions {
@@ -84,7 +84,7 @@ export function acp(options: AcpOptions): Harness {
     isSandboxed: sandbox,
     memoryBytes: (data.memoryMb ?? defaultMemoryMb) * megabyte,
   } as const;
-  const open = (input: HarnessInput & { readonly state?: unknown }, context: AgentContext) => {
+  const open = (input: HarnessInput & { readonly state?: unknown }, context: HarnessContext) => {
     const { process, model, state } = input;
     if (process === undefined) throw new Error(`The harness ${name} needs a workspace`);
     const connect = connector({ ...settings, model }, process);

@@ -1,5 +1,6 @@
 /** The ACP session of a session: how it is opened, continued in another process, and forked. */
 import { cp, lstat } from 'node:fs/promises';
+import { relative } from 'node:path';
 import {
   type ClientContext,
   type McpServer,
@@ -117,7 +118,7 @@ export function savedConversation(state: unknown): SavedConversation | undefined
 }
 
 /** The agent keeps its conversations in its home: that of a fork begins as a copy. */
-export async function copyHome(from: unknown, home: string): Promise<void> {
+export async function copyHome(from: unknown, home: string, uncopied?: RegExp): Promise<void> {
   const { home: source } = (from ?? {}) as { readonly home?: unknown };
   if (typeof source !== 'string' || source === home) return;
   try {
@@ -125,6 +126,7 @@ export async function copyHome(from: unknown, home: string): Promise<void> {
       recursive: true,
       verbatimSymlinks: true,
       filter: async (path) => {
+        if (uncopied?.test(relative(source, path)) === true) return false;
         const found = await lstat(path);
         return found.isDirectory() || found.isFile() || found.isSymbolicLink();
       },

@@ -75,7 +75,11 @@ describe('a session over ACP', () => {
     const delivery = it.send(script({ fail: 'no model' }));
     expect(await it.settled(delivery)).toMatchObject({ status: 'failed', retryable: true });
     await it.isStatus('idle');
-    expect(it.eventsOf('error')).toMatchObject([{ code: 'turn_failed' }]);
+    const [error] = it.eventsOf('error');
+    expect(error).toMatchObject({
+      code: 'turn_failed',
+      error: expect.stringContaining('no model'),
+    });
     expect(await it.settled(it.send('and now?'))).toEqual(consumed);
   });
 
@@ -511,12 +515,14 @@ describe('the lifecycle of a session over ACP', () => {
     await parent.settled(parent.send('hello'));
     await parent.isStatus('idle');
     writeFileSync(join(parent.home, 'kept'), 'yes');
+    writeFileSync(join(parent.home, 'index.sqlite'), parent.home);
     const from = await parent.session.fork?.({});
     const { conversations } = parent;
-    const child = await start({ fork: true, conversations, from });
+    const child = await start({ fork: true, conversations, from, uncopied: /\.sqlite$/ });
     await child.settled(child.send('and you?'));
     expect(child.logged('prompt')).toMatchObject([{ history: 2 }]);
     expect(readFileSync(join(child.home, 'kept'), 'utf8')).toBe('yes');
+    expect(existsSync(join(child.home, 'index.sqlite'))).toBe(false);
     await parent.settled(parent.send('still here?'));
     expect(parent.logged('prompt').at(-1)).toMatchObject({ history: 2 });
     await expect(parent.session.fork?.({ seq: 3 })).rejects.toThrow('leave out seq');
