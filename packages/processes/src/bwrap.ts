@@ -71,6 +71,8 @@ export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxV
     ...(network ? ['--ro-bind-try', '/run/systemd/resolve', '/run/systemd/resolve'] : []),
     ...hidden.flatMap((folder) => temporary(folder)),
     ...(protectedPaths === undefined ? ['--bind', home, home] : temporary(home, memoryBytes)),
+    // The home of the operator would show them again.
+    ...hidden.filter((folder) => isWithin(home, folder)).flatMap((folder) => temporary(folder)),
     '--bind',
     root,
     root,

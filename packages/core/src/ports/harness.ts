@@ -106,6 +106,8 @@ export interface HarnessContext {
    * native session does. Other agents' answers to what the session itself has asked get no reply.
    */
   reply(answer: TurnAnswer): Promise<void>;
+  /** The session does what was not approved: an `error` event, and an entry of the audit trail. */
+  reportBreach(breach: { readonly tool: string; readonly error: string }): Promise<void>;
   /** Keeps what `attach` needs after a restart: any JSON, at most 64 KB. */
   saveState(state: unknown): Promise<void>;
 }

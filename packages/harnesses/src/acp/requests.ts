@@ -31,7 +31,7 @@ import {
 } from './tool-calls.ts';
 
 export interface RequestsOptions extends CallOptions {
-  readonly context: Pick<HarnessContext, 'requestPermission' | 'ask'>;
+  readonly context: Pick<HarnessContext, 'requestPermission' | 'ask' | 'reportBreach'>;
   readonly clock: Clock;
   readonly reporter: Reporter;
   /** The end of the requests of the open turn; undefined if there is none. */
@@ -97,26 +97,36 @@ export class AgentRequests {
     const { id, approved, permission } = call;
     const { reporter } = this.#options;
     if (permission === 'denied' && update.status === 'completed') {
-      return this.#breach(`The agent has completed the call ${id}, although it was denied`);
+      return this.#breach(call, 'it has completed, although it was denied');
     }
     if (permission === 'withdrawn' && update.status !== 'pending' && update.status !== 'failed') {
-      return this.#breach(`The agent went on with the call ${id} without asking for it again`);
+      return this.#breach(call, 'it has changed, and the agent did not ask for it again');
     }
     if (approved === undefined || (permission !== 'asked' && permission !== 'allowed')) return;
     const difference = differenceOf(approved, update, this.#options);
     if (difference === undefined) return;
-    const shown = `The agent asked for the call ${id}, and then showed ${difference}`;
     if (permission === 'allowed' && update.status !== 'pending') {
-      return this.#breach(`${shown}, which was not approved`);
+      return this.#breach(call, `after the approval the agent showed ${difference}`);
     }
+    const shown = `The agent asked for the call ${id}, and then showed ${difference}`;
     this.#calls.change(id, { permission: 'withdrawn' });
     for (const [request, toolCallId] of this.#open) if (toolCallId === id) request.abort();
     await reporter.error(`${shown}: it has to ask again`, 'call_changed');
   }
 
-  async #breach(error: string): Promise<void> {
-    await this.#options.reporter.error(`${error}. The turn is cancelled`, 'call_changed');
+  async #breach({ id, announced }: ToolCallRecord, what: string): Promise<void> {
+    const { tool } = normalise(announced, this.#options);
+    const error = `The call ${id} of ${tool} is not what was approved: ${what}. The turn is cancelled`;
+    // First: it may be running.
     this.#options.onBreach();
+    try {
+      await this.#options.context.reportBreach({ tool, error });
+    } catch (failure) {
+      await this.#options.reporter.error(
+        `${error} (${(failure as Error).message})`,
+        'call_breached',
+      );
+    }
   }
 
   #scope(what: string): AbortSignal {

@@ -88,6 +88,8 @@ const offlineAfterMs = 30_000;
 const cancelTimeoutMs = 10_000;
 const closeTimeoutMs = 2_000;
 const maxBackoffMs = 10_000;
+/** An agent that is denied more often than this has read the last ones. */
+const maxNotes = 20;
 const maxAnswerChars = 100_000;
 
 interface HeldMessage extends PromptedMessage {
@@ -150,6 +152,7 @@ class AcpSession implements HarnessSession, AgentClient {
   /** The agent gives its messages ids; what has none is not of its model. */
   #namesMessages = false;
   #lost: AbortController | undefined;
+  #dead: AgentConnection | undefined;
   #isOffline = false;
   #isFailed = false;
 
@@ -172,7 +175,9 @@ class AcpSession implements HarnessSession, AgentClient {
           ? turn.requests.signal
           : undefined;
       },
-      onDenied: (note) => this.#notes.push(note),
+      onDenied: (note) => {
+        this.#notes = [...this.#notes, note].slice(-maxNotes);
+      },
       onClosed: () => this.#advance(),
       onBreach: () => {
         if (this.#turn !== undefined) this.#cancelTurn(this.#turn, 'breach');
@@ -189,7 +194,7 @@ class AcpSession implements HarnessSession, AgentClient {
         return isFree && this.#held.size === 0;
       },
     });
-    const stop = () => void this.#close();
+    const stop = () => void this.#stop();
     context.signal.addEventListener('abort', stop, { once: true });
   }
 
@@ -199,7 +204,11 @@ class AcpSession implements HarnessSession, AgentClient {
 
   async start(): Promise<void> {
     const { input, process, state, uncopied } = this.#options;
-    if (state === undefined) await copyHome(input.from, process.home, uncopied);
+    if (state === undefined) {
+      await copyHome(input.from, process.home, uncopied);
+      // After a crash before the agent runs, the fork is still one.
+      if (this.#conversation.id !== undefined) await this.#save();
+    }
     const features = featuresOf(await this.#supervisor.start());
     this.capabilities = capabilitiesOf(features);
     if (features.fork) this.fork = (at) => this.#fork(at);
@@ -435,14 +444,14 @@ class AcpSession implements HarnessSession, AgentClient {
       enters = ({ message, isRepeated }) => message.mode === 'immediate' || isRepeated;
       if (outcome.kind === 'lost') enters = () => true;
     }
-    if (this.#lost === undefined) await this.#reporter.status('idle');
+    await this.#reporter.status('idle');
     this.#advance();
   }
 
   async #prompt(turn: Turn, enters: (held: HeldMessage) => boolean): Promise<Outcome> {
     let connection: AgentConnection;
     try {
-      connection = await this.#supervisor.connection();
+      connection = await this.#connection();
     } catch {
       return { kind: 'lost' };
     }
@@ -468,32 +477,32 @@ class AcpSession implements HarnessSession, AgentClient {
       return { kind: 'ended', response: await answer };
     } catch (error) {
       if (error instanceof RequestError) return { kind: 'failed', error };
-      await this.#isReplaced(connection);
+      this.#dead = connection;
       return { kind: 'lost' };
     }
   }
 
   /** The requests of a connection end before its process does, and before the supervisor knows. */
-  async #isReplaced(connection: AgentConnection): Promise<void> {
-    await connection.closed;
-    const current = () => this.#supervisor.connection().catch(() => undefined);
-    while ((await current()) === connection) await nextTurn();
+  async #connection(): Promise<AgentConnection> {
+    for (;;) {
+      const connection = await this.#supervisor.connection();
+      if (connection !== this.#dead) return connection;
+      await nextTurn();
+    }
   }
 
   /** What the end of the turn means for its messages. True if it goes on, without being idle in between. */
   async #settle(turn: Turn, outcome: Outcome): Promise<boolean> {
-    const reports: Promise<void>[] = [];
+    const receipts: [HeldMessage, Receipt][] = [];
     const report = (held: HeldMessage, receipt: Receipt) => {
-      reports.push(this.#report(held, receipt));
+      receipts.push([held, receipt]);
     };
-    const isCut =
-      outcome.kind !== 'ended' ||
-      outcome.response.stopReason === 'cancelled' ||
-      turn.cancelled !== undefined;
+    const isLost = outcome.kind === 'lost' && (turn.cancelled ?? 'message') === 'message';
+    const isCut = outcome.kind !== 'ended' || outcome.response.stopReason === 'cancelled';
     const answered: string[] = [];
     for (const held of turn.sent) {
       const isRead = turn.outputs > held.outputsBefore;
-      if (outcome.kind === 'lost' && turn.cancelled === undefined) {
+      if (isLost) {
         this.#sendAgain(held, report);
       } else if (!isCut || isRead) {
         answered.push(held.message.id);
@@ -511,17 +520,17 @@ class AcpSession implements HarnessSession, AgentClient {
         report(held, { status: 'failed', reason: 'turn canceled', retryable: true });
       }
     }
+    if (this.#closing.signal.aborted) return false;
     await this.#reporter.emit(failureOf(outcome));
-    // Before the receipts: after a crash in between, the message is answered again rather than not at all.
-    if (!isCut && turn.answer.trim() !== '') await this.#reply(turn.answer, answered);
-    await Promise.all(reports);
     if (outcome.kind === 'ended') await this.#reporter.count(outcome.response);
     await this.#save().catch(() => undefined);
+    // Before the receipts: after a crash in between, the message is answered again rather than not at all.
+    if (!isCut && turn.answer.trim() !== '') await this.#reply(turn.answer, answered);
+    await Promise.all(receipts.map(([held, receipt]) => this.#report(held, receipt)));
     const waiting = this.#waiting();
-    if (outcome.kind === 'lost') return turn.cancelled === undefined && waiting.length > 0;
-    return (
-      turn.cancelled === 'message' && waiting.some(({ message }) => message.mode === 'immediate')
-    );
+    if (isLost) return waiting.length > 0;
+    const isImmediate = ({ message }: HeldMessage) => message.mode === 'immediate';
+    return turn.cancelled === 'message' && waiting.some(isImmediate);
   }
 
   #sendAgain(held: HeldMessage, report: (held: HeldMessage, receipt: Receipt) => void): void {
@@ -685,26 +694,39 @@ class AcpSession implements HarnessSession, AgentClient {
     return this.#conversation.fork(await this.#supervisor.connection());
   }
 
+  /** Relay settles the messages of a session that is released. */
   async release(): Promise<void> {
-    await this.#close();
+    const turn = this.#turn;
+    const isOpen = this.#reporter.listener !== undefined && this.#lost === undefined;
+    this.#stopWork();
+    if (isOpen && !this.#isFailed) {
+      const ended = this.#end(turn).catch(() => undefined);
+      const over = new AbortController();
+      await Promise.race([ended, this.#clock.sleep(closeTimeoutMs, over.signal)]);
+      over.abort();
+    }
+    await this.#supervisor.stop();
   }
 
-  async #close(): Promise<void> {
-    if (this.#closing.signal.aborted) return this.#supervisor.stop();
-    const turn = this.#turn;
+  /** Lets the agent put away what it works on. */
+  async #end(turn: Turn | undefined): Promise<void> {
+    const { agent } = await this.#supervisor.connection();
     if (turn !== undefined) {
-      this.#cancelTurn(turn, 'command');
-      await Promise.race([turn.ended, this.#clock.sleep(closeTimeoutMs)]);
-    } else if (this.#lost === undefined && this.#reporter.listener !== undefined) {
-      const closed = this.#supervisor
-        .connection()
-        .then(({ agent }) => this.#conversation.close(agent))
-        .catch(() => undefined);
-      await Promise.race([closed, this.#clock.sleep(closeTimeoutMs, this.#closing.signal)]);
+      await agent.notify('session/cancel', { sessionId: this.#conversation.id ?? '' });
+      await turn.ended;
     }
+    await this.#conversation.close(agent);
+  }
+
+  /** The messages of the open turn stay as they are: Relay hands them over again after a restart. */
+  #stopWork(): void {
     this.#closing.abort();
     this.#requests.closeBackground();
-    turn?.requests.abort();
+    this.#turn?.requests.abort();
+  }
+
+  async #stop(): Promise<void> {
+    this.#stopWork();
     await this.#supervisor.stop();
   }
 }

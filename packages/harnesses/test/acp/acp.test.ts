@@ -250,6 +250,17 @@ describe('the command of an agent', () => {
     },
   );
 
+  it('does not see hidden folders in the home of the operator', async () => {
+    const sandbox = { network: true, memoryBytes: 2 ** 30, processes: 100 };
+    const { process } = prepare({ sandbox });
+    const data = join(homedir(), 'relay-data');
+    const options = optionsOf('claude', { home: 'operator' });
+    const { line } = await agentCommand(options, { ...process, hidden: () => [data] });
+    const { args } = line;
+    expect(args.lastIndexOf(homedir())).toBeGreaterThan(0);
+    expect(args.lastIndexOf(data)).toBeGreaterThan(args.lastIndexOf(homedir()));
+  });
+
   it('runs in the sandbox where there is one, which ends with the server', async () => {
     const sandbox = { network: true, memoryBytes: 2 ** 30, processes: 100 };
     const { bin, folder, home, workspace, process } = prepare({ sandbox });

@@ -182,6 +182,10 @@ export class SessionFixture {
       this.replies.push(answer);
       return Promise.resolve();
     },
+    reportBreach: ({ error }) => {
+      this.events.push({ type: 'error', error, code: 'call_breached' });
+      return Promise.resolve();
+    },
     saveState: (state) => {
       this.saved.push(state);
       return Promise.resolve();
@@ -263,8 +267,13 @@ export class SessionFixture {
     return until(() => this.asked[count - 1], `request ${count} for permission`);
   }
 
-  async stop(): Promise<void> {
+  /** The server stops. */
+  shutDown(): void {
     this.#stopping.abort();
+  }
+
+  async stop(): Promise<void> {
+    this.shutDown();
     await this.session.release?.();
   }
 }

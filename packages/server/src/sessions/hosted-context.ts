@@ -13,6 +13,7 @@ import {
   type Receipt,
   saveHostedState,
   sendMessage,
+  recordBreach,
   sendReplies,
   type SessionRef,
   type TurnAnswer,
@@ -81,6 +82,11 @@ export class HostedContext implements HarnessContext {
       { ...draft, to: addresses },
     );
     return { id: message.id };
+  };
+
+  readonly reportBreach = async (breach: Parameters<typeof recordBreach>[2]): Promise<void> => {
+    this.#requireStored();
+    await recordBreach(this.#options.engine, this.#options.ref, breach);
   };
 
   readonly reply = async (answer: TurnAnswer): Promise<void> => {

@@ -213,8 +213,7 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
       const body = { to: `@${handle}`, text: mode, mode };
       sent.push((await server.ask('/v1/messages', { body })).body);
     }
-    const [first] = sent[0]?.['deliveries'] as { status: string }[];
-    expect(first).toMatchObject({ status: 'deferred' });
+    expect(sent[0]).toMatchObject({ deliveries: [{ status: 'deferred' }] });
     await agent.emit({ type: 'log', level: 'info', message: 'still waiting' });
     expect(agent.received).toEqual([]);
     await decide(approval.id, { approved: true });

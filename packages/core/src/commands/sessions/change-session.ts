@@ -225,10 +225,11 @@ async function writeOf(
 
 /** Those that the new state ends are closed, and none of them is open any more. */
 function withOpenRequests(
-  { requests: _, ...state }: SessionState,
+  decided: SessionState,
   requests: OpenRequests | undefined,
   at: number,
 ): { readonly state: SessionState; readonly closures: readonly ApprovalClosure[] } {
+  const { requests: _, ...state } = decided;
   if (requests === undefined) return { state, closures: [] };
   const reason = endOfRequests(state);
   if (reason === undefined) return { state: { ...state, requests }, closures: [] };
