@@ -11,7 +11,7 @@ import {
   type Receipt,
   systemClock,
 } from '@relay/core';
-import { type AgentSessionEvent, defined, type DeliveryMode } from '@relay/protocol';
+import type { AgentSessionEvent, DeliveryMode } from '@relay/protocol';
 import { type AgentProgram, connectAgent } from '../../src/acp/connection.ts';
 import { openAcpSession } from '../../src/acp/session.ts';
 import { AgentSupervisor } from '../../src/acp/supervisor.ts';
@@ -46,7 +46,6 @@ interface AskedPermission extends PermissionRequest {
 }
 
 export interface FixtureOptions extends ScriptedOptions {
-  readonly uncopied?: RegExp;
   readonly state?: unknown;
   readonly from?: unknown;
   readonly conversations?: Conversations;
@@ -92,7 +91,7 @@ export class SessionFixture {
   }
 
   async start(): Promise<void> {
-    const { state, from, uncopied } = this.#options;
+    const { state, from } = this.#options;
     const process = {
       tenantId: 't',
       isDefaultTenant: true,
@@ -109,7 +108,7 @@ export class SessionFixture {
       process,
       context: this.context,
       clock: systemClock,
-      ...defined({ state, uncopied }),
+      ...(state === undefined ? {} : { state }),
       supervise: (hooks) =>
         new AgentSupervisor({
           ...hooks,
