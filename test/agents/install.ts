@@ -18,7 +18,7 @@ const wanted = JSON.stringify({
   allowScripts: { 'opencode-ai': true },
 });
 
-export default function installAgents(): void {
+export function setup(): void {
   const manifest = join(folder, 'package.json');
   const completed = join(folder, 'completed.json');
   if (existsSync(completed) && readFileSync(completed, 'utf8') === wanted) return;

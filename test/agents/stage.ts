@@ -167,7 +167,9 @@ export class Stage {
     const lines = this.server.output
       .split('\n')
       .filter((line) => !line.includes('"msg":"request"'));
-    throw new Error(`It did not happen within a minute: ${look}\n${lines.slice(-20).join('\n')}`);
+    throw new Error(
+      `It did not happen within a minute: ${String(look)}\n${lines.slice(-20).join('\n')}`,
+    );
   }
 
   async dispose(): Promise<void> {

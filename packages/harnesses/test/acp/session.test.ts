@@ -1,5 +1,5 @@
 /** Sessions over ACP with the scripted agent, without a server. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ToolCallUpdate } from '@agentclientprotocol/sdk';
 import { afterEach, describe, expect, it } from 'vitest';
