@@ -17,8 +17,9 @@ export async function copyHome(from: unknown, home: string, uncopied?: RegExp): 
   if (typeof source !== 'string' || source === home) return;
   try {
     const folder = await open(source, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    const isCopied = (path: string) => uncopied?.test(relative(source, path)) !== true;
-    await using(folder, () => copyFolder(folder, source, home, isCopied));
+    await using(folder, () =>
+      copyFolder(folder, source, home, (path) => uncopied?.test(relative(source, path)) === true),
+    );
   } catch (error) {
     const why =
       'The conversation of the other session cannot be copied; it is on the node of that session';
@@ -39,26 +40,23 @@ function childPath(folder: FileHandle, path: string, name: string): string {
   return process.platform === 'linux' ? `/proc/self/fd/${folder.fd}/${name}` : join(path, name);
 }
 
-type Filter = (path: string) => boolean;
-
 async function copyFolder(
   folder: FileHandle,
   path: string,
   target: string,
-  isCopied: Filter,
+  isLeftOut: (path: string) => boolean,
 ): Promise<void> {
   await mkdir(target, { recursive: true, mode: 0o700 });
   const entries = await readdir(childPath(folder, path, '.'), { withFileTypes: true });
   for (const entry of entries) {
-    const entryPath = join(path, entry.name);
-    if (!isCopied(entryPath)) continue;
     const source = childPath(folder, path, entry.name);
     const copy = join(target, entry.name);
+    if (isLeftOut(join(path, entry.name))) continue;
     try {
       if (entry.isSymbolicLink()) await symlink(await readlink(source), copy);
       if (!entry.isDirectory() && !entry.isFile()) continue;
       const found = await open(source, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-      await using(found, () => copyFound(found, entryPath, copy, isCopied));
+      await using(found, () => copyFound(found, join(path, entry.name), copy, isLeftOut));
     } catch (error) {
       // It was removed or replaced meanwhile.
       if (!isGone(error)) throw error;
@@ -70,10 +68,10 @@ async function copyFound(
   found: FileHandle,
   path: string,
   copy: string,
-  isCopied: Filter,
+  isLeftOut: (path: string) => boolean,
 ): Promise<void> {
   const status = await found.stat();
-  if (status.isDirectory()) return copyFolder(found, path, copy, isCopied);
+  if (status.isDirectory()) return copyFolder(found, path, copy, isLeftOut);
   if (!status.isFile()) return;
   const mode = status.mode & 0o777;
   await pipeline(found.createReadStream({ autoClose: false }), createWriteStream(copy, { mode }));

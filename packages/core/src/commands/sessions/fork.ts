@@ -5,8 +5,11 @@
  *   nothing: the first turn of the new session continues from there, in a conversation of its own. A session
  *   that is working is forked as it was before its turn.
  * - A program carries them out: what it answers is the snapshot, and a fork is `starting` until a program
- *   attaches under its handle, with the same key. It is stored after the answer: if the server stops in
- *   between, the request fails, there is no fork, and the program is asked again with the next request.
+ *   attaches under its handle, with the key of the parent or of the fork.
+ * - A fork belongs to who forks, like any other session that they start: its rules are chosen with their scopes,
+ *   and who may not approve their own requests cannot do so through a fork of another person's session.
+ * - The fork of a program is stored after the answer: if the server stops in between, the request fails, there
+ *   is no fork, and the program is asked again with the next request.
  */
 import {
   type Decider,
@@ -17,7 +20,6 @@ import {
 } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
 import type { SessionRecord, SessionSnapshot, TenantStore } from '../../ports/index.ts';
-import { Signal } from '../../runtime/signal.ts';
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { nativeHarness } from '../../sessions/native.ts';
 import { decideSession } from '../../sessions/session-machine.ts';
@@ -25,6 +27,7 @@ import type { ForkSource } from '../../sessions/state.ts';
 import { changeSession, maxCommands, noSuchSession, offlineAfterMs } from './change-session.ts';
 import { createNativeSession, createSession, handleTaken } from './create.ts';
 import { forkPoint } from '../fork.ts';
+import { waitUntil } from '../wait-until.ts';
 import { newCommand } from './lifecycle.ts';
 
 /** What the snapshot of a native session contains. */
@@ -284,8 +287,7 @@ export async function forkProgram(
   parent: SessionRecord,
   request: ForkRequest,
 ): Promise<SessionRecord> {
-  const { tenantId, id: parentSessionId, name, kind, harness, capabilities } = parent;
-  const { labels, owner, keyId } = parent;
+  const { tenantId, id: parentSessionId, name, kind, harness, capabilities, labels } = parent;
   const { by, handle } = request;
   await askFork(engine, parent, request);
   return createSession(engine, {
@@ -300,8 +302,6 @@ export async function forkProgram(
       harness,
       capabilities,
       labels,
-      owner,
-      keyId,
       parentSessionId,
     },
     begin: null,
@@ -310,8 +310,6 @@ export async function forkProgram(
   });
 }
 
-const pollMs = 1_000;
-
 /** What the program of the session answers to a command. Without an answer, the command fails in time. */
 async function askProgram(
   engine: Engine,
@@ -319,33 +317,24 @@ async function askProgram(
   command: 'fork' | 'snapshot',
   args: object,
 ): Promise<unknown> {
-  const { clock, store } = engine;
-  const { sessions } = store.tenant(tenantId);
+  const { sessions } = engine.store.tenant(tenantId);
   const id = engine.ids.next();
-  const changed = new Signal();
-  const stop = store.listen((hint) => {
-    if (hint.kind === 'all' || (hint.kind === 'session' && hint.sessionId === sessionId)) {
-      changed.notify();
-    }
+  await changeSession(engine, { tenantId, sessionId }, async (view) => {
+    requirePossible(view.session, command);
+    const open = await sessions.openCommands(sessionId, maxCommands);
+    return { write: { commands: [newCommand(view, open, { id, command, args })] } };
   });
-  try {
-    await changeSession(engine, { tenantId, sessionId }, async (view) => {
-      requirePossible(view.session, command);
-      const open = await sessions.openCommands(sessionId, maxCommands);
-      return { write: { commands: [newCommand(view, open, { id, command, args })] } };
-    });
-    for (;;) {
+  const answered = await waitUntil(engine, {
+    concerns: (hint) => hint.kind === 'session' && hint.sessionId === sessionId,
+    read: async () => {
       const asked = await sessions.readCommand(sessionId, id);
       if (asked === undefined) throw noSuchSession();
       const { answer, answerBy } = asked;
-      if (answer?.ok === true) return answer.result;
-      if (answer !== null) {
-        const code = answer.at < answerBy ? 'command_failed' : 'command_timed_out';
-        throw new RelayError(code, answer.error ?? 'The program gave no reason');
-      }
-      await changed.waitFor({ clock, ms: pollMs });
-    }
-  } finally {
-    stop();
-  }
+      return answer === null ? undefined : { ...answer, answerBy };
+    },
+  });
+  if (answered?.ok === true) return answered.result;
+  const isLate = answered === undefined || answered.at >= answered.answerBy;
+  const code = isLate ? 'command_timed_out' : 'command_failed';
+  throw new RelayError(code, answered?.error ?? 'The program gave no reason');
 }
