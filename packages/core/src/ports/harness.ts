@@ -141,6 +141,11 @@ export interface HarnessSession extends Partial<LifecycleMethods> {
   onEvent(listener: (event: AgentSessionEvent) => Promise<void>): () => void;
   /** Stops the current turn; the session stays. */
   cancel?(): Promise<void>;
+  /**
+   * Resolves when nothing of it runs any more. Called after `context.signal` is aborted: a server that stops waits
+   * for it, for some seconds.
+   */
+  ended?(): Promise<void>;
 }
 
 export interface HarnessInput {
