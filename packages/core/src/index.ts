@@ -47,6 +47,7 @@ export * from './commands/sessions/record-receipt.ts';
 export { sendReplies } from './sessions/replies.ts';
 export * from './commands/sessions/lifecycle.ts';
 export * from './engine.ts';
+export { nearestTo } from './runtime/nearest.ts';
 export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';
 export * from './commands/fork.ts';
