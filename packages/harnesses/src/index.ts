@@ -11,3 +11,4 @@ export type {
 } from '@relay/core';
 export { checkSession } from './check-session.ts';
 export { defineHarness, harnessProblem } from './define-harness.ts';
+export { pty, type PtyOptions } from './pty/pty.ts';

@@ -31,6 +31,8 @@ export interface SandboxView {
    * kept either. Undefined: a person approved the command.
    */
   readonly protectedPaths?: Omit<ProtectedPaths, 'release'>;
+  /** The command has a terminal of its own, which it keeps. Default: it gets none, also not the server's. */
+  readonly hasTerminal?: boolean;
 }
 
 /** A server that runs as root would pass on its capabilities, for example to remount the disk. */
@@ -47,10 +49,10 @@ const prepare =
 
 export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxView): CommandLine {
   const { network, memoryBytes, processes } = sandbox;
-  const { root, home, hidden, protectedPaths } = view;
+  const { root, home, hidden, protectedPaths, hasTerminal = false } = view;
   const args = [
     '--die-with-parent',
-    '--new-session',
+    ...(hasTerminal ? [] : ['--new-session']),
     ...isolation,
     ...(network ? ['--share-net'] : []),
     ...readOnlyRoot,

@@ -2,4 +2,4 @@ export { bubblewrapProblem, inBubblewrap, protectPaths, type Sandbox } from './b
 export { cleanEnvironment, readerEnvironment, refusedVariable } from './environment.ts';
 export { isWithin, realPathOf } from './paths.ts';
 export { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
-export { killOrphanProcesses } from './process-marker.ts';
+export { killOrphanProcesses, killOwnProcesses } from './process-marker.ts';

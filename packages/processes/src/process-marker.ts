@@ -72,6 +72,12 @@ export async function killOrphanProcesses(): Promise<number> {
   }, Infinity);
 }
 
+/** Kills the other processes of the command that this process belongs to. */
+export async function killOwnProcesses(): Promise<void> {
+  const own = process.env[markerVariable];
+  if (own !== undefined) await killMarked((marker) => marker === own, startTimeOf(process.pid));
+}
+
 export function kill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);

@@ -1,0 +1,317 @@
+/**
+ * The session of a program in a terminal. Nothing can be known of what the program makes of its input, so
+ * every event is inferred, and no message is ever reported as consumed.
+ *
+ *   starting ──▶ idle ◀──▶ active      by what the terminal shows (`terminal.ts`)
+ *   any ──the program exits, for whatever reason──▶ released
+ *   any ──the host of the terminal dies──▶ failed
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import type {
+  HarnessContext,
+  HarnessMessage,
+  HarnessSession,
+  Receipt,
+  TerminalInput,
+} from '@relay/core';
+import { type CommandLine, ProcessGroup } from '@relay/processes';
+import type { AgentSessionCapabilities, AgentSessionEvent, SessionIdentity } from '@relay/protocol';
+import type { TerminalReport, TerminalRequest, TerminalStart } from './host-messages.ts';
+import type { ScreenSize } from './screen.ts';
+
+export const terminalCapabilities: AgentSessionCapabilities = {
+  messaging: { receive: true },
+  // There are neither model calls nor tool calls whose boundaries could be seen.
+  delivery: { modes: ['on-idle', 'immediate'], queue: true },
+  events: {
+    emits: [
+      'status.changed',
+      'terminal.output',
+      'terminal.screen',
+      'command.completed',
+      'command.failed',
+      'error',
+    ],
+  },
+  lifecycle: { release: true },
+};
+
+/** For the program to end by itself, before it is killed. */
+const endGraceMs = 3_000;
+/** A request for permission may take this long; then the message is handed over again, and asks no second time. */
+const askedMs = 60 * 60_000;
+const maxStderrChars = 2_000;
+const maxLineChars = 8 * 1024 * 1024;
+/** The heap of the host: much more than a screen needs. */
+const hostArgs = ['--max-old-space-size=128'];
+
+type Listener = (event: AgentSessionEvent) => Promise<void>;
+type WithoutId<Request> = Request extends unknown ? Omit<Request, 'id'> : never;
+
+export interface TerminalOptions {
+  readonly harness: string;
+  readonly handle: string;
+  readonly line: CommandLine;
+  /** As it was configured, for events. */
+  readonly command: string;
+  readonly size: ScreenSize;
+}
+
+export class TerminalSession implements HarnessSession {
+  readonly identity: SessionIdentity;
+  readonly capabilities = terminalCapabilities;
+  readonly #options: TerminalOptions;
+  readonly #group: ProcessGroup;
+  readonly #signal: AbortSignal;
+  readonly #startedAt = Date.now();
+  readonly #started = Promise.withResolvers<void>();
+  readonly #listener = Promise.withResolvers<Listener>();
+  readonly #answers = new Map<number, (error: string | undefined) => void>();
+  /** Deliveries that wait for permission. */
+  readonly #asking = new Set<string>();
+  #requests = 0;
+  #stderr = '';
+  #exit: Extract<TerminalReport, { type: 'exited' }> | undefined;
+  #ending: Promise<void> | undefined;
+
+  constructor(options: TerminalOptions, signal: AbortSignal) {
+    const { handle, harness, line, size } = options;
+    this.#options = options;
+    this.#signal = signal;
+    this.identity = { handle, name: harness, kind: 'program' };
+    this.#started.promise.catch(() => undefined);
+    this.#group = new ProcessGroup({
+      file: process.execPath,
+      args: [...hostArgs, fileURLToPath(new URL(`./host${extension()}`, import.meta.url))],
+      cwd: line.cwd,
+      env: { PATH: line.env['PATH'] ?? '' },
+      hasInput: true,
+    });
+    this.#group.stdin?.on('error', () => undefined);
+    this.#group.stderr.on('error', () => undefined);
+    this.#group.stderr.on('data', (chunk: Buffer) => {
+      this.#stderr = `${this.#stderr}${chunk.toString('utf8')}`.slice(-maxStderrChars);
+    });
+    const { file, args, cwd, env } = line;
+    this.#tell({ type: 'start', file, args, cwd, env, ...size });
+    void this.#run();
+    signal.addEventListener('abort', () => void this.release(), { once: true });
+  }
+
+  /** Rejects if it cannot be started. */
+  async started(): Promise<this> {
+    await this.#started.promise;
+    return this;
+  }
+
+  onEvent(listener: Listener): () => void {
+    this.#listener.resolve(listener);
+    return () => undefined;
+  }
+
+  async receiveMessage(message: HarnessMessage, context: HarnessContext): Promise<Receipt> {
+    const { text, deliveryId, from, isFromApprover } = message;
+    const problem = textProblem(text);
+    if (problem !== undefined) return { status: 'failed', reason: problem };
+    if (isFromApprover) {
+      await this.#ask({ type: 'submit', text: withoutReturns(text) });
+      return { status: 'delivered' };
+    }
+    if (!this.#asking.has(deliveryId)) {
+      this.#asking.add(deliveryId);
+      void this.#typeIfAllowed({ text, deliveryId, from }, context);
+    }
+    const availableAt = new Date(Date.now() + askedMs);
+    return { status: 'deferred', reason: 'approval open', availableAt };
+  }
+
+  /** Never rejects. */
+  async #typeIfAllowed(
+    { text, deliveryId, from }: Pick<HarnessMessage, 'text' | 'deliveryId' | 'from'>,
+    { requestPermission, receipt }: HarnessContext,
+  ): Promise<void> {
+    let given: Receipt;
+    try {
+      const { harness: name } = this.#options;
+      const answer = await requestPermission({
+        tool: `${name}.type`,
+        input: { text },
+        shown: { from: from.type === 'session' ? `@${from.name}` : from.name },
+      });
+      given = answer.allowed
+        ? await this.#typeApproved(answer.input)
+        : { status: 'failed', reason: answer.reason, retryable: answer.by !== 'rule' };
+    } catch (error) {
+      given = { status: 'failed', reason: messageOf(error), retryable: true };
+    }
+    this.#asking.delete(deliveryId);
+    // The session, or the server, has ended.
+    await receipt(deliveryId, given).catch(() => undefined);
+  }
+
+  /** The approver may have changed it. */
+  async #typeApproved(input: unknown): Promise<Receipt> {
+    const { text } = input as { readonly text?: unknown };
+    if (typeof text !== 'string') {
+      return { status: 'failed', reason: 'The approved input has no text' };
+    }
+    const problem = textProblem(text);
+    if (problem !== undefined) return { status: 'failed', reason: problem };
+    await this.#ask({ type: 'submit', text: withoutReturns(text) });
+    return { status: 'delivered' };
+  }
+
+  async input(input: TerminalInput): Promise<void> {
+    await this.#ask(
+      'text' in input ? { type: 'type', text: input.text } : { type: 'resize', ...input.resize },
+    );
+  }
+
+  /** Interrupts what runs in the foreground, as Ctrl-C does. */
+  async cancel(): Promise<void> {
+    await this.#ask({ type: 'type', text: '\x03' });
+  }
+
+  /** Ends the program, and everything that it has started. */
+  release(): Promise<void> {
+    this.#ending ??= this.#end();
+    return this.#ending;
+  }
+
+  async #end(): Promise<void> {
+    this.#group.stdin?.end();
+    const timeout = new AbortController();
+    await Promise.race([
+      this.#group.ended().catch(() => undefined),
+      sleep(endGraceMs, undefined, { signal: timeout.signal, ref: false }).catch(() => undefined),
+    ]);
+    timeout.abort();
+    await this.#group.end();
+  }
+
+  /** Rejects if the program does not read it, or has exited. */
+  #ask(request: WithoutId<TerminalRequest>): Promise<void> {
+    if (this.#exit !== undefined || this.#ending !== undefined) {
+      return Promise.reject(new Error('The program has exited'));
+    }
+    this.#requests += 1;
+    const id = this.#requests;
+    return new Promise((resolve, reject) => {
+      this.#answers.set(id, (error) => {
+        this.#answers.delete(id);
+        if (error === undefined) resolve();
+        else reject(new Error(error));
+      });
+      this.#tell({ ...request, id });
+    });
+  }
+
+  #tell(message: TerminalStart | TerminalRequest): void {
+    this.#group.stdin?.write(`${JSON.stringify(message)}\n`);
+  }
+
+  /** Until the host has ended. Never rejects. */
+  async #run(): Promise<void> {
+    const problem = await this.#read().then(
+      () => this.#group.ended().then(() => this.#stderr.trim(), messageOf),
+      messageOf,
+    );
+    const reason = problem === '' ? 'It ended unexpectedly' : problem;
+    this.#started.reject(new Error(`The terminal cannot be started: ${reason}`));
+    for (const answer of [...this.#answers.values()]) answer('The program has exited');
+    void this.#group.end();
+    // Relay has ended it.
+    if (this.#ending !== undefined || this.#signal.aborted) return;
+    const listener = await this.#listener.promise;
+    await Promise.all(this.#lastEvents(reason).map((event) => listener(event)));
+  }
+
+  #lastEvents(problem: string): AgentSessionEvent[] {
+    const { command } = this.#options;
+    if (this.#exit === undefined) {
+      const error = `The terminal failed: ${problem}`;
+      return [
+        { type: 'error', error, code: 'terminal_failed' },
+        { type: 'status.changed', status: 'failed', reason: 'The terminal failed' },
+      ];
+    }
+    const { exitCode, signal } = this.#exit;
+    const durationMs = Date.now() - this.#startedAt;
+    const reason =
+      signal === 0
+        ? `The program exited with code ${exitCode}`
+        : `The program was ended by signal ${signal}`;
+    return [
+      exitCode === 0 && signal === 0
+        ? { type: 'command.completed', command, exitCode, durationMs }
+        : { type: 'command.failed', command, error: reason, exitCode },
+      { type: 'status.changed', status: 'released', reason },
+    ];
+  }
+
+  /** The next lines are read when the events of those before are stored. */
+  async #read(): Promise<void> {
+    const decoder = new TextDecoder();
+    let partial = '';
+    for await (const chunk of this.#group.stdout) {
+      const lines = (partial + decoder.decode(chunk as Buffer, { stream: true })).split('\n');
+      partial = lines.pop() ?? '';
+      if (partial.length > maxLineChars) throw new Error('It sent a line that is too long');
+      await this.#handle(lines.map((line) => JSON.parse(line) as TerminalReport));
+    }
+  }
+
+  async #handle(reports: readonly TerminalReport[]): Promise<void> {
+    let stored: Promise<void>[] = [];
+    for (const report of reports) {
+      switch (report.type) {
+        case 'started':
+          this.#started.resolve();
+          break;
+        case 'event':
+          stored.push(this.#emit(report.event));
+          break;
+        case 'answer':
+          // After the events before it.
+          await Promise.all(stored);
+          stored = [];
+          this.#answers.get(report.id)?.(report.error);
+          break;
+        case 'exited':
+          this.#exit = report;
+          break;
+      }
+    }
+    await Promise.all(stored);
+  }
+
+  async #emit(event: AgentSessionEvent): Promise<void> {
+    const listener = await this.#listener.promise;
+    await listener(event);
+  }
+}
+
+/** Of this file: the package runs from its source, or built. */
+function extension(): string {
+  return import.meta.url.endsWith('.ts') ? '.ts' : '.js';
+}
+
+function withoutReturns(text: string): string {
+  return text.replaceAll('\r\n', '\n');
+}
+
+/**
+ * A message is text. A control character in it would act on the terminal, such as Ctrl-C or an escape
+ * sequence, and the sender may not be allowed to do that.
+ */
+function textProblem(text: string): string | undefined {
+  const found = /[\p{Cc}--[\t\n]]/v.exec(withoutReturns(text));
+  if (found === null) return undefined;
+  const code = found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, '0');
+  return `The text contains the control character U+${code}, which acts on the terminal: remove it, or type it with POST /v1/sessions/:id/input`;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
