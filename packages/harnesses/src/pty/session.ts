@@ -39,8 +39,6 @@ export const terminalCapabilities: AgentSessionCapabilities = {
 
 /** For the program to end by itself, before it is killed. */
 const endGraceMs = 3_000;
-/** A request for permission may take this long; then the message is handed over again, and asks no second time. */
-const askedMs = 60 * 60_000;
 const maxStderrChars = 2_000;
 const maxLineChars = 8 * 1024 * 1024;
 /** The heap of the host: much more than a screen needs. */
@@ -68,8 +66,6 @@ export class TerminalSession implements HarnessSession {
   readonly #started = Promise.withResolvers<void>();
   readonly #listener = Promise.withResolvers<Listener>();
   readonly #answers = new Map<number, (error: string | undefined) => void>();
-  /** Deliveries that wait for permission. */
-  readonly #asking = new Set<string>();
   #requests = 0;
   #stderr = '';
   #exit: Extract<TerminalReport, { type: 'exited' }> | undefined;
@@ -110,7 +106,10 @@ export class TerminalSession implements HarnessSession {
     return () => undefined;
   }
 
-  async receiveMessage(message: HarnessMessage, context: HarnessContext): Promise<Receipt> {
+  async receiveMessage(
+    message: HarnessMessage,
+    context: HarnessContext,
+  ): Promise<Receipt | { readonly status: 'held' }> {
     const { text, deliveryId, from, isFromApprover } = message;
     const problem = textProblem(text);
     if (problem !== undefined) return { status: 'failed', reason: problem };
@@ -118,12 +117,8 @@ export class TerminalSession implements HarnessSession {
       await this.#ask({ type: 'submit', text: withoutReturns(text) });
       return { status: 'delivered' };
     }
-    if (!this.#asking.has(deliveryId)) {
-      this.#asking.add(deliveryId);
-      void this.#typeIfAllowed({ text, deliveryId, from }, context);
-    }
-    const availableAt = new Date(Date.now() + askedMs);
-    return { status: 'deferred', reason: 'approval open', availableAt };
+    void this.#typeIfAllowed({ text, deliveryId, from }, context);
+    return { status: 'held' };
   }
 
   /** Never rejects. */
@@ -145,7 +140,6 @@ export class TerminalSession implements HarnessSession {
     } catch (error) {
       given = { status: 'failed', reason: messageOf(error), retryable: true };
     }
-    this.#asking.delete(deliveryId);
     // The session, or the server, has ended.
     await receipt(deliveryId, given).catch(() => undefined);
   }

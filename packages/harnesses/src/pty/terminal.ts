@@ -37,7 +37,7 @@ const maxScreenChars = 256 * 1024;
 
 const maxUnwrittenBytes = 256 * 1024;
 const writeAgainMs = 10;
-/** A program that does not read its input for this long gets no more of the same request. */
+/** What a program has not read by then is not typed. */
 const writeTimeoutMs = 5_000;
 
 export class TerminalProgram {
@@ -47,6 +47,8 @@ export class TerminalProgram {
   #work: Promise<void> = Promise.resolve();
   #writing: Promise<void> = Promise.resolve();
   #unwrittenBytes = 0;
+  /** When the program had no room for more input. */
+  #unreadSince: number | undefined;
   #hasExited = false;
 
   #pending = '';
@@ -259,14 +261,16 @@ export class TerminalProgram {
   async #writeAll(bytes: Buffer): Promise<void> {
     // The terminal's own `write` blocks this process while its program does not read.
     const { fd } = this.#program as IPty & { readonly fd: number };
-    let [at, writtenAt] = [0, Date.now()];
-    while (at < bytes.length) {
+    for (let at = 0; at < bytes.length; ) {
       if (this.#hasExited) throw new Error('The program has exited');
       const count = await writeSome(fd, bytes.subarray(at));
       at += count;
-      if (count > 0) writtenAt = Date.now();
-      else if (Date.now() - writtenAt < writeTimeoutMs) await after(writeAgainMs);
-      else throw new Error(`The program does not read its input: ${at} bytes were typed`);
+      if (count > 0) this.#unreadSince = undefined;
+      else if (Date.now() - (this.#unreadSince ??= Date.now()) < writeTimeoutMs) {
+        await after(writeAgainMs);
+      } else {
+        throw new Error(`The program does not read its input: ${at} bytes of it were typed`);
+      }
     }
   }
 

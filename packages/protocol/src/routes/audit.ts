@@ -34,6 +34,7 @@ export const auditActions = [
   'session.attached',
   'session.taken-over',
   'session.released',
+  'session.typed',
   'session.deleted',
   'message.sent',
   'message.edited',

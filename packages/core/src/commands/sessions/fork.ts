@@ -17,15 +17,14 @@ import {
 } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
 import type { SessionRecord, SessionSnapshot, TenantStore } from '../../ports/index.ts';
-import { Signal } from '../../runtime/signal.ts';
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { nativeHarness } from '../../sessions/native.ts';
 import { decideSession } from '../../sessions/session-machine.ts';
 import type { ForkSource } from '../../sessions/state.ts';
-import { changeSession, maxCommands, noSuchSession, offlineAfterMs } from './change-session.ts';
+import { askProgram } from './ask-program.ts';
+import { offlineAfterMs } from './change-session.ts';
 import { createNativeSession, createSession, handleTaken } from './create.ts';
 import { forkPoint } from '../fork.ts';
-import { newCommand } from './lifecycle.ts';
 
 /** What the snapshot of a native session contains. */
 interface NativeSnapshot {
@@ -247,7 +246,12 @@ export async function snapshotProgram(
   engine: Engine,
   session: SessionRecord,
 ): Promise<SessionSnapshot> {
-  const result = (await askProgram(engine, session, 'snapshot', {})) ?? null;
+  const result =
+    (await askProgram(engine, session, {
+      command: 'snapshot',
+      args: {},
+      check: (current) => requirePossible(current, 'snapshot'),
+    })) ?? null;
   const store = engine.store.tenant(session.tenantId);
   const { lastSeq: seq } = (await store.sessions.read(session.id)) ?? session;
   return storeSnapshot(engine, session, { seq, content: { harness: session.harness, result } });
@@ -263,7 +267,11 @@ export async function askFork(
   requirePossible(parent, 'fork');
   if (seq !== undefined) await boundaryAt(store, parent, seq);
   if ((await store.sessions.readByHandle(handle)) !== undefined) throw handleTaken(handle);
-  return askProgram(engine, parent, 'fork', { handle, ...defined({ seq }) });
+  return askProgram(engine, parent, {
+    command: 'fork',
+    args: { handle, ...defined({ seq }) },
+    check: (current) => requirePossible(current, 'fork'),
+  });
 }
 
 /** What a program's snapshot holds, if it is one of this harness. */
@@ -308,44 +316,4 @@ export async function forkProgram(
     dueAt: engine.clock.now() + offlineAfterMs,
     isForked: true,
   });
-}
-
-const pollMs = 1_000;
-
-/** What the program of the session answers to a command. Without an answer, the command fails in time. */
-async function askProgram(
-  engine: Engine,
-  { id: sessionId, tenantId }: SessionRecord,
-  command: 'fork' | 'snapshot',
-  args: object,
-): Promise<unknown> {
-  const { clock, store } = engine;
-  const { sessions } = store.tenant(tenantId);
-  const id = engine.ids.next();
-  const changed = new Signal();
-  const stop = store.listen((hint) => {
-    if (hint.kind === 'all' || (hint.kind === 'session' && hint.sessionId === sessionId)) {
-      changed.notify();
-    }
-  });
-  try {
-    await changeSession(engine, { tenantId, sessionId }, async (view) => {
-      requirePossible(view.session, command);
-      const open = await sessions.openCommands(sessionId, maxCommands);
-      return { write: { commands: [newCommand(view, open, { id, command, args })] } };
-    });
-    for (;;) {
-      const asked = await sessions.readCommand(sessionId, id);
-      if (asked === undefined) throw noSuchSession();
-      const { answer, answerBy } = asked;
-      if (answer?.ok === true) return answer.result;
-      if (answer !== null) {
-        const code = answer.at < answerBy ? 'command_failed' : 'command_timed_out';
-        throw new RelayError(code, answer.error ?? 'The program gave no reason');
-      }
-      await changed.waitFor({ clock, ms: pollMs });
-    }
-  } finally {
-    stop();
-  }
 }
