@@ -151,10 +151,10 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'deliveries: an attempt is stored before it is made',
     file: 'packages/server/src/streaming/deliveries.ts',
-    from: `      if (!(await this.#recordAttempts(entries))) return false;
+    from: `      if (!(await this.#recordAttempts(session, entries))) return false;
       await this.#send(entries.map(deliveryFrame));`,
     to: `      await this.#send(entries.map(deliveryFrame));
-      if (!(await this.#recordAttempts(entries))) return false;`,
+      if (!(await this.#recordAttempts(session, entries))) return false;`,
     noticedBy: chaos,
     row: 'of the server and of programs',
   },

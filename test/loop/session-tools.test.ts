@@ -177,14 +177,17 @@ describe('invoke_action', () => {
   });
 });
 
-test('list_sessions shows who can be written to', async () => {
-  const { kernel, id } = await setUp('list_sessions', {});
+test('list_sessions shows who can be written to, and names that do not mislead', async () => {
+  const { kernel, id, bob } = await setUp('list_sessions', {});
+  const misleading = { sessionId: bob.id, at: 1, events: [], ifVersion: bob.version };
+  const redefine = { name: 'Bob\u202egnp' };
+  await storeOf(kernel).sessions.change({ changes: [{ ...misleading, redefine }] });
   await deliver(kernel, id, { text: 'Who is there?' });
   await untilIdle(kernel, id);
   const [done] = eventsOfType(await sessionEvents(kernel, id), 'tool.completed');
   expect(done?.output).toEqual({
     sessions: [
-      { handle: 'bob', name: expect.any(String), kind: 'agent', status: 'idle' },
+      { handle: 'bob', name: 'Bob\\u{202e}gnp', kind: 'agent', status: 'idle' },
       { handle: 'ada', name: expect.any(String), kind: 'agent', status: 'active', isYou: true },
     ],
   });

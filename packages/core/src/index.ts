@@ -11,6 +11,13 @@ export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
 export { startOf } from './governance/budgets.ts';
 export * from './commands/sessions/create.ts';
 export * from './commands/sessions/invoke-action.ts';
+export {
+  endInvocation,
+  type InvocationEngine,
+  type InvocationResult,
+  readInvocation,
+  recordResult,
+} from './commands/sessions/end-invocation.ts';
 export * from './commands/request-permission.ts';
 export {
   byHandle,
@@ -25,6 +32,7 @@ export * from './commands/start-run.ts';
 export * from './commands/sessions/stream.ts';
 export * from './commands/sessions/attach.ts';
 export * from './commands/sessions/attend.ts';
+export * from './commands/sessions/attend-invocation.ts';
 export * from './commands/sessions/host.ts';
 export {
   changeSession,
@@ -35,6 +43,7 @@ export {
   sessionReleased,
 } from './commands/sessions/change-session.ts';
 export * from './commands/sessions/record-receipt.ts';
+export { sendReplies } from './sessions/replies.ts';
 export * from './commands/sessions/lifecycle.ts';
 export * from './engine.ts';
 export * from './permission/explain.ts';
@@ -98,7 +107,13 @@ export {
 } from './run/state/state.ts';
 export * from './sessions/actions.ts';
 export * from './sessions/invocation-runner.ts';
-export { channelFor, contentOf, type DeliveryError, maxHops } from './sessions/acceptance.ts';
+export {
+  bytesOf,
+  channelFor,
+  contentOf,
+  type DeliveryError,
+  maxHops,
+} from './sessions/acceptance.ts';
 export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';

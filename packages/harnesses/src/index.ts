@@ -1,8 +1,10 @@
 export type {
   Harness,
   HarnessContext,
+  HarnessCredential,
   HarnessInput,
   HarnessMessage,
+  HarnessProcess,
   HarnessSession,
   OutgoingMessage,
   PermissionAnswer,
@@ -11,4 +13,6 @@ export type {
 } from '@relay/core';
 export { checkSession } from './check-session.ts';
 export { defineHarness, harnessProblem } from './define-harness.ts';
+export type { AgentClient, AgentConnection } from './acp/connection.ts';
+export type { AgentSupervising, AgentSupervisorOptions } from './acp/supervisor.ts';
 export { pty, type PtyOptions } from './pty/pty.ts';

@@ -53,6 +53,7 @@ import { isOffered, Providers } from './outbound/providers.ts';
 import { ConcurrencyLimiter, RateLimiter } from './http/rate-limit.ts';
 import { openTracing } from './observability/tracing.ts';
 import { masterKeys, derive, openRootKey } from './secrets/master-key.ts';
+import { AgentProcesses } from './sessions/agent-processes.ts';
 import { HarnessHost, nodeNameOf } from './sessions/harness-host.ts';
 import { builtInHarnesses, HarnessRegistry } from './sessions/harnesses.ts';
 import { Vault } from './secrets/vault.ts';
@@ -238,10 +239,16 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
   const { harnesses: configured = [] } = file;
-  const host =
-    configured.length === 0
-      ? undefined
-      : new HarnessHost({ engine, hub: programHub, node: nodeNameOf(config) }, configured);
+  const processes = new AgentProcesses({
+    store,
+    config,
+    vault,
+    workspaces,
+    defaultTenantId: tenant.id,
+    log,
+  });
+  const hosting = { engine, hub: programHub, streams, processes, node: nodeNameOf(config) };
+  const host = configured.length === 0 ? undefined : new HarnessHost(hosting, configured);
   const builtIn = builtInHarnesses(control, {
     limits: file.limits ?? {},
     defaultModel: config.defaultModel,
@@ -300,6 +307,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   });
   const { createApp } = await import('./http/app.ts');
   const app = createApp(context);
+  app.addHook('onListen', async () => processes.listens(app.server.address()));
   return {
     app,
     control,

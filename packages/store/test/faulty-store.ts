@@ -221,6 +221,7 @@ function faultyDirectory(
     counts: (now, tenantId) => read(() => inner.counts(now, tenantId)),
     findToken: (hash) => read(() => inner.findToken(hash)),
     due: (now, limit) => read(() => inner.due(now, limit)),
+    dueHandlers: (now, limit) => read(() => inner.dueHandlers(now, limit)),
     dueInvocations: (now, limit) => read(() => inner.dueInvocations(now, limit)),
     orphans: (node, now, page) => read(() => inner.orphans(node, now, page)),
     ofHarness: (harness, page) => read(() => inner.ofHarness(harness, page)),

@@ -9,11 +9,13 @@ import type {
   SessionIdentity,
 } from '@relay/protocol';
 import type { SafeState } from '../sessions/modes.ts';
+import type { TurnAnswer } from '../sessions/turn.ts';
 import type { MessageRecord } from './sessions.ts';
 
 /** What became of a message. */
 export type Receipt =
-  | { readonly status: 'delivered' | 'consumed' }
+  /** `inferred`: the harness concludes it, because the session does not report it. */
+  | { readonly status: 'delivered' | 'consumed'; readonly fidelity?: 'inferred' }
   /** Without `availableAt` the message is handed over again after a few seconds. */
   | { readonly status: 'deferred'; readonly availableAt?: Date | string; readonly reason?: string }
   | { readonly status: 'failed'; readonly reason: string; readonly retryable?: boolean };
@@ -65,6 +67,11 @@ export interface HarnessContext {
   requestPermission(request: PermissionRequest): Promise<PermissionAnswer>;
   /** Sends a message as the session, which declares `messaging.send`. Rejects as the API does. */
   send(message: OutgoingMessage): Promise<{ readonly id: string }>;
+  /**
+   * Sends the final answer of a turn as the reply to those of the messages that addressed the session, as a
+   * native session does. Other agents' answers to what the session itself has asked get no reply.
+   */
+  reply(answer: TurnAnswer): Promise<void>;
   /** Keeps what `attach` needs after a restart: any JSON, at most 64 KB. */
   saveState(state: unknown): Promise<void>;
 }
@@ -83,8 +90,14 @@ export interface HarnessSession extends Partial<LifecycleMethods> {
   readonly identity: SessionIdentity;
   /** Fixed until the session is attached again. */
   readonly capabilities: AgentSessionCapabilities;
-  /** One message at a time. What takes longer than 30 s is reported with `context.receipt`. */
-  receiveMessage(message: HarnessMessage, context: HarnessContext): Promise<Receipt>;
+  /**
+   * One message at a time. What takes longer than 30 s is reported with `context.receipt`. `held`: the session
+   * has it and no more is known, for example until its next turn begins.
+   */
+  receiveMessage(
+    message: HarnessMessage,
+    context: HarnessContext,
+  ): Promise<Receipt | { readonly status: 'held' }>;
   /**
    * Returns a function that unsubscribes. The promise of the listener resolves when the event is stored: a
    * session that emits many waits for it. It never rejects.
@@ -102,6 +115,34 @@ export interface HarnessInput {
   readonly labels: Readonly<Record<string, string>>;
   /** What `fork` or `snapshot` of another session of the harness has returned. */
   readonly from?: unknown;
+  /** Given to a harness with `runsProcesses`, and only then. */
+  readonly process?: HarnessProcess;
+}
+
+/** What the process of a session works with. */
+export interface HarnessProcess {
+  readonly tenantId: string;
+  /** Only this tenant, which is the operator's own, may use the operator's home folder. */
+  readonly isDefaultTenant: boolean;
+  /** The folder that it works in, inside the tenant's workspace, as a real path. */
+  readonly workspace: string;
+  /** A home folder of its own, as a real path. It exists, and is removed with the session. */
+  readonly home: string;
+  /** Folders of Relay and of other tenants, which it must not see. They may contain `home`. */
+  readonly hidden: () => readonly string[];
+  /**
+   * Relay's own MCP server, for this session. The token works when the session is stored: not before Relay
+   * calls `onEvent`. With each `create` and `attach` it is a new one, and the one before has ended.
+   */
+  readonly mcp: { readonly url: string; readonly token: string };
+  /** The tenant's key for a model provider; undefined if there is none. */
+  readonly credential: (provider: string) => Promise<HarnessCredential | undefined>;
+}
+
+export interface HarnessCredential {
+  readonly apiKey: string;
+  /** Undefined: the provider's own. */
+  readonly baseUrl?: string;
 }
 
 export interface Harness {
@@ -110,6 +151,11 @@ export interface Harness {
   readonly safeStates?: readonly SafeState[];
   /** False: consumption cannot be observed, and deliveries end as `delivered`. Default: true. */
   readonly observesConsumption?: boolean;
+  /**
+   * Its sessions are programs, such as coding agents. They are created with the scopes `runs` and `approve`, in
+   * a workspace, and get `input.process`. A new one is `starting` until it reports another status. Default: false.
+   */
+  readonly runsProcesses?: boolean;
   create(input: HarnessInput, context: HarnessContext): Promise<HarnessSession>;
   /** After a restart. A session of a harness without it is then offline. */
   attach?(

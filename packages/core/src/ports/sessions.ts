@@ -60,7 +60,7 @@ export type SessionRedefinition = Partial<
 > & {
   /**
    * Of the session's only token; the one before it no longer works, and the stream that was opened with it
-   * counts no longer. The session is seen now.
+   * counts no longer, unless the change requires it (`ifStream`). The session is seen now.
    */
   readonly tokenHash?: string | null;
 };
@@ -139,6 +139,8 @@ export interface SessionChange {
   readonly ifVersion?: number;
   /** The stream that the session must have open: another one has not replaced it. */
   readonly ifStream?: string;
+  /** The status that the session must have, for what depends on nothing else of its state. */
+  readonly ifStatus?: AgentStatus;
   readonly events: readonly SessionEvent[];
   /** Only in a conditional change. */
   readonly progress?: Partial<SessionProgress>;
@@ -659,6 +661,11 @@ export interface SessionCounts {
   readonly stuck: number;
 }
 
+export interface InvocationRef {
+  readonly tenantId: string;
+  readonly invocationId: string;
+}
+
 /** The sessions of all tenants. */
 export interface SessionDirectory {
   /** Of all tenants, or of one. The cost does not grow with what has ended. */
@@ -670,10 +677,10 @@ export interface SessionDirectory {
    * two nodes that change the same session, one gets a conflict.
    */
   due(now: number, limit: number): Promise<SessionRef[]>;
-  dueInvocations(
-    now: number,
-    limit: number,
-  ): Promise<{ readonly tenantId: string; readonly invocationId: string }[]>;
+  /** Invocations of functions and URLs that were not started, or whose node is gone. Tenants take turns. */
+  dueHandlers(now: number, limit: number): Promise<InvocationRef[]>;
+  /** All others that are due. Tenants take turns. */
+  dueInvocations(now: number, limit: number): Promise<InvocationRef[]>;
   /** Sessions whose stream is served by another node that is not alive, after an id. */
   orphans(
     node: string,

@@ -1,5 +1,5 @@
 /** What tools do in the name of the session whose turn the run is. */
-import { type AgentStatus, agentStatuses } from '@relay/protocol';
+import { type AgentStatus, agentStatuses, escapeMisleading } from '@relay/protocol';
 import { invokeAction } from '../commands/sessions/invoke-action.ts';
 import { sendMessage } from '../commands/sessions/send-message.ts';
 import type { RunSession } from '../ports/index.ts';
@@ -39,7 +39,8 @@ export function sessionFor(
       const { items, next } = await store.sessions.list({ status: listed }, { limit: maxListed });
       const sessions = items.map(({ id, handle, name, kind, status }) => ({
         handle,
-        name,
+        // Its owner has chosen it, and a model reads it.
+        name: escapeMisleading(name),
         kind,
         status,
         ...(id === sessionId ? { isYou: true as const } : {}),

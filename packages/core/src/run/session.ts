@@ -19,7 +19,7 @@ import {
   type DeliveryInput,
 } from '../sessions/delivery-machine.ts';
 import { wakeDue } from '../sessions/due.ts';
-import { joined, repliesOf } from '../sessions/replies.ts';
+import { repliesOf, writeOfReplies } from '../sessions/replies.ts';
 import { decideSession } from '../sessions/session-machine.ts';
 import { statusOf } from '../sessions/state.ts';
 import {
@@ -84,7 +84,7 @@ export class SessionTurn implements SessionWriter {
       deliveries: [...decided.deliveries, ...followed.deliveries],
     });
     if (change === undefined) return undefined;
-    const replies = joined(this.#replies);
+    const replies = writeOfReplies(this.#replies);
     return { ...replies, changes: [change, ...replies.changes] };
   }
 

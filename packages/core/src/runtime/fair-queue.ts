@@ -16,8 +16,10 @@ export class FairQueue<Item> {
     else if (!queue.has(key)) queue.set(key, item);
   }
 
-  take(): Item | undefined {
+  /** Skips tenants that are not `allowed`; they keep their turn. */
+  take(allowed: (tenantId: string) => boolean = () => true): Item | undefined {
     for (const [tenantId, queue] of this.#queuesByTenant) {
+      if (!allowed(tenantId)) continue;
       this.#queuesByTenant.delete(tenantId);
       for (const [key, item] of queue) {
         queue.delete(key);

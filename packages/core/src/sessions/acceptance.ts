@@ -19,7 +19,7 @@ import type {
 } from '../ports/index.ts';
 import { capabilityError, missingCapability, type SessionOperation } from './capabilities.ts';
 import { decideDelivery, deliveryAccepted, deliveryRefused } from './delivery-machine.ts';
-import { defaultMode, placementOf, safeStatesOf, timesOut } from './modes.ts';
+import { defaultMode, placementOf, safeStatesOf } from './modes.ts';
 import { nativeHarness } from './native.ts';
 
 /** Replies of agents to each other that lead to one more. */
@@ -28,7 +28,7 @@ export const maxHops = 16;
 /** Why a session did not take a message; stored with its delivery. */
 export interface DeliveryError {
   /** The reason of its `delivery.failed`. */
-  readonly code: 'capability_missing' | 'loop_limit' | 'inbox_full';
+  readonly code: 'capability_missing' | 'loop_limit' | 'inbox_full' | 'payload_too_large';
   readonly message: string;
   readonly retryable?: boolean;
   readonly details?: CapabilityDetails;
@@ -68,13 +68,32 @@ export function modeFor(
   return mode ?? defaultMode(capabilities);
 }
 
-/** What the session has not ended with counts, so it gets space again when its program consumes. */
-export function inboxFullText(
+/** The size of a message, as the limit of an inbox counts it. */
+export function bytesOf({
+  text,
+  attachments,
+}: Pick<MessageRecord, 'text' | 'attachments'>): number {
+  const encoder = new TextEncoder();
+  return encoder.encode(text).length + encoder.encode(JSON.stringify(attachments)).length;
+}
+
+/**
+ * Why an inbox without space does not take a message. What the session has not ended with counts, so it gets
+ * space again when its program consumes; a message that is larger than the whole inbox never fits.
+ */
+export function inboxError(
   { handle }: Pick<SessionRecord, 'handle'>,
-  { messages, bytes }: InboxLimit,
-): string {
-  const limit = `${messages} messages or ${bytes} bytes`;
-  return `The inbox of @${handle} is full (RELAY_INBOX_LIMIT: ${limit} that are not consumed); send the message when the session has consumed some`;
+  message: Pick<MessageRecord, 'text' | 'attachments'>,
+  { messages, bytes: limit }: InboxLimit,
+): DeliveryError {
+  const bytes = bytesOf(message);
+  if (bytes > limit) {
+    const text = `The message has ${bytes} bytes, and the inbox of a session takes ${limit} at most; send it in parts, or say where the session can read it`;
+    return { code: 'payload_too_large', message: text };
+  }
+  const space = `RELAY_INBOX_LIMIT: ${messages} messages or ${limit} bytes that are not consumed`;
+  const text = `The inbox of @${handle} is full (${space}); send the message when the session has consumed some`;
+  return { code: 'inbox_full', message: text, retryable: true };
 }
 
 /** Which capability the session lacks for the message, if any. */
@@ -120,14 +139,13 @@ export function acceptanceOf(
   const place = placeOf(session, mode);
   const entersTurn = isMessageMode(mode);
   const isNative = harness === nativeHarness;
-  const dueBy = isNative ? now : timesOut(session.state) ? now + ttlMs : undefined;
   return {
     mode,
     deferred: place.kind === 'deferred' ? place.reason : undefined,
     // A turn that starts meanwhile has to get the command, too; without a queue the session must be free.
     isConditional:
       capabilities.delivery.queue !== true || (isNative && entersTurn && activeRunId === null),
-    dueBy: mode === 'manual' ? undefined : dueBy,
+    dueBy: dueByOf(session, mode, { now, ttlMs }),
     command:
       activeRunId === null || !entersTurn
         ? undefined
@@ -136,6 +154,25 @@ export function acceptanceOf(
             queued: commandFor(session, message, { deliveryId, mode }),
           },
   };
+}
+
+/**
+ * A native session may have a turn. A program may be offline, or become so before the delivery is stored,
+ * which then fails after its time.
+ */
+function dueByOf(
+  { harness }: Pick<SessionRecord, 'harness'>,
+  mode: DeliveryMode,
+  { now, ttlMs }: Pick<AcceptanceOptions, 'now' | 'ttlMs'>,
+): number | undefined {
+  switch (harness) {
+    case nativeHarness:
+      return mode === 'manual' ? undefined : now;
+    case 'human':
+      return undefined;
+    default:
+      return now + ttlMs;
+  }
 }
 
 /** A program is handed a message only while its stream is open. */

@@ -54,10 +54,12 @@ export function missingCapability(
   switch (operation.type) {
     case 'flush':
       return unlessOffered('delivery.modes', 'manual', delivery.modes);
-    case 'report-event':
-      return canReport(capabilities, operation.event)
-        ? undefined
-        : { path: 'events.emits', asked: operation.event.type, offered: events.emits };
+    case 'report-event': {
+      if (canReport(capabilities, operation.event)) return undefined;
+      // What it declares of Relay's own events can be observed, but not reported.
+      const offered = events.emits.filter((type) => !ownEvents.has(type));
+      return { path: 'events.emits', asked: operation.event.type, offered };
+    }
     case 'observe': {
       const [first] = operation.events;
       if (first === undefined) return undefined;
@@ -169,6 +171,9 @@ function textOf(
   { path, asked, offered }: CapabilityDetails,
 ): string {
   const session = `The session @${handle}`;
+  if (operation.type === 'report-event' && ownEvents.has(operation.event.type)) {
+    return `${session} cannot report ${operation.event.type}: Relay records it itself. ${insteadOf(operation.event.type)}`;
+  }
   if (path === 'messaging.receive') return `${session} has ended and receives no messages`;
   if (path === 'delivery.queue') {
     return `${session} cannot take the message now and has no queue; send it when the session is idle`;
@@ -178,4 +183,26 @@ function textOf(
     return `${session} does not declare ${String(asked)}; its ${path} has ${list}`;
   }
   return `${session} does not declare ${path}, which ${operation.type} requires`;
+}
+
+/** What a program does so that Relay records an event of its own. */
+function insteadOf(type: SessionEvent['type']): string {
+  switch (type) {
+    case 'message.sent':
+      return 'Send the message';
+    case 'message.received':
+    case 'delivery.accepted':
+    case 'delivery.delivered':
+    case 'delivery.deferred':
+    case 'delivery.failed':
+      return 'Post a receipt of the delivery';
+    case 'action.invoked':
+    case 'action.denied':
+      return 'Invoke the action';
+    case 'action.completed':
+    case 'action.failed':
+      return 'Post the result of the invocation';
+    default:
+      return 'Leave it out';
+  }
 }

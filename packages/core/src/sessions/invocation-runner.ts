@@ -4,18 +4,23 @@
  * The node that started a handler extends `dueAt` while the handler runs. Any node finds what is due: a
  * handler whose node is gone, one that was not started yet, and an invocation of a session that has timed
  * out or whose session has ended. Of several nodes one takes it, by compare-and-set on `dueAt`.
+ *
+ * The handlers of a node share its places (`SharedPlaces`). One without a place stays in the store; what the
+ * last scan found starts in turns of the tenants, as soon as places become free.
  */
 import { RelayError } from '@relay/protocol';
+import { attendWaiting } from '../commands/sessions/attend-invocation.ts';
 import {
-  attendWaiting,
   endInvocation,
   type InvocationEngine,
   type InvocationResult,
   readInvocation,
-} from '../commands/sessions/invoke-action.ts';
-import type { Log, InvocationRecord, TenantStore } from '../ports/index.ts';
+} from '../commands/sessions/end-invocation.ts';
+import type { InvocationRecord, InvocationRef, Log, TenantStore } from '../ports/index.ts';
 import { errorText } from '../run/errors.ts';
 import { BackgroundLoop } from '../runtime/background-loop.ts';
+import { FairQueue } from '../runtime/fair-queue.ts';
+import { SharedPlaces } from '../runtime/shared-places.ts';
 import { Signal } from '../runtime/signal.ts';
 import { type Action, ActionFailed, actionOf, inputOf } from './actions.ts';
 
@@ -42,6 +47,8 @@ const batchSize = 100;
 /** How often a waiting request reads the store: another node may have ended the invocation. */
 const pollMs = 500;
 const maxRunning = 256;
+/** As many tenants as have a place may be skipped: the others must be among those that are found. */
+const maxQueued = 2 * maxRunning;
 /** A handler that each of its starts kills the server with is not started for ever. */
 const restartMs = 60 * 60 * 1000;
 
@@ -53,9 +60,12 @@ interface Waiter {
 export class InvocationRunner {
   readonly own: ReadonlyMap<string, Action>;
   readonly #options: InvocationRunnerOptions;
+  readonly #places = new SharedPlaces(maxRunning);
+  readonly #queue = new FairQueue<InvocationRef>();
   readonly #running = new Map<string, Promise<void>>();
   readonly #waiting = new Map<string, Set<Waiter>>();
   #loop: BackgroundLoop | undefined;
+  #isStopped = false;
 
   constructor(options: InvocationRunnerOptions) {
     this.own = options.own;
@@ -76,25 +86,35 @@ export class InvocationRunner {
   /** Handlers get some time to end. What they leave is found as after a crash. */
   async stop(): Promise<void> {
     const { clock, settings } = this.#options.engine();
+    this.#isStopped = true;
     await this.#loop?.stop();
     const isOver = new AbortController();
     const ended = Promise.allSettled(this.#running.values()).then(() => isOver.abort());
     await Promise.race([ended, clock.sleep(settings.graceMs, isOver.signal)]);
   }
 
-  get hasRoom(): boolean {
-    return this.#running.size < maxRunning;
+  /** Reserves a place for an invocation that is about to be stored. `release` follows in any case. */
+  reserve(tenantId: string, invocationId: string): boolean {
+    return !this.#isStopped && this.#places.take(tenantId, invocationId);
+  }
+
+  /** A handler that was started keeps its place until it ends. */
+  release(tenantId: string, invocationId: string): void {
+    if (this.#running.has(invocationId)) return;
+    this.#places.release(tenantId, invocationId);
+    this.#startQueued();
   }
 
   isPaused(tenantId: string): boolean {
     return this.#options.isPaused(tenantId);
   }
 
-  /** Of an invocation that was just stored: starts its handler, if that is for this node. */
+  /** Of an invocation that was just stored: starts its handler, if that has a place. */
   start(tenantId: string, invocation: InvocationRecord, action: Action): void {
-    if (invocation.sessionId === null && invocation.startedAt !== null) {
-      this.#execute(tenantId, invocation, action);
-    }
+    const { id, sessionId, startedAt, status } = invocation;
+    if (sessionId !== null || status !== 'running') return;
+    if (startedAt !== null) this.#track(tenantId, id, this.#run(tenantId, invocation, action));
+    else this.#enqueue({ tenantId, invocationId: id });
   }
 
   /** It may be started now, here if nothing else took it. */
@@ -148,6 +168,10 @@ export class InvocationRunner {
 
   async #attendDue(signal: AbortSignal): Promise<void> {
     const { store, clock, log } = this.#options.engine();
+    const handlers = await store.sessions.dueHandlers(clock.now(), maxQueued);
+    this.#queue.clear();
+    for (const ref of handlers) this.#queue.add(ref.tenantId, ref.invocationId, ref);
+    this.#startQueued();
     // Each once per round: one that stays due must not keep the others waiting.
     const found = new Set<string>();
     for (;;) {
@@ -166,19 +190,68 @@ export class InvocationRunner {
     }
   }
 
-  /** Nothing happens before its `dueAt`, and while the tenant is paused. */
+  /** Nothing happens before its `dueAt`, and while the tenant is paused. A handler waits for its turn. */
   async attend(tenantId: string, invocationId: string): Promise<void> {
-    if (this.isPaused(tenantId)) return;
     const engine = this.#options.engine();
     const store = engine.store.tenant(tenantId);
-    const invocation = await store.actions.readInvocation(invocationId);
-    if ((invocation?.dueAt ?? Infinity) > engine.clock.now()) return;
-    if (invocation?.status === 'waiting') return attendWaiting(engine, tenantId, invocation);
+    const invocation = await this.#readDue({ tenantId, invocationId });
+    if (invocation === undefined) return;
+    if (invocation.status === 'waiting') return attendWaiting(engine, tenantId, invocation);
+    if (invocation.status !== 'running') return;
+    if (invocation.sessionId === null) return this.#enqueue({ tenantId, invocationId });
+    const result = await this.#overdue(store, invocation);
+    await endInvocation(engine, tenantId, invocationId, result);
+  }
+
+  async #readDue({ tenantId, invocationId }: InvocationRef): Promise<InvocationRecord | undefined> {
+    if (this.isPaused(tenantId)) return undefined;
+    const { store, clock } = this.#options.engine();
+    const invocation = await store.tenant(tenantId).actions.readInvocation(invocationId);
+    return (invocation?.dueAt ?? Infinity) > clock.now() ? undefined : invocation;
+  }
+
+  #enqueue(ref: InvocationRef): void {
+    this.#queue.add(ref.tenantId, ref.invocationId, ref);
+    this.#startQueued();
+  }
+
+  #startQueued(): void {
+    while (!this.#isStopped) {
+      const ref = this.#queue.take((tenantId) => this.#places.hasRoomFor(tenantId));
+      if (ref === undefined) return;
+      const { tenantId, invocationId } = ref;
+      if (!this.#places.take(tenantId, invocationId)) continue;
+      this.#track(tenantId, invocationId, this.#startHandler(ref));
+    }
+  }
+
+  /** Runs in a place, which is free again when it is over. */
+  #track(tenantId: string, invocationId: string, work: Promise<void>): void {
+    const { log } = this.#options.engine();
+    const running = work
+      .catch((error: unknown) => {
+        // The store has what is known of it: it is found when it is due.
+        log.warn('An invocation was not carried out, or its result not stored', {
+          invocationId,
+          error: String(error),
+        });
+      })
+      .finally(() => {
+        this.#running.delete(invocationId);
+        this.release(tenantId, invocationId);
+      });
+    this.#running.set(invocationId, running);
+  }
+
+  /** Of an invocation that is due: the handler was not started, or its node is gone. */
+  async #startHandler(ref: InvocationRef): Promise<void> {
+    const { tenantId, invocationId } = ref;
+    const engine = this.#options.engine();
+    const store = engine.store.tenant(tenantId);
+    const invocation = await this.#readDue(ref);
     if (invocation === undefined || invocation.status !== 'running') return;
-    if (this.#running.has(invocationId)) return;
     const end = (result: InvocationResult) =>
       endInvocation(engine, tenantId, invocationId, result).then(() => undefined);
-    if (invocation.sessionId !== null) return end(await this.#overdue(store, invocation));
     const action = await actionOf(this.own, store, invocation);
     const { startedAt, idempotent, at } = invocation;
     const isFirst = startedAt === null;
@@ -192,9 +265,9 @@ export class InvocationRunner {
         error: 'The server stopped while the action ran; it may have taken effect',
       });
     }
-    if (action === undefined || !this.hasRoom) return;
+    if (action === undefined) return;
     const taken = await this.#take(store, invocation);
-    if (taken !== undefined) this.#execute(tenantId, taken, action);
+    if (taken !== undefined) await this.#run(tenantId, taken, action);
   }
 
   async #overdue(store: TenantStore, invocation: InvocationRecord): Promise<InvocationResult> {
@@ -225,21 +298,6 @@ export class InvocationRunner {
       invocationChanges: [{ id, from: ['running'], to: 'running', at, ifDueAt: dueAt, ...taken }],
     });
     return outcome.kind === 'committed' ? { ...invocation, ...taken } : undefined;
-  }
-
-  #execute(tenantId: string, invocation: InvocationRecord, action: Action): void {
-    const { log } = this.#options.engine();
-    const { id } = invocation;
-    const running = this.#run(tenantId, invocation, action)
-      .catch((error: unknown) => {
-        // What is stored says that it runs: it is found when it is due.
-        log.warn('The result of an invocation was not stored', {
-          invocationId: id,
-          error: String(error),
-        });
-      })
-      .finally(() => this.#running.delete(id));
-    this.#running.set(id, running);
   }
 
   async #run(tenantId: string, invocation: InvocationRecord, action: Action): Promise<void> {

@@ -16,16 +16,22 @@ import { defined } from '@relay/protocol';
 import {
   type Addressed,
   inChannels,
+  maxAttempts,
   membersOf,
   type MessageAuthor,
   type MessagePlan,
+  messageSent,
+  notifyOfMessage,
   planMessage,
+  sentNotice,
+  tooManyChanges,
 } from '../commands/sessions/send-message.ts';
 import type { Engine } from '../engine.ts';
 import type {
   MessageRecord,
   SessionChange,
   SessionRecord,
+  SessionRef,
   SessionWrite,
   TenantStore,
 } from '../ports/index.ts';
@@ -66,6 +72,57 @@ export async function repliesOf(
     plans.push(planMessage(engine, authorOf(session), reply, full));
   }
   return plans;
+}
+
+/**
+ * Sends the answer of a turn that is no run: that of a harness. An agent's answer to what the session itself
+ * has asked is not answered by itself: a coding agent never has an empty answer, and two of them would thank
+ * each other until the loop cap. To go on, they send messages.
+ */
+export async function sendReplies(
+  engine: Engine,
+  { tenantId, sessionId }: SessionRef,
+  answer: TurnAnswer,
+): Promise<void> {
+  const store = engine.store.tenant(tenantId);
+  const full = new Set<string>();
+  const messageIds = await answerable(store, sessionId, answer.messageIds);
+  if (answer.text.trim() === '' || messageIds.length === 0) return;
+  for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
+    const session = await store.sessions.read(sessionId);
+    if (session === undefined || session.releasedAt !== null) return;
+    const plans = await repliesOf(engine, session, { ...answer, messageIds }, full);
+    if (plans.length === 0) return;
+    const replies = writeOfReplies(plans);
+    const events = plans.map(({ message }) => messageSent(message));
+    const sent = { sessionId, at: engine.clock.now(), events };
+    const outcome = await store.sessions.change({
+      ...replies,
+      changes: [...replies.changes, sent],
+    });
+    if (outcome.kind === 'committed') {
+      for (const plan of plans) notifyOfMessage({ engine }, tenantId, plan.write, sentNotice(plan));
+      return;
+    }
+    if (outcome.kind === 'inbox-full') full.add(outcome.sessionId);
+  }
+  throw tooManyChanges();
+}
+
+async function answerable(
+  store: TenantStore,
+  sessionId: string,
+  ids: readonly string[],
+): Promise<string[]> {
+  const read = await readMessages(store, ids);
+  const kept = await Promise.all(
+    read.map(async ({ id, hops, replyTo }) => {
+      if (hops === 0 || replyTo === null) return [id];
+      const asked = await store.messages.read(replyTo);
+      return asked?.from.id === sessionId ? [] : [id];
+    }),
+  );
+  return kept.flat();
 }
 
 /** A session as the author of its messages. */
@@ -123,7 +180,7 @@ async function addresseesOf(
  * The writes of replies as one. A session is changed once if its change depends on its version: of several
  * changes, the first would refuse the others.
  */
-export function joined(plans: readonly MessagePlan[]): SessionWrite {
+export function writeOfReplies(plans: readonly MessagePlan[]): SessionWrite {
   const writes = plans.map(({ write }) => write);
   const bySession = Map.groupBy(
     writes.flatMap(({ changes }) => changes),
@@ -131,7 +188,7 @@ export function joined(plans: readonly MessagePlan[]): SessionWrite {
   );
   const [first] = writes;
   return {
-    changes: [...bySession.values()].flatMap(joinedChanges),
+    changes: [...bySession.values()].flatMap(mergedChanges),
     messages: writes.flatMap(({ messages = [] }) => messages),
     runCommands: writes.flatMap(({ runCommands = [] }) => runCommands),
     audit: writes.flatMap(({ audit = [] }) => audit),
@@ -140,7 +197,7 @@ export function joined(plans: readonly MessagePlan[]): SessionWrite {
   };
 }
 
-function joinedChanges(changes: readonly SessionChange[]): readonly SessionChange[] {
+function mergedChanges(changes: readonly SessionChange[]): readonly SessionChange[] {
   if (changes.every(({ ifVersion }) => ifVersion === undefined)) return changes;
   const one = changes.reduce((before, change) => ({
     ...before,

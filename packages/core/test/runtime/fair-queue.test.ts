@@ -31,6 +31,13 @@ describe('a fair queue', () => {
     ]);
   });
 
+  it('skips a tenant that may not be served now, which keeps its turn', () => {
+    const queue = filled('a1', 'b1', 'b2');
+    expect(queue.take((tenantId) => tenantId !== 'a')).toBe('b1');
+    expect(queue.take(() => false)).toBeUndefined();
+    expect(drain(queue)).toEqual(['a1', 'b2']);
+  });
+
   it('puts a tenant who was just served behind those who wait', () => {
     const queue = filled('a1', 'b1', 'b2');
     expect(queue.take()).toBe('a1');

@@ -189,7 +189,15 @@ describe('events', () => {
 
   it('that Relay writes are reported by no session and observed of all', () => {
     const event: SessionEvent = { type: 'delivery.delivered', deliveryId: 'd1', messageId: 'm1' };
-    expect(missingCapability(all, { type: 'report-event', event })?.asked).toBe(event.type);
+    const declaring = emitting('log', event.type);
+    const operation = { type: 'report-event', event } as const;
+    const missing = missingCapability(declaring, operation);
+    expect(missing).toEqual({ path: 'events.emits', asked: event.type, offered: ['log'] });
+    if (missing === undefined) return;
+    // Although it declares the event: the text says what to do instead.
+    expect(capabilityError('ada', operation, missing).message).toBe(
+      'The session @ada cannot report delivery.delivered: Relay records it itself. Post a receipt of the delivery',
+    );
     for (const type of ['delivery.failed', 'message.received', 'status.offline'] as const) {
       expect(
         missingCapability(emitting('log'), { type: 'observe', events: [type] }),

@@ -1,6 +1,6 @@
 import { RelayError } from '@relay/protocol';
 import { expect, test, vi } from 'vitest';
-import type { InvocationEngine } from '../../src/commands/sessions/invoke-action.ts';
+import type { InvocationEngine } from '../../src/commands/sessions/end-invocation.ts';
 import type { Log } from '../../src/ports/index.ts';
 import { InvocationRunner } from '../../src/sessions/invocation-runner.ts';
 import { ManualClock } from '../support/index.ts';
@@ -16,6 +16,7 @@ test('invocations that stay due, such as damaged ones, do not keep the others wa
   };
   const store = {
     sessions: {
+      dueHandlers: async () => [],
       dueInvocations: async (_now: number, limit: number) =>
         ids.slice(0, limit).map((invocationId) => ({ tenantId: 't', invocationId })),
     },

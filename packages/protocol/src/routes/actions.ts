@@ -12,6 +12,7 @@ import {
   idSchema,
   jsonSchema,
   labelFilterSchema,
+  linesSchema,
   seqSchema,
   timeSchema,
   toolNameForm,
@@ -55,7 +56,7 @@ const handlerSchema = z.union(
 
 export const actionBodySchema = z.strictObject({
   name: z.string().regex(toolNameForm, 'Must be 1 to 64 letters, digits, "_" or "-"'),
-  description: z.string().min(1).max(8192),
+  description: linesSchema(8192).min(1),
   inputSchema: inputSchemaSchema,
   outputSchema: outputSchemaSchema.optional(),
   handler: handlerSchema,

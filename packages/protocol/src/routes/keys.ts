@@ -1,7 +1,7 @@
 /** `/v1/keys`: API keys and their scopes. */
 import { z } from 'zod';
 import { roleNames, scopes } from '../schemas/roles.ts';
-import { groupSchema, idSchema, timeSchema } from '../schemas/values.ts';
+import { groupSchema, idSchema, lineSchema, timeSchema } from '../schemas/values.ts';
 import {
   listErrors,
   idParam,
@@ -20,13 +20,13 @@ function isUnique(given: readonly unknown[]): boolean {
 /** `scopes` for a key without a role. */
 export const keyBodySchema = z
   .strictObject({
-    name: z.string().min(1).max(64),
+    name: lineSchema(64).min(1),
     role: z.enum(roleNames).optional(),
     scopes: z.array(z.enum(scopes)).min(1).refine(isUnique, 'Scopes must be unique').optional(),
     /** Groups of approvers, which the policy may name. */
     groups: z.array(groupSchema).max(32).refine(isUnique, 'Groups must be unique').optional(),
     /** The person or program that uses the key. Keys with the same owner are the same person. */
-    owner: z.string().min(1).max(128).optional(),
+    owner: lineSchema(128).min(1).optional(),
     expiresAt: timeSchema.optional(),
   })
   .refine((body) => body.role === undefined || body.scopes === undefined, {

@@ -8,7 +8,7 @@ import {
   deliveryStatuses,
   handleSchema,
 } from '../schemas/sessions.ts';
-import { idSchema, seqSchema, timeSchema } from '../schemas/values.ts';
+import { idSchema, lineSchema, seqSchema, timeSchema } from '../schemas/values.ts';
 import {
   attachmentsBodyLimit,
   bodyErrors,
@@ -141,9 +141,7 @@ export const sessionMessageSchema = z.object({
   deliveries: z.array(recipientSchema),
 });
 
-export const channelBodySchema = z
-  .strictObject({ topic: z.string().max(1000).optional() })
-  .optional();
+export const channelBodySchema = z.strictObject({ topic: lineSchema(1000).optional() }).optional();
 
 export const channelsQuerySchema = z.strictObject(pageQuery);
 

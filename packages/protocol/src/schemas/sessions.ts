@@ -4,7 +4,7 @@
  * may differ.
  */
 import { z } from 'zod';
-import { idSchema } from './values.ts';
+import { idSchema, lineSchema } from './values.ts';
 
 /** `manual` waits for a flush; each other mode names the boundary at which a message enters. */
 export const deliveryModes = [
@@ -149,7 +149,7 @@ export type IdentityKind = (typeof identityKinds)[number];
 /** Who a session is. It has no status: that is reported by events. */
 export const identitySchema = z.strictObject({
   handle: handleSchema,
-  name: z.string().min(1).max(128),
+  name: lineSchema(128).min(1),
   kind: z.enum(identityKinds),
 });
 export type SessionIdentity = z.infer<typeof identitySchema>;

@@ -12,14 +12,31 @@ export const toolCallIdSchema = z.string().min(1).max(256);
 /** Tool names in characters that every provider accepts. */
 export const toolNameForm = /^[a-zA-Z0-9_-]{1,64}$/;
 
+/**
+ * A name, or another text that is shown in a line with others: nothing in it can end that line. Characters
+ * that only mislead a reader, such as those that reverse the direction, are escaped where it is shown.
+ */
+export function lineSchema(max: number) {
+  return z
+    .string()
+    .max(max)
+    .regex(/^[^\p{Cc}\p{Zl}\p{Zp}]*$/u, 'Must not contain control characters or line breaks');
+}
+
+/** A text of several lines. */
+export function linesSchema(max: number) {
+  return z
+    .string()
+    .max(max)
+    .regex(/^(?:[\t\r\n]|[^\p{Cc}])*$/u, 'Must not contain control characters');
+}
+
 /** Lists are filtered by `name:value`, so a name cannot contain a colon. */
 export const labelsSchema = z.record(
-  z
-    .string()
+  lineSchema(64)
     .min(1)
-    .max(64)
     .regex(/^[^:]*$/, 'Must not contain a colon'),
-  z.string().max(256),
+  lineSchema(256),
 );
 
 /** `name:value`; the value may contain colons. */

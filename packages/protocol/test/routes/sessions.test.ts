@@ -3,10 +3,12 @@ import type { z } from 'zod';
 import {
   actionBodySchema,
   attachBodySchema,
+  channelBodySchema,
   commandAnswerBodySchema,
   deliveryWaitQuerySchema,
   invocationResultBodySchema,
   invokeBodySchema,
+  keyBodySchema,
   messageBodySchema,
   messagesQuerySchema,
   receiptBodySchema,
@@ -230,5 +232,66 @@ describe('the bodies of /v1/actions and /v1/invocations', () => {
     for (const result of [{}, { output: 1, error: 'failed' }, { output: 1, retryable: true }]) {
       expect(accepts(invocationResultBodySchema, result)).toBe(false);
     }
+  });
+});
+
+describe('texts that are shown among others', () => {
+  const capabilities = {
+    messaging: { receive: true },
+    delivery: { modes: ['immediate'] },
+    events: { emits: [] },
+    lifecycle: { release: false },
+  };
+  const identity = { name: 'Builder', kind: 'program' };
+  const attach = { handle: 'ada', identity, capabilities };
+  const action = { name: 'count', inputSchema: { type: 'object' }, handler: { sessionId: id } };
+  const bodies: Record<string, (text: string) => [schema: z.ZodType, body: unknown, path: string]> =
+    {
+      'the name of a session': (name) => [
+        attachBodySchema,
+        { ...attach, identity: { ...identity, name } },
+        'identity.name',
+      ],
+      'the value of a label': (team) => [
+        sessionBodySchema,
+        { harness: 'native', handle: 'ada', labels: { team } },
+        'labels.team',
+      ],
+      'the topic of a channel': (topic) => [channelBodySchema, { topic }, 'topic'],
+      'the name of a key': (name) => [keyBodySchema, { name }, 'name'],
+      'the owner of a key': (owner) => [keyBodySchema, { name: 'k', owner }, 'owner'],
+      'the description of an action': (description) => [
+        actionBodySchema,
+        { ...action, description },
+        'description',
+      ],
+    };
+
+  it.each(Object.entries(bodies))('%s has no control characters', (_what, bodyOf) => {
+    for (const char of ['\0', '\u0007', '\u001b[2J', '\u007f', '\u0085']) {
+      const [schema, body, path] = bodyOf(`a${char}b`);
+      const { error } = schema.safeParse(body, { error: issueMessage });
+      expect(fieldIssues(error?.issues ?? [])).toMatchObject([
+        { path, message: expect.stringContaining('control characters') },
+      ]);
+    }
+    const [schema, body] = bodyOf('Ada \u202eLovelace é 👩‍💻');
+    expect(accepts(schema, body)).toBe(true);
+  });
+
+  it('are one line, except the description of an action', () => {
+    for (const [what, bodyOf] of Object.entries(bodies)) {
+      const isDescription = what === 'the description of an action';
+      for (const text of ['a\nb', 'a\r\nb', 'a\tb']) {
+        const [schema, body] = bodyOf(text);
+        expect(accepts(schema, body)).toBe(isDescription);
+      }
+      for (const separator of ['\u2028', '\u2029']) {
+        const [schema, body] = bodyOf(`a${separator}b`);
+        expect(accepts(schema, body)).toBe(isDescription);
+      }
+    }
+    const names = { harness: 'native', handle: 'ada', labels: { 'te\nam': 'a' } };
+    expect(accepts(sessionBodySchema, names)).toBe(false);
   });
 });

@@ -44,6 +44,8 @@ export interface Config {
   readonly inboxLimit: number;
   /** How long messages wait for a session that is offline. */
   readonly deliveryTtlMs: number;
+  /** Sessions on this node whose agents are processes. */
+  readonly maxAgents: number;
   /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs: number | undefined;
   /** Limit on the stored long outputs of commands, in total. */
@@ -154,6 +156,7 @@ export function readConfig(env: Environment, cwd: string): Config {
       min: 1_000,
       max: 30 * dayMs,
     }),
+    maxAgents: integer(env, 'RELAY_MAX_AGENTS', { fallback: 16, min: 1, max: 10_000 }),
     disconnect: choice(env, 'RELAY_DISCONNECT', ['cancel', 'detach']) ?? 'cancel',
     retentionMs: retentionOf(env),
     outputBytes:

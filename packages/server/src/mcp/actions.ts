@@ -1,7 +1,7 @@
 /** One tool for each action that the caller may invoke. Names of actions are names of tools already. */
 import type { Tool } from '@modelcontextprotocol/server';
 import { missingCapability } from '@relay/core';
-import { defined, type ResponseOf, routes } from '@relay/protocol';
+import { defined, escapeMisleading, type ResponseOf, routes } from '@relay/protocol';
 import { mayUse } from '../http/auth.ts';
 import { invoke } from '../http/handlers/sessions/actions.ts';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
@@ -30,7 +30,7 @@ export function actionOf(tool: string): string | undefined {
 export function toolOf({ name, description, inputSchema, idempotent }: Action): Tool {
   return {
     name: `${prefix}${name}`,
-    description,
+    description: escapeMisleading(description),
     inputSchema: toolSchemaOf(inputSchema),
     ...defined({ annotations: idempotent ? { idempotentHint: true } : undefined }),
   };

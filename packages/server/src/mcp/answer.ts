@@ -1,6 +1,6 @@
 /** Results of tools: a short text for a model, and the same as data for programs. */
 import type { CallToolResult } from '@modelcontextprotocol/server';
-import { defined, type RelayError, type Sender } from '@relay/protocol';
+import { defined, escapeMisleading, type RelayError, type Sender } from '@relay/protocol';
 
 export interface ToolAnswer {
   readonly isError?: true;
@@ -31,6 +31,11 @@ export function failureOf(error: RelayError): CallToolResult {
     content: [{ type: 'text', text: `${body.code}: ${body.error}${asked}` }],
     structuredContent: { ...body },
   };
+}
+
+/** A text of several lines as one, which cannot look like the next item of a list. */
+export function lineOf(text: string): string {
+  return text.replaceAll(/\s*[\r\n]\s*/g, ' ');
 }
 
 export function listOf<Item extends object>(
@@ -68,7 +73,7 @@ interface ShortMessage {
 export function shortMessage({ id, from, to, text, at, replyTo }: Message): ShortMessage {
   return {
     id,
-    from: from.type === 'session' ? `@${from.name}` : from.name,
+    from: from.type === 'session' ? `@${from.name}` : escapeMisleading(from.name),
     to: typeof to === 'string' ? to : to.join(' '),
     at,
     ...defined({ replyTo }),

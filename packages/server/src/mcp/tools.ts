@@ -8,7 +8,14 @@ import type {
   ListToolsResult,
   Tool,
 } from '@modelcontextprotocol/server';
-import { agentStatuses, defined, deliveryModes, type Route, routes } from '@relay/protocol';
+import {
+  agentStatuses,
+  defined,
+  deliveryModes,
+  escapeMisleading,
+  type Route,
+  routes,
+} from '@relay/protocol';
 import { z } from 'zod';
 import { type Caller, mayUse, noteRefusal, requireAccess } from '../http/auth.ts';
 import { toRelayError } from '../http/errors.ts';
@@ -27,6 +34,7 @@ import { noteSeen } from '../streaming/deliveries.ts';
 import { actionOf, callAction, invocationAnswer, mayInvoke, toolOf } from './actions.ts';
 import {
   failureOf,
+  lineOf,
   listOf,
   messageLine,
   resultOf,
@@ -135,7 +143,7 @@ const tools: Readonly<Record<string, McpTool>> = {
       const { items, nextCursor } = await readListed(query, (page) => list.list({ status }, page));
       const sessions = items.map(({ handle, name, kind, status: now }) => ({
         handle,
-        name,
+        name: escapeMisleading(name),
         kind,
         status: now,
       }));
@@ -155,8 +163,16 @@ const tools: Readonly<Record<string, McpTool>> = {
     annotations: { readOnlyHint: true },
     async call(call, args) {
       const { actions, nextCursor } = await callRoute(call, 'listActions', { query: args });
-      const shown = actions.map(({ name, description }) => ({ name, description }));
-      return listOf('actions', shown, nextCursor, (each) => `${each.name}: ${each.description}`);
+      const shown = actions.map(({ name, description }) => ({
+        name,
+        description: escapeMisleading(description),
+      }));
+      return listOf(
+        'actions',
+        shown,
+        nextCursor,
+        (each) => `${each.name}: ${lineOf(each.description)}`,
+      );
     },
   },
   get_invocation: {

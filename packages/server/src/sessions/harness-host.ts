@@ -6,6 +6,7 @@ import {
   askFork,
   createHostedSession,
   exponentialBackoff,
+  findKeyInForce,
   type ForkRequest,
   handleTaken,
   type Harness,
@@ -16,7 +17,8 @@ import {
 import { defined, RelayError } from '@relay/protocol';
 import { invalidField } from '../http/errors.ts';
 import { type NamedHarness, programs, type SessionRequest } from './harnesses.ts';
-import { HostedSession, type HostOptions } from './hosted-session.ts';
+import type { PreparedProcess } from './agent-processes.ts';
+import { HostedSession, type HostingOutcome, type HostOptions } from './hosted-session.ts';
 
 const sessionsPerRead = 100;
 const maxBackoffMs = 60_000;
@@ -26,6 +28,7 @@ export class HarnessHost {
   readonly #harnesses: readonly Harness[];
   readonly #sessions = new Set<HostedSession>();
   readonly #stopping = new AbortController();
+  readonly #removals = new Set<Promise<void>>();
 
   constructor(options: HostOptions, harnesses: readonly Harness[]) {
     this.#options = options;
@@ -42,6 +45,7 @@ export class HarnessHost {
       harness.name,
       {
         ...programs(this.#options.engine),
+        ...defined({ runsProcesses: harness.runsProcesses }),
         create: (request) => this.#start(harness, request),
         fork: (parent, request) => this.#fork(harness, parent, request),
       },
@@ -50,6 +54,7 @@ export class HarnessHost {
 
   /** Attaches the sessions that this node has had before it was started. */
   async start(): Promise<void> {
+    await this.#options.processes.removeLeftovers();
     for (const harness of this.#harnesses) {
       for await (const ref of this.#sessionsOf(harness)) {
         void this.#keep(harness, ref);
@@ -60,6 +65,7 @@ export class HarnessHost {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await Promise.all(Array.from(this.#sessions, (session) => session.stop()));
+    await Promise.all(this.#removals);
   }
 
   async *#sessionsOf({ name }: Harness): AsyncGenerator<SessionRef, void> {
@@ -68,8 +74,7 @@ export class HarnessHost {
       const refs = await store.sessions.ofHarness(name, { after, limit: sessionsPerRead });
       for (const ref of refs) {
         const session = await store.tenant(ref.tenantId).sessions.read(ref.sessionId);
-        const isFailed = session?.state.lifecycle === 'failed';
-        if (session?.state.host?.node === this.#options.node && !isFailed) yield ref;
+        if (session !== undefined && (await this.#isOwn(session))) yield ref;
       }
       const last = refs.at(-1);
       if (last === undefined || refs.length < sessionsPerRead) return;
@@ -77,26 +82,53 @@ export class HarnessHost {
     }
   }
 
+  /** Also of a session that has not failed, and whose key has not ended. */
+  async #isOwn({ tenantId, keyId, state }: SessionRecord): Promise<boolean> {
+    const { engine, node } = this.#options;
+    if (state.host?.node !== node || state.lifecycle === 'failed') return false;
+    const now = engine.clock.now();
+    return (
+      keyId === null ||
+      (await findKeyInForce(engine.store.tenant(tenantId), keyId, now)) !== undefined
+    );
+  }
+
   /** Attaches it until it is over. Never rejects. */
   async #keep(harness: Harness, ref: SessionRef): Promise<void> {
-    const { clock } = this.#options.engine;
-    for (let failures = 1; !this.#stopping.signal.aborted; failures += 1) {
-      const hosted = new HostedSession(this.#options, harness, ref);
-      this.#sessions.add(hosted);
-      const outcome = await hosted.resume();
-      this.#sessions.delete(hosted);
-      if (outcome === 'over') return;
-      await clock.sleep(exponentialBackoff(failures, maxBackoffMs), this.#stopping.signal);
+    const { processes, engine } = this.#options;
+    const { signal } = this.#stopping;
+    const isProcess = harness.runsProcesses === true;
+    // Its agent calls the server.
+    if (isProcess) await processes.listening(signal);
+    for (let failures = 1; !signal.aborted; failures += 1) {
+      const leave = isProcess ? processes.enter() : () => undefined;
+      if (leave !== undefined) {
+        const hosted = new HostedSession(this.#options, harness, ref);
+        void hosted.resume();
+        if ((await this.#watch(hosted, ref, leave)) === 'over') return;
+      }
+      await engine.clock.sleep(exponentialBackoff(failures, maxBackoffMs), signal);
     }
   }
 
+  /** Until it is over, or has failed. Never rejects. */
+  async #watch(hosted: HostedSession, ref: SessionRef, leave: () => void): Promise<HostingOutcome> {
+    this.#sessions.add(hosted);
+    if (this.#stopping.signal.aborted) void hosted.stop();
+    const outcome = await hosted.ended;
+    this.#sessions.delete(hosted);
+    leave();
+    const removed = this.#options.processes.removeIfEnded(ref);
+    this.#removals.add(removed);
+    await removed;
+    this.#removals.delete(removed);
+    return outcome;
+  }
+
   async #start(harness: Harness, request: SessionRequest): Promise<SessionRecord> {
-    const { workspace, permissions, fromSnapshot } = request.body;
-    const refused = Object.entries({ workspace, permissions }).find(
-      ([, value]) => value !== undefined,
-    );
-    if (refused !== undefined) {
-      throw invalidField(refused[0], `The harness ${harness.name} takes none`);
+    const { workspace, fromSnapshot } = request.body;
+    if (workspace !== undefined && harness.runsProcesses !== true) {
+      throw invalidField('workspace', `The harness ${harness.name} takes none`);
     }
     if (fromSnapshot === undefined) return this.#create(harness, request);
     const store = this.#options.engine.store.tenant(request.tenantId);
@@ -114,10 +146,15 @@ export class HarnessHost {
     parent: SessionRecord,
     request: ForkRequest,
   ): Promise<SessionRecord> {
-    const { tenantId, id: parentSessionId, labels, agent, model } = parent;
-    const { by, handle } = request;
+    const { tenantId, id: parentSessionId, labels, agent, model, workspace } = parent;
+    const { by, handle, permissions } = request;
     const content = await askFork(this.#options.engine, parent, request);
-    const optional = defined({ agent: agent ?? undefined, model: model ?? undefined });
+    const optional = defined({
+      agent: agent ?? undefined,
+      model: model ?? undefined,
+      workspace: workspace ?? undefined,
+      permissions,
+    });
     const body = { harness: harness.name, handle, labels, ...optional };
     const from = { parentSessionId, content, isForked: true };
     return this.#create(harness, { tenantId, by, body }, from);
@@ -126,30 +163,46 @@ export class HarnessHost {
   async #create(
     harness: Harness,
     request: SessionRequest,
-    from?: {
-      readonly parentSessionId: string;
-      readonly content: unknown;
-      readonly isForked: boolean;
-    },
+    from?: Continued,
   ): Promise<SessionRecord> {
-    const { tenantId, by, body } = request;
-    const { handle, labels = {}, agent, model } = body;
+    const { tenantId, body } = request;
+    const { engine, processes } = this.#options;
     if (this.#stopping.signal.aborted)
       throw new RelayError('shutting_down', 'The server is shutting down');
-    const { engine } = this.#options;
     // Before the harness does anything for it.
-    if ((await engine.store.tenant(tenantId).sessions.readByHandle(handle)) !== undefined) {
-      throw handleTaken(handle);
+    if ((await engine.store.tenant(tenantId).sessions.readByHandle(body.handle)) !== undefined) {
+      throw handleTaken(body.handle);
     }
-    const sessionId = engine.ids.next();
-    const hosted = new HostedSession(this.#options, harness, { tenantId, sessionId });
+    const ref = { tenantId, sessionId: engine.ids.next() };
+    const hosted = new HostedSession(this.#options, harness, ref);
+    if (harness.runsProcesses !== true) return this.#begin(hosted, ref, { harness, request, from });
+    const leave = processes.enter();
+    if (leave === undefined) throw processes.full();
+    try {
+      const prepared = await processes.prepare(ref, body.workspace);
+      return await this.#begin(hosted, ref, { harness, request, from, prepared, leave });
+    } catch (error) {
+      leave();
+      await processes.removeIfEnded(ref);
+      throw error;
+    }
+  }
+
+  async #begin(
+    hosted: HostedSession,
+    ref: SessionRef,
+    { harness, request, from, prepared, leave = () => undefined }: Beginning,
+  ): Promise<SessionRecord> {
+    const { engine } = this.#options;
+    const { by, body } = request;
+    const { handle, labels = {}, agent, model, permissions } = body;
     const continued = from === undefined ? undefined : (from.content ?? null);
-    const input = { sessionId, handle, labels, ...defined({ agent, model, from: continued }) };
+    const optional = defined({ agent, model, from: continued, process: prepared?.process });
+    const input = { sessionId: ref.sessionId, handle, labels, ...optional };
     const session = await hosted.create(input, ({ identity, capabilities }, host) =>
       createHostedSession(engine, {
-        tenantId,
+        ...ref,
         by,
-        sessionId,
         harness: harness.name,
         identity,
         capabilities,
@@ -157,15 +210,35 @@ export class HarnessHost {
         agent,
         model,
         labels,
+        permissions,
+        workspace: prepared?.workspace,
+        tokenHash: prepared?.tokenHash,
+        isStarting: harness.runsProcesses === true,
         parentSessionId: from?.parentSessionId,
         isForked: from?.isForked ?? false,
       }),
     );
-    this.#sessions.add(hosted);
-    void hosted.ended.finally(() => this.#sessions.delete(hosted));
-    if (this.#stopping.signal.aborted) await hosted.stop();
+    void this.#watch(hosted, ref, leave).then((outcome) =>
+      outcome === 'failed' ? this.#keep(harness, ref) : undefined,
+    );
     return session;
   }
+}
+
+/** What a new session continues with, and whose. */
+interface Continued {
+  readonly parentSessionId: string;
+  readonly content: unknown;
+  readonly isForked: boolean;
+}
+
+interface Beginning {
+  readonly harness: Harness;
+  readonly request: SessionRequest;
+  readonly from: Continued | undefined;
+  readonly prepared?: PreparedProcess;
+  /** Gives back its place among the agents of this node. */
+  readonly leave?: () => void;
 }
 
 /** The name of this node: sessions belong to it also after a restart. It is kept with the data. */

@@ -43,8 +43,10 @@ export interface SessionRequest {
   readonly body: BodyOf<'createSession'>;
 }
 
-export interface SessionHarness {
-  create(request: SessionRequest): Promise<SessionRecord>;
+/** What is done with a session that exists. */
+export interface SessionOperations {
+  /** Its sessions are programs, which are started with the scope `approve` only. */
+  readonly runsProcesses?: boolean;
   command(
     ref: SessionRef,
     command: LifecycleCommand,
@@ -57,10 +59,12 @@ export interface SessionHarness {
   attend(session: SessionRecord): Promise<void>;
 }
 
-type Carrier = Omit<SessionHarness, 'create'>;
+export interface SessionHarness extends SessionOperations {
+  create(request: SessionRequest): Promise<SessionRecord>;
+}
 
 /** Sessions whose program carries out commands. */
-export function programs(engine: Engine): Carrier {
+export function programs(engine: Engine): SessionOperations {
   return {
     command: (ref, command, { by }) => requestCommand(engine, ref, command, by),
     fork: (...asked) => forkProgram(engine, ...asked),
@@ -174,7 +178,7 @@ export type NamedHarness = readonly [name: string, harness: SessionHarness];
 
 export class HarnessRegistry {
   readonly #harnesses: ReadonlyMap<string, SessionHarness>;
-  readonly #unknown: Carrier;
+  readonly #unknown: SessionOperations;
 
   constructor(engine: Engine, harnesses: readonly NamedHarness[]) {
     this.#harnesses = new Map(harnesses);
@@ -190,7 +194,7 @@ export class HarnessRegistry {
   }
 
   /** One that this server no longer has is a program that cannot be reached. */
-  of({ harness }: Pick<SessionRecord, 'harness'>): Carrier {
+  of({ harness }: Pick<SessionRecord, 'harness'>): SessionOperations {
     return this.#harnesses.get(harness) ?? this.#unknown;
   }
 }

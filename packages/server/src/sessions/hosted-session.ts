@@ -3,59 +3,48 @@
  * would read from its stream, this object takes from the store and hands to the harness.
  *
  *   claiming ──claimed──▶ attaching ──▶ live ──released, dropped, failed──▶ over
+ *                            │            └──its key has ended──▶ offline
  *                            └──failed──▶ offline, and another object attaches it later
  *
- * - Messages are handed over one at a time and in order, an attempt is stored before each.
- * - Commands are carried out one at a time, beside the messages.
- * - Before a decision what the harness has emitted is stored, so the status is current.
+ * - Messages are handed over one at a time and in order (hosted-inbox.ts); commands are carried out one at a
+ *   time, beside the messages (hosted-commands.ts).
+ * - Before a decision what the harness has emitted is stored (event-pump.ts), so the status is current.
+ * - The harness learns of its session's store only through `hosted-context.ts`.
  * - What the harness throws, and what takes too long, becomes a failed receipt, a failed command or an
  *   `error` event. Nothing that it does ends the loop.
  */
 import {
-  answerCommand,
-  askPermission,
-  type Clock,
   closeRequests,
   closeStream,
-  commandTimeoutMs,
   type Engine,
   exponentialBackoff,
   type Harness,
-  type HarnessContext,
   type HarnessInput,
-  type HarnessMessage,
   type HarnessSession,
-  type InboxEntry,
-  isRedelivered,
   loseHostedSession,
   reattachHostedSession,
-  type Receipt,
-  recordAttempts,
-  recordReceipt,
-  saveHostedState,
-  sendMessage,
-  sendableKinds,
-  type SessionCommandRecord,
   type SessionHost,
   type SessionRecord,
   type SessionRef,
   Signal,
 } from '@relay/core';
 import { checkSession } from '@relay/harnesses';
-import {
-  defined,
-  fieldIssues,
-  issueMessage,
-  receiptBodySchema,
-  RelayError,
-  type StoredSessionEvent,
-} from '@relay/protocol';
+import { defined, RelayError, type StoredSessionEvent } from '@relay/protocol';
 import type { Follower, Hub } from '../streaming/hub.ts';
+import type { OpenStreams } from '../streaming/open-streams.ts';
+import type { AgentProcesses, PreparedProcess } from './agent-processes.ts';
 import { EventPump } from './event-pump.ts';
+import { messageOf, within } from './harness-call.ts';
+import { HostedCommands } from './hosted-commands.ts';
+import { HostedContext } from './hosted-context.ts';
+import { HostedInbox } from './hosted-inbox.ts';
 
 export interface HostOptions {
   readonly engine: Engine;
   readonly hub: Hub<StoredSessionEvent>;
+  /** Ends sessions whose key has ended. */
+  readonly streams: Pick<OpenStreams, 'addSession'>;
+  readonly processes: AgentProcesses;
   /** The name of this node, which it keeps when it starts again. */
   readonly node: string;
   /** How long a harness may take for a message, and to create or attach a session. Default: 30 s. */
@@ -69,10 +58,14 @@ const defaultTimeoutMs = 30_000;
 const stopTimeoutMs = 5_000;
 const maxBackoffMs = 60_000;
 const maxClaimMs = 2_000;
-const maxStateChars = 64 * 1024;
-const maxResultChars = 1024 * 1024;
-const maxReasonChars = 1_000;
-const commandsPerRead = 100;
+
+/** A session that its harness has, and what it is given. */
+interface Live {
+  readonly inbox: HostedInbox;
+  readonly commands: HostedCommands;
+  readonly unsubscribe: () => void;
+  readonly unwatchKey: () => void;
+}
 
 export class HostedSession implements Follower<StoredSessionEvent> {
   readonly #options: HostOptions;
@@ -83,25 +76,23 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   readonly #over = new AbortController();
   readonly #stopping = new AbortController();
   readonly #events: EventPump;
+  readonly #context: HostedContext;
   readonly #changed = new Signal();
   #isChanged = true;
-  #saved: unknown;
-  #isStored = false;
-  #live: HarnessSession | undefined;
-  #unsubscribe: () => void = () => undefined;
-  /** The message that is with the harness now. */
-  #handing: Promise<void> | undefined;
-  #commands: Promise<void> = Promise.resolve();
-  readonly #begun = new Set<string>();
-  #availableAt = Infinity;
+  #hasLostKey = false;
+  #live: Live | undefined;
   #ended: Promise<HostingOutcome> | undefined;
 
   constructor(options: HostOptions, harness: Harness, ref: SessionRef) {
+    const { engine } = options;
+    const { signal } = this.#over;
     this.#options = options;
     this.#harness = harness;
     this.#ref = ref;
-    this.#streamId = options.engine.ids.next();
-    this.#events = new EventPump(options.engine, ref, this.#over.signal);
+    this.#streamId = engine.ids.next();
+    this.#events = new EventPump(engine, ref, signal);
+    const stopping = this.#stopping.signal;
+    this.#context = new HostedContext({ engine, ref, harness, signal, stopping });
   }
 
   /** The version of the session that was read last. */
@@ -110,48 +101,6 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   receive(): void {
     this.#isChanged = true;
     this.#changed.notify();
-  }
-
-  readonly #context: HarnessContext = {
-    signal: this.#over.signal,
-    receipt: async (deliveryId, receipt) => {
-      await this.#settle(deliveryId, readReceipt(receipt));
-    },
-    requestPermission: async ({ tool, input, signal }) => {
-      this.#requireStored();
-      const signals = [this.#over.signal, this.#stopping.signal, ...(signal ? [signal] : [])];
-      return askPermission(this.#engine, this.#ref, { tool, input }, AbortSignal.any(signals));
-    },
-    send: async ({ to, ...draft }) => {
-      this.#requireStored();
-      const { tenantId, sessionId } = this.#ref;
-      const session = await this.#store.sessions.read(sessionId);
-      if (session === undefined) throw new RelayError('not_found', 'No such session');
-      const from = { type: 'session', id: sessionId, name: session.handle } as const;
-      const addresses = typeof to === 'string' ? [to] : to;
-      const { message } = await sendMessage(
-        { engine: this.#engine },
-        { tenantId, from, by: from },
-        { ...draft, to: addresses },
-      );
-      return { id: message.id };
-    },
-    saveState: async (state) => {
-      const text = this.#redacted(JSON.stringify(state) ?? 'null');
-      if (text.length > maxStateChars) {
-        throw new RelayError(
-          'invalid_request',
-          `The state has more than ${maxStateChars} characters`,
-        );
-      }
-      this.#saved = JSON.parse(text);
-      if (this.#isStored) await saveHostedState(this.#engine, this.#ref, this.#saved);
-    },
-  };
-
-  #requireStored(): void {
-    if (this.#isStored) return;
-    throw new RelayError('session_conflict', 'The session is not created or attached yet');
   }
 
   get #engine(): Engine {
@@ -166,10 +115,6 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     return this.#engine.store.tenant(this.#ref.tenantId);
   }
 
-  #redacted(text: string): string {
-    return this.#engine.redact?.(text) ?? text;
-  }
-
   /** Asks the harness for a new session, which `store` stores. Throws `harness_failed`, and what it throws. */
   async create(
     input: HarnessInput,
@@ -178,12 +123,12 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     const live = await this.#make(input.handle, () => this.#harness.create(input, this.#context));
     let record: SessionRecord;
     try {
-      record = await store(live, this.#hostOf(this.#saved));
+      record = await store(live, this.#hostOf());
     } catch (error) {
       await this.#dispose(live);
       throw error;
     }
-    this.#begin(live);
+    this.#begin(live, record);
     this.#ended = this.#host(() => Promise.resolve('live'));
     return record;
   }
@@ -206,11 +151,11 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     await this.ended;
   }
 
-  #hostOf(saved: unknown): SessionHost {
+  #hostOf(): SessionHost {
     const { safeStates } = this.#harness;
     return {
       node: this.#options.node,
-      ...defined({ safeStates, saved }),
+      ...defined({ safeStates, saved: this.#context.saved }),
     };
   }
 
@@ -229,8 +174,9 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     } catch (error) {
       isLate = true;
       this.#over.abort();
-      const why = this.#redacted(messageOf(error));
-      throw new RelayError('harness_failed', `The harness ${name} failed: ${why}`, {
+      const why = messageOf(error);
+      const text = this.#engine.redact?.(why) ?? why;
+      throw new RelayError('harness_failed', `The harness ${name} failed: ${text}`, {
         cause: error,
       });
     }
@@ -246,23 +192,45 @@ export class HostedSession implements Follower<StoredSessionEvent> {
   /** Of a session that was not registered. */
   async #dispose(session: HarnessSession): Promise<void> {
     this.#over.abort();
-    const { clock, log } = this.#engine;
+    const { clock } = this.#engine;
     try {
       const release = session?.release?.bind(session);
       if (typeof release === 'function') await within(clock, this.#timeoutMs, release);
     } catch (error) {
-      log.warn('A harness failed to release a session', { ...this.#ref, error: String(error) });
+      this.#log('A harness failed to release a session', error);
     }
   }
 
-  #begin(live: HarnessSession): void {
-    this.#isStored = true;
-    this.#live = live;
+  #begin(session: HarnessSession, { keyId }: SessionRecord): void {
+    const shared = { engine: this.#engine, ref: this.#ref, session, events: this.#events };
+    const wake = () => this.receive();
+    this.#context.isStored = true;
     void this.#events.run();
+    this.#live = {
+      inbox: new HostedInbox({
+        ...shared,
+        streamId: this.#streamId,
+        harness: this.#harness,
+        context: this.#context,
+        timeoutMs: this.#timeoutMs,
+        stopping: this.#stopping.signal,
+        onHanded: wake,
+      }),
+      commands: new HostedCommands({ ...shared, onAnswered: wake }),
+      unsubscribe: this.#subscribe(session),
+      unwatchKey: this.#options.streams.addSession(this.#ref.tenantId, keyId, () => {
+        this.#hasLostKey = true;
+        this.receive();
+      }),
+    };
+  }
+
+  #subscribe(session: HarnessSession): () => void {
     try {
-      this.#unsubscribe = live.onEvent(this.#events.push);
+      return session.onEvent(this.#events.push);
     } catch (error) {
       this.#log('A harness failed to subscribe', error);
+      return () => undefined;
     }
   }
 
@@ -310,10 +278,13 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     }
     const session = await this.#store.sessions.read(this.#ref.sessionId);
     if (session === undefined || session.releasedAt !== null) return 'over';
-    this.#saved = session.state.host?.saved;
-    const input = { ...inputOf(session), state: this.#saved ?? null };
+    this.#context.saved = session.state.host?.saved;
     let live: HarnessSession;
+    let prepared: PreparedProcess | undefined;
     try {
+      prepared = await this.#prepare(session);
+      const state = this.#context.saved ?? null;
+      const input = { ...inputOf(session), state, ...defined({ process: prepared?.process }) };
       live = await this.#make(session.handle, () => attach(input, this.#context));
     } catch (error) {
       if (!(error instanceof RelayError)) throw error;
@@ -323,10 +294,20 @@ export class HostedSession implements Follower<StoredSessionEvent> {
       return 'failed';
     }
     const { identity, capabilities } = live;
-    const host = this.#hostOf(this.#saved);
-    await reattachHostedSession(this.#engine, this.#ref, { identity, capabilities, host });
-    this.#begin(live);
+    await reattachHostedSession(this.#engine, this.#ref, {
+      identity,
+      capabilities,
+      host: this.#hostOf(),
+      tokenHash: prepared?.tokenHash,
+      streamId: this.#streamId,
+    });
+    this.#begin(live, session);
     return 'live';
+  }
+
+  async #prepare({ workspace }: SessionRecord): Promise<PreparedProcess | undefined> {
+    if (this.#harness.runsProcesses !== true) return undefined;
+    return this.#options.processes.prepare(this.#ref, workspace ?? undefined);
   }
 
   async #serve(): Promise<void> {
@@ -344,7 +325,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
         await clock.sleep(exponentialBackoff(failures, maxBackoffMs), signal);
         continue;
       }
-      const ms = this.#availableAt - clock.now();
+      const ms = (this.#live?.inbox.availableAt ?? Infinity) - clock.now();
       if (this.#isChanged || ms <= 0 || signal.aborted) continue;
       if (ms === Infinity) await this.#changed.wait();
       else await this.#changed.waitFor({ clock, ms, signal });
@@ -360,126 +341,27 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     }
     this.lastSeq = session.version;
     if (session.stream?.id !== this.#streamId) return false;
-    await this.#beginCommands();
-    if (this.#handing !== undefined) return true;
-    const entry = await this.#nextEntry(session);
-    if (entry === undefined) return true;
-    this.#handing = this.#hand(entry).finally(() => {
-      this.#handing = undefined;
-      this.receive();
-    });
+    // As a program whose key has ended.
+    if (this.#hasLostKey) {
+      await loseHostedSession(this.#engine, this.#ref, { reason: 'key_ended' });
+      return false;
+    }
+    await this.#live?.commands.begin();
+    await this.#live?.inbox.handNext(session);
     return true;
-  }
-
-  async #beginCommands(): Promise<void> {
-    const { sessionId } = this.#ref;
-    const open = await this.#store.sessions.openCommands(sessionId, commandsPerRead);
-    const isOpen = new Set(open.map(({ id }) => id));
-    for (const id of this.#begun) if (!isOpen.has(id)) this.#begun.delete(id);
-    for (const command of open) {
-      if (this.#begun.has(command.id)) continue;
-      this.#begun.add(command.id);
-      this.#commands = this.#commands.then(() => this.#carryOut(command));
-    }
-  }
-
-  /** Never rejects. Without an answer the command fails after a time. */
-  async #carryOut({ id, command, args, at }: SessionCommandRecord): Promise<void> {
-    const { clock } = this.#engine;
-    const method = methodOf(this.#live, command, args);
-    const ms = at + commandTimeoutMs - clock.now();
-    let answer: { ok: true; result?: unknown } | { ok: false; error: string };
-    try {
-      if (method === undefined) throw new Error(`The session does not implement ${command}`);
-      const result = await within(clock, Math.max(0, ms), method);
-      await this.#events.flushed();
-      answer = { ok: true, ...defined({ result: keptResult(command, result) }) };
-    } catch (error) {
-      answer = { ok: false, error: this.#redacted(messageOf(error)) };
-    }
-    try {
-      await answerCommand(this.#engine, this.#ref, id, answer);
-    } catch (error) {
-      this.#log('Failed to store the answer of a command', error);
-    }
-    this.receive();
-  }
-
-  async #nextEntry({ id, state, queue }: SessionRecord): Promise<InboxEntry | undefined> {
-    const { messages } = this.#store;
-    const now = this.#engine.clock.now();
-    const query = {
-      streamId: this.#streamId,
-      kinds: sendableKinds(state),
-      now,
-      limit: 1,
-      maxBytes: 1,
-    };
-    this.#availableAt = Infinity;
-    const [next] = query.kinds.length === 0 ? [] : await messages.sendable(id, query);
-    if (next === undefined && queue.length > 0) {
-      this.#availableAt = (await messages.nextAvailable(id, now)) ?? Infinity;
-    }
-    return next;
-  }
-
-  /** Never rejects. */
-  async #hand(entry: InboxEntry): Promise<void> {
-    try {
-      if (!(await recordAttempts(this.#engine, this.#ref, this.#streamId, [entry]))) return;
-      const receipt = await this.#receiptOf(entry);
-      await this.#events.flushed();
-      if (receipt !== undefined) await this.#settleSurely(entry.id, receipt);
-    } catch (error) {
-      this.#log('Failed to hand over a message', error);
-      await this.#engine.clock.sleep(1_000, this.#stopping.signal);
-    }
-  }
-
-  /** Undefined if the harness failed because this node stops: the message is handed over again. */
-  async #receiptOf(entry: InboxEntry): Promise<StoredReceipt | undefined> {
-    const { clock } = this.#engine;
-    const live = this.#live;
-    if (live === undefined) return undefined;
-    try {
-      const receive = () => live.receiveMessage(messageFor(entry), this.#context);
-      return readReceipt(await within(clock, this.#timeoutMs, receive));
-    } catch (error) {
-      if (this.#over.signal.aborted) return undefined;
-      const reason = `The harness failed: ${this.#redacted(messageOf(error))}`;
-      return { status: 'failed', reason: reason.slice(0, maxReasonChars), retryable: true };
-    }
-  }
-
-  async #settle(deliveryId: string, receipt: StoredReceipt): Promise<void> {
-    const isObservable = this.#harness.observesConsumption ?? true;
-    await recordReceipt(this.#engine, this.#ref, deliveryId, { ...receipt, isObservable });
-  }
-
-  /** Repeated until it is stored: without it the message would be handed over again. */
-  async #settleSurely(deliveryId: string, receipt: StoredReceipt): Promise<void> {
-    for (let failures = 1; ; failures += 1) {
-      try {
-        return await this.#settle(deliveryId, receipt);
-      } catch (error) {
-        // The harness has given another receipt by itself, or the session has ended.
-        if (error instanceof RelayError && !error.retryable) return;
-        this.#log('Failed to store a receipt', error);
-        if (this.#stopping.signal.aborted) return;
-        const ms = exponentialBackoff(failures, maxBackoffMs);
-        await this.#engine.clock.sleep(ms, this.#stopping.signal);
-      }
-    }
   }
 
   async #end(): Promise<void> {
     const { clock } = this.#engine;
+    const { inbox, commands, unsubscribe, unwatchKey } = this.#live ?? {};
+    unwatchKey?.();
     if (this.#stopping.signal.aborted) {
-      const finished = () => Promise.all([this.#handing, this.#commands, this.#events.flushed()]);
+      const finished = () =>
+        Promise.all([inbox?.finished, commands?.finished, this.#events.flushed()]);
       await within(clock, stopTimeoutMs, finished).catch(() => undefined);
     }
     try {
-      this.#unsubscribe();
+      unsubscribe?.();
     } catch (error) {
       this.#log('A harness failed to unsubscribe', error);
     }
@@ -501,66 +383,4 @@ function inputOf(session: SessionRecord): HarnessInput {
   const { id: sessionId, handle, labels, agent, model } = session;
   const optional = defined({ agent: agent ?? undefined, model: model ?? undefined });
   return { sessionId, handle, labels, ...optional };
-}
-
-function messageFor(entry: InboxEntry): HarnessMessage {
-  const { id: deliveryId, mode } = entry;
-  const { id, to, text, attachments, replyTo, from } = entry.message;
-  const redelivered = isRedelivered(entry);
-  return { id, deliveryId, to, text, attachments, replyTo, from, mode, redelivered };
-}
-
-function methodOf(
-  live: HarnessSession | undefined,
-  command: SessionCommandRecord['command'],
-  args: unknown,
-): (() => Promise<unknown>) | undefined {
-  if (command !== 'fork') return live?.[command]?.bind(live);
-  return live?.fork?.bind(live, defined({ seq: (args as { readonly seq?: number }).seq }));
-}
-
-/** What a new session continues with. Throws if it is too large. */
-function keptResult(command: SessionCommandRecord['command'], result: unknown): unknown {
-  if (command !== 'fork' && command !== 'snapshot') return undefined;
-  const text = JSON.stringify(result) ?? 'null';
-  if (text.length <= maxResultChars) return JSON.parse(text);
-  throw new Error(`The result of ${command} has more than ${maxResultChars} characters`);
-}
-
-type StoredReceipt = Parameters<typeof recordReceipt>[3];
-
-/** Throws `invalid_request`. */
-function readReceipt(receipt: Receipt): StoredReceipt {
-  const parsed = receiptBodySchema.safeParse(withIsoTime(receipt), { error: issueMessage });
-  if (!parsed.success) {
-    const [issue] = fieldIssues(parsed.error.issues);
-    const where = issue?.path === '' ? 'receipt' : `receipt.${issue?.path}`;
-    throw new RelayError('invalid_request', `${where}: ${issue?.message}`);
-  }
-  const { status, availableAt, reason, retryable } = parsed.data;
-  const at = availableAt === undefined ? undefined : Date.parse(availableAt);
-  return { status, ...defined({ availableAt: at, reason, retryable }) };
-}
-
-function withIsoTime(receipt: Receipt): unknown {
-  const isDate = receipt?.status === 'deferred' && receipt.availableAt instanceof Date;
-  return isDate ? { ...receipt, availableAt: receipt.availableAt.toISOString() } : receipt;
-}
-
-function messageOf(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
-  return text === '' ? 'no reason was given' : text.slice(0, maxReasonChars);
-}
-
-/** The work of a harness, which may throw at once or never end. */
-async function within<Value>(clock: Clock, ms: number, work: () => Promise<Value>): Promise<Value> {
-  const over = new AbortController();
-  const timeout = clock.sleep(ms, over.signal).then((): never => {
-    throw new Error(`It did not answer within ${ms} ms`);
-  });
-  try {
-    return await Promise.race([(async () => work())(), timeout]);
-  } finally {
-    over.abort();
-  }
 }

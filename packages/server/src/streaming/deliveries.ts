@@ -247,7 +247,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
       const bytes = entries.reduce((sum, entry) => sum + entry.bytes, 0);
       isLast = entries.length < limit && bytes < maxBytes;
       if (entries.length === 0) break;
-      if (!(await this.#recordAttempts(entries))) return false;
+      if (!(await this.#recordAttempts(session, entries))) return false;
       await this.#send(entries.map(deliveryFrame));
       version += 1;
     }
@@ -288,9 +288,8 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     return true;
   }
 
-  /** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
-  #recordAttempts(entries: readonly InboxEntry[]): Promise<boolean> {
-    return recordAttempts(this.#call.context.control.engine, this.#ref, this.#id, entries);
+  #recordAttempts(session: SessionRecord, entries: readonly InboxEntry[]): Promise<boolean> {
+    return recordAttempts(this.#call.context.control.engine, session, this.#id, entries);
   }
 
   /** When a delivery that was deferred becomes available. */

@@ -57,6 +57,11 @@ export class OpenStreams {
     };
   }
 
+  /** A session that lives in this process, like one that the key attached. Returns what removes it. */
+  addSession(tenantId: string, keyId: string | null, close: Close): () => void {
+    return this.#addOf(tenantId, keyId, 'closeSessions', close);
+  }
+
   #addToSession({ session }: StreamCaller, close: Close): () => void {
     if (session === undefined) return () => undefined;
     const { id, tokenHash } = session;
@@ -95,7 +100,18 @@ export class OpenStreams {
   }
 
   #addToKey({ actor, session, tenantId }: StreamCaller, close: Close): () => void {
-    const keyId = session === undefined ? (actor.type === 'key' ? actor.id : null) : session.keyId;
+    if (session !== undefined) {
+      return this.#addOf(tenantId, session.keyId, 'closeSessions', close);
+    }
+    return this.#addOf(tenantId, actor.type === 'key' ? actor.id : null, 'close', close);
+  }
+
+  #addOf(
+    tenantId: string,
+    keyId: string | null,
+    which: 'close' | 'closeSessions',
+    close: Close,
+  ): () => void {
     if (keyId === null) return () => undefined;
     const streams = this.#byKey.get(keyId) ?? {
       tenantId,
@@ -103,7 +119,7 @@ export class OpenStreams {
       closeSessions: new Set(),
     };
     this.#byKey.set(keyId, streams);
-    const opened = session === undefined ? streams.close : streams.closeSessions;
+    const opened = streams[which];
     opened.add(close);
     this.#keys.add(keyId);
     return () => {

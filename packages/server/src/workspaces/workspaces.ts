@@ -46,6 +46,7 @@ export class Workspaces {
   readonly #loop: BackgroundLoop;
   #registries: ReadonlyMap<string, ToolRegistry> = new Map();
   #paths: readonly string[] = [];
+  #roots: ReadonlyMap<string, string> = new Map();
   #version: string | undefined;
   readonly #knownKeys = new Set<string>();
 
@@ -62,6 +63,17 @@ export class Workspaces {
 
   tools(tenantId: string): ToolRegistry {
     return this.#registries.get(tenantId) ?? this.#options.tools;
+  }
+
+  /** The workspace of a tenant, as a real path. */
+  folderOf(tenantId: string): string | undefined {
+    return this.#roots.get(tenantId);
+  }
+
+  /** The folders of Relay and of other tenants. */
+  hiddenFrom(tenantId: string): readonly string[] {
+    const own = this.folderOf(tenantId);
+    return this.#paths.filter((path) => path !== own);
   }
 
   /** Throws a `ConfigError` if two folders overlap. */
@@ -119,10 +131,11 @@ export class Workspaces {
 
   #apply(folders: readonly Folder[]): void {
     this.#paths = folders.map(({ path }) => path);
+    this.#roots = new Map(
+      folders.flatMap(({ tenantId, path }) => (tenantId === undefined ? [] : [[tenantId, path]])),
+    );
     this.#registries = new Map(
-      folders.flatMap(({ tenantId, path }) =>
-        tenantId === undefined ? [] : [[tenantId, this.#registryOf(tenantId, path)] as const],
-      ),
+      Array.from(this.#roots, ([tenantId, root]) => [tenantId, this.#registryOf(tenantId, root)]),
     );
   }
 
@@ -135,7 +148,7 @@ export class Workspaces {
       home: join(realpathSync(config.dataDir), 'homes', tenantId),
       env: process.env,
       pass: bash?.environment ?? [],
-      hidden: () => this.#paths.filter((path) => path !== root),
+      hidden: () => this.hiddenFrom(tenantId),
       ...defined({ sandbox: bash?.sandbox }),
     });
     return withTools(tools, own);

@@ -52,6 +52,7 @@ const defaults: Config = {
   runMemoryBytes: expect.any(Number) as number,
   inboxLimit: 1_000,
   deliveryTtlMs: 600_000,
+  maxAgents: 16,
   disconnect: 'cancel',
   retentionMs: undefined,
   outputBytes: 10_240 * 1024 * 1024,

@@ -19,7 +19,13 @@ import {
   type TestServer,
   until,
 } from '../support/server.ts';
-import { sendMessage, type ShownMessage } from '../support/sessions.ts';
+import {
+  attached,
+  type AttachedSession,
+  leave,
+  sendMessage,
+  type ShownMessage,
+} from '../support/sessions.ts';
 
 const capabilities = {
   messaging: { receive: true, send: true, attachments: ['text', 'image'] },
@@ -67,19 +73,15 @@ afterAll(async () => {
   expect(server.logged).toEqual([]);
 });
 
-interface Attached {
-  readonly id: string;
-  readonly handle: string;
-  readonly token: string;
-}
-
-async function attach(more: object = {}, options: RequestOptions = {}): Promise<Attached> {
-  const handle = `h-${uuidv7()}`;
-  const identity = { name: 'Builder', kind: 'agent' };
-  const body = { handle, identity, capabilities: { ...capabilities, ...more } };
-  const { session, token } = await server.json('/v1/sessions/attach', { body, ...options });
-  return { id: (session as { id: string }).id, handle, token: String(token) };
-}
+const attach = (more: object = {}, options: RequestOptions = {}) =>
+  attached(
+    server,
+    {
+      identity: { name: 'Builder', kind: 'agent' },
+      capabilities: { ...capabilities, actions: undefined, ...more },
+    },
+    options,
+  );
 
 interface ToolResult {
   readonly isError?: boolean;
@@ -340,6 +342,28 @@ describe.each(Object.entries(clients))('/mcp with %s', (_name, connect) => {
     await client.close();
   });
 
+  it('shows names and descriptions without characters that mislead, and one line for each', async () => {
+    const name = 'Ada\u202egnp.exe';
+    const ada = await attached(server, { identity: { name, kind: 'agent' } });
+    const action = `a-${uuidv7()}`;
+    const description = 'First line\nother: second\u200b line';
+    const body = { name: action, description, inputSchema: { type: 'object' } };
+    const handler = { sessionId: ada.id };
+    await server.json('/v1/actions', { body: { ...body, handler }, key: ada.token });
+    const client = await connect(ada.token);
+    const [sessions, actions] = [
+      await client.call('list_sessions', { limit: 200 }),
+      await client.call('list_actions'),
+    ];
+    const linesOf = ({ content }: ToolResult) => (content[0]?.text ?? '').split('\n');
+    expect(linesOf(sessions)).toContain(`@${ada.handle} idle (agent) Ada\\u{202e}gnp.exe`);
+    expect(linesOf(actions)).toContain(`${action}: First line other: second\\u{200b} line`);
+    expect(JSON.stringify([sessions, actions])).not.toMatch(/[\u202e\u200b]/);
+    await client.close();
+    // Its action ends with it.
+    await server.request(ada.path, { method: 'DELETE' });
+  });
+
   it('names path, asked and offered of a capability that is missing', async () => {
     const [ada, bob] = [await attach(), await attach({ messaging: { receive: true } })];
     const [asAda, asBob] = [await connect(ada.token), await connect(bob.token)];
@@ -468,16 +492,12 @@ const checkMessages = (args: object = {}) => ({
 });
 
 /** Its program was not seen for a minute. */
-async function offline(): Promise<Attached> {
-  const attached = await attach();
-  const { sessions } = server.store.tenant(server.tenantId);
-  const [at, id] = [Date.now() - 60_000, uuidv7()];
-  await sessions.openStream(attached.id, { id, node: 'gone', at });
-  await sessions.closeStream(attached.id, { id, at, dueBy: at });
-  const isOffline = async () =>
-    (await server.json(`/v1/sessions/${attached.id}`))['status'] === 'offline';
+async function offline(): Promise<AttachedSession> {
+  const session = await attach();
+  await leave(server, session, 60_000);
+  const isOffline = async () => (await server.json(session.path))['status'] === 'offline';
   await until(isOffline, 'the session to be offline');
-  return attached;
+  return session;
 }
 
 it('the guide attaches a session that has the tools of its table', async () => {

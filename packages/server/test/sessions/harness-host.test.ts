@@ -12,12 +12,15 @@ import type { AgentSessionCapabilities, AgentSessionEvent } from '@relay/protoco
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../test/conformance/verifies.ts';
+import { AgentProcesses } from '../../src/sessions/agent-processes.ts';
 import { HarnessHost, nodeNameOf } from '../../src/sessions/harness-host.ts';
+import type { HostOptions } from '../../src/sessions/hosted-session.ts';
 import { maxQueuedEvents } from '../../src/sessions/event-pump.ts';
 import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import { stores } from '../support/stores.ts';
 
 type Json = Record<string, unknown>;
+type Answer = Receipt | { readonly status: 'held' };
 
 const capabilities: AgentSessionCapabilities = {
   messaging: { receive: true },
@@ -34,7 +37,7 @@ class Agent {
   readonly called: string[] = [];
   emit: (event: AgentSessionEvent) => Promise<void> = () => Promise.reject(new Error('Too early'));
   isSubscribed = false;
-  answer: (message: HarnessMessage) => Receipt | Promise<Receipt> = () => ({ status: 'consumed' });
+  answer: (message: HarnessMessage) => Answer | Promise<Answer> = () => ({ status: 'consumed' });
   command: (name: string) => Promise<void> = () => Promise.resolve();
   attachedWith: unknown;
 
@@ -112,6 +115,26 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     await server.stop();
     await store.close();
   });
+
+  /** For a host beside that of the server. */
+  function hosting(node: string): HostOptions {
+    const { control, programHub } = server.relay;
+    const { engine } = control;
+    return {
+      engine,
+      hub: programHub,
+      streams: { addSession: () => () => undefined },
+      processes: new AgentProcesses({
+        store,
+        config: server.config,
+        vault: { secretOf: () => '' },
+        workspaces: { folderOf: () => undefined, hiddenFrom: () => [] },
+        defaultTenantId: server.tenantId,
+        log: { ...engine.log, addSecret: () => undefined },
+      }),
+      node,
+    };
+  }
 
   const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
@@ -225,6 +248,51 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     expect((await ask(`${path}/release`, { method: 'POST' })).status).toBe(202);
     expect(await released).toMatchObject({ allowed: false });
     expect(await tenant().readApproval(second)).toMatchObject({ status: 'closed' });
+  });
+
+  it('lets a session hold a message, and report later what it concludes', async () => {
+    const { id, handle, agent } = await created();
+    agent().answer = () => ({ status: 'held' });
+    const { deliveryId } = await send(handle);
+    await until(() => agent().received.length > 0, 'the message');
+    expect(await deliveryIs(deliveryId, 'accepted')).toMatchObject({ attempts: 1 });
+    const inferred = { fidelity: 'inferred' } as const;
+    await agent().context.receipt(deliveryId, { status: 'delivered', ...inferred });
+    await agent().context.receipt(deliveryId, { status: 'consumed', ...inferred });
+    await deliveryIs(deliveryId, 'consumed');
+    const marked = (await eventsOf(id)).filter(({ fidelity }) => fidelity === 'inferred');
+    expect(marked.map(({ type }) => type)).toEqual(['delivery.delivered', 'message.received']);
+    expect(agent().received).toHaveLength(1);
+  });
+
+  it('sends the answer of a turn to whoever addressed the session, and ends exchanges of agents', async () => {
+    const own = { ...capabilities, messaging: { receive: true, send: true } as const };
+    make = (agent) => agent.session({ capabilities: own });
+    const [asking, answering] = [await created(), await created()];
+    make = (agent) => agent.session();
+    const received = (who: typeof asking, count: number) =>
+      until(
+        () => who.agent().received.length >= count && who.agent().received.at(-1),
+        'the message',
+      );
+    const { id: fromKey } = await send(answering.handle, 'how are you?');
+    await received(answering, 1);
+    await answering.agent().context.reply({ text: 'fine', messageIds: [fromKey] });
+    const { body } = await ask(`/v1/messages?thread=${fromKey}`);
+    expect(body['messages']).toMatchObject([
+      { text: 'fine', replyTo: fromKey, from: { id: answering.id } },
+      { id: fromKey },
+    ]);
+    const to = `@${answering.handle}`;
+    const { id: asked } = await asking.agent().context.send({ to, text: 'ready?' });
+    await received(answering, 2);
+    await answering.agent().context.reply({ text: 'yes', messageIds: [asked] });
+    const reply = await received(asking, 1);
+    expect(reply).toMatchObject({ text: 'yes', replyTo: asked });
+    await asking.agent().context.reply({ text: 'thanks', messageIds: [reply.id] });
+    await asking.agent().context.reply({ text: ' ', messageIds: [fromKey] });
+    const thread = await ask(`/v1/messages?thread=${asked}`);
+    expect(thread.body['messages']).toMatchObject([{ text: 'yes' }, { text: 'ready?' }]);
   });
 
   it('sends messages as the session, if the session declares it', async () => {
@@ -408,15 +476,13 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     expect(invalid.reason).toMatch(/^The harness failed: receipt\.status: /);
     agent.answer = () => undefined as unknown as Receipt;
     const none = await deliveryIs((await send(session.handle)).deliveryId, 'failed');
-    expect(none.reason).toMatch(/^The harness failed: receipt: /);
+    expect(none.reason).toMatch(/^The harness failed: receipt/);
     agent.answer = () => ({ status: 'consumed' });
     await deliveryIs((await send(session.handle)).deliveryId, 'consumed');
   });
 
   it('fails the delivery if the harness hangs, and continues with the next one', async () => {
-    const { engine } = server.relay.control;
-    const options = { engine, hub: server.relay.programHub, node: 'two', timeoutMs: 30 };
-    const host = new HarnessHost(options, harnesses);
+    const host = new HarnessHost({ ...hosting('two'), timeoutMs: 30 }, harnesses);
     const handle = `h-${uuidv7()}`;
     const { tenantId } = server;
     const by = { type: 'key', id: uuidv7(), name: 'Ada' } as const;
@@ -679,15 +745,11 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
   it('leaves the sessions of another node alone', async () => {
     const session = await created();
     const agent = session.agent();
-    const { engine } = server.relay.control;
-    const host = new HarnessHost(
-      { engine, hub: server.relay.programHub, node: 'three' },
-      harnesses,
-    );
+    const host = new HarnessHost(hosting('three'), harnesses);
     await host.start();
     expect(host.size).toBe(0);
     // A second node with the same name waits for the first.
-    const twin = new HarnessHost({ engine, hub: server.relay.programHub, node: 'one' }, harnesses);
+    const twin = new HarnessHost(hosting('one'), harnesses);
     await twin.start();
     await deliveryIs((await send(session.handle)).deliveryId, 'consumed');
     expect(agentOf(session.handle)).toBe(agent);

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { postgresText } from '../../src/drivers/postgres/session.ts';
 import { openPostgresStore } from '../../src/index.ts';
+import { selectParticipants } from '../../src/sql/sessions/messages.ts';
 import { addSession, send } from '../contract/sessions/fixtures.ts';
 import { statementsOfSystem, statementsOfTenant } from './session-statements.ts';
 
@@ -38,6 +39,7 @@ const fill = [
       'word w' || n % 500, '""' ${rows}`,
   `INSERT INTO message_places SELECT 't-' || n % 20, '#c-' || n % 100, n, 'm-' || n ${rows}`,
   `INSERT INTO message_places SELECT 't-' || n % 20, '=s-' || n % 2000, n, 'm-' || n ${rows}`,
+  `INSERT INTO message_places SELECT 't-1', '~m-1@s-' || n % 3, n, 'm-' || n ${rows}`,
   `INSERT INTO channels SELECT 't-' || n % 20, 'c-' || n, NULL, n, '{}' ${rows}`,
   `INSERT INTO channel_members SELECT 't-' || n % 20, 'c-' || n % 100, 's-' || n, n, '' ${rows}`,
   `INSERT INTO actions SELECT 't-' || n % 20, 'a-' || n, '""', '{}', 'null', 's-' || n, NULL, NULL, NULL,
@@ -48,6 +50,26 @@ const fill = [
       CASE WHEN n % 100 = 0 THEN NULL ELSE n END, '""', '{}', '{}', 's-' || n, n, 0, 9, 0 ${rows}`,
   'ANALYZE',
 ];
+
+interface PlanNode {
+  readonly 'Relation Name'?: string;
+  readonly 'Actual Rows': number;
+  readonly 'Actual Loops': number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly Plans?: readonly PlanNode[];
+}
+
+interface ExplainedRow {
+  readonly 'QUERY PLAN': readonly { readonly Plan: PlanNode }[];
+}
+
+/** How many rows of tables were read. */
+function readIn(plan: PlanNode | undefined): number {
+  if (plan === undefined) return 0;
+  const { 'Rows Removed by Filter': removed = 0, Plans: parts = [] } = plan;
+  const own = plan['Relation Name'] === undefined ? 0 : plan['Actual Rows'] + removed;
+  return own * plan['Actual Loops'] + parts.reduce((sum, part) => sum + readIn(part), 0);
+}
 
 const large =
   /Seq Scan on (?:sessions|session_\w+|message_\w+|messages|channel\w*|actions|invocations)/;
@@ -89,6 +111,15 @@ describe('query plans of sessions on PostgreSQL', () => {
     expect(planOf(await database.sql(explained(sql)))).not.toMatch(large);
   });
 
+  test('the participants of a thread are found without its messages', async () => {
+    const { sql, params } = selectParticipants('t-1', 'm-1');
+    const text = `EXPLAIN (ANALYZE, FORMAT JSON) ${postgresText(sql).text}`;
+    const { rows: found } = await asTenant.query(text, [...params]);
+    const read = readIn((found as ExplainedRow[])[0]?.['QUERY PLAN'][0]?.Plan);
+    expect(read).toBeGreaterThanOrEqual(3);
+    expect(read).toBeLessThan(50);
+  });
+
   test('what is due is found in indexes that hold nothing else', async () => {
     const statements = statementsOfSystem('postgres');
     const planNamed = async (name: string) =>
@@ -97,6 +128,7 @@ describe('query plans of sessions on PostgreSQL', () => {
       /Index (?:Only )?Scan using sessions_due on sessions d/,
     );
     expect(await planNamed('the sessions of dead nodes')).toContain('sessions_streaming');
+    expect(await planNamed('the handlers that are due')).toContain('handlers_due');
     expect(await planNamed('the invocations that are due')).toContain('invocations_due');
     const inbox = statementsOfTenant('postgres')['an inbox'] ?? '';
     const plan = planOf((await asTenant.query(explained(inbox))).rows);

@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver } from '../../src/drivers/driver.ts';
 import { openMemoryDriver } from '../../src/drivers/sqlite/memory-driver.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
-import { dueInvocationsSql } from '../../src/sql/sessions/actions.ts';
 import {
   inboxSql,
   nextAvailableSql,
@@ -11,9 +10,15 @@ import {
   sendableSql,
   unconsumedSql,
 } from '../../src/sql/sessions/deliveries.ts';
-import { dueSql, ofHarnessSql, orphansSql } from '../../src/sql/sessions/directory.ts';
+import {
+  dueHandlersSql,
+  dueInvocationsSql,
+  dueSql,
+  ofHarnessSql,
+  orphansSql,
+} from '../../src/sql/sessions/directory.ts';
 import { selectLast, selectPage } from '../../src/sql/lists.ts';
-import { messageLists } from '../../src/sql/sessions/messages.ts';
+import { messageLists, selectParticipants } from '../../src/sql/sessions/messages.ts';
 import { sessionLists } from '../../src/sql/sessions/sessions.ts';
 import {
   messageFilters,
@@ -37,7 +42,7 @@ describe('query plans of sessions', () => {
 
   /** Subqueries, the tenants, the index of words, and indexes of what is being deleted. */
   const allowed =
-    /^SCAN (?:page|way\d|merged|w|s|d|t|due|inbox|owner|server|p VIRTUAL TABLE INDEX 1:|tenant USING COVERING INDEX sqlite_autoindex_tenants_1|message_index VIRTUAL TABLE INDEX \d+:M\d|(?:sessions|messages) USING (?:COVERING )?INDEX (?:sessions|messages)_pruning|CONSTANT ROW|\(subquery-\d+\))$/;
+    /^SCAN (?:page|way\d|merged|w|s|d|t|due|inbox|owner|server|p VIRTUAL TABLE INDEX 1:|tenant USING COVERING INDEX sqlite_autoindex_tenants_1|of_thread|message_index VIRTUAL TABLE INDEX \d+:M\d|(?:sessions|messages) USING (?:COVERING )?INDEX (?:sessions|messages)_pruning|CONSTANT ROW|\(subquery-\d+\))$/;
   const scansIn = (lines: readonly string[]) =>
     lines.filter((line) => line.startsWith('SCAN') && !allowed.test(line));
 
@@ -54,16 +59,35 @@ describe('query plans of sessions', () => {
       'SEARCH d USING COVERING INDEX sessions_due (tenant_id=? AND due_at>? AND due_at<?)',
     );
     expect(due).toContain('SEARCH n USING COVERING INDEX sessions_due (tenant_id>?)');
-    expect(await plan(dueInvocationsSql)).toEqual([
-      'SEARCH d USING INDEX invocations_due (due_at>? AND due_at<?)',
-      'CORRELATED SCALAR SUBQUERY 1',
-      expect.stringMatching(/^SEARCH p USING (?:COVERING )?INDEX .*\(id=\?\)/),
-    ]);
+    for (const [index, sql] of [
+      ['handlers_due', dueHandlersSql.sqlite],
+      ['invocations_due', dueInvocationsSql.sqlite],
+    ] as const) {
+      const lines = await plan(sql);
+      const search = (row: string, columns: string) =>
+        expect.stringMatching(
+          new RegExp(`^SEARCH ${row} USING (?:COVERING )?INDEX ${index} ${columns}$`),
+        );
+      expect(lines).toContainEqual(
+        search('d', String.raw`\(tenant_id=\? AND due_at>\? AND due_at<\?\)`),
+      );
+      expect(lines).toContainEqual(search('n', String.raw`\(tenant_id>\?\)`));
+    }
     expect(await plan(orphansSql.sqlite)).toContain(
       'SEARCH s USING INDEX sessions_streaming (stream_node=? AND id>?)',
     );
     expect(await plan(ofHarnessSql)).toEqual([
       'SEARCH sessions USING INDEX sessions_of_harness (harness=? AND id>?)',
+    ]);
+  });
+
+  test('the participants of a thread are found without its messages', async () => {
+    const lines = await plan(selectParticipants('t', 'm').sql);
+    const range = 'USING PRIMARY KEY (tenant_id=? AND place>? AND place<?)';
+    expect(lines.filter((line) => /^(?:SEARCH|SCAN) (?!of_thread)/.test(line))).toEqual([
+      `SEARCH message_places ${range}`,
+      `SEARCH n ${range}`,
+      'SEARCH message_places USING COVERING INDEX places_of_message (message_id=?)',
     ]);
   });
 

@@ -115,8 +115,7 @@ export function statementsOfTenant(dialect: SqlDialect): Record<string, string> 
     'the open commands': openCommandsSql,
     'a command': selectCommandSql,
     'a message': messages.selectMessageSql,
-    'the participants of a thread': messages.participantsSql,
-    'the senders of a thread': messages.sendersSql,
+    'the participants of a thread': messages.selectParticipants('t', 'm').sql,
     'a withdrawal': messages.withdrawMessage('t', 'm', 0).sql,
     'an edited message': messages.editMessage('t', {}, message).statement.sql,
     ...Object.fromEntries(
@@ -167,7 +166,8 @@ export function statementsOfSystem(dialect: SqlDialect): Record<string, string> 
   return {
     'a token': directory.selectByTokenSql,
     'the sessions that are due': directory.dueSql[dialect],
-    'the invocations that are due': actions.dueInvocationsSql,
+    'the handlers that are due': directory.dueHandlersSql[dialect],
+    'the invocations that are due': directory.dueInvocationsSql[dialect],
     'the sessions of dead nodes': directory.orphansSql[dialect],
     'the last seqs and versions': directory.headsSql,
     'the count of sessions': directory.countSessionsSql(false),

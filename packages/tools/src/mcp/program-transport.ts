@@ -7,11 +7,11 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type JSONRPCMessage,
+  parseJSONRPCMessage,
   serializeMessage,
   type Transport,
 } from '@modelcontextprotocol/client';
-import { cleanEnvironment, ProcessGroup } from '@relay/processes';
-import { LineReader } from './line-reader.ts';
+import { cleanEnvironment, LineReader, ProcessGroup } from '@relay/processes';
 import type { McpProgram } from './settings.ts';
 
 const maxUnreadBytes = 16 * 1024 * 1024;
@@ -84,8 +84,9 @@ export class ProgramTransport implements Transport {
     });
     group.stderr.on('error', () => undefined);
     this.#reader = new LineReader(group.stdout, {
-      message: (message) => this.onmessage?.(message),
-      failed: (error) => this.#fail(error),
+      line: (line) => this.#receive(line),
+      tooLong: (maxBytes) =>
+        this.#fail(new Error(`The MCP program sent a line of more than ${maxBytes} bytes`)),
     });
     void this.#watch(group);
     // Without a pid it was not started; `#watch` sets the reason.
@@ -110,6 +111,18 @@ export class ProgramTransport implements Transport {
   async #closed(group: ProcessGroup): Promise<never> {
     await group.ended();
     throw new Error(this.#reason);
+  }
+
+  /** A line that is not a message is skipped. */
+  #receive(line: string): void {
+    if (!line.startsWith('{')) return;
+    let message: JSONRPCMessage;
+    try {
+      message = parseJSONRPCMessage(JSON.parse(line));
+    } catch {
+      return;
+    }
+    this.onmessage?.(message);
   }
 
   async send(message: JSONRPCMessage): Promise<void> {

@@ -21,7 +21,7 @@ import {
   acceptanceOf,
   acceptedAs,
   dueAfter,
-  inboxFullText,
+  inboxError,
   refusalOf,
 } from '../../sessions/acceptance.ts';
 import {
@@ -97,8 +97,16 @@ export async function editMessage(
       throw deliveredError();
     case 'missing':
       throw withdrawnError();
-    case 'inbox-full':
-      throw new RelayError('inbox_full', 'The inbox of a recipient has no space for the new text');
+    case 'inbox-full': {
+      const { code, message: tooLarge } = inboxError(
+        { handle: '' },
+        edited,
+        engine.settings.inboxLimit,
+      );
+      const full =
+        'The inbox of a recipient has no space for the new text; edit it when the session has consumed some';
+      throw new RelayError(code, code === 'inbox_full' ? full : tooLarge);
+    }
   }
 }
 
@@ -135,7 +143,7 @@ export async function withdrawMessage(
 
 /**
  * Puts a failed delivery at the end of the inbox again. Throws `receipt_conflict` if it has arrived or its
- * message was withdrawn, `capability_missing` if the session cannot take it, and `inbox_full`.
+ * message was withdrawn, `capability_missing` if the session cannot take it, and `inbox_full` or `payload_too_large`.
  */
 export async function redeliver(
   control: RunControl,
@@ -189,7 +197,8 @@ export async function redeliver(
     };
     const outcome = await store.sessions.change(write);
     if (outcome.kind === 'inbox-full') {
-      throw new RelayError('inbox_full', inboxFullText(session, inboxLimit));
+      const { code, message: text } = inboxError(session, message, inboxLimit);
+      throw new RelayError(code, text);
     }
     if (outcome.kind !== 'committed') continue;
     const deliveries = [{ id: deliveryId, status }];

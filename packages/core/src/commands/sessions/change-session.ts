@@ -51,6 +51,8 @@ export interface SessionStep {
   readonly events?: readonly SessionEvent[];
   readonly deliveries?: readonly DeliveryChange[];
   readonly redefine?: SessionRedefinition;
+  /** The stream that the session must have open: `decide` has seen it. It stays open. */
+  readonly ifStream?: string;
   readonly usage?: SessionState['usage'];
   readonly attachedAt?: number;
   /** The run that was its turn is over. */
@@ -181,7 +183,7 @@ async function writeOf(
     ...defined({ activeRunId: step.activeRunId }),
     ...(isReleased ? { releasedAt: now, activeRunId: null } : {}),
   };
-  const { redefine, isSeen } = step;
+  const { redefine, ifStream, isSeen } = step;
   return {
     ...step.write,
     answers,
@@ -193,7 +195,7 @@ async function writeOf(
         events,
         progress,
         deliveries,
-        ...defined({ redefine, isSeen }),
+        ...defined({ redefine, ifStream, isSeen }),
       },
     ],
   };
@@ -216,10 +218,10 @@ async function abandonedCommands(
     .map(({ id, sessionId }) => ({ id, sessionId, at: now, ok: false, error }));
 }
 
-/** Open at the same time: see `session-lifecycle.ts`. */
+/** Open at the same time: see `lifecycle.ts`. */
 export const maxCommands = 100;
 
-/** When the session needs attention without a request: see `attend-session.ts`. */
+/** When the session needs attention without a request: see `attend.ts`. */
 async function dueAtOf(
   engine: SessionEngine,
   view: SessionView,
@@ -235,18 +237,16 @@ async function dueAtOf(
     ({ id }) => !isAnswered.has(id),
   );
   const times = commands.map(({ answerBy }) => answerBy);
-  const isAttached = step.redefine?.tokenHash !== undefined;
+  const isAttached = step.redefine?.tokenHash !== undefined && step.ifStream === undefined;
   const seenAt = step.isSeen === true ? now : session.seenAt;
   const lostAt = lostAtOf({ ...session, seenAt }, next, isAttached ? now : undefined);
   if (lostAt !== undefined) times.push(lostAt);
   if (timesOut(next)) {
-    const ttlMs = engine.settings.deliveryTtlMs;
-    const isDone = new Set((step.deliveries ?? []).map(({ id }) => id));
-    const waiting = (await expiringDeliveries(view, ttlMs)).filter(
-      ({ entry }) => !isDone.has(entry.id),
-    );
-    // Also if nothing waits now: what is sent meanwhile expires no earlier.
-    times.push(now + ttlMs, ...waiting.map(({ expiresAt }) => expiresAt));
+    const ended = (step.deliveries ?? []).filter(({ to }) => to === 'consumed' || to === 'failed');
+    const isOver = new Set(ended.map(({ id }) => id));
+    const waiting = await expiringDeliveries(view, engine.settings.deliveryTtlMs);
+    const left = waiting.filter(({ entry }) => !isOver.has(entry.id));
+    times.push(...left.map(({ expiresAt }) => expiresAt));
   }
   return times.length === 0 ? null : Math.min(...times);
 }

@@ -2,6 +2,8 @@
 import {
   type AgentSessionCapabilities,
   type Decider,
+  defined,
+  type Permissions,
   type SessionEventOf,
   type SessionIdentity,
 } from '@relay/protocol';
@@ -26,6 +28,13 @@ export interface HostedSessionRequest extends HostedDefinition {
   readonly agent?: string | undefined;
   readonly model?: string | undefined;
   readonly labels: Readonly<Record<string, string>>;
+  readonly permissions?: Permissions | undefined;
+  /** Relative to the tenant's workspace. */
+  readonly workspace?: string | undefined;
+  /** Of the token of its agent. */
+  readonly tokenHash?: string | undefined;
+  /** It is `starting` until the harness reports another status. */
+  readonly isStarting?: boolean;
   /** The session that it continues. */
   readonly parentSessionId?: string | undefined;
   /** Its journal says so, too. */
@@ -41,6 +50,7 @@ export function createHostedSession(
 ): Promise<SessionRecord> {
   const { tenantId, by, sessionId, harness, identity, capabilities, host, labels } = request;
   const { agent = null, model = null, parentSessionId = null, isForked = false } = request;
+  const { permissions = null, workspace = null, tokenHash, isStarting = false } = request;
   const { handle, name, kind } = identity;
   return createSession(engine, {
     tenantId,
@@ -56,28 +66,41 @@ export function createHostedSession(
       agent,
       model,
       labels,
+      permissions,
+      workspace,
       parentSessionId,
     },
     isForked,
-    begin: 'start',
+    tokenHash,
+    begin: isStarting ? null : 'start',
     state: { attachedAt: engine.clock.now(), host },
     dueAt: null,
   });
+}
+
+export interface HostedAttachment extends HostedDefinition {
+  /** Of the new token of its agent; the one before has ended. */
+  readonly tokenHash?: string | undefined;
+  /** The stream that the node has claimed: unless it has it still, nothing is changed. */
+  readonly streamId: string;
 }
 
 /** The harness has attached to it again. */
 export function reattachHostedSession(
   engine: HostingEngine,
   ref: SessionRef,
-  { identity: { name, kind }, capabilities, host }: HostedDefinition,
+  attachment: HostedAttachment,
 ): Promise<SessionRecord> {
+  const { identity, capabilities, host, tokenHash, streamId } = attachment;
+  const { name, kind } = identity;
   return changeSession(engine, ref, ({ session, now }) => {
-    if (session.releasedAt !== null) return undefined;
+    if (session.releasedAt !== null || session.stream?.id !== streamId) return undefined;
     return {
       inputs: [{ type: 'attach' }],
       attachedAt: now,
       host,
-      redefine: { name, kind, capabilities },
+      redefine: { name, kind, capabilities, ...defined({ tokenHash }) },
+      ifStream: streamId,
     };
   });
 }

@@ -14,7 +14,7 @@ export interface DeliveryReceipt {
   readonly availableAt?: number;
   readonly reason?: string;
   readonly retryable?: boolean;
-  /** Of a delivery that is consumed: concluded by Relay, not reported by the program. */
+  /** Of one that is delivered or consumed: concluded by Relay or a harness, not reported by the program. */
   readonly fidelity?: 'inferred';
   /** Whether its consumption can be observed; if not, `delivered` is the end. Default: true. */
   readonly isObservable?: boolean;
@@ -65,7 +65,7 @@ function inputOfReceipt(
   const reason = withoutSecrets(engine, receipt.reason);
   switch (status) {
     case 'delivered':
-      return { type: 'deliver' };
+      return { type: 'deliver', ...defined({ fidelity }) };
     case 'consumed':
       return { type: 'consume', ...defined({ fidelity }) };
     case 'deferred':

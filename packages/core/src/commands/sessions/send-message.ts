@@ -30,7 +30,7 @@ import {
   acceptedChange,
   type DeliveryError,
   deliveryErrorOf,
-  inboxFullText,
+  inboxError,
   modeFor,
   refusedChange,
 } from '../../sessions/acceptance.ts';
@@ -73,7 +73,7 @@ const idempotencyMs = 24 * 60 * 60 * 1000;
 
 /**
  * Stores a message for its recipients and wakes them. Throws `not_found` for an unknown recipient, and
- * `inbox_full` if no recipient has space; nothing is stored then. If none of them can take the message, it
+ * `inbox_full` or `payload_too_large` if no recipient has space; nothing is stored then. If none of them can take the message, it
  * is stored with its failed deliveries, and the reason is thrown.
  */
 export async function sendMessage(
@@ -135,7 +135,7 @@ async function planOf(
   const sender = from.type === 'session' ? await senderOf(store, from.id) : undefined;
   const parent = await parentOf(store, draft.replyTo, sender);
   const addressed = await addressesOf(store, { draft, parent, sender });
-  refuseIfFull(addressed.recipients, full, engine.settings.inboxLimit);
+  refuseIfFull(addressed.recipients, full, draft, engine.settings.inboxLimit);
   const hops = author.hops ?? (await hopsOf(store, { sender, parent, addressed }));
   const plan = planMessage(engine, author, { ...draft, parent, addressed, hops }, full);
   if (sender === undefined) return plan;
@@ -181,8 +181,10 @@ export function planMessage(
   const runCommands = [];
   for (const session of recipients) {
     const delivery = { id: ids.next(), messageId: id };
+    const isFull = full.has(session.id);
     const error =
-      deliveryErrorOf(session, message) ?? errorOfFull(session, full, settings.inboxLimit);
+      deliveryErrorOf(session, message) ??
+      (isFull ? inboxError(session, message, settings.inboxLimit) : undefined);
     if (error !== undefined) {
       const refused = { ...delivery, mode: modeFor(session, message) };
       changes.push(refusedChange(session, refused, error, now));
@@ -389,21 +391,17 @@ async function hopsOf(
   );
 }
 
-function errorOfFull(session: SessionRecord, full: ReadonlySet<string>, limit: InboxLimit) {
-  if (!full.has(session.id)) return undefined;
-  const message = inboxFullText(session, limit);
-  return { code: 'inbox_full', message, retryable: true } as const satisfies DeliveryError;
-}
-
 /** One member with a full inbox does not silence its channel; a message that nobody has space for does fail. */
 function refuseIfFull(
   recipients: readonly SessionRecord[],
   full: ReadonlySet<string>,
+  { text, attachments = [] }: MessageDraft,
   limit: InboxLimit,
 ): void {
   const [first] = recipients;
   if (first === undefined || !recipients.every(({ id }) => full.has(id))) return;
-  throw new RelayError('inbox_full', inboxFullText(first, limit));
+  const { code, message } = inboxError(first, { text, attachments }, limit);
+  throw new RelayError(code, message);
 }
 
 function keyOf({ engine }: MessageControl, { from }: MessageAuthor, draft: MessageDraft) {

@@ -1,14 +1,21 @@
 /**
  * The stream of a session: through it a program, a person or the harness in a node's process takes what is
- * sent to the session. For every reader, deliveries are handed over by these rules.
+ * sent to the session. For every reader, deliveries and invocations are handed over by these rules.
  */
 import { deliveryModes } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
-import type { InboxEntry, SendableQuery, SessionRecord, SessionRef } from '../../ports/index.ts';
+import type {
+  InboxEntry,
+  InvocationRecord,
+  SendableQuery,
+  SessionRecord,
+  SessionRef,
+} from '../../ports/index.ts';
 import { stepsOf } from '../../sessions/consequences.ts';
 import { placementOf, safeStatesOf } from '../../sessions/modes.ts';
 import type { SessionState } from '../../sessions/state.ts';
 import { changeSession, offlineAfterMs } from './change-session.ts';
+import { endInvocation, type InvocationEngine } from './end-invocation.ts';
 
 type StreamEngine = Pick<Engine, 'store' | 'clock'>;
 
@@ -35,16 +42,20 @@ export async function closeStream(
   await store.tenant(tenantId).sessions.closeStream(sessionId, closed);
 }
 
-/** Before they are sent. False if the stream was replaced, or one of them has changed since it was read. */
+/**
+ * Before they are sent. False if the stream was replaced, the session has another status than that in which
+ * they can be sent, or one of them has changed since it was read.
+ */
 export async function recordAttempts(
   { store, clock }: StreamEngine,
-  { tenantId, sessionId }: SessionRef,
+  { tenantId, id: sessionId, status: ifStatus }: SessionRecord,
   streamId: string,
   entries: readonly InboxEntry[],
 ): Promise<boolean> {
   const { deliveries } = stepsOf(entries, { type: 'send', streamId });
   if (deliveries.length < entries.length) return false;
-  const change = { sessionId, at: clock.now(), ifStream: streamId, events: [], deliveries };
+  const at = clock.now();
+  const change = { sessionId, at, ifStatus, ifStream: streamId, events: [], deliveries };
   const { kind } = await store.tenant(tenantId).sessions.change({ changes: [change] });
   return kind === 'committed';
 }
@@ -84,4 +95,45 @@ function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): b
     case 'never':
       return false;
   }
+}
+
+/** Records that its program is sent these on this stream. Those that it may be sent: none, if another replaced it. */
+export async function startInvocations(
+  engine: StreamEngine,
+  { tenantId, id: sessionId }: SessionRecord,
+  { unsent, streamId }: { readonly unsent: readonly InvocationRecord[]; readonly streamId: string },
+): Promise<InvocationRecord[]> {
+  const { sessions } = engine.store.tenant(tenantId);
+  const started: InvocationRecord[] = [];
+  for (const invocation of unsent) {
+    const { id } = invocation;
+    const at = engine.clock.now();
+    const change = { id, from: ['running'], to: 'running', at, startedAt: at } as const;
+    const { kind } = await sessions.change({
+      changes: [{ sessionId, at, ifStream: streamId, events: [] }],
+      invocationChanges: [{ ...change, ifStartedAt: null }],
+    });
+    if (kind === 'committed') started.push(invocation);
+  }
+  return started;
+}
+
+/**
+ * Which of the invocations that another stream has sent are sent again. One that is not idempotent is sent
+ * once: if the program has attached again since, its outcome is unknown.
+ */
+export async function resendInvocations(
+  engine: InvocationEngine,
+  { tenantId, id: sessionId, state }: SessionRecord,
+  sent: readonly InvocationRecord[],
+): Promise<InvocationRecord[]> {
+  const again = sent.filter(({ idempotent }) => idempotent);
+  for (const { id, idempotent, startedAt } of sent) {
+    if (idempotent || (startedAt ?? 0) >= (state.attachedAt ?? 0)) continue;
+    await endInvocation(engine, tenantId, id, {
+      code: 'outcome_unknown',
+      error: `The program of the session ${sessionId} was restarted; it may have taken effect`,
+    });
+  }
+  return again;
 }

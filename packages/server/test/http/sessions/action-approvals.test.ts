@@ -1,13 +1,11 @@
 /** Invocations that rules decide and people approve, on both databases. */
-import type { SystemStore } from '@relay/core';
-import { closeRequests, requestPermission } from '@relay/core';
+import { attendWaiting, closeRequests, requestPermission, type SystemStore } from '@relay/core';
 import { finish, text, toolCall } from '@relay/core/testing';
 import { createModelRegistry } from '@relay/models';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
 import { createStreamingModel } from '../../../../../test/loop/fixture.ts';
-import { FrameReader } from '../../support/frames.ts';
 import {
   addKey,
   bootServer,
@@ -15,6 +13,7 @@ import {
   type TestServer,
   until,
 } from '../../support/server.ts';
+import { attached, type AttachedSession, openStream } from '../../support/sessions.ts';
 import { stores } from '../../support/stores.ts';
 
 type Json = Record<string, unknown>;
@@ -26,12 +25,6 @@ const inputSchema = {
 };
 
 const guardedCall = { name: 'guarded', input: { text: 'ask me' } };
-
-interface Attached {
-  readonly id: string;
-  readonly token: string;
-  readonly path: string;
-}
 
 describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, open) => {
   let store: SystemStore;
@@ -79,23 +72,8 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     expect([put.status, put.body]).toEqual([200, expect.anything()]);
   }
 
-  async function attach(actions = { invoke: true, expose: true }): Promise<Attached> {
-    const { body } = await ask('/v1/sessions/attach', {
-      body: {
-        handle: `h-${uuidv7()}`,
-        identity: { name: 'Builder', kind: 'program' },
-        capabilities: {
-          messaging: { receive: true },
-          delivery: { modes: ['on-idle'], queue: true },
-          events: { emits: ['status.changed'] },
-          actions,
-          lifecycle: { release: true },
-        },
-      },
-    });
-    const { id } = body['session'] as { id: string };
-    return { id, token: String(body['token']), path: `/v1/sessions/${id}` };
-  }
+  const attach = (actions?: object) =>
+    attached(server, actions === undefined ? {} : { capabilities: { actions } });
 
   function invoke(name: string, text: string, options: RequestOptions = {}, waitMs = 0) {
     const path = `/v1/actions/${name}/invoke?waitMs=${waitMs}`;
@@ -103,7 +81,7 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
   }
 
   /** An invocation that waits, and its approval. */
-  async function asked(session: Attached, name = 'guarded', text = 'ask me') {
+  async function asked(session: AttachedSession, name = 'guarded', text = 'ask me') {
     const { status, body } = await invoke(name, text, { key: session.token });
     expect([status, body['status']]).toEqual([202, 'waiting']);
     const id = String(body['id']);
@@ -117,7 +95,7 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     return { id, approvalId, path, settled };
   }
 
-  async function actionEvents({ path }: Attached): Promise<unknown[]> {
+  async function actionEvents({ path }: AttachedSession): Promise<unknown[]> {
     const { body } = await ask(`${path}/events`);
     const types = (body['events'] as { type: string }[]).map(({ type }) => type);
     return types.filter((type) => type.startsWith('action.'));
@@ -274,10 +252,7 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     });
     await putPolicy({ ask: [{ tool: `action:${name}` }] });
     const { path, settled, id } = await asked(caller, name);
-    const response = await server.request(`${exposing.path}/deliveries/stream`, {
-      key: exposing.token,
-    });
-    const frames = new FrameReader(response);
+    const frames = await openStream(server, exposing);
     expect(await actionEvents(exposing)).toEqual([]);
     await ask(path, { body: { approved: true, input: { text: 'changed' } } });
     const { data } = await frames.until('invocation');
@@ -323,10 +298,7 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     const [own, exposed] = [await asked(caller), await asked(caller, name)];
     const { body } = await ask(exposing.path);
     const { handle } = body['identity'] as { handle: string };
-    const response = await server.request(`${exposing.path}/deliveries/stream`, {
-      key: exposing.token,
-    });
-    const frames = new FrameReader(response);
+    const frames = await openStream(server, exposing);
     expect((await setPaused(true)).body).toMatchObject({ paused: true });
     try {
       for (const options of [{ key: caller.token }, {}]) {
@@ -338,7 +310,12 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
         await engine.invocations?.attend(server.tenantId, id);
         expect((await ask(`/v1/invocations/${id}`)).body).toMatchObject({ status: 'running' });
       }
-      const due = await store.sessions.dueInvocations(engine.clock.now(), 1_000);
+      const { sessions } = store;
+      const now = engine.clock.now();
+      const due = [
+        ...(await sessions.dueHandlers(now, 1_000)),
+        ...(await sessions.dueInvocations(now, 1_000)),
+      ];
       expect(due.filter(({ tenantId }) => tenantId === server.tenantId)).toEqual([]);
       // A program gets invocations before messages.
       await ask('/v1/messages', { body: { to: `@${handle}`, text: 'one' } });
@@ -430,7 +407,6 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     const runner = engine.invocations;
     const invocation = await tenant.actions.readInvocation(id);
     if (runner === undefined || invocation === undefined) throw new Error('No invocation');
-    const { attendWaiting } = await import('@relay/core');
     await attendWaiting(engine, server.tenantId, invocation);
     expect((await ask(path)).body).toMatchObject({ status: 'pending' });
     const warned = await tenant.actions.readInvocation(id);

@@ -1,17 +1,8 @@
 /** What becomes of the invocations of a server that died, on both databases. */
-import {
-  type Action,
-  defaultSettings,
-  invokeAction,
-  type InvocationEngine,
-  InvocationRunner,
-  type Log,
-  type NewInvocation,
-  systemClock,
-  type SystemStore,
-} from '@relay/core';
+import { invokeAction, type NewInvocation, systemClock, type SystemStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { invocationEngine } from '../../../../../test/support/invocations.ts';
 import { person } from '../../../../store/test/contract/fixtures.ts';
 import { createFaultyStore } from '../../../../store/test/faulty-store.ts';
 import type { RelayConfig } from '../../../src/config/config-file.ts';
@@ -103,37 +94,14 @@ describe.each(Object.entries(stores))('invocations after a crash on %s', (_name,
     expect(await ended(interrupted)).toMatchObject({ error: { code: 'outcome_unknown' } });
   });
 
-  /** What an invocation needs of a server, with a clock that runs ahead. */
+  /** With a clock that runs ahead. */
   function engineOn(on: SystemStore, aheadMs: number, isIdempotent: boolean) {
     const keys: string[] = [];
-    const own: Action = {
-      name: 'act',
-      description: 'Does it',
-      inputSchema: { type: 'object' },
-      outputSchema: null,
-      sessionId: null,
-      url: null,
-      availableTo: null,
-      timeoutMs: null,
-      idempotent: isIdempotent,
-      createdAt: 0,
-      createdBy: person,
-      handler: (_input, { idempotencyKey }) => void keys.push(idempotencyKey),
-    };
-    const engine: InvocationEngine & { log: Log } = {
-      store: on,
+    const engine = invocationEngine(on, {
       clock: { ...systemClock, now: () => Date.now() + aheadMs },
-      ids: { next: uuidv7 },
-      digest: (text) => text,
-      settings: { ...defaultSettings, node: 'n' },
-      log: { warn: () => undefined, error: () => undefined },
-      invocations: new InvocationRunner({
-        engine: () => engine,
-        own: new Map([['act', own]]),
-        call: () => Promise.reject(new Error('It has no URL')),
-        isPaused: () => false,
-      }),
-    };
+      idempotent: isIdempotent,
+      handler: (_input, { idempotencyKey }) => void keys.push(idempotencyKey),
+    });
     return { engine, keys };
   }
 
@@ -153,7 +121,7 @@ describe.each(Object.entries(stores))('invocations after a crash on %s', (_name,
       void invokeAction(first.engine, caller, { action: 'act', input: {} });
       await faulty.crashed;
       const second = engineOn(store, 60_000, isIdempotent);
-      const due = (await store.sessions.dueInvocations(Date.now() + 60_000, 100)).filter(
+      const due = (await store.sessions.dueHandlers(Date.now() + 60_000, 100)).filter(
         (each) => each.tenantId === tenantId,
       );
       for (const { invocationId } of due) {

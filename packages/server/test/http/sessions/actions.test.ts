@@ -7,7 +7,7 @@ import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
 import { ActionFailed } from '../../../src/index.ts';
-import { FrameReader } from '../../support/frames.ts';
+import type { FrameReader } from '../../support/frames.ts';
 import {
   addKey,
   bootServer,
@@ -15,6 +15,7 @@ import {
   type TestServer,
   until,
 } from '../../support/server.ts';
+import { attachAgain, attached, type AttachedSession, openStream } from '../../support/sessions.ts';
 import { stores } from '../../support/stores.ts';
 
 type Json = Record<string, unknown>;
@@ -29,23 +30,6 @@ const outputSchema = {
   properties: { text: { type: 'string' } },
   required: ['text'],
 };
-
-function capabilitiesWith(actions?: { invoke?: boolean; expose?: boolean }) {
-  return {
-    messaging: { receive: true },
-    delivery: { modes: ['on-idle'], queue: true },
-    events: { emits: ['status.changed'] },
-    lifecycle: { release: true },
-    ...(actions === undefined ? {} : { actions }),
-  };
-}
-
-interface Attached {
-  readonly id: string;
-  readonly handle: string;
-  readonly token: string;
-  readonly path: string;
-}
 
 describe.each(Object.entries(stores))('actions over HTTP on %s', (_name, open) => {
   let store: SystemStore;
@@ -120,19 +104,10 @@ describe.each(Object.entries(stores))('actions over HTTP on %s', (_name, open) =
 
   const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
-  async function attach(
-    actions?: { invoke?: boolean; expose?: boolean },
-    more: Json = {},
-  ): Promise<Attached> {
-    const handle = `h-${uuidv7()}`;
-    const identity = { name: 'Builder', kind: 'program' };
-    const { status, body } = await ask('/v1/sessions/attach', {
-      body: { handle, identity, capabilities: capabilitiesWith(actions), ...more },
-    });
-    expect(status).toBe(201);
-    const { id } = body['session'] as { id: string };
-    return { id, handle, token: String(body['token']), path: `/v1/sessions/${id}` };
-  }
+  /** With these capabilities for actions. */
+  const attach = (actions?: object, messaging: object = { receive: true }) =>
+    attached(server, { capabilities: { actions, messaging } });
+  const stream = (session: AttachedSession) => openStream(server, session);
 
   async function register(
     handler: object,
@@ -156,19 +131,14 @@ describe.each(Object.entries(stores))('actions over HTTP on %s', (_name, open) =
     return ask(`/v1/actions/${name}/invoke${query}`, { body: { input }, ...rest });
   }
 
-  async function stream({ path, token }: Attached): Promise<FrameReader> {
-    const response = await server.request(`${path}/deliveries/stream`, { key: token });
-    expect(response.status).toBe(200);
-    return new FrameReader(response);
-  }
-
-  async function eventsOf({ path }: Attached): Promise<Json[]> {
+  async function eventsOf({ path }: AttachedSession): Promise<Json[]> {
     const { body } = await ask(`${path}/events`);
     const events = body['events'] as Json[];
     return events.filter(({ type }) => String(type).startsWith('action.'));
   }
 
-  const typesOf = async (session: Attached) => (await eventsOf(session)).map(({ type }) => type);
+  const typesOf = async (session: AttachedSession) =>
+    (await eventsOf(session)).map(({ type }) => type);
 
   it('a session with expose registers an action that others find and invoke', async () => {
     verifies('004:actions:expose', '004:actions:exposed-invocable', '004:actions:registry');
@@ -255,18 +225,10 @@ describe.each(Object.entries(stores))('actions over HTTP on %s', (_name, open) =
   it('the selectors of an action decide who has it', async () => {
     verifies('004:actions:available-to');
     const chosen = await attach({ invoke: true });
-    const sending = await attach(
-      { invoke: true },
-      {
-        capabilities: {
-          ...capabilitiesWith({ invoke: true }),
-          messaging: { receive: true, send: true },
-        },
-      },
-    );
+    const sending = await attach({ invoke: true }, { receive: true, send: true });
     const labelled = await attach({ invoke: true });
     await ask(labelled.path, { method: 'PATCH', body: { labels: { team: 'a:b' } } });
-    const selectors: [object, Attached[]][] = [
+    const selectors: [object, AttachedSession[]][] = [
       [{ handle: chosen.handle }, [chosen]],
       [{ kind: 'human' }, []],
       [{ kind: 'program' }, [chosen, sending, labelled]],
@@ -494,16 +456,8 @@ describe.each(Object.entries(stores))('actions over HTTP on %s', (_name, open) =
     await before.until('invocation');
     await before.until('invocation');
     await before.disconnect();
-    const again = await ask('/v1/sessions/attach', {
-      key: exposing.token,
-      body: {
-        handle: exposing.handle,
-        identity: { name: 'Builder', kind: 'program' },
-        capabilities: capabilitiesWith({ expose: true }),
-      },
-    });
-    expect(again.status).toBe(201);
-    const after = await stream({ ...exposing, token: String(again.body['token']) });
+    await attachAgain(server, exposing);
+    const after = await stream(exposing);
     const { data } = await after.until('invocation');
     expect(data).toMatchObject({ invocationId: second['id'], action: often });
     expect((await ask(`/v1/invocations/${String(first['id'])}`)).body).toMatchObject({

@@ -3,26 +3,22 @@ import type { SessionWrite, SystemStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
-import { FrameReader } from '../../support/frames.ts';
-import { bootServer, type RequestOptions, type TestServer, until } from '../../support/server.ts';
+import { bootServer, type TestServer, until } from '../../support/server.ts';
 import { stores } from '../../support/stores.ts';
-import { sendMessage, type ShownMessage } from '../../support/sessions.ts';
+import {
+  attachAgain,
+  attached,
+  type AttachedSession,
+  journalOf,
+  openStream,
+  postEvents,
+  postReceipt,
+  programCapabilities,
+  sendMessage,
+  type ShownMessage,
+} from '../../support/sessions.ts';
 
 type Json = Record<string, unknown>;
-
-const capabilities = {
-  messaging: { receive: true, send: true },
-  delivery: { modes: ['on-idle', 'immediate', 'manual'], queue: true },
-  events: { emits: ['status.changed', 'log'] },
-  lifecycle: { release: true, pause: true, resume: true },
-};
-
-interface Program {
-  readonly id: string;
-  readonly handle: string;
-  readonly path: string;
-  token: string;
-}
 
 /** The store, with a step before each write of sessions. */
 function withStep(store: SystemStore, step: (write: SessionWrite) => Promise<void>): SystemStore {
@@ -68,49 +64,19 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
 
   const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
-  function attach(handle: string, more: Json = {}, options: RequestOptions = {}) {
-    const identity = { name: 'Builder', kind: 'program' };
-    const body = { handle, identity, capabilities, ...more };
-    return ask('/v1/sessions/attach', { body, ...options });
-  }
+  const stream = (program: AttachedSession) => openStream(server, program);
+  const receipt = (program: AttachedSession, deliveryId: string, body: Json) =>
+    postReceipt(server, program, deliveryId, body);
 
-  async function attached(more: Json = {}): Promise<Program> {
-    const handle = `h-${uuidv7()}`;
-    const { status, body } = await attach(handle, more);
-    expect(status).toBe(201);
-    const { id } = body['session'] as { id: string };
-    return { id, handle, token: String(body['token']), path: `/v1/sessions/${id}` };
-  }
-
-  async function attachAgain(program: Program): Promise<void> {
-    const { body } = await attach(program.handle, {}, { key: program.token });
-    program.token = String(body['token']);
-  }
-
-  async function stream({ path, token }: Program): Promise<FrameReader> {
-    const response = await server.request(`${path}/deliveries/stream`, { key: token });
-    expect(response.status).toBe(200);
-    return new FrameReader(response);
-  }
-
-  const send = (program: Program, text: string, more: Json = {}): Promise<ShownMessage> =>
+  const send = (program: AttachedSession, text: string, more: Json = {}): Promise<ShownMessage> =>
     sendMessage(server, { to: `@${program.handle}`, text, ...more });
   const idOf = ({ deliveries }: ShownMessage) => deliveries[0]?.id ?? '';
-
-  function receipt({ path, token }: Program, deliveryId: string, body: Json) {
-    return ask(`${path}/deliveries/${deliveryId}/receipt`, { body, key: token });
-  }
 
   const tenant = () => server.store.tenant(server.tenantId);
   const stored = async (deliveryId: string) => tenant().messages.readDelivery(deliveryId);
 
-  async function journalOf({ path }: Program) {
-    const { body } = await ask(`${path}/events`);
-    return body['events'] as ({ type: string } & Json)[];
-  }
-
   it('can no longer be edited or withdrawn once they were sent, whatever the receipts say', async () => {
-    const program = await attached();
+    const program = await attached(server);
     const reader = await stream(program);
     const sent = await send(program, 'first');
     await reader.next();
@@ -133,7 +99,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   });
 
   it('that are sent while their message is edited or withdrawn are one or the other', async () => {
-    const program = await attached();
+    const program = await attached(server);
     const reader = await stream(program);
     for (const method of ['PATCH', 'DELETE'] as const) {
       const sent = await tenant().sessions.read(program.id);
@@ -170,7 +136,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   });
 
   it('are sent again, marked, on each stream and after each attach until they are consumed', async () => {
-    const program = await attached();
+    const program = await attached(server);
     let reader = await stream(program);
     const handed = idOf(await send(program, 'handed'));
     const unknown = idOf(await send(program, 'unknown'));
@@ -180,7 +146,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
     await receipt(program, handed, { status: 'delivered' });
     const { deliveredAt } = (await stored(handed)) ?? {};
     for (let attempt = 2; attempt < 6; attempt += 1) {
-      if (attempt % 2 === 0) await attachAgain(program);
+      if (attempt % 2 === 0) await attachAgain(server, program);
       else await reader.disconnect();
       reader = await stream(program);
       for (const id of [handed, unknown]) {
@@ -201,7 +167,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   });
 
   it('are sent once on one stream, also when the inbox is empty in between', async () => {
-    const program = await attached();
+    const program = await attached(server);
     const reader = await stream(program);
     const ids: string[] = [];
     for (let count = 0; count < 4; count += 1) {
@@ -210,8 +176,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
       await receipt(program, ids.at(-1) ?? '', { status: 'delivered' });
     }
     expect((await tenant().sessions.read(program.id))?.queue.length).toBe(0);
-    const body = { type: 'log', level: 'info', message: 'still here' };
-    await ask(`${program.path}/events`, { body, key: program.token });
+    await postEvents(server, program, { type: 'log', level: 'info', message: 'still here' });
     const last = idOf(await send(program, 'last'));
     expect((await reader.next())?.data).toMatchObject({ deliveryId: last });
     for (const id of ids) expect(await stored(id)).toMatchObject({ attempts: 1 });
@@ -221,7 +186,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   it.each(['before', 'after'])(
     'of two streams at once are sent by the newer one only, %s the older one tries',
     async (when) => {
-      const program = await attached();
+      const program = await attached(server);
       const older = await stream(program);
       const held = Promise.withResolvers<undefined>();
       const reached = Promise.withResolvers<undefined>();
@@ -255,7 +220,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   );
 
   it('that are deferred without a time are sent again after a while, as often as they are deferred', async () => {
-    const program = await attached();
+    const program = await attached(server);
     const reader = await stream(program);
     const id = idOf(await send(program, 'later'));
     await reader.next();
@@ -294,13 +259,10 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   it('of a queue are accepted while the session works, and sent when it is idle; immediate ones at once', async () => {
     verifies('004:delivery:declared-modes', '004:delivery:queue-accepts-now');
     verifies('004:delivery:queue-reports-receipts', '004:delivery:on-idle-boundary');
-    const program = await attached();
+    const program = await attached(server);
     const reader = await stream(program);
     const report = (status: string) =>
-      ask(`${program.path}/events`, {
-        body: { type: 'status.changed', status },
-        key: program.token,
-      });
+      postEvents(server, program, { type: 'status.changed', status });
     await report('active');
     const later = await send(program, 'when you have time');
     expect(later).toMatchObject({ mode: 'on-idle', deliveries: [{ status: 'accepted' }] });
@@ -310,14 +272,14 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
     const undeclared = { to: `@${program.handle}`, text: 'x', mode: 'next-message' };
     expect(await ask('/v1/messages', { body: undeclared })).toMatchObject({
       status: 409,
-      body: { details: { path: 'delivery.modes', offered: capabilities.delivery.modes } },
+      body: { details: { path: 'delivery.modes', offered: programCapabilities.delivery.modes } },
     });
     await report('idle');
     expect((await reader.next())?.data).toMatchObject({ deliveryId: idOf(later) });
     for (const status of ['delivered', 'consumed']) {
       await receipt(program, idOf(later), { status });
     }
-    const ofLater = (await journalOf(program)).filter(
+    const ofLater = (await journalOf(server, program)).filter(
       (event) => event['deliveryId'] === idOf(later),
     );
     expect(ofLater.map(({ type }) => type)).toEqual([
@@ -329,7 +291,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   });
 
   it('are not sent while the session is paused, also those that the program had before', async () => {
-    const program = await attached();
+    const program = await attached(server);
     let reader = await stream(program);
     const id = idOf(await send(program, 'handed'));
     await reader.next();
@@ -354,7 +316,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   });
 
   it('have receipts that hide secrets, and so have the answers of commands', async () => {
-    const program = await attached();
+    const program = await attached(server);
     const reader = await stream(program);
     const id = idOf(await send(program, 'x'));
     await reader.next();
@@ -373,7 +335,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
       commands.push(await tenant().sessions.readCommand(program.id, commandId));
     }
     expect(commands).toMatchObject([{ answer: { ok: false } }, { answer: { ok: true } }]);
-    const journal = await journalOf(program);
+    const journal = await journalOf(server, program);
     expect(journal.map(({ type }) => type)).toEqual(
       expect.arrayContaining(['delivery.failed', 'error']),
     );
@@ -383,7 +345,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   });
 
   it('have receipts that other changes of the session do not delay', async () => {
-    const program = await attached();
+    const program = await attached(server);
     const id = idOf(await send(program, 'x'));
     let writes = 0;
     // Before each write that a receipt makes, something else changes the session.
@@ -403,7 +365,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   });
 
   it('refuse receipts for others, after the last one, and with an old token, and change nothing', async () => {
-    const [program, other] = [await attached(), await attached()];
+    const [program, other] = [await attached(server), await attached(server)];
     const [mine, foreign] = [idOf(await send(program, 'mine')), idOf(await send(other, 'foreign'))];
     const consumed = { status: 'consumed' };
     expect(await receipt(program, foreign, consumed)).toMatchObject({ status: 404 });
@@ -412,25 +374,25 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
       status: 403,
     });
     const { token: stale } = program;
-    await attachAgain(program);
+    await attachAgain(server, program);
     expect(await receipt({ ...program, token: stale }, mine, consumed)).toMatchObject({
       status: 401,
     });
     for (const id of [mine, foreign])
       expect(await stored(id)).toMatchObject({ status: 'accepted' });
     for (const _ of [1, 2]) expect((await receipt(program, mine, consumed)).status).toBe(200);
-    const before = [await stored(mine), await journalOf(program)];
+    const before = [await stored(mine), await journalOf(server, program)];
     for (const status of ['delivered', 'deferred', 'failed']) {
       expect(await receipt(program, mine, { status })).toMatchObject({
         status: 409,
         body: { code: 'receipt_conflict' },
       });
     }
-    expect([await stored(mine), await journalOf(program)]).toEqual(before);
+    expect([await stored(mine), await journalOf(server, program)]).toEqual(before);
   });
 
   it('count in the inbox until they end, and a full inbox names its limit', async () => {
-    const program = await attached();
+    const program = await attached(server);
     const sent: string[] = [];
     for (let count = 0; count < 5; count += 1) sent.push(idOf(await send(program, `${count}`)));
     const [first = '', second = ''] = sent;
@@ -447,7 +409,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
 
   it('need a stream if the session has no queue', async () => {
     const delivery = { modes: ['on-idle'] };
-    const program = await attached({ capabilities: { ...capabilities, delivery } });
+    const program = await attached(server, { capabilities: { delivery } });
     const body = { to: `@${program.handle}`, text: 'x' };
     const refused = await ask('/v1/messages', { body });
     expect(refused).toMatchObject({
@@ -457,7 +419,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
         details: { path: 'delivery.queue', asked: true, offered: false },
       },
     });
-    expect((await journalOf(program)).at(-1)).toMatchObject({ type: 'delivery.failed' });
+    expect((await journalOf(server, program)).at(-1)).toMatchObject({ type: 'delivery.failed' });
     const reader = await stream(program);
     const id = idOf(await send(program, 'x'));
     expect((await reader.next())?.data).toMatchObject({ deliveryId: id });
@@ -465,7 +427,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   });
 
   it('that are delivered again start anew, and wait if their session is offline', async () => {
-    const program = await attached();
+    const program = await attached(server);
     const id = idOf(await send(program, 'x'));
     const failure = { status: 'failed', reason: 'No time', retryable: true };
     await receipt(program, id, failure);
@@ -481,7 +443,7 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
     });
     const delivery = await stored(id);
     expect(delivery?.at).toBeGreaterThanOrEqual(before);
-    expect((await journalOf(program)).slice(-2)).toMatchObject([
+    expect((await journalOf(server, program)).slice(-2)).toMatchObject([
       { type: 'delivery.accepted', deliveryId: id },
       { type: 'delivery.deferred', deliveryId: id, reason: 'offline' },
     ]);
@@ -491,16 +453,16 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
   });
 
   it('keep the order of what a program reports in one request', async () => {
-    const program = await attached();
+    const program = await attached(server);
     const events = [
       { type: 'status.changed', status: 'active' },
       { type: 'log', level: 'info', message: 'working' },
       { type: 'status.changed', status: 'idle' },
       { type: 'log', level: 'info', message: 'done' },
     ];
-    const before = (await journalOf(program)).length;
+    const before = (await journalOf(server, program)).length;
     const answer = await ask(`${program.path}/events`, { body: { events }, key: program.token });
     expect(answer).toMatchObject({ status: 200, body: { status: 'idle' } });
-    expect((await journalOf(program)).slice(before)).toMatchObject(events);
+    expect((await journalOf(server, program)).slice(before)).toMatchObject(events);
   });
 });

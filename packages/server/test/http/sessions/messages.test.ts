@@ -236,8 +236,6 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
       { type: 'delivery.accepted' },
       { type: 'delivery.deferred', reason },
     ]);
-    const { dueAt } = (await tenant().sessions.read(sessionId)) ?? {};
-    expect(typeof dueAt).toBe(reason === 'offline' ? 'number' : 'object');
   });
 
   it('to one that can take them and one that cannot are sent, and say what failed', async () => {
@@ -468,6 +466,41 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
     expect(byHandle[full]).toMatchObject({
       status: 'failed',
       error: { code: 'inbox_full', retryable: true },
+    });
+  });
+
+  it('that no inbox can ever take are refused for good, and the error names the limit', async () => {
+    const [handle, name] = [fresh('small'), fresh('c')];
+    await addSession(server, { handle });
+    await server.request(`/v1/channels/${name}`, { method: 'PUT' });
+    await server.request(`/v1/channels/${name}/members/${handle}`, { method: 'PUT' });
+    const { engine } = server.relay.control;
+    const inboxLimit = { messages: 20, bytes: 100 };
+    const control = { engine: { ...engine, settings: { ...engine.settings, inboxLimit } } };
+    const from = { type: 'key', id: uuidv7(), name: 'Ada' } as const;
+    const author = { tenantId: server.tenantId, from, by: from };
+    const error = expect.stringContaining('takes 100 at most');
+    for (const to of [[`@${handle}`], [`#${name}`]]) {
+      await expect(send(control, author, { to, text: 'ä'.repeat(50) })).rejects.toMatchObject({
+        code: 'payload_too_large',
+        status: 413,
+        retryable: false,
+        message: error,
+      });
+    }
+    const { message } = await send(control, author, { to: [`@${handle}`], text: 'ä'.repeat(49) });
+    expect(message.text).toHaveLength(49);
+    // Of what was sent before, more than the rest of the inbox takes is a matter of time.
+    await expect(send(control, author, { to: [`@${handle}`], text: 'x' })).rejects.toMatchObject({
+      code: 'inbox_full',
+      retryable: true,
+    });
+    const attachments = [{ type: 'text', text: 'a'.repeat(6_000_000) }];
+    const large = await sendMessage(server, { to: `@${handle}`, text: 'See this', attachments });
+    const body = { text: 'b'.repeat(6_000_000) };
+    expect(await refusal(`/v1/messages/${large.id}`, { method: 'PATCH', body })).toMatchObject({
+      status: 413,
+      code: 'payload_too_large',
     });
   });
 

@@ -1,29 +1,22 @@
 /** Who may attach under a handle, and how long the token of a session works. */
-import { findKeyInForce, offlineAfterMs } from '@relay/core';
-import type { AgentSessionCapabilities } from '@relay/protocol';
+import { findKeyInForce } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
 import { FrameReader } from '../../support/frames.ts';
 import { addKey, bootServer, type TestServer, until } from '../../support/server.ts';
-
-const capabilities: AgentSessionCapabilities = {
-  messaging: { receive: true, send: true },
-  delivery: { modes: ['on-idle', 'immediate'], queue: true },
-  events: { emits: ['status.changed', 'log'] },
-  lifecycle: { release: true },
-};
-const identity = { name: 'Builder', kind: 'program' };
+import {
+  attach,
+  attached,
+  type AttachedSession,
+  leave,
+  openStream,
+  programCapabilities as capabilities,
+  programIdentity as identity,
+} from '../../support/sessions.ts';
 
 type Json = Record<string, unknown>;
-
-interface Attached {
-  readonly id: string;
-  readonly handle: string;
-  readonly token: string;
-  readonly path: string;
-}
 
 const store = createMemoryStore();
 let server: TestServer;
@@ -44,31 +37,7 @@ const sessions = () => store.tenant(server.tenantId).sessions;
 
 const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
-function attach(handle: string, key: string, more: Json = {}) {
-  return ask('/v1/sessions/attach', { body: { handle, identity, capabilities, ...more }, key });
-}
-
-async function attached(key = server.apiKey, more: Json = {}): Promise<Attached> {
-  const handle = `h-${uuidv7()}`;
-  const { status, body } = await attach(handle, key, more);
-  expect(status).toBe(201);
-  const { id } = body['session'] as { id: string };
-  return { id, handle, token: String(body['token']), path: `/v1/sessions/${id}` };
-}
-
-/** As if its program had closed its stream some time ago. */
-async function away({ id: sessionId }: Attached, ms: number): Promise<void> {
-  const at = Date.now() - ms;
-  const id = uuidv7();
-  await sessions().openStream(sessionId, { id, node: 'gone', at });
-  await sessions().closeStream(sessionId, { id, at, dueBy: at + offlineAfterMs });
-}
-
-async function openStream({ path, token: key }: Attached, kind: 'stream' | 'deliveries/stream') {
-  const response = await server.request(`${path}/${kind}`, { key });
-  expect(response.status).toBe(200);
-  return new FrameReader(response);
-}
+const journal = { kind: 'stream' };
 
 const rotate = (id: string, overlapSeconds: number) =>
   ask(`/v1/keys/${id}/rotate`, { body: { overlapSeconds } });
@@ -77,17 +46,16 @@ const revoke = (id: string) => ask(`/v1/keys/${id}`, { method: 'DELETE' });
 describe('a session token', () => {
   it('ends with the key that attached its session, and so do its open streams', async () => {
     const key = await addKey(store, { scopes: ['runs'] });
-    const session = await attached(key.apiKey);
-    const unaffected = await attached();
-    const readers = [
-      await openStream(session, 'stream'),
-      await openStream(session, 'deliveries/stream'),
-    ];
-    const other = await openStream(unaffected, 'deliveries/stream');
+    const session = await attached(server, {}, { key: key.apiKey });
+    const unaffected = await attached(server);
+    const readers = [await openStream(server, session, journal), await openStream(server, session)];
+    const other = await openStream(server, unaffected);
     expect((await revoke(key.keyId)).status).toBe(204);
     for (const reader of readers) await reader.rest();
     expect((await ask(session.path, { key: session.token })).status).toBe(401);
-    expect((await attach(session.handle, session.token)).status).toBe(401);
+    expect((await attach(server, { handle: session.handle }, { key: session.token })).status).toBe(
+      401,
+    );
     expect((await ask(unaffected.path, { key: unaffected.token })).status).toBe(200);
     await other.disconnect();
   });
@@ -95,8 +63,8 @@ describe('a session token', () => {
   it('ends when its key expires', async () => {
     const expiresAt = Date.now() + 1_500;
     const key = await addKey(store, { scopes: ['runs'], expiresAt });
-    const session = await attached(key.apiKey);
-    const reader = await openStream(session, 'stream');
+    const session = await attached(server, {}, { key: key.apiKey });
+    const reader = await openStream(server, session, journal);
     await reader.rest();
     expect(Date.now()).toBeGreaterThanOrEqual(expiresAt);
     expect((await ask(session.path, { key: session.token })).status).toBe(401);
@@ -104,8 +72,8 @@ describe('a session token', () => {
 
   it('outlives a rotation of its key, until the key that replaces it is revoked', async () => {
     const key = await addKey(store, { scopes: ['runs'] });
-    const session = await attached(key.apiKey);
-    const reader = await openStream(session, 'stream');
+    const session = await attached(server, {}, { key: key.apiKey });
+    const reader = await openStream(server, session, journal);
     const { body: second } = await rotate(key.keyId, 0);
     const { body: third } = await rotate(String(second['id']), 0);
     expect((await ask(session.path, { key: key.apiKey })).status).toBe(401);
@@ -118,7 +86,7 @@ describe('a session token', () => {
 
   it('ends with a key that is revoked after its rotation', async () => {
     const key = await addKey(store, { scopes: ['runs'] });
-    const session = await attached(key.apiKey);
+    const session = await attached(server, {}, { key: key.apiKey });
     const { body } = await rotate(key.keyId, 3600);
     await revoke(key.keyId);
     expect((await ask(session.path, { key: session.token })).status).toBe(401);
@@ -129,15 +97,12 @@ describe('a session token', () => {
   });
 
   it('that is replaced closes the streams that it opened, and no others', async () => {
-    const session = await attached();
-    const old = [
-      await openStream(session, 'stream'),
-      await openStream(session, 'deliveries/stream'),
-    ];
-    const { body } = await attach(session.handle, session.token);
+    const session = await attached(server);
+    const old = [await openStream(server, session, journal), await openStream(server, session)];
+    const { body } = await attach(server, { handle: session.handle }, { key: session.token });
     for (const reader of old) await reader.rest();
     const renewed = { ...session, token: String(body['token']) };
-    const reader = await openStream(renewed, 'stream');
+    const reader = await openStream(server, renewed, journal);
     expect((await reader.next())?.data.type).toBe('status.changed');
     await reader.disconnect();
   });
@@ -145,7 +110,7 @@ describe('a session token', () => {
 
 describe('an attach to a handle that a session has', () => {
   interface Situation {
-    readonly session: Attached;
+    readonly session: AttachedSession;
     readonly own: { readonly apiKey: string; readonly keyId: string };
   }
   type Caller = (situation: Situation) => Promise<string> | string;
@@ -166,21 +131,21 @@ describe('an attach to a handle that a session has', () => {
 
   type Use = 'just attached' | 'streaming' | 'without a stream for 29 s' | 'for 31 s' | 'reporting';
 
-  async function bring(use: Use, session: Attached): Promise<FrameReader | undefined> {
+  async function bring(use: Use, session: AttachedSession): Promise<FrameReader | undefined> {
     switch (use) {
       case 'just attached':
         return undefined;
       case 'streaming':
-        await away(session, 60_000);
-        return openStream(session, 'deliveries/stream');
+        await leave(server, session, 60_000);
+        return openStream(server, session);
       case 'without a stream for 29 s':
-        await away(session, 29_000);
+        await leave(server, session, 29_000);
         return undefined;
       case 'for 31 s':
-        await away(session, 31_000);
+        await leave(server, session, 31_000);
         return undefined;
       case 'reporting': {
-        await away(session, 31_000);
+        await leave(server, session, 31_000);
         const body = { type: 'log', level: 'info', message: 'alive' };
         await ask(`${session.path}/events`, { body, key: session.token });
         return undefined;
@@ -218,11 +183,11 @@ describe('an attach to a handle that a session has', () => {
     '%s, by %s (takeover: %s), is answered with %o',
     async (use, caller, takeover, expected) => {
       const own = await addKey(store, { scopes: ['runs'], owner: 'ada' });
-      const session = await attached(own.apiKey);
+      const session = await attached(server, {}, { key: own.apiKey });
       const key = await callers[caller]({ session, own });
       const stream = await bring(use, session);
       const before = await sessions().read(session.id);
-      const { status, body } = await attach(session.handle, key, { takeover });
+      const { status, body } = await attach(server, { handle: session.handle, takeover }, { key });
       expect({ status, code: body['code'] }).toEqual({ code: undefined, ...expected });
       const old = await ask(session.path, { key: session.token });
       if (status !== 201) {
@@ -253,23 +218,21 @@ describe('an attach to a handle that a session has', () => {
   );
 
   it('of a released session makes a new one', async () => {
-    const session = await attached();
-    await away(session, 31_000);
+    const session = await attached(server);
+    await leave(server, session, 31_000);
     await until(async () => (await ask(session.path)).body['status'] === 'offline', 'offline');
     await ask(`${session.path}/release`, { method: 'POST' });
-    const { status, body } = await attach(
-      session.handle,
-      (await addKey(store, { scopes: ['runs'] })).apiKey,
-    );
+    const { apiKey: key } = await addKey(store, { scopes: ['runs'] });
+    const { status, body } = await attach(server, { handle: session.handle }, { key });
     expect(status).toBe(201);
     expect((body['session'] as Json)['id']).not.toBe(session.id);
   });
 
   it('of another kind is refused: a person does not become a program', async () => {
-    const session = await attached();
-    await away(session, 31_000);
+    const session = await attached(server);
+    await leave(server, session, 31_000);
     const more = { identity: { name: 'Ada', kind: 'human' } };
-    expect(await attach(session.handle, server.apiKey, more)).toMatchObject({
+    expect(await attach(server, { handle: session.handle, ...more })).toMatchObject({
       status: 409,
       body: { code: 'handle_taken' },
     });
@@ -281,13 +244,17 @@ describe('an attach to a handle that a session has', () => {
       '004:capabilities:told-on-attach',
       '004:capabilities:differ-per-session',
     );
-    const session = await attached();
-    const other = await attached();
+    const session = await attached(server);
+    const other = await attached(server);
     const less = { ...capabilities, messaging: { receive: true }, actions: { invoke: true } };
     const patched = await ask(session.path, { method: 'PATCH', body: { capabilities: less } });
     expect(patched).toMatchObject({ status: 400, body: { code: 'invalid_request' } });
     expect((await ask(session.path)).body).toMatchObject({ capabilities });
-    const again = await attach(session.handle, session.token, { capabilities: less });
+    const again = await attach(
+      server,
+      { handle: session.handle, capabilities: less },
+      { key: session.token },
+    );
     expect(again.body['session']).toMatchObject({ id: session.id, capabilities: less });
     expect((await ask(session.path)).body['capabilities']).toEqual(less);
     expect((await ask(other.path)).body['capabilities']).toEqual(capabilities);
@@ -318,10 +285,10 @@ describe('the declaration of a session', () => {
       { ...capabilities, delivery: { modes: ['manual'], queue: false } },
     ],
     ['an unknown event', { ...capabilities, events: { emits: ['status.sleeping'] } }],
-    ['no lifecycle', { messaging, delivery, events }],
+    ['no lifecycle', { messaging, delivery, events, lifecycle: undefined }],
   ])('with %s is refused', async (_what, declared) => {
     const handle = `h-${uuidv7()}`;
-    expect(await attach(handle, server.apiKey, { capabilities: declared })).toMatchObject({
+    expect(await attach(server, { handle, capabilities: declared })).toMatchObject({
       status: 400,
       body: { code: 'invalid_request' },
     });
@@ -330,8 +297,8 @@ describe('the declaration of a session', () => {
 
   it('has no status in its identity', async () => {
     const status = { identity: { ...identity, status: 'idle' } };
-    expect((await attach(`h-${uuidv7()}`, server.apiKey, status)).status).toBe(400);
-    const { path } = await attached();
+    expect((await attach(server, status)).status).toBe(400);
+    const { path } = await attached(server);
     expect(Object.keys((await ask(path)).body['identity'] as Json).toSorted()).toEqual([
       'handle',
       'kind',
@@ -341,13 +308,13 @@ describe('the declaration of a session', () => {
 });
 
 describe('a program without a stream', () => {
-  const statusOf = async ({ path }: Attached) => (await ask(path)).body['status'];
+  const statusOf = async ({ path }: AttachedSession) => (await ask(path)).body['status'];
 
   it('is offline after 30 seconds, unless it reports events', async () => {
-    const session = await attached();
-    const silent = await attached();
-    await away(silent, 31_000);
-    await away(session, 29_900);
+    const session = await attached(server);
+    const silent = await attached(server);
+    await leave(server, silent, 31_000);
+    await leave(server, session, 29_900);
     const body = { type: 'log', level: 'info', message: 'alive' };
     await ask(`${session.path}/events`, { body, key: session.token });
     await until(async () => (await statusOf(silent)) === 'offline', 'a session that is offline');
@@ -362,11 +329,11 @@ describe('a program without a stream', () => {
 
   it('that is a person is never offline, and cannot say so', async () => {
     const emits = ['status.changed', 'status.offline'];
-    const session = await attached(server.apiKey, {
+    const session = await attached(server, {
       identity: { name: 'Ada', kind: 'human' },
-      capabilities: { ...capabilities, events: { emits } },
+      capabilities: { events: { emits } },
     });
-    await away(session, 3_600_000);
+    await leave(server, session, 3_600_000);
     await until(async () => (await sessions().read(session.id))?.dueAt === null, 'nothing due');
     const body = { type: 'status.changed', status: 'offline' };
     expect(await ask(`${session.path}/events`, { body, key: session.token })).toMatchObject({

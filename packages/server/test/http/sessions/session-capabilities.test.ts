@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
 import { FrameReader } from '../../support/frames.ts';
 import { bootServer, type TestServer } from '../../support/server.ts';
+import { attached, type AttachedSession } from '../../support/sessions.ts';
 
 type Json = Record<string, unknown>;
 
@@ -21,13 +22,6 @@ const all = {
   lifecycle: { release: true, pause: true, resume: true, fork: true, snapshot: true },
 } as const satisfies AgentSessionCapabilities;
 
-interface Attached {
-  readonly id: string;
-  readonly handle: string;
-  readonly token: string;
-  readonly path: string;
-}
-
 const store = createMemoryStore();
 let server: TestServer;
 /** Of a session that declares everything. */
@@ -35,18 +29,7 @@ const action = `act-${uuidv7()}`;
 
 const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
-async function attached(capabilities: unknown): Promise<Attached> {
-  const handle = `h-${uuidv7()}`;
-  const identity = { name: 'Builder', kind: 'program' };
-  const { status, body } = await ask('/v1/sessions/attach', {
-    body: { handle, identity, capabilities },
-  });
-  expect(status).toBe(201);
-  const { id } = body['session'] as { id: string };
-  return { id, handle, token: String(body['token']), path: `/v1/sessions/${id}` };
-}
-
-function expose({ id, token: key }: Attached, name: string) {
+function expose({ id, token: key }: AttachedSession, name: string) {
   const inputSchema = { type: 'object' };
   const body = { name, description: 'Acts', inputSchema, handler: { sessionId: id } };
   return ask('/v1/actions', { body, key });
@@ -54,7 +37,7 @@ function expose({ id, token: key }: Attached, name: string) {
 
 beforeAll(async () => {
   server = await bootServer({ store, file: { rateLimit: { failuresPerMinute: 100_000 } } });
-  expect((await expose(await attached(all), action)).status).toBe(201);
+  expect((await expose(await attached(server, { capabilities: all }), action)).status).toBe(201);
 });
 
 afterAll(async () => {
@@ -62,19 +45,20 @@ afterAll(async () => {
   await store.close();
 });
 
-const send = ({ handle }: Attached, more: Json) =>
+const send = ({ handle }: AttachedSession, more: Json) =>
   ask('/v1/messages', { body: { to: `@${handle}`, text: 'hello', ...more } });
 
-const report = ({ path, token: key }: Attached, body: Json) => ask(`${path}/events`, { body, key });
+const report = ({ path, token: key }: AttachedSession, body: Json) =>
+  ask(`${path}/events`, { body, key });
 
-const command = (name: string, body?: Json) => (session: Attached) =>
+const command = (name: string, body?: Json) => (session: AttachedSession) =>
   ask(`${session.path}/${name}`, { method: 'POST', ...(body === undefined ? {} : { body }) });
 
 interface Operation {
   readonly name: string;
   /** What the session declares instead of everything. */
   readonly without: Partial<AgentSessionCapabilities>;
-  readonly ask: (session: Attached) => Promise<{ status: number; body: Json }>;
+  readonly ask: (session: AttachedSession) => Promise<{ status: number; body: Json }>;
   readonly details: { readonly path: string; readonly asked: unknown; readonly offered: unknown };
   readonly error?: { readonly status: number; readonly code: string };
   /** A message that is stored as failed. */
@@ -214,7 +198,7 @@ describe('a session that lacks a capability', () => {
         '004:negotiation:structured-error',
         '004:negotiation:no-silent-loss',
       );
-      const session = await attached({ ...all, ...row.without });
+      const session = await attached(server, { capabilities: { ...all, ...row.without } });
       const { status, body } = await row.ask(session);
       const expected = row.error ?? { status: 409, code: 'capability_missing' };
       expect({ status, code: body['code'] }).toEqual(expected);
@@ -241,9 +225,8 @@ describe('a session that lacks a capability', () => {
     'is the only reason to refuse %s',
     async (_name, { ask: perform, without }) => {
       const emits = [...all.events.emits, ...undeclared.map(({ type }) => type)];
-      const session = await attached({
-        ...all,
-        ...(without.events === undefined ? {} : { events: { emits } }),
+      const session = await attached(server, {
+        capabilities: { ...all, ...(without.events === undefined ? {} : { events: { emits } }) },
       });
       expect((await perform(session)).status).toBeLessThan(300);
     },
@@ -251,8 +234,10 @@ describe('a session that lacks a capability', () => {
 
   it('does not keep others in the channel from getting the message', async () => {
     const channel = `c-${uuidv7()}`;
-    const able = await attached(all);
-    const unable = await attached({ ...all, messaging: { receive: true } });
+    const able = await attached(server, { capabilities: all });
+    const unable = await attached(server, {
+      capabilities: { ...all, messaging: { receive: true } },
+    });
     await ask(`/v1/channels/${channel}`, { method: 'PUT', body: {} });
     for (const { handle } of [able, unable]) {
       await ask(`/v1/channels/${channel}/members/${handle}`, { method: 'PUT' });
@@ -274,11 +259,14 @@ describe('a session that lacks a capability', () => {
 describe('the minimum of capabilities', () => {
   it('is accepted, and such a session receives messages', async () => {
     verifies('004:shape:minimum');
-    const session = await attached({
-      messaging: { receive: true },
-      delivery: { modes: ['immediate'] },
-      events: { emits: ['status.changed'] },
-      lifecycle: { release: false },
+    const session = await attached(server, {
+      capabilities: {
+        messaging: { receive: true },
+        delivery: { modes: ['immediate'] },
+        events: { emits: ['status.changed'] },
+        actions: undefined,
+        lifecycle: { release: false },
+      },
     });
     const key = session.token;
     const stream = await server.request(`${session.path}/deliveries/stream`, { key });
@@ -290,7 +278,7 @@ describe('the minimum of capabilities', () => {
 });
 
 describe('fork and snapshot of a program', () => {
-  const answerNext = async (session: Attached, reader: FrameReader, answer: Json) => {
+  const answerNext = async (session: AttachedSession, reader: FrameReader, answer: Json) => {
     const frame = (await reader.until('command')).data;
     const path = `${session.path}/commands/${String(frame['commandId'])}`;
     await ask(path, { body: answer, key: session.token });
@@ -298,7 +286,7 @@ describe('fork and snapshot of a program', () => {
   };
 
   async function serving() {
-    const session = await attached(all);
+    const session = await attached(server, { capabilities: all });
     const { path, token: key } = session;
     const reader = new FrameReader(await server.request(`${path}/deliveries/stream`, { key }));
     return { session, reader };

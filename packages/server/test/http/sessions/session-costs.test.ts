@@ -11,16 +11,15 @@ import {
 } from '../../../../store/src/drivers/sqlite/memory-driver.ts';
 import { schemaStatements } from '../../../../store/src/sql/schema/migrations.ts';
 import { createSqlStore } from '../../../../store/src/store.ts';
-import { FrameReader, type SeenFrame } from '../../support/frames.ts';
+import type { SeenFrame } from '../../support/frames.ts';
 import { bootServer, type TestServer, until } from '../../support/server.ts';
-import { sendMessage, type ShownMessage } from '../../support/sessions.ts';
-
-const capabilities = {
-  messaging: { receive: true, send: true },
-  delivery: { modes: ['on-idle', 'manual'], queue: true },
-  events: { emits: ['status.changed'] },
-  lifecycle: { release: true, pause: true, resume: true },
-};
+import {
+  attached,
+  openStream,
+  postReceipt,
+  sendMessage,
+  type ShownMessage,
+} from '../../support/sessions.ts';
 
 /** Of one session or message; not the scans for what is due. */
 const reading =
@@ -79,22 +78,13 @@ describe('the cost of messages', () => {
   }
 
   async function attach() {
-    const handle = `h-${uuidv7()}`;
-    const identity = { name: 'Builder', kind: 'program' };
-    const attached = await server.json('/v1/sessions/attach', {
-      body: { handle, identity, capabilities },
-    });
-    const { session, token } = attached as { session: { id: string }; token: string };
-    const path = `/v1/sessions/${session.id}/deliveries`;
-    const frames = new FrameReader(await server.request(`${path}/stream`, { key: token }));
+    const session = await attached(server);
+    const frames = await openStream(server, session);
     const post = (frame: SeenFrame | undefined) =>
-      server.request(`${path}/${String(frame?.data['deliveryId'])}/receipt`, {
-        key: token,
-        body: { status: 'consumed' },
-      });
+      postReceipt(server, session, String(frame?.data['deliveryId']), { status: 'consumed' });
     await settledCosts();
     [reads, commits] = [[], []];
-    return { id: session.id, handle, frames, post };
+    return { ...session, frames, post };
   }
 
   it('to a program is three commits: the message, the attempt to send it, the receipt', async () => {

@@ -5,15 +5,14 @@ import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
 import { addKey, bootServer, type RequestOptions, type TestServer } from '../../support/server.ts';
-import { sendMessage, type ShownMessage } from '../../support/sessions.ts';
-
-const capabilities = {
-  messaging: { receive: true, send: true },
-  delivery: { modes: ['on-idle', 'immediate', 'manual'], queue: true },
-  events: { emits: ['status.changed', 'log'] },
-  lifecycle: { release: true, pause: true, resume: true },
-};
-const identity = { name: 'Builder', kind: 'program' };
+import {
+  attached,
+  type AttachedSession,
+  programCapabilities as capabilities,
+  programIdentity as identity,
+  sendMessage,
+  type ShownMessage,
+} from '../../support/sessions.ts';
 
 type Json = Record<string, unknown>;
 
@@ -53,19 +52,12 @@ const withKey = (Object.entries(routes) as [RouteName, Route][]).filter(
   ([, { auth }]) => auth !== 'public' && auth !== 'link' && auth !== 'internal',
 );
 
-interface Attached {
-  readonly id: string;
-  readonly handle: string;
-  readonly token: string;
-  readonly path: string;
-}
-
 const store = createMemoryStore();
 let server: TestServer;
 /** `one` and `two` are in the tenant `default`; `foreign` is in another one. */
-let one: Attached;
-let two: Attached;
-let foreign: Attached;
+let one: AttachedSession;
+let two: AttachedSession;
+let foreign: AttachedSession;
 let foreignKey: string;
 
 async function ask(path: string, options: RequestOptions = {}) {
@@ -79,19 +71,14 @@ async function ask(path: string, options: RequestOptions = {}) {
   return { status: response.status, body: (text === '' ? {} : JSON.parse(text)) as Json };
 }
 
-async function attached(key = server.apiKey, more: Json = {}): Promise<Attached> {
-  const handle = `h-${uuidv7()}`;
-  const body = { handle, identity, capabilities, ...more };
-  const { status, body: made } = await ask('/v1/sessions/attach', { body, key });
-  expect(status).toBe(201);
-  const { id } = made['session'] as { id: string };
-  return { id, handle, token: String(made['token']), path: `/v1/sessions/${id}` };
-}
-
 beforeAll(async () => {
   server = await bootServer({ store, file: { rateLimit: { failuresPerMinute: 100_000 } } });
   foreignKey = (await addKey(store, { tenant: 'foreign' })).apiKey;
-  [one, two, foreign] = [await attached(), await attached(), await attached(foreignKey)];
+  [one, two, foreign] = [
+    await attached(server),
+    await attached(server),
+    await attached(server, {}, { key: foreignKey }),
+  ];
 });
 
 afterAll(async () => {
@@ -100,7 +87,7 @@ afterAll(async () => {
 });
 
 /** With the ids of this session, wherever the path has some. */
-function pathOf({ path }: Route, { id, handle }: Attached): string {
+function pathOf({ path }: Route, { id, handle }: AttachedSession): string {
   return path.replaceAll(/:(\w+)/g, (_, name: string) => (name === 'handle' ? handle : id));
 }
 
@@ -190,7 +177,7 @@ describe('a session token', () => {
     let elsewhere: ShownMessage;
 
     beforeAll(async () => {
-      const silent = await attached();
+      const silent = await attached(server);
       await ask(`/v1/channels/${channel}`, { method: 'PUT', body: {} });
       await ask(`/v1/channels/${channel}/members/${one.handle}`, { method: 'PUT' });
       const to = `@${one.handle}`;
@@ -200,7 +187,7 @@ describe('a session token', () => {
     });
 
     it('reads those that it sent or received and those of its channels', async () => {
-      const listed = async ({ token: key }: Attached) => {
+      const listed = async ({ token: key }: AttachedSession) => {
         const { body } = await ask('/v1/messages', { key });
         return (body['messages'] as ShownMessage[]).map(({ text }) => text).toSorted();
       };
@@ -219,7 +206,7 @@ describe('a session token', () => {
     ] as const)('opens %s of no others', async (name, body) => {
       const route: Route = routes[name];
       const options = { method: route.method, ...(route.body === undefined ? {} : { body }) };
-      const hidden: [Attached, ShownMessage][] = [
+      const hidden: [AttachedSession, ShownMessage][] = [
         [one, elsewhere],
         [two, inChannel],
         [foreign, direct],
@@ -250,8 +237,8 @@ describe('a session token', () => {
         body: { from: { type: 'session', id: one.id, name: one.handle } },
       });
       expect((await ask('/v1/messages', { body: forged, key: one.token })).status).toBe(400);
-      const mute = await attached(server.apiKey, {
-        capabilities: { ...capabilities, messaging: { receive: true } },
+      const mute = await attached(server, {
+        capabilities: { messaging: { receive: true } },
       });
       expect(await ask('/v1/messages', { body, key: mute.token })).toMatchObject({
         status: 409,

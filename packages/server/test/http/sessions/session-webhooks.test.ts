@@ -6,6 +6,7 @@ import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
 import { addKey, bootServer, type TestServer, until } from '../../support/server.ts';
+import { attached } from '../../support/sessions.ts';
 import { stores } from '../../support/stores.ts';
 
 type Json = Record<string, unknown>;
@@ -59,24 +60,6 @@ describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, o
     return deliveries.map(({ event }) => event).toReversed();
   }
 
-  async function attached(emits: readonly string[] = ['status.changed']) {
-    const handle = `h-${uuidv7()}`;
-    const { body } = await ask('/v1/sessions/attach', {
-      body: {
-        handle,
-        identity: { name: 'Builder', kind: 'program' },
-        capabilities: {
-          messaging: { receive: true, send: true },
-          delivery: { modes: ['on-idle'], queue: true },
-          events: { emits },
-          lifecycle: { release: true },
-        },
-      },
-    });
-    const { id } = body['session'] as { id: string };
-    return { id, handle, path: `/v1/sessions/${id}`, key: String(body['token']) };
-  }
-
   async function send(to: string, text = 'hello') {
     const { body } = await ask('/v1/messages', { body: { to, text } });
     const deliveries = body['deliveries'] as { id: string; handle: string }[];
@@ -84,14 +67,14 @@ describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, o
   }
 
   it('are told of a session and its messages, signed and without their text', async () => {
-    const session = await attached();
+    const session = await attached(server);
     const id = await hooked(['session.*', 'message.*', 'delivery.failed'], {
       handle: session.handle,
     });
-    const other = await attached();
+    const other = await attached(server);
     const status = { type: 'status.changed', status: 'active' };
-    await ask(`${session.path}/events`, { body: status, key: session.key });
-    await ask(`${other.path}/events`, { body: status, key: other.key });
+    await ask(`${session.path}/events`, { body: status, key: session.token });
+    await ask(`${other.path}/events`, { body: status, key: other.token });
     const [one, two] = [
       await send(`@${session.handle}`, 'secret'),
       await send(`@${session.handle}`),
@@ -100,7 +83,7 @@ describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, o
     const receipt = (sent: typeof one, body: Json) =>
       ask(`${session.path}/deliveries/${sent.deliveries[0]?.id}/receipt`, {
         body,
-        key: session.key,
+        key: session.token,
       });
     await receipt(one, { status: 'consumed' });
     await receipt(two, { status: 'failed', reason: 'no "space"', retryable: true });
@@ -147,11 +130,11 @@ describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, o
 
   it('are told of the beginning and the end of sessions', async () => {
     const id = await hooked(['session.started', 'session.released', 'delivery.failed']);
-    const session = await attached();
+    const session = await attached(server);
     const waiting = await send(`@${session.handle}`);
     await ask(`${session.path}/events`, {
       body: { type: 'status.changed', status: 'released' },
-      key: session.key,
+      key: session.token,
     });
     expect(waiting.deliveries).toHaveLength(1);
     expect((await outbox(id)).toSorted()).toEqual([
@@ -165,7 +148,7 @@ describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, o
   });
 
   it('are limited to a channel or a mention', async () => {
-    const [member, guest] = [await attached(), await attached()];
+    const [member, guest] = [await attached(server), await attached(server)];
     const channel = `c-${uuidv7()}`;
     await ask(`/v1/channels/${channel}`, { method: 'PUT', body: {} });
     await ask(`/v1/channels/${channel}/members/${member.handle}`, { method: 'PUT' });
@@ -175,7 +158,7 @@ describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, o
     const consume = async (session: typeof member, sent: Awaited<ReturnType<typeof send>>) => {
       const delivery = sent.deliveries.find(({ handle }) => handle === session.handle);
       const path = `${session.path}/deliveries/${delivery?.id}/receipt`;
-      expect((await ask(path, { body: { status: 'consumed' }, key: session.key })).status).toBe(
+      expect((await ask(path, { body: { status: 'consumed' }, key: session.token })).status).toBe(
         200,
       );
     };
@@ -190,18 +173,18 @@ describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, o
   });
 
   it('match the text of an edited message', async () => {
-    const session = await attached();
+    const session = await attached(server);
     const id = await hooked(['message.received'], { mention: 'ada' });
     const sent = await send(`@${session.handle}`, 'nobody');
     const edit = { method: 'PATCH', body: { text: 'for @ada' } };
     expect((await ask(`/v1/messages/${sent.id}`, edit)).status).toBe(200);
     const path = `${session.path}/deliveries/${sent.deliveries[0]?.id}/receipt`;
-    await ask(path, { body: { status: 'consumed' }, key: session.key });
+    await ask(path, { body: { status: 'consumed' }, key: session.token });
     expect(await outbox(id)).toEqual(['message.received']);
   });
 
   it('are told nothing of what is not stored, nor of another tenant', async () => {
-    const session = await attached();
+    const session = await attached(server);
     const id = await hooked(['session.*', 'message.*']);
     const { tenantId, apiKey } = await addKey(store, { tenant: `t-${uuidv7()}` });
     const { body } = await hook(['session.*', 'message.*'], undefined, apiKey);
@@ -227,7 +210,7 @@ describe.each(Object.entries(stores))('webhooks about sessions on %s', (_name, o
 
   it('are refused if their filter cannot match', async () => {
     verifies('004:negotiation:event-predicates');
-    const silent = await attached(['log']);
+    const silent = await attached(server, { capabilities: { events: { emits: ['log'] } } });
     const refused = await hook(['session.status-changed'], { handle: silent.handle });
     expect([refused.status, refused.body['code']]).toEqual([409, 'capability_missing']);
     expect(refused.body['details']).toEqual({

@@ -4,7 +4,6 @@ import type { DeliveryMode } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
-import { FrameReader } from '../../support/frames.ts';
 import {
   addKey,
   bootServer,
@@ -12,22 +11,18 @@ import {
   type TestServer,
   until,
 } from '../../support/server.ts';
+import { FrameReader } from '../../support/frames.ts';
+import {
+  attach,
+  attached,
+  type AttachedSession,
+  leave,
+  openStream,
+  postReceipt,
+  programCapabilities as capabilities,
+  programIdentity as identity,
+} from '../../support/sessions.ts';
 import { stores } from '../../support/stores.ts';
-
-const capabilities = {
-  messaging: { receive: true, send: true },
-  delivery: { modes: ['on-idle', 'immediate', 'manual'], queue: true },
-  events: { emits: ['status.changed', 'log', 'usage.updated'] },
-  lifecycle: { release: true, pause: true, resume: true },
-};
-const identity = { name: 'Builder', kind: 'program' };
-
-interface Attached {
-  readonly id: string;
-  readonly handle: string;
-  readonly token: string;
-  readonly path: string;
-}
 
 type Json = Record<string, unknown>;
 
@@ -51,35 +46,15 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
 
   const ask: TestServer['ask'] = (path, options) => server.ask(path, options);
 
-  function attach(handle: string, more: Json = {}, options: RequestOptions = {}) {
-    const body = { handle, identity, capabilities, ...more };
-    return ask('/v1/sessions/attach', { body, ...options });
-  }
-
-  async function attached(more: Json = {}, handle = `h-${uuidv7()}`): Promise<Attached> {
-    const { status, body } = await attach(handle, more);
-    expect(status).toBe(201);
-    const { id } = body['session'] as { id: string };
-    return { id, handle, token: String(body['token']), path: `/v1/sessions/${id}` };
-  }
-
   const tenant = () => store.tenant(server.tenantId);
 
-  async function recordOf({ id }: Attached): Promise<SessionRecord> {
+  async function recordOf({ id }: AttachedSession): Promise<SessionRecord> {
     const session = await tenant().sessions.read(id);
     if (session === undefined) throw new Error('The session is gone');
     return session;
   }
 
-  /** As if its program had closed its stream some time ago. */
-  async function away(session: Attached, ms: number): Promise<void> {
-    const at = Date.now() - ms;
-    const id = uuidv7();
-    await tenant().sessions.openStream(session.id, { id, node: 'gone', at });
-    await tenant().sessions.closeStream(session.id, { id, at, dueBy: at + 30_000 });
-  }
-
-  async function send(session: Attached, mode: DeliveryMode = 'on-idle', at = Date.now()) {
+  async function send(session: AttachedSession, mode: DeliveryMode = 'on-idle', at = Date.now()) {
     const message: NewMessage = {
       id: uuidv7(),
       from: { type: 'key', id: uuidv7(), name: 'Ada' },
@@ -111,31 +86,26 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     return id;
   }
 
-  async function stream(session: Attached, key = session.token): Promise<FrameReader> {
-    const response = await server.request(`${session.path}/deliveries/stream`, { key });
-    expect(response.status).toBe(200);
-    return new FrameReader(response);
-  }
+  const stream = (session: AttachedSession, key = session.token) =>
+    openStream(server, session, { key });
+  const receipt = (session: AttachedSession, id: string, body: Json, key = session.token) =>
+    postReceipt(server, session, id, body, key);
 
-  function receipt(session: Attached, deliveryId: string, body: Json, key = session.token) {
-    return ask(`${session.path}/deliveries/${deliveryId}/receipt`, { body, key });
-  }
-
-  const typesOf = async ({ path }: Attached) => {
+  const typesOf = async ({ path }: AttachedSession) => {
     const { body } = await ask(`${path}/events`);
     return (body['events'] as { type: string; status?: string }[]).map(({ type, status }) =>
       status === undefined ? type : `${type} ${status}`,
     );
   };
 
-  const statusOf = async ({ path }: Attached) => (await ask(path)).body['status'];
+  const statusOf = async ({ path }: AttachedSession) => (await ask(path)).body['status'];
 
-  const untilStatus = (session: Attached, status: string) =>
+  const untilStatus = (session: AttachedSession, status: string) =>
     until(async () => (await statusOf(session)) === status, `a session that is ${status}`);
 
   describe('an attach', () => {
     it('makes a session with a token, a journal and an audit entry', async () => {
-      const session = await attached();
+      const session = await attached(server);
       expect(session.token).toMatch(/^relay_sess_[0-9a-f]{72}$/);
       expect((await ask(session.path)).body).toMatchObject({
         id: session.id,
@@ -158,12 +128,12 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('to a live handle is refused, also with the key that attached it, and changes nothing', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const before = await recordOf(session);
       const other = await addKey(store, { scopes: ['runs'] });
       for (const options of [{}, { key: other.apiKey }]) {
         for (const more of [{}, { takeover: true }]) {
-          const answer = await attach(session.handle, more, options);
+          const answer = await attach(server, { handle: session.handle, ...more }, options);
           const error = expect.stringContaining('free 30 s after the last contact of its program');
           expect(answer).toMatchObject({ status: 409, body: { code: 'handle_taken', error } });
         }
@@ -172,8 +142,8 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('with the session token continues it with a new token, and the old one is dead', async () => {
-      const session = await attached();
-      const again = await attach(session.handle, {}, { key: session.token });
+      const session = await attached(server);
+      const again = await attach(server, { handle: session.handle }, { key: session.token });
       expect(again).toMatchObject({ status: 201, body: { session: { id: session.id } } });
       const token = String(again.body['token']);
       expect(token).not.toBe(session.token);
@@ -186,12 +156,12 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       });
       expect((await ask(session.path, { key: token })).status).toBe(200);
       expect((await typesOf(session)).at(-1)).toBe('session.resumed');
-      const elsewhere = await attach(`h-${uuidv7()}`, {}, { key: token });
+      const elsewhere = await attach(server, {}, { key: token });
       expect(elsewhere).toMatchObject({ status: 403, body: { code: 'scope_required' } });
     });
 
     it('is asked for by its id: a handle in the path, or an unknown id, is answered with what to do', async () => {
-      const { handle } = await attached();
+      const { handle } = await attached(server);
       for (const [path, options] of [
         [`/v1/sessions/${handle}`, {}],
         [`/v1/sessions/${uuidv7()}`, {}],
@@ -205,19 +175,27 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('to a handle that is no longer in use needs its key, or a takeover by an administrator', async () => {
-      const session = await attached();
-      await away(session, 31_000);
+      const session = await attached(server);
+      await leave(server, session, 31_000);
       const other = await addKey(store, { scopes: ['runs'] });
       const admin = await addKey(store, { scopes: ['runs', 'admin'], owner: 'grace' });
-      const refused = await attach(session.handle, {}, { key: other.apiKey });
+      const refused = await attach(server, { handle: session.handle }, { key: other.apiKey });
       expect(refused).toMatchObject({ status: 409, body: { code: 'handle_taken' } });
-      const unscoped = await attach(session.handle, { takeover: true }, { key: other.apiKey });
+      const unscoped = await attach(
+        server,
+        { handle: session.handle, takeover: true },
+        { key: other.apiKey },
+      );
       expect(unscoped).toMatchObject({ status: 403, body: { code: 'scope_required' } });
 
-      const own = await attach(session.handle);
+      const own = await attach(server, { handle: session.handle });
       expect(own).toMatchObject({ status: 201, body: { session: { id: session.id } } });
-      await away(session, 31_000);
-      const taken = await attach(session.handle, { takeover: true }, { key: admin.apiKey });
+      await leave(server, session, 31_000);
+      const taken = await attach(
+        server,
+        { handle: session.handle, takeover: true },
+        { key: admin.apiKey },
+      );
       expect(taken).toMatchObject({ status: 201, body: { session: { owner: 'grace' } } });
       expect((await ask(session.path, { key: String(own.body['token']) })).status).toBe(401);
       const { entries } = await server.json('/v1/audit?action=session.taken-over&limit=1');
@@ -228,19 +206,16 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
 
     it('by two programs at once gives the handle to one of them', async () => {
       const handle = `h-${uuidv7()}`;
-      const answers = await Promise.all([attach(handle), attach(handle), attach(handle)]);
+      const answers = await Promise.all([1, 2, 3].map(() => attach(server, { handle })));
       expect(answers.map(({ status }) => String(status)).toSorted()).toEqual(['201', '409', '409']);
     });
 
     it.each([
-      ['an unknown capability', { capabilities: { ...capabilities, interrupt: true } }],
-      [
-        'manual without a queue',
-        { capabilities: { ...capabilities, delivery: { modes: ['manual'] } } },
-      ],
+      ['an unknown capability', { capabilities: { interrupt: true } }],
+      ['manual without a queue', { capabilities: { delivery: { modes: ['manual'] } } }],
       ['a handle in capitals', { handle: 'Ada' }],
     ])('with %s is invalid', async (_what, more) => {
-      expect(await attach(`h-${uuidv7()}`, more)).toMatchObject({
+      expect(await attach(server, more)).toMatchObject({
         status: 400,
         body: { code: 'invalid_request' },
       });
@@ -249,8 +224,8 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
 
   describe('a session token', () => {
     it('opens its own session, handles and statuses of others, and nothing else', async () => {
-      const session = await attached();
-      const other = await attached();
+      const session = await attached(server);
+      const other = await attached(server);
       const key = session.token;
       expect((await ask(`${session.path}/events`, { key })).status).toBe(200);
       expect((await ask(other.path, { key })).body).toEqual({
@@ -281,10 +256,10 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('sends messages as its session if it declares that, and reads only its own', async () => {
-      const session = await attached();
-      const other = await attached();
-      const silent = await attached({
-        capabilities: { ...capabilities, messaging: { receive: true } },
+      const session = await attached(server);
+      const other = await attached(server);
+      const silent = await attached(server, {
+        capabilities: { messaging: { receive: true } },
       });
       const body = { to: `@${other.handle}`, text: 'from a program' };
       const sent = await ask('/v1/messages', { body, key: session.token });
@@ -314,7 +289,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('that is mistyped, invented or of a dropped session is refused', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const mistyped = `${session.token.slice(0, -1)}${session.token.endsWith('0') ? '1' : '0'}`;
       expect((await ask(session.path, { key: mistyped })).status).toBe(401);
       expect((await ask(session.path, { method: 'DELETE' })).status).toBe(204);
@@ -352,7 +327,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
         status: 200,
         body: { status: 'consumed' },
       });
-      await away(session, 3_600_000);
+      await leave(server, session, 3_600_000);
       expect(await statusOf(session)).toBe('idle');
       const released = await ask(`${session.path}/release`, { method: 'POST' });
       expect(released).toMatchObject({ status: 202, body: { status: 'released' } });
@@ -370,8 +345,8 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
 
   describe('the journal', () => {
     it('is paged, and streamed from any position until the session is released', async () => {
-      const session = await attached({
-        capabilities: { ...capabilities, lifecycle: { release: true } },
+      const session = await attached(server, {
+        capabilities: { lifecycle: { release: true } },
       });
       const first = await ask(`${session.path}/events?limit=2`);
       expect(first.body).toMatchObject({ events: [{ seq: 1 }, { seq: 2 }], nextCursor: '2' });
@@ -391,7 +366,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       const report = { type: 'log', level: 'info', message: 'working' };
       await ask(`${session.path}/events`, { body: report, key: session.token });
       expect((await reader.next())?.data).toMatchObject(report);
-      await away(session, 31_000);
+      await leave(server, session, 31_000);
       await untilStatus(session, 'offline');
       await ask(`${session.path}/release`, { method: 'POST' });
       await reader.rest().catch(() => undefined);
@@ -405,12 +380,12 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('ends its stream when the token is replaced or the session is dropped', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const follow = async (key: string) =>
         new FrameReader(await server.request(`${session.path}/stream?after=3`, { key }));
       const byToken = await follow(session.token);
       const byKey = await follow(server.apiKey);
-      await attach(session.handle, {}, { key: session.token });
+      await attach(server, { handle: session.handle }, { key: session.token });
       await byToken.rest();
       expect((await byKey.next())?.data.type).toBe('session.resumed');
       await ask(session.path, { method: 'DELETE' });
@@ -418,7 +393,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('takes declared events, folds status and usage, and refuses undeclared ones whole', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const key = session.token;
       const working = { type: 'status.changed', status: 'active', reason: 'building' };
       const events = [working, { type: 'usage.updated', tokens: 12, costUsd: 0.5 }];
@@ -449,7 +424,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
 
   describe('PATCH', () => {
     it('changes the labels, and refuses a model for a program', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const labels = { team: uuidv7() };
       const patched = await ask(session.path, { method: 'PATCH', body: { labels } });
       expect(patched).toMatchObject({ status: 200, body: { labels } });
@@ -463,7 +438,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
 
   describe('the deliveries stream', () => {
     it('sends a message once, and receipts make it delivered and consumed', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const reader = await stream(session);
       const deliveryId = await send(session);
       expect((await reader.next())?.data).toMatchObject({
@@ -497,8 +472,8 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('refuses a receipt for the delivery of another session', async () => {
-      const session = await attached();
-      const other = await attached();
+      const session = await attached(server);
+      const other = await attached(server);
       const deliveryId = await send(other);
       const answer = await receipt(session, deliveryId, { status: 'consumed' });
       expect(answer).toMatchObject({ status: 404, body: { code: 'not_found' } });
@@ -512,7 +487,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('holds on-idle until the session is idle, sends immediate at once, and manual after a flush', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const key = session.token;
       const report = (status: string) =>
         ask(`${session.path}/events`, { body: { type: 'status.changed', status }, key });
@@ -530,7 +505,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('sends a deferred message again when it is available', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const reader = await stream(session);
       const deliveryId = await send(session);
       await reader.next();
@@ -551,7 +526,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('keeps the order of many messages', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const ids: string[] = [];
       for (let count = 0; count < 120; count += 1) ids.push(await send(session));
       const reader = await stream(session);
@@ -563,15 +538,15 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
   });
 
   describe('commands', () => {
-    const post = (session: Attached, name: string) =>
+    const post = (session: AttachedSession, name: string) =>
       ask(`${session.path}/${name}`, { method: 'POST' });
 
-    function answer(session: Attached, commandId: unknown, body: Json) {
+    function answer(session: AttachedSession, commandId: unknown, body: Json) {
       return ask(`${session.path}/commands/${String(commandId)}`, { body, key: session.token });
     }
 
     it('pause, resume and release take effect when the program answers', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const reader = await stream(session);
       expect(await post(session, 'pause')).toMatchObject({ status: 202, body: { status: 'idle' } });
       // Asked again before the answer: it is the same command.
@@ -612,11 +587,11 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       }
       expect((await typesOf(session)).at(-1)).toBe('session.released');
       expect((await ask(session.path, { key: session.token })).status).toBe(401);
-      expect((await attach(session.handle)).status).toBe(201);
+      expect((await attach(server, { handle: session.handle })).status).toBe(201);
     });
 
     it('resume ends a pause that the program has not answered yet', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const reader = await stream(session);
       await post(session, 'pause');
       expect(await post(session, 'resume')).toMatchObject({ status: 202 });
@@ -632,7 +607,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('DELETE fails what waits for the session, and nothing is reported after a release', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const waiting = await send(session);
       const reader = await stream(session);
       expect((await ask(session.path, { method: 'DELETE' })).status).toBe(204);
@@ -658,7 +633,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('that the program refuses, or does not answer in time, have failed', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const reader = await stream(session);
       await post(session, 'pause');
       const pause = (await reader.next())?.data;
@@ -700,7 +675,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       async (name) => {
         verifies('004:negotiation:release', '004:negotiation:pause', '004:negotiation:resume');
         const lifecycle = { release: false };
-        const session = await attached({ capabilities: { ...capabilities, lifecycle } });
+        const session = await attached(server, { capabilities: { lifecycle } });
         expect(await post(session, name)).toMatchObject({
           status: 409,
           body: {
@@ -713,7 +688,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
 
     it('flush of a session without the mode manual names the capability', async () => {
       const delivery = { modes: ['immediate'] };
-      const session = await attached({ capabilities: { ...capabilities, delivery } });
+      const session = await attached(server, { capabilities: { delivery } });
       expect(await post(session, 'flush')).toMatchObject({
         status: 409,
         body: { code: 'capability_missing', details: { path: 'delivery.modes', asked: 'manual' } },
@@ -723,12 +698,12 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
 
   describe('a program without a stream', () => {
     it('is offline after 30 seconds, and back with a stream', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const waiting = await send(session);
-      await away(session, 20_000);
+      await leave(server, session, 20_000);
       const record = await recordOf(session);
       expect(record).toMatchObject({ status: 'idle' });
-      await away(session, 31_000);
+      await leave(server, session, 31_000);
       await untilStatus(session, 'offline');
       expect(await tenant().messages.readDelivery(waiting)).toMatchObject({
         status: 'deferred',
@@ -741,15 +716,15 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('lets its messages expire after RELAY_DELIVERY_TTL_MS, and not before', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const old = await send(session, 'on-idle', Date.now() - 3_600_000);
       const held = await send(session, 'manual', Date.now() - 3_600_000);
-      await away(session, 31_000);
+      await leave(server, session, 31_000);
       await untilStatus(session, 'offline');
       expect((await recordOf(session)).dueAt).toBeGreaterThan(Date.now());
       expect(await tenant().messages.readDelivery(old)).toMatchObject({ status: 'deferred' });
       const fresh = await send(session, 'immediate');
-      await away(session, 61_000);
+      await leave(server, session, 61_000);
       for (const id of [old, held]) {
         await until(
           async () => (await tenant().messages.readDelivery(id))?.status === 'failed',
@@ -766,7 +741,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it('whose node died is found by another node', async () => {
-      const session = await attached();
+      const session = await attached(server);
       const id = uuidv7();
       await tenant().sessions.openStream(session.id, { id, node: 'dead', at: Date.now() });
       await until(async () => (await recordOf(session)).stream === null, 'the stream to be closed');
@@ -776,13 +751,17 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
 
   describe('a session token', () => {
     it('reads what its session sent or received and what its channels show, by id and in lists alike', async () => {
-      const [ada, bob, eve] = [await attached(), await attached(), await attached()];
+      const [ada, bob, eve] = [
+        await attached(server),
+        await attached(server),
+        await attached(server),
+      ];
       const channel = `c-${uuidv7()}`;
       await ask(`/v1/channels/${channel}`, { method: 'PUT', body: {} });
       for (const { handle } of [ada, eve]) {
         await ask(`/v1/channels/${channel}/members/${handle}`, { method: 'PUT' });
       }
-      const sent = async (by: Attached | undefined, body: Json): Promise<string> => {
+      const sent = async (by: AttachedSession | undefined, body: Json): Promise<string> => {
         const answer = await ask('/v1/messages', { body, ...(by && { key: by.token }) });
         expect(answer.status).toBe(201);
         return String(answer.body['id']);
@@ -797,7 +776,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
         // In the thread of the channel, and not in the channel.
         aside: await sent(ada, { to: toBob, text: 'aside', replyTo: inChannel }),
       };
-      const visible = async ({ token: key }: Attached) => {
+      const visible = async ({ token: key }: AttachedSession) => {
         const { body } = await ask('/v1/messages?limit=100', { key });
         const listed = new Set((body['messages'] as { id: string }[]).map(({ id }) => id));
         const names: string[] = [];

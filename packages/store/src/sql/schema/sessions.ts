@@ -10,6 +10,12 @@
  */
 import { currentTenant } from './row-security.ts';
 
+/** Invocations that start a handler of the configuration, or a URL, and those that do not. */
+export const isDueHandler = (row: string) =>
+  `${row}due_at IS NOT NULL AND ${row}status = 'running' AND ${row}session_id IS NULL`;
+export const isDueOther = (row: string) =>
+  `${row}due_at IS NOT NULL AND (${row}status <> 'running' OR ${row}session_id IS NOT NULL)`;
+
 export const sessionTables: readonly string[] = [
   `CREATE TABLE sessions (
     id TEXT NOT NULL PRIMARY KEY,
@@ -206,7 +212,8 @@ export const sessionTables: readonly string[] = [
   )`,
   `CREATE INDEX open_invocations ON invocations (session_id, at, id)
     WHERE ended_at IS NULL AND session_id IS NOT NULL`,
-  `CREATE INDEX invocations_due ON invocations (due_at, id) WHERE due_at IS NOT NULL`,
+  `CREATE INDEX handlers_due ON invocations (tenant_id, due_at, id) WHERE ${isDueHandler('')}`,
+  `CREATE INDEX invocations_due ON invocations (tenant_id, due_at, id) WHERE ${isDueOther('')}`,
   `CREATE INDEX invocations_to_prune ON invocations (ended_at) WHERE ended_at IS NOT NULL`,
 ];
 

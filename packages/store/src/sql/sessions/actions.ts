@@ -170,11 +170,6 @@ export const unsentInvocationsSql = `${readInvocation}
   WHERE ${running} AND started_at IS NULL ORDER BY at, id LIMIT ?`;
 export const sentInvocationsSql = `${readInvocation}
   WHERE ${running} AND started_at IS NOT NULL AND id > ? ORDER BY id LIMIT ?`;
-/** Those of tenants that are paused wait. */
-export const dueInvocationsSql = `SELECT d.tenant_id, d.id FROM invocations d
-  WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND NOT EXISTS (
-    SELECT 1 FROM tenants p WHERE p.id = d.tenant_id AND p.paused_at IS NOT NULL)
-  ORDER BY d.due_at, d.id LIMIT ?`;
 
 function decodeInvocation(row: Row): InvocationRecord {
   const subject = `Invocation ${text(row, 'id')}`;

@@ -1,5 +1,6 @@
 /** The sessions of all tenants, for background work and authentication. */
 import {
+  type InvocationRef,
   isStuck,
   safeStatesOf,
   type SessionCounts,
@@ -15,7 +16,7 @@ import type { RowSigner } from '../../codec/signed-table.ts';
 import { encode, json, number, text } from '../../codec/values.ts';
 import type { Row, SqlDriver } from '../../drivers/driver.ts';
 import { byDialect, changesIn, nowSql, placeholders, readAll } from '../statements.ts';
-import { dueInvocationsSql } from './actions.ts';
+import { isDueHandler, isDueOther } from '../schema/sessions.ts';
 import { pruneUnit } from './retention.ts';
 import { sessionTable } from './sessions.ts';
 
@@ -23,30 +24,35 @@ export const selectByTokenSql = `SELECT ${sessionTable.columns.join(', ')} FROM 
   WHERE token_hash = ? AND token_hash IS NOT NULL AND released_at IS NULL AND pruning IS NULL`;
 
 const isPaused = 'EXISTS (SELECT 1 FROM tenants p WHERE p.id = t.id AND p.paused_at IS NOT NULL)';
-const dueOfTenant = `FROM sessions d WHERE d.tenant_id = t.id AND d.due_at IS NOT NULL
-  AND d.due_at <= ? ORDER BY d.due_at, d.id LIMIT ?`;
-
 /**
- * Skips from tenant to tenant in the index of due sessions, so that the backlog of one does not delay the
- * others, and takes the first of each tenant before the second of any.
+ * Skips from tenant to tenant in an index of what is due, so that the backlog of one does not delay the
+ * others, and takes the first of each tenant before the second of any. `where` is the index's condition.
  */
-export const dueSql = byDialect(
-  (dialect) => `WITH RECURSIVE owner (id) AS (
-      SELECT MIN(tenant_id) FROM sessions WHERE due_at IS NOT NULL
+function dueIn(table: 'sessions' | 'invocations', where: (row: string) => string) {
+  const due = `FROM ${table} d WHERE d.tenant_id = t.id AND ${where('d.')}
+    AND d.due_at <= ? ORDER BY d.due_at, d.id LIMIT ?`;
+  return byDialect(
+    (dialect) => `WITH RECURSIVE owner (id) AS (
+      SELECT MIN(tenant_id) FROM ${table} WHERE ${where('')}
       UNION ALL
-      SELECT (SELECT MIN(n.tenant_id) FROM sessions n
-        WHERE n.due_at IS NOT NULL AND n.tenant_id > owner.id)
+      SELECT (SELECT MIN(n.tenant_id) FROM ${table} n
+        WHERE ${where('n.')} AND n.tenant_id > owner.id)
       FROM owner WHERE owner.id IS NOT NULL)
     SELECT tenant_id, id FROM (
       SELECT s.tenant_id, s.id, s.due_at,
         ROW_NUMBER() OVER (PARTITION BY s.tenant_id ORDER BY s.due_at, s.id) AS turn
       FROM owner t CROSS JOIN ${
         dialect === 'sqlite'
-          ? `sessions s WHERE s.id IN (SELECT d.id ${dueOfTenant}) AND`
-          : `LATERAL (SELECT d.tenant_id, d.id, d.due_at ${dueOfTenant}) AS s WHERE`
+          ? `${table} s WHERE s.id IN (SELECT d.id ${due}) AND`
+          : `LATERAL (SELECT d.tenant_id, d.id, d.due_at ${due}) AS s WHERE`
       } t.id IS NOT NULL AND NOT ${isPaused}) AS due
     ORDER BY turn, due_at, id LIMIT ?`,
-);
+  );
+}
+
+export const dueSql = dueIn('sessions', (row) => `${row}due_at IS NOT NULL`);
+export const dueHandlersSql = dueIn('invocations', isDueHandler);
+export const dueInvocationsSql = dueIn('invocations', isDueOther);
 
 /** Skips from node to node: only the sessions of dead ones are read. */
 export const orphansSql = byDialect(
@@ -135,8 +141,17 @@ export class SqlSessionDirectory implements SessionDirectory {
     return readAll(this.#driver, statement, sessionRef);
   }
 
-  dueInvocations(now: number, limit: number) {
-    return readAll(this.#driver, { sql: dueInvocationsSql, params: [now, limit] }, (row) => ({
+  dueHandlers(now: number, limit: number): Promise<InvocationRef[]> {
+    return this.#due(dueHandlersSql, now, limit);
+  }
+
+  dueInvocations(now: number, limit: number): Promise<InvocationRef[]> {
+    return this.#due(dueInvocationsSql, now, limit);
+  }
+
+  #due(sql: typeof dueHandlersSql, now: number, limit: number): Promise<InvocationRef[]> {
+    const statement = { sql: sql[this.#driver.dialect], params: [now, limit, limit] };
+    return readAll(this.#driver, statement, (row) => ({
       tenantId: text(row, 'tenant_id'),
       invocationId: text(row, 'id'),
     }));

@@ -1,9 +1,11 @@
 /**
  * Messages: where they are listed, and the search for their words. A place is a channel (`#name`), the
  * direct conversations of a participant (`@id`), or all that a participant sent or received (`=id`). What
- * mentions a handle is found for webhooks (`!handle`).
+ * mentions a handle is found for webhooks (`!handle`), and the participants of a thread by what they sent
+ * or received in it (`~thread@id`; of the first message of a thread, `@id` says the same).
  */
 import {
+  bytesOf,
   type MessageEnvelope,
   type MessageFilter,
   type MessageReader,
@@ -57,7 +59,7 @@ function valuesOf(tenantId: string, message: MessageRecord) {
     fixed,
     withdrawnAt: message.withdrawnAt,
     checksum: checksumOf(...fixed),
-    bytes: Buffer.byteLength(message.text) + Buffer.byteLength(encode(message.attachments)),
+    bytes: bytesOf(message),
     words: indexedWords(message.text),
   };
 }
@@ -96,6 +98,7 @@ export function insertMessage(
     ...channels.map((name) => `#${name}`),
     ...(direct.length === 0 ? [] : [from.id, ...direct].map((each) => `@${each}`)),
     ...[from.id, ...receivedBy].map((each) => `=${each}`),
+    ...threadPlaces(message),
     ...mentionPlaces(message),
   ]);
   return [
@@ -105,6 +108,11 @@ export function insertMessage(
     },
     { sql: insertPlacesSql[dialect], params: [tenantId, at, id, encode([...places])] },
   ];
+}
+
+function threadPlaces({ id, threadId, from, direct }: NewMessage): string[] {
+  if (threadId === id && direct.length > 0) return [];
+  return [from.id, ...direct].map((each) => `~${threadId}@${each}`);
 }
 
 /** Enough for any list of people, and few enough to store. */
@@ -203,12 +211,29 @@ export function decodeMessage(row: Row): MessageRecord {
   return { ...message, from: sender, to: recipients };
 }
 
-/** The function around the tenant keeps PostgreSQL from reading all of the tenant. */
-export const participantsSql = `SELECT DISTINCT p.place FROM messages m JOIN message_places p
-    ON p.message_id = m.id AND COALESCE(p.tenant_id, '') = m.tenant_id
-  WHERE m.tenant_id = ? AND m.thread_id = ? AND p.place LIKE '@%' ORDER BY p.place`;
+/** Skips from participant to participant, so that the length of the thread does not matter. */
+const participantsSql = `WITH RECURSIVE of_thread (place) AS (
+    SELECT MIN(place) FROM message_places WHERE tenant_id = ? AND place > ? AND place < ?
+    UNION ALL
+    SELECT (SELECT MIN(n.place) FROM message_places n
+      WHERE n.tenant_id = ? AND n.place > of_thread.place AND n.place < ?)
+    FROM of_thread WHERE of_thread.place IS NOT NULL)
+  SELECT place FROM of_thread WHERE place IS NOT NULL
+  UNION ALL
+  SELECT place FROM message_places
+    WHERE COALESCE(tenant_id, '') = ? AND message_id = ? AND place LIKE '@%'`;
 
-export const sendersSql = `SELECT DISTINCT m.sender FROM messages m WHERE m.tenant_id = ? AND m.thread_id = ?`;
+export function selectParticipants(tenantId: string, threadId: string): Statement {
+  // `A` follows `@`.
+  const [first, end] = [`~${threadId}@`, `~${threadId}A`];
+  const params = [tenantId, first, end, tenantId, end, tenantId, threadId];
+  return { sql: participantsSql, params };
+}
+
+/** Of a place in the thread, or of its first message. */
+export function participantOf(place: string, threadId: string): string {
+  return place.slice(place.startsWith('~') ? `~${threadId}@`.length : 1);
+}
 
 /** Further conditions on the message whose id is in a column of `t`. */
 function isInAny(places: readonly string[], id: string): Condition {

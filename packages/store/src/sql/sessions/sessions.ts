@@ -169,13 +169,14 @@ export function advance(
   { lasting, terminalBytes }: JournalEntry,
   redefinition?: RedefinedRow,
 ): Statement {
-  const { sessionId, at, ifVersion, ifStream, events, progress = {}, dueBy } = change;
+  const { sessionId, at, ifVersion, ifStream, ifStatus, events, progress = {}, dueBy } = change;
   const isRelative = ifVersion === undefined;
   const changed = isRelative ? [] : progressChanges(tenantId, sessionId, progress);
   // Nothing follows the last event of a released session.
   const mustBeOpen = isRelative || (events.length > 0 && ifVersion > 0);
   const isDue = dueBy !== undefined && isRelative;
-  const isAttached = change.redefine?.tokenHash !== undefined;
+  // Who replaces the token through the stream keeps it.
+  const isAttached = change.redefine?.tokenHash !== undefined && ifStream === undefined;
   const isSeen = change.isSeen ?? isAttached;
   const assignments = [
     'last_seq = last_seq + ?',
@@ -196,6 +197,7 @@ export function advance(
     WHERE COALESCE(tenant_id, '') = ? AND id = ? AND pruning IS NULL
       ${isRelative ? '' : 'AND version = ?'} ${mustBeOpen ? 'AND released_at IS NULL' : ''}
       ${ifStream === undefined ? '' : 'AND stream_id = ?'}
+      ${ifStatus === undefined ? '' : 'AND status = ?'}
       ${redefinition === undefined ? '' : 'AND mac = ?'}
     RETURNING last_seq`;
   const params = [
@@ -212,6 +214,7 @@ export function advance(
     sessionId,
     ...(isRelative ? [] : [ifVersion]),
     ...(ifStream === undefined ? [] : [ifStream]),
+    ...(ifStatus === undefined ? [] : [ifStatus]),
     ...(redefinition === undefined ? [] : [redefinition.mac]),
   ];
   return { sql, params, expect: 1 };

@@ -35,7 +35,7 @@ import { defaultInboxLimit, eventLoop, wasHandedOver } from '@relay/core';
 import { defined, RelayError, type StoredSessionEvent } from '@relay/protocol';
 import { hintOfCommand, type HintSender } from '../../codec/hints.ts';
 import type { RowSigner } from '../../codec/signed-table.ts';
-import { json, numberOrNull, text } from '../../codec/values.ts';
+import { numberOrNull, text } from '../../codec/values.ts';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { wordsOf } from '../../search/words.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from '../runs/creation.ts';
@@ -331,18 +331,11 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
   }
 
   async participants(threadId: string): Promise<string[]> {
-    const params = [this.tenantId, threadId];
-    const [direct, senders] = await Promise.all([
-      readAll(this.driver, { sql: messages.participantsSql, params }, (row) =>
-        text(row, 'place').slice(1),
-      ),
-      readAll(
-        this.driver,
-        { sql: messages.sendersSql, params },
-        (row) => (json(row, 'sender') as MessageRecord['from']).id,
-      ),
-    ]);
-    return [...new Set([...senders, ...direct])].toSorted();
+    const statement = messages.selectParticipants(this.tenantId, threadId);
+    const found = await readAll(this.driver, statement, (row) =>
+      messages.participantOf(text(row, 'place'), threadId),
+    );
+    return [...new Set(found)].toSorted();
   }
 
   findKey(key: Pick<MessageKey, 'sender' | 'key'>, now: number) {

@@ -131,7 +131,8 @@ export class SessionStatements {
     const journal = insertSessionEvents(session, at, events);
     const first = advance(tenantId, change, journal, redefinition);
     this.#advances.set(change, first);
-    const isConditional = change.ifVersion !== undefined || change.ifStream !== undefined;
+    const { ifVersion, ifStream, ifStatus } = change;
+    const isConditional = (ifVersion ?? ifStream ?? ifStatus) !== undefined;
     this.#add(first, isConditional ? conflict : { kind: 'gone', sessionId });
     this.statements.push(...journal.statements, ...consequences(tenantId, change));
     this.statements.push(...noticesOfChange(tenantId, change));

@@ -212,15 +212,23 @@ export function actionTests(open: Open): void {
     expect(first?.kind === 'exists' ? first : second).toEqual(exists);
   });
 
-  test('open invocations are due at their time, oldest first', async () => {
+  test.each([
+    ['dueHandlers', { sessionId: null }],
+    ['dueInvocations', { sessionId: 's-1' }],
+    ['dueInvocations', { sessionId: null, status: 'waiting' }],
+  ] as const)('open invocations are due at their time, oldest first: %s %o', async (kind, over) => {
     const tenant = newTenant();
-    const invocations = [3, 1, 2, 9].map((n) => newInvocation({ dueAt: noon + n }));
-    const denied = newInvocation({ status: 'denied', dueAt: noon });
+    const invocations = [3, 1, 2, 9].map((n) => newInvocation({ dueAt: noon + n, ...over }));
+    const denied = newInvocation({ ...over, status: 'denied', dueAt: noon });
     await tenant.sessions.change({ changes: [], invocations: [...invocations, denied] });
+    const { sessions } = system();
     const due = async (now: number) =>
-      (await system().sessions.dueInvocations(now, 100))
+      (await sessions[kind](now, 100))
         .filter(({ tenantId }) => tenantId === tenant.tenantId)
         .map(({ invocationId }) => invocations.findIndex(({ id }) => id === invocationId));
+    const other = kind === 'dueHandlers' ? 'dueInvocations' : 'dueHandlers';
+    const ofOther = (await sessions[other](noon + 9, 100)).map(({ tenantId }) => tenantId);
+    expect(ofOther).not.toContain(tenant.tenantId);
     expect(await due(noon)).toEqual([]);
     expect(await due(noon + 3)).toEqual([1, 2, 0]);
     await system().ensureTenant({ id: tenant.tenantId, name: tenant.tenantId, at: noon });
@@ -228,5 +236,19 @@ export function actionTests(open: Open): void {
     expect(await due(noon + 3)).toEqual([]);
     await tenant.updateTenant({ pausedAt: null });
     expect(await due(noon + 3)).toEqual([1, 2, 0]);
+  });
+
+  test('tenants take turns among the invocations that are due', async () => {
+    const [busy, other] = [newTenant(), newTenant()];
+    const at = -1_000_000;
+    const backlog = Array.from({ length: 5 }, (_, n) => newInvocation({ dueAt: at + n }));
+    await busy.sessions.change({ changes: [], invocations: backlog });
+    await other.sessions.change({ changes: [], invocations: [newInvocation({ dueAt: at + 9 })] });
+    const due = await system().sessions.dueHandlers(at + 9, 3);
+    expect(due.map(({ tenantId }) => tenantId)).toEqual([
+      busy.tenantId,
+      other.tenantId,
+      busy.tenantId,
+    ]);
   });
 }

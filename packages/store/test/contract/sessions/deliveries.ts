@@ -1,5 +1,5 @@
 import type { DeliveryChange, TenantStore } from '@relay/core';
-import { deliveryStatuses } from '@relay/protocol';
+import { type AgentStatus, defined, deliveryStatuses } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import {
@@ -170,6 +170,21 @@ export function deliveryTests(open: Open): void {
     const deferral = { id, from: ['delivered'], to: 'deferred', streamId: null } as const;
     await changed(tenant, sessionId, deferral);
     expect(await tenant.messages.readDelivery(id)).toMatchObject({ attempts: 1, streamId: null });
+  });
+
+  test('a delivery is sent only in the status in which it could be', async () => {
+    const tenant = newTenant();
+    const sessionId = await addSession(tenant);
+    const { deliveries } = await send(tenant, [sessionId]);
+    const change = { id: deliveries[0]?.id ?? '', from: ['accepted'], to: 'delivered' } as const;
+    const status = (await tenant.sessions.read(sessionId))?.status;
+    const changeIn = (ifStatus: AgentStatus | undefined) =>
+      tenant.sessions.change({
+        changes: [changeOf(sessionId, { ...defined({ ifStatus }), deliveries: [change] })],
+      });
+    const other = status === 'paused' ? 'idle' : 'paused';
+    expect(await changeIn(other)).toEqual({ kind: 'conflict', sessionId });
+    expect(await changeIn(status)).toMatchObject({ kind: 'committed' });
   });
 
   test('what can be sent is in order, not yet on this stream, available, and of the asked kinds', async () => {

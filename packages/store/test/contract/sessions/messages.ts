@@ -140,6 +140,34 @@ export function messageTests(open: Open): void {
     expect(await tenant.messages.participants(m[5] ?? '')).toEqual([ada, eve].toSorted());
   });
 
+  test('all who sent or received directly are the participants of a thread, each once', async () => {
+    const tenant = newTenant();
+    const [ada, bob, eve, member] = [
+      await addSession(tenant),
+      await addSession(tenant),
+      await addSession(tenant),
+      await addSession(tenant),
+    ];
+    const key = 'ada@example.com';
+    const general = { channels: ['general'], direct: [] };
+    const first = { ...general, from: { type: 'key', id: key, name: 'Ada' } } as const;
+    const { id: threadId } = await send(tenant, [member], first);
+    expect(await tenant.messages.participants(threadId)).toEqual([key]);
+    const others = await send(tenant, [member], first);
+    for (const [from, to] of [
+      [ada, [bob]],
+      [bob, [ada, eve]],
+      [ada, [bob]],
+    ] as const) {
+      const sender = { type: 'session', id: from, name: 'x' } as const;
+      await send(tenant, [...to], { from: sender, direct: [...to], threadId, replyTo: threadId });
+    }
+    const participants = [key, ada, bob, eve].toSorted();
+    expect(await tenant.messages.participants(threadId)).toEqual(participants);
+    expect(await tenant.messages.participants(others.id)).toEqual([key]);
+    expect(await newTenant().messages.participants(threadId)).toEqual([]);
+  });
+
   test('what a session was given is read from the last one on', async () => {
     const tenant = newTenant();
     const [ada, bob] = [await addSession(tenant), await addSession(tenant)];

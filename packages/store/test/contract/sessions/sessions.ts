@@ -144,6 +144,24 @@ export function sessionTests(open: Open): void {
     expect(await tenant.sessions.closeStream(sessionId, closed)).toBe(false);
   });
 
+  test('a token that is replaced through the stream of the session leaves the stream open', async () => {
+    const tenant = newTenant();
+    const [old, next] = [uuidv7(), uuidv7()];
+    const sessionId = await addSession(tenant, { tokenHash: old });
+    const stream = { id: uuidv7(), node: 'n' };
+    await tenant.sessions.openStream(sessionId, { ...stream, at: noon });
+    const { version: ifVersion = 0 } = (await tenant.sessions.read(sessionId)) ?? {};
+    const redefine = { tokenHash: next };
+    const replace = (ifStream: string) =>
+      tenant.sessions.change({ changes: [changeOf(sessionId, { ifVersion, ifStream, redefine })] });
+    expect(await replace(uuidv7())).toEqual({ kind: 'conflict', sessionId });
+    expect(await replace(stream.id)).toMatchObject({ kind: 'committed' });
+    expect(await tenant.sessions.read(sessionId)).toMatchObject({ stream });
+    const { sessions } = system();
+    expect(await sessions.findToken(old)).toBeUndefined();
+    expect(await sessions.findToken(next)).toMatchObject({ sessionId });
+  });
+
   test('a listener of this node gets hints about changed sessions', async () => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);

@@ -11,6 +11,7 @@ import {
 } from '@relay/protocol';
 import { hashApiKey, makeSessionToken } from '../../../secrets/keys.ts';
 import { requireModel } from '../../../outbound/providers.ts';
+import type { SessionOperations } from '../../../sessions/harnesses.ts';
 import { streamDeliveries } from '../../../streaming/deliveries.ts';
 import { closedSignal } from '../../../streaming/response-writer.ts';
 import { sessionProjection } from '../../../streaming/sse-stream.ts';
@@ -29,9 +30,23 @@ export const createSession: Handler<'createSession'> = async (call) => {
   const { context, caller, body } = call;
   await choosePermissions(call, body.permissions);
   const harness = context.harnesses.named(body.harness);
+  requireProcessScope(call, harness, body.harness);
   const { tenantId, actor: by } = caller;
   return present(call, await harness.create({ tenantId, by, body }));
 };
+
+/** A program with a shell can do what its approvers allow: only an approver starts one. */
+function requireProcessScope(
+  { caller }: ApiRequest,
+  { runsProcesses }: Pick<SessionOperations, 'runsProcesses'>,
+  name: string,
+): void {
+  if (runsProcesses !== true || caller.scopes.has('approve')) return;
+  throw new RelayError(
+    'scope_required',
+    `This key lacks the scope approve: the harness ${name} runs programs`,
+  );
+}
 
 export const attachSession: Handler<'attachSession'> = async (call) => {
   const { caller, context, body } = call;
@@ -223,6 +238,7 @@ export const forkSession: Handler<'forkSession'> = async (call) => {
   const { allowOnce: _, ...inherited } = (parent.permissions ?? {}) as Permissions;
   const permissions = await choosePermissions(call, inherited);
   const harness = context.harnesses.of(parent);
+  requireProcessScope(call, harness, parent.harness);
   return present(call, await harness.fork(parent, { ...body, by: caller.actor, permissions }));
 };
 

@@ -1,35 +1,35 @@
 /**
- * Reads messages from the output of a program, one per line. A line that is too long is an error; one
- * that is not a message is skipped. Reading pauses for the rest of the second after too many lines or
- * bytes, and for a multiple of the time after lines that take long to parse, so that a noisy program
- * slows down only itself.
+ * Reads the output of a program line by line. A line that is too long ends the reading. It pauses for the
+ * rest of the second after too many lines or bytes, for a multiple of the time after lines that take long to
+ * handle, and until a line is handled whose listener returned a promise. So a noisy program slows down only
+ * itself, and at most one line and one chunk of it are in memory.
  */
 import type { Readable } from 'node:stream';
-import { type JSONRPCMessage, parseJSONRPCMessage } from '@modelcontextprotocol/client';
 
 export interface LineLimits {
   readonly maxLineBytes: number;
   readonly linesPerSecond: number;
   readonly bytesPerSecond: number;
-  /** Parsing that takes longer is followed by a pause; a line of 4 MB can block for a second. */
-  readonly slowParseMs: number;
+  /** Handling that takes longer is followed by a pause; parsing 4 MB can block for a second. */
+  readonly slowLineMs: number;
 }
 
 export const lineLimits: LineLimits = {
   maxLineBytes: 4 * 1024 * 1024,
   linesPerSecond: 2_000,
   bytesPerSecond: 32 * 1024 * 1024,
-  slowParseMs: 20,
+  slowLineMs: 20,
 };
 
 export interface LineListener {
-  message(message: JSONRPCMessage): void;
+  /** The next line is read when the promise is settled. */
+  line(line: string): void | Promise<void>;
   /** Called once; nothing is read afterwards. */
-  failed(error: Error): void;
+  tooLong(maxBytes: number): void;
 }
 
 const newline = 0x0a;
-/** The pause is this many times as long as the parsing took. */
+/** The pause is this many times as long as the handling took. */
 const pauseFactor = 4;
 
 export class LineReader {
@@ -46,7 +46,10 @@ export class LineReader {
     this.#stream = stream;
     this.#listener = listener;
     this.#limits = limits;
-    stream.on('data', (chunk: Buffer) => this.#read(chunk));
+    stream.on('data', (chunk: Buffer) => {
+      this.#count('bytes', chunk.length);
+      this.#read(chunk);
+    });
     stream.on('error', () => this.end());
   }
 
@@ -59,21 +62,30 @@ export class LineReader {
   }
 
   #read(chunk: Buffer): void {
-    if (this.#ended) return;
     const startedAt = performance.now();
-    this.#count('bytes', chunk.length);
     let from = 0;
-    for (let at = chunk.indexOf(newline); at >= 0; at = chunk.indexOf(newline, from)) {
-      this.#line(chunk.subarray(from, at));
+    while (!this.#ended) {
+      const at = chunk.indexOf(newline, from);
+      if (at < 0) break;
+      const handled = this.#line(chunk.subarray(from, at));
       from = at + 1;
-      if (this.#ended) return;
+      if (handled === undefined) continue;
+      this.#stream.pause();
+      const next = () => this.#read(chunk.subarray(from));
+      handled.then(next, next);
+      return;
     }
+    if (this.#ended) return;
     this.#keep(chunk.subarray(from));
-    const pauseMs = Math.max(
-      this.#untilNextSecond(),
-      this.#pauseAfter(performance.now() - startedAt),
-    );
-    if (pauseMs === 0) return;
+    this.#pause(performance.now() - startedAt);
+  }
+
+  #pause(tookMs: number): void {
+    const pauseMs = Math.max(this.#untilNextSecond(), this.#pauseAfter(tookMs));
+    if (pauseMs === 0) {
+      this.#stream.resume();
+      return;
+    }
     this.#stream.pause();
     this.#pauseTimer = setTimeout(() => this.#stream.resume(), pauseMs);
     this.#pauseTimer.unref();
@@ -87,18 +99,17 @@ export class LineReader {
     return Math.max(since + 1_000 - Date.now(), 1);
   }
 
-  #pauseAfter(parsedMs: number): number {
-    return parsedMs > this.#limits.slowParseMs ? parsedMs * pauseFactor : 0;
+  #pauseAfter(tookMs: number): number {
+    return tookMs > this.#limits.slowLineMs ? tookMs * pauseFactor : 0;
   }
 
-  #line(end: Buffer): void {
+  #line(end: Buffer): Promise<void> | undefined {
     this.#count('lines', 1);
     if (this.#partialBytes + end.length > this.#limits.maxLineBytes) return this.#tooLong();
     const line = Buffer.concat([...this.#partial, end]).toString('utf8');
     this.#partial = [];
     this.#partialBytes = 0;
-    const message = messageIn(line);
-    if (message !== undefined) this.#listener.message(message);
+    return this.#listener.line(line) ?? undefined;
   }
 
   #keep(rest: Buffer): void {
@@ -108,25 +119,14 @@ export class LineReader {
     if (this.#partialBytes > this.#limits.maxLineBytes) this.#tooLong();
   }
 
-  #tooLong(): void {
+  #tooLong(): undefined {
     this.end();
-    this.#listener.failed(
-      new Error(`The MCP program sent a line of more than ${this.#limits.maxLineBytes} bytes`),
-    );
+    this.#listener.tooLong(this.#limits.maxLineBytes);
   }
 
   #count(what: 'lines' | 'bytes', amount: number): void {
     const now = Date.now();
     if (now - this.#window.since >= 1_000) this.#window = { since: now, lines: 0, bytes: 0 };
     this.#window[what] += amount;
-  }
-}
-
-function messageIn(line: string): JSONRPCMessage | undefined {
-  if (!line.startsWith('{')) return undefined;
-  try {
-    return parseJSONRPCMessage(JSON.parse(line));
-  } catch {
-    return undefined;
   }
 }

@@ -1,0 +1,182 @@
+/**
+ * The messages of a hosted session: handed over one at a time and in order, an attempt is stored before each.
+ * What the harness throws, and what takes too long, becomes a failed receipt.
+ */
+import {
+  type Engine,
+  exponentialBackoff,
+  type Harness,
+  type HarnessContext,
+  type HarnessMessage,
+  type HarnessSession,
+  type InboxEntry,
+  isRedelivered,
+  type Receipt,
+  recordAttempts,
+  recordReceipt,
+  sendableKinds,
+  type SessionRecord,
+  type SessionRef,
+} from '@relay/core';
+import { defined, fieldIssues, issueMessage, receiptBodySchema, RelayError } from '@relay/protocol';
+import type { EventPump } from './event-pump.ts';
+import { messageOf, within } from './harness-call.ts';
+
+const maxBackoffMs = 60_000;
+
+export interface HostedInboxOptions {
+  readonly engine: Engine;
+  readonly ref: SessionRef;
+  readonly streamId: string;
+  readonly harness: Harness;
+  readonly session: HarnessSession;
+  readonly context: HarnessContext;
+  readonly events: EventPump;
+  readonly timeoutMs: number;
+  /** Aborted when the node stops. */
+  readonly stopping: AbortSignal;
+  /** A message was handed over, or not. */
+  readonly onHanded: () => void;
+}
+
+export class HostedInbox {
+  readonly #options: HostedInboxOptions;
+  /** The message that is with the harness now. */
+  #handing: Promise<void> | undefined;
+  /** When the next message that is deferred becomes available. */
+  availableAt = Infinity;
+
+  constructor(options: HostedInboxOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when the harness has no message. */
+  get finished(): Promise<void> {
+    return this.#handing ?? Promise.resolve();
+  }
+
+  /** Hands over the next message, unless the harness has one. */
+  async handNext(session: SessionRecord): Promise<void> {
+    if (this.#handing !== undefined) return;
+    const entry = await this.#next(session);
+    if (entry === undefined) return;
+    this.#handing = this.#hand(session, entry).finally(() => {
+      this.#handing = undefined;
+      this.#options.onHanded();
+    });
+  }
+
+  async #next({ id, state, queue }: SessionRecord): Promise<InboxEntry | undefined> {
+    const { engine, ref, streamId } = this.#options;
+    const { messages } = engine.store.tenant(ref.tenantId);
+    const now = engine.clock.now();
+    const query = { streamId, kinds: sendableKinds(state), now, limit: 1, maxBytes: 1 };
+    this.availableAt = Infinity;
+    const [next] = query.kinds.length === 0 ? [] : await messages.sendable(id, query);
+    if (next === undefined && queue.length > 0) {
+      this.availableAt = (await messages.nextAvailable(id, now)) ?? Infinity;
+    }
+    return next;
+  }
+
+  /** Never rejects. */
+  async #hand(session: SessionRecord, entry: InboxEntry): Promise<void> {
+    const { engine, streamId, events, stopping } = this.#options;
+    try {
+      if (!(await recordAttempts(engine, session, streamId, [entry]))) return;
+      const receipt = await this.#receiptOf(entry);
+      await events.flushed();
+      if (receipt !== undefined) await this.#settleSurely(entry.id, receipt);
+    } catch (error) {
+      this.#log('Failed to hand over a message', error);
+      await engine.clock.sleep(1_000, stopping);
+    }
+  }
+
+  /**
+   * Undefined if the harness holds the message, or failed because this node stops: then the message is handed
+   * over again.
+   */
+  async #receiptOf(entry: InboxEntry): Promise<StoredReceipt | undefined> {
+    const { engine, session, context, timeoutMs } = this.#options;
+    try {
+      const receive = () => session.receiveMessage(messageFor(entry), context);
+      const receipt = await within(engine.clock, timeoutMs, receive);
+      return receipt?.status === 'held' ? undefined : readReceipt(receipt);
+    } catch (error) {
+      if (context.signal.aborted) return undefined;
+      const reason = `The harness failed: ${messageOf(error)}`;
+      return { status: 'failed', reason, retryable: true };
+    }
+  }
+
+  /** Repeated until it is stored: without it the message would be handed over again. */
+  async #settleSurely(deliveryId: string, receipt: StoredReceipt): Promise<void> {
+    const { engine, stopping } = this.#options;
+    for (let failures = 1; ; failures += 1) {
+      try {
+        return await store(this.#options, deliveryId, receipt);
+      } catch (error) {
+        // The harness has given another receipt by itself, or the session has ended.
+        if (error instanceof RelayError && !error.retryable) return;
+        this.#log('Failed to store a receipt', error);
+        if (stopping.aborted) return;
+        await engine.clock.sleep(exponentialBackoff(failures, maxBackoffMs), stopping);
+      }
+    }
+  }
+
+  #log(message: string, error: unknown): void {
+    const { engine, ref } = this.#options;
+    engine.log.warn(message, { ...ref, error: String(error) });
+  }
+}
+
+type Receiver = Pick<HostedInboxOptions, 'engine' | 'ref' | 'harness'>;
+
+/** A receipt that comes later. Throws `invalid_request`, and as `recordReceipt` does. */
+export async function settle(
+  receiver: Receiver,
+  deliveryId: string,
+  receipt: Receipt,
+): Promise<void> {
+  await store(receiver, deliveryId, readReceipt(receipt));
+}
+
+async function store(
+  { engine, ref, harness }: Receiver,
+  deliveryId: string,
+  receipt: StoredReceipt,
+): Promise<void> {
+  const isObservable = harness.observesConsumption ?? true;
+  await recordReceipt(engine, ref, deliveryId, { ...receipt, isObservable });
+}
+
+function messageFor(entry: InboxEntry): HarnessMessage {
+  const { id: deliveryId, mode } = entry;
+  const { id, to, text, attachments, replyTo, from } = entry.message;
+  const redelivered = isRedelivered(entry);
+  return { id, deliveryId, to, text, attachments, replyTo, from, mode, redelivered };
+}
+
+type StoredReceipt = Parameters<typeof recordReceipt>[3];
+
+/** Throws `invalid_request`. */
+function readReceipt(receipt: Receipt): StoredReceipt {
+  const { fidelity, ...body } = { fidelity: undefined, ...receipt };
+  const parsed = receiptBodySchema.safeParse(withIsoTime(body), { error: issueMessage });
+  if (!parsed.success) {
+    const [issue] = fieldIssues(parsed.error.issues);
+    const where = issue?.path === '' ? 'receipt' : `receipt.${issue?.path}`;
+    throw new RelayError('invalid_request', `${where}: ${issue?.message}`);
+  }
+  const { status, availableAt, reason, retryable } = parsed.data;
+  const at = availableAt === undefined ? undefined : Date.parse(availableAt);
+  const marks = defined({ fidelity: fidelity === 'inferred' ? fidelity : undefined });
+  return { status, ...defined({ availableAt: at, reason, retryable }), ...marks };
+}
+
+function withIsoTime(receipt: Receipt): unknown {
+  const isDate = receipt?.status === 'deferred' && receipt.availableAt instanceof Date;
+  return isDate ? { ...receipt, availableAt: receipt.availableAt.toISOString() } : receipt;
+}
