@@ -72,6 +72,12 @@ export async function killOrphanProcesses(): Promise<number> {
   }, Infinity);
 }
 
+/** For what this process starts with another environment: it belongs to the same command. */
+export function ownMarker(): Record<string, string> {
+  const own = process.env[markerVariable];
+  return own === undefined ? {} : { [markerVariable]: own };
+}
+
 /** Kills the other processes of the command that this process belongs to. */
 export async function killOwnProcesses(): Promise<void> {
   const own = process.env[markerVariable];

@@ -245,6 +245,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     vault,
     workspaces,
     defaultTenantId: tenant.id,
+    sandbox: bash?.sandbox,
     log,
   });
   const hosting = { engine, hub: programHub, streams, processes, node: nodeNameOf(config) };

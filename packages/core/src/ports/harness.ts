@@ -5,6 +5,7 @@
 import type {
   AgentSessionCapabilities,
   AgentSessionEvent,
+  BodyOf,
   DeliveryMode,
   SessionIdentity,
 } from '@relay/protocol';
@@ -28,6 +29,8 @@ export interface HarnessMessage extends Pick<
   readonly mode: DeliveryMode;
   /** It was handed over before, and it is not known to be consumed. */
   readonly redelivered: boolean;
+  /** Its sender is an API key that may do what it asks for by itself: it has the scopes `runs` and `approve`. */
+  readonly isFromApprover: boolean;
 }
 
 /** A call that needs permission. */
@@ -76,6 +79,9 @@ export interface HarnessContext {
   saveState(state: unknown): Promise<void>;
 }
 
+/** What is typed into a terminal, or its new size. */
+export type TerminalInput = BodyOf<'inputSession'>;
+
 /** The operations that a session implements if its capabilities declare them, and only then. */
 export interface LifecycleMethods {
   release(): Promise<void>;
@@ -105,6 +111,8 @@ export interface HarnessSession extends Partial<LifecycleMethods> {
   onEvent(listener: (event: AgentSessionEvent) => Promise<void>): () => void;
   /** Stops the current turn; the session stays. */
   cancel?(): Promise<void>;
+  /** Of a session with a terminal, which declares `terminal.output`. Resolves when it is typed. */
+  input?(input: TerminalInput): Promise<void>;
 }
 
 export interface HarnessInput {
@@ -130,6 +138,8 @@ export interface HarnessProcess {
   readonly home: string;
   /** Folders of Relay and of other tenants, which it must not see. They may contain `home`. */
   readonly hidden: () => readonly string[];
+  /** The operator's limits for programs in a sandbox. Undefined: there is none, or it is switched off. */
+  readonly sandbox?: HarnessSandbox;
   /**
    * Relay's own MCP server, for this session. The token works when the session is stored: not before Relay
    * calls `onEvent`. With each `create` and `attach` it is a new one, and the one before has ended.
@@ -137,6 +147,13 @@ export interface HarnessProcess {
   readonly mcp: { readonly url: string; readonly token: string };
   /** The tenant's key for a model provider; undefined if there is none. */
   readonly credential: (provider: string) => Promise<HarnessCredential | undefined>;
+}
+
+export interface HarnessSandbox {
+  readonly network: boolean;
+  /** The most memory of one process. */
+  readonly memoryBytes: number;
+  readonly processes: number;
 }
 
 export interface HarnessCredential {

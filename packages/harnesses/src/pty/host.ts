@@ -10,7 +10,7 @@
  */
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { killOwnProcesses } from '@relay/processes';
+import { killOwnProcesses, ownMarker } from '@relay/processes';
 import type { TerminalReport, TerminalRequest, TerminalStart } from './host-messages.ts';
 import { TerminalProgram } from './terminal.ts';
 
@@ -35,7 +35,8 @@ lines.on('line', (line) => {
     void program?.handle(message);
     return;
   }
-  program = new TerminalProgram(message, report);
+  const env = { ...message.env, ...ownMarker() };
+  program = new TerminalProgram({ ...message, env }, report);
   report({ type: 'started' });
 });
 lines.on('close', () => void end());

@@ -2,13 +2,7 @@
 import { access, constants } from 'node:fs/promises';
 import { delimiter, isAbsolute, join } from 'node:path';
 import type { Harness, HarnessContext, HarnessInput } from '@relay/core';
-import {
-  bubblewrapProblem,
-  cleanEnvironment,
-  type CommandLine,
-  inBubblewrap,
-  type Sandbox,
-} from '@relay/processes';
+import { cleanEnvironment, type CommandLine, inBubblewrap } from '@relay/processes';
 import { defineHarness } from '../define-harness.ts';
 import { TerminalSession } from './session.ts';
 
@@ -24,13 +18,6 @@ export interface PtyOptions {
   /** Default: 40. */
   readonly rows?: number;
 }
-
-const sandbox: Sandbox = {
-  commands: 'all',
-  network: true,
-  memoryBytes: 4 * 1024 ** 3,
-  processes: 1_024,
-};
 
 /** Throws a TypeError that says which option is wrong. */
 export function pty(options: PtyOptions): Harness {
@@ -74,18 +61,14 @@ async function commandLine(
   { process: given }: HarnessInput,
 ): Promise<CommandLine> {
   if (given === undefined) throw new Error(`The harness ${name} needs a workspace`);
-  const { workspace, home, hidden } = given;
+  const { workspace, home, hidden, sandbox } = given;
   const clean = cleanEnvironment({ env: process.env, pass: [], home, workspace });
-  const env = { ...clean, TERM: 'xterm-256color', ...own };
-  const file = await findProgram(program, env.PATH ?? '');
+  const env: CommandLine['env'] = { ...clean, TERM: 'xterm-256color', ...own };
+  const file = await findProgram(program, env['PATH'] ?? '');
   const line: CommandLine = { file, args, cwd: workspace, env };
-  if ((await bubblewrapProblem()) !== undefined) return line;
-  return inBubblewrap(line, sandbox, {
-    root: workspace,
-    home,
-    hidden: hidden(),
-    hasTerminal: true,
-  });
+  if (sandbox === undefined) return line;
+  const view = { root: workspace, home, hidden: hidden(), hasTerminal: true };
+  return inBubblewrap(line, { commands: 'all', ...sandbox }, view);
 }
 
 /** A terminal does not say why a program did not start. */

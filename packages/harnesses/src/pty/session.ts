@@ -110,20 +110,20 @@ export class TerminalSession implements HarnessSession {
     message: HarnessMessage,
     context: HarnessContext,
   ): Promise<Receipt | { readonly status: 'held' }> {
-    const { text, deliveryId, from, isFromApprover } = message;
+    const { text, deliveryId, isFromApprover } = message;
     const problem = textProblem(text);
     if (problem !== undefined) return { status: 'failed', reason: problem };
     if (isFromApprover) {
       await this.#ask({ type: 'submit', text: withoutReturns(text) });
       return { status: 'delivered' };
     }
-    void this.#typeIfAllowed({ text, deliveryId, from }, context);
+    void this.#typeIfAllowed({ text, deliveryId }, context);
     return { status: 'held' };
   }
 
   /** Never rejects. */
   async #typeIfAllowed(
-    { text, deliveryId, from }: Pick<HarnessMessage, 'text' | 'deliveryId' | 'from'>,
+    { text, deliveryId }: Pick<HarnessMessage, 'text' | 'deliveryId'>,
     { requestPermission, receipt }: HarnessContext,
   ): Promise<void> {
     let given: Receipt;
@@ -132,11 +132,10 @@ export class TerminalSession implements HarnessSession {
       const answer = await requestPermission({
         tool: `${name}.type`,
         input: { text },
-        shown: { from: from.type === 'session' ? `@${from.name}` : from.name },
       });
       given = answer.allowed
         ? await this.#typeApproved(answer.input)
-        : { status: 'failed', reason: answer.reason, retryable: answer.by !== 'rule' };
+        : { status: 'failed', reason: answer.reason, retryable: true };
     } catch (error) {
       given = { status: 'failed', reason: messageOf(error), retryable: true };
     }

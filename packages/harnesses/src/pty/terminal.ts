@@ -12,7 +12,7 @@ import { spawn, type IPty } from '@lydell/node-pty';
 import { readFileSync, write } from 'node:fs';
 import type { AgentSessionEvent, AgentStatus } from '@relay/protocol';
 import type { TerminalReport, TerminalRequest, TerminalStart } from './host-messages.ts';
-import { Screen, type ScreenSize } from './screen.ts';
+import { Screen } from './screen.ts';
 
 const charsPerEvent = 4 * 1024;
 const shortestJoinMs = 50;
@@ -261,7 +261,7 @@ export class TerminalProgram {
   async #writeAll(bytes: Buffer): Promise<void> {
     // The terminal's own `write` blocks this process while its program does not read.
     const { fd } = this.#program as IPty & { readonly fd: number };
-    for (let at = 0; at < bytes.length; ) {
+    for (let at = 0; at < bytes.length;) {
       if (this.#hasExited) throw new Error('The program has exited');
       const count = await writeSome(fd, bytes.subarray(at));
       at += count;

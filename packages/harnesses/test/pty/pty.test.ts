@@ -1,12 +1,14 @@
 /** Programs in terminals, without a server. */
 import { execFileSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { HarnessContext, HarnessMessage, HarnessSession, Receipt } from '@relay/core';
+import { bubblewrapProblem } from '@relay/processes';
 import type { AgentSessionEvent } from '@relay/protocol';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { requires, requiresLinux } from '../../../../test/support/requires.ts';
 import { pty, type PtyOptions } from '../../src/index.ts';
 import { Screen } from '../../src/pty/screen.ts';
@@ -25,6 +27,9 @@ interface Started {
 }
 
 const running: Started[] = [];
+const sandbox = { network: true, memoryBytes: 1024 ** 3, processes: 1_024 };
+const sandboxProblem = await bubblewrapProblem();
+let isSandboxed = false;
 
 afterEach(async () => {
   for (const { session, workspace } of running.splice(0)) {
@@ -57,8 +62,8 @@ async function start(
       asked.push(request);
       return Promise.resolve({ allowed: true, input: request.input });
     },
-    ask: unexpected,
     send: unexpected,
+    reply: unexpected,
     saveState: unexpected,
     ...given,
   };
@@ -73,6 +78,7 @@ async function start(
         workspace,
         home: workspace,
         hidden: () => [],
+        ...(isSandboxed && sandboxProblem === undefined ? { sandbox } : {}),
         mcp: { url: '', token: '' },
         credential: () => Promise.resolve(undefined),
       },
@@ -123,45 +129,50 @@ function message(text: string, isFromApprover: boolean): HarnessMessage {
 
 const bash = ['bash', '--norc', '--noprofile'] as const;
 
-describe('a program in a terminal', () => {
-  it('shows what is typed and what it outputs, and is idle when it reads the next command', async () => {
-    const started = await start({ command: bash });
-    await vi.waitFor(() => expect(screenOf(started)).toMatch(/[$#]$/), deadline);
-    await vi.waitFor(() => expect(statusesOf(started)).toEqual(['idle']), deadline);
+describe.each(['', ' in a sandbox'])('a program in a terminal%s', (where) => {
+  const linux = where === '' ? requiresLinux() : requires('sandbox', sandboxProblem);
 
-    await type(started, 'echo $((40+2)) "$TERM" $COLUMNS\r');
-
-    await vi.waitFor(
-      () => expect(screenOf(started)).toContain('\n42 xterm-256color 120\n'),
-      deadline,
-    );
-    await vi.waitFor(
-      () => expect(statusesOf(started)).toEqual(['idle', 'active', 'idle']),
-      deadline,
-    );
-    expect(outputOf(started)).toContain('42 xterm-256color 120\r\n');
-    expect(started.events.every(({ fidelity }) => fidelity === 'inferred')).toBe(true);
+  beforeAll(() => {
+    isSandboxed = where !== '';
+  });
+  afterAll(() => {
+    isSandboxed = false;
   });
 
   it(
-    'is active while a command has its terminal, although nothing is output',
-    requiresLinux(),
+    'shows what is typed and what it outputs, and is idle when it reads the next command',
+    linux,
     async () => {
       const started = await start({ command: bash });
+      await vi.waitFor(() => expect(screenOf(started)).toMatch(/[$#]$/), deadline);
       await vi.waitFor(() => expect(statusesOf(started)).toEqual(['idle']), deadline);
-      await type(started, 'read -p "waits? "\r');
+
+      await type(started, 'echo $((40+2)) "$TERM" $COLUMNS\r');
+
+      await vi.waitFor(
+        () => expect(screenOf(started)).toContain('\n42 xterm-256color 120\n'),
+        deadline,
+      );
       await vi.waitFor(
         () => expect(statusesOf(started)).toEqual(['idle', 'active', 'idle']),
         deadline,
       );
-      await type(started, 'yes\rsleep 1000\r');
-      await vi.waitFor(() => expect(screenOf(started)).toContain('sleep 1000'), deadline);
-      await new Promise((resolve) => setTimeout(resolve, 1_500));
-      expect(statusesOf(started).at(-1)).toBe('active');
-      await started.session.cancel?.();
-      await vi.waitFor(() => expect(statusesOf(started).at(-1)).toBe('idle'), deadline);
+      expect(outputOf(started)).toContain('42 xterm-256color 120\r\n');
+      expect(started.events.every(({ fidelity }) => fidelity === 'inferred')).toBe(true);
     },
   );
+
+  it('is active while a command has its terminal, although nothing is output', linux, async () => {
+    const started = await start({ command: bash });
+    await vi.waitFor(() => expect(statusesOf(started)).toEqual(['idle']), deadline);
+    await type(started, 'sleep 3; echo do""ne\r');
+    await vi.waitFor(() => expect(outputOf(started)).toMatch(/[\r\n]done\r\n/), deadline);
+    expect(statusesOf(started)).toEqual(['idle', 'active']);
+    await type(started, 'sleep 1000\r');
+    await vi.waitFor(() => expect(screenOf(started)).toContain('sleep 1000'), deadline);
+    await started.session.cancel?.();
+    await vi.waitFor(() => expect(statusesOf(started).at(-1)).toBe('idle'), deadline);
+  });
 });
 
 /** Processes whose command line contains the text. */
@@ -272,9 +283,7 @@ describe('a message to a program in a terminal', () => {
     const send = () =>
       started.session.receiveMessage(message('echo $((6*7))', false), started.context);
     expect(await send()).toEqual({ status: 'held' });
-    expect(asked).toEqual([
-      { tool: 'shell.type', input: { text: 'echo $((6*7))' }, shown: { from: '@builder' } },
-    ]);
+    expect(asked).toEqual([{ tool: 'shell.type', input: { text: 'echo $((6*7))' } }]);
     expect(started.receipts).toEqual([]);
 
     answer.resolve({ allowed: true, input: { text: 'echo $((7*7))' } });
@@ -328,38 +337,41 @@ describe('a message to a program in a terminal', () => {
   });
 });
 
-describe('the processes of a terminal', () => {
+describe.each(['', ' in a sandbox'])('the processes of a terminal%s', (where) => {
+  const linux = where === '' ? requiresLinux() : requires('sandbox', sandboxProblem);
+
+  beforeAll(() => {
+    isSandboxed = where !== '';
+  });
+  afterAll(() => {
+    isSandboxed = false;
+  });
+
+  /** A command that no other test has. */
+  const unique = () => `sleep ${randomInt(1e8, 1e9)}`;
+
   it.each([
-    [
-      'ignores every signal that it can',
-      "trap '' HUP TERM INT; sleep 98761 & while :; do wait; done",
-    ],
-    [
-      'starts others in sessions of their own',
-      'setsid sleep 98762 & setsid -f sleep 98762; sleep 98762',
-    ],
-  ])('end with the session of a program that %s', requiresLinux(), async (_what, script) => {
-    const started = await start({ command: ['bash', '-c', `${script} # ${fullScreen}`] });
-    const marks = ['sleep 9876'];
-    await vi.waitFor(() => expect(processesWith('sleep 9876').length).toBeGreaterThan(0), deadline);
+    ['ignores every signal that it can', "trap '' HUP TERM INT; SLEEP & while :; do wait; done"],
+    ['starts others in sessions of their own', 'setsid SLEEP & setsid -f SLEEP; SLEEP'],
+  ])('end with the session of a program that %s', linux, async (_what, script) => {
+    const sleep = unique();
+    const started = await start({ command: ['bash', '-c', script.replaceAll('SLEEP', sleep)] });
+    await vi.waitFor(() => expect(processesWith(sleep).length).toBeGreaterThan(1), deadline);
     await started.session.release?.();
-    expect(marks.flatMap((mark) => processesWith(mark))).toEqual([]);
+    expect(processesWith(sleep)).toEqual([]);
     expect(statusesOf(started)).not.toContain('released');
   });
 
-  it('end when the server does, without it', requiresLinux(), async () => {
-    const started = await start({
-      command: ['bash', '-c', "trap '' HUP TERM; setsid sleep 98763 & sleep 98763"],
-    });
-    await vi.waitFor(
-      () => expect(processesWith('sleep 98763').length).toBeGreaterThan(1),
-      deadline,
-    );
+  it('end when the server does, without it', linux, async () => {
+    const sleep = unique();
+    const script = `trap '' HUP TERM; setsid ${sleep} & ${sleep}`;
+    const started = await start({ command: ['bash', '-c', script] });
+    await vi.waitFor(() => expect(processesWith(sleep).length).toBeGreaterThan(1), deadline);
     started.stop.abort();
-    await vi.waitFor(() => expect(processesWith('sleep 98763')).toEqual([]), deadline);
+    await vi.waitFor(() => expect(processesWith(sleep)).toEqual([]), deadline);
   });
 
-  it('have a clean environment and their own home', async () => {
+  it('have a clean environment and their own home', linux, async () => {
     vi.stubEnv('SECRET_OF_THE_SERVER', 'secret');
     const started = await start({ command: ['bash', '-c', 'env'], env: { OWN: 'given' } });
     vi.unstubAllEnvs();
@@ -370,7 +382,7 @@ describe('the processes of a terminal', () => {
     expect(output).not.toContain('SECRET_OF_THE_SERVER');
   });
 
-  it('have no descriptors but those of their own terminal', requiresLinux(), async () => {
+  it('have no descriptors but those of their own terminal', linux, async () => {
     await start({ command: ['cat'] });
     const started = await start({ command: ['bash', '-c', 'ls -l /proc/self/fd'] });
     await vi.waitFor(() => expect(statusesOf(started)).toContain('released'), deadline);
@@ -378,7 +390,7 @@ describe('the processes of a terminal', () => {
     expect(execFileSync('ls', ['-l', '/proc/self/fd'], { encoding: 'utf8' })).not.toContain('ptmx');
   });
 
-  it('that a signal ends end the session, too', requiresLinux(), async () => {
+  it('that a signal ends end the session, too', linux, async () => {
     const started = await start({ command: ['bash', '-c', 'kill -9 $$'] });
     await vi.waitFor(
       () => expect(started.events.at(-1)).toMatchObject({ status: 'released' }),

@@ -9,7 +9,7 @@
 import { mkdir, readdir, realpath, rm, stat } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { join, relative, resolve } from 'node:path';
-import type { HarnessProcess, SessionRef, SystemStore } from '@relay/core';
+import type { HarnessProcess, HarnessSandbox, SessionRef, SystemStore } from '@relay/core';
 import { isWithin, realPathOf } from '@relay/processes';
 import { defined, RelayError } from '@relay/protocol';
 import type { Config } from '../config/config.ts';
@@ -25,6 +25,7 @@ export interface AgentProcessesOptions {
   readonly vault: Pick<Vault, 'secretOf'>;
   readonly workspaces: Pick<Workspaces, 'folderOf' | 'hiddenFrom'>;
   readonly defaultTenantId: string;
+  readonly sandbox: HarnessSandbox | undefined;
   readonly log: Pick<ServerLog, 'warn' | 'addSecret'>;
 }
 
@@ -89,7 +90,7 @@ export class AgentProcesses {
 
   /** `workspace`: relative to that of the tenant. Throws `workspace_missing`, or `invalid_request`. */
   async prepare(ref: SessionRef, workspace = '.'): Promise<PreparedProcess> {
-    const { store, vault, workspaces, defaultTenantId, log } = this.#options;
+    const { store, vault, workspaces, defaultTenantId, sandbox, log } = this.#options;
     const { tenantId } = ref;
     if (this.#url === undefined) {
       throw new RelayError('harness_failed', 'An agent needs a server that listens on a port');
@@ -119,6 +120,7 @@ export class AgentProcesses {
         workspace: folder,
         home: await realpath(home),
         hidden: () => workspaces.hiddenFrom(tenantId),
+        ...defined({ sandbox }),
         mcp: { url: this.#url, token },
         credential,
       },
