@@ -224,6 +224,10 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     expect(forked.parentSessionId).toBe(id);
   },
   flushSession: async () => client.sessions.flush((await held()).session.id),
+  inputSession: async () => {
+    const input = client.sessions.input((await held()).session.id, { text: 'ls' });
+    await expect(input).rejects.toMatchObject({ code: 'capability_missing' });
+  },
   registerAction: registered,
   listActions: async () => {
     const name = await registered();
@@ -344,6 +348,12 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     await client.runs.cancel(runId);
     const status = async () => (await client.runs.get(runId)).status;
     await expect.poll(status, { timeout: 10_000 }).toBe('canceled');
+  },
+  messageRun: async () => {
+    const { runId } = await asking();
+    const sent = await client.runs.message(runId, { text: 'And be brief' });
+    expect(sent).toMatchObject({ runId, text: 'And be brief', mode: 'next-message' });
+    await client.runs.cancel(runId);
   },
   cancelRuns: async () => {
     await client.runs.create({ model: 'demo', input: 'slow 60000', labels: { of: 'cancelRuns' } });

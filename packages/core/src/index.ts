@@ -135,3 +135,4 @@ export { Ticker } from './runtime/ticker.ts';
 export { Supervisor } from './supervisor.ts';
 export { systemClock } from './runtime/system-clock.ts';
 export * from './commands/post-result.ts';
+export * from './commands/message-run.ts';

@@ -3,4 +3,9 @@ export { cleanEnvironment, readerEnvironment, refusedVariable } from './environm
 export { lineLimits, type LineLimits, LineReader } from './line-reader.ts';
 export { isWithin, realPathOf } from './paths.ts';
 export { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
-export { killOrphanProcesses, killOwnProcesses, ownMarker } from './process-marker.ts';
+export {
+  killOrphanProcesses,
+  killOwnProcesses,
+  memoryByMarker,
+  ownMarker,
+} from './process-marker.ts';

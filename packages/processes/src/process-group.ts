@@ -53,6 +53,11 @@ export class ProcessGroup {
     return this.#child.pid;
   }
 
+  /** In the environment of the command and of all that it starts. */
+  get marker(): string {
+    return this.#marker;
+  }
+
   get stdin(): Writable | null {
     return this.#child.stdin;
   }

@@ -84,6 +84,34 @@ export async function killOwnProcesses(): Promise<void> {
   if (own !== undefined) await killMarked((marker) => marker === own, startTimeOf(process.pid));
 }
 
+/**
+ * How much memory the processes of each marker use, in bytes, without what they share with files. Empty
+ * where markers cannot be read.
+ */
+export async function memoryByMarker(): Promise<Map<string, number>> {
+  const memory = new Map<string, number>();
+  await Promise.all(
+    (await listProcesses()).map(async (pid) => {
+      try {
+        const marker = markerIn(await readFile(`/proc/${pid}/environ`));
+        if (marker === undefined) return;
+        const bytes = anonymousBytes(await readFile(`/proc/${pid}/status`, 'latin1'));
+        memory.set(marker, (memory.get(marker) ?? 0) + bytes);
+      } catch {
+        // It has ended, or belongs to another user.
+      }
+    }),
+  );
+  return memory;
+}
+
+function anonymousBytes(status: string): number {
+  return [...status.matchAll(/^Rss(?:Anon|Shmem):\s+(\d+) kB$/gm)].reduce(
+    (sum, [, kilobytes]) => sum + Number(kilobytes) * 1024,
+    0,
+  );
+}
+
 export function kill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
@@ -117,14 +145,18 @@ async function scanProcesses(
   matches: (marker: string) => boolean,
   since: number,
 ): Promise<ScanResult> {
-  if (!isLinux) return { pids: [], isUncertain: false };
-  const names = await readdir('/proc').catch(() => []);
-  const pids = names.filter((name) => /^\d+$/.test(name)).map(Number);
+  const pids = await listProcesses();
   const found = await Promise.all(pids.map((pid) => matchProcess(pid, matches, since)));
   return {
     pids: pids.filter((_, index) => found[index] === 'marked'),
     isUncertain: found.includes('uncertain'),
   };
+}
+
+async function listProcesses(): Promise<number[]> {
+  if (!isLinux) return [];
+  const names = await readdir('/proc').catch(() => []);
+  return names.filter((name) => /^\d+$/.test(name)).map(Number);
 }
 
 async function matchProcess(

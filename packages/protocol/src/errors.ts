@@ -20,7 +20,7 @@ export const errorTable = {
   unauthorized: permanent(401, 'The API key is missing or invalid'),
   scope_required: permanent(403, 'The API key lacks the required scope'),
   key_required: permanent(403, 'Callers without an API key may not use this'),
-  not_run_owner: permanent(403, 'Requires the owner of the run, or the scope worker'),
+  not_run_owner: permanent(403, 'The run belongs to another owner'),
   scope_not_held: permanent(403, 'A key cannot give away a scope that it lacks'),
   approve_scope_required: permanent(403, 'Rules that allow calls require the scope approve'),
   host_not_allowed: permanent(403, 'The Host is not in RELAY_ALLOWED_HOSTS'),

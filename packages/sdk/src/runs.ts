@@ -3,6 +3,8 @@ import type {
   ForkBody,
   Run,
   RunBody,
+  RunMessage,
+  RunMessageBody,
   RunsQuery,
   RunTool,
   StoredEvent,
@@ -121,6 +123,11 @@ export class Runs {
 
   cancel(id: string, options: CallOptions = {}): Promise<Run> {
     return this.#http.json('POST', pathOf`/v1/runs/${id}/cancel`, { repeatable: true, ...options });
+  }
+
+  /** Sends a message to a run that is going on. A call that is made again sends a second one. */
+  message(id: string, body: RunMessageBody, options: CallOptions = {}): Promise<RunMessage> {
+    return this.#http.json('POST', pathOf`/v1/runs/${id}/messages`, { body, ...options });
   }
 
   /** Cancels all runs of an agent, with labels, or of the tenant. */

@@ -285,6 +285,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     guards,
     audit,
     signer,
+    requestStateKey: derive(rootKey, 'mcp request states'),
     limits: file.limits ?? {},
     defaultTenantId: tenant.id,
     activity,

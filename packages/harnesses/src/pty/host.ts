@@ -5,8 +5,8 @@
  * program that does not read blocks. Neither may happen in the server, which has many terminals and runs other
  * commands. It also keeps the work of interpreting output, which may be endless, out of the server.
  *
- * When its input ends, because the session or the server has ended, it ends the program and all that the
- * program has started.
+ * When its input ends, because the session, the program or the server has ended, it ends the program and all
+ * that the program has started.
  */
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,8 +16,10 @@ import { TerminalProgram } from './terminal.ts';
 
 /** From the end of its terminal to SIGKILL. */
 const exitGraceMs = 2_000;
+const pollMs = 20;
 
 let program: TerminalProgram | undefined;
+let hasExited = false;
 let isEnding = false;
 
 // Without a reader there is no server.
@@ -25,7 +27,7 @@ process.stdout.on('error', () => void end());
 
 function report(message: TerminalReport): void {
   process.stdout.write(`${JSON.stringify(message)}\n`);
-  if (message.type === 'exited') void exit();
+  if (message.type === 'exited') hasExited = true;
 }
 
 const lines = createInterface({ input: process.stdin });
@@ -46,8 +48,10 @@ async function end(): Promise<void> {
   isEnding = true;
   // Shells ignore SIGTERM; SIGHUP is what a closed terminal sends.
   for (const signal of ['SIGHUP', 'SIGTERM', 'SIGCONT'] as const) signalGroup(signal);
-  await sleep(exitGraceMs);
-  await exit();
+  for (let ms = 0; ms < exitGraceMs && !hasExited; ms += pollMs) await sleep(pollMs);
+  signalGroup('SIGKILL');
+  await killOwnProcesses();
+  process.exit(0);
 }
 
 function signalGroup(signal: NodeJS.Signals): void {
@@ -56,10 +60,4 @@ function signalGroup(signal: NodeJS.Signals): void {
   } catch {
     // It has exited.
   }
-}
-
-async function exit(): Promise<void> {
-  signalGroup('SIGKILL');
-  await killOwnProcesses();
-  process.exit(0);
 }

@@ -19,6 +19,9 @@ export interface PtyOptions {
   readonly rows?: number;
 }
 
+/** As for commands in a sandbox. */
+const defaultMemoryBytes = 4 * 1024 ** 3;
+
 /** Throws a TypeError that says which option is wrong. */
 export function pty(options: PtyOptions): Harness {
   const problem = optionProblem(options);
@@ -33,7 +36,8 @@ export function pty(options: PtyOptions): Harness {
       const { handle } = input;
       const shown = command.join(' ');
       const size = { cols, rows };
-      const settings = { harness: name, handle, line, command: shown, size };
+      const memoryBytes = input.process?.sandbox?.memoryBytes ?? defaultMemoryBytes;
+      const settings = { harness: name, handle, line, memoryBytes, command: shown, size };
       return new TerminalSession(settings, signal).started();
     },
   });

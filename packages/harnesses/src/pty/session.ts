@@ -6,7 +6,6 @@
  *   any ──the program exits, for whatever reason──▶ released
  *   any ──the host of the terminal dies──▶ failed
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type {
   HarnessContext,
@@ -15,8 +14,9 @@ import type {
   Receipt,
   TerminalInput,
 } from '@relay/core';
-import { type CommandLine, ProcessGroup } from '@relay/processes';
+import type { CommandLine } from '@relay/processes';
 import type { AgentSessionCapabilities, AgentSessionEvent, SessionIdentity } from '@relay/protocol';
+import { AgentProcess } from '../acp/agent-process.ts';
 import type { TerminalReport, TerminalRequest, TerminalStart } from './host-messages.ts';
 import type { ScreenSize } from './screen.ts';
 
@@ -37,9 +37,6 @@ export const terminalCapabilities: AgentSessionCapabilities = {
   lifecycle: { release: true },
 };
 
-/** For the program to end by itself, before it is killed. */
-const endGraceMs = 3_000;
-const maxStderrChars = 2_000;
 const maxLineChars = 8 * 1024 * 1024;
 /** The heap of the host: much more than a screen needs. */
 const hostArgs = ['--max-old-space-size=128'];
@@ -51,6 +48,8 @@ export interface TerminalOptions {
   readonly harness: string;
   readonly handle: string;
   readonly line: CommandLine;
+  /** The most memory of the program and all that it has started. */
+  readonly memoryBytes: number;
   /** As it was configured, for events. */
   readonly command: string;
   readonly size: ScreenSize;
@@ -60,14 +59,14 @@ export class TerminalSession implements HarnessSession {
   readonly identity: SessionIdentity;
   readonly capabilities = terminalCapabilities;
   readonly #options: TerminalOptions;
-  readonly #group: ProcessGroup;
+  /** The host of the terminal. */
+  readonly #host: AgentProcess;
   readonly #signal: AbortSignal;
   readonly #startedAt = Date.now();
   readonly #started = Promise.withResolvers<void>();
   readonly #listener = Promise.withResolvers<Listener>();
   readonly #answers = new Map<number, (error: string | undefined) => void>();
   #requests = 0;
-  #stderr = '';
   #exit: Extract<TerminalReport, { type: 'exited' }> | undefined;
   #ending: Promise<void> | undefined;
 
@@ -77,17 +76,15 @@ export class TerminalSession implements HarnessSession {
     this.#signal = signal;
     this.identity = { handle, name: harness, kind: 'program' };
     this.#started.promise.catch(() => undefined);
-    this.#group = new ProcessGroup({
-      file: process.execPath,
-      args: [...hostArgs, fileURLToPath(new URL(`./host${extension()}`, import.meta.url))],
-      cwd: line.cwd,
-      env: { PATH: line.env['PATH'] ?? '' },
-      hasInput: true,
-    });
-    this.#group.stdin?.on('error', () => undefined);
-    this.#group.stderr.on('error', () => undefined);
-    this.#group.stderr.on('data', (chunk: Buffer) => {
-      this.#stderr = `${this.#stderr}${chunk.toString('utf8')}`.slice(-maxStderrChars);
+    this.#host = new AgentProcess({
+      command: {
+        file: process.execPath,
+        args: [...hostArgs, fileURLToPath(new URL(`./host${extension()}`, import.meta.url))],
+        cwd: line.cwd,
+        env: { PATH: line.env['PATH'] ?? '' },
+      },
+      secrets: [],
+      memoryBytes: options.memoryBytes,
     });
     const { file, args, cwd, env } = line;
     this.#tell({ type: 'start', file, args, cwd, env, ...size });
@@ -168,19 +165,8 @@ export class TerminalSession implements HarnessSession {
 
   /** Ends the program, and everything that it has started. */
   release(): Promise<void> {
-    this.#ending ??= this.#end();
+    this.#ending ??= this.#host.end('The session has ended');
     return this.#ending;
-  }
-
-  async #end(): Promise<void> {
-    this.#group.stdin?.end();
-    const timeout = new AbortController();
-    await Promise.race([
-      this.#group.ended().catch(() => undefined),
-      sleep(endGraceMs, undefined, { signal: timeout.signal, ref: false }).catch(() => undefined),
-    ]);
-    timeout.abort();
-    await this.#group.end();
   }
 
   /** Rejects if the program does not read it, or has exited. */
@@ -201,32 +187,29 @@ export class TerminalSession implements HarnessSession {
   }
 
   #tell(message: TerminalStart | TerminalRequest): void {
-    this.#group.stdin?.write(`${JSON.stringify(message)}\n`);
+    this.#host.input.write(`${JSON.stringify(message)}\n`);
   }
 
   /** Until the host has ended. Never rejects. */
   async #run(): Promise<void> {
-    const problem = await this.#read().then(
-      () => this.#group.ended().then(() => this.#stderr.trim(), messageOf),
-      messageOf,
-    );
-    const reason = problem === '' ? 'It ended unexpectedly' : problem;
+    const problem = await this.#read().catch(messageOf);
+    if (problem !== undefined) void this.#host.kill(problem);
+    const { reason } = await this.#host.ended;
     this.#started.reject(new Error(`The terminal cannot be started: ${reason}`));
     for (const answer of [...this.#answers.values()]) answer('The program has exited');
-    void this.#group.end();
     // Relay has ended it.
     if (this.#ending !== undefined || this.#signal.aborted) return;
     const listener = await this.#listener.promise;
-    await Promise.all(this.#lastEvents(reason).map((event) => listener(event)));
+    const last = this.#lastEvents(reason);
+    await Promise.all(last.map((event) => listener({ ...event, fidelity: 'inferred' })));
   }
 
   #lastEvents(problem: string): AgentSessionEvent[] {
     const { command } = this.#options;
     if (this.#exit === undefined) {
-      const error = `The terminal failed: ${problem}`;
       return [
-        { type: 'error', error, code: 'terminal_failed' },
-        { type: 'status.changed', status: 'failed', reason: 'The terminal failed' },
+        { type: 'error', error: problem, code: 'terminal_failed' },
+        { type: 'status.changed', status: 'failed', reason: problem },
       ];
     }
     const { exitCode, signal } = this.#exit;
@@ -244,10 +227,10 @@ export class TerminalSession implements HarnessSession {
   }
 
   /** The next lines are read when the events of those before are stored. */
-  async #read(): Promise<void> {
+  async #read(): Promise<undefined> {
     const decoder = new TextDecoder();
     let partial = '';
-    for await (const chunk of this.#group.stdout) {
+    for await (const chunk of this.#host.output) {
       const lines = (partial + decoder.decode(chunk as Buffer, { stream: true })).split('\n');
       partial = lines.pop() ?? '';
       if (partial.length > maxLineChars) throw new Error('It sent a line that is too long');
@@ -273,6 +256,7 @@ export class TerminalSession implements HarnessSession {
           break;
         case 'exited':
           this.#exit = report;
+          void this.#host.end('The program has exited');
           break;
       }
     }

@@ -1,7 +1,7 @@
 /** `/v1/runs` and `/v1/workflows`: start, list, follow, cancel, resume and fork runs. */
 import { z } from 'zod';
 import { memoryUseSchema } from '../schemas/memories.ts';
-import { messageSchema } from '../schemas/messages.ts';
+import { messageModes, messageSchema, senderSchema } from '../schemas/messages.ts';
 import { permissionsSchema } from '../schemas/permissions.ts';
 import {
   checkpointEnvelopeSchema,
@@ -22,6 +22,7 @@ import {
   timeSchema,
 } from '../schemas/values.ts';
 import {
+  bodyErrors,
   itemErrors,
   listErrors,
   attachmentsBodyLimit,
@@ -130,6 +131,21 @@ export const forkBodySchema = z.strictObject({
   limits: limitsSchema.optional(),
 });
 
+export const runMessageBodySchema = z.strictObject({
+  text: z.string().min(1),
+  /** When the agent gets it, as for a message to a busy session. */
+  mode: z.enum(messageModes).default('next-message'),
+});
+
+/** The journal of the run has `message.added` with its id when the agent gets it. */
+const runMessageSchema = z.object({
+  id: idSchema,
+  runId: idSchema,
+  from: senderSchema,
+  text: z.string(),
+  mode: z.enum(messageModes),
+});
+
 const workflowParam = z.object({ id: z.string().min(1).max(256) });
 
 export const workflowQuerySchema = z.strictObject(pageQuery);
@@ -227,6 +243,25 @@ export const runRoutes = {
     status: 202,
     output: runSchema,
     errors: itemErrors,
+  },
+  messageRun: {
+    method: 'POST',
+    path: '/v1/runs/:id/messages',
+    summary: 'Send a message to a run that is going on',
+    scopes: ['runs'],
+    params: idParam,
+    body: runMessageBodySchema,
+    status: 201,
+    output: runMessageSchema,
+    errors: [
+      ...itemErrors,
+      ...bodyErrors,
+      'not_run_owner',
+      'run_ended',
+      'session_conflict',
+      'inbox_full',
+      'journal_pruned',
+    ],
   },
   resumeRun: {
     method: 'POST',

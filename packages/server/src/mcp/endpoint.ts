@@ -15,6 +15,7 @@ import type { RouteRequest } from '../http/handlers/handler.ts';
 import { closedSignal } from '../streaming/response-writer.ts';
 import { streamJson } from '../streaming/stream-json.ts';
 import { version } from '../version.ts';
+import { requestStates } from './questions.ts';
 import { callTool, listTools } from './tools.ts';
 
 type McpRequest = RouteRequest<'serveMcp'>;
@@ -68,6 +69,7 @@ function serverFor(call: McpRequest): McpServer {
     {
       instructions,
       capabilities: { tools: {} },
+      requestState: { verify: (state, context) => requestStates(call).verify(state, context) },
       cacheHints: { 'tools/list': { ttlMs: toolsTtlMs, cacheScope: 'private' } },
     },
   );
@@ -78,8 +80,8 @@ function serverFor(call: McpRequest): McpServer {
       throw protocolError(call, thrown);
     }
   });
-  mcp.server.setRequestHandler('tools/call', async ({ params }) => {
-    const result = await callTool(call, params);
+  mcp.server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {
+    const result = await callTool(call, params, mcpReq);
     if (result !== undefined) return result;
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${params.name}`);
   });

@@ -2,48 +2,37 @@
  * The tools of `/mcp`. Behind a tool is a route of the HTTP API: the same rights, the same validation, the
  * same handler. Only its description and its result are for a model, and as short as they can be.
  */
-import type {
-  CallToolRequest,
-  CallToolResult,
-  ListToolsResult,
-  Tool,
+import {
+  type CallToolRequest,
+  type CallToolResult,
+  type InputRequiredResult,
+  isInputRequiredResult,
+  type ListToolsResult,
+  type ServerContext,
+  type Tool,
 } from '@modelcontextprotocol/server';
 import {
   agentStatuses,
   defined,
   deliveryModes,
   escapeMisleading,
+  messageModes,
+  RelayError,
   type Route,
   routes,
 } from '@relay/protocol';
 import { z } from 'zod';
 import { type Caller, mayUse, noteRefusal, requireAccess } from '../http/auth.ts';
 import { toRelayError } from '../http/errors.ts';
-import {
-  type ApiRequest,
-  type CallerRoute,
-  type Handler,
-  type Input,
-  type ResultOf,
-  storeOf,
-} from '../http/handlers/handler.ts';
-import { handlers } from '../http/handlers/index.ts';
-import { check, validate } from '../http/validate.ts';
+import { type ApiRequest, type CallerRoute, storeOf } from '../http/handlers/handler.ts';
+import { check } from '../http/validate.ts';
 import { readListed } from '../http/views/pagination.ts';
 import { noteSeen } from '../streaming/deliveries.ts';
 import { actionOf, callAction, invocationAnswer, mayInvoke, toolOf } from './actions.ts';
-import {
-  failureOf,
-  lineOf,
-  listOf,
-  messageLine,
-  resultOf,
-  shortMessage,
-  type ToolAnswer,
-} from './answer.ts';
+import { failureOf, lineOf, listOf, messageLine, resultOf, shortMessage } from './answer.ts';
+import { type Arguments, callRoute, inputOf, textsOf, type ToolCall } from './call-route.ts';
 import { checkMessages } from './check-messages.ts';
-
-type Arguments = Readonly<Record<string, unknown>>;
+import { approvalsList, runCancel, runGet, runMessage, runStart } from './runs.ts';
 
 /** What a client sends with a call that it may repeat. */
 const idempotencyKeyName = 'relay/idempotencyKey';
@@ -56,11 +45,12 @@ interface McpTool extends Omit<Tool, 'name'> {
   readonly route: CallerRoute;
   /** An API key has no inbox; a session must declare that it invokes actions. */
   readonly needs?: 'inbox' | 'invoke';
-  /** `key` makes a repeated call harmless. */
-  readonly call: (call: ApiRequest, args: Arguments, key?: string) => Promise<ToolAnswer>;
+  readonly call: ToolCall;
 }
 
 const cursor = { type: 'string' };
+const id = { type: 'string' };
+const waitMs = { type: 'integer', description: 'Up to 60000. Default: 25000' };
 
 const tools: Readonly<Record<string, McpTool>> = {
   send_message: {
@@ -80,7 +70,7 @@ const tools: Readonly<Record<string, McpTool>> = {
       required: ['text'],
     },
     annotations: { destructiveHint: false },
-    async call(call, args, idempotencyKey) {
+    async call(call, args, { idempotencyKey }) {
       const body = { ...args, ...defined({ idempotencyKey }) };
       const { id, deliveries } = await callRoute(call, 'sendMessage', { body });
       const shown = deliveries.map(({ handle, status, error }) => ({
@@ -184,6 +174,59 @@ const tools: Readonly<Record<string, McpTool>> = {
     call: async (call, args) =>
       invocationAnswer(await callRoute(call, 'getInvocation', { params: args })),
   },
+  run_start: {
+    route: 'startRun',
+    description: 'Start a run of an agent and wait for its answer.',
+    inputSchema: {
+      type: 'object',
+      properties: {
+        input: { type: 'string' },
+        agent: { type: 'string' },
+        model: { type: 'string' },
+        conversationId: { type: 'string', description: 'Continues it' },
+        waitMs,
+      },
+      required: ['input'],
+    },
+    call: runStart,
+  },
+  run_get: {
+    route: 'getRun',
+    description: 'Get the status and answer of a run, or what it waits for.',
+    inputSchema: {
+      type: 'object',
+      properties: { id, waitMs: { ...waitMs, description: 'Default: 0' } },
+      required: ['id'],
+    },
+    annotations: { destructiveHint: false },
+    call: runGet,
+  },
+  run_message: {
+    route: 'messageRun',
+    description: 'Send a message to a run, or continue the conversation of one that has ended.',
+    inputSchema: {
+      type: 'object',
+      properties: { id, text: { type: 'string' }, mode: { enum: [...messageModes] }, waitMs },
+      required: ['id', 'text'],
+    },
+    call: runMessage,
+  },
+  run_cancel: {
+    route: 'cancelRun',
+    description: 'Cancel a run.',
+    inputSchema: { type: 'object', properties: { id }, required: ['id'] },
+    call: runCancel,
+  },
+  approvals_list: {
+    route: 'listApprovals',
+    description: 'List what waits for the decision of a person.',
+    inputSchema: {
+      type: 'object',
+      properties: { runId: id, limit: { type: 'integer', description: 'Default: 20' }, cursor },
+    },
+    annotations: { readOnlyHint: true },
+    call: approvalsList,
+  },
 };
 
 const actionsAtOnce = 100;
@@ -219,7 +262,8 @@ function toolsFor(caller: Caller, invokes: boolean): Tool[] {
 export async function callTool(
   call: ApiRequest,
   { name, arguments: args = {}, _meta: meta = {} }: CallToolRequest['params'],
-): Promise<CallToolResult | undefined> {
+  client: ServerContext['mcpReq'],
+): Promise<CallToolResult | InputRequiredResult | undefined> {
   const { caller, context, request } = call;
   const action = actionOf(name);
   const tool = Object.hasOwn(tools, name) ? tools[name] : undefined;
@@ -231,7 +275,11 @@ export async function callTool(
       await noteSeen(call, { tenantId: caller.tenantId, sessionId: caller.session.id });
     }
     const { [idempotencyKeyName]: key } = check(metaSchema, meta);
-    if (tool !== undefined) return resultOf(await tool.call(call, args, key));
+    if (tool !== undefined) {
+      checkNames(name, tool, args);
+      const answer = await tool.call(call, args, { idempotencyKey: key, client });
+      return isInputRequiredResult(answer) ? answer : resultOf(answer);
+    }
     const { params } = inputOf('invokeAction', { params: { name: action }, body: {} });
     const input = { input: args, ...defined({ idempotencyKey: key }) };
     return resultOf(await callAction(call, params.name, input));
@@ -247,29 +295,17 @@ export async function callTool(
   }
 }
 
-/** What the HTTP API does with the same request. */
-async function callRoute<Name extends CallerRoute>(
-  call: ApiRequest,
-  name: Name,
-  given: Partial<Record<'params' | 'query' | 'body', unknown>>,
-): Promise<ResultOf<Name>> {
-  const table: { readonly [Key in Name]: Handler<Key> } = handlers;
-  return table[name]({ ...call, ...inputOf(name, given) });
-}
-
-function inputOf<Name extends CallerRoute>(
-  name: Name,
-  { params, query = {}, body }: Partial<Record<'params' | 'query' | 'body', unknown>>,
-): Input<Name> {
-  // The types of `Input` are derived from the schemas that validate here.
-  return validate(routes[name], { params, query, body }) as Input<Name>;
-}
-
-/** A query has only texts. */
-function textsOf(args: Arguments): Arguments {
-  const texts = Object.entries(args).map(([name, value]) => [
-    name,
-    typeof value === 'number' ? String(value) : value,
-  ]);
-  return Object.fromEntries(texts) as Arguments;
+/** A model corrects a misspelled name at once if it sees the right ones. */
+function checkNames(name: string, { inputSchema }: McpTool, args: Arguments): void {
+  const accepted = Object.keys(inputSchema.properties ?? {});
+  const unknown = Object.keys(args).filter((each) => !accepted.includes(each));
+  if (unknown.length === 0) return;
+  const missing = (inputSchema.required ?? []).filter((each) => !Object.hasOwn(args, each));
+  const details = [
+    ...unknown.map((path) => ({ path, message: 'Unknown field' })),
+    ...missing.map((path) => ({ path, message: 'Required' })),
+  ];
+  const problems = details.map(({ path, message }) => `${path}: ${message}`).join('; ');
+  const takes = `${name} takes ${accepted.join(', ')}`;
+  throw new RelayError('invalid_request', `${problems}. ${takes}`, { details });
 }

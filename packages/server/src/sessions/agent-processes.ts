@@ -25,7 +25,8 @@ export interface AgentProcessesOptions {
   readonly vault: Pick<Vault, 'secretOf'>;
   readonly workspaces: Pick<Workspaces, 'folderOf' | 'hiddenFrom'>;
   readonly defaultTenantId: string;
-  readonly sandbox: HarnessSandbox | undefined;
+  /** Undefined: programs run without one. */
+  readonly sandbox?: HarnessSandbox | undefined;
   readonly log: Pick<ServerLog, 'warn' | 'addSecret'>;
 }
 

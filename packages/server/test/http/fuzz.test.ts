@@ -88,6 +88,7 @@ const examples: Partial<Record<RouteName, object>> = {
     params: { name: 'list_messages', arguments: { limit: 1 }, _meta: { progressToken: 1 } },
   },
   cancelRuns: { agent: 'nobody', labels: { a: 'b' } },
+  messageRun: { text: 'x', mode: 'immediate' },
 };
 
 const strange = fc.oneof(

@@ -44,7 +44,8 @@ export class TranscriptCache {
   #size = 0;
 
   constructor(bounds: Partial<CacheBounds> = {}) {
-    this.#bounds = { entries: 64, chars: 32 * 1024 * 1024, ...bounds };
+    // A thousand sessions that take turns are all kept: each miss reads the journals of all turns before.
+    this.#bounds = { entries: 2_048, chars: 32 * 1024 * 1024, ...bounds };
   }
 
   /** The transcripts of a run up to `seq`, including the conversation before it. */

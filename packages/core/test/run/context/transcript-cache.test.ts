@@ -270,6 +270,25 @@ describe('the fold of a conversation', () => {
 });
 
 describe('the bound of the cache', () => {
+  it('keeps the conversations of a thousand sessions that take turns', async () => {
+    const cache = new TranscriptCache();
+    const sessions = Array.from({ length: 1_000 }, (_, n) => new Journals(`tenant-${n}`));
+    const turns = 4;
+    for (let turn = 0; turn < turns; turn += 1) {
+      for (const journals of sessions) {
+        const id = `r${turn}`;
+        const run = journals.add(id, turn, 'answer');
+        journals.reads.splice(0);
+        await cache.ofRun(journals.store, run, 1);
+        // Of the runs before, the last one, which has ended since.
+        expect(journals.reads.map(({ runId }) => runId)).toEqual(
+          turn === 0 ? [] : [`r${turn - 1}`],
+        );
+        journals.end(id);
+      }
+    }
+  });
+
   it('drops what was kept longest ago', async () => {
     const journals = new Journals();
     const cache = new TranscriptCache({ entries: 2 });

@@ -67,6 +67,8 @@ export interface ServerContext extends AuthContext {
   readonly guards: OutboundGuards;
   readonly audit: AuditSealer;
   readonly signer: WebhookSigner;
+  /** Signs what MCP clients send back with an answer of their user. The same on all nodes. */
+  readonly requestStateKey: Uint8Array;
   /** The upper limits of every run. */
   readonly limits: Limits;
   readonly version: string;

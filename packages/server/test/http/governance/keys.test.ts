@@ -47,6 +47,7 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   claimToolCall: () => ({}),
   addMemory: () => ({ namespace: 'matrix', text: 'from a stranger' }),
   forkRun: () => ({ input: 'say 1' }),
+  messageRun: () => ({ text: 'from a stranger' }),
   createGrant: () => ({ tool: 'send_note', params: { to: 'nobody' }, scope: 'tenant' }),
   previewGrant: () => ({ tool: 'send_note' }),
   createWebhook: () => ({ url: 'https://hooks.example/x', events: ['run.ended'] }),

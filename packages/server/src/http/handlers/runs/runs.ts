@@ -6,6 +6,7 @@ import {
   dialects,
   encodeFrame,
   isEnded,
+  personOf,
   type BodyOf,
   type QueryOf,
   RelayError,
@@ -21,6 +22,7 @@ import { invalidField } from '../../errors.ts';
 import { readListed, parseTime } from '../../views/pagination.ts';
 import { presentListed, presentRun } from '../../views/run.ts';
 import { type ApiRequest, findRun, type Handler, type RouteRequest, storeOf } from '../handler.ts';
+import { senderOf } from '../sessions/messages.ts';
 import { buildSpec, chooseTools, chooseToolsAndFunctions, startAndFollow } from './start.ts';
 
 export const startRun: Handler<'startRun'> = async (call) => {
@@ -31,7 +33,11 @@ export const startRun: Handler<'startRun'> = async (call) => {
   void streamRun(call, { dialect: dialects.runs, run, batches: opening.batches });
 };
 
-function specOf(call: RouteRequest<'startRun'>): Promise<RunSpec> {
+/** `defaultTools`: of a run that names none; undefined for all of the tenant. */
+export function specOf(
+  call: RouteRequest<'startRun'>,
+  defaultTools = ({ tools = [] }: core.AgentDefinition): readonly string[] | undefined => tools,
+): Promise<RunSpec> {
   const { input, tools, ...body } = call.body;
   return buildSpec(call, {
     ...body,
@@ -39,7 +45,7 @@ function specOf(call: RouteRequest<'startRun'>): Promise<RunSpec> {
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
     prompt: 'append',
     tools(agent) {
-      if (tools === undefined) return { tools: chooseTools(call, agent.tools ?? []) };
+      if (tools === undefined) return { tools: chooseTools(call, defaultTools(agent)) };
       rejectUnavailableTools(call, tools, (body.memory ?? agent.memory) !== undefined);
       return chooseToolsAndFunctions(call, tools);
     },
@@ -195,6 +201,22 @@ export const cancelRun: Handler<'cancelRun'> = async (call) => {
   const why = { reason: `Canceled by ${call.caller.actor.name}`, by: call.caller.actor };
   await core.cancelRun(call.context.control, ref, why);
   return presentNow(call, run.id);
+};
+
+/** Only the owner of a run, or an administrator, adds to its conversation. */
+export const messageRun: Handler<'messageRun'> = async (call) => {
+  const { caller, body, context } = call;
+  const run = await findRun(call, call.params.id);
+  if (run.owner !== personOf(caller.actor) && !caller.scopes.has('admin')) {
+    throw new RelayError(
+      'not_run_owner',
+      'This run belongs to another owner: use a key of that owner, or one with the scope admin',
+    );
+  }
+  const from = senderOf(caller);
+  const ref = { tenantId: run.tenantId, runId: run.id };
+  const id = await core.messageRun(context.control, ref, { ...body, from });
+  return { id, runId: run.id, from, ...body };
 };
 
 const missingEventCodes = new Set(['journal_corrupt', 'journal_pruned']);

@@ -21,7 +21,7 @@ import { byRequest, readAll } from '../../views/pagination.ts';
 import { decide, statusNow } from '../governance/approvals.ts';
 import { type ApiRequest, findRun, type Handler, type ResultOf, storeOf } from '../handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
-import { collectUntilIdle } from './collect-until-idle.ts';
+import { collectUntilIdle } from './wait-until-idle.ts';
 import { runHeader, streamRun } from '../../../streaming/stream-run.ts';
 
 export const startApiChat: Handler<'startApiChat'> = async (call) => {

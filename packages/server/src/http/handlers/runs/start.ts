@@ -39,6 +39,8 @@ import { type ApiRequest, storeOf } from '../handler.ts';
 export interface StartRequest extends ApiRequest {
   readonly params: unknown;
   readonly body: unknown;
+  /** Default: the header `Idempotency-Key`. */
+  readonly idempotencyKey?: string | undefined;
 }
 
 /**
@@ -58,9 +60,11 @@ export async function startRun(
     idempotency === undefined ? undefined : await findStarted(control, tenantId, idempotency);
   const run =
     earlier ?? (await startNew(call, await buildSpec(), { runId, connectionId, idempotency }));
-  // Raw, because a stream bypasses the reply.
-  call.reply.raw.setHeader('x-run-id', run.id);
-  if (run.replayed) call.reply.raw.setHeader('idempotent-replayed', 'true');
+  // Raw, because a stream bypasses the reply. A response of `/mcp` may have begun already.
+  const { raw } = call.reply;
+  if (raw.headersSent) return run;
+  raw.setHeader('x-run-id', run.id);
+  if (run.replayed) raw.setHeader('idempotent-replayed', 'true');
   return run;
 }
 
@@ -302,7 +306,7 @@ export function idempotencyKeyOf({ request }: ApiRequest): string | undefined {
 }
 
 function idempotencyOf(call: StartRequest): Idempotency | undefined {
-  const key = idempotencyKeyOf(call);
+  const key = call.idempotencyKey ?? idempotencyKeyOf(call);
   if (key === undefined) return undefined;
   const { digest } = call.context.control.engine;
   const { params, body, request } = call;

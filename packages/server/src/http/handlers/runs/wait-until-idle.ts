@@ -1,4 +1,4 @@
-/** Collects the frames of a run until it ends or waits for a person. */
+/** Waits for a run until it ends or waits for a person. */
 import { isWaitingForAnswer, loadState, type RunRecord } from '@relay/core';
 import { dialects, type Frame, type RunStatus, type StoredEvent } from '@relay/protocol';
 import { closedSignal } from '../../../streaming/response-writer.ts';
@@ -9,9 +9,9 @@ import type { ApiRequest } from '../handler.ts';
 
 const timeoutMs = 60_000;
 
-export interface CollectOptions {
+export interface WaitOptions {
   readonly after: number;
-  /** The id of a decided approval: only the decision and what follows it are collected. */
+  /** The id of a decided approval: only the decision and what follows it count. */
   readonly decided?: string;
 }
 
@@ -19,10 +19,8 @@ export interface CollectOptions {
 export async function collectUntilIdle(
   call: ApiRequest,
   run: RunRecord,
-  { after, decided }: CollectOptions,
+  options: WaitOptions,
 ): Promise<{ status: RunStatus; frames: readonly Frame[] }> {
-  const { store, hub, streams } = call.context;
-  const tenant = store.tenant(call.caller.tenantId);
   const header = runHeader(run);
   const frames: Frame[] = [];
   const collect = (events: readonly StoredEvent[]) => {
@@ -31,7 +29,27 @@ export async function collectUntilIdle(
       if (frame !== undefined) frames.push(frame);
     }
   };
-  const timeout = AbortSignal.timeout(timeoutMs);
+  const status = await waitUntilIdle(call, run, { ...options, timeoutMs, onEvents: collect });
+  return { status, frames };
+}
+
+interface IdleOptions extends WaitOptions {
+  readonly timeoutMs: number;
+  readonly onEvents: (events: readonly StoredEvent[]) => void;
+}
+
+/**
+ * Waits until the run ends or waits for a person. The time, the connection and the server end the wait,
+ * and not the run. Nothing is held meanwhile but a subscription to the run. Returns the status.
+ */
+export async function waitUntilIdle(
+  call: ApiRequest,
+  run: RunRecord,
+  { after, decided, timeoutMs: waitMs, onEvents }: IdleOptions,
+): Promise<RunStatus> {
+  const { store, hub, streams } = call.context;
+  const tenant = store.tenant(call.caller.tenantId);
+  const timeout = AbortSignal.timeout(waitMs);
   const closing = new AbortController();
   const remove = streams.add(call.caller, (reason) => closing.abort(reason));
   const signal = AbortSignal.any([closedSignal(call.reply.raw), timeout, closing.signal]);
@@ -41,16 +59,16 @@ export async function collectUntilIdle(
     run.status === 'queued' || (run.status === 'running' && (await idleSeq()) === undefined);
   // A run that is idle already is not waited for.
   const follow = isActive || decided !== undefined;
-  let collecting = decided === undefined;
+  let counting = decided === undefined;
   let previous: StoredEvent | undefined;
   let mayBeIdle = false;
   try {
     for await (const batch of followRun(source, { after, follow, signal })) {
-      const events = collecting ? batch : sinceDecision(batch, previous, decided);
-      collecting ||= events.length > 0;
+      const events = counting ? batch : sinceDecision(batch, previous, decided);
+      counting ||= events.length > 0;
       previous = batch.at(-1);
-      collect(events);
-      if (collecting && isSuspendedOrEnded(events)) break;
+      onEvents(events);
+      if (counting && isSuspendedOrEnded(events)) break;
       mayBeIdle ||= events.some(canChangeIdleState);
       const seq: number | undefined = mayBeIdle ? await idleSeq() : undefined;
       // The stored run may be ahead of the batches read so far.
@@ -63,7 +81,7 @@ export async function collectUntilIdle(
   if (closing.signal.reason === 'revoked') throw unauthorized();
   const status = (await tenant.readRun(run.id))?.status ?? run.status;
   const isIdle = status === 'running' && (await idleSeq()) !== undefined;
-  return { status: isIdle ? 'waiting' : status, frames };
+  return isIdle ? 'waiting' : status;
 }
 
 /**

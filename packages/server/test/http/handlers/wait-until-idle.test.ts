@@ -8,9 +8,9 @@ import { OpenStreams } from '../../../src/streaming/open-streams.ts';
 import { placed, runEnded, settled, TestJournal, token } from '../../support/journal.ts';
 import type { ApiRequest } from '../../../src/http/handlers/handler.ts';
 import {
-  type CollectOptions,
+  type WaitOptions,
   collectUntilIdle,
-} from '../../../src/http/handlers/runs/collect-until-idle.ts';
+} from '../../../src/http/handlers/runs/wait-until-idle.ts';
 
 const agentId = uuidv7();
 const [approvalId, otherId] = [uuidv7(), uuidv7()];
@@ -46,7 +46,7 @@ async function setUp(status: RunRecord['status'] = 'waiting') {
     hub.publish(runId, stored);
     await settled();
   };
-  const follow = async (from: CollectOptions) => {
+  const follow = async (from: WaitOptions) => {
     const run = { ...(await store.readRun(runId)), status } as RunRecord;
     const outcome = collectUntilIdle(call, run, from);
     let done = false;
