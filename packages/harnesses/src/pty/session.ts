@@ -20,7 +20,7 @@ import { AgentProcess } from '../acp/agent-process.ts';
 import type { TerminalReport, TerminalRequest, TerminalStart } from './host-messages.ts';
 import type { ScreenSize } from './screen.ts';
 
-export const terminalCapabilities: AgentSessionCapabilities = {
+const terminalCapabilities: AgentSessionCapabilities = {
   messaging: { receive: true },
   // There are neither model calls nor tool calls whose boundaries could be seen.
   delivery: { modes: ['on-idle', 'immediate'], queue: true },
