@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import type { SystemStore } from '@relay/core';
 import { pty } from '@relay/harnesses';
 import { uuidv7 } from 'uuidv7';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { AgentProcesses } from '../../src/sessions/agent-processes.ts';
+import { HarnessHost } from '../../src/sessions/harness-host.ts';
 import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import { stores } from '../support/stores.ts';
 
@@ -19,22 +21,22 @@ describe.each(Object.entries(stores))('sessions with a terminal on %s', (_name, 
   let server: TestServer;
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'relay-terminals-')));
 
-  const boot = (node: string) =>
+  const boot = () =>
     bootServer({
       store,
       file: { harnesses },
       env: {
-        RELAY_NODE_ID: node,
-        RELAY_DATA_DIR: join(folder, node),
+        RELAY_NODE_ID: 'one',
+        RELAY_DATA_DIR: join(folder, 'one'),
         RELAY_WORKSPACE: join(folder, 'workspace'),
         RELAY_SANDBOX: 'off',
       },
     });
 
   beforeAll(async () => {
-    for (const name of ['workspace', 'one', 'two']) mkdirSync(join(folder, name));
+    for (const name of ['workspace', 'one']) mkdirSync(join(folder, name));
     store = await open();
-    server = await boot('one');
+    server = await boot();
   });
 
   afterAll(async () => {
@@ -135,16 +137,16 @@ describe.each(Object.entries(stores))('sessions with a terminal on %s', (_name, 
     expect(JSON.stringify(entries)).not.toContain('word');
   });
 
-  it.each([
-    { resize: { cols: 0, rows: 20 } },
-    { resize: { cols: 80, rows: 1_000_000 } },
-    { resize: { cols: 80.5, rows: 20 } },
-    { resize: { cols: 80 } },
-    { text: '' },
-    { text: 'x'.repeat(100_000) },
-    { text: 'x', resize: { cols: 80, rows: 20 } },
-    {},
-  ])('refuse the input %j', async (body) => {
+  it.each<[string, object]>([
+    ['without columns', { resize: { cols: 0, rows: 20 } }],
+    ['with a million rows', { resize: { cols: 80, rows: 1_000_000 } }],
+    ['with half a column', { resize: { cols: 80.5, rows: 20 } }],
+    ['without rows', { resize: { cols: 80 } }],
+    ['without text', { text: '' }],
+    ['with too much text', { text: 'x'.repeat(100_000) }],
+    ['with both', { text: 'x', resize: { cols: 80, rows: 20 } }],
+    ['with neither', {}],
+  ])('refuse input %s', async (_what, body) => {
     const { status } = await ask(`/v1/sessions/${uuidv7()}/input`, { body });
     expect(status).toBe(400);
   });
@@ -243,30 +245,54 @@ describe.each(Object.entries(stores))('sessions with a terminal on %s', (_name, 
     await hasStatus(path, 'released');
   });
 
-  it('are typed into through another node, which keeps no text', async () => {
-    const other = await boot('two');
-    try {
-      const { id, path, handle } = await created();
-      await hasStatus(path, 'idle');
-      const typed = await other.ask(`${path}/input`, { body: { text: 'echo $((6*7))x\r' } });
-      expect([typed.status, typed.body]).toEqual([204, {}]);
-      await shows(path, '42x');
-      expect(await store.tenant(server.tenantId).sessions.openCommands(id, 10)).toEqual([]);
-      await ask(`${path}/release`, { method: 'POST' });
-      await hasStatus(path, 'released');
-      const { status, body } = await other.ask(`${path}/input`, { body: { text: 'x' } });
-      expect([status, body['code']]).toEqual([409, 'session_conflict']);
-      expect(String(body['error'])).toContain(handle);
-    } finally {
-      await other.stop();
-    }
+  it('are typed into through another node, and no text stays in the store', async () => {
+    const { control, programHub } = server.relay;
+    const { engine } = control;
+    const processes = new AgentProcesses({
+      store,
+      config: server.config,
+      vault: { secretOf: () => '' },
+      workspaces: { folderOf: () => undefined, hiddenFrom: () => [] },
+      defaultTenantId: server.tenantId,
+      log: { ...engine.log, addSecret: () => undefined },
+    });
+    const streams = { addSession: () => () => undefined };
+    const node = 'two';
+    const host = new HarnessHost({ engine, hub: programHub, streams, processes, node }, harnesses);
+    const [, harness] = host.harnesses[0] ?? [];
+    const { id, path } = await created();
+    await hasStatus(path, 'idle');
+    const { sessions } = store.tenant(server.tenantId);
+    const session = await sessions.read(id);
+    if (session === undefined || harness === undefined) throw new Error('There is no session');
+    const commandIds: string[] = [];
+    const next = engine.ids.next.bind(engine.ids);
+    vi.spyOn(engine.ids, 'next').mockImplementation(() => {
+      commandIds.push(next());
+      return commandIds.at(-1) ?? '';
+    });
+
+    await harness.input(session, { text: 'echo $((6*7))x\r' }, []);
+
+    vi.restoreAllMocks();
+    await shows(path, '42x');
+    const commands = await Promise.all(commandIds.map((each) => sessions.readCommand(id, each)));
+    expect(commands.filter((command) => command !== undefined)).toMatchObject([
+      { command: 'input', args: {}, answer: { ok: true } },
+    ]);
+    expect(JSON.stringify(commands)).not.toContain('6*7');
+    await ask(`${path}/release`, { method: 'POST' });
+    await hasStatus(path, 'released');
+    await expect(harness.input(session, { text: 'x' }, [])).rejects.toMatchObject({
+      code: 'session_conflict',
+    });
   });
 
   it('are offline after a restart, which says why, and can be released', async () => {
     const { path } = await created();
     await hasStatus(path, 'idle');
     await server.stop();
-    server = await boot('one');
+    server = await boot();
     await hasStatus(path, 'offline');
     const lost = (await eventsOf(path)).findLast((event) => event['status'] === 'offline');
     expect(lost?.['reason']).toBe('The harness shell cannot attach to it after a restart');
