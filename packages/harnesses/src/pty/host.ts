@@ -16,10 +16,10 @@ import { TerminalProgram } from './terminal.ts';
 
 /** From the end of its terminal to SIGKILL. */
 const exitGraceMs = 2_000;
-const pollMs = 20;
 
 let program: TerminalProgram | undefined;
-let hasExited = false;
+/** Aborted when the program has exited. */
+const exited = new AbortController();
 let isEnding = false;
 
 // Without a reader there is no server.
@@ -27,7 +27,7 @@ process.stdout.on('error', () => void end());
 
 function report(message: TerminalReport): void {
   process.stdout.write(`${JSON.stringify(message)}\n`);
-  if (message.type === 'exited') hasExited = true;
+  if (message.type === 'exited') exited.abort();
 }
 
 const lines = createInterface({ input: process.stdin });
@@ -48,7 +48,7 @@ async function end(): Promise<void> {
   isEnding = true;
   // Shells ignore SIGTERM; SIGHUP is what a closed terminal sends.
   for (const signal of ['SIGHUP', 'SIGTERM', 'SIGCONT'] as const) signalGroup(signal);
-  for (let ms = 0; ms < exitGraceMs && !hasExited; ms += pollMs) await sleep(pollMs);
+  await sleep(exitGraceMs, undefined, exited).catch(() => undefined);
   signalGroup('SIGKILL');
   await killOwnProcesses();
   process.exit(0);

@@ -121,12 +121,12 @@ export class TerminalSession implements HarnessSession {
   /** Never rejects. */
   async #typeIfAllowed(
     { text, deliveryId }: Pick<HarnessMessage, 'text' | 'deliveryId'>,
-    { requestPermission, receipt }: HarnessContext,
+    context: HarnessContext,
   ): Promise<void> {
     let given: Receipt;
     try {
       const { harness: name } = this.#options;
-      const answer = await requestPermission({
+      const answer = await context.requestPermission({
         tool: `${name}.type`,
         input: { text },
       });
@@ -137,7 +137,7 @@ export class TerminalSession implements HarnessSession {
       given = { status: 'failed', reason: messageOf(error), retryable: true };
     }
     // The session, or the server, has ended.
-    await receipt(deliveryId, given).catch(() => undefined);
+    await context.receipt(deliveryId, given).catch(() => undefined);
   }
 
   /** The approver may have changed it. */
@@ -196,7 +196,7 @@ export class TerminalSession implements HarnessSession {
     if (problem !== undefined) void this.#host.kill(problem);
     const { reason } = await this.#host.ended;
     this.#started.reject(new Error(`The terminal cannot be started: ${reason}`));
-    for (const answer of [...this.#answers.values()]) answer('The program has exited');
+    for (const answer of this.#answers.values()) answer('The program has exited');
     // Relay has ended it.
     if (this.#ending !== undefined || this.#signal.aborted) return;
     const listener = await this.#listener.promise;
