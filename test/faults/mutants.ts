@@ -182,6 +182,14 @@ export const mutants: readonly Mutant[] = [
     noticedBy: programs,
   },
   {
+    safeguard: 'deliveries: nothing starts a turn beside what is sent again',
+    file: 'packages/store/src/sql/sessions/deliveries.ts',
+    from: 'AND (h.stream_id <> ? OR h.attempts > 1)',
+    to: 'AND (h.stream_id <> ? AND h.attempts < 0)',
+    noticedBy: sqliteStore,
+    only: 'sessions',
+  },
+  {
     safeguard: 'dedupe: an idempotency key stands for one run',
     file: 'packages/store/src/sql/runs/creation.ts',
     from: 'WHERE idempotency_keys.expires_at <= ?',

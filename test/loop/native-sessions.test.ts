@@ -1,6 +1,6 @@
 /** Native sessions: their turns are runs, which change the session in their own commits. */
 import { DatabaseSync } from 'node:sqlite';
-import type { ModelRequest, SystemStore } from '@relay/core';
+import { editMessage, type ModelRequest, type SystemStore } from '@relay/core';
 import { createRecordingTool, finish, toolCall } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { addSession } from '../../packages/store/test/contract/sessions/fixtures.ts';
@@ -172,6 +172,35 @@ describe('a message to a working native session', () => {
     expect(await deliveryStatus(kernel, delivery)).toBe('consumed');
     const received = eventsOfType(await sessionEvents(kernel, id), 'message.received');
     expect(received).toHaveLength(2);
+  });
+
+  test('enters its turn also if it is edited to immediate while that turn starts', async () => {
+    const opened = await openFixture();
+    let beforeEdit = async () => {};
+    const store = wrapStore(opened.store, async ({ method, go }) => {
+      if (method === 'messages.edit') await beforeEdit();
+      return go();
+    });
+    const model = createStreamingModel(
+      (_, signal) => untilAborted(signal),
+      () => [answer],
+    );
+    const kernel = await opened.boot({ model, store, sessions: true });
+    const { id } = await openSession(kernel);
+    const delivery = await deliver(kernel, id, { text: 'two', mode: 'manual' });
+    const { messageId = '' } = (await storeOf(kernel).messages.readDelivery(delivery)) ?? {};
+    // The session was idle when the edit read it.
+    beforeEdit = async () => {
+      beforeEdit = async () => {};
+      await deliver(kernel, id, { text: 'one' });
+      await until(async () => model.requests.length === 1);
+    };
+    const from = { type: 'key', id: person.id, name: person.name } as const;
+    const changer = { tenantId: kernel.tenantId, from, by: person, isAdmin: false };
+    await editMessage(kernel.control, changer, messageId, { mode: 'immediate' });
+    await untilIdle(kernel, id);
+    expect(model.requests.map(usersIn)).toEqual([['one'], ['one', 'two']]);
+    expect(await deliveryStatus(kernel, delivery)).toBe('consumed');
   });
 
   test('is deferred while a tool is running', async () => {

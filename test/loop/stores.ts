@@ -77,7 +77,7 @@ export interface StoreCall {
 }
 
 /** What a store consists of besides its own methods. */
-type Part = 'audit' | 'policies' | 'webhooks' | 'vectors' | 'deliveries';
+type Part = 'audit' | 'policies' | 'webhooks' | 'vectors' | 'deliveries' | 'messages';
 
 /** The same store, with `around` in the way of every call. */
 export function wrapStore(

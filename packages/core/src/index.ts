@@ -115,6 +115,7 @@ export {
   type DeliveryError,
   maxHops,
 } from './sessions/acceptance.ts';
+export { messagesOf } from './sessions/context.ts';
 export { type AttendantOptions, SessionAttendant } from './sessions/attendant.ts';
 export * from './sessions/capabilities.ts';
 export * from './sessions/delivery-machine.ts';

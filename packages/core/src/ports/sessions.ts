@@ -447,17 +447,27 @@ export interface MessageEdit {
   readonly runCommands?: readonly { readonly runId: string; readonly queued: QueuedRunCommand }[];
   /** Recipients that need attention because of the new mode. */
   readonly due?: readonly { readonly sessionId: string; readonly dueBy: number }[];
+  /** The versions that these recipients must still have: what the edit means for them depends on it. */
+  readonly ifVersions?: ReadonlyMap<string, number>;
   readonly audit?: readonly NewAuditEntry[];
 }
 
-/** `delivered`: handed over to at least one of its recipients. `missing`: or withdrawn. */
-export type EditOutcome = 'edited' | 'delivered' | 'missing' | 'inbox-full';
+/**
+ * `delivered`: handed over to at least one of its recipients. `missing`: or withdrawn. `conflict`: one of the
+ * recipients has another version.
+ */
+export type EditOutcome = 'edited' | 'delivered' | 'missing' | 'inbox-full' | 'conflict';
 
 /** Not sent on this stream since it was opened, or deferred since. */
 export interface SendableQuery {
   readonly streamId: string;
-  /** Those that the session can be given in its state. */
-  readonly kinds: readonly Pick<MessageDelivery, 'mode' | 'status'>[];
+  /**
+   * Those that the session can be given in its state. One that `startsTurn` is not sent while the session has
+   * not ended with what it is sent again: it is handling that.
+   */
+  readonly kinds: readonly (Pick<MessageDelivery, 'mode' | 'status'> & {
+    readonly startsTurn?: boolean;
+  })[];
   readonly now: number;
   readonly limit: number;
   /** Of all their messages; one more than that is read only if it is the first. */

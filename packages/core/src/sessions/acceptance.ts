@@ -237,7 +237,7 @@ export function contentOf({
 /** A delivery that the session takes: `accepted`, and deferred at once if it has to wait. */
 export function acceptedAs(
   { id, messageId }: { readonly id: string; readonly messageId: string },
-  { deferred }: Pick<Acceptance, 'deferred'>,
+  { mode, deferred }: Pick<Acceptance, 'mode' | 'deferred'>,
   now: number,
 ) {
   const accepted = deliveryAccepted({ id, messageId });
@@ -245,6 +245,7 @@ export function acceptedAs(
   const state = {
     id,
     messageId,
+    mode,
     status: 'accepted',
     reason: null,
     availableAt: null,

@@ -34,9 +34,8 @@ export async function consequencesOf(
     case 'paused':
     case 'offline': {
       const waiting = (await inboxOf(messages, sessionId)).filter(
-        // One of the mode manual would count as flushed, and one that was sent may be with the program.
-        ({ status, mode, attempts }) =>
-          status === 'accepted' && mode !== 'manual' && attempts === 0,
+        // One that was sent may be with the program.
+        ({ status, attempts }) => status === 'accepted' && attempts === 0,
       );
       return stepsOf(waiting.filter(isLeft), { type: 'defer', now, reason: after });
     }

@@ -14,6 +14,7 @@
  */
 import { defined, type SessionEvent } from '@relay/protocol';
 import type { DeliveryChange, MessageDelivery } from '../ports/index.ts';
+import { isHeld } from './modes.ts';
 
 export const deliveryPhases = [
   'accepted',
@@ -83,7 +84,7 @@ export const deliveryTable: Readonly<
 
 export interface DeliveryState extends Pick<
   MessageDelivery,
-  'id' | 'messageId' | 'status' | 'reason' | 'availableAt' | 'attempts' | 'streamId'
+  'id' | 'messageId' | 'mode' | 'status' | 'reason' | 'availableAt' | 'attempts' | 'streamId'
 > {
   /** Whether the harness of the session can observe what was consumed. */
   readonly isObservable: boolean;
@@ -101,6 +102,8 @@ export type DeliveryInput =
       /** Default: 0. */
       readonly retryAfterMs?: number;
       readonly reason?: string;
+      /** A flush: one of the mode `manual` waits only for a safe state from now on. */
+      readonly isFlush?: true;
     }
   | { readonly type: 'fail'; readonly reason: string; readonly retryable?: boolean }
   | { readonly type: 'expire' | 'withdraw' }
@@ -157,7 +160,7 @@ export function decideDelivery(delivery: DeliveryState, input: DeliveryInput): D
   if (next === 'same') return { kind: 'same' };
   if (next === 'refused') return refused(input, delivery.status);
   if (input.type === 'withdraw' && delivery.attempts > 0) return refused(input, 'handed over');
-  if (input.type === 'defer' && isSameDeferral(delivery, input)) return { kind: 'same' };
+  if (input.type === 'defer' && !changesWait(delivery, input)) return { kind: 'same' };
   const { id, status } = delivery;
   const { events, ...fields } = effectOf(delivery, input);
   return { kind: 'accepted', events, change: { id, from: [status], ...fields } };
@@ -238,18 +241,23 @@ function failure(
   return { events: [{ type: 'delivery.failed', ...of, ...why }], to: 'failed', ...why };
 }
 
-/** For the same reason and, if a time is given, until the same time; and it was not sent since. */
-function isSameDeferral(
+/**
+ * Not for the same reason and, if a time is given, until the same time, unless it was sent since. What waits
+ * for a flush goes on waiting for it, whatever else it is deferred for.
+ */
+function changesWait(
   delivery: DeliveryState,
   {
     reason = null,
     availableAt = delivery.availableAt,
-  }: { reason?: string | null; availableAt?: number | null },
+    isFlush = false,
+  }: { reason?: string | null; availableAt?: number | null; isFlush?: boolean },
 ): boolean {
+  if (isHeld(delivery)) return isFlush;
   return (
-    delivery.status === 'deferred' &&
-    delivery.streamId === null &&
-    delivery.reason === reason &&
-    delivery.availableAt === availableAt
+    delivery.status !== 'deferred' ||
+    delivery.streamId !== null ||
+    delivery.reason !== reason ||
+    delivery.availableAt !== availableAt
   );
 }

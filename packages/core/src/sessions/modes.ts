@@ -80,7 +80,7 @@ export function isSafe({ parts, safeStates }: Pick<Situation, 'parts' | 'safeSta
 }
 
 /** A flush marks deliveries of the mode `manual` by deferring them; those that are accepted wait for one. */
-function isHeld({ mode, status }: Pick<PendingDelivery, 'mode' | 'status'>): boolean {
+export function isHeld({ mode, status }: Pick<PendingDelivery, 'mode' | 'status'>): boolean {
   return mode === 'manual' && status === 'accepted';
 }
 

@@ -109,7 +109,13 @@ describe('a delivery', () => {
     fc.assert(
       fc.property(sequences, fc.boolean(), (all, isObservable) => {
         const fate: Fate = { end: undefined, isWithSession: false, wasSent: false };
-        let delivery: DeliveryState = { id: 'd1', messageId: 'm1', ...accepted, isObservable };
+        let delivery: DeliveryState = {
+          id: 'd1',
+          messageId: 'm1',
+          mode: 'on-idle',
+          ...accepted,
+          isObservable,
+        };
         let last: SessionEvent = deliveryAccepted(delivery);
         let sent = 0;
         for (const input of [...all, { type: 'release', reason: 'released' } as const]) {
@@ -176,7 +182,7 @@ class Inbox {
   receive(mode: DeliveryMode): void {
     const number = this.entries.length + 1;
     const ids = { id: `d${number}`, messageId: `m${number}` };
-    const delivery: DeliveryState = { ...ids, ...accepted, isObservable: true };
+    const delivery: DeliveryState = { ...ids, mode, ...accepted, isObservable: true };
     this.journal.push(deliveryAccepted(delivery));
     this.entries.push({ delivery, mode, position: this.journal.length });
   }
@@ -298,7 +304,7 @@ const actions: readonly Action[] = [
     run: (inbox) => {
       for (const entry of inbox.entries) {
         if (entry.mode !== 'manual' || entry.delivery.status !== 'accepted') continue;
-        inbox.decide(entry, { type: 'defer', now, reason: 'flushed' });
+        inbox.decide(entry, { type: 'defer', now, reason: 'flushed', isFlush: true });
       }
     },
   },

@@ -37,6 +37,7 @@ function inPhase(phase: DeliveryPhase): DeliveryState {
   return {
     id: 'd1',
     messageId: 'm1',
+    mode: 'on-idle',
     status: phase === 'unobserved' ? 'delivered' : phase,
     reason: null,
     availableAt: null,
@@ -232,6 +233,18 @@ describe('a deferral', () => {
     });
     expect(again).toEqual({ ...sent, availableAt: now + 5_000, streamId: null });
     expect(decideDelivery(again, examples.defer)).toEqual({ kind: 'same' });
+  });
+
+  it('of a message that waits for a flush changes nothing, unless it is the flush', () => {
+    const held = { ...inPhase('accepted'), mode: 'manual' } as const;
+    expect(decideDelivery(held, examples.defer)).toEqual({ kind: 'same' });
+    const flush = { type: 'defer', now, reason: 'flushed', isFlush: true } as const;
+    const { state } = accepted(held, flush);
+    expect(state).toMatchObject({ status: 'deferred', reason: 'flushed' });
+    expect(accepted(accepted(state, examples.send).state, examples.defer).state).toMatchObject({
+      status: 'deferred',
+      reason: 'tool running',
+    });
   });
 
   it('is over with its reason once the message is handed over', () => {

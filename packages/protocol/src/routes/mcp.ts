@@ -1,4 +1,4 @@
-/** `/mcp`: messages, sessions and actions as tools of the Model Context Protocol. */
+/** `/mcp`: messages, sessions, actions and runs as tools of the Model Context Protocol. */
 import { z } from 'zod';
 import { jsonSchema } from '../schemas/values.ts';
 import { bodyErrors, keyErrors, type Route } from './route.ts';

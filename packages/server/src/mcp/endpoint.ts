@@ -40,7 +40,15 @@ export async function answer(call: McpRequest): Promise<void> {
   const type = headers.get('content-type') ?? undefined;
   if (stream === null) return void reply.code(status).send();
   const pieces = stream.pipeThrough(new TextDecoderStream());
-  if (status === 200) return streamJson(call, pieces, type);
+  if (status === 200) {
+    // A subscription lasts until its client leaves: a server that stops must not wait for that.
+    const isEndless = body['method'] === 'subscriptions/listen';
+    const remove = isEndless
+      ? context.streams.add(call.caller, () => void handler.close())
+      : undefined;
+    await streamJson(call, pieces, type);
+    return remove?.();
+  }
   let text = '';
   for await (const piece of pieces) text += piece;
   reply.header('content-type', type).code(status).send(text);

@@ -20,6 +20,7 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { escapeMisleading, type ResponseOf, routes } from '@relay/protocol';
+import { z } from 'zod';
 import { requireAccess } from '../http/auth.ts';
 import { type ApiRequest, storeOf } from '../http/handlers/handler.ts';
 import { callRoute, type Exchange } from './call-route.ts';
@@ -73,14 +74,20 @@ type Question = Pick<ResponseOf<'getApproval'>, 'tool' | 'prompt'> & { readonly 
 
 /** Undefined if the answer does not fit a form of the protocol, which has only plain fields. */
 function formOf({ tool, prompt = '', schema }: Question): ElicitRequestFormParams | undefined {
-  const isText = (key: string, value: unknown): value is string =>
-    typeof value === 'string' && (key === 'title' || key === 'description');
-  const requestedSchema: unknown = JSON.parse(JSON.stringify(schema ?? null), (key, value) =>
-    isText(key, value) ? escapeMisleading(value) : (value as unknown),
-  );
+  const requestedSchema: unknown = JSON.parse(JSON.stringify(schema ?? null), formField);
   const message = escapeMisleading(`${tool} asks: ${prompt}`);
   const form: unknown = { mode: 'form', message, requestedSchema };
   return isSpecType.ElicitRequestFormParams(form) ? form : undefined;
+}
+
+const choiceSchema = z.looseObject({ type: z.never().optional(), enum: z.array(z.string()) });
+
+function formField(key: string, value: unknown): unknown {
+  const isShown = key === 'title' || key === 'description';
+  if (isShown && typeof value === 'string') return escapeMisleading(value);
+  // A form must name the type of a choice.
+  const choice = choiceSchema.safeParse(value);
+  return choice.success ? { ...choice.data, type: 'string' } : value;
 }
 
 type UserAnswer =

@@ -6,6 +6,7 @@ import type { InputRequiredResult } from '@modelcontextprotocol/server';
 import { type RunRecord, unreadMessages } from '@relay/core';
 import {
   defined,
+  escapeMisleading,
   isEnded,
   RelayError,
   type ResponseOf,
@@ -90,10 +91,9 @@ export async function runMessage(call: ApiRequest, args: Arguments, exchange: Ex
 /** Not waited for: tools get some time to finish. */
 export async function runCancel(call: ApiRequest, args: Arguments): Promise<ToolAnswer> {
   const { id, status } = await callRoute(call, 'cancelRun', { params: args });
-  const text = isEnded(status)
-    ? `is ${status}`
-    : 'is being canceled: run_get shows when it has ended';
-  return { text: `Run ${id} ${text}`, data: { id, status } };
+  if (isEnded(status)) return { text: `Run ${id} ${status}`, data: { id, status } };
+  const next = 'It is being canceled: run_get shows when it has ended';
+  return { text: `Run ${id} ${status}\n${next}`, data: { id, status, next } };
 }
 
 interface Waiting {
@@ -170,7 +170,10 @@ function describe(event: StoredEvent): string | undefined {
 const maxOutputChars = 20_000;
 const maxLastChars = 500;
 
-/** As short as a model needs it: the result, or what the run waits for and how to go on. */
+/**
+ * As short as a model needs it: the result, or what the run waits for. What to do next is in both forms of the
+ * answer, because a client gives its model only one of them.
+ */
 async function answerOf(
   call: ApiRequest,
   { id, messageId }: Waiting,
@@ -179,51 +182,50 @@ async function answerOf(
   const { output, error, conversationId, finishReason } = await callRoute(call, 'getRun', {
     params: { id },
   });
+  const isOver = isEnded(status);
   const unread = await unreadMessages(storeOf(call), id);
   const isUnread = messageId !== undefined && unread.includes(messageId);
   const waitsFor = status === 'waiting' ? await openApprovals(call, id) : undefined;
-  const lastText = isEnded(status) ? undefined : await lastTextOf(call, id);
+  const lastText = isOver ? undefined : await lastTextOf(call, id);
   const shown = output === undefined ? undefined : shorten(output, maxOutputChars);
-  const cut = finishReason === undefined || finishReason === 'stop' ? '' : ` (${finishReason})`;
+  const next = nextStep(status, waitsFor, isUnread);
   const data = {
     id,
     status,
     conversationId,
-    ...defined({ output: shown, error, lastText, waitsFor, messageId }),
-    ...defined({ unread: unread.length > 0 ? unread.length : undefined }),
+    ...defined({ output: shown, error, lastText, waitsFor, messageId, next }),
+    ...defined({
+      unread: unread.length > 0 ? unread.length : undefined,
+      finishReason: finishReason === 'stop' ? undefined : finishReason,
+    }),
   };
-  const note = isUnread ? unreadNote(status) : '';
-  const lines = (text: string[]) => text.filter((line) => line !== '').join('\n');
-  switch (status) {
-    case 'completed':
-      return { text: lines([note, `Run ${id} completed${cut}:`, shown ?? '']), data };
-    case 'failed':
-    case 'canceled': {
-      const why = error === undefined ? '' : `: ${error.code}: ${error.message}`;
-      return { isError: true, text: lines([note, `Run ${id} ${status}${why}`]), data };
-    }
-    case 'queued':
-    case 'running': {
-      const how = `Run ${id} is ${status}. Wait for it with run_get and waitMs`;
-      return { text: lines([how, note, lastText ?? '']), data };
-    }
-    case 'waiting': {
-      const open = (waitsFor ?? []).map(
-        ({ kind, approvalId, text }) => `${kind} ${approvalId}: ${text}`,
-      );
-      const how =
-        open.length === 0
-          ? `Run ${id} waits for the program that started it`
-          : `Run ${id} waits for a person, who decides with "relay approvals show APPROVAL_ID". You cannot`;
-      return { text: lines([how, ...open, note, lastText ?? '']), data };
-    }
-  }
+  const why = error === undefined ? '' : `: ${error.code}: ${error.message}`;
+  const lines = [
+    `Run ${id} ${status}${why}`,
+    next,
+    ...(waitsFor ?? []).map(({ kind, approvalId, text }) => `${kind} ${approvalId}: ${text}`),
+    shown ?? lastText,
+  ];
+  const text = lines.filter((line) => line !== undefined).join('\n');
+  const isError = status === 'failed' || status === 'canceled' ? true : undefined;
+  return { text, data, ...defined({ isError }) };
 }
 
-function unreadNote(status: RunStatus): string {
-  return isEnded(status)
-    ? 'The run ended before it read your message: call run_message again to continue.'
-    : 'The run has not read your message yet.';
+/** What the caller can do about it, if anything. */
+function nextStep(
+  status: RunStatus,
+  waitsFor: readonly OpenApproval[] | undefined,
+  isUnread: boolean,
+): string | undefined {
+  if (isEnded(status)) {
+    return isUnread
+      ? 'It ended before it read your message: call run_message again to continue'
+      : undefined;
+  }
+  if (status !== 'waiting') return 'Wait for it: run_get with waitMs';
+  return waitsFor?.length === 0
+    ? 'It waits for the program that started it'
+    : 'Only a person can decide: relay approvals show APPROVAL_ID. Then run_get';
 }
 
 interface OpenApproval {
@@ -236,27 +238,36 @@ interface OpenApproval {
 async function openApprovals(call: ApiRequest, runId: string): Promise<OpenApproval[]> {
   const query = { runId, status: 'pending', limit: '20' };
   const { approvals } = await callRoute(call, 'listApprovals', { query });
-  return approvals.map(({ id: approvalId, kind, tool, display }) => ({
+  return approvals.map(({ id: approvalId, ...approval }) => ({
     approvalId,
-    kind,
-    tool,
-    text: shorten(display.text, maxLastChars),
+    kind: approval.kind,
+    tool: approval.tool,
+    text: shownText(approval),
   }));
 }
 
 type Approval = ResponseOf<'getApproval'>;
 
-/** Read-only: what approvers see, with misleading characters made visible. */
+/** What approvers see of it first, with misleading characters made visible. */
+function shownText({
+  prompt,
+  display,
+}: Pick<Approval, 'prompt'> & { readonly display: Pick<Approval['display'], 'text'> }): string {
+  const text = prompt === undefined ? display.text : escapeMisleading(prompt);
+  return shorten(text, maxLastChars);
+}
+
+/** Read-only. */
 export async function approvalsList(call: ApiRequest, args: Arguments): Promise<ToolAnswer> {
   const query = { limit: '20', ...textsOf(args), status: 'pending' };
   const { approvals, nextCursor } = await callRoute(call, 'listApprovals', { query });
-  const shown = approvals.map(({ id, kind, tool, runId, expiresAt, display }) => ({
+  const shown = approvals.map(({ id, kind, tool, runId, expiresAt, ...approval }) => ({
     id,
     kind,
     tool,
     ...defined({ runId }),
     expiresAt,
-    text: shorten(display.text, maxLastChars),
+    text: shownText(approval),
   }));
   return listOf('approvals', shown, nextCursor, ({ id, kind, runId, expiresAt, text }) => {
     const of = runId === undefined ? '' : ` of run ${runId}`;

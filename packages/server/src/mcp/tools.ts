@@ -11,6 +11,7 @@ import {
   type ServerContext,
   type Tool,
 } from '@modelcontextprotocol/server';
+import { noteSeen } from '@relay/core';
 import {
   agentStatuses,
   defined,
@@ -27,7 +28,6 @@ import { toRelayError } from '../http/errors.ts';
 import { type ApiRequest, type CallerRoute, storeOf } from '../http/handlers/handler.ts';
 import { check } from '../http/validate.ts';
 import { readListed } from '../http/views/pagination.ts';
-import { noteSeen } from '../streaming/deliveries.ts';
 import { actionOf, callAction, invocationAnswer, mayInvoke, toolOf } from './actions.ts';
 import { failureOf, lineOf, listOf, messageLine, resultOf, shortMessage } from './answer.ts';
 import { type Arguments, callRoute, inputOf, textsOf, type ToolCall } from './call-route.ts';
@@ -272,7 +272,8 @@ export async function callTool(
   try {
     requireAccess(caller, route, { id: caller.session?.id });
     if (caller.session !== undefined && tool?.needs !== 'inbox') {
-      await noteSeen(call, { tenantId: caller.tenantId, sessionId: caller.session.id });
+      const ref = { tenantId: caller.tenantId, sessionId: caller.session.id };
+      await noteSeen(context.control.engine, ref);
     }
     const { [idempotencyKeyName]: key } = check(metaSchema, meta);
     if (tool !== undefined) {

@@ -108,18 +108,6 @@ export async function pullDeliveries(
   }
 }
 
-const seenAgainAfterMs = 10_000;
-
-/** A program without a stream that makes a request is there, and not offline. */
-export async function noteSeen(call: ApiRequest, ref: SessionRef): Promise<void> {
-  const session = await storeOf(call).sessions.read(ref.sessionId);
-  if (session === undefined || session.releasedAt !== null || session.stream !== null) return;
-  const { clock } = call.context.control.engine;
-  if (clock.now() - session.seenAt < seenAgainAfterMs) return;
-  const { close } = await openStream(call, ref);
-  await close();
-}
-
 /** Registers the stream with its session. Throws `not_found`, or `session_conflict` if it is released. */
 async function openStream(
   call: ApiRequest,

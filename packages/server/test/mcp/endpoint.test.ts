@@ -15,7 +15,7 @@ import {
   type TestServer,
   until,
 } from '../support/server.ts';
-import { mcpClients, postMcp, textOf, type ToolResult } from '../support/mcp.ts';
+import { currentCall, mcpClients, postMcp, textOf, type ToolResult } from '../support/mcp.ts';
 import {
   attached,
   type AttachedSession,
@@ -449,23 +449,38 @@ describe.each(Object.entries(stores))('/mcp on %s', (_store, open) => {
     });
   });
 
-  it('the guide attaches a session that has the tools of its table', async () => {
+  describe('the guide', () => {
     const guide = readFileSync(
       new URL('../../../../docs/guides/mcp-server.md', import.meta.url),
       'utf8',
     );
-    const body = /-d '(\{.*?\n  \})'/s.exec(guide)?.[1] ?? '';
-    const { token } = await server.json('/v1/sessions/attach', {
-      body: JSON.parse(body) as unknown,
-    });
-    const documented = [...guide.matchAll(/^\| `(\w+)` \| /gm)].map(([, name]) => name);
-    const { body: listed } = await post(
-      { jsonrpc: '2.0', id: 1, method: 'tools/list' },
-      { key: String(token) },
+    const bodies = [...guide.matchAll(/-d '(\{[^']*\})'/g)].map(
+      ([, body = '']) => JSON.parse(body) as unknown,
     );
-    const { tools } = (listed as { result: { tools: { name: string }[] } }).result;
-    const names = tools.map(({ name }) => name).filter((name) => !name.startsWith('action_'));
-    expect(names).toEqual(documented);
+    const documented = (title: string) => {
+      const section = guide.split(/^## /m).find((each) => each.startsWith(title)) ?? '';
+      return [...section.matchAll(/^\| `(\w+)` \| /gm)].map(([, name]) => name);
+    };
+    const toolsOf = async (key: unknown) => {
+      const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+      const { body } = await post(list, { key: String(key) });
+      const { tools } = (body as { result: { tools: { name: string }[] } }).result;
+      return tools.map(({ name }) => name).filter((name) => !name.startsWith('action_'));
+    };
+
+    it('makes a key that has the tools for runs, and attaches a session that has the others', async () => {
+      expect(bodies).toHaveLength(2);
+      const { apiKey } = await server.json('/v1/keys', { body: bodies[0] });
+      const { token } = await server.json('/v1/sessions/attach', { body: bodies[1] });
+      expect(await toolsOf(apiKey)).toEqual(expect.arrayContaining(documented('Tools for runs')));
+      expect(await toolsOf(token)).toEqual(documented('Receive messages'));
+    });
+
+    it('has configurations and results that are JSON', () => {
+      const blocks = [...guide.matchAll(/^```json\n(.*?)^```/gms)].map(([, json = '']) => json);
+      expect(blocks).toHaveLength(7);
+      for (const block of blocks) expect(() => JSON.parse(block) as unknown).not.toThrow();
+    });
   });
 
   it('any tool that a session calls shows that it is there', async () => {
@@ -662,4 +677,26 @@ describe('/mcp answers in the format of JSON-RPC', () => {
     const { body } = await post({ ...list, method: 'resources/list' });
     expect(body).toMatchObject({ id: 7, error: { code: -32_601 } });
   });
+});
+
+it('a subscription to changes ends when the server stops', async () => {
+  const stopping = await bootServer();
+  const { body, headers } = currentCall('', {});
+  const method = 'subscriptions/listen';
+  const { _meta: meta } = body.params;
+  const response = await stopping.request('/mcp', {
+    headers: {
+      accept: 'application/json, text/event-stream',
+      ...headers,
+      'mcp-method': method,
+    },
+    body: {
+      ...body,
+      method,
+      params: { _meta: meta, notifications: { toolsListChanged: true } },
+    },
+  });
+  const text = response.text();
+  await stopping.stop();
+  expect(await text).toContain('acknowledged');
 });

@@ -11,7 +11,7 @@ import { stores } from '../support/stores.ts';
 
 const schema = {
   type: 'object',
-  properties: { size: { type: 'string', enum: ['S', 'M'], title: 'Si\u202eze' } },
+  properties: { size: { enum: ['S', 'M'], title: 'Si\u202eze' } },
   required: ['size'],
 };
 const nested = { type: 'object', properties: { box: { type: 'object' } } };
@@ -107,7 +107,7 @@ describe.each(Object.entries(stores))('the tools for runs of /mcp on %s', (_stor
       const started = await client.call('run_start', { input: 'say 3', model: 'demo' });
       const { id, conversationId } = dataOf(started);
       expect(started).toMatchObject({
-        content: [{ type: 'text', text: `Run ${String(id)} completed:\n1 2 3` }],
+        content: [{ type: 'text', text: `Run ${String(id)} completed\n1 2 3` }],
       });
       const completed = { id, status: 'completed', conversationId, output: '1 2 3' };
       expect(dataOf(started)).toEqual(completed);
@@ -142,14 +142,13 @@ describe.each(Object.entries(stores))('the tools for runs of /mcp on %s', (_stor
         { onprogress: ({ message }) => seen.push(message) },
       );
       const { id } = dataOf(started);
-      expect(started).toMatchObject({ structuredContent: { status: 'running' } });
+      const next = 'Wait for it: run_get with waitMs';
+      expect(started).toMatchObject({ structuredContent: { status: 'running', next } });
       expect(started.isError).toBeUndefined();
-      expect(textOf(started)).toContain(
-        `Run ${String(id)} is running. Wait for it with run_get and waitMs`,
-      );
+      expect(textOf(started)).toContain(`Run ${String(id)} running\n${next}`);
       expect(seen).toEqual([`Run ${String(id)}`, 'Turn 1', 'Runs held']);
       const canceled = await client.call('run_cancel', { id });
-      expect(textOf(canceled)).toMatch(/is being canceled|is canceled/);
+      expect(textOf(canceled)).toMatch(/is being canceled|canceled$/);
       await untilStatus(server, String(id), 'canceled');
       expect(await client.call('run_get', { id })).toMatchObject({
         isError: true,
@@ -196,9 +195,9 @@ describe.each(Object.entries(stores))('the tools for runs of /mcp on %s', (_stor
         status: 'waiting',
         waitsFor: [{ approvalId: approval?.id, ...shown }],
       });
-      expect(textOf(started)).toContain(
-        `waits for a person, who decides with "relay approvals show APPROVAL_ID". You cannot`,
-      );
+      const next = 'Only a person can decide: relay approvals show APPROVAL_ID. Then run_get';
+      expect(dataOf(started)).toMatchObject({ next });
+      expect(textOf(started)).toContain(next);
       expect(textOf(started)).not.toContain('\u202e');
       const listed = await client.call('approvals_list', { runId: id });
       expect(dataOf(listed)).toMatchObject({
@@ -505,7 +504,6 @@ describe.each(Object.entries(stores))('the tools for runs of /mcp on %s', (_stor
     const sent = await client.call('run_message', { id, text: 'say 2', waitMs: 0 });
     const { messageId } = dataOf(sent);
     expect(dataOf(sent)).toMatchObject({ id, status: 'running', unread: 1 });
-    expect(textOf(sent)).toContain('The run has not read your message yet.');
     opened.resolve();
     const ended = dataOf(await client.call('run_get', { id, waitMs: 10_000 }));
     expect(ended).toMatchObject({ status: 'completed', output: '1 2' });
@@ -513,6 +511,27 @@ describe.each(Object.entries(stores))('the tools for runs of /mcp on %s', (_stor
     const { events } = await server.json(`/v1/runs/${String(id)}/events`);
     const added = (events as { type: string }[]).filter(({ type }) => type === 'message.added');
     expect(added).toMatchObject([{ messageId, mode: 'next-message', content: 'say 2' }]);
+    await client.close();
+  });
+
+  it('a call that waits says that the run ended before it read the message', async () => {
+    opened = Promise.withResolvers<void>();
+    const client = await mcpClients['the current client'](server, server.apiKey);
+    const { id } = dataOf(
+      await client.call('run_start', { input: 'use held {}', model: 'demo', waitMs: 0 }),
+    );
+    const sent = client.call('run_message', { id, text: 'say 2' });
+    const inbox = () => store.tenant(server.tenantId).readInbox(String(id));
+    await until(async () => (await inbox()).length === 1, 'the message');
+    await server.request(`/v1/runs/${String(id)}/cancel`, { method: 'POST' });
+    expect(await sent).toMatchObject({
+      isError: true,
+      structuredContent: {
+        status: 'canceled',
+        unread: 1,
+        next: 'It ended before it read your message: call run_message again to continue',
+      },
+    });
     await client.close();
   });
 

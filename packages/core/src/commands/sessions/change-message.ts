@@ -57,57 +57,72 @@ export async function editMessage(
   const { engine } = control;
   const { tenantId } = changer;
   const store = engine.store.tenant(tenantId);
-  // The sender is shown with the text, so an administrator may not change it either.
-  const message = await ownMessage(store, { ...changer, isAdmin: false }, messageId);
-  const now = engine.clock.now();
-  const { text, mode, attachments } = changes;
-  const fields = defined({ text, mode, attachments });
-  const edited = { ...message, ...fields };
-  const runCommands = [];
+  for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
+    // The sender is shown with the text, so an administrator may not change it either.
+    const message = await ownMessage(store, { ...changer, isAdmin: false }, messageId);
+    const now = engine.clock.now();
+    const { text, mode, attachments } = changes;
+    const fields = defined({ text, mode, attachments });
+    const edited = { ...message, ...fields };
+    const meaning = meaningOf(control, await waitingFor(store, messageId), { edited, mode, now });
+    const audit = auditOf(control, changer, now, 'message.edited', { messageId });
+    const edit = { messageId, at: now, ...fields, ...meaning, audit };
+    const outcome = await store.messages.edit(edit, engine.settings.inboxLimit);
+    switch (outcome) {
+      case 'edited': {
+        const { due, runCommands } = meaning;
+        const write = {
+          changes: due.map((each) => ({ ...each, at: now, events: [] })),
+          runCommands,
+        };
+        const notice = { messageId, isSent: false, deliveries: [] };
+        notifyOfMessage(control, tenantId, write, notice);
+        return;
+      }
+      case 'delivered':
+        throw deliveredError();
+      case 'missing':
+        throw withdrawnError();
+      case 'inbox-full': {
+        const { inboxLimit } = engine.settings;
+        const { code, message: tooLarge } = inboxError({ handle: '' }, edited, inboxLimit);
+        const full =
+          'The inbox of a recipient has no space for the new text; edit it when the session has consumed some';
+        throw new RelayError(code, code === 'inbox_full' ? full : tooLarge);
+      }
+      case 'conflict':
+        break;
+    }
+  }
+  throw tooManyChanges();
+}
+
+/** What an edit means for the recipients. Throws `capability_missing`. */
+function meaningOf(
+  { engine }: RunControl,
+  waiting: readonly Waiting[],
+  { edited, mode, now }: { edited: MessageRecord; mode: DeliveryMode | undefined; now: number },
+) {
+  const runCommands: NonNullable<SessionWrite['runCommands']>[number][] = [];
   const due: { sessionId: string; dueBy: number }[] = [];
-  for (const { session, delivery } of await waitingFor(store, messageId)) {
+  const ifVersions = new Map<string, number>();
+  for (const { session, delivery } of waiting) {
     const newMode = mode ?? delivery.mode;
     const refusal = refusalOf(session, edited, newMode);
     if (refusal !== undefined) {
-      const capability = { ...refusal.missing, messageId };
+      const capability = { ...refusal.missing, messageId: edited.id };
       throw new RelayError('capability_missing', refusal.message, { capability });
     }
     const { deliveryTtlMs: ttlMs } = engine.settings;
     const options = { deliveryId: delivery.id, now, ttlMs, mode: newMode };
-    const { command, dueBy } = acceptanceOf(session, edited, options);
+    const { command, dueBy, isConditional } = acceptanceOf(session, edited, options);
     if (command !== undefined) runCommands.push(command);
+    // Another turn that starts meanwhile has to get the command.
+    if (isConditional || command !== undefined) ifVersions.set(session.id, session.version);
     // One that waited for a flush may start a turn now.
     if (dueBy !== undefined) due.push({ sessionId: session.id, dueBy });
   }
-  const audit = auditOf(control, changer, now, 'message.edited', { messageId });
-  const edit = { messageId, at: now, ...fields, runCommands, due, audit };
-  const outcome = await store.messages.edit(edit, engine.settings.inboxLimit);
-  switch (outcome) {
-    case 'edited': {
-      const changes = due.map((each) => ({ ...each, at: now, events: [] }));
-      notifyOfMessage(
-        control,
-        tenantId,
-        { changes, runCommands },
-        { messageId, isSent: false, deliveries: [] },
-      );
-      return;
-    }
-    case 'delivered':
-      throw deliveredError();
-    case 'missing':
-      throw withdrawnError();
-    case 'inbox-full': {
-      const { code, message: tooLarge } = inboxError(
-        { handle: '' },
-        edited,
-        engine.settings.inboxLimit,
-      );
-      const full =
-        'The inbox of a recipient has no space for the new text; edit it when the session has consumed some';
-      throw new RelayError(code, code === 'inbox_full' ? full : tooLarge);
-    }
-  }
+  return { runCommands, due, ifVersions };
 }
 
 /** Its deliveries fail. Throws `not_sender` or `message_delivered`. A repeat changes nothing. */

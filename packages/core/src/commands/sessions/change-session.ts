@@ -174,6 +174,7 @@ async function writeOf(
     step.redefine === undefined &&
     step.write === undefined &&
     step.host === undefined &&
+    step.isSeen !== true &&
     step.attachedAt === undefined &&
     step.activeRunId === undefined;
   if (isUnchanged) return undefined;

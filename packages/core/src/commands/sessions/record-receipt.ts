@@ -5,6 +5,7 @@ import type { MessageDelivery, SessionRecord, SessionRef } from '../../ports/ind
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { inboxOf, stepsOf } from '../../sessions/consequences.ts';
 import { decideDelivery, type DeliveryInput } from '../../sessions/delivery-machine.ts';
+import { isHeld } from '../../sessions/modes.ts';
 import { decideSessionAll, inputsOfStatus } from '../../sessions/session-machine.ts';
 import { updatedUsage } from '../../sessions/state.ts';
 import { changeSession, hasProgram, type SessionStep } from './change-session.ts';
@@ -136,9 +137,7 @@ export function flushSession(
   return changeSession(engine, ref, async (view) => {
     const { session, now } = view;
     requireCapability(session, { type: 'flush' });
-    const held = (await inboxOf(view.store.messages, session.id)).filter(
-      ({ mode, status }) => mode === 'manual' && status === 'accepted',
-    );
-    return stepsOf(held, { type: 'defer', now, reason: 'flushed' });
+    const held = (await inboxOf(view.store.messages, session.id)).filter(isHeld);
+    return stepsOf(held, { type: 'defer', now, reason: 'flushed', isFlush: true });
   });
 }

@@ -31,6 +31,20 @@ export function reachSession(
   );
 }
 
+const seenAgainAfterMs = 10_000;
+
+/** A program without a stream that makes a request is there, and not offline. */
+export async function noteSeen(
+  engine: StreamEngine & Pick<Engine, 'settings'>,
+  ref: SessionRef,
+): Promise<void> {
+  await changeSession(engine, ref, ({ session, state, now }) => {
+    const isKnown = session.stream !== null || now - session.seenAt < seenAgainAfterMs;
+    if (session.releasedAt !== null || isKnown) return undefined;
+    return { inputs: state.connection === 'reachable' ? [] : [{ type: 'reach' }], isSeen: true };
+  });
+}
+
 /** Also that of a node that died: as if it were closed now. */
 export async function closeStream(
   { store, clock }: StreamEngine,
@@ -67,14 +81,17 @@ export function isRedelivered({ attempts, status }: InboxEntry): boolean {
 
 const openStatuses = ['accepted', 'deferred', 'delivered'] as const;
 
-/** Which deliveries a program can be given in this state. */
+/** Which deliveries a program can be given in this state, and which of them only between two turns. */
 export function sendableKinds(state: SessionState): SendableQuery['kinds'] {
   return deliveryModes
     .flatMap((mode) => openStatuses.map((status) => ({ mode, status })))
-    .filter((kind) => canBeSent(kind, state));
+    .filter((kind) => canBeSent(kind, state))
+    .map((kind) => ({ ...kind, startsTurn: !canBeSent(kind, { ...state, turn: 'active' }) }));
 }
 
-function canBeSent(kind: SendableQuery['kinds'][number], state: SessionState): boolean {
+type Kind = Pick<SendableQuery['kinds'][number], 'mode' | 'status'>;
+
+function canBeSent(kind: Kind, state: SessionState): boolean {
   const placement = placementOf(kind, {
     parts: state,
     safeStates: safeStatesOf(state),

@@ -3,6 +3,7 @@ import type { SessionWrite, SystemStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
+import type { FrameReader } from '../../support/frames.ts';
 import { bootServer, type TestServer, until } from '../../support/server.ts';
 import { stores } from '../../support/stores.ts';
 import {
@@ -10,6 +11,7 @@ import {
   attached,
   type AttachedSession,
   journalOf,
+  leave,
   openStream,
   postEvents,
   postReceipt,
@@ -20,8 +22,13 @@ import {
 
 type Json = Record<string, unknown>;
 
-/** The store, with a step before each write of sessions. */
-function withStep(store: SystemStore, step: (write: SessionWrite) => Promise<void>): SystemStore {
+interface Steps {
+  readonly beforeWrite: (write: SessionWrite) => Promise<void>;
+  readonly afterRead: (sessionId: string) => Promise<void>;
+}
+
+/** The store, with steps before each write of sessions and after each read of one. */
+function withSteps(store: SystemStore, { beforeWrite, afterRead }: Steps): SystemStore {
   const overriding = <Target extends object>(target: Target, members: object): Target =>
     new Proxy(target, {
       get(_, name) {
@@ -35,8 +42,13 @@ function withStep(store: SystemStore, step: (write: SessionWrite) => Promise<voi
       const tenant = store.tenant(tenantId);
       const sessions = overriding(tenant.sessions, {
         async change(write: SessionWrite) {
-          await step(write);
+          await beforeWrite(write);
           return tenant.sessions.change(write);
+        },
+        async read(sessionId: string) {
+          const session = await tenant.sessions.read(sessionId);
+          await afterRead(sessionId);
+          return session;
         },
       });
       return overriding(tenant, { sessions });
@@ -47,12 +59,16 @@ function withStep(store: SystemStore, step: (write: SessionWrite) => Promise<voi
 describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, open) => {
   let server: TestServer;
   let stop: () => Promise<void>;
-  let beforeWrite: (write: SessionWrite) => Promise<void> = async () => undefined;
+  let beforeWrite: Steps['beforeWrite'] = async () => undefined;
+  let afterRead: Steps['afterRead'] = async () => undefined;
 
   beforeAll(async () => {
     const store = await open();
     server = await bootServer({
-      store: withStep(store, (write) => beforeWrite(write)),
+      store: withSteps(store, {
+        beforeWrite: (write) => beforeWrite(write),
+        afterRead: (sessionId) => afterRead(sessionId),
+      }),
       env: { RELAY_INBOX_LIMIT: '5' },
     });
     stop = async () => {
@@ -164,6 +180,84 @@ describe.each(Object.entries(stores))('deliveries to programs on %s', (_name, op
     const next = idOf(await send(program, 'next'));
     expect((await reader.next())?.data).toMatchObject({ deliveryId: next, attempt: 1 });
     await reader.disconnect();
+  });
+
+  it('that wait for idle are not sent beside one that a restarted program is sent again', async () => {
+    const program = await attached(server);
+    const before = await stream(program);
+    const [first, unknown] = [await send(program, 'first'), await send(program, 'unknown')];
+    for (const message of [first, unknown]) {
+      expect((await before.next())?.data).toMatchObject({ deliveryId: idOf(message) });
+    }
+    await postEvents(server, program, { type: 'status.changed', status: 'active' });
+    await receipt(program, idOf(first), { status: 'delivered' });
+    const waiting = await send(program, 'when you have time');
+    // The program was killed, and its new process attaches: the session is idle again.
+    await before.disconnect();
+    await attachAgain(server, program);
+    const after = await stream(program);
+    for (const message of [first, unknown]) {
+      expect((await after.next())?.data).toMatchObject({
+        deliveryId: idOf(message),
+        redelivered: true,
+      });
+    }
+    const now = await send(program, 'stop', { mode: 'immediate' });
+    expect((await after.next())?.data).toMatchObject({ deliveryId: idOf(now), mode: 'immediate' });
+    await receipt(program, idOf(now), { status: 'consumed' });
+    await receipt(program, idOf(first), { status: 'consumed' });
+    expect(await stored(idOf(waiting))).toMatchObject({ status: 'accepted', attempts: 0 });
+    const edit = { method: 'PATCH', body: { text: 'at last' } };
+    expect((await ask(`/v1/messages/${waiting.id}`, edit)).status).toBe(200);
+    await receipt(program, idOf(unknown), { status: 'consumed' });
+    expect((await after.next())?.data).toMatchObject({
+      deliveryId: idOf(waiting),
+      message: { text: 'at last' },
+      attempt: 1,
+    });
+    await after.disconnect();
+  });
+
+  it('that wait for a flush go on waiting, also if their program defers them', async () => {
+    const program = await attached(server);
+    const reader = await stream(program);
+    const held = idOf(await send(program, 'held', { mode: 'manual' }));
+    expect(await receipt(program, held, { status: 'deferred', reason: 'busy' })).toMatchObject({
+      status: 200,
+      body: { status: 'accepted' },
+    });
+    const other = idOf(await send(program, 'other'));
+    expect((await reader.next())?.data).toMatchObject({ deliveryId: other });
+    expect(await stored(held)).toMatchObject({ status: 'accepted', attempts: 0 });
+    await ask(`${program.path}/flush`, { method: 'POST', key: program.token });
+    expect((await reader.next())?.data).toMatchObject({ deliveryId: held, mode: 'manual' });
+    await reader.disconnect();
+  });
+
+  it('are sent on a stream that opens while its program makes a request without one', async () => {
+    const program = await attached(server);
+    await leave(server, program, 20_000);
+    let reader: FrameReader | undefined;
+    // The request has read that no stream is open.
+    afterRead = async (sessionId) => {
+      if (sessionId !== program.id) return;
+      afterRead = async () => undefined;
+      reader = await stream(program);
+    };
+    const body = {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name: 'list_sessions', arguments: {} },
+    };
+    const headers = { accept: 'application/json, text/event-stream' };
+    const answered = await server.request('/mcp', { body, headers, key: program.token });
+    expect(answered.status).toBe(200);
+    await answered.text();
+    expect((await tenant().sessions.read(program.id))?.stream).not.toBeNull();
+    const id = idOf(await send(program, 'hello'));
+    expect((await reader?.next())?.data).toMatchObject({ deliveryId: id });
+    await reader?.disconnect();
   });
 
   it('are sent once on one stream, also when the inbox is empty in between', async () => {

@@ -259,10 +259,17 @@ export function selectEntries(
 
 const mostKinds = deliveryModes.length * deliveryStatuses.length;
 
+/** Sent again on this stream, or to be sent again on it, and not ended: the session is handling it. */
+const handled = `SELECT 1 FROM message_deliveries h
+  WHERE h.session_id = ? AND COALESCE(h.tenant_id, '') = ? AND h.final_at IS NULL
+    AND h.stream_id IS NOT NULL AND (h.stream_id <> ? OR h.attempts > 1)`;
+
 export const sendableSql = entriesSql(
   `final_at IS NULL AND (stream_id IS NULL OR stream_id <> ?)
     AND (status <> 'deferred' OR available_at IS NULL OR available_at <= ?)
-    AND mode || ' ' || status IN (${placeholders(mostKinds)})`,
+    AND mode || ' ' || status IN (${placeholders(mostKinds)})
+    AND (stream_id IS NOT NULL OR mode || ' ' || status IN (${placeholders(mostKinds)})
+      OR NOT EXISTS (${handled}))`,
   true,
 );
 
@@ -270,11 +277,15 @@ export function selectSendable(
   { tenantId, sessionId }: SessionRef,
   { streamId, kinds, now, limit, maxBytes }: SendableQuery,
 ): Statement {
-  const names = Array.from({ length: mostKinds }, (_, index) => {
-    const kind = kinds[index];
-    return kind === undefined ? '' : `${kind.mode} ${kind.status}`;
-  });
-  const params = [sessionId, -1, tenantId, streamId, now, ...names, limit, maxBytes, tenantId];
+  const namesOf = (some: SendableQuery['kinds']) =>
+    Array.from({ length: mostKinds }, (_, index) => {
+      const kind = some[index];
+      return kind === undefined ? '' : `${kind.mode} ${kind.status}`;
+    });
+  const inTurn = kinds.filter(({ startsTurn = false }) => !startsTurn);
+  const ofKind = [streamId, now, ...namesOf(kinds), ...namesOf(inTurn)];
+  const ofHandled = [sessionId, tenantId, streamId];
+  const params = [sessionId, -1, tenantId, ...ofKind, ...ofHandled, limit, maxBytes, tenantId];
   return { sql: sendableSql, params };
 }
 

@@ -298,8 +298,11 @@ const countChangeSql = `UPDATE sessions SET version = version + 1
   WHERE COALESCE(tenant_id, '') = ? AND id = ?`;
 
 /** Locks the row for a change of what belongs to the session, which its program may have to know. */
-export function countChange(tenantId: string, sessionId: string): Statement {
-  return { sql: countChangeSql, params: [tenantId, sessionId] };
+export function countChange(tenantId: string, sessionId: string, ifVersion?: number): Statement {
+  const statement = { sql: countChangeSql, params: [tenantId, sessionId] };
+  if (ifVersion === undefined) return statement;
+  const params = [...statement.params, ifVersion];
+  return { sql: `${countChangeSql} AND version = ?`, params, expect: 1 };
 }
 
 const makeDueSql = `UPDATE sessions SET version = version + 1, ${earlierDue}

@@ -344,7 +344,7 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
 
   async edit(edit: MessageEdit, limit: InboxLimit = defaultInboxLimit): Promise<EditOutcome> {
     const { driver, tenantId } = this;
-    const { messageId, at, text: content, attachments, mode, audit, due = [] } = edit;
+    const { messageId, at, text: content, attachments, mode, audit, due = [], ifVersions } = edit;
     let { runCommands = [] } = edit;
     // Repeated if another edit came first, or a run has ended.
     for (;;) {
@@ -361,6 +361,9 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
       const full = recipients.map((sessionId) =>
         deliveries.expectSpace({ tenantId, sessionId }, limit),
       );
+      const locks = recipients.map((sessionId) =>
+        sessions.countChange(tenantId, sessionId, ifVersions?.get(sessionId)),
+      );
       const commands = runCommands
         .toSorted((a, b) => (a.runId < b.runId ? -1 : 1))
         .map((command) => ({
@@ -374,7 +377,7 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
         }));
       const unit = [
         ...commands.map((command) => command.statement),
-        ...recipients.map((sessionId) => sessions.countChange(tenantId, sessionId)),
+        ...locks,
         ...due.map(({ sessionId, dueBy }) => sessions.makeDue(tenantId, sessionId, dueBy)),
         ...deliveries.editDeliveries(tenantId, messageId, { bytes, mode: mode ?? null }),
         ...full,
@@ -392,6 +395,7 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
       const late = commands.find((command) => command.statement === failed);
       runCommands = runCommands.filter(({ runId }) => runId !== late?.runId);
       if (failed !== undefined && full.includes(failed)) return 'inbox-full';
+      if (failed !== undefined && locks.includes(failed)) return 'conflict';
     }
   }
 

@@ -229,6 +229,51 @@ export function deliveryTests(open: Open): void {
     expect(await newTenant().messages.sendable(sessionId, all)).toEqual([]);
   });
 
+  test('what starts a turn is not sent before the session has ended with what it is sent again', async () => {
+    const tenant = newTenant();
+    const [sessionId, other] = [await addSession(tenant), await addSession(tenant)];
+    const [before, streamId] = [uuidv7(), uuidv7()];
+    await tenant.sessions.openStream(sessionId, { id: streamId, node: 'n', at: noon });
+    const add = async (options: Parameters<typeof send>[3] = {}, to = sessionId) =>
+      (await send(tenant, [to], {}, options)).deliveries[0]?.id ?? '';
+    const sentOn = (id: string, stream: string, to = sessionId) =>
+      changed(tenant, to, {
+        id,
+        from: ['accepted'],
+        to: 'accepted',
+        streamId: stream,
+        isAttempt: true,
+      });
+    const first = await add();
+    const again = await add();
+    const now = await add({ mode: 'immediate' });
+    await sentOn(await add({}, other), before, other);
+    await sentOn(again, before);
+    const kinds = (['on-idle', 'immediate'] as const).flatMap((mode) =>
+      (['accepted', 'deferred', 'delivered'] as const).map((status) => ({
+        mode,
+        status,
+        startsTurn: mode === 'on-idle' && status !== 'delivered',
+      })),
+    );
+    const query = { streamId, kinds, now: noon, limit: 9, maxBytes: 1_000 };
+    const sendable = async () =>
+      (await tenant.messages.sendable(sessionId, query)).map(({ id }) => id);
+    expect(await sendable()).toEqual([again, now]);
+    await sentOn(again, streamId);
+    expect(await sendable()).toEqual([now]);
+    const status = 'accepted' as const;
+    await changed(tenant, sessionId, { id: again, from: [status], to: 'delivered' });
+    expect(await sendable()).toEqual([now]);
+    const deferred = { from: ['delivered'], to: 'deferred', availableAt: noon + 5 } as const;
+    await changed(tenant, sessionId, { id: again, ...deferred, streamId: null });
+    expect(await sendable()).toEqual([first, now]);
+    // One that was sent once, on this stream, holds nothing up.
+    await sentOn(first, streamId);
+    const last = await add();
+    expect(await sendable()).toEqual([now, last]);
+  });
+
   test('a message that is withdrawn while one of its deliveries is accepted again has no open delivery', async () => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);

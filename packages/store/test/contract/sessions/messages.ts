@@ -257,6 +257,23 @@ export function messageTests(open: Open): void {
     expect(await newTenant().messages.edit(edit)).toBe('missing');
   });
 
+  test('an edit that depends on a recipient is refused if the recipient has changed since', async () => {
+    const tenant = newTenant();
+    const [one, two] = [await addSession(tenant), await addSession(tenant)];
+    const { id } = await send(tenant, [one, two], { text: 'old' });
+    const versionOf = async (sessionId: string) =>
+      (await tenant.sessions.read(sessionId))?.version ?? 0;
+    const edit = { messageId: id, at: noon, text: 'new', audit: [newAudit()] };
+    const ifVersions = new Map([[one, await versionOf(one)]]);
+    await tenant.sessions.change({ changes: [changeOf(one)] });
+    expect(await tenant.messages.edit({ ...edit, ifVersions })).toBe('conflict');
+    expect(await tenant.messages.read(id)).toMatchObject({ text: 'old', editedAt: null });
+    expect(await tenant.audit.unsealed(9)).toEqual([]);
+    await tenant.sessions.change({ changes: [changeOf(two)] });
+    const current = new Map([[one, await versionOf(one)]]);
+    expect(await tenant.messages.edit({ ...edit, ifVersions: current })).toBe('edited');
+  });
+
   test('what was read before an edit is not handed over, and what was handed over is not edited', async () => {
     const tenant = newTenant();
     const [one, two] = [await addSession(tenant), await addSession(tenant)];
