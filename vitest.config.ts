@@ -1,15 +1,22 @@
+import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { configDefaults, defineConfig } from 'vitest/config';
 
 /** Faults, attacks, kills, loads, packing and the growth of time with size: `npm run test:faults`. */
 const faults = [
   'test/faults/**/*.test.ts',
-  'test/e2e/{agents,dead-peer,kill*,many-streams,nodes*,packed}.test.ts',
+  'test/e2e/{agents,dead-peer,kill*,many-streams,nodes*,packed,pnpm,start}.test.ts',
+  'test/sdk/{reconnect,readme-handler}.test.ts',
   'packages/**/{leaks,*-crash,*.linear}.test.ts',
   'packages/store/test/drivers/**/{crash,faults,nodes}.test.ts',
   'packages/store/test/sql/tampering.postgres.test.ts',
   'packages/tools/test/mcp/hostile-servers.test.ts',
 ];
+
+/** Suites that ask for a store, which is that of their project. */
+const onBothStores = globSync('packages/server/test/**/*.test.ts', {
+  cwd: fileURLToPath(new URL('.', import.meta.url)),
+}).filter((file) => readFileSync(new URL(file, import.meta.url), 'utf8').includes("/stores.ts'"));
 
 /** These run in both, and look further there. Not RELAY_*: servers would warn of unknown settings. */
 const fuzz = ['packages/**/*fuzz.test.ts'];
@@ -25,8 +32,10 @@ export default defineConfig({
     testTimeout: 20_000,
     // The first test that asks for PostgreSQL waits until it has started.
     hookTimeout: 60_000,
-    // Real servers and child processes share the machine with the tests.
-    maxWorkers: 2,
+    // Also on two cores: tests that wait for real servers and child processes leave them idle.
+    maxWorkers: 3,
+    // A deadline, not a promise: the machine may be busy.
+    expect: { poll: { timeout: 15_000 } },
     // Child processes compile the project once, not each.
     env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('.cache/node', import.meta.url)) },
     projects: [
@@ -52,9 +61,10 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'faults-postgres',
-          // The seed that names columns. `npm test` runs it on SQLite.
-          include: ['test/conformance/runtime-001-*.test.ts'],
+          // The seed that names columns, and sessions over HTTP. `npm test` runs them on SQLite.
+          include: ['test/conformance/runtime-001-*.test.ts', ...onBothStores],
           env: { TEST_STORE: 'postgres' },
+          isolate: false,
         },
       },
     ],

@@ -5,7 +5,8 @@ import { textOf } from '@relay/protocol';
 import { afterAll, describe, expect, test } from 'vitest';
 import { createFaultyStore } from '../../packages/store/test/faulty-store.ts';
 import { deliver, openSession, sessionEvents, storeOf, untilIdle } from '../loop/sessions.ts';
-import { allStores, dropDatabases } from '../loop/stores.ts';
+import { allStores } from '../loop/stores.ts';
+import { dropDatabases } from '../support/postgres-stores.ts';
 import { bootKernel, type Kernel, person } from '../support/kernel.ts';
 
 afterAll(dropDatabases);

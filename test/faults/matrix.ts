@@ -16,13 +16,8 @@ import { createCountingIds, ManualClock } from '@relay/core/testing';
 import { isEnded, RelayError, type StoredEvent } from '@relay/protocol';
 import { createFaultyStore } from '../../packages/store/test/faulty-store.ts';
 import { afterAll, describe, expect, test } from 'vitest';
-import {
-  allStores,
-  dropDatabases,
-  type StoreCall,
-  type StoreKind,
-  wrapStore,
-} from '../loop/stores.ts';
+import { allStores, type StoreCall, type StoreKind, wrapStore } from '../loop/stores.ts';
+import { dropDatabases } from '../support/postgres-stores.ts';
 import { expectSoundJournal } from '../support/invariants.ts';
 import {
   ask,

@@ -5,7 +5,8 @@ import { RelayError } from '@relay/protocol';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
 import { createStreamingModel, endOf, finished, openFixture, untilStored } from './fixture.ts';
-import { allStores, dropDatabases, mortal, sqlite } from './stores.ts';
+import { dropDatabases } from '../support/postgres-stores.ts';
+import { allStores, mortal, sqlite } from './stores.ts';
 
 afterAll(dropDatabases);
 

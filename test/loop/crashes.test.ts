@@ -5,7 +5,8 @@ import { RelayError, textOf } from '@relay/protocol';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
 import { createStreamingModel, endOf, finished, type LoopFixture, openFixture } from './fixture.ts';
-import { allStores, dropDatabases, mortal, wrapStore } from './stores.ts';
+import { dropDatabases } from '../support/postgres-stores.ts';
+import { allStores, mortal, wrapStore } from './stores.ts';
 
 afterAll(dropDatabases);
 

@@ -10,7 +10,8 @@ import {
   untilAsked,
   decide,
 } from './fixture.ts';
-import { allStores, dropDatabases } from './stores.ts';
+import { dropDatabases } from '../support/postgres-stores.ts';
+import { allStores } from './stores.ts';
 
 afterAll(dropDatabases);
 

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SystemStore, TenantStore } from '@relay/core';
-import { createMemoryStore, openPostgresStore, openSqliteStore } from '@relay/store';
-import { createDatabase, type TestDatabase } from '../support/postgres.ts';
+import { createMemoryStore, openSqliteStore } from '@relay/store';
+import { openEmptyPostgres } from '../support/postgres-stores.ts';
 
 export interface OpenedStore {
   readonly store: SystemStore;
@@ -40,34 +40,21 @@ export const sqlite: StoreKind = {
   },
 };
 
-const free: TestDatabase[] = [];
-
-/** Emptied and used again: a new one each time would cost more than what is tested. */
 const postgres: StoreKind = {
   name: 'PostgreSQL',
   async open() {
-    const found = free.pop();
-    const database = found ?? (await createDatabase());
-    const store = await openPostgresStore({ url: database.url });
-    // Clocks are the tests' own, as on the other stores.
-    if (found === undefined) await database.stopClock();
+    const { store, dispose } = await openEmptyPostgres();
     return {
       store,
       async dispose() {
         await store.close();
-        await database.empty();
-        free.push(database);
+        await dispose();
       },
     };
   },
 };
 
 export const allStores: readonly StoreKind[] = [memory, sqlite, postgres];
-
-/** To be called at the end of a file that uses `allStores`. */
-export async function dropDatabases(): Promise<void> {
-  await Promise.all(free.splice(0).map((database) => database.drop()));
-}
 
 /** One call to a store on its way. */
 export interface StoreCall {

@@ -74,3 +74,23 @@ describe('client of a server that is killed', () => {
     expect(server.notes.map(({ text }) => text)).toEqual(['I survived']);
   }, 60_000);
 });
+
+describe('a program that serves a session', () => {
+  test('serves on after the server was killed', async () => {
+    const client = clientOf(server);
+    const seen: string[] = [];
+    const session = await client.sessions.serve({
+      handle: 'survivor',
+      onMessage: ({ text }) => void seen.push(text),
+    });
+    await client.messages.send({ to: '@survivor', text: 'one' });
+    await expect.poll(() => seen, { timeout: 10_000 }).toEqual(['one']);
+    await server.kill();
+    await server.start();
+    const { id } = await client.messages.send({ to: '@survivor', text: 'two' });
+    const [delivery] = await client.messages.deliveries(id, { wait: 'consumed' });
+    expect(delivery?.status).toBe('consumed');
+    expect(seen).toEqual(['one', 'two']);
+    await session.close();
+  }, 60_000);
+});

@@ -12,8 +12,7 @@ import {
 } from '@relay/sdk';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { verifies } from '../conformance/verifies.ts';
-import { TestServer } from '../support/server.ts';
-import { clientOf, type InProcessServer, startInProcess } from './environment.ts';
+import { type InProcessServer, startInProcess } from './environment.ts';
 
 let server: InProcessServer;
 beforeAll(async () => {
@@ -547,26 +546,6 @@ describe('a program whose connection breaks', () => {
     ]);
     expect(seen).toEqual(['one', 'two']);
   });
-
-  test('serves on after the server was killed', async () => {
-    const killed = await new TestServer().start();
-    const client = clientOf(killed);
-    const seen: string[] = [];
-    const session = await client.sessions.serve({
-      handle: 'survivor',
-      onMessage: ({ text }) => void seen.push(text),
-    });
-    await client.messages.send({ to: '@survivor', text: 'one' });
-    await expect.poll(() => seen, { timeout: 10_000 }).toEqual(['one']);
-    await killed.kill();
-    await killed.start();
-    const { id } = await client.messages.send({ to: '@survivor', text: 'two' });
-    const [delivery] = await client.messages.deliveries(id, { wait: 'consumed' });
-    expect(delivery?.status).toBe('consumed');
-    expect(seen).toEqual(['one', 'two']);
-    await session.close();
-    await killed.dispose();
-  }, 60_000);
 
   test('cannot begin if the handle is in use', async () => {
     const { handle } = await serve();

@@ -63,6 +63,5 @@ describe('the guide on sessions', () => {
     ]);
     expect(examples.faults).toEqual([]);
     expect(examples.all[1]?.code.trimEnd().split('\n').length).toBeLessThanOrEqual(20);
-    expect(examples.compile()).toBe('');
-  }, 60_000);
+  });
 });

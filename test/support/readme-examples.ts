@@ -14,10 +14,12 @@ export interface Example {
 
 /** `path` from the root of the repository. */
 export class ReadmeExamples {
+  readonly path: string;
   readonly text: string;
   readonly all: readonly Example[];
 
   constructor(path: string) {
+    this.path = path;
     this.text = readFileSync(join(root, path), 'utf8');
     this.all = [
       ...this.text.matchAll(/^## (.+)$[^#]*?```ts\n([\s\S]*?)```\n\n```text\n([\s\S]*?)```/gm),
@@ -37,22 +39,24 @@ export class ReadmeExamples {
       ]),
     ];
   }
+}
 
-  /** What the compiler has to say about them in a strict program. */
-  compile(): string {
-    // Inside the repository, so that it finds what a program would have installed.
-    mkdirSync(join(root, '.cache'), { recursive: true });
-    const program = mkdtempSync(join(root, '.cache', 'readme-'));
-    for (const [index, { code }] of this.all.entries()) {
-      writeFileSync(join(program, `example-${index + 1}.ts`), code);
+/** What the compiler has to say about all of these documents' examples in a strict program. */
+export function compileExamples(documents: readonly ReadmeExamples[]): string {
+  // Inside the repository, so that it finds what a program would have installed.
+  mkdirSync(join(root, '.cache'), { recursive: true });
+  const program = mkdtempSync(join(root, '.cache', 'readme-'));
+  for (const { path, all } of documents) {
+    for (const [index, { code }] of all.entries()) {
+      writeFileSync(join(program, `${path.replaceAll('/', '-')}-${index + 1}.ts`), code);
     }
-    const config = { extends: '../../tsconfig.test.json', include: ['*.ts'] };
-    writeFileSync(join(program, 'tsconfig.json'), JSON.stringify(config));
-    const tsc = join(root, 'node_modules/.bin/tsc');
-    const { stdout } = spawnSync(tsc, ['-p', program], { cwd: root, encoding: 'utf8' });
-    rmSync(program, { recursive: true });
-    return stdout;
   }
+  const config = { extends: '../../tsconfig.test.json', include: ['*.ts'] };
+  writeFileSync(join(program, 'tsconfig.json'), JSON.stringify(config));
+  const tsc = join(root, 'node_modules/.bin/tsc');
+  const { stdout } = spawnSync(tsc, ['-p', program], { cwd: root, encoding: 'utf8' });
+  rmSync(program, { recursive: true });
+  return stdout;
 }
 
 export interface Ran {

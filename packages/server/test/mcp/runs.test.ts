@@ -568,3 +568,31 @@ describe.each(Object.entries(stores))('the tools for runs of /mcp on %s', (_stor
     await untilStatus(server, id, 'completed');
   });
 });
+
+it.each(Object.entries(stores))(
+  'an answer continues the run on another server on %s, after the one that asked is gone',
+  async (_store, open) => {
+    const store = await open();
+    const tools = createToolRegistry([order]);
+    const first = await bootServer({ store, tools });
+    const key = first.apiKey;
+    const ask = currentCall('run_start', useOrder, { capabilities: elicitation });
+    const { body: asked } = await postMcp(first, ask.body, { headers: ask.headers });
+    const { inputRequests, requestState } = (
+      asked as { result: { inputRequests: object; requestState: string } }
+    ).result;
+    await first.stop();
+
+    const second = await bootServer({ store, tools });
+    const [approvalId = ''] = Object.keys(inputRequests);
+    const inputResponses = { [approvalId]: { action: 'accept', content: { size: 'M' } } };
+    const more = { capabilities: elicitation, requestState, inputResponses };
+    const answer = currentCall('run_start', useOrder, more);
+    const { body } = await postMcp(second, answer.body, { headers: answer.headers, key });
+    expect(body).toMatchObject({ result: { structuredContent: { status: 'completed' } } });
+    const { runs } = await second.json('/v1/runs');
+    expect(runs).toHaveLength(1);
+    await second.stop();
+    await store.close();
+  },
+);

@@ -6,11 +6,9 @@ import {
   type SessionWrite,
   type SystemStore,
 } from '@relay/core';
-import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
-import { createDatabase } from '../../../../../test/support/postgres.ts';
 import { eventsOf, startRun } from '../../support/requests.ts';
 import {
   addKey,
@@ -25,29 +23,7 @@ import {
   type ShownDelivery,
   type ShownMessage,
 } from '../../support/sessions.ts';
-
-interface Opened {
-  readonly store: SystemStore;
-  close(): Promise<void>;
-}
-
-const stores: Readonly<Record<string, () => Promise<Opened>>> = {
-  SQLite: async () => {
-    const store = createMemoryStore();
-    return { store, close: () => store.close() };
-  },
-  PostgreSQL: async () => {
-    const database = await createDatabase();
-    const store = await openPostgresStore({ url: database.url });
-    return {
-      store,
-      async close() {
-        await store.close();
-        await database.drop();
-      },
-    };
-  },
-};
+import { stores } from '../../support/stores.ts';
 
 /** The same object with other members. */
 function overriding<Target extends object>(target: Target, members: object): Target {
@@ -66,15 +42,15 @@ const fresh = (name: string) => `${name}-${(names += 1)}`;
 
 describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
   let server: TestServer;
-  let opened: Opened;
+  let store: SystemStore;
 
   beforeAll(async () => {
-    opened = await open();
-    server = await bootServer({ store: opened.store, env: { RELAY_INBOX_LIMIT: '20' } });
+    store = await open();
+    server = await bootServer({ store, env: { RELAY_INBOX_LIMIT: '20' } });
   });
   afterAll(async () => {
     await server.stop();
-    await opened.close();
+    await store.close();
   });
 
   const tenant = () => server.store.tenant(server.tenantId);

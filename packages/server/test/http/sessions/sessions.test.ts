@@ -21,6 +21,7 @@ import {
   postReceipt,
   programCapabilities as capabilities,
   programIdentity as identity,
+  sendMessage,
 } from '../../support/sessions.ts';
 import { stores } from '../../support/stores.ts';
 
@@ -553,7 +554,10 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       await post(session, 'pause');
       const pause = (await reader.next())?.data;
       expect(pause).toMatchObject({ type: 'command', command: 'pause', args: {} });
-      const held = await send(session);
+      // Handed over before the program has answered.
+      const sent = await sendMessage(server, { to: `@${session.handle}`, text: 'hello' });
+      const held = sent.deliveries[0]?.id ?? '';
+      expect((await reader.next())?.data).toMatchObject({ deliveryId: held });
       expect(await answer(session, pause?.['commandId'], { ok: true })).toMatchObject({
         body: { status: 'paused' },
       });
@@ -561,8 +565,6 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       const late = await answer(session, pause?.['commandId'], { ok: false, error: 'no' });
       expect(late).toMatchObject({ status: 409, body: { code: 'receipt_conflict' } });
       const waiting = await send(session);
-      const frame = await reader.next();
-      expect(frame?.data).toMatchObject({ deliveryId: held });
       await post(session, 'resume');
       const resume = (await reader.next())?.data;
       expect(resume).toMatchObject({ command: 'resume' });

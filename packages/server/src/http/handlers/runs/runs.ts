@@ -203,14 +203,14 @@ export const cancelRun: Handler<'cancelRun'> = async (call) => {
   return presentNow(call, run.id);
 };
 
-/** Only the owner of a run, or an administrator, adds to its conversation. */
+/** The grants of its owner hold in a run, so no other caller says what it does. */
 export const messageRun: Handler<'messageRun'> = async (call) => {
   const { caller, body, context } = call;
   const run = await findRun(call, call.params.id);
-  if (run.owner !== personOf(caller.actor) && !caller.scopes.has('admin')) {
+  if (run.owner !== personOf(caller.actor)) {
     throw new RelayError(
       'not_run_owner',
-      'This run belongs to another owner: use a key of that owner, or one with the scope admin',
+      'This run belongs to another owner: use a key of that owner',
     );
   }
   const from = senderOf(caller);

@@ -1,0 +1,20 @@
+import { readdirSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { compileExamples, ReadmeExamples } from '../support/readme-examples.ts';
+
+const root = new URL('../../', import.meta.url);
+const guides = readdirSync(new URL('docs/guides', root)).map((name) => `docs/guides/${name}`);
+const documents = ['packages/sdk/README.md', 'packages/agents/README.md', ...guides]
+  .map((path) => new ReadmeExamples(path))
+  .filter(({ all }) => all.length > 0);
+
+test('the examples of the documentation compile in a strict program', () => {
+  expect(documents.map(({ path }) => path)).toEqual(
+    expect.arrayContaining([
+      'docs/guides/sessions.md',
+      'packages/agents/README.md',
+      'packages/sdk/README.md',
+    ]),
+  );
+  expect(compileExamples(documents)).toBe('');
+}, 60_000);
