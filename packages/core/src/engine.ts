@@ -117,6 +117,8 @@ export interface Engine {
   readonly settings: Settings;
   models(tenantId: string): ModelRegistry;
   tools(tenantId: string): ToolRegistry;
+  /** The workspace folder of a tenant, as a real path. Default: there is none. */
+  readonly workspace?: (tenantId: string) => string | undefined;
   agents(tenantId: string): AgentRegistry;
   /** Makes the record of an audit entry; default: there is no audit trail. */
   readonly audit?: (tenantId: string, entry: AuditEntry) => NewAuditEntry;

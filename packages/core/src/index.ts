@@ -19,6 +19,7 @@ export {
   recordResult,
 } from './commands/sessions/end-invocation.ts';
 export * from './commands/request-permission.ts';
+export * from './commands/sessions/request.ts';
 export {
   byHandle,
   type MessageAuthor,

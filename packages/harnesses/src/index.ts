@@ -5,15 +5,15 @@ export type {
   HarnessInput,
   HarnessMessage,
   HarnessProcess,
+  HarnessQuestion,
   HarnessSession,
   OutgoingMessage,
   PermissionAnswer,
   PermissionRequest,
+  QuestionAnswer,
   Receipt,
 } from '@relay/core';
 export { checkSession } from './check-session.ts';
 export { defineHarness, harnessProblem } from './define-harness.ts';
-export { type AgentClient, type AgentConnection, connectAgent } from './acp/connection.ts';
-export { AgentSupervisor, type AgentSupervisorOptions } from './acp/supervisor.ts';
-export { AgentProcess } from './acp/agent-process.ts';
+export { acp, type AcpOptions, withPresets } from './acp/acp.ts';
 export { pty, type PtyOptions } from './pty/pty.ts';

@@ -31,12 +31,16 @@ export interface SandboxView {
    * kept either. Undefined: a person approved the command.
    */
   readonly protectedPaths?: Omit<ProtectedPaths, 'release'>;
+  /** The command makes sandboxes of its own. Default: as root it cannot. */
+  readonly isNesting?: boolean;
   /** The command has a terminal of its own, which it keeps. Default: it gets none, also not the server's. */
   readonly hasTerminal?: boolean;
 }
 
 /** A server that runs as root would pass on its capabilities, for example to remount the disk. */
 const isolation = ['--unshare-all', '--cap-drop', 'ALL'];
+/** Without the capability, root is not mapped into a further user namespace. It has no effect outside of its own. */
+const nesting = ['--unshare-user', '--cap-add', 'CAP_SETFCAP'];
 const readOnlyRoot = ['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc'];
 const kernelSettings = ['/proc/sys', '/proc/sysrq-trigger', '/proc/mtrr'];
 /** Closes what the server itself inherited. A lower limit that is already in force stays. */
@@ -49,11 +53,13 @@ const prepare =
 
 export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxView): CommandLine {
   const { network, memoryBytes, processes } = sandbox;
-  const { root, home, hidden, protectedPaths, hasTerminal = false } = view;
+  const { root, home, hidden, protectedPaths } = view;
+  const { isNesting = false, hasTerminal = false } = view;
   const args = [
     '--die-with-parent',
     ...(hasTerminal ? [] : ['--new-session']),
     ...isolation,
+    ...(isNesting ? nesting : []),
     ...(network ? ['--share-net'] : []),
     ...readOnlyRoot,
     // Root can write kernel settings like other files, even without capabilities.
@@ -68,6 +74,8 @@ export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxV
     ...(network ? ['--ro-bind-try', '/run/systemd/resolve', '/run/systemd/resolve'] : []),
     ...hidden.flatMap((folder) => temporary(folder)),
     ...(protectedPaths === undefined ? ['--bind', home, home] : temporary(home, memoryBytes)),
+    // The home of the operator would show them again.
+    ...hidden.filter((folder) => isWithin(home, folder)).flatMap((folder) => temporary(folder)),
     '--bind',
     root,
     root,

@@ -17,6 +17,7 @@ import {
   MemoryBudget,
   TranscriptCache,
 } from '@relay/core';
+import { withPresets } from '@relay/harnesses';
 import { defined, type StoredEvent, type StoredSessionEvent } from '@relay/protocol';
 import { killOrphanProcesses } from '@relay/processes';
 import { isProgram, type McpServerConfig } from '@relay/tools';
@@ -220,6 +221,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       const base = workspaces.tools(tenantId);
       return mcp?.withMcpTools(base, tenantId) ?? base;
     },
+    workspace: (tenantId) => workspaces.folderOf(tenantId),
     agents: () => agents,
     notifyRun: (run) => control.supervisor.notify(run),
     sessionDue: (session) => void attendant.wake(session),
@@ -238,7 +240,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     onInvocation: (tenantId, invocation) => metrics.publishInvocation(tenantId, invocation),
   };
   const control: RunControl = { engine, supervisor: new Supervisor(engine) };
-  const { harnesses: configured = [] } = file;
   const processes = new AgentProcesses({
     store,
     config,
@@ -249,12 +250,12 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     log,
   });
   const hosting = { engine, hub: programHub, streams, processes, node: nodeNameOf(config) };
-  const host = configured.length === 0 ? undefined : new HarnessHost(hosting, configured);
+  const host = new HarnessHost(hosting, withPresets(file.harnesses ?? []));
   const builtIn = builtInHarnesses(control, {
     limits: file.limits ?? {},
     defaultModel: config.defaultModel,
   });
-  const harnesses = new HarnessRegistry(engine, [...builtIn, ...(host?.harnesses ?? [])]);
+  const harnesses = new HarnessRegistry(engine, [...builtIn, ...host.harnesses]);
   const attendant = new SessionAttendant({
     engine,
     attend: (session) => harnesses.of(session).attend(session),
@@ -335,7 +336,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       control.supervisor.start();
       unsubscribe = subscribeToNodes(context);
       attendant.start();
-      await host?.start();
+      await host.start();
       invocations.begin();
       housekeeping.start();
       embeddings?.worker.start();
@@ -348,7 +349,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       stopping = true;
       await stopAll([
         unsubscribe,
-        () => host?.stop(),
+        () => host.stop(),
         () => invocations.stop(),
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),

@@ -15,6 +15,7 @@ const auditActions = [
   'run.canceled',
   'call.allowed',
   'call.denied',
+  'call.breached',
   'approval.voted',
   'approval.decided',
   'approval.refused',

@@ -1,7 +1,7 @@
 import type { RelayClient, Session, SessionsQuery, SessionSummary } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
-import { CliError, exitCodes, failureOf } from '../errors.ts';
+import { CliError, exitCodes, failureOf, usageError } from '../errors.ts';
 import { confirmed } from '../input.ts';
 import { collect, count } from '../options.ts';
 import { escapeLine } from '../output/escape.ts';
@@ -49,9 +49,10 @@ export function registerSessions(program: CliCommand): void {
     .examples(['relay sessions show builder', 'relay sessions show builder --events --json'])
     .handle(showSession);
   sessions
-    .command('start <handle>')
-    .description('start a session of one of our agents')
-    .option('--harness <name>', 'harness that runs it', 'native')
+    .command('start <name>')
+    .description('start a session of an agent, with this handle; with --handle, of this harness')
+    .option('--handle <handle>', 'its handle; the name is that of a harness, such as claude')
+    .option('--harness <name>', 'harness that runs it (default: native)')
     .option('--agent <name>', 'agent of the server')
     .option('--model <name>', 'model to use')
     .option('--workspace <folder>', "folder inside the tenant's workspace")
@@ -60,6 +61,7 @@ export function registerSessions(program: CliCommand): void {
     .examples([
       'relay sessions start builder --model demo',
       'relay sessions start qa --agent tester',
+      'relay sessions start claude --handle reviewer --workspace app',
     ])
     .handle(startSession);
   sessions
@@ -98,7 +100,7 @@ export function registerSessions(program: CliCommand): void {
     .command('attach <session>')
     .description('use the terminal of a session in this one')
     .examples(
-      ['relay sessions start shell --harness shell', 'relay sessions attach shell'],
+      ['relay sessions start shell --handle build', 'relay sessions attach build'],
       'Ctrl-] detaches; the program goes on. The terminal of the session gets the size of this one. ' +
         'It requires a key with the scopes runs and approve.',
     )
@@ -108,9 +110,9 @@ export function registerSessions(program: CliCommand): void {
     .description('type into the terminal of a session, and press Enter')
     .option('--no-enter', 'do not press Enter')
     .examples([
-      'relay sessions type shell "npm test"',
-      'relay sessions type shell --no-enter y',
-      'relay sessions cancel shell',
+      'relay sessions type build "npm test"',
+      'relay sessions type build --no-enter y',
+      'relay sessions cancel build',
     ])
     .handle(typeIntoSession);
   sessions
@@ -291,7 +293,8 @@ function namesOf(flags: Readonly<Record<string, boolean | undefined>>): string[]
 }
 
 interface StartOptions {
-  readonly harness: string;
+  readonly handle?: string;
+  readonly harness?: string;
   readonly agent?: string;
   readonly model?: string;
   readonly workspace?: string;
@@ -299,25 +302,49 @@ interface StartOptions {
   readonly fromSnapshot?: string;
 }
 
-async function startSession(context: Context<StartOptions>, [handle = '']: readonly string[]) {
-  const { harness, agent, model, workspace, label = [], fromSnapshot } = context.options;
-  const { sessions } = await context.client();
+async function startSession(context: Context<StartOptions>, [name = '']: readonly string[]) {
+  const { handle, agent, model, workspace, label = [], fromSnapshot } = context.options;
+  if (handle !== undefined && context.options.harness !== undefined) {
+    throw usageError(
+      `--handle says that ${name} is the harness, and --harness that it is ${context.options.harness}`,
+      `relay sessions start ${context.options.harness} --handle ${handle}`,
+    );
+  }
+  const harness = handle === undefined ? (context.options.harness ?? 'native') : name;
+  const client = await context.client();
   const labels = Object.fromEntries(
     label.map((each) => {
       const [name = '', ...value] = each.split(':');
       return [name, value.join(':')];
     }),
   );
-  const session = await sessions.create({
+  const created = await client.sessions.create({
     harness,
-    handle: handle.replace(/^@/, ''),
+    handle: (handle ?? name).replace(/^@/, ''),
     agent,
     model,
     workspace,
     labels,
     fromSnapshot,
   });
+  const session = created.status === 'starting' ? await startedSession(client, created) : created;
   context.print.result(session, startedLine(session));
+}
+
+/** When its agent has started. Throws the reason if it has failed. */
+async function startedSession(client: RelayClient, { id, identity }: Session): Promise<Session> {
+  let why = '';
+  for await (const event of client.sessions.stream(id, { after: 0 })) {
+    if (event.type === 'error') why = event.error;
+    if (event.type !== 'status.changed' || event.status === 'starting') continue;
+    if (event.status === 'failed') {
+      throw new CliError('session_failed', `@${identity.handle}: ${event.reason ?? why}`, {
+        hint: `see relay sessions show ${identity.handle} --events`,
+      });
+    }
+    break;
+  }
+  return client.sessions.get(id);
 }
 
 function startedLine({ identity: { handle }, status }: Session): string {

@@ -14,6 +14,9 @@ import type {
   TenantStore,
 } from '../ports/index.ts';
 import { actionOf, digestOfAction } from '../sessions/actions.ts';
+import { withoutRequests } from '../sessions/open-requests.ts';
+import { changeSession } from './sessions/change-session.ts';
+import { isOfProgram } from './sessions/judge-call.ts';
 
 export interface StoredWith {
   readonly decided: RequestDecision;
@@ -28,6 +31,8 @@ export async function decideRequest(
   approval: ApprovalRecord,
   { decided, notices, audit }: StoredWith,
 ): Promise<boolean> {
+  if (isOfProgram(approval))
+    return decideOfProgram(engine, store, approval, { decided, notices, audit });
   const { invocationId, id } = approval;
   const invocation =
     invocationId === undefined ? undefined : await store.actions.readInvocation(invocationId);
@@ -59,6 +64,32 @@ export async function decideRequest(
   engine.invocations?.changed(decidedId);
   if (isApproved) engine.invocations?.due(store.tenantId, decidedId);
   return true;
+}
+
+/** The session goes on, in the same commit. */
+async function decideOfProgram(
+  engine: Engine,
+  { tenantId }: TenantStore,
+  { id, sessionId = '' }: ApprovalRecord,
+  { decided, notices, audit }: StoredWith,
+): Promise<boolean> {
+  const { ballot, at } = decided;
+  let isStored = false;
+  try {
+    await changeSession(engine, { tenantId, sessionId }, async ({ store, state }) => {
+      const now = await store.readApproval(id);
+      const isOther = ballot !== undefined && now?.ballot !== ballot;
+      isStored = now?.status === 'pending' && now.expiresAt > at && !isOther;
+      if (!isStored) return undefined;
+      return { ...withoutRequests(state, [id]), write: { decision: decided, notices, audit } };
+    });
+  } catch (error) {
+    // Its approvals were closed before it was deleted.
+    if (error instanceof RelayError && error.code === 'not_found') return false;
+    throw error;
+  }
+  if (isStored) engine.onApproval?.(tenantId, { id, isNew: false });
+  return isStored;
 }
 
 /** An approval is bound to what was shown: another action of this name was not approved. */

@@ -23,16 +23,22 @@ import type {
 import {
   type Arguments,
   digestOfCall,
+  isObject,
   parseArguments,
   previewCall,
   resolvePaths,
 } from '../run/arguments.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
 import { actionTool } from '../sessions/actions.ts';
+import { type AgentTool, agentTool, withAbsolutePaths } from '../sessions/agent-tools.ts';
 import { permissionsOf as sessionPermissions } from './request-permission.ts';
+import { noSuchSession } from './sessions/change-session.ts';
+import { isOfProgram, judgeCall, shownOf } from './sessions/judge-call.ts';
 
 interface CallToCheck {
-  readonly tool: Tool | undefined;
+  readonly tool:
+    | Pick<Tool, 'needsApproval' | 'kinds' | 'sensitive' | 'definitionDigest'>
+    | undefined;
   readonly params: Arguments;
   readonly resolution: PathResolution;
   readonly permissions: Permissions;
@@ -53,6 +59,7 @@ export async function editedCall(
   if (input === undefined || approval.kind !== 'permission' || isUnchanged(approval, input)) {
     return undefined;
   }
+  if (isOfProgram(approval)) return editedProgramCall(engine, store, approval, { input, policies });
   const tool = await toolOf(engine, store, approval);
   if (tool === undefined) {
     throw new RelayError(
@@ -72,6 +79,33 @@ export async function editedCall(
   const shown = defined({ resolvedPaths: resolvedPaths?.paths, preview });
   const digest = digestOfCall(engine, { name: approval.tool, input: params, ...shown });
   return { params, ...shown, digest };
+}
+
+/** The session runs it: only its rules and those of the tenant check the arguments. */
+async function editedProgramCall(
+  engine: Engine,
+  store: TenantStore,
+  approval: ApprovalRecord,
+  { input, policies }: { readonly input: unknown; readonly policies: readonly Policy[] },
+): Promise<EditedCall> {
+  if (approval.isEditable === false) {
+    throw new RelayError(
+      'capability_missing',
+      'The session runs the call with its own arguments: approve it as it is, or deny it with a reason',
+      { capability: { path: 'approval.input', asked: true, offered: false } },
+    );
+  }
+  const session = await store.sessions.read(approval.sessionId ?? '');
+  if (session === undefined) throw noSuchSession();
+  if (!isObject(input)) throw invalid('Must be an object');
+  const changed = withAbsolutePaths(approval.tool, input, engine.workspace?.(store.tenantId));
+  const judged = await judgeCall(engine, session, { tool: approval.tool, input: changed });
+  const { tool, resolution, input: params } = judged;
+  if (!isObject(params)) throw invalid('Must be an object');
+  if (!resolution.ok) throw invalid(resolution.problem);
+  const permissions = sessionPermissions(session);
+  rejectIfDenied(approval, { tool, params, resolution, permissions, policies });
+  return { params, ...(await shownOf(engine, judged, params)) };
 }
 
 /** A tool of the tenant, or a function of the caller. */
@@ -104,10 +138,20 @@ export async function rejectIfDeniedByPolicy(
   const { params } = approval;
   if (typeof params !== 'object' || params === null) return;
   // Functions of the caller declare no parameter kinds.
-  const tool = engine.tools(tenantId).find(approval.tool);
+  const tool = declaredTool(engine, tenantId, approval);
   const resolution = await resolvePaths(tool, params);
   const call = { tool, params: params as Arguments, resolution, permissions: {}, policies };
   rejectIfDenied(approval, call);
+}
+
+/** What is known of the tool of a call. The paths of an approval are those of the workspace. */
+export function declaredTool(
+  engine: Pick<Engine, 'tools'>,
+  tenantId: string,
+  approval: Pick<ApprovalRecord, 'tool' | 'runId' | 'invocationId' | 'sessionId'>,
+): AgentTool | undefined {
+  const tools = engine.tools(tenantId);
+  return isOfProgram(approval) ? agentTool(tools, approval.tool) : tools.find(approval.tool);
 }
 
 /** The current policies for the agent that made the call, and for those that delegated to it. */

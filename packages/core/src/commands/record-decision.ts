@@ -225,6 +225,9 @@ async function storeAnswer(
   const asShown = await requirementOf(approval.votes?.edited);
   await refuseUnlessEntitled(engine, store, approval, asShown, decision);
   if (!approved) return storeDecision(control, store, { approval, run, decision }, {});
+  if (always && approval.isConcrete === false) {
+    throw invalidField('always', 'Not possible: what the call would do is not known');
+  }
   const changed = await changedCall(engine, store, approval, decision, policies);
   const requirement = await requirementOf(changed.edited);
   await refuseUnlessEntitled(engine, store, approval, requirement, decision);

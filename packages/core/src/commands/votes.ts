@@ -21,6 +21,7 @@ import { approverRulesFor, declaredBy } from '../permission/decide.ts';
 import type { Policy } from '../permission/policy.ts';
 import type { ApprovalRecord, TenantStore, Vote } from '../ports/index.ts';
 import { isObject, resolvePaths } from '../run/arguments.ts';
+import { declaredTool } from './edited-call.ts';
 
 /** Who may decide an approval: every rule must be met. Without rules, every approver may. */
 export interface Requirement {
@@ -34,7 +35,10 @@ export interface Requirement {
 export async function requirementFor(
   engine: Engine,
   store: TenantStore,
-  approval: Pick<ApprovalRecord, 'tool' | 'params' | 'kind'>,
+  approval: Pick<
+    ApprovalRecord,
+    'tool' | 'params' | 'kind' | 'runId' | 'invocationId' | 'sessionId'
+  >,
   {
     policies,
     keyId,
@@ -51,7 +55,7 @@ export async function requirementFor(
   if (!policies.some(({ approvers }) => approvers.some(({ tool }) => tool === name))) {
     return { rules: [], requester: '', quorum: 1 };
   }
-  const tool = engine.tools(store.tenantId).find(name);
+  const tool = declaredTool(engine, store.tenantId, approval);
   const versions = edited === undefined ? [approval] : [approval, edited];
   const rules = new Set<ApproverRule>();
   for (const { params } of versions) {

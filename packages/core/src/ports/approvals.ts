@@ -41,6 +41,12 @@ export interface ApprovalRecord {
   readonly rule?: RuleRef;
   /** For approvals of kind `question`. */
   readonly question?: Question;
+  /** What a session's program says about its call. It is shown, and is not part of what is approved. */
+  readonly shown?: Readonly<Record<string, unknown>>;
+  /** False: what the call would do is not known. */
+  readonly isConcrete?: boolean;
+  /** False: the arguments cannot be changed. */
+  readonly isEditable?: boolean;
   readonly requestedAt: number;
   readonly expiresAt: number;
   readonly status: ApprovalStatus;

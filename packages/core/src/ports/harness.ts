@@ -35,17 +35,49 @@ export interface HarnessMessage extends Pick<
 
 /** A call that needs permission. */
 export interface PermissionRequest {
-  /** As rules name it. */
+  /**
+   * As rules name it. `bash {command, cwd?}`, `patch {filePath}`, `read {filePath}` and `fetch {url}` are judged
+   * like those of Relay's own tools; relative paths start from the folder of the session.
+   */
   readonly tool: string;
   readonly input: unknown;
-  /** When it is aborted, the request is closed and denied. */
+  /** What the approver sees beside the call, such as its description. It is not part of what is approved. */
+  readonly shown?: Readonly<Record<string, unknown>>;
+  /** False: what the call would do is not known. Rules may deny it, but only a person allows it, once. Default: true. */
+  readonly isConcrete?: boolean;
+  /** False: the session cannot run it with changed arguments. Default: true. */
+  readonly isEditable?: boolean;
+  /** When it is aborted, the request is closed. */
   readonly signal?: AbortSignal;
 }
 
 export type PermissionAnswer =
-  /** `input`: as the approver has changed it. */
+  /** `input`: as it was requested or, with absolute paths, as the approver has changed it. */
   | { readonly allowed: true; readonly input: unknown }
-  | { readonly allowed: false; readonly reason: string };
+  /**
+   * `closed`: nobody has decided, because the request was aborted or the turn, the session or the server has
+   * ended.
+   */
+  | {
+      readonly allowed: false;
+      readonly reason: string;
+      readonly by: 'rule' | 'person' | 'closed' | 'expired';
+    };
+
+/** A question to a person. */
+export interface HarnessQuestion {
+  readonly message: string;
+  /** The JSON Schema of the answer. Default: a text. */
+  readonly schema?: Readonly<Record<string, unknown>>;
+  /** When it is aborted, the question is closed. */
+  readonly signal?: AbortSignal;
+}
+
+export type QuestionAnswer =
+  /** `content` matches the schema. */
+  | { readonly action: 'accept'; readonly content: unknown }
+  /** `decline`: a person does not answer. `cancel`: the question was closed or has expired. */
+  | { readonly action: 'decline' | 'cancel'; readonly reason: string };
 
 /** A message that the session sends. */
 export interface OutgoingMessage {
@@ -64,10 +96,12 @@ export interface HarnessContext {
   /** For a message that `receiveMessage` has not settled. Rejects if another receipt has. */
   receipt(deliveryId: string, receipt: Receipt): Promise<void>;
   /**
-   * Rules, policies and grants answer first; otherwise a person is asked, and the answer may take long. It is
-   * denied when the session or the server ends first.
+   * Rules, policies and grants answer first; otherwise a person is asked, and the answer may take long. Until
+   * then the session is `waiting`. The request is closed when the turn, the session or the server ends first.
    */
   requestPermission(request: PermissionRequest): Promise<PermissionAnswer>;
+  /** The same for a question, which only a person answers. */
+  ask(question: HarnessQuestion): Promise<QuestionAnswer>;
   /** Sends a message as the session, which declares `messaging.send`. Rejects as the API does. */
   send(message: OutgoingMessage): Promise<{ readonly id: string }>;
   /**
@@ -75,6 +109,8 @@ export interface HarnessContext {
    * native session does. Other agents' answers to what the session itself has asked get no reply.
    */
   reply(answer: TurnAnswer): Promise<void>;
+  /** The session does what was not approved: an `error` event, and an entry of the audit trail. */
+  reportBreach(breach: { readonly tool: string; readonly error: string }): Promise<void>;
   /** Keeps what `attach` needs after a restart: any JSON, at most 64 KB. */
   saveState(state: unknown): Promise<void>;
 }

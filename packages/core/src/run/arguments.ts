@@ -50,7 +50,7 @@ export function isObject(value: unknown): value is Arguments {
 
 /** Resolves the path parameters of a call. A tool that throws refuses the call. */
 export async function resolvePaths(
-  tool: Tool | undefined,
+  tool: Pick<Tool, 'resolvePaths'> | undefined,
   input: unknown,
 ): Promise<PathResolution> {
   if (tool?.resolvePaths === undefined || typeof input !== 'object' || input === null) {
@@ -65,7 +65,7 @@ export async function resolvePaths(
 
 /** What an approver is shown of a call besides its arguments; undefined if there is nothing to add. */
 export async function previewCall(
-  tool: Tool | undefined,
+  tool: Pick<Tool, 'preview'> | undefined,
   input: unknown,
   resolvedPaths: ResolvedPaths | undefined,
 ): Promise<Preview | undefined> {
@@ -78,7 +78,7 @@ export async function previewCall(
 }
 
 async function previewOf(
-  tool: Tool,
+  tool: Pick<Tool, 'preview'>,
   input: Arguments,
   paths: ResolvedPaths['paths'],
 ): Promise<Preview> {

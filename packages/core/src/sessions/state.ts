@@ -54,6 +54,13 @@ export interface SessionHost {
   readonly saved?: unknown;
 }
 
+/** Approvals without a run that the session waits for: see open-requests.ts. */
+export interface OpenRequests {
+  readonly ids: readonly string[];
+  /** What the turn is when all are answered. */
+  readonly turn: Exclude<Turn, 'waiting'>;
+}
+
 export interface SessionState extends SessionParts {
   readonly usage: SessionUsage;
   /** When the session came to its status. */
@@ -63,6 +70,7 @@ export interface SessionState extends SessionParts {
   /** Of a fork. Used: its first turn refers to it, and keeps the journal from being deleted. */
   readonly forkedFrom?: ForkSource & { readonly isUsed?: true };
   readonly host?: SessionHost;
+  readonly requests?: OpenRequests;
 }
 
 export const newSession: SessionState = {

@@ -254,9 +254,14 @@ class ProgramConnection implements AgentConnection {
     if (sessionId !== this.#client.sessionId) throw RequestError.sessionNotFound(sessionId);
   }
 
+  /** For the SDK. */
   #send(message: AnyMessage): void {
+    if (!this.#write(message)) throw new Error('The agent does not read its input any more');
+  }
+
+  #write(message: AnyMessage): boolean {
     const { input } = this.#program;
-    if (!input.writable) throw new Error('The agent does not read its input any more');
+    if (!input.writable) return false;
     if ('id' in message && message.id !== null) {
       if ('method' in message) this.#pending.set(message.id, message.method);
       else this.#open.delete(message.id);
@@ -266,6 +271,12 @@ class ProgramConnection implements AgentConnection {
     if (input.writableLength > this.#limits.unreadBytes) {
       this.#fail('The agent does not read its input');
     }
+    return true;
+  }
+
+  /** To the SDK, whose end is noticed a little later. */
+  #deliver(message: AnyMessage): void {
+    if (!this.#sdk.signal.aborted) this.#receive?.enqueue(message);
   }
 
   #line(line: string): void | Promise<void> {
@@ -278,9 +289,9 @@ class ProgramConnection implements AgentConnection {
     const { kind, message } = received;
     switch (kind) {
       case 'notification':
-        if (received.method === methods.client.session.update) return this.#update(message);
+        if (received.method === methods.client.session.update) return this.#update(message, line);
         // The SDK ignores all others, except that a request is withdrawn.
-        this.#receive?.enqueue(message);
+        this.#deliver(message);
         return undefined;
       case 'request':
         return this.#request(received.id, message);
@@ -289,11 +300,11 @@ class ProgramConnection implements AgentConnection {
     }
   }
 
-  async #update(message: AnyMessage): Promise<void> {
+  async #update(message: AnyMessage, line: string): Promise<void> {
     const parsed = parseUpdate('params' in message ? message.params : undefined);
     if (parsed === 'unknown') return;
     if (parsed === 'invalid') {
-      this.#violation(`an invalid session/update: ${excerpt(JSON.stringify(message))}`);
+      this.#violation(`an invalid session/update: ${excerpt(line)}`);
       return;
     }
     if (parsed.sessionId !== this.#client.sessionId) return;
@@ -307,17 +318,17 @@ class ProgramConnection implements AgentConnection {
   #request(id: string | number, message: AnyMessage): void | Promise<void> {
     if (this.#open.has(id)) {
       const problem = `a request with the id ${id}, which an open request has`;
-      this.#send(refusal(null, -32600, `Invalid request: ${problem}`));
+      this.#write(refusal(null, -32600, `Invalid request: ${problem}`));
       return this.#violation(problem);
     }
     const { openRequests } = this.#limits;
     if (this.#open.size >= openRequests) {
       const problem = `more than ${openRequests} requests at a time`;
-      this.#send(refusal(id, -32603, `Too many open requests`));
+      this.#write(refusal(id, -32603, `Too many open requests`));
       return this.#violation(problem);
     }
     this.#open.add(id);
-    this.#receive?.enqueue(message);
+    this.#deliver(message);
     // What needs no person is answered before the next one.
     return nextTurn();
   }
@@ -330,7 +341,7 @@ class ProgramConnection implements AgentConnection {
     }
     this.#pending.delete(id);
     const problem = resultProblem(method, message);
-    this.#receive?.enqueue(problem === undefined ? message : refusal(id, -32603, problem));
+    this.#deliver(problem === undefined ? message : refusal(id, -32603, problem));
   }
 
   #violation(problem: string): void {

@@ -103,9 +103,13 @@ export class AgentSupervisor {
     const { signal } = this.#stopping;
     await this.#ended;
     signal.throwIfAborted();
-    const connection = await this.#options.connect(this.#options.client, signal);
+    const connecting = this.#options.connect(this.#options.client, signal);
+    this.#ended = connecting.then(
+      ({ closed }) => closed,
+      () => undefined,
+    );
+    const connection = await connecting;
     this.#live = connection;
-    this.#ended = connection.closed;
     if (signal.aborted) await connection.close();
     signal.throwIfAborted();
     return connection;

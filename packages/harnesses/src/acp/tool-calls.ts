@@ -92,11 +92,12 @@ export const maxInputChars = 1_000_000;
 
 export class ToolCalls {
   readonly #calls = new Map<string, ToolCallRecord>();
+  readonly #openCalls = new Set<string>();
   #chars = 0;
 
   /** Whether a call was announced and has not ended. Its status does not tell whether it has begun. */
   get isAnyOpen(): boolean {
-    return [...this.#calls.values()].some(({ phase }) => phase === 'announced');
+    return this.#openCalls.size > 0;
   }
 
   get(id: string): ToolCallRecord | undefined {
@@ -130,6 +131,7 @@ export class ToolCalls {
   forget(id: string): void {
     this.#chars -= this.#calls.get(id)?.chars ?? 0;
     this.#calls.delete(id);
+    this.#openCalls.delete(id);
   }
 
   /** The turn has ended, and with it all of its calls but those of requests that are still open. */
@@ -140,11 +142,11 @@ export class ToolCalls {
   #set(call: ToolCallRecord): ToolCallRecord {
     this.#chars += call.chars - (this.#calls.get(call.id)?.chars ?? 0);
     this.#calls.set(call.id, call);
-    for (const [id, { chars }] of this.#calls) {
+    if (call.phase === 'announced') this.#openCalls.add(call.id);
+    else this.#openCalls.delete(call.id);
+    for (const id of this.#calls.keys()) {
       if (this.#calls.size <= maxCalls && this.#chars <= maxChars) break;
-      if (id === call.id) continue;
-      this.#calls.delete(id);
-      this.#chars -= chars;
+      if (id !== call.id) this.forget(id);
     }
     return call;
   }

@@ -67,6 +67,9 @@ export class TerminalSession implements HarnessSession {
   readonly #listener = Promise.withResolvers<Listener>();
   readonly #answers = new Map<number, (error: string | undefined) => void>();
   #requests = 0;
+  /** Messages that wait for permission. A session that is idle would have given up its requests. */
+  #asking = 0;
+  #heldStatus: AgentSessionEvent | undefined;
   #exit: Extract<TerminalReport, { type: 'exited' }> | undefined;
   #ending: Promise<void> | undefined;
 
@@ -107,34 +110,42 @@ export class TerminalSession implements HarnessSession {
     message: HarnessMessage,
     context: HarnessContext,
   ): Promise<Receipt | { readonly status: 'held' }> {
-    const { text, deliveryId, isFromApprover } = message;
+    const { text, isFromApprover } = message;
     const problem = textProblem(text);
     if (problem !== undefined) return { status: 'failed', reason: problem };
     if (isFromApprover) {
       await this.#ask({ type: 'submit', text: withoutReturns(text) });
       return { status: 'delivered' };
     }
-    void this.#typeIfAllowed({ text, deliveryId }, context);
+    void this.#typeIfAllowed(message, context);
     return { status: 'held' };
   }
 
   /** Never rejects. */
   async #typeIfAllowed(
-    { text, deliveryId }: Pick<HarnessMessage, 'text' | 'deliveryId'>,
+    { text, deliveryId, from }: HarnessMessage,
     context: HarnessContext,
   ): Promise<void> {
     let given: Receipt;
+    this.#asking += 1;
     try {
       const { harness: name } = this.#options;
       const answer = await context.requestPermission({
         tool: `${name}.type`,
         input: { text },
+        shown: { from: from.type === 'session' ? `@${from.name}` : from.name },
       });
       given = answer.allowed
         ? await this.#typeApproved(answer.input)
-        : { status: 'failed', reason: answer.reason, retryable: true };
+        : { status: 'failed', reason: answer.reason, retryable: answer.by !== 'rule' };
     } catch (error) {
       given = { status: 'failed', reason: messageOf(error), retryable: true };
+    }
+    this.#asking -= 1;
+    const status = this.#heldStatus;
+    if (this.#asking === 0 && status !== undefined) {
+      this.#heldStatus = undefined;
+      await this.#emit(status);
     }
     // The session, or the server, has ended.
     await context.receipt(deliveryId, given).catch(() => undefined);
@@ -264,6 +275,10 @@ export class TerminalSession implements HarnessSession {
   }
 
   async #emit(event: AgentSessionEvent): Promise<void> {
+    if (event.type === 'status.changed' && this.#asking > 0) {
+      this.#heldStatus = event;
+      return;
+    }
     const listener = await this.#listener.promise;
     await listener(event);
   }

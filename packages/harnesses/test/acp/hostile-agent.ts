@@ -156,6 +156,9 @@ async function handle(message: Message): Promise<void> {
     }
     const protocolVersion = mode === 'other-version' ? 99 : 1;
     send({ id, result: mode === 'invalid-initialize' ? 'hello' : { protocolVersion } });
+  } else if (method === 'session/new' && mode === 'refuses-sessions') {
+    process.stderr.write(`No more sessions for ${process.env['HOSTILE_KEY']}\n`);
+    send({ id, error: { code: -32000, message: 'Authentication required' } });
   } else if (method === 'session/new') {
     send({ id, result: { sessionId } });
     if (mode === 'does-not-read') process.stdin.pause();

@@ -1,7 +1,9 @@
+import { once } from 'node:events';
 import type { Socket } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { systemClock } from '@relay/core';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { connectAgent } from '../../src/acp/connection.ts';
+import { type AgentEnd, connectAgent } from '../../src/acp/connection.ts';
 import {
   type AgentOptions,
   prompt,
@@ -191,6 +193,24 @@ describe('an agent that breaks the protocol and goes on', () => {
     const { length } = client.texts;
     await expect(prompt(connection)).rejects.toThrow('The agent was stopped');
     expect(client.texts).toHaveLength(length);
+  });
+});
+
+describe('an agent that closes its input', () => {
+  it('is ended, and what it sends meanwhile does no harm', async () => {
+    const [input, output] = [new PassThrough(), new PassThrough()];
+    const ended = Promise.withResolvers<AgentEnd>();
+    const end = (reason: string) => Promise.resolve(ended.resolve({ reason }));
+    const program = { input, output, ended: ended.promise, end, kill: end };
+    const connecting = connectAgent(program, new RecordingClient(), { clock: systemClock });
+    connecting.catch(() => undefined);
+    await once(input, 'data');
+    input.destroy();
+    const request = { jsonrpc: '2.0', id: 1, method: 'session/request_permission', params: {} };
+    output.write(`${JSON.stringify(request)}\n`.repeat(3));
+    await expect(connecting).rejects.toThrow('The agent closed its input');
+    output.write(`${JSON.stringify(request)}\n`.repeat(3));
+    await once(output.end(), 'close');
   });
 });
 

@@ -120,7 +120,8 @@ export function scriptedAgent(
   const log: Logged[] = [];
   const note = (entry: Logged) => {
     log.push(entry);
-    if (options.log !== undefined) appendFileSync(options.log, `${JSON.stringify(entry)}\n`);
+    const line = JSON.stringify({ ...entry, pid: process.pid });
+    if (options.log !== undefined) appendFileSync(options.log, `${line}\n`);
   };
   const sessions = new Map<string, Session>();
   let calls = 0;

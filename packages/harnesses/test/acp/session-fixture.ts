@@ -13,7 +13,7 @@ import {
 } from '@relay/core';
 import type { AgentSessionEvent, DeliveryMode } from '@relay/protocol';
 import { type AgentProgram, connectAgent } from '../../src/acp/connection.ts';
-import { type AgentContext, openAcpSession } from '../../src/acp/session.ts';
+import { openAcpSession } from '../../src/acp/session.ts';
 import { AgentSupervisor } from '../../src/acp/supervisor.ts';
 import {
   type Conversations,
@@ -37,8 +37,8 @@ export async function until<Value>(
   }
 }
 
-type PermissionRequest = Parameters<AgentContext['requestPermission']>[0];
-type PermissionAnswer = Awaited<ReturnType<AgentContext['requestPermission']>>;
+type PermissionRequest = Parameters<HarnessContext['requestPermission']>[0];
+type PermissionAnswer = Awaited<ReturnType<HarnessContext['requestPermission']>>;
 
 interface AskedPermission extends PermissionRequest {
   answer(answer: PermissionAnswer): void;
@@ -60,7 +60,7 @@ export class SessionFixture {
   readonly questions: {
     message: string;
     schema?: unknown;
-    answer(answer: Awaited<ReturnType<AgentContext['ask']>>): void;
+    answer(answer: Awaited<ReturnType<HarnessContext['ask']>>): void;
   }[] = [];
   readonly replies: { text: string; messageIds: readonly string[] }[] = [];
   readonly saved: unknown[] = [];
@@ -147,7 +147,7 @@ export class SessionFixture {
     return this.#program;
   }
 
-  readonly context: AgentContext = {
+  readonly context: HarnessContext = {
     signal: this.#stopping.signal,
     receipt: (deliveryId, receipt) => {
       this.receipts.push({ deliveryId, receipt });
@@ -172,13 +172,17 @@ export class SessionFixture {
     },
     ask: (question) => {
       const { promise, resolve } =
-        Promise.withResolvers<Awaited<ReturnType<AgentContext['ask']>>>();
+        Promise.withResolvers<Awaited<ReturnType<HarnessContext['ask']>>>();
       this.questions.push({ ...question, answer: resolve });
       return promise;
     },
     send: () => Promise.resolve({ id: 'sent' }),
     reply: (answer) => {
       this.replies.push(answer);
+      return Promise.resolve();
+    },
+    reportBreach: ({ error }) => {
+      this.events.push({ type: 'error', error, code: 'call_breached' });
       return Promise.resolve();
     },
     saveState: (state) => {
@@ -217,7 +221,7 @@ export class SessionFixture {
       isFromApprover: true,
       ...over,
     };
-    void this.session.receiveMessage(message, this.context as unknown as HarnessContext);
+    void this.session.receiveMessage(message, this.context);
     return message.deliveryId;
   }
 
@@ -263,8 +267,13 @@ export class SessionFixture {
     return until(() => this.asked[count - 1], `request ${count} for permission`);
   }
 
-  async stop(): Promise<void> {
+  /** The server stops. */
+  shutDown(): void {
     this.#stopping.abort();
+  }
+
+  async stop(): Promise<void> {
+    this.shutDown();
     await this.session.release?.();
   }
 }

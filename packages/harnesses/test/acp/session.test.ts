@@ -383,7 +383,7 @@ describe('a request for permission', () => {
     );
     expect(it.logged('asked')).toMatchObject([{ outcome: 'cancelled' }]);
     expect(it.asked).toEqual([]);
-    expect(it.eventsOf('error')).toMatchObject([{ code: 'allow_once_missing' }]);
+    expect(it.eventsOf('error')).toMatchObject([{ code: 'request_refused' }]);
   });
 
   it('without arguments is not concrete, so that no rule allows it', async () => {
@@ -430,8 +430,21 @@ describe('a request for permission', () => {
     expect(it.logged('cancel')).toHaveLength(1);
     expect(it.logged('run')).toEqual([]);
     const [error] = it.eventsOf('error');
-    expect(error).toMatchObject({ code: 'call_changed' });
+    expect(error).toMatchObject({ code: 'call_breached' });
     expect(error?.error).toContain('the command "touch x" instead of "ls"');
+  });
+
+  it('that is denied and completed all the same ends the turn with an error', async () => {
+    const it = await start({ permit: () => denied('no') });
+    const call = { toolCallId: 't', kind: 'execute', rawInput: { command: 'ls' } } as const;
+    const done = {
+      sessionUpdate: 'tool_call_update',
+      toolCallId: 't',
+      status: 'completed',
+    } as const;
+    await it.settled(it.send(script({ ask: call }, { update: done }, { until: '/nonexistent' })));
+    expect(it.logged('cancel')).toHaveLength(1);
+    expect(it.eventsOf('error')[0]?.error).toContain('although it was denied');
   });
 
   it('is closed if the call changes while it is open, and has to be asked again', async () => {
@@ -520,6 +533,16 @@ describe('the lifecycle of a session over ACP', () => {
     await parent.settled(parent.send('still here?'));
     expect(parent.logged('prompt').at(-1)).toMatchObject({ history: 2 });
     await expect(parent.session.fork?.({ seq: 3 })).rejects.toThrow('leave out seq');
+  });
+
+  it('leaves the messages of its turn as they are when the server stops', async () => {
+    const it = await start();
+    const delivery = it.send(script({ say: 'word ', times: 10_000, pauseMs: 5 }));
+    await until(() => it.transcript.includes('word'), 'the answer');
+    it.shutDown();
+    await it.session.release?.();
+    expect(it.receiptsOf(delivery)).toEqual([{ status: 'delivered', fidelity: 'inferred' }]);
+    expect(it.replies).toEqual([]);
   });
 
   it('ends its turn, its requests and the agent when it is released', async () => {

@@ -176,6 +176,20 @@ describe('the supervisor of an agent', () => {
     expect(connections[0]?.isOpen).toBe(true);
   });
 
+  it('is stopped when the process has ended that it was starting', async () => {
+    const starting = Promise.withResolvers<AgentConnection>();
+    const { supervisor } = supervise({ connect: () => starting.promise });
+    const started = supervisor.start();
+    await settle();
+    let isStopped = false;
+    const stopping = supervisor.stop().then(() => (isStopped = true));
+    await settle();
+    expect(isStopped).toBe(false);
+    starting.reject(new Error('The agent was stopped'));
+    await stopping;
+    await expect(started).rejects.toThrow('The agent was stopped');
+  });
+
   it('ends the agent for good when it is stopped, at any moment', async () => {
     for (let steps = 0; steps < 12; steps += 1) {
       const { supervisor, clock, connections, reports } = supervise();

@@ -64,6 +64,8 @@ async function start(
     },
     send: unexpected,
     reply: unexpected,
+    ask: unexpected,
+    reportBreach: unexpected,
     saveState: unexpected,
     ...given,
   };
@@ -283,7 +285,9 @@ describe('a message to a program in a terminal', () => {
     const send = () =>
       started.session.receiveMessage(message('echo $((6*7))', false), started.context);
     expect(await send()).toEqual({ status: 'held' });
-    expect(asked).toEqual([{ tool: 'shell.type', input: { text: 'echo $((6*7))' } }]);
+    expect(asked).toEqual([
+      { tool: 'shell.type', input: { text: 'echo $((6*7))' }, shown: { from: '@builder' } },
+    ]);
     expect(started.receipts).toEqual([]);
 
     answer.resolve({ allowed: true, input: { text: 'echo $((7*7))' } });

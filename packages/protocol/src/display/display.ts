@@ -21,6 +21,10 @@ export interface DisplayedRequest {
   readonly question?: unknown;
   readonly preview?: Preview | undefined;
   readonly earlierDenial?: EarlierDenial | undefined;
+  /** What the agent itself says about the call. */
+  readonly shown?: Readonly<Record<string, unknown>> | undefined;
+  /** False: what the call would do is not known. */
+  readonly isConcrete?: boolean | undefined;
   /** The arguments as the approver changed them. */
   readonly edited?: { readonly params: unknown; readonly preview?: Preview | undefined } | null;
 }
@@ -61,7 +65,7 @@ export function displayParts(request: DisplayedRequest): DisplayParts {
   const flags = new Set<DisplayFlag>();
   const call = `${tool} ${jsonOf(question ?? params, flags)}`;
   const links = linesOf(preview, flags);
-  const remarks = [...denialOf(earlierDenial), ...editOf(edited, flags)];
+  const remarks = [...saidOf(request, flags), ...denialOf(earlierDenial), ...editOf(edited, flags)];
   // The call comes last: it can be so long that not all of it is checked.
   const words = misleadingWords([...links, ...remarks, preview?.diff ?? '', call].join('\n'));
   for (const { flag } of words) flags.add(flag);
@@ -100,6 +104,13 @@ function linesOf(preview: Preview | undefined, flags: Set<DisplayFlag>): string[
 /** A path that could be read as something else is quoted. */
 function pathText(path: string): string {
   return /^[\p{L}\p{M}\p{N}._\/@+\-]+$/v.test(path) ? path : JSON.stringify(path);
+}
+
+function saidOf({ shown, isConcrete }: DisplayedRequest, flags: Set<DisplayFlag>): string[] {
+  return [
+    ...(isConcrete === false ? ['The agent does not say what this call would do exactly'] : []),
+    ...(shown === undefined ? [] : [`The agent says about it ${jsonOf(shown, flags)}`]),
+  ];
 }
 
 function denialOf(denial: EarlierDenial | undefined): string[] {

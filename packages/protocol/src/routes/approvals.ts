@@ -112,6 +112,12 @@ export const approvalSchema = z.object({
   display: displaySchema,
   digest: z.string(),
   suggestedRule: toolPermissionSchema.optional(),
+  /** What the agent says about its call. It is part of `display.text`, and not of what is approved. */
+  shown: z.record(z.string(), z.json()).optional(),
+  /** False: what the call would do is not known, so it can be approved only once. */
+  concrete: z.boolean().optional(),
+  /** False: it cannot be approved with other arguments (`input`). */
+  editable: z.boolean().optional(),
   /** A person has denied the same call before in this run. */
   earlierDenial: earlierDenialSchema.optional(),
   /**
@@ -185,6 +191,7 @@ export const approvalRoutes = {
       'approval_conflict',
       'approval_changed',
       'not_an_approver',
+      'capability_missing',
     ],
   },
 } as const satisfies Record<string, Route>;

@@ -9,6 +9,7 @@ export const auditActions = [
   'run.canceled',
   'call.allowed',
   'call.denied',
+  'call.breached',
   'approval.voted',
   'approval.decided',
   'approval.refused',

@@ -129,7 +129,8 @@ export type CapabilityPath = (typeof capabilityPaths)[number];
 
 /** The `details` of `capability_missing`: which capability was required, and what is declared. */
 export const capabilityDetailsSchema = z.object({
-  path: z.enum(capabilityPaths),
+  /** `approval.input`: of an approval whose arguments cannot be changed. */
+  path: z.enum([...capabilityPaths, 'approval.input']),
   asked: z.union([z.boolean(), z.string()]),
   offered: z.union([z.boolean(), z.array(z.string())]),
   messageId: idSchema.optional(),

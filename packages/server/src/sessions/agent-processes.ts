@@ -25,8 +25,7 @@ export interface AgentProcessesOptions {
   readonly vault: Pick<Vault, 'secretOf'>;
   readonly workspaces: Pick<Workspaces, 'folderOf' | 'hiddenFrom'>;
   readonly defaultTenantId: string;
-  /** Undefined: programs run without one. */
-  readonly sandbox?: HarnessSandbox | undefined;
+  readonly sandbox: HarnessSandbox | undefined;
   readonly log: Pick<ServerLog, 'warn' | 'addSecret'>;
 }
 

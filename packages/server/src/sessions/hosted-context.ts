@@ -1,15 +1,19 @@
 /** What a harness can do for one of its sessions. */
 import {
   askPermission,
+  askQuestion,
   type Engine,
   type Harness,
   type HarnessContext,
+  type HarnessQuestion,
   type OutgoingMessage,
   type PermissionAnswer,
   type PermissionRequest,
+  type QuestionAnswer,
   type Receipt,
   saveHostedState,
   sendMessage,
+  recordBreach,
   sendReplies,
   type SessionRef,
   type TurnAnswer,
@@ -49,11 +53,20 @@ export class HostedContext implements HarnessContext {
 
   readonly requestPermission = async (request: PermissionRequest): Promise<PermissionAnswer> => {
     this.#requireStored();
-    const { engine, ref, stopping } = this.#options;
-    const { tool, input, signal } = request;
-    const signals = [this.signal, stopping, ...(signal ? [signal] : [])];
-    return askPermission(engine, ref, { tool, input }, AbortSignal.any(signals));
+    const { engine, ref } = this.#options;
+    return askPermission(engine, ref, request, this.#untilOver(request.signal));
   };
+
+  readonly ask = async (question: HarnessQuestion): Promise<QuestionAnswer> => {
+    this.#requireStored();
+    const { engine, ref } = this.#options;
+    return askQuestion(engine, ref, question, this.#untilOver(question.signal));
+  };
+
+  #untilOver(signal?: AbortSignal): AbortSignal {
+    const { stopping } = this.#options;
+    return AbortSignal.any([this.signal, stopping, ...(signal === undefined ? [] : [signal])]);
+  }
 
   readonly send = async ({ to, ...draft }: OutgoingMessage): Promise<{ readonly id: string }> => {
     this.#requireStored();
@@ -69,6 +82,11 @@ export class HostedContext implements HarnessContext {
       { ...draft, to: addresses },
     );
     return { id: message.id };
+  };
+
+  readonly reportBreach = async (breach: Parameters<typeof recordBreach>[2]): Promise<void> => {
+    this.#requireStored();
+    await recordBreach(this.#options.engine, this.#options.ref, breach);
   };
 
   readonly reply = async (answer: TurnAnswer): Promise<void> => {

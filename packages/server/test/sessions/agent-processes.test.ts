@@ -12,81 +12,17 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { HarnessContext, HarnessInput, HarnessSession, SystemStore } from '@relay/core';
-import { defineHarness } from '@relay/harnesses';
-import type { AgentSessionCapabilities, AgentSessionEvent } from '@relay/protocol';
+import type { SystemStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Agent, agentCapabilities, Agents } from '../support/agents.ts';
 import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import { stores } from '../support/stores.ts';
 
 type Json = Record<string, unknown>;
 
-const capabilities: AgentSessionCapabilities = {
-  messaging: { receive: true, send: true },
-  delivery: { modes: ['on-idle'], queue: true },
-  events: { emits: ['status.changed', 'error', 'log'] },
-  lifecycle: { release: true, fork: true },
-};
-
-/** A session that only starts when Relay has subscribed, as one with a program does. */
-class Agent {
-  readonly input: HarnessInput;
-  readonly context: HarnessContext;
-  readonly state: unknown;
-  emit: (event: AgentSessionEvent) => Promise<void> = () => Promise.reject(new Error('Too early'));
-  received: string[] = [];
-
-  constructor(input: HarnessInput, context: HarnessContext, state: unknown) {
-    this.input = input;
-    this.context = context;
-    this.state = state;
-  }
-
-  get process() {
-    const { process: given } = this.input;
-    if (given === undefined) throw new Error('The harness was given no process');
-    return given;
-  }
-
-  session(): HarnessSession {
-    return {
-      identity: { handle: this.input.handle, name: 'Agent', kind: 'agent' },
-      capabilities,
-      receiveMessage: async ({ text }) => {
-        this.received.push(text);
-        return { status: 'consumed' };
-      },
-      onEvent: (listener) => {
-        this.emit = listener;
-        void onSubscribed(this);
-        return () => undefined;
-      },
-      release: async () => undefined,
-      fork: async () => ({ branch: 1 }),
-    };
-  }
-}
-
-const agents = new Map<string, Agent>();
-let onCreate: (agent: Agent) => Promise<void> = async () => undefined;
-let onSubscribed: (agent: Agent) => Promise<void> = async () => undefined;
-
-async function make(input: HarnessInput, context: HarnessContext, state?: unknown) {
-  const agent = new Agent(input, context, state);
-  agents.set(input.handle, agent);
-  await onCreate(agent);
-  return agent.session();
-}
-
-const harnesses = [
-  defineHarness({
-    name: 'coder',
-    runsProcesses: true,
-    create: make,
-    attach: (session, context) => make(session, context, session.state),
-  }),
-];
+const agents = new Agents('coder');
+const harnesses = [agents.harness];
 
 describe.each(Object.entries(stores))('agents as processes on %s', (_name, open) => {
   let store: SystemStore;
@@ -134,14 +70,8 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
     expect([status, body]).toEqual([201, expect.anything()]);
     const id = String(body['id']);
     const { handle } = body['identity'] as { handle: string };
-    const agent = () => agentOf(handle);
+    const agent = () => agents.of(handle);
     return { id, handle, body, path: `/v1/sessions/${id}`, agent };
-  }
-
-  function agentOf(handle: string): Agent {
-    const agent = agents.get(handle);
-    if (agent === undefined) throw new Error(`There is no agent ${handle}`);
-    return agent;
   }
 
   const tenant = () => store.tenant(server.tenantId);
@@ -170,7 +100,7 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
       mcp: { url: `${server.url}/mcp` },
     });
     expect(given.hidden()).toContain(dataDir);
-    await session.agent().emit({ type: 'status.changed', status: 'idle' });
+    await session.agent().is('idle');
     await sessionIs(session.id, 'idle');
     expect((await server.ask(session.path)).body).toMatchObject({ workspace: 'shop' });
     const types = (await tenant().sessions.readEvents(session.id, { after: 0, limit: 10 })).map(
@@ -221,12 +151,12 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
       const { status } = await withToken(given.mcp.token, `/v1/sessions/${input.sessionId}`);
       seen.push([when, status]);
     };
-    onCreate = tryToken('created');
-    onSubscribed = tryToken('subscribed');
+    agents.onCreate = tryToken('created');
+    agents.onSubscribed = tryToken('subscribed');
     const session = await created();
     await until(() => seen.length === 2, 'both requests');
-    onCreate = async () => undefined;
-    onSubscribed = async () => undefined;
+    agents.onCreate = async () => undefined;
+    agents.onSubscribed = async () => undefined;
     expect(seen).toEqual([
       ['created', 401],
       ['subscribed', 200],
@@ -241,7 +171,11 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
     const reported = await server.ask(`${session.path}/events`, { body: events, key: token });
     expect(reported.status).toBe(409);
     const attached = await server.ask('/v1/sessions/attach', {
-      body: { handle: session.handle, identity: { name: 'Agent', kind: 'agent' }, capabilities },
+      body: {
+        handle: session.handle,
+        identity: { name: 'Agent', kind: 'agent' },
+        capabilities: agentCapabilities,
+      },
       key: token,
     });
     expect(attached.status).toBe(409);
@@ -281,7 +215,7 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
     expect(statSync(home).mode & 0o777).toBe(0o700);
     expect(home.startsWith(join(dataDir, 'agents'))).toBe(true);
     writeFileSync(join(home, 'notes'), 'x');
-    await released.agent().emit({ type: 'status.changed', status: 'idle' });
+    await released.agent().is('idle');
     expect((await server.ask(`${released.path}/release`, { method: 'POST' })).status).toBe(202);
     await gone(home);
     const dropped = await created();
@@ -300,11 +234,11 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
     const homes = () => readdirSync(join(dataDir, 'agents', server.tenantId));
     const taken = await created();
     const before = homes();
-    onCreate = async () => {
+    agents.onCreate = async () => {
       throw new Error('There is no such program');
     };
     const { status, body } = await post();
-    onCreate = async () => undefined;
+    agents.onCreate = async () => undefined;
     expect([status, body['code']]).toEqual([502, 'harness_failed']);
     expect((await post({ handle: taken.handle })).status).toBe(409);
     expect(homes()).toEqual(before);
@@ -313,12 +247,12 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
   it('is attached after a restart, with its home, a new token, and the old one dead', async () => {
     const session = await created({ workspace: 'shop' });
     const before = session.agent();
-    await before.emit({ type: 'status.changed', status: 'idle' });
+    await before.is('idle');
     await before.context.saveState({ thread: 7 });
     writeFileSync(join(before.process.home, 'notes'), 'x');
     // One that ended while no server ran.
     const left = await created();
-    await left.agent().emit({ type: 'status.changed', status: 'idle' });
+    await left.agent().is('idle');
     await server.relay.stop();
     const { version } = (await tenant().sessions.read(left.id)) ?? { version: 0 };
     await tenant().sessions.change({
@@ -360,7 +294,7 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
     const { apiKey, keyId } = await addKey(store, {});
     const session = await created({}, apiKey);
     const agent = session.agent();
-    await agent.emit({ type: 'status.changed', status: 'idle' });
+    await agent.is('idle');
     const { token } = agent.process.mcp;
     expect((await withToken(token, session.path)).status).toBe(200);
     expect((await server.ask(`/v1/keys/${keyId}`, { method: 'DELETE' })).status).toBe(204);
@@ -380,7 +314,7 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
   it('forks with the folder, the rules and the scopes of whoever forks it', async () => {
     const permissions = { allowlist: [{ tool: 'bash', params: { command: 'ls' } }] };
     const session = await created({ workspace: 'shop', permissions });
-    await session.agent().emit({ type: 'status.changed', status: 'idle' });
+    await session.agent().is('idle');
     const { apiKey, keyId } = await addKey(store, { owner: 'grace' });
     const handle = `h-${uuidv7()}`;
     const fork = await server.ask(`${session.path}/fork`, { body: { handle }, key: apiKey });
@@ -388,7 +322,7 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
       201,
       { parentSessionId: session.id, workspace: 'shop', owner: 'grace', status: 'starting' },
     ]);
-    expect(agentOf(handle).input.from).toEqual({ branch: 1 });
+    expect(agents.of(handle).input.from).toEqual({ branch: 1 });
     const stored = await tenant().sessions.read(String(fork.body['id']));
     expect(stored).toMatchObject({ permissions, keyId });
   });
@@ -397,7 +331,7 @@ describe.each(Object.entries(stores))('agents as processes on %s', (_name, open)
     await server.relay.stop();
     server = await boot({ RELAY_NODE_ID: 'small', RELAY_MAX_AGENTS: '1' });
     const first = await created();
-    await first.agent().emit({ type: 'status.changed', status: 'idle' });
+    await first.agent().is('idle');
     const second = await post();
     expect([second.status, second.body['code']]).toEqual([429, 'too_many_open']);
     expect(second.body['error']).toContain('RELAY_MAX_AGENTS');

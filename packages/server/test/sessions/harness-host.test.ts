@@ -130,6 +130,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
         vault: { secretOf: () => '' },
         workspaces: { folderOf: () => undefined, hiddenFrom: () => [] },
         defaultTenantId: server.tenantId,
+        sandbox: undefined,
         log: { ...engine.log, addSecret: () => undefined },
       }),
       node,
@@ -231,7 +232,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     const denied = agent().context.requestPermission(ls);
     const { id: second } = await openApproval(id);
     await ask(`/v1/approvals/${second}`, { body: { approved: false, reason: 'Not today' } });
-    expect(await denied).toEqual({ allowed: false, reason: 'Not today' });
+    expect(await denied).toEqual({ allowed: false, reason: 'Not today', by: 'person' });
   });
 
   it('closes a request for permission with its signal, and with its session', async () => {
@@ -241,7 +242,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     const aborted = agent().context.requestPermission({ ...request, signal: aborting.signal });
     const { id: first } = await openApproval(id);
     aborting.abort();
-    expect(await aborted).toEqual({ allowed: false, reason: 'The request was aborted' });
+    expect(await aborted).toMatchObject({ by: 'closed', reason: 'The request was aborted' });
     expect(await tenant().readApproval(first)).toMatchObject({ status: 'closed' });
     const released = agent().context.requestPermission(request);
     const { id: second } = await openApproval(id);

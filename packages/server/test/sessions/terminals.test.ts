@@ -252,6 +252,7 @@ describe.each(Object.entries(stores))('sessions with a terminal on %s', (_name, 
       vault: { secretOf: () => '' },
       workspaces: { folderOf: () => undefined, hiddenFrom: () => [] },
       defaultTenantId: server.tenantId,
+      sandbox: undefined,
       log: { ...engine.log, addSecret: () => undefined },
     });
     const streams = { addSession: () => () => undefined };

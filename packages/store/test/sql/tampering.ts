@@ -90,6 +90,9 @@ export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void 
         question: { prompt: 'p', schema: {} },
         resolvedPaths: { filePath: '/srv/one/a' },
         earlierDenial: { at: new Date(noon).toISOString(), by: person },
+        shown: { description: 'a' },
+        isConcrete: false,
+        isEditable: false,
         rule: { list: 'ask', index: 0, source: 'policy' },
       },
     );

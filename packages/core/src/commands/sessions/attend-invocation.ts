@@ -4,7 +4,7 @@ import { auditOfExpiry, auditRecordsOf } from '../../governance/audit.ts';
 import { noticeOfExpiry } from '../../governance/notifications.ts';
 import type { InvocationRecord, SessionWrite } from '../../ports/index.ts';
 import { expiryReason } from '../../run/state/call.ts';
-import { closureOf } from '../request-permission.ts';
+import { closureOf } from './change-session.ts';
 import { eventFor, type InvocationEngine, readInvocation } from './end-invocation.ts';
 
 /**

@@ -3,9 +3,10 @@
  * again if the session has changed meanwhile. What a new status means for its deliveries and commands is
  * stored in the same commit (consequences.ts).
  */
-import { defined, isEnded, RelayError, type SessionEvent } from '@relay/protocol';
+import { type Decider, defined, isEnded, RelayError, type SessionEvent } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
 import type {
+  ApprovalClosure,
   CommandAnswer,
   DeliveryChange,
   InboxEntry,
@@ -24,12 +25,19 @@ import {
 import { wakeDue } from '../../sessions/due.ts';
 import { timesOut } from '../../sessions/modes.ts';
 import { nativeHarness } from '../../sessions/native.ts';
+import { endOfRequests } from '../../sessions/open-requests.ts';
 import {
   decideSessionAll,
   type ReportedEvent,
   type SessionInput,
 } from '../../sessions/session-machine.ts';
-import { progressOf, type SessionHost, type SessionState, statusOf } from '../../sessions/state.ts';
+import {
+  type OpenRequests,
+  progressOf,
+  type SessionHost,
+  type SessionState,
+  statusOf,
+} from '../../sessions/state.ts';
 
 /** A program without a stream for this long is offline, and its handle is no longer in use. */
 export const offlineAfterMs = 30_000;
@@ -60,12 +68,14 @@ export interface SessionStep {
   /** Default: see `dueAtOf`. */
   readonly dueAt?: number | null;
   readonly host?: SessionHost;
+  /** Those that its program waits for now; null: none. */
+  readonly requests?: OpenRequests | null;
   /** Its program makes the change, and so can be reached. */
   readonly isSeen?: boolean;
-  readonly write?: Pick<SessionWrite, 'commands' | 'answers' | 'audit' | 'runCommands'>;
+  readonly write?: Omit<SessionWrite, 'changes' | 'messages' | 'idempotency' | 'inboxLimit'>;
 }
 
-type SessionEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'sessionDue'>;
+type SessionEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'sessionDue' | 'onApproval'>;
 
 /** Nothing continues it. */
 export function sessionReleased({ handle }: Pick<SessionRecord, 'handle'>): RelayError {
@@ -101,6 +111,9 @@ export async function changeSession(
     switch (outcome.kind) {
       case 'committed':
         wakeDue(engine, tenantId, write.changes);
+        for (const { approvalId: id } of write.closures ?? []) {
+          engine.onApproval?.(tenantId, { id, isNew: false });
+        }
         return (await store.sessions.read(sessionId)) ?? session;
       case 'conflict':
         break;
@@ -146,10 +159,15 @@ async function writeOf(
   const decision = decideSessionAll(state, inputs);
   if (decision.kind === 'refused') throw new RelayError('session_conflict', decision.reason);
   const decided = decision.kind === 'accepted' ? decision : { events: [], state };
-  const next: SessionState = {
-    ...decided.state,
-    ...defined({ usage: step.usage, attachedAt: step.attachedAt, host: step.host }),
-  };
+  const { requests = decided.state.requests } = step;
+  const { state: next, closures } = withOpenRequests(
+    {
+      ...decided.state,
+      ...defined({ usage: step.usage, attachedAt: step.attachedAt, host: step.host }),
+    },
+    requests ?? undefined,
+    now,
+  );
   const status = { before: statusOf(state), after: statusOf(next), now };
   const isDone = new Set((step.deliveries ?? []).map(({ id }) => id));
   const followed = await consequencesOf(store.messages, sessionId, status, isDone);
@@ -174,6 +192,8 @@ async function writeOf(
     step.redefine === undefined &&
     step.write === undefined &&
     step.host === undefined &&
+    step.requests === undefined &&
+    closures.length === 0 &&
     step.isSeen !== true &&
     step.attachedAt === undefined &&
     step.activeRunId === undefined;
@@ -188,6 +208,7 @@ async function writeOf(
   return {
     ...step.write,
     answers,
+    closures: [...(step.write?.closures ?? []), ...closures],
     changes: [
       {
         sessionId,
@@ -200,6 +221,27 @@ async function writeOf(
       },
     ],
   };
+}
+
+/** Those that the new state ends are closed, and none of them is open any more. */
+function withOpenRequests(
+  decided: SessionState,
+  requests: OpenRequests | undefined,
+  at: number,
+): { readonly state: SessionState; readonly closures: readonly ApprovalClosure[] } {
+  const { requests: _, ...state } = decided;
+  if (requests === undefined) return { state, closures: [] };
+  const reason = endOfRequests(state);
+  if (reason === undefined) return { state: { ...state, requests }, closures: [] };
+  const closures = requests.ids.map((id) => closureOf(id, at, reason));
+  // An offline session hides its turn, which has ended.
+  return { state: { ...state, turn: 'none' }, closures };
+}
+
+const relay: Decider = { type: 'system', id: 'relay', name: 'relay' };
+
+export function closureOf(approvalId: string, at: number, reason: string): ApprovalClosure {
+  return { approvalId, status: 'closed', at, by: relay, reason };
 }
 
 /** Commands that no program will answer any more. */

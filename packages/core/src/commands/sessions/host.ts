@@ -10,8 +10,10 @@ import {
 import type { Engine } from '../../engine.ts';
 import type { SessionRecord, SessionRef } from '../../ports/index.ts';
 import type { SessionHost } from '../../sessions/state.ts';
+import { auditRecordsOf } from '../../governance/audit.ts';
 import { changeSession } from './change-session.ts';
 import { createSession } from './create.ts';
+import { withoutSecrets } from './record-receipt.ts';
 
 /** What a harness returned. */
 export interface HostedDefinition {
@@ -134,6 +136,29 @@ export function saveHostedState(
 }
 
 type HarnessFault = Pick<SessionEventOf<'error'>, 'error' | 'code' | 'retryable'>;
+
+/** What a session does that was not approved, in its journal and in the audit trail. */
+export async function recordBreach(
+  engine: HostingEngine & Pick<Engine, 'redact' | 'audit'>,
+  ref: SessionRef,
+  breach: { readonly tool: string; readonly error: string },
+): Promise<void> {
+  const { tool, error } = withoutSecrets(engine, breach);
+  await changeSession(engine, ref, ({ session, now: at }) => {
+    if (session.releasedAt !== null) return undefined;
+    const { id: sessionId, tenantId, handle: name } = session;
+    const who = { type: 'session', id: sessionId, name } as const;
+    const entry = {
+      at,
+      who,
+      action: 'call.breached',
+      what: { sessionId, tool },
+      why: null,
+    } as const;
+    const audit = auditRecordsOf(engine, tenantId, [entry]);
+    return { events: [{ type: 'error', error, code: 'call_breached' }], write: { audit } };
+  });
+}
 
 /** What a harness did wrong, in the journal of its session. */
 export function recordHarnessFault(

@@ -87,7 +87,7 @@ export async function invokeAction(
     const made = newInvocation(engine, action, { caller, input: request.input });
     const asked =
       verdict.decision === 'ask'
-        ? approvalFor(engine, { ...call, invocationId: made.id }, verdict.rule)
+        ? approvalFor(engine, { ...call, invocationId: made.id }, defined({ rule: verdict.rule }))
         : undefined;
     const invocation =
       asked === undefined

@@ -5,6 +5,7 @@ import type { MessageDelivery, SessionRecord, SessionRef } from '../../ports/ind
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { inboxOf, stepsOf } from '../../sessions/consequences.ts';
 import { decideDelivery, type DeliveryInput } from '../../sessions/delivery-machine.ts';
+import { reportedBeside } from '../../sessions/open-requests.ts';
 import { isHeld } from '../../sessions/modes.ts';
 import { decideSessionAll, inputsOfStatus } from '../../sessions/session-machine.ts';
 import { updatedUsage } from '../../sessions/state.ts';
@@ -94,7 +95,7 @@ export function reportEvents(
   return changeSession(engine, ref, ({ session, state }) => {
     requireProgram(session);
     const inputs: SessionStep['inputs'][] = [];
-    let { usage } = state;
+    let { usage, requests } = state;
     let next = state;
     for (const event of events) {
       requireCapability(session, { type: 'report-event', event });
@@ -106,6 +107,14 @@ export function reportEvents(
       const { status, reason, fidelity } = event;
       if (status === 'offline' && session.harness === 'human') {
         throw new RelayError('session_conflict', 'A person’s session is never offline');
+      }
+      const beside =
+        requests !== undefined && next.turn === 'waiting'
+          ? reportedBeside(requests, status)
+          : undefined;
+      if (beside !== undefined) {
+        requests = beside;
+        continue;
       }
       const meant = inputsOfStatus(next, status).map((type) => ({
         type,
@@ -119,7 +128,8 @@ export function reportEvents(
       if (decision.kind === 'accepted') next = decision.state;
       inputs.push(meant);
     }
-    return { inputs: inputs.flatMap((each = []) => each), usage, isSeen: true };
+    const known = { usage, isSeen: true, ...defined({ requests }) };
+    return { inputs: inputs.flatMap((each = []) => each), ...known };
   });
 }
 

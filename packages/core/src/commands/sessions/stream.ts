@@ -102,6 +102,8 @@ function canBeSent(kind: Kind, state: SessionState): boolean {
     case 'now':
       return true;
     case 'at':
+      // Not before a person has answered.
+      if (state.requests !== undefined) return false;
       // Only the program knows when these boundaries come. What it had before waits for none.
       return (
         kind.status === 'delivered' ||

@@ -87,7 +87,7 @@ function requestOnce(run: LiveRun, { intent, activity, question, nth }: Question
 type AskedQuestion = NonNullable<EventOf<'approval.requested'>['question']>;
 
 /** Questions come from a tool's code, and what enters the journal must be valid. */
-function checkQuestion(question: Question): Pick<AskedQuestion, 'prompt' | 'schema'> {
+export function checkQuestion(question: Question): Pick<AskedQuestion, 'prompt' | 'schema'> {
   const { question: declared } = catalogue['approval.requested'].schema.shape;
   const parsed = declared.safeParse({ nth: 1, ...question });
   if (!parsed.success || parsed.data === undefined) {

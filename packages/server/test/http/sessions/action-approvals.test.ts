@@ -425,7 +425,8 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     const session = await attach();
     const { engine } = server.relay.control;
     const ref = { tenantId: server.tenantId, sessionId: session.id };
-    const request = (tool: string) => requestPermission(engine, ref, { tool, input: { a: 1 } });
+    const input = { command: 'make', filePath: 'a', url: 'https://example.com/' };
+    const request = (tool: string) => requestPermission(engine, ref, { tool, input });
     expect(await request('read')).toEqual({ kind: 'allowed' });
     expect(await request('fetch')).toMatchObject({ kind: 'denied' });
     const outcome = await request('bash');

@@ -335,7 +335,7 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
     });
 
     it.each([
-      ['nothing', /there are human, native, remote/],
+      ['nothing', /there are claude, codex, gemini, human, native, opencode, remote/],
       ['remote', /attach/],
     ])('refuses the harness %s and says what to do', async (harness, message) => {
       const { status, body } = await ask('/v1/sessions', { body: { harness, handle: 'x' } });

@@ -176,6 +176,9 @@ export const runTables: readonly string[] = [
     preview TEXT,
     earlier_denial TEXT,
     rule TEXT,
+    shown TEXT,
+    is_concrete BIGINT,
+    is_editable BIGINT,
     ballot BIGINT NOT NULL,
     votes TEXT
   )`,

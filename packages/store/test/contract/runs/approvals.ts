@@ -57,6 +57,15 @@ export function approvalTests(open: Open): void {
     expect(await tenant.readApproval(plain.approval.id)).not.toHaveProperty('earlierDenial');
   });
 
+  test('what a program says about its call is kept with its approval', async () => {
+    const tenant = newTenant();
+    const said = { shown: { why: 'a\u0000' }, isConcrete: false, isEditable: false };
+    const { approval } = await waitingRun(tenant, said);
+    expect(await tenant.readApproval(approval.id)).toMatchObject(said);
+    const plain = await tenant.readApproval((await waitingRun(tenant)).approval.id);
+    for (const name of Object.keys(said)) expect(plain).not.toHaveProperty(name);
+  });
+
   test('a question is kept with its approval, and an approval without one has none', async () => {
     const tenant = newTenant();
     const question = { prompt: 'Which\u0000?', schema: { type: 'object', deep: [null, '\ud800'] } };

@@ -197,6 +197,8 @@ async function presentApproval(
     answer: _,
     ballot: __,
     keyId: ___,
+    isConcrete,
+    isEditable,
     votes,
     ...rest
   } = approval;
@@ -217,6 +219,8 @@ async function presentApproval(
     executedDigest: edited?.digest,
     ...question,
     ...storedAnswerOf(approval),
+    concrete: isConcrete,
+    editable: isEditable,
     preview: previewOf(shown),
     display: displayOf(shown),
     suggestedRule,

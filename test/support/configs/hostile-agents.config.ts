@@ -1,0 +1,18 @@
+/** Agents that work, fail to start, or are not installed. */
+import { fileURLToPath } from 'node:url';
+import { acp, defineConfig } from '@relay/server';
+
+const program = fileURLToPath(
+  new URL('../../../packages/harnesses/test/acp/hostile-agent.ts', import.meta.url),
+);
+const hostile = (mode: string) =>
+  acp({ name: mode, command: [process.execPath, program, mode], env: { HOSTILE_KEY: 'hunter22' } });
+
+export default defineConfig({
+  harnesses: [
+    hostile('well-behaved'),
+    hostile('refuses-sessions'),
+    hostile('exits-in-initialize'),
+    acp({ name: 'absent', preset: 'claude', command: ['claude-agent-acp-absent'] }),
+  ],
+});
