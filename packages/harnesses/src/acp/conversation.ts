@@ -1,5 +1,4 @@
 /** The ACP session of a session: how it is opened, continued in another process, and forked. */
-import { cp, lstat } from 'node:fs/promises';
 import {
   type ClientContext,
   type McpServer,
@@ -114,24 +113,4 @@ export function savedConversation(state: unknown): SavedConversation | undefined
   const { acpSessionId, hasBegun } = (state ?? {}) as Partial<Record<string, unknown>>;
   if (typeof acpSessionId !== 'string') return undefined;
   return { acpSessionId, hasBegun: hasBegun === true };
-}
-
-/** The agent keeps its conversations in its home: that of a fork begins as a copy. */
-export async function copyHome(from: unknown, home: string): Promise<void> {
-  const { home: source } = (from ?? {}) as { readonly home?: unknown };
-  if (typeof source !== 'string' || source === home) return;
-  try {
-    await cp(source, home, {
-      recursive: true,
-      verbatimSymlinks: true,
-      filter: async (path) => {
-        const found = await lstat(path);
-        return found.isDirectory() || found.isFile() || found.isSymbolicLink();
-      },
-    });
-  } catch (error) {
-    const why =
-      'The conversation of the other session cannot be copied; it is on the node of that session';
-    throw new Error(`${why}: ${(error as Error).message}`, { cause: error });
-  }
 }

@@ -46,7 +46,8 @@ import {
 } from '@relay/protocol';
 import { capabilitiesOf, featuresOf } from './capabilities.ts';
 import type { AgentClient, AgentConnection } from './connection.ts';
-import { Conversation, copyHome, savedConversation } from './conversation.ts';
+import { Conversation, savedConversation } from './conversation.ts';
+import { copyHome } from './copy-home.ts';
 import { textOf } from './events.ts';
 import { type PromptedMessage, promptOf } from './prompt.ts';
 import { Reporter, type Usage } from './reporter.ts';
