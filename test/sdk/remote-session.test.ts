@@ -281,6 +281,29 @@ describe('events of a program', () => {
       capability: { path: 'events.emits' },
     });
   });
+
+  test('are stored once, although the response is lost', async () => {
+    let isLost = false;
+    const client = server.clientWith(server.apiKey, {
+      before: (url, init) => {
+        isLost ||= url.endsWith('/events');
+        return init;
+      },
+      after: (response) => {
+        if (!isLost || lost.length > 0) return response;
+        lost.push(response.status);
+        throw new TypeError('fetch failed');
+      },
+    });
+    const lost: number[] = [];
+    const session = await serve({ capabilities: { events: { emits: ['log'] } } }, client);
+    await session.emit({ type: 'log', level: 'info', message: 'once' });
+    expect(lost).toEqual([200]);
+    // The same event, reported again on purpose, is another one.
+    await session.emit({ type: 'log', level: 'info', message: 'once' });
+    const logs = (await journalOf(session)).filter(({ type }) => type === 'log');
+    expect(logs).toHaveLength(2);
+  });
 });
 
 describe('the status of a program', () => {

@@ -91,6 +91,7 @@ export class Supervisor {
   /** It continues while the server stops: tools that finish gracefully need their lease. */
   readonly #renewal: BackgroundLoop;
   readonly #paused = new Set<string>();
+  readonly #onResumed = new Map<string, Set<() => void>>();
   readonly #storeFaults = new Map<string, StoreFaults>();
   #reserved = 0;
   #loading = 0;
@@ -201,6 +202,9 @@ export class Supervisor {
   setPaused(tenantId: string, paused: boolean): void {
     if (!paused) {
       this.#paused.delete(tenantId);
+      const waiting = this.#onResumed.get(tenantId) ?? [];
+      this.#onResumed.delete(tenantId);
+      for (const notify of waiting) notify();
       return;
     }
     this.#paused.add(tenantId);
@@ -209,10 +213,22 @@ export class Supervisor {
     }
   }
 
+  /** Calls it once when the tenant is resumed, unless the returned function was called before. */
+  onResumed(tenantId: string, notify: () => void): () => void {
+    const waiting = this.#onResumed.get(tenantId) ?? new Set();
+    this.#onResumed.set(tenantId, waiting.add(notify));
+    return () => {
+      waiting.delete(notify);
+      if (waiting.size === 0 && this.#onResumed.get(tenantId) === waiting) {
+        this.#onResumed.delete(tenantId);
+      }
+    };
+  }
+
   /** Reads which tenants were paused or resumed by other nodes or before the start. */
   async refreshPausedTenants(): Promise<void> {
     const paused = new Set(await this.#engine.store.pausedTenants());
-    for (const tenantId of this.#paused) if (!paused.has(tenantId)) this.#paused.delete(tenantId);
+    for (const tenantId of this.#paused) if (!paused.has(tenantId)) this.setPaused(tenantId, false);
     for (const tenantId of paused) if (!this.isPaused(tenantId)) this.setPaused(tenantId, true);
   }
 

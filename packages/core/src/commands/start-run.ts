@@ -16,15 +16,16 @@ import {
 import { auditRecordsOf, auditOfStart } from '../governance/audit.ts';
 import type { Engine } from '../engine.ts';
 import { createWithinBudgets } from '../governance/budgets.ts';
-import type {
-  CreationOutcome,
-  OverBudget,
-  Reserved,
-  RunBudget,
-  RunIdentity,
-  RunRef,
-  SessionWrite,
-  TenantStore,
+import {
+  idempotencyMs,
+  type CreationOutcome,
+  type OverBudget,
+  type Reserved,
+  type RunBudget,
+  type RunIdentity,
+  type RunRef,
+  type SessionWrite,
+  type TenantStore,
 } from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
 import { LiveRun } from '../run/live-run.ts';
@@ -100,8 +101,6 @@ export interface StartedRun extends RunIdentity {
   /** The run of an earlier request with the same idempotency key. */
   readonly replayed: boolean;
 }
-
-const idempotencyMs = 24 * 60 * 60 * 1000;
 
 /**
  * Stores a run, then drives it. Once this resolves, the run cannot be lost. Every surface starts its

@@ -177,6 +177,9 @@ export interface RunReservation {
   readonly budgets: readonly RunBudget[];
 }
 
+/** How long a key stands for what was stored with it. */
+export const idempotencyMs = 24 * 60 * 60 * 1000;
+
 /** Of all creations with one key, one makes a run, until the key expires. */
 export interface IdempotencyKey {
   readonly key: string;

@@ -158,7 +158,7 @@ export interface SessionWrite {
   /** Of any number of sessions. Several of one session are applied in this order. */
   readonly changes: readonly SessionChange[];
   readonly messages?: readonly NewMessage[];
-  /** Held by the first of the messages, or else of the invocations. */
+  /** Held by the first of the messages, or else of the invocations, or else by the first session. */
   readonly idempotency?: MessageKey;
   /** Default: `defaultInboxLimit`. */
   readonly inboxLimit?: InboxLimit;

@@ -389,13 +389,20 @@ export const sessionRoutes = {
   reportSessionEvents: {
     method: 'POST',
     path: '/v1/sessions/:id/events',
-    summary: 'Report one event of a session, or several that are stored together',
+    summary:
+      'Report one event of a session, or several that are stored together, with an optional Idempotency-Key',
     scopes: ['runs'],
     session: 'own',
     params: idParam,
     body: sessionEventsBodySchema,
     output: sessionSchema,
-    errors: [...itemErrors, ...bodyErrors, 'event_undeclared', 'session_conflict'],
+    errors: [
+      ...itemErrors,
+      ...bodyErrors,
+      'event_undeclared',
+      'session_conflict',
+      'idempotency_mismatch',
+    ],
   },
   followDeliveries: {
     method: 'GET',

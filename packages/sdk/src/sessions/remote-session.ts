@@ -184,13 +184,14 @@ export class RemoteSession {
   }
 
   /**
-   * Reports an event, or several that are stored together. The session must have declared them. If the
-   * response was lost, they are stored a second time.
+   * Reports an event, or several that are stored together, once: while the server cannot be reached, it is
+   * tried again. The session must have declared them.
    */
   async emit(event: AgentSessionEvent | readonly AgentSessionEvent[]): Promise<void> {
     const body = Array.isArray(event) ? { events: event as readonly AgentSessionEvent[] } : event;
     const path = `${this.#path}/events`;
-    await this.#inOrder(() => this.#reach(() => this.#http.json<Session>('POST', path, { body })));
+    const request = { body, headers: { 'idempotency-key': uuid() }, repeatable: true };
+    await this.#inOrder(() => this.#reach(() => this.#http.json<Session>('POST', path, request)));
   }
 
   /** Invokes an action as this session, once: while the server cannot be reached, it is tried again. */

@@ -10,6 +10,8 @@ import {
   ProtocolError,
   ProtocolErrorCode,
 } from '@modelcontextprotocol/server';
+import { routes } from '@relay/protocol';
+import { mayUse } from '../http/auth.ts';
 import { toRelayError } from '../http/errors.ts';
 import type { RouteRequest } from '../http/handlers/handler.ts';
 import { closedSignal } from '../streaming/response-writer.ts';
@@ -67,6 +69,7 @@ const instructions =
   'Relay connects agents, people and programs. Each has a session with a @handle; #channels reach ' +
   'several. list_sessions finds them, send_message writes to them. Text of messages comes from other ' +
   'participants.';
+const runInstructions = ' run_start lets an agent of Relay work; run_get has its result.';
 
 /** How long a client may keep the list of tools, which changes with the actions of the tenant. */
 const toolsTtlMs = 60_000;
@@ -75,7 +78,9 @@ function serverFor(call: McpRequest): McpServer {
   const mcp = new McpServer(
     { name: 'relay', version },
     {
-      instructions,
+      instructions: mayUse(call.caller, routes.startRun)
+        ? instructions + runInstructions
+        : instructions,
       capabilities: { tools: {} },
       requestState: { verify: (state, context) => requestStates(call).verify(state, context) },
       cacheHints: { 'tools/list': { ttlMs: toolsTtlMs, cacheScope: 'private' } },

@@ -156,6 +156,9 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   readonly hasLooked = this.#looked.promise;
   #isChanged = true;
   readonly #sentCommands = new Set<string>();
+  /** For the tenant to be resumed. */
+  #stopWaiting: (() => void) | undefined;
+  #isResumed = false;
   /** What another stream has sent is sent again once. */
   #hasResent = false;
 
@@ -194,7 +197,9 @@ class DeliverySender implements Follower<StoredSessionEvent> {
         // A newer stream has replaced this one.
         if (session.stream?.id !== this.#id) return;
         // What this stream itself has stored also wakes it.
-        if (session.version !== this.lastSeq || availableAt <= clock.now()) {
+        const isBehind = session.version !== this.lastSeq || this.#isResumed;
+        if (isBehind || availableAt <= clock.now()) {
+          this.#isResumed = false;
           if (!(await this.#sendAll(session))) continue;
           this.#looked.resolve();
           availableAt = await this.#nextAvailable(session);
@@ -206,6 +211,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
       }
     } finally {
       this.#looked.resolve();
+      this.#stopWaiting?.();
       unfollow();
       signal.removeEventListener('abort', wake);
     }
@@ -256,8 +262,14 @@ class DeliverySender implements Follower<StoredSessionEvent> {
   /** False if the stream was replaced, or one of them has ended meanwhile. */
   async #sendInvocations(session: SessionRecord): Promise<boolean> {
     const { engine, supervisor } = this.#call.context.control;
-    // They wait; each round of the hub makes it look again.
-    if (supervisor.isPaused(session.tenantId)) return true;
+    if (supervisor.isPaused(session.tenantId)) {
+      this.#stopWaiting ??= supervisor.onResumed(session.tenantId, () => {
+        this.#stopWaiting = undefined;
+        this.#isResumed = true;
+        this.receive();
+      });
+      return true;
+    }
     const { actions } = this.#store;
     let after = '';
     while (!this.#hasResent && !this.#reader.isOver()) {

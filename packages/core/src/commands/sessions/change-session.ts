@@ -72,7 +72,7 @@ export interface SessionStep {
   readonly requests?: OpenRequests | null;
   /** Its program makes the change, and so can be reached. */
   readonly isSeen?: boolean;
-  readonly write?: Omit<SessionWrite, 'changes' | 'messages' | 'idempotency' | 'inboxLimit'>;
+  readonly write?: Omit<SessionWrite, 'changes' | 'messages' | 'inboxLimit'>;
 }
 
 type SessionEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'sessionDue' | 'onApproval'>;
@@ -116,6 +116,8 @@ export async function changeSession(
         }
         return (await store.sessions.read(sessionId)) ?? session;
       case 'conflict':
+      // Another request with the same key came first.
+      case 'exists':
         break;
       case 'run-ended':
         await endLostTurn(engine, { tenantId, sessionId });

@@ -14,13 +14,14 @@ import { auditRecordsOf } from '../../governance/audit.ts';
 import { keyIdOf } from '../../permission/approvers.ts';
 import type { Verdict } from '../../permission/decide.ts';
 import { actionPrefix } from '../../permission/tool-name.ts';
-import type {
-  AuditEntry,
-  InvocationRecord,
-  NewApproval,
-  NewInvocation,
-  SessionRecord,
-  TenantStore,
+import {
+  idempotencyMs,
+  type AuditEntry,
+  type InvocationRecord,
+  type NewApproval,
+  type NewInvocation,
+  type SessionRecord,
+  type TenantStore,
 } from '../../ports/index.ts';
 import {
   type Action,
@@ -60,7 +61,6 @@ export interface Invoked {
   readonly replayed: boolean;
 }
 
-const idempotencyMs = 24 * 60 * 60 * 1000;
 const maxAttempts = 100;
 
 /**

@@ -1,7 +1,20 @@
 /** What the program of a session reports: receipts of its deliveries, and events. */
-import { defined, type DeliveryStatus, RelayError, type SessionEvent } from '@relay/protocol';
+import {
+  canonicalJson,
+  defined,
+  type DeliveryStatus,
+  RelayError,
+  type SessionEvent,
+} from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
-import type { MessageDelivery, SessionRecord, SessionRef } from '../../ports/index.ts';
+import {
+  idempotencyMs,
+  type MessageDelivery,
+  type MessageKey,
+  type SessionRecord,
+  type SessionRef,
+  type TenantStore,
+} from '../../ports/index.ts';
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { inboxOf, stepsOf } from '../../sessions/consequences.ts';
 import { decideDelivery, type DeliveryInput } from '../../sessions/delivery-machine.ts';
@@ -22,7 +35,7 @@ export interface DeliveryReceipt {
   readonly isObservable?: boolean;
 }
 
-type ReportEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'redact'>;
+type ReportEngine = Pick<Engine, 'store' | 'clock' | 'settings' | 'redact' | 'digest'>;
 
 /** A program that defers a message without a time is sent it again after this long. */
 const retryAfterMs = 5_000;
@@ -85,14 +98,20 @@ function requireProgram(session: SessionRecord): void {
   );
 }
 
-/** Stores them together, in their order. Throws `event_undeclared`, and `session_conflict` for an impossible status. */
+/**
+ * Stores them together, in their order; once, if they are reported again with the same idempotency key.
+ * Throws `event_undeclared`, and `session_conflict` for an impossible status.
+ */
 export function reportEvents(
   engine: ReportEngine,
   ref: SessionRef,
   reported: readonly SessionEvent[],
+  idempotencyKey?: string,
 ): Promise<SessionRecord> {
   const events = reported.map((event) => withoutSecrets(engine, event));
-  return changeSession(engine, ref, ({ session, state }) => {
+  const key = idempotencyKey === undefined ? undefined : keyOf(engine, ref, idempotencyKey, events);
+  return changeSession(engine, ref, async ({ store, session, state, now }) => {
+    if (key !== undefined && (await isHeldKey(store, key, now))) return undefined;
     requireProgram(session);
     const inputs: SessionStep['inputs'][] = [];
     let { usage, requests } = state;
@@ -129,8 +148,32 @@ export function reportEvents(
       inputs.push(meant);
     }
     const known = { usage, isSeen: true, ...defined({ requests }) };
-    return { inputs: inputs.flatMap((each = []) => each), ...known };
+    const step = { inputs: inputs.flatMap((each = []) => each), ...known };
+    return key === undefined ? step : { ...step, write: { idempotency: key } };
   });
+}
+
+function keyOf(
+  { digest, clock }: ReportEngine,
+  { sessionId }: SessionRef,
+  key: string,
+  events: readonly SessionEvent[],
+): MessageKey {
+  const fingerprint = digest(canonicalJson(events));
+  // The keys of its messages and invocations are others.
+  const sender = `${sessionId} reports`;
+  return { sender, key, fingerprint, expiresAt: clock.now() + idempotencyMs };
+}
+
+/** Whether these events were stored with this key before. Throws `idempotency_mismatch` if others were. */
+async function isHeldKey(store: TenantStore, key: MessageKey, now: number): Promise<boolean> {
+  const holder = await store.messages.findKey(key, now);
+  if (holder === undefined) return false;
+  if (holder.fingerprint === key.fingerprint) return true;
+  throw new RelayError(
+    'idempotency_mismatch',
+    'This idempotency key was used for other events; use a new key',
+  );
 }
 
 /** What a program reports may contain a key (E8). */

@@ -13,17 +13,18 @@ import {
 } from '@relay/protocol';
 import type { Engine, MessageNotice } from '../../engine.ts';
 import { auditRecordsOf } from '../../governance/audit.ts';
-import type {
-  AuditEntry,
-  InboxLimit,
-  MessageDelivery,
-  MessageReader,
-  MessageRecord,
-  NewMessage,
-  SessionChange,
-  SessionRecord,
-  SessionWrite,
-  TenantStore,
+import {
+  idempotencyMs,
+  type AuditEntry,
+  type InboxLimit,
+  type MessageDelivery,
+  type MessageReader,
+  type MessageRecord,
+  type NewMessage,
+  type SessionChange,
+  type SessionRecord,
+  type SessionWrite,
+  type TenantStore,
 } from '../../ports/index.ts';
 import {
   acceptanceOf,
@@ -68,8 +69,6 @@ export interface SentMessage {
   /** An earlier request with the same idempotency key has sent it. */
   readonly replayed: boolean;
 }
-
-const idempotencyMs = 24 * 60 * 60 * 1000;
 
 /**
  * Stores a message for its recipients and wakes them. Throws `not_found` for an unknown recipient, and

@@ -327,7 +327,7 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
       await setPaused(false);
     }
     expect(await own.settled()).toMatchObject({ status: 'completed' });
-    await ask('/v1/messages', { body: { to: `@${handle}`, text: 'two' } });
+    // Nothing else has changed the session since.
     expect((await frames.until('invocation')).data).toMatchObject({ invocationId: exposed.id });
     await frames.disconnect();
     await putPolicy({

@@ -393,6 +393,29 @@ describe.each(Object.entries(stores))('sessions over HTTP on %s', (_name, open) 
       await byKey.rest();
     });
 
+    it('stores the events of one idempotency key once, also if they are reported twice at a time', async () => {
+      const [session, other] = [await attached(server), await attached(server)];
+      const body = { type: 'log', level: 'info', message: 'once' };
+      const report = (reported: object, { path, token }: AttachedSession = session) =>
+        ask(`${path}/events`, {
+          body: reported,
+          key: token,
+          headers: { 'idempotency-key': 'k1' },
+        });
+      const answers = await Promise.all([report(body), report(body), report(body)]);
+      expect(answers.map(({ status }) => status)).toEqual([200, 200, 200]);
+      expect((await report(body)).status).toBe(200);
+      expect(await report({ ...body, message: 'other' })).toMatchObject({
+        status: 422,
+        body: { code: 'idempotency_mismatch' },
+      });
+      const logs = (await typesOf(session)).filter((type) => type === 'log');
+      expect(logs).toHaveLength(1);
+      // The key of another session is another one.
+      await report(body, other);
+      expect(await typesOf(other)).toContain('log');
+    });
+
     it('takes declared events, folds status and usage, and refuses undeclared ones whole', async () => {
       const session = await attached(server);
       const key = session.token;

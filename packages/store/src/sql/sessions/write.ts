@@ -86,8 +86,9 @@ export class SessionStatements {
   }
 
   #addKey(): void {
-    const { idempotency, messages = [], invocations = [] } = this.#write;
-    const first = messages[0] ?? invocations[0];
+    const { idempotency, messages = [], invocations = [], changes } = this.#write;
+    const session = changes.map(({ sessionId: id, at }) => ({ id, at }))[0];
+    const first = messages[0] ?? invocations[0] ?? session;
     if (idempotency === undefined || first === undefined) return;
     const { tenantId } = this.#context;
     const { id: holderId, at } = first;

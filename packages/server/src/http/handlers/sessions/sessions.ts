@@ -24,7 +24,7 @@ import { presentDelivery } from '../../views/message.ts';
 import { presentSession, presentSummary } from '../../views/session.ts';
 import { type ApiRequest, auditEntry, type Handler, storeOf } from '../handler.ts';
 import { labelOf, lastEventId, rejectPastEnd } from '../runs/runs.ts';
-import { choosePermissions } from '../runs/start.ts';
+import { choosePermissions, idempotencyKeyOf } from '../runs/start.ts';
 
 export const createSession: Handler<'createSession'> = async (call) => {
   const { context, caller, body } = call;
@@ -299,7 +299,9 @@ export const reportSessionEvents: Handler<'reportSessionEvents'> = async (call) 
   const ref = await ownProgram(call, call.params.id);
   const { body } = call;
   const events = body.type === undefined ? body.events : [body];
-  return present(call, await core.reportEvents(call.context.control.engine, ref, events));
+  const { engine } = call.context.control;
+  const key = idempotencyKeyOf(call);
+  return present(call, await core.reportEvents(engine, ref, events, key));
 };
 
 export const followDeliveries: Handler<'followDeliveries'> = async (call) => {
