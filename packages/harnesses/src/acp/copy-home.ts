@@ -6,18 +6,20 @@
  */
 import { constants, createWriteStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, readlink, symlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
-/** `from`: what a session was forked with. */
-export async function copyHome(from: unknown, home: string): Promise<void> {
+/** `from`: what a session was forked with. `uncopied`: paths in the home that are left out. */
+export async function copyHome(from: unknown, home: string, uncopied?: RegExp): Promise<void> {
   const { home: source } = (from ?? {}) as { readonly home?: unknown };
   if (typeof source !== 'string' || source === home) return;
   try {
     const folder = await open(source, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    await using(folder, () => copyFolder(folder, source, home));
+    await using(folder, () =>
+      copyFolder(folder, source, home, (path) => uncopied?.test(relative(source, path)) === true),
+    );
   } catch (error) {
     const why =
       'The conversation of the other session cannot be copied; it is on the node of that session';
@@ -38,17 +40,23 @@ function childPath(folder: FileHandle, path: string, name: string): string {
   return process.platform === 'linux' ? `/proc/self/fd/${folder.fd}/${name}` : join(path, name);
 }
 
-async function copyFolder(folder: FileHandle, path: string, target: string): Promise<void> {
+async function copyFolder(
+  folder: FileHandle,
+  path: string,
+  target: string,
+  isLeftOut: (path: string) => boolean,
+): Promise<void> {
   await mkdir(target, { recursive: true, mode: 0o700 });
   const entries = await readdir(childPath(folder, path, '.'), { withFileTypes: true });
   for (const entry of entries) {
     const source = childPath(folder, path, entry.name);
     const copy = join(target, entry.name);
+    if (isLeftOut(join(path, entry.name))) continue;
     try {
       if (entry.isSymbolicLink()) await symlink(await readlink(source), copy);
       if (!entry.isDirectory() && !entry.isFile()) continue;
       const found = await open(source, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-      await using(found, () => copyFound(found, join(path, entry.name), copy));
+      await using(found, () => copyFound(found, join(path, entry.name), copy, isLeftOut));
     } catch (error) {
       // It was removed or replaced meanwhile.
       if (!isGone(error)) throw error;
@@ -56,9 +64,14 @@ async function copyFolder(folder: FileHandle, path: string, target: string): Pro
   }
 }
 
-async function copyFound(found: FileHandle, path: string, copy: string): Promise<void> {
+async function copyFound(
+  found: FileHandle,
+  path: string,
+  copy: string,
+  isLeftOut: (path: string) => boolean,
+): Promise<void> {
   const status = await found.stat();
-  if (status.isDirectory()) return copyFolder(found, path, copy);
+  if (status.isDirectory()) return copyFolder(found, path, copy, isLeftOut);
   if (!status.isFile()) return;
   const mode = status.mode & 0o777;
   await pipeline(found.createReadStream({ autoClose: false }), createWriteStream(copy, { mode }));

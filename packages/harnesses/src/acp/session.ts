@@ -428,6 +428,7 @@ class AcpSession implements HarnessSession, AgentClient {
         answer: '',
       };
       this.#turn = turn;
+      this.#speech = undefined;
       await this.#reporter.status('active');
       const outcome = await this.#prompt(turn, enters);
       turn.over.abort();
@@ -453,6 +454,11 @@ class AcpSession implements HarnessSession, AgentClient {
     } catch {
       return { kind: 'lost' };
     }
+    if (!this.#conversation.hasBegun) {
+      this.#conversation.hasBegun = true;
+      await this.#save().catch(() => undefined);
+    }
+    // From here to the prompt nothing is awaited: a cancellation comes before it, or cancels it.
     if (turn.cancelled !== undefined) return { kind: 'unsent' };
     const entering = this.#waiting().filter(enters);
     const prompt = promptOf(this.#notes, entering, this.identity.handle);
@@ -463,10 +469,6 @@ class AcpSession implements HarnessSession, AgentClient {
       turn.sent.push(held);
     }
     const sessionId = this.#conversation.id ?? '';
-    if (!this.#conversation.hasBegun) {
-      this.#conversation.hasBegun = true;
-      await this.#save().catch(() => undefined);
-    }
     try {
       const answer = connection.agent.request('session/prompt', { sessionId, prompt });
       turn.isPrompted = true;
@@ -485,6 +487,7 @@ class AcpSession implements HarnessSession, AgentClient {
     for (;;) {
       const connection = await this.#supervisor.connection();
       if (connection !== this.#dead) return connection;
+      await connection.closed;
       await nextTurn();
     }
   }

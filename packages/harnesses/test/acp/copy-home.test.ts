@@ -31,13 +31,15 @@ describe('the home of a fork', () => {
     symlinkSync(secret, join(home, 'link'));
     execFileSync('mkfifo', [join(home, 'pipe')]);
     const copy = join(folder, 'copy');
-    await copyHome({ home }, copy);
+    writeFileSync(join(home, 'a', 'left.sqlite'), '');
+    await copyHome({ home }, copy, /^a\/[^/]+\.sqlite$/);
     const file = join(copy, 'a', 'b', 'c');
     expect(readFileSync(file, 'utf8')).toBe('text'.repeat(100_000));
     expect(statSync(file).mode & 0o777).toBe(0o600);
     expect(lstatSync(join(copy, 'link')).isSymbolicLink()).toBe(true);
     expect(readlinkSync(join(copy, 'link'))).toBe(secret);
     expect(existsSync(join(copy, 'pipe'))).toBe(false);
+    expect(existsSync(join(copy, 'a', 'left.sqlite'))).toBe(false);
   });
 
   it('is not made of what a link in its place leads to', async () => {

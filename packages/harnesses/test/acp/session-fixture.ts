@@ -75,6 +75,8 @@ export class SessionFixture {
   #messages = 0;
   /** Awaited by each event. */
   gate: Promise<void> = Promise.resolve();
+  /** Awaited whenever the state is saved. */
+  saving: Promise<void> = Promise.resolve();
   session!: HarnessSession;
 
   constructor(options: FixtureOptions) {
@@ -187,7 +189,7 @@ export class SessionFixture {
     },
     saveState: (state) => {
       this.saved.push(state);
-      return Promise.resolve();
+      return this.saving;
     },
   };
 

@@ -70,6 +70,33 @@ describe('a session over ACP', () => {
     expect(it.session.capabilities.actions).toEqual({ invoke: true });
   });
 
+  it('knows each turn of an agent that gives its messages no ids', async () => {
+    const it = await start();
+    const say = (text: string) =>
+      script({
+        update: { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } },
+      });
+    for (const text of ['one', 'two']) {
+      const delivery = it.send(say(text));
+      await it.settled(delivery);
+      expect(it.receiptsOf(delivery)).toMatchObject([{ status: 'delivered' }, consumed]);
+    }
+    expect(it.replies.map(({ text }) => text)).toEqual(['one', 'two']);
+  });
+
+  it('sends no prompt that was canceled before it', async () => {
+    const it = await start();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    it.saving = promise;
+    const delivery = it.send('hello');
+    await it.isStatus('active');
+    const isCanceled = it.session.cancel?.();
+    resolve();
+    await isCanceled;
+    expect(await it.settled(delivery)).toMatchObject({ status: 'failed', reason: 'turn canceled' });
+    expect(it.logged('prompt')).toEqual([]);
+  });
+
   it('fails the message and is idle again if the prompt fails', async () => {
     const it = await start();
     const delivery = it.send(script({ fail: 'no model' }));

@@ -5,8 +5,9 @@
  * and the one before no longer works:
  *
  *   in use                its own token; everyone else gets `handle_taken`
- *   no longer in use      also the key that attached it, or the one that replaces it by rotation; any other
- *                         key with `takeover` and the scope `admin`
+ *   no longer in use      also the key that attached it, or the one that replaces it by rotation; of a fork that
+ *                         no program has attached, those of its parent, too; any other key with `takeover` and
+ *                         the scope `admin`
  *
  * In use means attached or streaming within the last 30 seconds.
  */
@@ -147,6 +148,8 @@ async function rejectUnlessFree(
     );
   }
   if (await isKeyOf(store, session, request.by)) return false;
+  const parent = await parentOfNewFork(store, session);
+  if (parent !== undefined && (await isKeyOf(store, parent, request.by))) return false;
   if (!request.takeover) {
     throw new RelayError(
       'handle_taken',
@@ -157,6 +160,15 @@ async function rejectUnlessFree(
     throw new RelayError('scope_required', 'takeover requires a key with the scope admin');
   }
   return true;
+}
+
+/** The program of the parent carries out a fork, and attaches it with its own key. */
+async function parentOfNewFork(
+  store: TenantStore,
+  { state, parentSessionId }: SessionRecord,
+): Promise<SessionRecord | undefined> {
+  if (state.attachedAt !== undefined || parentSessionId === null) return undefined;
+  return store.sessions.read(parentSessionId);
 }
 
 /** The key that attached the session, or one that replaces it by rotation. */

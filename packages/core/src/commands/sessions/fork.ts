@@ -5,8 +5,11 @@
  *   nothing: the first turn of the new session continues from there, in a conversation of its own. A session
  *   that is working is forked as it was before its turn.
  * - A program carries them out: what it answers is the snapshot, and a fork is `starting` until a program
- *   attaches under its handle, with the same key. It is stored after the answer: if the server stops in
- *   between, the request fails, there is no fork, and the program is asked again with the next request.
+ *   attaches under its handle, with the key of the parent or of the fork.
+ * - A fork belongs to who forks, like any other session that they start: its rules are chosen with their scopes,
+ *   and who may not approve their own requests cannot do so through a fork of another person's session.
+ * - The fork of a program is stored after the answer: if the server stops in between, the request fails, there
+ *   is no fork, and the program is asked again with the next request.
  */
 import {
   type Decider,
@@ -292,8 +295,7 @@ export async function forkProgram(
   parent: SessionRecord,
   request: ForkRequest,
 ): Promise<SessionRecord> {
-  const { tenantId, id: parentSessionId, name, kind, harness, capabilities } = parent;
-  const { labels, owner, keyId } = parent;
+  const { tenantId, id: parentSessionId, name, kind, harness, capabilities, labels } = parent;
   const { by, handle } = request;
   await askFork(engine, parent, request);
   return createSession(engine, {
@@ -308,8 +310,6 @@ export async function forkProgram(
       harness,
       capabilities,
       labels,
-      owner,
-      keyId,
       parentSessionId,
     },
     begin: null,

@@ -8,7 +8,7 @@ import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifies } from '../../../../../test/conformance/verifies.ts';
 import { FrameReader } from '../../support/frames.ts';
-import { bootServer, type TestServer } from '../../support/server.ts';
+import { addKey, bootServer, type TestServer } from '../../support/server.ts';
 import { attached, type AttachedSession } from '../../support/sessions.ts';
 
 type Json = Record<string, unknown>;
@@ -333,6 +333,29 @@ describe('fork and snapshot of a program', () => {
       status: 201,
       body: { session: { id: body['id'], status: 'idle', parentSessionId: session.id } },
     });
+    await reader.disconnect();
+  });
+
+  it('belong to who forks, until the program of the parent attaches with its own key', async () => {
+    const { session, reader } = await serving();
+    const [forker, stranger] = await Promise.all(
+      ['grace', 'eve'].map((owner) => addKey(store, { owner, scopes: ['runs', 'read'] })),
+    );
+    const handle = `f-${uuidv7()}`;
+    const asked = ask(`${session.path}/fork`, { body: { handle }, key: forker?.apiKey ?? '' });
+    await answerNext(session, reader, { ok: true });
+    expect(await asked).toMatchObject({ status: 201, body: { owner: 'grace' } });
+    const body = { handle, identity: { name: 'Copy', kind: 'program' }, capabilities: all };
+    const attach = (key: string) => ask('/v1/sessions/attach', { body, key });
+    expect(await attach(stranger?.apiKey ?? '')).toMatchObject({
+      status: 409,
+      body: { code: 'handle_taken' },
+    });
+    expect(await attach(server.apiKey)).toMatchObject({
+      status: 201,
+      body: { session: { parentSessionId: session.id } },
+    });
+    expect((await attach(forker?.apiKey ?? '')).status).toBe(409);
     await reader.disconnect();
   });
 
