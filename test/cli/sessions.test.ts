@@ -219,6 +219,25 @@ test('actions are listed, shown and invoked', async () => {
   await session.close();
 });
 
+test('approvals show names the session that asks', async () => {
+  const { client } = fixture;
+  const name = `deploy_${fresh('x').slice(2)}`;
+  const session = await client.sessions.serve({
+    handle: fresh('asker'),
+    capabilities: { actions: { invoke: true } },
+    actions: {
+      [name]: { description: 'Deploys', inputSchema: { type: 'object' }, run: () => 'done' },
+    },
+    onMessage: () => undefined,
+  });
+  const { version } = await client.policy.get();
+  await client.policy.put({ version, allow: [], deny: [], ask: [{ tool: `action:${name}` }] });
+  const { approvalId = '' } = await session.invoke(name, {}, { waitMs: 0 });
+  const { out } = await run('approvals', 'show', approvalId);
+  expect(out).toContain(`@${session.handle} (${session.id})`);
+  await session.close();
+});
+
 test('actions invoke says whom it waits for, and actions status shows the result later', async () => {
   const handle = fresh('deployer');
   const actions = {

@@ -149,6 +149,11 @@ export interface HarnessSession extends Partial<LifecycleMethods> {
   cancel?(): Promise<void>;
   /** Of a session with a terminal, which declares `terminal.output`. Resolves when it is typed. */
   input?(input: TerminalInput): Promise<void>;
+  /**
+   * Resolves when nothing of it runs any more. Called after `context.signal` is aborted: a server that stops waits
+   * for it, for some seconds.
+   */
+  ended?(): Promise<void>;
 }
 
 export interface HarnessInput {

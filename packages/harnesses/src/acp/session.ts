@@ -709,6 +709,10 @@ class AcpSession implements HarnessSession, AgentClient {
     await this.#supervisor.stop();
   }
 
+  ended(): Promise<void> {
+    return this.#supervisor.stop();
+  }
+
   /** Lets the agent put away what it works on. */
   async #end(turn: Turn | undefined): Promise<void> {
     const { agent } = await this.#supervisor.connection();

@@ -180,6 +180,10 @@ export class TerminalSession implements HarnessSession {
     return this.#ending;
   }
 
+  async ended(): Promise<void> {
+    await this.#host.ended;
+  }
+
   /** Rejects if the program does not read it, or has exited. */
   #ask(request: WithoutId<TerminalRequest>): Promise<void> {
     if (this.#exit !== undefined || this.#ending !== undefined) {

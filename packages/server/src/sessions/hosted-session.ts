@@ -58,6 +58,8 @@ export type HostingOutcome = 'over' | 'failed';
 
 const defaultTimeoutMs = 30_000;
 const stopTimeoutMs = 5_000;
+/** A process is asked to exit, terminated and killed. */
+const endTimeoutMs = 8_000;
 const maxBackoffMs = 60_000;
 const maxClaimMs = 2_000;
 
@@ -68,6 +70,8 @@ interface Live {
   readonly commands: HostedCommands;
   readonly unsubscribe: () => void;
   readonly unwatchKey: () => void;
+  /** Resolves when nothing of the session runs any more. */
+  readonly ended: () => Promise<void> | undefined;
 }
 
 export class HostedSession implements Follower<StoredSessionEvent> {
@@ -246,6 +250,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
         this.#hasLostKey = true;
         this.receive();
       }),
+      ended: () => session.ended?.(),
     };
   }
 
@@ -377,7 +382,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
 
   async #end(): Promise<void> {
     const { clock } = this.#engine;
-    const { inbox, commands, unsubscribe, unwatchKey } = this.#live ?? {};
+    const { inbox, commands, unsubscribe, unwatchKey, ended } = this.#live ?? {};
     unwatchKey?.();
     if (this.#stopping.signal.aborted) {
       const finished = () =>
@@ -395,6 +400,11 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     } catch (error) {
       // As that of a node that is gone, it is closed by another one.
       this.#log('Failed to close a session', error);
+    }
+    try {
+      await within(clock, endTimeoutMs, async () => ended?.());
+    } catch (error) {
+      this.#log('A harness failed to end a session', error);
     }
   }
 
