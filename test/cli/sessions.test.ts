@@ -54,6 +54,14 @@ test('statuses and modes are those of the protocol', () => {
   expect(offeredModes).toEqual(deliveryModes);
 });
 
+test('sessions start takes a harness with --handle', async () => {
+  const handle = fresh('builder');
+  const started = await run('sessions', 'start', 'native', '--handle', handle, '--model', 'demo');
+  expect(started.out).toContain(`@${handle} is idle`);
+  const twice = ['--handle', fresh('builder'), '--harness', 'native'];
+  expect(await run('sessions', 'start', 'native', ...twice)).toMatchObject({ code: 2 });
+});
+
 test('sessions start begins a native session, and send waits until its message is consumed', async () => {
   const handle = fresh('builder');
   const started = await run('sessions', 'start', handle, '--model', 'demo', '--label', 'team:a');

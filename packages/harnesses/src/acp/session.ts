@@ -49,6 +49,7 @@ import type { AgentClient, AgentConnection } from './connection.ts';
 import { Conversation, savedConversation } from './conversation.ts';
 import { copyHome } from './copy-home.ts';
 import { textOf } from './events.ts';
+import { problemOf } from './messages.ts';
 import { type PromptedMessage, promptOf } from './prompt.ts';
 import { Reporter, type Usage } from './reporter.ts';
 import { AgentRequests } from './requests.ts';
@@ -66,6 +67,8 @@ export interface AcpSessionOptions {
   readonly state?: unknown;
   /** `_meta` of the requests that open an ACP session, for settings that an agent has only there. */
   readonly meta?: Readonly<Record<string, unknown>>;
+  /** Paths in the agent's home that a fork does not copy: they name that home, and the agent makes them anew. */
+  readonly uncopied?: RegExp;
   readonly clock: Clock;
   readonly supervise: (hooks: Omit<AgentSupervisorOptions, 'connect' | 'clock'>) => AgentSupervisor;
 }
@@ -201,9 +204,9 @@ class AcpSession implements HarnessSession, AgentClient {
   }
 
   async start(): Promise<void> {
-    const { input, process, state } = this.#options;
+    const { input, process, state, uncopied } = this.#options;
     if (state === undefined) {
-      await copyHome(input.from, process.home);
+      await copyHome(input.from, process.home, uncopied);
       // After a crash before the agent runs, the fork is still one.
       if (this.#conversation.id !== undefined) await this.#save();
     }
@@ -225,7 +228,7 @@ class AcpSession implements HarnessSession, AgentClient {
       await this.#supervisor.connection();
       await this.#showStatus();
     } catch (error) {
-      this.#onFailed(messageOf(error));
+      this.#onFailed(problemOf(error));
     }
   }
 
@@ -512,7 +515,7 @@ class AcpSession implements HarnessSession, AgentClient {
         held.isSent = false;
         held.isRepeated = true;
       } else {
-        const reason = outcome.kind === 'failed' ? messageOf(outcome.error) : 'turn canceled';
+        const reason = outcome.kind === 'failed' ? problemOf(outcome.error) : 'turn canceled';
         report(held, { status: 'failed', reason: reason.slice(0, 1_000), retryable: true });
       }
     }
@@ -556,7 +559,7 @@ class AcpSession implements HarnessSession, AgentClient {
     try {
       await this.#options.context.reply({ text, messageIds });
     } catch (error) {
-      await this.#reporter.error(`The answer was not sent: ${messageOf(error)}`, 'reply_failed');
+      await this.#reporter.error(`The answer was not sent: ${problemOf(error)}`, 'reply_failed');
     }
   }
 
@@ -740,7 +743,7 @@ class AcpSession implements HarnessSession, AgentClient {
 function failureOf(outcome: Outcome): AgentSessionEvent[] {
   if (outcome.kind === 'failed') {
     return [
-      { type: 'error', error: messageOf(outcome.error), code: 'turn_failed', retryable: true },
+      { type: 'error', error: problemOf(outcome.error), code: 'turn_failed', retryable: true },
     ];
   }
   if (outcome.kind !== 'ended') return [];
@@ -754,10 +757,6 @@ function failureOf(outcome: Outcome): AgentSessionEvent[] {
         { type: 'error', error: `The agent ended its turn: ${stopReason}`, code: stopReason },
       ];
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error && error.message !== '' ? error.message : String(error);
 }
 
 function savedUsage(state: unknown): Usage {

@@ -22,11 +22,13 @@ import {
   type HarnessInput,
   type HarnessSession,
   loseHostedSession,
+  noTerminal,
   reattachHostedSession,
   type SessionHost,
   type SessionRecord,
   type SessionRef,
   Signal,
+  type TerminalInput,
 } from '@relay/core';
 import { checkSession } from '@relay/harnesses';
 import { defined, RelayError, type StoredSessionEvent } from '@relay/protocol';
@@ -63,6 +65,7 @@ const maxClaimMs = 2_000;
 
 /** A session that its harness has, and what it is given. */
 interface Live {
+  readonly session: HarnessSession;
   readonly inbox: HostedInbox;
   readonly commands: HostedCommands;
   readonly unsubscribe: () => void;
@@ -135,6 +138,26 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     this.#begin(live, record);
     this.#ended = this.#host(() => Promise.resolve('live'));
     return record;
+  }
+
+  get id(): string {
+    return this.#ref.sessionId;
+  }
+
+  /** Types into its terminal. Throws `capability_missing`, `session_conflict` and `command_failed`. */
+  async input({ handle, capabilities }: SessionRecord, input: TerminalInput): Promise<void> {
+    if (this.#live === undefined) {
+      throw new RelayError('session_conflict', `The session @${handle} is not attached yet`);
+    }
+    const { session } = this.#live;
+    const typing = session.input?.bind(session, input);
+    if (typing === undefined) throw noTerminal(handle, capabilities.events.emits);
+    try {
+      await within(this.#engine.clock, this.#timeoutMs, typing);
+    } catch (error) {
+      throw new RelayError('command_failed', messageOf(error), { cause: error });
+    }
+    await this.#events.flushed();
   }
 
   /** After a restart. */
@@ -211,6 +234,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     this.#context.isStored = true;
     void this.#events.run();
     this.#live = {
+      session,
       inbox: new HostedInbox({
         ...shared,
         streamId: this.#streamId,
