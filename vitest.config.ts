@@ -13,6 +13,9 @@ const faults = [
   'packages/tools/test/mcp/hostile-servers.test.ts',
 ];
 
+/** Real coding agents, which are installed for them: `npm run test:agents`. */
+const agents = 'test/agents/**/*.test.ts';
+
 /** Suites that ask for a store, which is that of their project. */
 const onBothStores = globSync('packages/server/test/**/*.test.ts', {
   cwd: fileURLToPath(new URL('.', import.meta.url)),
@@ -44,7 +47,7 @@ export default defineConfig({
         test: {
           name: 'behaviour',
           include: ['packages/*/{src,test}/**/*.test.ts', 'test/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...faults],
+          exclude: [...configDefaults.exclude, ...faults, agents],
           // The files of a worker share their imports, which would cost more than most tests.
           isolate: false,
         },
@@ -65,6 +68,17 @@ export default defineConfig({
           include: ['test/conformance/runtime-001-*.test.ts', ...onBothStores],
           env: { TEST_STORE: 'postgres' },
           isolate: false,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'agents',
+          include: [agents],
+          globalSetup: ['test/agents/install.ts'],
+          testTimeout: 120_000,
+          // Codex's own sandbox does not work below the folder for temporary files.
+          env: { TMPDIR: fileURLToPath(new URL('.cache/agents-data', import.meta.url)) },
         },
       },
     ],

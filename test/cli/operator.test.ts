@@ -9,18 +9,26 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { createClient } from '@relay/sdk';
 import { relay, values } from '../support/cli.ts';
-import { createDatabase } from '../support/postgres.ts';
+import {
+  decryptsCredential,
+  useRecordingProvider,
+  withCredential,
+} from '../support/recorded-credential.ts';
 import { TestServer } from '../support/server.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
+useRecordingProvider();
+
+/** For tests that leave it as it is. */
+const unchanged = new TestServer();
+beforeAll(() => unchanged.start());
+afterAll(() => unchanged.dispose());
 
 function folder(): string {
   const dir = mkdtempSync(join(tmpdir(), 'relay-operator-'));
@@ -34,39 +42,10 @@ async function serverWith(env: Record<string, string> = {}): Promise<TestServer>
   return server.start();
 }
 
-/** A provider that rejects every request and records the keys. */
-const receivedKeys: string[] = [];
-const provider = createServer((request, response) => {
-  receivedKeys.push(String(request.headers.authorization));
-  response.writeHead(401, { 'content-type': 'application/json' }).end('{}');
-});
-beforeAll(() => new Promise<void>((resolve) => provider.listen(0, '127.0.0.1', resolve)));
-afterAll(() => new Promise((resolve) => provider.close(resolve)));
-
-const secret = 'sk-canary-of-the-vault';
-
-async function withCredential(server: TestServer): Promise<void> {
-  const client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
-  const { port } = provider.address() as AddressInfo;
-  await client.credentials.put('mine', {
-    apiKey: secret,
-    baseUrl: `http://127.0.0.1:${port}/v1`,
-  });
-}
-
-/** Whether the server can decrypt the credential: then the provider receives it. */
-async function decryptsCredential({ url, apiKey }: Pick<TestServer, 'url' | 'apiKey'>) {
-  receivedKeys.length = 0;
-  const client = createClient({ baseUrl: url, apiKey });
-  await client.runs.create({ model: 'mine:any', input: 'Hi' }).catch(() => undefined);
-  return receivedKeys.includes(`Bearer ${secret}`);
-}
-
 const keyOf = (dir: string) => readFileSync(join(dir, 'master-key'), 'utf8').trim();
 
 test('bootstrap creates a key while the server runs, and prints only the key on standard output', async () => {
-  const server = await serverWith();
-  const env = { RELAY_DATA_DIR: server.dataDir, RELAY_URL: server.url };
+  const env = { RELAY_DATA_DIR: unchanged.dataDir, RELAY_URL: unchanged.url };
   const made = await relay(['bootstrap', '--tenant', 'acme'], { env });
   expect(made.code).toBe(0);
   expect(made.out.trim()).toMatch(/^relay_live_[0-9a-f]+$/);
@@ -135,8 +114,7 @@ test('a backup of a running server is consistent and can be restored', async () 
 });
 
 test('neither a backup nor a restore overwrites anything', async () => {
-  const server = await serverWith();
-  const env = { RELAY_DATA_DIR: server.dataDir };
+  const env = { RELAY_DATA_DIR: unchanged.dataDir };
   const dir = folder();
   expect((await relay(['backup', join(dir, 'copy')], { env })).code).toBe(0);
   const before = readFileSync(join(dir, 'copy', 'backup.json'), 'utf8');
@@ -146,19 +124,18 @@ test('neither a backup nor a restore overwrites anything', async () => {
   const live = await relay(['restore', join(dir, 'copy'), '--without-master-key'], { env });
   expect(live).toMatchObject({ code: 1 });
   expect(live.err).toContain('is in use; stop its server');
-  expect((await server.request('/ready')).status).toBe(200);
+  expect((await unchanged.request('/ready')).status).toBe(200);
 });
 
 test('a backup contains the master key on request; restore rejects a wrong key', async () => {
-  const server = await serverWith();
-  const env = { RELAY_DATA_DIR: server.dataDir };
+  const env = { RELAY_DATA_DIR: unchanged.dataDir };
   const dir = folder();
   const whole = await relay(['backup', join(dir, 'whole'), '--with-master-key', '--json'], { env });
   expect(values(whole)[0]).toMatchObject({ masterKey: { included: true } });
-  expect(keyOf(join(dir, 'whole'))).toBe(keyOf(server.dataDir));
+  expect(keyOf(join(dir, 'whole'))).toBe(keyOf(unchanged.dataDir));
   const target = join(dir, 'data');
   expect((await relay(['restore', join(dir, 'whole'), '--to', target])).code).toBe(0);
-  expect(keyOf(target)).toBe(keyOf(server.dataDir));
+  expect(keyOf(target)).toBe(keyOf(unchanged.dataDir));
   await relay(['backup', join(dir, 'bare')], { env });
   const other = join(dir, 'other-key');
   writeFileSync(other, 'ab'.repeat(32), { mode: 0o600 });
@@ -168,7 +145,7 @@ test('a backup contains the master key on request; restore rejects a wrong key',
   const inEnv = { RELAY_MASTER_KEY: 'ab'.repeat(32) };
   expect((await relay(['restore', join(dir, 'bare'), ...to], { env: inEnv })).code).toBe(1);
   expect(existsSync(join(dir, 'data-2'))).toBe(false);
-  const right = { RELAY_MASTER_KEY: keyOf(server.dataDir) };
+  const right = { RELAY_MASTER_KEY: keyOf(unchanged.dataDir) };
   const restored = await relay(['restore', join(dir, 'bare'), ...to, '--json'], { env: right });
   expect(values(restored)[0]).toMatchObject({ key: 'environment' });
 });
@@ -208,10 +185,9 @@ test('the audit trail in a backup is verified without a server, also against a s
 });
 
 test('restore rejects a damaged backup and creates nothing', async () => {
-  const server = await serverWith();
   const dir = folder();
   await relay(['backup', join(dir, 'copy'), '--with-master-key'], {
-    env: { RELAY_DATA_DIR: server.dataDir },
+    env: { RELAY_DATA_DIR: unchanged.dataDir },
   });
   const path = join(dir, 'copy', 'relay.db');
   const bytes = readFileSync(path);
@@ -268,58 +244,6 @@ test('a key from the environment is replaced by hand, with printed instructions'
   await expect(server.start()).rejects.toThrow('The master key does not match');
   await server.start({ RELAY_MASTER_KEY: readFileSync(keyFile, 'utf8').trim() });
   expect(await decryptsCredential(server)).toBe(true);
-});
-
-test('nodes of one database switch to a new key one by one, and each can always decrypt', async () => {
-  const database = await createDatabase();
-  onTestFinished(() => database.drop());
-  const old = 'ef'.repeat(32);
-  const shared = { RELAY_DATABASE_URL: database.url, RELAY_MASTER_KEY: old };
-  const node = await serverWith(shared);
-  await withCredential(node);
-  const keyFile = join(folder(), 'new-key');
-  const env = { ...shared, RELAY_DATA_DIR: node.dataDir };
-  const made = await relay(['rotate-master-key', '--key-file', keyFile], { env });
-  expect(made.code).toBe(0);
-  expect(made.out).toContain('Nothing is encrypted with it yet');
-  const fresh = readFileSync(keyFile, 'utf8').trim();
-  expect(made.out).not.toContain(fresh);
-  await node.stop();
-  await node.start({ RELAY_MASTER_KEY_PREVIOUS: fresh });
-  const { apiKey } = node;
-  const first = await serverWith({
-    RELAY_DATABASE_URL: database.url,
-    RELAY_MASTER_KEY: fresh,
-    RELAY_MASTER_KEY_PREVIOUS: old,
-  });
-  // One node has re-encrypted everything; the other one still has the old key.
-  expect(await decryptsCredential({ url: first.url, apiKey })).toBe(true);
-  expect(await decryptsCredential(node)).toBe(true);
-  await node.stop();
-  await node.start({ RELAY_MASTER_KEY: fresh });
-  expect(await decryptsCredential(node)).toBe(true);
-  await node.stop();
-  await expect(node.start()).rejects.toThrow('The master key does not match');
-});
-
-test('a database is re-encrypted at once only if no node uses it', async () => {
-  const database = await createDatabase();
-  onTestFinished(() => database.drop());
-  const shared = { RELAY_DATABASE_URL: database.url, RELAY_MASTER_KEY: 'ef'.repeat(32) };
-  const node = await serverWith(shared);
-  await withCredential(node);
-  const keyFile = join(folder(), 'new-key');
-  const env = { ...shared, RELAY_DATA_DIR: node.dataDir };
-  const args = ['rotate-master-key', '--nodes-stopped', '--key-file', keyFile];
-  const refused = await relay(args, { env });
-  expect(refused).toMatchObject({ code: 1, out: '' });
-  expect(refused.err).toContain('A node uses this database');
-  expect(existsSync(keyFile)).toBe(false);
-  expect(await decryptsCredential(node)).toBe(true);
-  await node.stop();
-  expect((await relay(args, { env })).out).toContain('are encrypted with the new master key');
-  await node.start({ RELAY_MASTER_KEY: readFileSync(keyFile, 'utf8').trim() });
-  expect(await decryptsCredential(node)).toBe(true);
 });
 
 test('a folder without a store is rejected, and nothing is created', async () => {

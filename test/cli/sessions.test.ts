@@ -54,6 +54,14 @@ test('statuses and modes are those of the protocol', () => {
   expect(offeredModes).toEqual(deliveryModes);
 });
 
+test('sessions start takes a harness with --handle', async () => {
+  const handle = fresh('builder');
+  const started = await run('sessions', 'start', 'native', '--handle', handle, '--model', 'demo');
+  expect(started.out).toContain(`@${handle} is idle`);
+  const twice = ['--handle', fresh('builder'), '--harness', 'native'];
+  expect(await run('sessions', 'start', 'native', ...twice)).toMatchObject({ code: 2 });
+});
+
 test('sessions start begins a native session, and send waits until its message is consumed', async () => {
   const handle = fresh('builder');
   const started = await run('sessions', 'start', handle, '--model', 'demo', '--label', 'team:a');
@@ -216,6 +224,25 @@ test('actions are listed, shown and invoked', async () => {
   const failed = await run('actions', 'invoke', 'add_one');
   expect(failed).toMatchObject({ code: 1, out: '' });
   expect(failed.err).toContain('To what?');
+  await session.close();
+});
+
+test('approvals show names the session that asks', async () => {
+  const { client } = fixture;
+  const name = `deploy_${fresh('x').slice(2)}`;
+  const session = await client.sessions.serve({
+    handle: fresh('asker'),
+    capabilities: { actions: { invoke: true } },
+    actions: {
+      [name]: { description: 'Deploys', inputSchema: { type: 'object' }, run: () => 'done' },
+    },
+    onMessage: () => undefined,
+  });
+  const { version } = await client.policy.get();
+  await client.policy.put({ version, allow: [], deny: [], ask: [{ tool: `action:${name}` }] });
+  const { approvalId = '' } = await session.invoke(name, {}, { waitMs: 0 });
+  const { out } = await run('approvals', 'show', approvalId);
+  expect(out).toContain(`@${session.handle} (${session.id})`);
   await session.close();
 });
 

@@ -224,6 +224,10 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     expect(forked.parentSessionId).toBe(id);
   },
   flushSession: async () => client.sessions.flush((await held()).session.id),
+  inputSession: async () => {
+    const input = client.sessions.input((await held()).session.id, { text: 'ls' });
+    await expect(input).rejects.toMatchObject({ code: 'capability_missing' });
+  },
   registerAction: registered,
   listActions: async () => {
     const name = await registered();

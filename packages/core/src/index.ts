@@ -45,8 +45,10 @@ export {
 } from './commands/sessions/change-session.ts';
 export * from './commands/sessions/record-receipt.ts';
 export { sendReplies } from './sessions/replies.ts';
+export { noTerminal, requestInput, requireTerminal } from './commands/sessions/input.ts';
 export * from './commands/sessions/lifecycle.ts';
 export * from './engine.ts';
+export { nearestTo } from './runtime/nearest.ts';
 export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';
 export * from './commands/fork.ts';

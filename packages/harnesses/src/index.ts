@@ -16,3 +16,4 @@ export type {
 export { checkSession } from './check-session.ts';
 export { defineHarness, harnessProblem } from './define-harness.ts';
 export { acp, type AcpOptions, withPresets } from './acp/acp.ts';
+export { pty, type PtyOptions } from './pty/pty.ts';

@@ -33,6 +33,8 @@ export interface SandboxView {
   readonly protectedPaths?: Omit<ProtectedPaths, 'release'>;
   /** The command makes sandboxes of its own. Default: as root it cannot. */
   readonly isNesting?: boolean;
+  /** The command has a terminal of its own, which it keeps. Default: it gets none, also not the server's. */
+  readonly hasTerminal?: boolean;
 }
 
 /** A server that runs as root would pass on its capabilities, for example to remount the disk. */
@@ -51,10 +53,11 @@ const prepare =
 
 export function inBubblewrap(line: CommandLine, sandbox: Sandbox, view: SandboxView): CommandLine {
   const { network, memoryBytes, processes } = sandbox;
-  const { root, home, hidden, protectedPaths, isNesting = false } = view;
+  const { root, home, hidden, protectedPaths } = view;
+  const { isNesting = false, hasTerminal = false } = view;
   const args = [
     '--die-with-parent',
-    '--new-session',
+    ...(hasTerminal ? [] : ['--new-session']),
     ...isolation,
     ...(isNesting ? nesting : []),
     ...(network ? ['--share-net'] : []),

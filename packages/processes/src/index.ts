@@ -4,4 +4,9 @@ export { findProgram } from './find-program.ts';
 export { lineLimits, type LineLimits, LineReader } from './line-reader.ts';
 export { isWithin, realPathOf } from './paths.ts';
 export { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
-export { killOrphanProcesses, memoryByMarker } from './process-marker.ts';
+export {
+  killOrphanProcesses,
+  killOwnProcesses,
+  memoryByMarker,
+  ownMarker,
+} from './process-marker.ts';

@@ -72,6 +72,18 @@ export async function killOrphanProcesses(): Promise<number> {
   }, Infinity);
 }
 
+/** For what this process starts with another environment: it belongs to the same command. */
+export function ownMarker(): Record<string, string> {
+  const own = process.env[markerVariable];
+  return own === undefined ? {} : { [markerVariable]: own };
+}
+
+/** Kills the other processes of the command that this process belongs to. */
+export async function killOwnProcesses(): Promise<void> {
+  const own = process.env[markerVariable];
+  if (own !== undefined) await killMarked((marker) => marker === own, startTimeOf(process.pid));
+}
+
 /**
  * How much memory the processes of each marker use, in bytes, without what they share with files. Empty
  * where markers cannot be read.

@@ -158,6 +158,7 @@ export type SessionBody = RequestBodyOf<'createSession'>;
 export type SessionsQuery = RequestQueryOf<'listSessions'>;
 export type SessionChanges = RequestBodyOf<'updateSession'>;
 export type ForkSession = RequestBodyOf<'forkSession'>;
+export type TerminalInput = RequestBodyOf<'inputSession'>;
 export type SessionSnapshot = ResponseOf<'snapshotSession'>;
 export type AttachBody = RequestBodyOf<'attachSession'>;
 export type AttachedSession = ResponseOf<'attachSession'>;

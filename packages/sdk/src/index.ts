@@ -127,6 +127,7 @@ export type {
   SessionBody,
   SessionChanges,
   ForkSession,
+  TerminalInput,
   SessionSnapshot,
   SessionEvent,
   SessionMessage,

@@ -10,7 +10,7 @@ export {
   secretsInOutput,
   type ToolDefinition,
 } from '@relay/tools';
-export { acp, defineHarness } from '@relay/harnesses';
+export { acp, defineHarness, pty } from '@relay/harnesses';
 export { embed, type EmbedOptions, type InProcessRelay } from './embed.ts';
 export { type IssuedKey, issueBootstrapKey } from './secrets/keys.ts';
 export {

@@ -11,6 +11,7 @@ const hostile = (mode: string) =>
 export default defineConfig({
   harnesses: [
     hostile('well-behaved'),
+    hostile('children'),
     hostile('refuses-sessions'),
     hostile('exits-in-initialize'),
     acp({ name: 'absent', preset: 'claude', command: ['claude-agent-acp-absent'] }),

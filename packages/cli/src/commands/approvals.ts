@@ -115,8 +115,13 @@ function requestText({ prompt, display, tool, executedParams }: Approval): strin
 }
 
 async function showApproval(context: Context, [id = '']: readonly string[]): Promise<void> {
-  const { approvals } = await context.client();
-  printApproval(context, await approvals.get(id));
+  const { approvals, sessions } = await context.client();
+  const approval = await approvals.get(id);
+  const { sessionId } = approval;
+  // It may have been deleted since.
+  const session =
+    sessionId === undefined ? undefined : await sessions.get(sessionId).catch(() => undefined);
+  printApproval(context, approval, session?.identity.handle);
 }
 
 type ApproveOptions = Omit<
@@ -209,14 +214,14 @@ const outcomeText = {
   failed: (tool: string) => `${tool} is recorded as failed.`,
 } as const;
 
-function printApproval({ print }: Context, approval: Approval): void {
+function printApproval({ print }: Context, approval: Approval, handle?: string): void {
   const { decidedBy, display } = approval;
   print.record(approval, {
     approval: approval.id,
     status: approval.status,
     kind: approval.kind,
     run: approval.runId,
-    session: approval.sessionId,
+    session: handle === undefined ? approval.sessionId : `@${handle} (${approval.sessionId})`,
     agent: approval.agentPath.join(' › '),
     requested: formatTime(approval.requestedAt),
     expires: formatTime(approval.expiresAt),

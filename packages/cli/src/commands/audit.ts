@@ -41,6 +41,7 @@ const auditActions = [
   'session.attached',
   'session.taken-over',
   'session.released',
+  'session.typed',
   'session.deleted',
   'message.sent',
   'message.edited',

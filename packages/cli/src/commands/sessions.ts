@@ -4,6 +4,7 @@ import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { CliError, exitCodes, failureOf, usageError } from '../errors.ts';
 import { confirmed } from '../input.ts';
 import { collect, count } from '../options.ts';
+import { escapeLine } from '../output/escape.ts';
 import type { Fields } from '../output/print.ts';
 import { formatTime } from '../output/table.ts';
 import { printSent, sendOptions, type SendOptions } from './messages.ts';
@@ -95,6 +96,25 @@ export function registerSessions(program: CliCommand): void {
       'Without --after, it begins with the last 10 events. It ends when the session is released.',
     )
     .handle(tailSession);
+  sessions
+    .command('attach <session>')
+    .description('use the terminal of a session in this one')
+    .examples(
+      ['relay sessions start shell --handle build', 'relay sessions attach build'],
+      'Ctrl-] detaches; the program goes on. The terminal of the session gets the size of this one. ' +
+        'It requires a key with the scopes runs and approve.',
+    )
+    .handle(attachTerminal);
+  sessions
+    .command('type <session> <text...>')
+    .description('type into the terminal of a session, and press Enter')
+    .option('--no-enter', 'do not press Enter')
+    .examples([
+      'relay sessions type build "npm test"',
+      'relay sessions type build --no-enter y',
+      'relay sessions cancel build',
+    ])
+    .handle(typeIntoSession);
   sessions
     .command('pause <sessions...>')
     .description('pause sessions after their running model call or tool')
@@ -372,6 +392,25 @@ async function tailSession(context: Context<{ after?: number }>, [named = '']: r
     if (context.print.json) context.print.value(event);
     else context.print.raw(`${eventLine(event, context.print.paint)}\n`);
   }
+}
+
+async function attachTerminal(context: Context, [named = '']: readonly string[]): Promise<void> {
+  const client = await context.client();
+  const session = await findSession(client, named);
+  const { AttachedTerminal } = await import('../chat/attached-terminal.ts');
+  const reason = await new AttachedTerminal(context, client, session).run();
+  context.environment.stderr.write(`${escapeLine(reason)}\n`);
+}
+
+async function typeIntoSession(
+  context: Context<{ enter: boolean }>,
+  [named = '', ...words]: readonly string[],
+): Promise<void> {
+  const client = await context.client();
+  const { id, identity } = await findSession(client, named);
+  const text = words.join(' ');
+  await client.sessions.input(id, { text: context.options.enter ? `${text}\r` : text });
+  context.print.result({ id, typed: text.length }, `Typed it into @${identity.handle}.`);
 }
 
 type Command = 'pause' | 'resume' | 'cancel' | 'release' | 'flush';

@@ -5,6 +5,7 @@
 import type {
   AgentSessionCapabilities,
   AgentSessionEvent,
+  BodyOf,
   DeliveryMode,
   SessionIdentity,
 } from '@relay/protocol';
@@ -28,6 +29,8 @@ export interface HarnessMessage extends Pick<
   readonly mode: DeliveryMode;
   /** It was handed over before, and it is not known to be consumed. */
   readonly redelivered: boolean;
+  /** Its sender is an API key that may do what it asks for by itself: it has the scopes `runs` and `approve`. */
+  readonly isFromApprover: boolean;
 }
 
 /** A call that needs permission. */
@@ -112,6 +115,9 @@ export interface HarnessContext {
   saveState(state: unknown): Promise<void>;
 }
 
+/** What is typed into a terminal, or its new size. */
+export type TerminalInput = BodyOf<'inputSession'>;
+
 /** The operations that a session implements if its capabilities declare them, and only then. */
 export interface LifecycleMethods {
   release(): Promise<void>;
@@ -141,6 +147,13 @@ export interface HarnessSession extends Partial<LifecycleMethods> {
   onEvent(listener: (event: AgentSessionEvent) => Promise<void>): () => void;
   /** Stops the current turn; the session stays. */
   cancel?(): Promise<void>;
+  /** Of a session with a terminal, which declares `terminal.output`. Resolves when it is typed. */
+  input?(input: TerminalInput): Promise<void>;
+  /**
+   * Resolves when nothing of it runs any more. Called after `context.signal` is aborted: a server that stops waits
+   * for it, for some seconds.
+   */
+  ended?(): Promise<void>;
 }
 
 export interface HarnessInput {

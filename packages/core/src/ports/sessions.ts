@@ -228,7 +228,8 @@ export interface SessionSnapshot {
 export interface NewSessionCommand {
   readonly id: string;
   readonly sessionId: string;
-  readonly command: SessionCommand;
+  /** `input` is for a session of another node: its text is deleted with the answer. */
+  readonly command: SessionCommand | 'input';
   /** Any JSON. */
   readonly args: unknown;
   readonly at: number;

@@ -95,7 +95,7 @@ export function acp(options: AcpOptions): Harness {
       process,
       context,
       clock: systemClock,
-      ...defined({ state, meta: preset.sessionMeta }),
+      ...defined({ state, meta: preset.sessionMeta, uncopied: preset.uncopied }),
       supervise: (hooks) =>
         new AgentSupervisor({
           ...hooks,

@@ -2,7 +2,7 @@
  * What an agent sends, checked. The SDK checks the parameters of requests, but no results, and it reports an
  * update that is invalid or of an unknown kind only on the console.
  */
-import type { AnyMessage, SessionNotification } from '@agentclientprotocol/sdk';
+import { type AnyMessage, RequestError, type SessionNotification } from '@agentclientprotocol/sdk';
 import { z } from 'zod';
 
 export type SessionUpdate = SessionNotification['update'];
@@ -128,4 +128,15 @@ export function resultProblem(method: string, message: AnyMessage): string | und
     ?.issues[0];
   if (issue === undefined) return undefined;
   return `The agent answered ${method} with an invalid result: ${[...issue.path, issue.message].join(': ')}`;
+}
+
+/** Agents put the cause into the data of an error, and "Internal error" into its message. */
+export function problemOf(error: unknown): string {
+  if (!(error instanceof RequestError)) {
+    return error instanceof Error ? error.message : String(error);
+  }
+  const { message, data } = error;
+  const details =
+    typeof data === 'object' && data !== null && 'details' in data ? data.details : '';
+  return typeof details === 'string' && details !== '' ? `${message}: ${details}` : message;
 }

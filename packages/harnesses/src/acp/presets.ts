@@ -22,6 +22,8 @@ export interface AgentPreset {
   readonly nestsSandboxes?: boolean;
   /** `_meta` of the requests that open an ACP session. */
   readonly sessionMeta?: Readonly<Record<string, unknown>>;
+  /** Paths in its home that a fork does not copy: they name that home, and it makes them anew. */
+  readonly uncopied?: RegExp;
   /** What it is authenticated with if its environment has the variable. */
   readonly authentication?: { readonly methodId: string; readonly variable: string };
   /** Why it must not be started in a folder; undefined if it may. */
@@ -88,6 +90,8 @@ const codex: AgentPreset = {
     }),
   }),
   files: { '.codex/': {} },
+  // The paths of conversations, which it finds without, too.
+  uncopied: /^\.codex\/[^/]+\.sqlite/,
   nestsSandboxes: true,
   problemWith: codexProjectProblem,
 };
@@ -142,6 +146,8 @@ const opencode: AgentPreset = {
         list: 'allow',
         todowrite: 'allow',
         todoread: 'allow',
+        // What a sub-agent asks for never reaches the client, and the turn would not end.
+        task: 'deny',
         // Relay itself decides about these calls.
         'relay_*': 'allow',
       },

@@ -49,6 +49,7 @@ import type { AgentClient, AgentConnection } from './connection.ts';
 import { Conversation, savedConversation } from './conversation.ts';
 import { copyHome } from './copy-home.ts';
 import { textOf } from './events.ts';
+import { problemOf } from './messages.ts';
 import { type PromptedMessage, promptOf } from './prompt.ts';
 import { Reporter, type Usage } from './reporter.ts';
 import { AgentRequests } from './requests.ts';
@@ -66,6 +67,8 @@ export interface AcpSessionOptions {
   readonly state?: unknown;
   /** `_meta` of the requests that open an ACP session, for settings that an agent has only there. */
   readonly meta?: Readonly<Record<string, unknown>>;
+  /** Paths in the agent's home that a fork does not copy: they name that home, and the agent makes them anew. */
+  readonly uncopied?: RegExp;
   readonly clock: Clock;
   readonly supervise: (hooks: Omit<AgentSupervisorOptions, 'connect' | 'clock'>) => AgentSupervisor;
 }
@@ -202,9 +205,9 @@ class AcpSession implements HarnessSession, AgentClient {
   }
 
   async start(): Promise<void> {
-    const { input, process, state } = this.#options;
+    const { input, process, state, uncopied } = this.#options;
     if (state === undefined) {
-      await copyHome(input.from, process.home);
+      await copyHome(input.from, process.home, uncopied);
       // After a crash before the agent runs, the fork is still one.
       if (this.#conversation.id !== undefined) await this.#save();
     }
@@ -226,7 +229,7 @@ class AcpSession implements HarnessSession, AgentClient {
       await this.#supervisor.connection();
       await this.#showStatus();
     } catch (error) {
-      this.#onFailed(messageOf(error));
+      this.#onFailed(problemOf(error));
     }
   }
 
@@ -514,7 +517,7 @@ class AcpSession implements HarnessSession, AgentClient {
         held.isSent = false;
         held.isRepeated = true;
       } else {
-        const reason = outcome.kind === 'failed' ? messageOf(outcome.error) : 'turn canceled';
+        const reason = outcome.kind === 'failed' ? problemOf(outcome.error) : 'turn canceled';
         report(held, { status: 'failed', reason: reason.slice(0, 1_000), retryable: true });
       }
     }
@@ -558,7 +561,7 @@ class AcpSession implements HarnessSession, AgentClient {
     try {
       await this.#options.context.reply({ text, messageIds });
     } catch (error) {
-      await this.#reporter.error(`The answer was not sent: ${messageOf(error)}`, 'reply_failed');
+      await this.#reporter.error(`The answer was not sent: ${problemOf(error)}`, 'reply_failed');
     }
   }
 
@@ -722,6 +725,10 @@ class AcpSession implements HarnessSession, AgentClient {
     await this.#supervisor.stop();
   }
 
+  ended(): Promise<void> {
+    return this.#supervisor.stop();
+  }
+
   /** Lets the agent put away what it works on. */
   async #end(turn: Turn | undefined): Promise<void> {
     const { agent } = await this.#supervisor.connection();
@@ -749,7 +756,7 @@ class AcpSession implements HarnessSession, AgentClient {
 function failureOf(outcome: Outcome): AgentSessionEvent[] {
   if (outcome.kind === 'failed') {
     return [
-      { type: 'error', error: messageOf(outcome.error), code: 'turn_failed', retryable: true },
+      { type: 'error', error: problemOf(outcome.error), code: 'turn_failed', retryable: true },
     ];
   }
   if (outcome.kind !== 'ended') return [];
@@ -763,10 +770,6 @@ function failureOf(outcome: Outcome): AgentSessionEvent[] {
         { type: 'error', error: `The agent ended its turn: ${stopReason}`, code: stopReason },
       ];
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error && error.message !== '' ? error.message : String(error);
 }
 
 function savedUsage(state: unknown): Usage {

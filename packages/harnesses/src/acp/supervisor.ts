@@ -11,9 +11,10 @@
  *   session. An agent that never was up is not started again. Too many losses in a row are a failure.
  * - `onLost` and `onFailed` are called once each, in this order; not after `stop`.
  */
-import { type InitializeResponse, RequestError } from '@agentclientprotocol/sdk';
+import type { InitializeResponse } from '@agentclientprotocol/sdk';
 import { type Clock, exponentialBackoff } from '@relay/core';
 import type { AgentClient, AgentConnection } from './connection.ts';
+import { problemOf } from './messages.ts';
 
 export interface AgentSupervisorOptions {
   /** Starts the process and initializes the connection. Rejects with the reason, after the process has ended. */
@@ -215,15 +216,4 @@ export class AgentSupervisor {
     const { idleMs } = this.#timings;
     return Math.max(idleMs - this.#idleFor(connection), idleMs / checksPerIdleTime);
   }
-}
-
-/** Agents put the cause into the data of an error, and "Internal error" into its message. */
-function problemOf(error: unknown): string {
-  if (!(error instanceof RequestError)) {
-    return error instanceof Error ? error.message : String(error);
-  }
-  const { message, data } = error;
-  const details =
-    typeof data === 'object' && data !== null && 'details' in data ? data.details : '';
-  return typeof details === 'string' && details !== '' ? `${message}: ${details}` : message;
 }

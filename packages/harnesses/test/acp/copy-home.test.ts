@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { copyHome } from '../../src/acp/copy-home.ts';
+import { agentPresets } from '../../src/acp/presets.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'relay-homes-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -40,6 +41,16 @@ describe('the home of a fork', () => {
     expect(readlinkSync(join(copy, 'link'))).toBe(secret);
     expect(existsSync(join(copy, 'pipe'))).toBe(false);
     expect(existsSync(join(copy, 'a', 'left.sqlite'))).toBe(false);
+  });
+
+  it('is without the files that are left out', async () => {
+    mkdirSync(join(home, '.codex', 'sessions'), { recursive: true });
+    writeFileSync(join(home, '.codex', 'state_5.sqlite'), home);
+    writeFileSync(join(home, '.codex', 'sessions', 'rollout.jsonl'), '{}');
+    const copy = join(folder, 'without');
+    await copyHome({ home }, copy, agentPresets['codex']?.uncopied);
+    expect(existsSync(join(copy, '.codex', 'state_5.sqlite'))).toBe(false);
+    expect(existsSync(join(copy, '.codex', 'sessions', 'rollout.jsonl'))).toBe(true);
   });
 
   it('is not made of what a link in its place leads to', async () => {

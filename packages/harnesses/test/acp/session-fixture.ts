@@ -220,6 +220,7 @@ export class SessionFixture {
       from: { type: 'key', id: 'k', name: 'ada' },
       mode,
       redelivered: false,
+      isFromApprover: true,
       ...over,
     };
     void this.session.receiveMessage(message, this.context);

@@ -102,7 +102,11 @@ describe('a session over ACP', () => {
     const delivery = it.send(script({ fail: 'no model' }));
     expect(await it.settled(delivery)).toMatchObject({ status: 'failed', retryable: true });
     await it.isStatus('idle');
-    expect(it.eventsOf('error')).toMatchObject([{ code: 'turn_failed' }]);
+    const [error] = it.eventsOf('error');
+    expect(error).toMatchObject({
+      code: 'turn_failed',
+      error: expect.stringContaining('no model'),
+    });
     expect(await it.settled(it.send('and now?'))).toEqual(consumed);
   });
 

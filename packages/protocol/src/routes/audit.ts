@@ -35,6 +35,7 @@ export const auditActions = [
   'session.attached',
   'session.taken-over',
   'session.released',
+  'session.typed',
   'session.deleted',
   'message.sent',
   'message.edited',

@@ -75,7 +75,12 @@ export const sessionEventsBodySchema = z.discriminatedUnion('type', [
 
 export const sessionInputBodySchema = z.union(
   [
-    z.strictObject({ text: z.string().min(1) }),
+    z.strictObject({
+      text: z
+        .string()
+        .min(1)
+        .max(64 * 1024),
+    }),
     z.strictObject({
       resize: z.strictObject({
         cols: z.int().min(1).max(1000),
@@ -370,6 +375,16 @@ export const sessionRoutes = {
     params: idParam,
     output: sessionSchema,
     errors: commandErrors,
+  },
+  inputSession: {
+    method: 'POST',
+    path: '/v1/sessions/:id/input',
+    summary: 'Type into the terminal of a session, or change its size',
+    scopes: ['runs', 'approve'],
+    params: idParam,
+    body: sessionInputBodySchema,
+    responseType: 'none',
+    errors: [...commandErrors, ...bodyErrors, 'command_failed', 'command_timed_out'],
   },
   reportSessionEvents: {
     method: 'POST',

@@ -11,6 +11,7 @@ import {
   type SessionSnapshot,
   type SessionsQuery,
   type StoredSessionEvent,
+  type TerminalInput,
 } from '@relay/protocol/wire';
 import { type CallOptions, type Http, pathOf } from '../http.ts';
 import { Listing, listOf, type Page } from '../listing.ts';
@@ -145,6 +146,14 @@ export class Sessions {
 
   resume(id: string, options: CallOptions = {}): Promise<Session> {
     return this.#command(id, 'resume', options);
+  }
+
+  /**
+   * Types into the terminal of the session, such as `{text: 'ls\r'}`, or changes its size. Requires the scopes
+   * `runs` and `approve`. Not retried: a second attempt could type twice.
+   */
+  async input(id: string, body: TerminalInput, options: CallOptions = {}): Promise<void> {
+    await this.#http.json('POST', pathOf`/v1/sessions/${id}/input`, { body, ...options });
   }
 
   /** Delivers the messages of the mode `manual`. */

@@ -10,9 +10,13 @@ import {
   type ForkRequest,
   handleTaken,
   type Harness,
+  type NewAuditEntry,
   readProgramSnapshot,
+  requestInput,
+  requireTerminal,
   type SessionRecord,
   type SessionRef,
+  type TerminalInput,
 } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
 import { invalidField } from '../http/errors.ts';
@@ -48,6 +52,7 @@ export class HarnessHost {
         ...defined({ runsProcesses: harness.runsProcesses }),
         create: (request) => this.#start(harness, request),
         fork: (parent, request) => this.#fork(harness, parent, request),
+        input: (...asked) => this.#input(...asked),
       },
     ]);
   }
@@ -158,6 +163,20 @@ export class HarnessHost {
     const body = { harness: harness.name, handle, labels, ...optional };
     const from = { parentSessionId, content, isForked: true };
     return this.#create(harness, { tenantId, by, body }, from);
+  }
+
+  /** The audit entry is stored before anything is typed. */
+  async #input(
+    session: SessionRecord,
+    input: TerminalInput,
+    audit: readonly NewAuditEntry[],
+  ): Promise<void> {
+    const { engine } = this.#options;
+    requireTerminal(session);
+    const hosted = Array.from(this.#sessions).find(({ id }) => id === session.id);
+    if (hosted === undefined) return requestInput(engine, session, input, audit);
+    await engine.store.tenant(session.tenantId).audit.add(audit);
+    await hosted.input(session, input);
   }
 
   async #create(

@@ -16,6 +16,8 @@ import {
   type LifecycleCommand,
   nativeHarness,
   NativeTurns,
+  type NewAuditEntry,
+  noTerminal,
   readNativeSnapshot,
   requestCommand,
   type RunControl,
@@ -25,6 +27,7 @@ import {
   type SessionSnapshot,
   snapshotNative,
   snapshotProgram,
+  type TerminalInput,
   type TurnOptions,
 } from '@relay/core';
 import {
@@ -55,6 +58,12 @@ export interface SessionOperations {
   /** A new session that continues from this one. */
   fork(parent: SessionRecord, request: ForkRequest): Promise<SessionRecord>;
   snapshot(session: SessionRecord): Promise<SessionSnapshot>;
+  /** Types into its terminal. Throws `capability_missing` for a session without one. */
+  input(
+    session: SessionRecord,
+    input: TerminalInput,
+    audit: readonly NewAuditEntry[],
+  ): Promise<void>;
   /** Its `dueAt` has come, or may have. */
   attend(session: SessionRecord): Promise<void>;
 }
@@ -63,12 +72,17 @@ export interface SessionHarness extends SessionOperations {
   create(request: SessionRequest): Promise<SessionRecord>;
 }
 
+function hasNoTerminal({ handle, capabilities }: SessionRecord): never {
+  throw noTerminal(handle, capabilities.events.emits);
+}
+
 /** Sessions whose program carries out commands. */
 export function programs(engine: Engine): SessionOperations {
   return {
     command: (ref, command, { by }) => requestCommand(engine, ref, command, by),
     fork: (...asked) => forkProgram(engine, ...asked),
     snapshot: (session) => snapshotProgram(engine, session),
+    input: hasNoTerminal,
     attend: ({ tenantId, id: sessionId }) => attendSession(engine, { tenantId, sessionId }),
   };
 }
@@ -162,6 +176,7 @@ function native(control: RunControl, options: TurnOptions): SessionHarness {
     command: (...asked) => commandNative(control, ...asked),
     fork: (...asked) => forkNative(engine, ...asked),
     snapshot: (session) => snapshotNative(engine, session),
+    input: hasNoTerminal,
     attend: (session) => turns.attend(session),
   };
 }

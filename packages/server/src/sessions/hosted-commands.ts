@@ -6,6 +6,7 @@ import {
   type HarnessSession,
   type SessionCommandRecord,
   type SessionRef,
+  type TerminalInput,
 } from '@relay/core';
 import { defined } from '@relay/protocol';
 import type { EventPump } from './event-pump.ts';
@@ -80,6 +81,7 @@ function methodOf(
   command: SessionCommandRecord['command'],
   args: unknown,
 ): (() => Promise<unknown>) | undefined {
+  if (command === 'input') return session.input?.bind(session, args as TerminalInput);
   if (command !== 'fork') return session[command]?.bind(session);
   return session.fork?.bind(session, defined({ seq: (args as { readonly seq?: number }).seq }));
 }

@@ -5,6 +5,7 @@
 import {
   type Engine,
   exponentialBackoff,
+  findKeyInForce,
   type Harness,
   type HarnessContext,
   type HarnessMessage,
@@ -18,7 +19,14 @@ import {
   type SessionRecord,
   type SessionRef,
 } from '@relay/core';
-import { defined, fieldIssues, issueMessage, receiptBodySchema, RelayError } from '@relay/protocol';
+import {
+  defined,
+  effectiveScopes,
+  fieldIssues,
+  issueMessage,
+  receiptBodySchema,
+  RelayError,
+} from '@relay/protocol';
 import type { EventPump } from './event-pump.ts';
 import { messageOf, within } from './harness-call.ts';
 
@@ -100,7 +108,9 @@ export class HostedInbox {
   async #receiptOf(entry: InboxEntry): Promise<StoredReceipt | undefined> {
     const { engine, session, context, timeoutMs } = this.#options;
     try {
-      const receive = () => session.receiveMessage(messageFor(entry), context);
+      const isFromApprover = await this.#isFromApprover(entry);
+      const message = { ...messageFor(entry), isFromApprover };
+      const receive = () => session.receiveMessage(message, context);
       const receipt = await within(engine.clock, timeoutMs, receive);
       return receipt?.status === 'held' ? undefined : readReceipt(receipt);
     } catch (error) {
@@ -108,6 +118,16 @@ export class HostedInbox {
       const reason = `The harness failed: ${messageOf(error)}`;
       return { status: 'failed', reason, retryable: true };
     }
+  }
+
+  /** The key may have been revoked since. */
+  async #isFromApprover({ message: { from } }: InboxEntry): Promise<boolean> {
+    const { engine, ref } = this.#options;
+    if (from.type !== 'key') return false;
+    const store = engine.store.tenant(ref.tenantId);
+    const key = await findKeyInForce(store, from.id, engine.clock.now());
+    const scopes = effectiveScopes(key?.scopes ?? []);
+    return scopes.has('runs') && scopes.has('approve');
   }
 
   /** Repeated until it is stored: without it the message would be handed over again. */
@@ -152,7 +172,7 @@ async function store(
   await recordReceipt(engine, ref, deliveryId, { ...receipt, isObservable });
 }
 
-function messageFor(entry: InboxEntry): HarnessMessage {
+function messageFor(entry: InboxEntry): Omit<HarnessMessage, 'isFromApprover'> {
   const { id: deliveryId, mode } = entry;
   const { id, to, text, attachments, replyTo, from } = entry.message;
   const redelivered = isRedelivered(entry);

@@ -22,11 +22,13 @@ import {
   type HarnessInput,
   type HarnessSession,
   loseHostedSession,
+  noTerminal,
   reattachHostedSession,
   type SessionHost,
   type SessionRecord,
   type SessionRef,
   Signal,
+  type TerminalInput,
 } from '@relay/core';
 import { checkSession } from '@relay/harnesses';
 import { defined, RelayError, type StoredSessionEvent } from '@relay/protocol';
@@ -56,15 +58,20 @@ export type HostingOutcome = 'over' | 'failed';
 
 const defaultTimeoutMs = 30_000;
 const stopTimeoutMs = 5_000;
+/** A process is asked to exit, terminated and killed. */
+const endTimeoutMs = 8_000;
 const maxBackoffMs = 60_000;
 const maxClaimMs = 2_000;
 
 /** A session that its harness has, and what it is given. */
 interface Live {
+  readonly session: HarnessSession;
   readonly inbox: HostedInbox;
   readonly commands: HostedCommands;
   readonly unsubscribe: () => void;
   readonly unwatchKey: () => void;
+  /** Resolves when nothing of the session runs any more. */
+  readonly ended: () => Promise<void> | undefined;
 }
 
 export class HostedSession implements Follower<StoredSessionEvent> {
@@ -131,6 +138,26 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     this.#begin(live, record);
     this.#ended = this.#host(() => Promise.resolve('live'));
     return record;
+  }
+
+  get id(): string {
+    return this.#ref.sessionId;
+  }
+
+  /** Types into its terminal. Throws `capability_missing`, `session_conflict` and `command_failed`. */
+  async input({ handle, capabilities }: SessionRecord, input: TerminalInput): Promise<void> {
+    if (this.#live === undefined) {
+      throw new RelayError('session_conflict', `The session @${handle} is not attached yet`);
+    }
+    const { session } = this.#live;
+    const typing = session.input?.bind(session, input);
+    if (typing === undefined) throw noTerminal(handle, capabilities.events.emits);
+    try {
+      await within(this.#engine.clock, this.#timeoutMs, typing);
+    } catch (error) {
+      throw new RelayError('command_failed', messageOf(error), { cause: error });
+    }
+    await this.#events.flushed();
   }
 
   /** After a restart. */
@@ -207,6 +234,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     this.#context.isStored = true;
     void this.#events.run();
     this.#live = {
+      session,
       inbox: new HostedInbox({
         ...shared,
         streamId: this.#streamId,
@@ -222,6 +250,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
         this.#hasLostKey = true;
         this.receive();
       }),
+      ended: () => session.ended?.(),
     };
   }
 
@@ -353,7 +382,7 @@ export class HostedSession implements Follower<StoredSessionEvent> {
 
   async #end(): Promise<void> {
     const { clock } = this.#engine;
-    const { inbox, commands, unsubscribe, unwatchKey } = this.#live ?? {};
+    const { inbox, commands, unsubscribe, unwatchKey, ended } = this.#live ?? {};
     unwatchKey?.();
     if (this.#stopping.signal.aborted) {
       const finished = () =>
@@ -371,6 +400,11 @@ export class HostedSession implements Follower<StoredSessionEvent> {
     } catch (error) {
       // As that of a node that is gone, it is closed by another one.
       this.#log('Failed to close a session', error);
+    }
+    try {
+      await within(clock, endTimeoutMs, async () => ended?.());
+    } catch (error) {
+      this.#log('A harness failed to end a session', error);
     }
   }
 

@@ -255,7 +255,7 @@ class DeliverySender implements Follower<StoredSessionEvent> {
     const open = new Set(commands.map(({ id }) => id));
     for (const id of this.#sentCommands) if (!open.has(id)) this.#sentCommands.delete(id);
     const unsent = commands.filter(({ id }) => !this.#sentCommands.has(id));
-    await this.#send(unsent.map(commandFrame));
+    await this.#send(unsent.flatMap(commandFrames));
     for (const { id } of unsent) this.#sentCommands.add(id);
   }
 
@@ -322,8 +322,10 @@ function deliveryFrame(entry: InboxEntry): DeliveryFrame {
 
 type Json = z.core.util.JSONType;
 
-function commandFrame({ id, command, args }: SessionCommandRecord): DeliveryFrame {
-  return { type: 'command', commandId: id, command, args: args as Record<string, Json> };
+/** A program that attaches has no terminal of Relay's. */
+function commandFrames({ id, command, args }: SessionCommandRecord): DeliveryFrame[] {
+  if (command === 'input') return [];
+  return [{ type: 'command', commandId: id, command, args: args as Record<string, Json> }];
 }
 
 function invocationFrame(invocation: InvocationRecord): DeliveryFrame {

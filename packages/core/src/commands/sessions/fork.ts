@@ -24,11 +24,10 @@ import { requireCapability } from '../../sessions/capabilities.ts';
 import { nativeHarness } from '../../sessions/native.ts';
 import { decideSession } from '../../sessions/session-machine.ts';
 import type { ForkSource } from '../../sessions/state.ts';
-import { changeSession, maxCommands, noSuchSession, offlineAfterMs } from './change-session.ts';
+import { askProgram } from './ask-program.ts';
+import { offlineAfterMs } from './change-session.ts';
 import { createNativeSession, createSession, handleTaken } from './create.ts';
 import { forkPoint } from '../fork.ts';
-import { waitUntil } from '../wait-until.ts';
-import { newCommand } from './lifecycle.ts';
 
 /** What the snapshot of a native session contains. */
 interface NativeSnapshot {
@@ -250,7 +249,12 @@ export async function snapshotProgram(
   engine: Engine,
   session: SessionRecord,
 ): Promise<SessionSnapshot> {
-  const result = (await askProgram(engine, session, 'snapshot', {})) ?? null;
+  const result =
+    (await askProgram(engine, session, {
+      command: 'snapshot',
+      args: {},
+      check: (current) => requirePossible(current, 'snapshot'),
+    })) ?? null;
   const store = engine.store.tenant(session.tenantId);
   const { lastSeq: seq } = (await store.sessions.read(session.id)) ?? session;
   return storeSnapshot(engine, session, { seq, content: { harness: session.harness, result } });
@@ -266,7 +270,11 @@ export async function askFork(
   requirePossible(parent, 'fork');
   if (seq !== undefined) await boundaryAt(store, parent, seq);
   if ((await store.sessions.readByHandle(handle)) !== undefined) throw handleTaken(handle);
-  return askProgram(engine, parent, 'fork', { handle, ...defined({ seq }) });
+  return askProgram(engine, parent, {
+    command: 'fork',
+    args: { handle, ...defined({ seq }) },
+    check: (current) => requirePossible(current, 'fork'),
+  });
 }
 
 /** What a program's snapshot holds, if it is one of this harness. */
@@ -308,33 +316,4 @@ export async function forkProgram(
     dueAt: engine.clock.now() + offlineAfterMs,
     isForked: true,
   });
-}
-
-/** What the program of the session answers to a command. Without an answer, the command fails in time. */
-async function askProgram(
-  engine: Engine,
-  { id: sessionId, tenantId }: SessionRecord,
-  command: 'fork' | 'snapshot',
-  args: object,
-): Promise<unknown> {
-  const { sessions } = engine.store.tenant(tenantId);
-  const id = engine.ids.next();
-  await changeSession(engine, { tenantId, sessionId }, async (view) => {
-    requirePossible(view.session, command);
-    const open = await sessions.openCommands(sessionId, maxCommands);
-    return { write: { commands: [newCommand(view, open, { id, command, args })] } };
-  });
-  const answered = await waitUntil(engine, {
-    concerns: (hint) => hint.kind === 'session' && hint.sessionId === sessionId,
-    read: async () => {
-      const asked = await sessions.readCommand(sessionId, id);
-      if (asked === undefined) throw noSuchSession();
-      const { answer, answerBy } = asked;
-      return answer === null ? undefined : { ...answer, answerBy };
-    },
-  });
-  if (answered?.ok === true) return answered.result;
-  const isLate = answered === undefined || answered.at >= answered.answerBy;
-  const code = isLate ? 'command_timed_out' : 'command_failed';
-  throw new RelayError(code, answered?.error ?? 'The program gave no reason');
 }

@@ -101,7 +101,7 @@ function changesSession({ session, state }: SessionView, command: LifecycleComma
   return decision.kind === 'accepted';
 }
 
-const opposites: Partial<Record<SessionCommand, LifecycleCommand>> = {
+const opposites: Partial<Record<SessionCommandRecord['command'], LifecycleCommand>> = {
   pause: 'resume',
   resume: 'pause',
 };
@@ -283,6 +283,6 @@ export function answered(
     : { events: [error], write };
 }
 
-function isLifecycle(command: SessionCommand): command is LifecycleCommand {
+function isLifecycle(command: SessionCommandRecord['command']): command is LifecycleCommand {
   return command in inputOfCommand;
 }

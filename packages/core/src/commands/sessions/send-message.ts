@@ -3,6 +3,7 @@
  * entry are one commit. If a recipient has changed since it was read, all is decided again.
  */
 import {
+  agentStatuses,
   canonicalJson,
   type Decider,
   defined,
@@ -35,6 +36,7 @@ import {
   modeFor,
   refusedChange,
 } from '../../sessions/acceptance.ts';
+import { nearestTo } from '../../runtime/nearest.ts';
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { wakeDue } from '../../sessions/due.ts';
 import { hopsOfProgram } from '../../sessions/hops.ts';
@@ -328,8 +330,23 @@ function unique(sessions: readonly SessionRecord[]): SessionRecord[] {
 export async function byHandle(store: TenantStore, handle: string): Promise<SessionRecord> {
   const { sessions } = store;
   const session = (await sessions.readByHandle(handle)) ?? (await sessions.readReleased(handle));
-  if (session === undefined) throw new RelayError('not_found', `No such session: @${handle}`);
+  if (session === undefined) throw await unknownHandle(store, handle);
   return session;
+}
+
+const comparedHandles = 200;
+const openStatuses = agentStatuses.filter((status) => status !== 'released');
+
+/** With the handle that was meant, among those of the newest sessions of the tenant. */
+async function unknownHandle({ sessions }: TenantStore, handle: string): Promise<RelayError> {
+  const { items } = await sessions.list({ status: openStatuses }, { limit: comparedHandles });
+  const meant = nearestTo(
+    handle,
+    items.map((each) => each.handle),
+    2,
+  );
+  const hint = meant === undefined ? '' : `; did you mean @${meant}?`;
+  return new RelayError('not_found', `No such session: @${handle}${hint}`);
 }
 
 /** The members of channels, without the sender. One that is released meanwhile is one no longer. */

@@ -445,6 +445,22 @@ describe.each(Object.entries(stores))('messages on %s', (_name, open) => {
     });
   });
 
+  it('to a mistyped handle name the one that was meant, among those of the tenant', async () => {
+    const handle = fresh('builder');
+    const { apiKey: key } = await addKey(server.store, { tenant: fresh('other') });
+    await addSession(server, { handle });
+    const body = { to: `@${handle.replace('builder', 'bulider')}`, text: 'x' };
+    const error = `No such session: ${body.to}; did you mean @${handle}?`;
+    expect(await refusal('/v1/messages', { body })).toMatchObject({ status: 404, error });
+    expect(await refusal('/v1/messages', { body, key })).toMatchObject({
+      status: 404,
+      error: `No such session: ${body.to}`,
+    });
+    expect(await refusal('/v1/messages', { body: { to: '@nobody', text: 'x' } })).toMatchObject({
+      error: 'No such session: @nobody',
+    });
+  });
+
   it('that no inbox can ever take are refused for good, and the error names the limit', async () => {
     const [handle, name] = [fresh('small'), fresh('c')];
     await addSession(server, { handle });

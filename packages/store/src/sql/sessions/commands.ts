@@ -21,12 +21,15 @@ export function insertSessionCommand(tenantId: string, command: NewSessionComman
   return { sql: insertSql, params: [...codec.encode(command), tenantId] };
 }
 
-const answerSql = `UPDATE session_commands SET answer = ?
+/** What was typed may be a password. */
+const answerSql = `UPDATE session_commands SET answer = ?,
+    args = CASE command WHEN 'input' THEN ? ELSE args END
   WHERE tenant_id = ? AND session_id = ? AND id = ? AND answer IS NULL`;
 
 export function answerCommand(tenantId: string, answer: CommandAnswer): Statement {
   const { sessionId, id, ...stored } = answer;
-  return { sql: answerSql, params: [encode(stored), tenantId, sessionId, id], expect: 1 };
+  const params = [encode(stored), encode({}), tenantId, sessionId, id];
+  return { sql: answerSql, params, expect: 1 };
 }
 
 const columns = `${codec.columns.join(', ')}, answer`;

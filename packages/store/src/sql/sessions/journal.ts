@@ -2,8 +2,8 @@
  * The journal of a session: one row per change. The database gives a change its numbers, so a checksum is
  * that of what the writer knows plus the number of the last event.
  *
- * Terminal output has rows of its own, and only the last of them are kept. Whatever else is missing is
- * damage: a row says which event before it is no terminal output.
+ * Terminal output, and screens, have rows of their own, and only the last of them are kept. Whatever else is
+ * missing is damage: a row says which event before it is no terminal output.
  */
 import type { EventRange, PageRange, SessionPage, SessionRef, SessionSnapshot } from '@relay/core';
 import { RelayError, type SessionEvent, type StoredSessionEvent } from '@relay/protocol';
@@ -71,7 +71,7 @@ export function insertSessionEvents(
 }
 
 function isTerminal(event: SessionEvent | undefined): boolean {
-  return event?.type === 'terminal.output';
+  return event?.type === 'terminal.output' || event?.type === 'terminal.screen';
 }
 
 /** Rows of terminal output are small, so that little more than necessary is kept. */
@@ -88,7 +88,9 @@ function rowsOf(events: readonly SessionEvent[]): SessionEvent[][] {
       rows.push([event]);
       chars = 0;
     } else row.push(event);
-    if (event.type === 'terminal.output') chars += event.text.length;
+    if (event.type === 'terminal.output' || event.type === 'terminal.screen') {
+      chars += event.text.length;
+    }
   }
   return rows;
 }

@@ -251,11 +251,14 @@ export function sessionJournalTests(open: Open): void {
   const output = (text: string): SessionEvent => ({ type: 'terminal.output', text });
   const kilobytes = (n: number) => 'x'.repeat(n * 1024);
 
-  test('of terminal output the last megabyte is kept, and of other events all', async () => {
+  test.each([
+    ['output', output],
+    ['screens', (text: string): SessionEvent => ({ type: 'terminal.screen', text })],
+  ])('of terminal %s the last megabyte is kept, and of other events all', async (_what, shown) => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);
     for (let n = 0; n < 60; n += 1) {
-      const events = [log(`before ${n}`), output(`${n} ${kilobytes(99)}`), log(`after ${n}`)];
+      const events = [log(`before ${n}`), shown(`${n} ${kilobytes(99)}`), log(`after ${n}`)];
       await tenant.sessions.change({ changes: [changeOf(sessionId, { events })] });
     }
     const all: StoredSessionEvent[] = [];
@@ -271,7 +274,7 @@ export function sessionJournalTests(open: Open): void {
     }
     expect(all.filter(({ type }) => type === 'log')).toHaveLength(120);
     expect(all.map(({ seq }) => seq)).toEqual(all.map(({ seq }) => seq).toSorted((a, b) => a - b));
-    const kept = all.filter(({ type }) => type === 'terminal.output');
+    const kept = all.filter(({ type }) => type.startsWith('terminal.'));
     const bytes = JSON.stringify(kept).length;
     expect(bytes).toBeGreaterThan(1024 * 1024);
     expect(bytes).toBeLessThan(1.5 * 1024 * 1024);

@@ -255,6 +255,18 @@ export const flushSession: Handler<'flushSession'> = async (call) => {
   return present(call, await core.flushSession(call.context.control.engine, ref));
 };
 
+/** What is typed may be a password: the audit trail has only its length. */
+export const inputSession: Handler<'inputSession'> = async (call) => {
+  const { body } = call;
+  const session = await findSession(call, call.params.id);
+  const { id: sessionId, handle } = session;
+  const audit =
+    'text' in body
+      ? auditEntry(call, 'session.typed', { sessionId, handle, characters: body.text.length })
+      : [];
+  await call.context.harnesses.of(session).input(session, body, audit);
+};
+
 /** What only the session itself may do: with its token, or with a key of its owner. */
 export async function ownSession(call: ApiRequest, sessionId: string) {
   const session = await findSession(call, sessionId);
