@@ -56,6 +56,8 @@ function bodyOf(route: Route): object {
   switch (route) {
     case routes.startRun:
       return { model: 'demo', input: 'say 1' };
+    case routes.messageRun:
+      return { text: 'hello' };
     case routes.postToolResult:
       return { output: 1 };
     case routes.decideApproval:

@@ -2,7 +2,7 @@
  * How the program of an agent is started: a clean environment, a home folder of its own, the tenant's keys in
  * the environment and nowhere else, and the sandbox where there is one.
  */
-import { mkdir, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, rm, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import type { HarnessCredential, HarnessProcess } from '@relay/core';
@@ -86,13 +86,34 @@ async function credentialsOf(providers: readonly string[], { credential }: Harne
   return found;
 }
 
-/** A path that ends with a slash is a folder. */
+/**
+ * A path that ends with a slash is a folder. The agent can write in its home, and is not running now. Links that
+ * it has left there are removed: otherwise they could make Relay write what the agent cannot.
+ */
 async function writeFiles(home: string, files: Readonly<Record<string, unknown>>): Promise<void> {
   for (const [path, content] of Object.entries(files)) {
-    const file = join(home, path);
-    await mkdir(path.endsWith('/') ? file : dirname(file), { recursive: true, mode: 0o700 });
-    if (!path.endsWith('/')) await writeFile(file, JSON.stringify(content), { mode: 0o600 });
+    const names = path.split('/');
+    const name = names.pop() ?? '';
+    let folder = home;
+    for (const each of names) {
+      folder = join(folder, each);
+      await makeFolder(folder);
+    }
+    if (name === '') continue;
+    const file = join(folder, name);
+    await rm(file, { recursive: true, force: true });
+    await writeFile(file, JSON.stringify(content), { mode: 0o600, flag: 'wx' });
   }
+}
+
+async function makeFolder(path: string): Promise<void> {
+  const isFolder = await lstat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+  if (isFolder) return;
+  await rm(path, { force: true });
+  await mkdir(path, { mode: 0o700 });
 }
 
 function environmentOf(

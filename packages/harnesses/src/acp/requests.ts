@@ -6,7 +6,8 @@
  * - It is closed, and never denied, when its turn ends. An agent that works in the background asks without a
  *   turn; then it is closed when the session is cancelled or released, or the agent is lost.
  * - An approval is for what was shown. If the call changes while it is open, the request is refused. If it
- *   changes before it runs, the agent has to ask again; if it runs all the same, the turn is cancelled.
+ *   changes before it runs, the agent has to ask again; if it runs all the same, or without an answer, the turn
+ *   is cancelled.
  */
 import type {
   CreateElicitationRequest,
@@ -17,6 +18,7 @@ import type {
   ToolCallUpdate,
 } from '@agentclientprotocol/sdk';
 import type { Clock, HarnessContext } from '@relay/core';
+import { canonicalJson } from '@relay/protocol';
 import { reportCall, reportEnd, reportStart } from './events.ts';
 import { denialNote } from './prompt.ts';
 import type { Reporter } from './reporter.ts';
@@ -96,8 +98,9 @@ export class AgentRequests {
   async #compare(call: ToolCallRecord, update: ToolCallUpdate): Promise<void> {
     const { id, approved, permission } = call;
     const { reporter } = this.#options;
-    if (permission === 'denied' && update.status === 'completed') {
-      return this.#breach(call, 'it has completed, although it was denied');
+    if (update.status === 'completed' && (permission === 'denied' || permission === 'asked')) {
+      const answer = permission === 'denied' ? 'it was denied' : 'it was not allowed';
+      return this.#breach(call, `it has completed, although ${answer}`);
     }
     if (permission === 'withdrawn' && update.status !== 'pending' && update.status !== 'failed') {
       return this.#breach(call, 'it has changed, and the agent did not ask for it again');
@@ -110,8 +113,13 @@ export class AgentRequests {
     }
     const shown = `The agent asked for the call ${id}, and then showed ${difference}`;
     this.#calls.change(id, { permission: 'withdrawn' });
-    for (const [request, toolCallId] of this.#open) if (toolCallId === id) request.abort();
+    this.#refuseOpen(id);
     await reporter.error(`${shown}: it has to ask again`, 'call_changed');
+  }
+
+  /** An answer to them would be for another call. */
+  #refuseOpen(id: string): void {
+    for (const [request, toolCallId] of this.#open) if (toolCallId === id) request.abort();
   }
 
   async #breach({ id, announced }: ToolCallRecord, what: string): Promise<void> {
@@ -144,8 +152,12 @@ export class AgentRequests {
     const { toolCallId: id } = toolCall;
     const over = this.#scope(`permission for the call ${id}`);
     await reporter.endMessage();
+    const before = this.#calls.get(id)?.approved;
     const merged = this.#calls.merge(toolCall, clock.now());
     const call = normalise(merged.announced, this.#options);
+    if (before !== undefined && !isSame(call, normalise(before, this.#options))) {
+      this.#refuseOpen(id);
+    }
     const { events, reported } = reportCall(merged, this.#now, true);
     this.#calls.change(id, {
       reported,
@@ -153,20 +165,21 @@ export class AgentRequests {
       permission: 'asked',
       phase: 'announced',
     });
-    await reporter.emit(events);
     const allow = options.find(({ kind }) => kind === 'allow_once');
     const problem = problemOf(call, allow);
-    if (problem !== undefined) {
-      this.#calls.change(id, { permission: 'denied' });
-      await reporter.error(
-        `The call ${id} of ${call.tool} is denied: ${problem}`,
-        'request_refused',
-      );
-      return rejected(options);
-    }
     const own = new AbortController();
+    // Before anything is awaited: the call may change meanwhile.
     this.#open.set(own, id);
     try {
+      await reporter.emit(events);
+      if (problem !== undefined) {
+        this.#calls.change(id, { permission: 'denied' });
+        await reporter.error(
+          `The call ${id} of ${call.tool} is denied: ${problem}`,
+          'request_refused',
+        );
+        return rejected(options);
+      }
       const answer = await this.#decide(call, AbortSignal.any([signal, over, own.signal]));
       if (over.aborted || signal.aborted) return cancelled;
       if (own.signal.aborted) return rejected(options);
@@ -236,6 +249,10 @@ function problemOf(
   if (allow === undefined) return 'the agent offers no way to allow it only once';
   const isTooLarge = JSON.stringify(inputs).length > maxInputChars;
   return isTooLarge ? 'it is too large to be shown to an approver' : undefined;
+}
+
+function isSame(one: NormalisedCall, other: NormalisedCall): boolean {
+  return canonicalJson([one.tool, one.inputs]) === canonicalJson([other.tool, other.inputs]);
 }
 
 const cancelled: RequestPermissionResponse = { outcome: { outcome: 'cancelled' } };

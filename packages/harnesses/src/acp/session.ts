@@ -181,7 +181,8 @@ class AcpSession implements HarnessSession, AgentClient {
       },
       onClosed: () => this.#advance(),
       onBreach: () => {
-        if (this.#turn !== undefined) this.#cancelTurn(this.#turn, 'breach');
+        if (this.#turn === undefined) void this.#cancelBackground();
+        else this.#cancelTurn(this.#turn, 'breach');
       },
     });
     this.#supervisor = options.supervise({
@@ -360,8 +361,9 @@ class AcpSession implements HarnessSession, AgentClient {
         _meta: { steering: { idleBehavior: 'promptRequired' } },
       });
       outcome = answer?.outcome;
-    } catch {
-      outcome = 'failed';
+    } catch (error) {
+      // Without an answer, the agent may have it.
+      outcome = error instanceof RequestError ? 'failed' : 'unknown';
     }
     this.#isSteering = false;
     const isTaken = outcome === 'injected' || outcome === 'startedNewTurn';
@@ -375,7 +377,7 @@ class AcpSession implements HarnessSession, AgentClient {
     } else {
       for (const held of entering) {
         held.isSent = false;
-        held.isRepeated ||= isTaken;
+        held.isRepeated ||= isTaken || outcome === 'unknown';
       }
       turn.steerFrom = outcome === 'promptRequired' ? turn.outputs + 1 : Infinity;
     }
@@ -589,6 +591,17 @@ class AcpSession implements HarnessSession, AgentClient {
       'agent_hung',
     );
     await connection.close();
+  }
+
+  /** What an agent does without a turn. */
+  async #cancelBackground(): Promise<void> {
+    this.#requests.closeBackground();
+    try {
+      const { agent } = await this.#supervisor.connection();
+      await agent.notify('session/cancel', { sessionId: this.#conversation.id ?? '' });
+    } catch {
+      // The agent is gone.
+    }
   }
 
   async cancel(): Promise<void> {

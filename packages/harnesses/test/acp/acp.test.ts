@@ -1,4 +1,13 @@
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import type { HarnessProcess } from '@relay/core';
@@ -175,6 +184,22 @@ describe('the command of an agent', () => {
       '"folderTrust":{"enabled":true}',
     );
     expect(gemini['GEMINI_CLI_TRUST_WORKSPACE']).toBeUndefined();
+  });
+
+  it('does not write through links that the agent has left in its home', async () => {
+    const { process } = prepare();
+    const [outside, victim] = [join(process.home, '../outside'), join(process.home, '../victim')];
+    mkdirSync(outside);
+    writeFileSync(victim, 'of Relay');
+    symlinkSync(outside, join(process.home, '.gemini'));
+    mkdirSync(join(process.home, '.claude'));
+    symlinkSync(victim, join(process.home, '.claude/settings.json'));
+    symlinkSync(join(outside, 'new'), join(process.home, '.codex'));
+    for (const name of names) await agentCommand(optionsOf(name), process);
+    expect(readFileSync(victim, 'utf8')).toBe('of Relay');
+    expect(readdirSync(outside)).toEqual([]);
+    const settings = readFileSync(join(process.home, '.claude/settings.json'), 'utf8');
+    expect(JSON.parse(settings)).toHaveProperty('permissions');
   });
 
   it('has the environment of the harness, which wins, and is merged where both are JSON', async () => {

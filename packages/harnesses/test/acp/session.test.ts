@@ -216,6 +216,27 @@ describe('messages to an agent at work', () => {
     expect(it.logged('prompt')).toHaveLength(1);
   });
 
+  it('are sent again, marked, if the agent is lost before it says that it took them', async () => {
+    const it = await start({ steering: true });
+    it.send(script({ say: 'one' }, { until: '/nonexistent' }));
+    await until(() => it.transcript === 'one', 'the first output');
+    const { promise: gate, resolve: open } = Promise.withResolvers<void>();
+    it.gate = gate;
+    // Nothing further of the agent is read before this is stored.
+    const cost = { amount: 1, currency: 'USD' };
+    it.notify({ sessionUpdate: 'usage_update', used: 1, size: 1, cost });
+    await until(() => it.eventsOf('usage.updated').length > 0, 'the costs');
+    it.send('two', 'immediate');
+    await until(() => it.logged('steer').length > 0, 'the steered message');
+    await it.kill();
+    open();
+    const again = await until(
+      () => it.logged('prompt').find(({ text }) => String(text).includes('two')),
+      'the prompt',
+    );
+    expect(String(again['text']).match(/It is sent again/g)).toHaveLength(2);
+  });
+
   it('enter when the turn is over with next-tool-call, if it had no tool call', async () => {
     const it = await start({ steering: true });
     const gate = join(it.workspace, 'gate');
@@ -476,6 +497,68 @@ describe('a request for permission', () => {
     await it.settled(it.send(script({ ask: call }, { update: done }, { until: '/nonexistent' })));
     expect(it.logged('cancel')).toHaveLength(1);
     expect(it.eventsOf('error')[0]?.error).toContain('although it was denied');
+  });
+
+  it('that is completed before it is answered ends the turn with an error', async () => {
+    const it = await start();
+    const call = { toolCallId: 't', kind: 'execute', rawInput: { command: 'ls' } } as const;
+    const delivery = it.send(script({ ask: call }, { until: '/nonexistent' }));
+    await it.open();
+    it.notify({ sessionUpdate: 'tool_call_update', toolCallId: 't', status: 'completed' });
+    await it.settled(delivery);
+    expect(it.logged('cancel')).toHaveLength(1);
+    expect(it.eventsOf('error')).toMatchObject([{ code: 'call_breached' }]);
+    expect(it.eventsOf('error')[0]?.error).toContain('although it was not allowed');
+  });
+
+  it('without a turn stops the agent if another command runs', async () => {
+    const it = await start({ permit: ({ input }) => allowed(input) });
+    const call = { toolCallId: 't', kind: 'execute', rawInput: { command: 'ls' } } as const;
+    await it.settled(it.send(script({ later: call })));
+    await until(() => it.logged('asked').length > 0, 'the answer');
+    it.notify({
+      sessionUpdate: 'tool_call_update',
+      toolCallId: 't',
+      status: 'in_progress',
+      rawInput: { command: 'rm x' },
+    });
+    await until(() => it.logged('cancel').length > 0, 'the cancellation');
+    expect(it.eventsOf('error')).toMatchObject([{ code: 'call_breached' }]);
+  });
+
+  it('is not for the call that a second request of the same id asks for meanwhile', async () => {
+    const it = await start();
+    const ask = (command: string) => ({
+      toolCallId: 't',
+      kind: 'execute' as const,
+      rawInput: { command },
+    });
+    it.send(script({ later: ask('ls') }, { later: ask('rm x') }, { until: '/nonexistent' }));
+    const first = await it.open();
+    const second = await it.open(2);
+    await until(() => first.isClosed, 'the closed request');
+    expect(second).toMatchObject({ input: { command: 'rm x' }, isClosed: false });
+    await until(() => it.logged('asked').length > 0, 'the answer');
+    expect(it.logged('asked')).toMatchObject([{ outcome: 'no' }]);
+    second.answer(allowed(second.input));
+    await until(() => it.logged('asked').length > 1, 'the other answer');
+    expect(it.logged('asked')[1]).toMatchObject({ outcome: 'once' });
+  });
+
+  it('is refused if the call changes before the request is stored', async () => {
+    const it = await start({ permit: ({ input }) => allowed(input) });
+    const { promise: stored, resolve: end } = Promise.withResolvers<void>();
+    const isCall = () => it.events.at(-1)?.type === 'tool.called';
+    Object.defineProperty(it, 'gate', { get: () => (isCall() ? stored : undefined) });
+    const toolCallId = 't';
+    it.send(script({ ask: { toolCallId, kind: 'execute', rawInput: { command: 'ls' } } }));
+    await until(isCall, 'the report of the call');
+    const rawInput = { command: 'rm x' };
+    it.notify({ sessionUpdate: 'tool_call_update', toolCallId, rawInput });
+    await until(() => it.eventsOf('error').length > 0, 'the change');
+    end();
+    await until(() => it.logged('asked').length > 0, 'the answer');
+    expect(it.logged('asked')).toMatchObject([{ outcome: 'no' }]);
   });
 
   it('is closed if the call changes while it is open, and has to be asked again', async () => {

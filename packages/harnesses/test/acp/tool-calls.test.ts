@@ -292,10 +292,90 @@ describe('a call of an agent', () => {
     ],
     [
       'a file that is read',
-      [update({ kind: 'read', rawInput: { file_path: '/ws/x/../a.txt' } })],
+      [update({ kind: 'read', rawInput: { file_path: '/ws//x/./a.txt', offset: 3 } })],
       'read',
-      [{ filePath: 'a.txt' }],
+      [{ filePath: 'x/a.txt' }],
       true,
+    ],
+    [
+      'a path that leads where a link decides, as it is',
+      [update({ kind: 'read', rawInput: { file_path: 'link/../a.txt' } })],
+      'read',
+      [{ filePath: '/ws/link/../a.txt' }],
+      true,
+    ],
+    [
+      'a path in the home of the agent',
+      [update({ kind: 'edit', rawInput: { file_path: '~/.claude/settings.json', content: '{}' } })],
+      'patch',
+      [{ filePath: '~/.claude/settings.json' }],
+      false,
+    ],
+    [
+      'a command that names two folders',
+      [update({ kind: 'execute', rawInput: { command: 'ls', cwd: '/ws', workdir: '/etc' } })],
+      'bash',
+      [{ command: 'ls', cwd: '/etc' }],
+      false,
+    ],
+    [
+      'a command with a folder that is no text',
+      [update({ kind: 'execute', rawInput: { command: 'ls', cwd: ['/etc'] } })],
+      'bash',
+      [{ command: 'ls' }],
+      false,
+    ],
+    [
+      'a file that is read, and changed besides',
+      [
+        update({
+          kind: 'read',
+          rawInput: { filePath: 'a' },
+          content: [{ type: 'diff', path: 'a', newText: 'x' }],
+        }),
+      ],
+      'read',
+      [{ filePath: 'a' }],
+      false,
+    ],
+    [
+      'an edit with an argument that its diff does not show',
+      [
+        update({
+          kind: 'edit',
+          rawInput: { filePath: 'a', new_string: 'x', old_string: 'y', replace_all: true },
+        }),
+      ],
+      'patch',
+      [{ filePath: 'a' }],
+      false,
+    ],
+    [
+      'an edit whose diff is not that of its arguments',
+      [
+        update({
+          kind: 'edit',
+          rawInput: { filePath: 'a', content: 'evil' },
+          content: [{ type: 'diff', path: 'a', newText: 'good' }],
+        }),
+      ],
+      'patch',
+      [{ filePath: 'a' }],
+      false,
+    ],
+    [
+      'an address that something is sent to',
+      [update({ kind: 'fetch', rawInput: { url: 'https://a.test/', method: 'POST', body: 'x' } })],
+      'fetch',
+      [{ url: 'https://a.test/' }],
+      false,
+    ],
+    [
+      'a tool whose name is too long to tell it from others',
+      [update({ kind: 'other', name: 'n'.repeat(101), rawInput: { a: 1 } })],
+      `agent.${'n'.repeat(100)}`,
+      [{ a: 1 }],
+      false,
     ],
     [
       'a file outside that is read',
@@ -333,7 +413,7 @@ describe('a call of an agent', () => {
       false,
     ],
     [
-      'anything else, without its description',
+      'anything else, with all of its arguments',
       [
         update({
           kind: 'search',
@@ -342,7 +422,7 @@ describe('a call of an agent', () => {
         }),
       ],
       'agent.Find `*.ts`',
-      [{ pattern: '*.ts' }],
+      [{ pattern: '*.ts', description: 'x' }],
       true,
     ],
     ['nothing at all', [update({})], 'agent.unknown', [{}], false],
@@ -358,6 +438,20 @@ describe('a call of an agent', () => {
       isConcrete: true,
       shown: { title: 'List', timeout: 1_000, run_in_background: true },
     });
+  });
+
+  it('shows the arguments that are not part of it', () => {
+    const url = 'https://a.test/';
+    const post = update({ kind: 'fetch', rawInput: { url, body: 'secret' } });
+    expect(callOf(post).shown).toEqual({ body: 'secret' });
+    const cwd = update({ kind: 'execute', rawInput: { command: 'ls', cwd: '/ws', workdir: 'x' } });
+    expect(callOf(cwd).shown).toEqual({ cwd: '/ws', workdir: 'x' });
+    const edit = update({
+      kind: 'edit',
+      rawInput: { filePath: 'a', content: 'evil' },
+      content: [{ type: 'diff', path: 'a', newText: 'good' }],
+    });
+    expect(callOf(edit).shown).toEqual({ content: 'evil' });
   });
 
   it('is forgotten with all that it announced when too much was announced, the oldest first', () => {
@@ -431,6 +525,30 @@ describe('an update after the approval', () => {
         rawInput: { command: 'echo hi >> b.txt', description: 'Something else', timeout: 5 },
       }),
     ],
+    [
+      'Claude Code shows the lines around one of several places',
+      claude.edit,
+      update({
+        content: [
+          { type: 'diff', path: '/ws/a.txt', oldText: 'two\r\ntwo\n', newText: 'two\nTWO' },
+        ],
+      }),
+    ],
+    [
+      'opencode repeats a removal in its other form',
+      [
+        update({
+          kind: 'edit',
+          content: [{ type: 'diff', path: 'a', oldText: 'one\ntwo\n', newText: 'one\n' }],
+        }),
+      ],
+      update({ rawInput: { filePath: 'a', oldString: 'two', newString: '' } }),
+    ],
+    [
+      'an edit leaves out what it does not say',
+      claude.edit,
+      update({ rawInput: { file_path: 'a.txt', replace_all: false, extra: null } }),
+    ],
   ])('is the same call if %s', (_what, asked, later) => {
     expect(difference(asked, later)).toBeUndefined();
   });
@@ -465,6 +583,78 @@ describe('an update after the approval', () => {
       claude.edit,
       update({ rawInput: { file_path: '/ws/a.txt', new_string: 'evil' } }),
       'another value of "new_string"',
+    ],
+    [
+      'an empty file',
+      codex.edit,
+      update({ content: [{ type: 'diff', path: '/ws/c.txt', oldText: 'content', newText: '' }] }),
+      'another change of "c.txt"',
+    ],
+    [
+      'a text in place of nothing',
+      [
+        update({
+          kind: 'edit',
+          content: [{ type: 'diff', path: '/ws/a', oldText: 'x', newText: '' }],
+        }),
+      ],
+      update({ content: [{ type: 'diff', path: '/ws/a', oldText: 'x', newText: 'evil' }] }),
+      'another change of "a"',
+    ],
+    [
+      'a change in place of none',
+      [
+        update({
+          kind: 'edit',
+          content: [{ type: 'diff', path: '/ws/a', oldText: 'x', newText: 'x' }],
+        }),
+      ],
+      update({ content: [{ type: 'diff', path: '/ws/a', oldText: 'y', newText: 'evil' }] }),
+      'another change of "a"',
+    ],
+    [
+      'more than the lines around it',
+      claude.edit,
+      update({
+        content: [{ type: 'diff', path: '/ws/a.txt', oldText: 'one\ntwo', newText: 'evil\nTWO' }],
+      }),
+      'another change of "a.txt"',
+    ],
+    [
+      'another change than that of the arguments',
+      [update({ kind: 'edit', rawInput: { filePath: 'a', content: 'good' } })],
+      update({ content: [{ type: 'diff', path: 'a', newText: 'evil' }] }),
+      'another change of "a"',
+    ],
+    [
+      'another text than its diff',
+      codex.edit.map((each) => ({ ...each, content: each.content?.slice(0, 1) ?? null })),
+      update({ rawInput: { content: 'evil' } }),
+      'another change of "c.txt"',
+    ],
+    [
+      'a switch that was not asked for',
+      claude.bash,
+      update({ rawInput: { command: 'echo hi >> b.txt', dangerouslyDisableSandbox: true } }),
+      'another value of "dangerouslyDisableSandbox"',
+    ],
+    [
+      'another command of another tool',
+      [update({ kind: 'other', name: 'shell', rawInput: { command: 'ls' } })],
+      update({ rawInput: { command: 'rm x' } }),
+      'another value of "command"',
+    ],
+    [
+      'another description, which is an argument of another tool',
+      [update({ kind: 'other', name: 'issue', rawInput: { description: 'a' } })],
+      update({ rawInput: { description: 'b' } }),
+      'another value of "description"',
+    ],
+    [
+      'another tool',
+      [update({ kind: 'other', name: 'show', rawInput: { id: 1 } })],
+      update({ name: 'delete' }),
+      'the tool "delete" instead of "show"',
     ],
     ['another kind', claude.edit, update({ kind: 'execute' }), 'the kind execute instead of edit'],
     [
