@@ -8,7 +8,7 @@ export {
   requirementFor,
 } from './commands/votes.ts';
 export { auditRecordsOf, auditOfGrant } from './governance/audit.ts';
-export { startOf } from './governance/budgets.ts';
+export { exhaustedBudget, startOf } from './governance/budgets.ts';
 export * from './commands/sessions/create.ts';
 export * from './commands/sessions/invoke-action.ts';
 export {

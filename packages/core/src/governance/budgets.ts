@@ -15,6 +15,7 @@ import type {
   Price,
   Reserved,
   RunBudget,
+  SessionRecord,
   TenantStore,
 } from '../ports/index.ts';
 import { tokensIn, tokensOfRequest } from '../run/context/tokens.ts';
@@ -27,6 +28,9 @@ const leastTokens = 4_096;
 const maxAnswerTokens = 16_384;
 /** Runs that reserve at the same moment can take what another one has just read as left. */
 const attempts = 20;
+
+/** No id: all runs count. */
+const noRun = '';
 
 const nothing: Reserved = { tokens: 0, costUsd: 0 };
 
@@ -66,13 +70,11 @@ async function reserve<Stored>(
   for (let attempt = 1; ; attempt += 1) {
     let { tokens, costUsd } = request.wanted;
     for (const budget of budgets.filter(isMetered)) {
-      const used = await tenant.readBudgetUse(budget, runId);
-      const tokensLeft = (budget.tokens ?? Infinity) - used.tokens;
-      const costLeft = (budget.costUsd ?? Infinity) - used.costUsd;
-      if (tokensLeft < least.tokens) throw exceeded(budget, 'tokens', now);
-      if (costLeft < least.costUsd || costLeft <= 0) throw exceeded(budget, 'costUsd', now);
-      tokens = Math.min(tokens, tokensLeft);
-      costUsd = Math.min(costUsd, costLeft);
+      const left = await leftOf(tenant, budget, runId);
+      const short = shortOf(left, least);
+      if (short !== undefined) throw exceeded(budget, short, now);
+      tokens = Math.min(tokens, left.tokens);
+      costUsd = Math.min(costUsd, left.costUsd);
     }
     const reserved = { tokens, costUsd };
     const stored = await store(reserved);
@@ -81,6 +83,37 @@ async function reserve<Stored>(
       throw exceeded(stored.budget, stored.exceeded, now);
     }
   }
+}
+
+/** What a budget has left for this run. */
+async function leftOf(tenant: TenantStore, budget: RunBudget, runId: string): Promise<Reserved> {
+  const used = await tenant.readBudgetUse(budget, runId);
+  return {
+    tokens: (budget.tokens ?? Infinity) - used.tokens,
+    costUsd: (budget.costUsd ?? Infinity) - used.costUsd,
+  };
+}
+
+function shortOf(left: Reserved, least: Reserved): 'tokens' | 'costUsd' | undefined {
+  if (left.tokens < least.tokens) return 'tokens';
+  return left.costUsd < least.costUsd || left.costUsd <= 0 ? 'costUsd' : undefined;
+}
+
+/**
+ * Why a turn of a program cannot start: the budgets of the session have nothing left. A program is not bounded
+ * by a reservation: what it uses counts when it reports it, so its last turn can exceed a budget.
+ */
+export async function exhaustedBudget(
+  engine: Pick<Engine, 'store' | 'clock' | 'budgets'>,
+  { tenantId, keyId }: Pick<SessionRecord, 'tenantId' | 'keyId'>,
+): Promise<RelayError | undefined> {
+  const budgets = (await engine.budgets?.(tenantId, keyId)) ?? [];
+  for (const budget of budgets.filter(isMetered)) {
+    const left = await leftOf(engine.store.tenant(tenantId), budget, noRun);
+    const short = shortOf(left, { tokens: 1, costUsd: 0 });
+    if (short !== undefined) return exceeded(budget, short, engine.clock.now());
+  }
+  return undefined;
 }
 
 function isOverBudget(outcome: unknown): outcome is OverBudget {

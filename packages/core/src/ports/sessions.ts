@@ -178,8 +178,19 @@ export interface SessionWrite {
   readonly closures?: readonly ApprovalClosure[];
   /** Counted grants, once for each use. */
   readonly useGrants?: readonly string[];
+  /** What the program of a session has used, by its own account. */
+  readonly usage?: ReportedUsage;
   readonly audit?: readonly NewAuditEntry[];
   readonly notices?: readonly Notice[];
+}
+
+/** Counts for the day of `at`, as what the runs of this key have used. */
+export interface ReportedUsage {
+  readonly keyId: string | null;
+  readonly at: number;
+  /** Since its last report. */
+  readonly tokens: number;
+  readonly costUsd: number;
 }
 
 /** Why nothing was stored. */

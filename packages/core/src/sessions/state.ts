@@ -159,6 +159,15 @@ export function updatedUsage(
   return costUsd === undefined ? { tokens } : { tokens, costUsd };
 }
 
+/** What a report adds. A total that is lower than before was counted anew, such as by a new process. */
+export function addedUsage(before: SessionUsage, after: SessionUsage): Required<SessionUsage> {
+  const added = (from: number, to: number) => (to < from ? to : to - from);
+  return {
+    tokens: added(before.tokens, after.tokens),
+    costUsd: added(before.costUsd ?? 0, after.costUsd ?? 0),
+  };
+}
+
 function contradiction(fold: SessionFold, event: StoredSessionEvent): RelayError {
   return new RelayError(
     'journal_corrupt',

@@ -1,9 +1,11 @@
 /**
  * The messages of a hosted session: handed over one at a time and in order, an attempt is stored before each.
- * What the harness throws, and what takes too long, becomes a failed receipt.
+ * What the harness throws, and what takes too long, becomes a failed receipt. A message that would start a turn
+ * is deferred while the session has no budget.
  */
 import {
   type Engine,
+  exhaustedBudget,
   exponentialBackoff,
   findKeyInForce,
   type Harness,
@@ -14,6 +16,7 @@ import {
   isRedelivered,
   type Receipt,
   recordAttempts,
+  recordDeferral,
   recordReceipt,
   sendableKinds,
   type SessionRecord,
@@ -31,6 +34,11 @@ import type { EventPump } from './event-pump.ts';
 import { messageOf, within } from './harness-call.ts';
 
 const maxBackoffMs = 60_000;
+/** How often a session without budget looks whether there is some. */
+const budgetCheckMs = 2_000;
+/** Deferred at once, for want of budget. */
+const maxDeferred = 100;
+const maxDeferredBytes = 1024 * 1024;
 
 /** How often messages look whether their tenant is still paused. */
 const pauseCheckMs = 1_000;
@@ -85,7 +93,8 @@ export class HostedInbox {
     return true;
   }
 
-  async #next({ id, state, queue }: SessionRecord): Promise<InboxEntry | undefined> {
+  async #next(session: SessionRecord): Promise<InboxEntry | undefined> {
+    const { id, state, queue } = session;
     const { engine, ref, streamId } = this.#options;
     const { messages } = engine.store.tenant(ref.tenantId);
     const now = engine.clock.now();
@@ -95,7 +104,16 @@ export class HostedInbox {
     if (next === undefined && queue.length > 0) {
       this.availableAt = (await messages.nextAvailable(id, now)) ?? Infinity;
     }
-    return next;
+    if (next === undefined || !isMetered(session)) return next;
+    const exhausted = await exhaustedBudget(engine, session);
+    if (exhausted === undefined) return next;
+    this.availableAt = now + budgetCheckMs;
+    const kinds = query.kinds.filter(({ status }) => status === 'accepted');
+    const more = { ...query, kinds, limit: maxDeferred, maxBytes: maxDeferredBytes };
+    const others = kinds.length === 0 ? [] : await messages.sendable(id, more);
+    const waiting = [next, ...others.filter((other) => other.id !== next.id)];
+    await recordDeferral(engine, session, streamId, waiting, exhausted);
+    return undefined;
   }
 
   /** Never rejects. */
@@ -161,6 +179,11 @@ export class HostedInbox {
     const { engine, ref } = this.#options;
     engine.log.warn(message, { ...ref, error: String(error) });
   }
+}
+
+/** A message starts a turn, whose usage the session reports. What it is given during a turn is part of that. */
+function isMetered({ state, capabilities }: SessionRecord): boolean {
+  return state.turn === 'none' && capabilities.events.emits.includes('usage.updated');
 }
 
 type Receiver = Pick<HostedInboxOptions, 'engine' | 'ref' | 'harness'>;

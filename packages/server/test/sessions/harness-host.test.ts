@@ -318,6 +318,51 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
     });
   });
 
+  it('counts what a session reports in the budgets, and starts no turn without one', async () => {
+    const put = async (budgets: Json) => {
+      const { status } = await ask('/v1/tenant', { method: 'PUT', body: { budgets } });
+      expect(status).toBe(200);
+    };
+    const used = async () => {
+      const { day } = (await ask('/v1/tenant')).body['usage'] as { day: Record<string, number> };
+      return { tokens: day['inputTokens'] ?? 0, costUsd: day['costUsd'] ?? 0 };
+    };
+    const before = await used();
+    const { id, handle, agent } = await created();
+    const report = (tokens: number, costUsd: number) =>
+      agent().emit({ type: 'usage.updated', tokens, costUsd });
+    await report(60, 0.5);
+    await report(100, 0.5);
+    await agent().emit({ type: 'usage.updated', costUsd: 0.75 });
+    // Another process counts from 0.
+    await report(20, 0.25);
+    await until(async () => (await used()).tokens >= before.tokens + 120, 'the usage');
+    expect(await used()).toEqual({ tokens: before.tokens + 120, costUsd: before.costUsd + 1 });
+    expect((await ask(`/v1/sessions/${id}`)).body['usage']).toEqual({ tokens: 20, costUsd: 0.25 });
+
+    await put({ tenant: { tokens: before.tokens + 120 } });
+    const first = await send(handle, 'one');
+    const reason = 'budget_exceeded';
+    expect(await deliveryIs(first.deliveryId, 'deferred')).toMatchObject({ reason, attempts: 0 });
+    const second = await send(handle, 'two');
+    expect(await deliveryIs(second.deliveryId, 'deferred')).toMatchObject({ reason, attempts: 0 });
+    expect(agent().received).toEqual([]);
+    const errors = (await eventsOf(id)).filter(({ type }) => type === 'error');
+    expect(errors).toMatchObject([{ code: reason }, { code: reason }]);
+
+    await put({ tenant: { tokens: before.tokens + 130 } });
+    await deliveryIs(first.deliveryId, 'consumed');
+    await deliveryIs(second.deliveryId, 'consumed');
+    expect(agent().received.map(({ text }) => text)).toEqual(['one', 'two']);
+
+    await agent().emit({ type: 'status.changed', status: 'active' });
+    await sessionIs(id, 'active');
+    await put({ tenant: { tokens: before.tokens + 120 } });
+    const steering = await send(handle, 'three', 'immediate');
+    await deliveryIs(steering.deliveryId, 'consumed');
+    await put({});
+  });
+
   it('ends a delivery as delivered where consumption cannot be observed', async () => {
     const { handle, agent } = await created('blind');
     agent().answer = () => ({ status: 'delivered' });

@@ -21,7 +21,7 @@ import { decideDelivery, type DeliveryInput } from '../../sessions/delivery-mach
 import { reportedBeside } from '../../sessions/open-requests.ts';
 import { isHeld } from '../../sessions/modes.ts';
 import { decideSessionAll, inputsOfStatus } from '../../sessions/session-machine.ts';
-import { updatedUsage } from '../../sessions/state.ts';
+import { addedUsage, updatedUsage } from '../../sessions/state.ts';
 import { changeSession, hasProgram, type SessionStep } from './change-session.ts';
 
 export interface DeliveryReceipt {
@@ -99,7 +99,8 @@ function requireProgram(session: SessionRecord): void {
 }
 
 /**
- * Stores them together, in their order; once, if they are reported again with the same idempotency key.
+ * Stores them together, in their order; once, if they are reported again with the same idempotency key. What
+ * they say was used since the last report counts in the budgets, in the same commit.
  * Throws `event_undeclared`, and `session_conflict` for an impossible status.
  */
 export function reportEvents(
@@ -115,11 +116,17 @@ export function reportEvents(
     requireProgram(session);
     const inputs: SessionStep['inputs'][] = [];
     let { usage, requests } = state;
+    let added = { tokens: 0, costUsd: 0 };
     let next = state;
     for (const event of events) {
       requireCapability(session, { type: 'report-event', event });
       if (event.type !== 'status.changed') {
-        if (event.type === 'usage.updated') usage = updatedUsage(usage, event);
+        if (event.type === 'usage.updated') {
+          const before = usage;
+          usage = updatedUsage(before, event);
+          const { tokens, costUsd } = addedUsage(before, usage);
+          added = { tokens: added.tokens + tokens, costUsd: added.costUsd + costUsd };
+        }
         inputs.push([{ type: 'report', event }]);
         continue;
       }
@@ -149,7 +156,10 @@ export function reportEvents(
     }
     const known = { usage, isSeen: true, ...defined({ requests }) };
     const step = { inputs: inputs.flatMap((each = []) => each), ...known };
-    return key === undefined ? step : { ...step, write: { idempotency: key } };
+    const hasUsed = added.tokens > 0 || added.costUsd > 0;
+    const counted = hasUsed ? { keyId: session.keyId, at: now, ...added } : undefined;
+    if (key === undefined && counted === undefined) return step;
+    return { ...step, write: defined({ idempotency: key, usage: counted }) };
   });
 }
 

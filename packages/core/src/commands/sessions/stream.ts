@@ -2,7 +2,7 @@
  * The stream of a session: through it a program, a person or the harness in a node's process takes what is
  * sent to the session. For every reader, deliveries and invocations are handed over by these rules.
  */
-import { deliveryModes } from '@relay/protocol';
+import { deliveryModes, type RelayError } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
 import type {
   InboxEntry,
@@ -72,6 +72,24 @@ export async function recordAttempts(
   const change = { sessionId, at, ifStatus, ifStream: streamId, events: [], deliveries };
   const { kind } = await store.tenant(tenantId).sessions.change({ changes: [change] });
   return kind === 'committed';
+}
+
+/** Instead of sending them, until there is no such error any more. The journal names it once for each message. */
+export async function recordDeferral(
+  { store, clock }: StreamEngine,
+  { tenantId, id: sessionId, status: ifStatus }: SessionRecord,
+  streamId: string,
+  entries: readonly InboxEntry[],
+  { code, message: error }: RelayError,
+): Promise<void> {
+  const at = clock.now();
+  const deferred = stepsOf(entries, { type: 'defer', now: at, reason: code });
+  if (deferred.deliveries.length === 0) return;
+  const { deliveries } = deferred;
+  const events = [...deferred.events, { type: 'error', error, code } as const];
+  const change = { sessionId, at, ifStatus, ifStream: streamId, events, deliveries };
+  // If anything has changed meanwhile, they are read again.
+  await store.tenant(tenantId).sessions.change({ changes: [change] });
 }
 
 /** Whether the program may have had it before. */

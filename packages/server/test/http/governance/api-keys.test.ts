@@ -234,6 +234,8 @@ describe('/v1/keys', () => {
     ],
     ['a time as a number', { name: 'x', scopes: ['runs'], expiresAt: 4e12 }, 'expiresAt'],
     ['a tenant', { name: 'x', scopes: ['runs'], tenantId: uuidv7() }, 'tenantId'],
+    ['a null character in the name', { name: 'x\u0000', scopes: ['runs'] }, 'name'],
+    ['a line break in the owner', { name: 'x', owner: 'a\nb', scopes: ['runs'] }, 'owner'],
     ['an id', { name: 'x', scopes: ['runs'], id: uuidv7() }, 'id'],
     ['a key of one’s own', { name: 'x', scopes: ['runs'], apiKey: 'relay_live_1' }, 'apiKey'],
   ])('refuses %s with 400 and the field’s path, and creates nothing', async (_what, body, path) => {
@@ -248,7 +250,7 @@ describe('/v1/keys', () => {
 
   it('stores a name and an owner exactly', async () => {
     const server = await boot();
-    const odd = '"; DROP TABLE keys; --\u0000\ud83d\ude00 <b>\n';
+    const odd = '"; DROP TABLE keys; --\ud83d\ude00 <b> e\u0301 \u00e9 \u5b57 \u202e ';
     const { id } = await makeKey(server, { name: odd, owner: odd });
     const { keys } = await keysOf(server);
     expect(keys.find((key) => key.id === id)).toMatchObject({ name: odd, owner: odd });

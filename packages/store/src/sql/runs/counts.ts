@@ -1,12 +1,13 @@
 /**
  * Counts of runs. A conversation counts its runs as they end, which gives a run its position in it.
  * Usage is counted per tenant, key and UTC day as runs end, and for budgets also as they start to wait;
- * and per workflow as they end.
+ * and per workflow as they end. That of programs is counted as they report it.
  * Open runs and pending approvals are counted when they are asked for, at a cost that does not grow with
  * what has ended.
  */
 import type {
   OpenRuns,
+  ReportedUsage,
   RunRef,
   StoreStats,
   UsageScope,
@@ -92,6 +93,32 @@ export function countWaiting({ tenantId, runId }: RunRef): Statement[] {
     { sql: countWaitingSql, params },
     { sql: markCountedSql, params },
   ];
+}
+
+/**
+ * The most that the reports of programs add up to in a row. They can be wrong, and must not make the sums
+ * that budgets are compared with too large for a number.
+ */
+const mostReported = { tokens: 1_000_000_000_000, costUsd: 1_000_000_000 };
+
+const upTo = (column: 'input_tokens' | 'cost_usd') => `CASE WHEN usage_days.${column} < ?
+  THEN usage_days.${column} + excluded.${column} ELSE usage_days.${column} END`;
+
+const countReportedSql = `INSERT INTO usage_days
+    (tenant_id, key_id, day, input_tokens, output_tokens, cost_usd, runs)
+  VALUES (?, ?, ?, ?, 0, ?, 0)
+  ON CONFLICT (tenant_id, key_id, day) DO UPDATE
+    SET input_tokens = ${upTo('input_tokens')}, cost_usd = ${upTo('cost_usd')}`;
+
+/** Programs report tokens without saying which: they count as input. */
+export function countReported(
+  tenantId: string,
+  { keyId, at, tokens, costUsd }: ReportedUsage,
+): Statement {
+  const most = mostReported;
+  const amount = [Math.min(Math.ceil(tokens), most.tokens), Math.min(costUsd, most.costUsd)];
+  const params = [tenantId, keyId ?? '', dayOf(at), ...amount, most.tokens, most.costUsd];
+  return { sql: countReportedSql, params };
 }
 
 /** Days since the epoch, in UTC. */

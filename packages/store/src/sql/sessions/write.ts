@@ -1,6 +1,6 @@
 /**
  * A `SessionWrite` as statements of a unit. Rows are locked in one order, so that units do not deadlock: of
- * a message's key, of runs, then of sessions in the order of their ids. What belongs to a session is changed
+ * a message's key, of runs, of usage, then of sessions in the order of their ids. What belongs to a session is changed
  * while its row is locked.
  */
 import {
@@ -13,6 +13,7 @@ import { RelayError } from '@relay/protocol';
 import type { RowSigner } from '../../codec/signed-table.ts';
 import { number } from '../../codec/values.ts';
 import type { SqlDialect, Statement, StatementResult, UnitScope } from '../../drivers/driver.ts';
+import { countReported } from '../runs/counts.ts';
 import { sweepKeys, takeKey } from '../runs/creation.ts';
 import { deleteCommand, insertCommand } from '../runs/inbox.ts';
 import { closeApproval, insertApproval, storeDecision, type VotedRow } from '../runs/approvals.ts';
@@ -58,6 +59,9 @@ export class SessionStatements {
     this.#addKey();
     this.#addRunCommands();
     this.#addMessages();
+    if (write.usage !== undefined) {
+      this.statements.push(countReported(context.tenantId, write.usage));
+    }
     for (const change of write.changes.toSorted(byId)) {
       this.#addChange(change, redefinitions?.get(change));
     }
@@ -205,10 +209,10 @@ export function writeScope(write: SessionWrite): UnitScope | undefined {
   const [only, ...others] = write.changes;
   if (only === undefined) return undefined;
   const { idempotency, runCommands, withdrawnCommands, answers, invocationChanges } = write;
-  const { closures, useGrants, decision } = write;
+  const { closures, useGrants, decision, usage } = write;
   const parts = [runCommands, withdrawnCommands, answers, invocationChanges, closures, useGrants];
   const shared = parts.some((part = []) => part.length > 0);
-  const isAlone = idempotency !== undefined || decision !== undefined;
+  const isAlone = [idempotency, decision, usage].some((part) => part !== undefined);
   const exclusive = others.length > 0 || isAlone || shared;
   return { run: `~${only.sessionId}`, exclusive };
 }

@@ -4,6 +4,7 @@ import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { cancelCommand, ending, newRun, noon, step, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
+import { addSession, changeOf } from '../sessions/fixtures.ts';
 
 const day = 86_400_000;
 const midnight = Date.UTC(2026, 0, 1);
@@ -140,6 +141,66 @@ export function usageTests(open: Open): void {
         costUsd: 0.000_000_1,
         runs: 1,
       });
+    });
+  });
+
+  describe('what a program reports', () => {
+    const reporting = (sessionId: string, keyId: string | null, tokens: number, costUsd = 0) => ({
+      changes: [changeOf(sessionId)],
+      usage: { keyId, at: noon, tokens, costUsd },
+    });
+
+    test('is counted with its event, for its key and for budgets', async () => {
+      const tenant = newTenant();
+      const keyId = uuidv7();
+      const id = await addSession(tenant);
+      await tenant.sessions.change(reporting(id, keyId, 5, 0.5));
+      await tenant.sessions.change(reporting(id, keyId, 0, 0.25));
+      await tenant.sessions.change(reporting(id, null, 10));
+      const ofKey = { inputTokens: 5, outputTokens: 0, costUsd: 0.75, runs: 0 };
+      expect(await tenant.readUsage({ since: noon, keyId })).toEqual(ofKey);
+      expect(await tenant.readUsage({ since: noon })).toEqual({ ...ofKey, inputTokens: 15 });
+      expect(await tenant.readUsage({ since: noon + day })).toEqual(nothing);
+      const budget = { period: 'day', since: noon } as const;
+      expect(await tenant.readBudgetUse(budget, '')).toEqual({ tokens: 15, costUsd: 0.75 });
+      const use = await tenant.readBudgetUse({ ...budget, keyId }, '');
+      expect(use).toEqual({ tokens: 5, costUsd: 0.75 });
+    });
+
+    test('is not counted if its event is not stored', async () => {
+      const tenant = newTenant();
+      const id = await addSession(tenant);
+      const { usage } = reporting(id, null, 5);
+      const changes = [changeOf(id, { ifVersion: 99 })];
+      expect(await tenant.sessions.change({ changes, usage })).toMatchObject({ kind: 'conflict' });
+      expect(await tenant.readUsage({ since: 0 })).toEqual(nothing);
+    });
+
+    test('adds up with runs that end at the same time', async () => {
+      const tenant = newTenant();
+      const keyId = uuidv7();
+      const sessions = await Promise.all(Array.from({ length: 20 }, () => addSession(tenant)));
+      const outcomes = await Promise.all(
+        sessions.flatMap((id) => [
+          tenant.sessions.change(reporting(id, keyId, 2, 0.5)),
+          end(tenant, used(1, 1, 0.5), { keyId }).then(() => ({ kind: 'committed' })),
+        ]),
+      );
+      expect(outcomes.filter(({ kind }) => kind !== 'committed')).toEqual([]);
+      const total = { inputTokens: 60, outputTokens: 20, costUsd: 20, runs: 20 };
+      expect(await tenant.readUsage({ keyId, since: noon })).toEqual(total);
+    });
+
+    test('cannot make the sums too large, whatever it is', async () => {
+      const tenant = newTenant();
+      const id = await addSession(tenant);
+      for (let n = 0; n < 3; n += 1) {
+        const outcome = await tenant.sessions.change(reporting(id, null, 1e300, 1e300));
+        expect(outcome.kind).toBe('committed');
+      }
+      await end(tenant, used(1, 1, 1));
+      const total = await tenant.readUsage({ since: noon });
+      expect(total).toMatchObject({ inputTokens: 1e12 + 1, costUsd: 1e9 + 1, runs: 1 });
     });
   });
 
