@@ -154,12 +154,13 @@ export class ToolCalls {
   }
 }
 
-function sizeOf({ kind = '', title = '', name = '', raw, changes, locations }: Announced): number {
+function sizeOf({ kind, title = '', name = '', raw, changes, locations }: Announced): number {
   const texts = changes.map(
     ({ path, oldText, newText }) => path.length + (oldText?.length ?? 0) + newText.length,
   );
   const paths = locations.map((path) => path.length);
-  const named = kind.length + title.length + name.length + JSON.stringify(raw).length;
+  // The kind may be any text.
+  const named = String(kind).length + title.length + name.length + JSON.stringify(raw).length;
   return [...texts, ...paths].reduce((sum, chars) => sum + chars, named);
 }
 
