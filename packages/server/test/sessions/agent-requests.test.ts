@@ -304,7 +304,7 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
       const { body } = await server.ask(`/v1/approvals/${approvalId}`);
       digests.add(String(body['digest']));
       const { text } = body['display'] as { text: string };
-      expect(text).toContain('The agent says about it');
+      expect(text).toContain('The session says about it');
       expect(text).toContain(description.slice(0, 5));
       expect(JSON.stringify(body)).not.toContain(token);
       aborting.abort();
