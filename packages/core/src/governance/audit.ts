@@ -95,6 +95,24 @@ function byRule({ source, list, index, id }: RuleRef): Decider {
   return { type: 'rule', id: id ?? `${source}.${list}[${index}]`, name: `${source} ${list}` };
 }
 
+/** For a call of a session's program that a rule answered. */
+export function auditOfSessionCall(
+  engine: Pick<Engine, 'digest'>,
+  {
+    sessionId,
+    tool,
+    input,
+  }: { readonly sessionId: string; readonly tool: string; readonly input: unknown },
+  { at, rule, denial }: { readonly at: number; readonly rule: RuleRef; readonly denial?: string },
+): AuditEntry[] {
+  // A call that its tool allows by default was decided by no rule.
+  if (rule.source === 'builtin') return [];
+  const digest = digestOfCall(engine, { name: tool, input });
+  const what = { sessionId, tool, digest, ...ruleOf(rule) };
+  const action = denial === undefined ? 'call.allowed' : 'call.denied';
+  return [{ at, who: byRule(rule), action, what, why: denial ?? null }];
+}
+
 export function auditOfStart(run: RunIdentity, by: Decider): AuditEntry {
   const { id: runId, agent, model, surface, conversationId } = run;
   const what = { runId, agent, model, surface, conversationId };

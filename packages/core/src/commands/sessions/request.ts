@@ -11,7 +11,7 @@
  */
 import { defined, RelayError } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
-import { auditOfExpiry, auditRecordsOf } from '../../governance/audit.ts';
+import { auditOfExpiry, auditOfSessionCall, auditRecordsOf } from '../../governance/audit.ts';
 import { noticeOfExpiry } from '../../governance/notifications.ts';
 import { noApprover } from '../../permission/decide.ts';
 import type {
@@ -81,8 +81,9 @@ export async function requestPermission(
     const declared = isConcrete ? judged.tool : { ...judged.tool, needsApproval: true };
     const call = { ...callOf(session), tool, input, declared, resolution };
     const verdict = await decidePermission(engine, store, call);
-    if (verdict.decision === 'deny') return { kind: 'denied', reason: reasonOf(verdict) };
-    if (!resolution.ok) return { kind: 'denied', reason: resolution.problem };
+    if (verdict.decision !== 'deny' && !resolution.ok) {
+      return { kind: 'denied', reason: resolution.problem };
+    }
     if (verdict.decision === 'ask') {
       const params = withoutSecrets(engine, input);
       const { preview } = await shownOf(engine, judged, params);
@@ -97,11 +98,19 @@ export async function requestPermission(
       return { kind: 'asked', approval };
     }
     const { counted, id } = verdict.rule;
-    if (counted !== true || id === undefined) return { kind: 'allowed' };
+    const denial = verdict.decision === 'deny' ? reasonOf(verdict) : undefined;
+    const at = engine.clock.now();
+    const answered = { at, rule: verdict.rule, ...defined({ denial }) };
+    const entries = auditOfSessionCall(engine, { sessionId, tool, input }, answered);
+    const audit = auditRecordsOf(engine, ref.tenantId, entries);
     // Used up before the call starts, like that of a run (E7).
-    const changes = [{ sessionId, at: engine.clock.now(), events: [] }];
-    const { kind } = await store.sessions.change({ changes, useGrants: [id] });
-    if (kind === 'committed') return { kind: 'allowed' };
+    const useGrants = denial === undefined && counted === true && id !== undefined ? [id] : [];
+    if (audit.length > 0 || useGrants.length > 0) {
+      const changes = [{ sessionId, at, events: [] }];
+      const { kind } = await store.sessions.change({ changes, audit, useGrants });
+      if (kind !== 'committed') continue;
+    }
+    return denial === undefined ? { kind: 'allowed' } : { kind: 'denied', reason: denial };
   }
   throw new RelayError('storage_failed', 'The session changes too often; try again');
 }
