@@ -46,6 +46,9 @@ export interface RequestsOptions extends CallOptions {
   readonly onBreach: () => void;
 }
 
+/** Of what an event says about a call. */
+const maxShownChars = 2_000;
+
 export class AgentRequests {
   readonly #options: RequestsOptions;
   readonly #calls = new ToolCalls();
@@ -106,8 +109,9 @@ export class AgentRequests {
       return this.#breach(call, 'it has changed, and the agent did not ask for it again');
     }
     if (approved === undefined || (permission !== 'asked' && permission !== 'allowed')) return;
-    const difference = differenceOf(approved, update, this.#options);
-    if (difference === undefined) return;
+    const found = differenceOf(approved, update, this.#options);
+    if (found === undefined) return;
+    const difference = found.length > maxShownChars ? `${found.slice(0, maxShownChars)}…` : found;
     if (permission === 'allowed' && update.status !== 'pending') {
       return this.#breach(call, `after the approval the agent showed ${difference}`);
     }
@@ -243,11 +247,11 @@ export class AgentRequests {
 }
 
 function problemOf(
-  { inputs }: NormalisedCall,
+  { inputs, shown }: NormalisedCall,
   allow: PermissionOption | undefined,
 ): string | undefined {
   if (allow === undefined) return 'the agent offers no way to allow it only once';
-  const isTooLarge = JSON.stringify(inputs).length > maxInputChars;
+  const isTooLarge = JSON.stringify([inputs, shown]).length > maxInputChars;
   return isTooLarge ? 'it is too large to be shown to an approver' : undefined;
 }
 

@@ -121,7 +121,7 @@ export class ToolCalls {
       }),
       announced,
       ...(ended ? { phase: update.status } : {}),
-      chars: sizeOf(announced),
+      chars: update.toolCallId.length + sizeOf(announced),
     } as ToolCallRecord);
   }
 
@@ -154,12 +154,14 @@ export class ToolCalls {
   }
 }
 
-function sizeOf({ raw, changes, locations }: Announced): number {
+function sizeOf({ kind, title = '', name = '', raw, changes, locations }: Announced): number {
   const texts = changes.map(
     ({ path, oldText, newText }) => path.length + (oldText?.length ?? 0) + newText.length,
   );
   const paths = locations.map((path) => path.length);
-  return [...texts, ...paths].reduce((sum, chars) => sum + chars, JSON.stringify(raw).length);
+  // The kind may be any text.
+  const named = String(kind).length + title.length + name.length + JSON.stringify(raw).length;
+  return [...texts, ...paths].reduce((sum, chars) => sum + chars, named);
 }
 
 export function announcedBy(update: ToolCallUpdate): Announced {

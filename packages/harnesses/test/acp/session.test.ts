@@ -438,6 +438,27 @@ describe('a request for permission', () => {
     expect(it.eventsOf('error')).toMatchObject([{ code: 'request_refused' }]);
   });
 
+  it.each(['command', 'description'])(
+    'is refused if its %s is too large to be shown',
+    async (name) => {
+      const it = await start({ permit: ({ input }) => allowed(input) });
+      const rawInput = { command: 'ls', [name]: 'x'.repeat(1_000_001) };
+      await it.settled(it.send(asks({ toolCallId: 't', kind: 'execute', rawInput })));
+      expect(it.asked).toEqual([]);
+      expect(it.eventsOf('error')).toMatchObject([{ code: 'request_refused' }]);
+    },
+  );
+
+  it('says in few words how the call has changed', async () => {
+    const it = await start();
+    it.send(asks({ toolCallId: 't', kind: 'execute', rawInput: { command: 'ls' } }));
+    await it.open();
+    const rawInput = { command: 'x'.repeat(1_000_000) };
+    it.notify({ sessionUpdate: 'tool_call_update', toolCallId: 't', rawInput });
+    await until(() => it.eventsOf('error').length > 0, 'the error');
+    expect(it.eventsOf('error')[0]?.error.length).toBeLessThan(3_000);
+  });
+
   it('without arguments is not concrete, so that no rule allows it', async () => {
     const it = await start({ permit: ({ input }) => allowed(input) });
     await it.settled(it.send(asks({ toolCallId: 't', kind: 'execute', title: 'ls' })));

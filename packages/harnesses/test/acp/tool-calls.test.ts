@@ -465,8 +465,13 @@ describe('a call of an agent', () => {
     }
     expect(calls.get('t0')).toBeUndefined();
     expect(calls.get('t39')?.announced.raw['content']).toBe(text);
+    for (let count = 0; count < 40; count += 1) {
+      calls.merge({ toolCallId: `v${count}`, kind: 'other', title: text }, 0);
+    }
+    expect(calls.get('v0')).toBeUndefined();
+    expect(calls.get('v39')?.announced.title).toBe(text);
     for (let count = 0; count < 3_000; count += 1) calls.merge({ toolCallId: `u${count}` }, 0);
-    expect(calls.get('t39')).toBeUndefined();
+    expect(calls.get('v39')).toBeUndefined();
     calls.clear(new Set());
     expect(calls.isAnyOpen).toBe(false);
   });

@@ -21,6 +21,8 @@ import {
 import { RelayError } from '@relay/protocol';
 import { settle } from './hosted-inbox.ts';
 
+/** How often what is allowed looks whether its tenant is still paused. */
+const pauseCheckMs = 500;
 const maxStateChars = 64 * 1024;
 
 export interface HostedContextOptions {
@@ -54,8 +56,21 @@ export class HostedContext implements HarnessContext {
   readonly requestPermission = async (request: PermissionRequest): Promise<PermissionAnswer> => {
     this.#requireStored();
     const { engine, ref } = this.#options;
-    return askPermission(engine, ref, request, this.#untilOver(request.signal));
+    const signal = this.#untilOver(request.signal);
+    const answer = await askPermission(engine, ref, request, signal);
+    if (!answer.allowed || (await this.#isResumed(signal))) return answer;
+    return { allowed: false, reason: 'The tenant is paused', by: 'closed' };
   };
+
+  /** While the tenant is paused, nothing that is allowed begins. False if the signal is aborted first. */
+  async #isResumed(signal: AbortSignal): Promise<boolean> {
+    const { clock, invocations } = this.#options.engine;
+    while (invocations?.isPaused(this.#options.ref.tenantId) === true) {
+      if (signal.aborted) return false;
+      await clock.sleep(pauseCheckMs, signal);
+    }
+    return true;
+  }
 
   readonly ask = async (question: HarnessQuestion): Promise<QuestionAnswer> => {
     this.#requireStored();

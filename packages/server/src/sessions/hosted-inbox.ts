@@ -40,6 +40,9 @@ const budgetCheckMs = 2_000;
 const maxDeferred = 100;
 const maxDeferredBytes = 1024 * 1024;
 
+/** How often messages look whether their tenant is still paused. */
+const pauseCheckMs = 1_000;
+
 export interface HostedInboxOptions {
   readonly engine: Engine;
   readonly ref: SessionRef;
@@ -73,13 +76,21 @@ export class HostedInbox {
 
   /** Hands over the next message, unless the harness has one. */
   async handNext(session: SessionRecord): Promise<void> {
-    if (this.#handing !== undefined) return;
+    if (this.#handing !== undefined || this.#isPaused(session)) return;
     const entry = await this.#next(session);
     if (entry === undefined) return;
     this.#handing = this.#hand(session, entry).finally(() => {
       this.#handing = undefined;
       this.#options.onHanded();
     });
+  }
+
+  /** The tenant is: no turn starts, and messages wait. */
+  #isPaused({ queue }: SessionRecord): boolean {
+    const { engine, ref } = this.#options;
+    if (engine.invocations?.isPaused(ref.tenantId) !== true) return false;
+    this.availableAt = queue.length === 0 ? Infinity : engine.clock.now() + pauseCheckMs;
+    return true;
   }
 
   async #next(session: SessionRecord): Promise<InboxEntry | undefined> {

@@ -221,6 +221,31 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
     await until(() => agent.received.length === 2, 'the messages');
   });
 
+  it('begins nothing while its tenant is paused: no turn, and no call that is allowed', async () => {
+    const { handle, path, agent } = await created({ permissions: rules });
+    const pause = async (paused: boolean) => {
+      const answer = await server.ask('/v1/tenant', { method: 'PUT', body: { paused } });
+      expect(answer.status).toBe(200);
+    };
+    await agent.is('idle');
+    await pause(true);
+    let isAnswered = false;
+    const input = { command: 'ls' };
+    const answer = agent.context.requestPermission({ tool: 'bash', input });
+    void answer.then(() => (isAnswered = true));
+    const aborting = new AbortController();
+    const { signal } = aborting;
+    const aborted = agent.context.requestPermission({ tool: 'bash', input, signal });
+    await server.ask('/v1/messages', { body: { to: `@${handle}`, text: 'hi' } });
+    for (let count = 0; count < 10; count += 1) await server.ask(path);
+    aborting.abort();
+    expect(await aborted).toMatchObject({ allowed: false, by: 'closed' });
+    expect([isAnswered, agent.received]).toEqual([false, []]);
+    await pause(false);
+    expect(await answer).toEqual({ allowed: true, input });
+    await until(() => agent.received.length === 1, 'the message');
+  });
+
   it('remembers a grant for an equal call, and asks about any other', async () => {
     const { id, agent } = await created();
     const request = { tool: 'patch', input: { filePath: 'src/a.ts', diff: '+1' } };
