@@ -33,9 +33,13 @@ test('sessions start says why an agent has failed', async () => {
   const refused = await start('refuses-sessions');
   expect(refused).toMatchObject({ code: 1, out: '' });
   expect(refused.err).toContain('@refusessessions: ');
+  expect(refused.err).toContain('relay credentials set PROVIDER');
   expect(refused.err).toContain('No more sessions for [redacted]');
   const exited = await start('exits-in-initialize');
   expect(exited.err).toContain('The agent exited with code 1: You are not logged in');
+  const ended = await start('exits');
+  expect(ended).toMatchObject({ code: 1, out: '' });
+  expect(ended.err).toContain('@exits: The program exited with code 3');
   const absent = await start('absent');
   expect(absent.err).toContain(
     'The program claude-agent-acp-absent is not installed on the server: npm install -g @agentclientprotocol/claude-agent-acp',
@@ -47,4 +51,10 @@ test('sessions start takes the harness once', async () => {
   const both = await run('sessions', 'start', 'a', '--handle', 'b', '--harness', 'c');
   expect(both.code).toBe(2);
   expect(both.err).toContain('relay sessions start c --handle b');
+});
+
+test('sessions start takes a workspace only for a harness', async () => {
+  const native = await run('sessions', 'start', 'reviewer', '--workspace', 'app');
+  expect(native.code).toBe(2);
+  expect(native.err).toContain('relay sessions start claude --handle reviewer --workspace app');
 });

@@ -1,6 +1,6 @@
 /** Agents that work, fail to start, or are not installed. */
 import { fileURLToPath } from 'node:url';
-import { acp, defineConfig } from '@relay/server';
+import { acp, defineConfig, pty } from '@relay/server';
 
 const program = fileURLToPath(
   new URL('../../../packages/harnesses/test/acp/hostile-agent.ts', import.meta.url),
@@ -14,6 +14,7 @@ export default defineConfig({
     hostile('children'),
     hostile('refuses-sessions'),
     hostile('exits-in-initialize'),
+    pty({ name: 'exits', command: ['sh', '-c', 'exit 3'] }),
     acp({ name: 'absent', preset: 'claude', command: ['claude-agent-acp-absent'] }),
   ],
 });

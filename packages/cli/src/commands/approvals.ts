@@ -1,5 +1,5 @@
 import { describeFlags } from '@relay/protocol/display';
-import type { Approval, DecisionBody } from '@relay/sdk';
+import type { Approval, DecisionBody, RelayClient } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { usageError } from '../errors.ts';
@@ -91,14 +91,17 @@ async function listApprovals(context: Context<ListOptions>): Promise<void> {
     throw usageError('--mine lists pending approvals: not together with --status or --all');
   }
   const wanted = status ?? (all === true ? undefined : 'pending');
-  const { approvals } = await context.client();
+  const { approvals, sessions } = await context.client();
   const decidable = mine === true ? 'true' : undefined;
   const query = { status: wanted, runId: run, decidable, limit: pageSize(limit) } as const;
+  const listed = await take(approvals.list(query), limit);
+  const handles = await handlesOf(sessions, listed);
   context.print.list(
-    await take(approvals.list(query), limit),
+    listed,
     [
       { title: 'approval', value: ({ id }) => id },
       { title: 'status', value: ({ status }) => status, status: true },
+      { title: 'session', value: ({ sessionId = '' }) => handles.get(sessionId) ?? '' },
       { title: 'votes', value: votesText },
       { title: 'kind', value: ({ kind }) => kind, minor: true },
       { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
@@ -117,11 +120,20 @@ function requestText({ prompt, display, tool, executedParams }: Approval): strin
 async function showApproval(context: Context, [id = '']: readonly string[]): Promise<void> {
   const { approvals, sessions } = await context.client();
   const approval = await approvals.get(id);
-  const { sessionId } = approval;
-  // It may have been deleted since.
-  const session =
-    sessionId === undefined ? undefined : await sessions.get(sessionId).catch(() => undefined);
-  printApproval(context, approval, session?.identity.handle);
+  const handles = await handlesOf(sessions, [approval]);
+  printApproval(context, approval, handles.get(approval.sessionId ?? ''));
+}
+
+/** The handles of the sessions that ask, by id. One that was deleted since has none. */
+async function handlesOf(
+  sessions: RelayClient['sessions'],
+  approvals: readonly Approval[],
+): Promise<ReadonlyMap<string, string>> {
+  const ids = new Set(approvals.flatMap(({ sessionId }) => sessionId ?? []));
+  const found = await Promise.all([...ids].map((id) => sessions.get(id).catch(() => undefined)));
+  return new Map(
+    found.flatMap((each) => (each === undefined ? [] : [[each.id, each.identity.handle] as const])),
+  );
 }
 
 type ApproveOptions = Omit<

@@ -30,10 +30,10 @@ export function sendOptions(command: CliCommand): CliCommand {
     )
     .option('--reply-to <message>', 'answer in the thread of this message')
     .addOption(
-      new Option('--wait <status>', 'wait until it was delivered or consumed').choices([
-        'delivered',
-        'consumed',
-      ]),
+      new Option(
+        '--wait <status>',
+        'wait until it was delivered or consumed, for up to 25 s',
+      ).choices(['delivered', 'consumed']),
     );
 }
 
@@ -178,7 +178,9 @@ export async function printSent(
     'not_delivered',
     `The message to @${late.handle} is ${late.status}${why}, not ${wait}`,
     {
-      hint: `"relay messages show ${message.id}" says why`,
+      hint:
+        `"relay messages show ${message.id}" shows its deliveries` +
+        (late.status === 'delivered' ? '; those to a terminal end as delivered' : ''),
     },
   );
 }

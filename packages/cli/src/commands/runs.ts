@@ -3,7 +3,7 @@ import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { count, pastTime } from '../options.ts';
 import type { Fields } from '../output/print.ts';
-import { formatTime } from '../output/table.ts';
+import { formatCost, formatTime } from '../output/table.ts';
 import { escapeLine } from '../output/escape.ts';
 
 const statuses = ['queued', 'running', 'waiting', 'completed', 'failed', 'canceled'] as const;
@@ -168,7 +168,7 @@ function printRun({ print }: Context, run: Run): void {
     created: formatTime(run.createdAt),
     ended: formatTime(run.endedAt),
     tokens: `${usage.input_tokens} in, ${usage.output_tokens} out`,
-    cost: run.costUsd === undefined ? undefined : `$${run.costUsd}`,
+    cost: formatCost(run.costUsd),
     events: run.lastSeq,
     error: error === undefined ? undefined : `${error.message} [${error.code}]`,
     input: inputOf(run),

@@ -6,7 +6,7 @@ import { confirmed } from '../input.ts';
 import { collect, count } from '../options.ts';
 import { escapeLine } from '../output/escape.ts';
 import type { Fields } from '../output/print.ts';
-import { formatTime } from '../output/table.ts';
+import { formatCost, formatTime } from '../output/table.ts';
 import { printSent, sendOptions, type SendOptions } from './messages.ts';
 
 /** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
@@ -273,7 +273,7 @@ function printSession({ print }: Context, session: Session): void {
     queue:
       queue.length === 0 ? 'empty' : `${queueOf(session)}, oldest ${formatTime(queue.oldestAt)}`,
     tokens: usage.tokens,
-    cost: usage.costUsd === undefined ? undefined : `$${usage.costUsd}`,
+    cost: formatCost(usage.costUsd),
     owner: session.owner,
     created: formatTime(session.createdAt),
     active: formatTime(session.lastActiveAt),
@@ -310,6 +310,12 @@ async function startSession(context: Context<StartOptions>, [name = '']: readonl
       `relay sessions start ${context.options.harness} --handle ${handle}`,
     );
   }
+  if (workspace !== undefined && (handle ?? context.options.harness) === undefined) {
+    throw usageError(
+      '--workspace requires --handle, and the name of a harness',
+      `relay sessions start claude --handle ${name} --workspace ${workspace}`,
+    );
+  }
   const harness = handle === undefined ? (context.options.harness ?? 'native') : name;
   const client = await context.client();
   const labels = Object.fromEntries(
@@ -331,16 +337,20 @@ async function startSession(context: Context<StartOptions>, [name = '']: readonl
   context.print.result(session, startedLine(session));
 }
 
-/** When its agent has started. Throws the reason if it has failed. */
+/** When its agent has started. Throws the reason if it has failed or ended. */
 async function startedSession(client: RelayClient, { id, identity }: Session): Promise<Session> {
   let why = '';
   for await (const event of client.sessions.stream(id, { after: 0 })) {
     if (event.type === 'error') why = event.error;
     if (event.type !== 'status.changed' || event.status === 'starting') continue;
-    if (event.status === 'failed') {
-      throw new CliError('session_failed', `@${identity.handle}: ${event.reason ?? why}`, {
-        hint: `see relay sessions show ${identity.handle} --events`,
-      });
+    if (event.status === 'failed' || event.status === 'releasing' || event.status === 'released') {
+      throw new CliError(
+        'session_failed',
+        `@${identity.handle}: ${event.reason ?? (why || event.status)}`,
+        {
+          hint: `see relay sessions show ${identity.handle} --events`,
+        },
+      );
     }
     break;
   }

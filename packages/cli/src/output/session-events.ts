@@ -2,6 +2,7 @@
 import type { StoredSessionEvent } from '@relay/sdk';
 import { cutTo, escapeLine } from './escape.ts';
 import { type Paint, paintStatus } from './paint.ts';
+import { formatCost } from './table.ts';
 
 const maxDetailLength = 200;
 
@@ -51,7 +52,7 @@ function detailOf(event: StoredSessionEvent): string {
     case 'command.started':
       return event.command;
     case 'command.completed':
-      return `${event.command} → ${event.exitCode ?? ''}`;
+      return event.exitCode === undefined ? event.command : `${event.command} → ${event.exitCode}`;
     case 'command.failed':
       return `${event.command}: ${event.error}`;
     case 'terminal.output':
@@ -60,7 +61,7 @@ function detailOf(event: StoredSessionEvent): string {
     case 'usage.updated':
       return [
         ...(event.tokens === undefined ? [] : [`${event.tokens} tokens`]),
-        ...(event.costUsd === undefined ? [] : [`$${event.costUsd}`]),
+        ...(event.costUsd === undefined ? [] : [formatCost(event.costUsd)]),
       ].join(', ');
     case 'session.released':
       return event.reason ?? '';

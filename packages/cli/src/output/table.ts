@@ -116,6 +116,11 @@ function stacked(columns: readonly Rendered[], paint: Paint, width: number): str
   });
 }
 
+/** Without the rounding errors of a sum. */
+export function formatCost(dollars: number | undefined): string | undefined {
+  return dollars === undefined ? undefined : `$${Number(dollars.toPrecision(10))}`;
+}
+
 /** A UTC time without fractions of a second. */
 export function formatTime(time: string | undefined): string | undefined {
   return time?.replace('T', ' ').replace(/\.\d+Z$/, 'Z');

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { age, type Column, formatTime, tableOf } from '../../src/output/table.ts';
+import { age, type Column, formatCost, formatTime, tableOf } from '../../src/output/table.ts';
 
 interface Item {
   readonly id: string;
@@ -92,4 +92,9 @@ test.each([
 test('a time has no fractions of a second', () => {
   expect(formatTime('2026-11-15T11:58:25.123Z')).toBe('2026-11-15 11:58:25Z');
   expect(formatTime(undefined)).toBeUndefined();
+});
+
+test('a cost has no rounding errors', () => {
+  expect(formatCost(0.1 + 0.2)).toBe('$0.3');
+  expect(formatCost(0.0012)).toBe('$0.0012');
 });

@@ -52,6 +52,7 @@ export function grantFor(
     tenant: tenantId,
   }[scope];
   if (scopeId === undefined) throw noSuchScope(scope);
+  if (scope === 'tenant') requireNamedFolder(engine, tenantId, approval, params);
   const call = { name: approval.tool, params };
   const grant = {
     id: engine.ids.next(),
@@ -66,6 +67,23 @@ export function grantFor(
   };
   for (const approver of approvers) requireAdminForWholeTool(grant, approver);
   return grant;
+}
+
+/** A command of an agent runs in the folder of its session. The same text means another command elsewhere. */
+function requireNamedFolder(
+  { workspace }: Pick<Engine, 'workspace'>,
+  tenantId: string,
+  { resolvedPaths }: Pick<ApprovalRecord, 'resolvedPaths'>,
+  params: unknown,
+): void {
+  const folder = resolvedPaths?.['cwd'];
+  const { cwd } = (params ?? {}) as { readonly cwd?: unknown };
+  if (folder === undefined || cwd !== undefined || folder === workspace?.(tenantId)) return;
+  const message =
+    'The command runs in the folder of its session; grant it for the session or conversation';
+  throw new RelayError('invalid_request', `scope: ${message}`, {
+    details: [{ path: 'scope', message }],
+  });
 }
 
 function noSuchScope(scope: GrantScope): RelayError {

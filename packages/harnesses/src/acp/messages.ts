@@ -130,12 +130,18 @@ export function resultProblem(method: string, message: AnyMessage): string | und
   return `The agent answered ${method} with an invalid result: ${[...issue.path, issue.message].join(': ')}`;
 }
 
+/** The protocol's code. */
+const authenticationRequired = -32_000;
+
 /** Agents put the cause into the data of an error, and "Internal error" into its message. */
 export function problemOf(error: unknown): string {
   if (!(error instanceof RequestError)) {
     return error instanceof Error ? error.message : String(error);
   }
-  const { message, data } = error;
+  const { code, message, data } = error;
+  if (code === authenticationRequired) {
+    return `${message} (store the key of its model provider with "relay credentials set PROVIDER")`;
+  }
   const details =
     typeof data === 'object' && data !== null && 'details' in data ? data.details : '';
   return typeof details === 'string' && details !== '' ? `${message}: ${details}` : message;

@@ -43,7 +43,12 @@ export function pty(options: PtyOptions): Harness {
   });
 }
 
-function optionProblem({ command, env = {}, cols = 1, rows = 1 }: PtyOptions): string | undefined {
+const optionNames: readonly string[] = ['name', 'command', 'env', 'cols', 'rows'];
+
+function optionProblem(options: PtyOptions): string | undefined {
+  const { command, env = {}, cols = 1, rows = 1 } = options;
+  const unknown = Object.keys(options).find((name) => !optionNames.includes(name));
+  if (unknown !== undefined) return `${unknown}: Unknown option`;
   const isText = (value: unknown) => typeof value === 'string' && !value.includes('\0');
   if (!Array.isArray(command) || !command.every(isText) || !command[0]) {
     return 'command: Must be a list: the program, and its arguments';

@@ -408,6 +408,11 @@ describe.each(['', ' in a sandbox'])('the processes of a terminal%s', (where) =>
       'There is no program no-such-program on the PATH',
     );
   });
+
+  it('are not defined with an unknown option', () => {
+    const options = { name: 'shell', command: ['bash'] as const, columns: 80 };
+    expect(() => pty(options)).toThrow('pty: columns: Unknown option');
+  });
 });
 
 describe('a program that outputs without end', () => {

@@ -109,7 +109,9 @@ function pathText(path: string): string {
 function saidOf({ shown, isConcrete }: DisplayedRequest, flags: Set<DisplayFlag>): string[] {
   return [
     ...(isConcrete === false ? ['The agent does not say what this call would do exactly'] : []),
-    ...(shown === undefined ? [] : [`The agent says about it ${jsonOf(shown, flags)}`]),
+    ...(Object.keys(shown ?? {}).length === 0
+      ? []
+      : [`The session says about it ${jsonOf(shown, flags)}`]),
   ];
 }
 

@@ -283,6 +283,7 @@ describe('roles', () => {
       expect(opened(role).filter((name) => decisions.includes(name))).toEqual([]);
     }
     const rest = keyed.map(([name]) => name).filter((name) => !opened('admin').includes(name));
-    expect(rest.toSorted()).toEqual([...decisions, 'awaitToolResult'].toSorted());
+    // Typing requires the scopes of an operator and of an approver.
+    expect(rest.toSorted()).toEqual([...decisions, 'awaitToolResult', 'inputSession'].toSorted());
   });
 });

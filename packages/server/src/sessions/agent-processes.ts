@@ -99,7 +99,7 @@ export class AgentProcesses {
     if (root === undefined) {
       throw new RelayError(
         'workspace_missing',
-        'The tenant has no workspace for agents: the operator sets one with RELAY_WORKSPACE, or with relay bootstrap --workspace',
+        'The tenant has no workspace for agents: the operator sets that of the tenant default with RELAY_WORKSPACE, and that of others with relay bootstrap --tenant NAME --workspace FOLDER',
       );
     }
     const folder = await folderIn(root, workspace);

@@ -246,6 +246,24 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
     await until(() => agent.received.length === 1, 'the message');
   });
 
+  it('grants a command to the whole tenant only in the folder of all', async () => {
+    const input = { command: 'make' };
+    const always = { approved: true, always: true, scope: 'tenant' };
+    const inFolder = await created();
+    const first = inFolder.agent.context.requestPermission({ tool: 'bash', input });
+    const { id } = await openApproval(inFolder.id);
+    expect(await decide(id, always)).toMatchObject({
+      status: 400,
+      body: { details: [{ path: 'scope' }] },
+    });
+    expect((await decide(id, { ...always, scope: 'session' })).status).toBe(200);
+    await first;
+    const other = await created({ workspace: '.' });
+    const second = other.agent.context.requestPermission({ tool: 'bash', input });
+    expect((await decide((await openApproval(other.id)).id, always)).status).toBe(200);
+    expect(await second).toEqual({ allowed: true, input });
+  });
+
   it('remembers a grant for an equal call, and asks about any other', async () => {
     const { id, agent } = await created();
     const request = { tool: 'patch', input: { filePath: 'src/a.ts', diff: '+1' } };
@@ -286,7 +304,7 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
       const { body } = await server.ask(`/v1/approvals/${approvalId}`);
       digests.add(String(body['digest']));
       const { text } = body['display'] as { text: string };
-      expect(text).toContain('The agent says about it');
+      expect(text).toContain('The session says about it');
       expect(text).toContain(description.slice(0, 5));
       expect(JSON.stringify(body)).not.toContain(token);
       aborting.abort();
