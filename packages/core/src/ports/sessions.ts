@@ -246,6 +246,15 @@ export interface NewSessionCommand {
   readonly at: number;
   /** Unanswered at this time, it fails. */
   readonly answerBy: number;
+  /** The session that is stored with the answer. */
+  readonly fork?: RequestedFork;
+}
+
+/** What else a fork is, its parent says. */
+export interface RequestedFork {
+  readonly sessionId: string;
+  readonly handle: string;
+  readonly by: Decider;
 }
 
 export interface SessionCommandRecord extends NewSessionCommand {

@@ -7,6 +7,7 @@ import { approvalTable } from './runs/approvals.ts';
 import { commandTable } from './runs/inbox.ts';
 import { actionTable } from './sessions/actions.ts';
 import { memberTable } from './sessions/channels.ts';
+import { sessionCommandTable } from './sessions/commands.ts';
 import { sessionTable } from './sessions/sessions.ts';
 import { placeholders } from './statements.ts';
 import { credentialTable } from './tenants/credentials.ts';
@@ -32,6 +33,7 @@ export const tables: readonly AnyTable[] = [
   sessionTable,
   memberTable,
   actionTable,
+  sessionCommandTable,
 ];
 
 const pageSize = 500;

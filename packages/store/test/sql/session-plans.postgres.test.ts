@@ -27,7 +27,7 @@ const fill = [
   `INSERT INTO session_snapshots SELECT 'x-' || n, 't-' || n % 20, 's-' || n, 1, n, '{}', 0 ${rows}`,
   `INSERT INTO session_commands
     SELECT 's-' || n, 'c-' || n, 't-' || n % 20, 'pause', 'null', n, n,
-      CASE WHEN n % 100 = 0 THEN NULL ELSE '{}' END ${rows}`,
+      CASE WHEN n % 100 = 0 THEN NULL ELSE '{}' END, NULL, '' ${rows}`,
   `INSERT INTO message_deliveries (id, tenant_id, status, position, attempts, revision, retryable,
       inferred, final_at, mode, bytes, session_id, message_id, handle, at)
     SELECT 'd-' || n, 't-' || n % 20, CASE WHEN n % 100 = 0 THEN 'accepted' ELSE 'consumed' END, n, 1, 0,

@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { RowAuthenticator } from '../../src/index.ts';
 import { tables } from '../../src/sql/signed-tables.ts';
 import { decisionOn, newApproval, newRun, noon, person, step } from '../contract/fixtures.ts';
-import { addSession, newAction } from '../contract/sessions/fixtures.ts';
+import { addSession, changeOf, newAction } from '../contract/sessions/fixtures.ts';
 import { newCredential } from '../contract/tenants/credentials.ts';
 import { newGrant } from '../contract/tenants/grants.ts';
 import { newKey } from '../contract/tenants/keys.ts';
@@ -39,11 +39,14 @@ function keyed(...keys: [string, ...string[]]): RowAuthenticator {
 const unsigned = ['last_used_at', 'status', 'decided_at', 'decided_by', 'reason', 'answer'].concat([
   'edited',
   'position',
+  'args',
   'mac',
 ]);
 
 const isNumber = (column: string) =>
-  /_at$|^(?:at|version|uses|uses_left|may_decide|ballot|timeout_ms|idempotent)$/.test(column);
+  /_at$|^(?:at|version|uses|uses_left|may_decide|ballot|timeout_ms|idempotent|answer_by)$/.test(
+    column,
+  );
 
 export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void {
   let database: OpenDatabase;
@@ -82,6 +85,10 @@ export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void 
     await one.channels.put({ name: 'general', createdAt: noon, createdBy: person });
     await one.channels.addMember({ channel: 'general', sessionId: 's', addedAt: noon });
     await one.actions.add(newAction({ sessionId: 's' }));
+    const fork = { sessionId: 'f', handle: 'bob', by: person };
+    const asked = { id: 'q', sessionId: 's', command: 'fork', args: {}, fork } as const;
+    const command = { ...asked, at: noon, answerBy: noon + 9 };
+    await one.sessions.change({ changes: [changeOf('s')], commands: [command] });
     run = await newRun(one);
     const approval = newApproval(
       { ...run, tenant: one },
@@ -185,6 +192,13 @@ export function tamperingTests(openDatabase: () => Promise<OpenDatabase>): void 
       ...(await one.actions.list({ limit: 9 })),
       ...(await two.actions.list({ limit: 9 })),
       ...(await found(one.actions.read('deploy'))),
+    ],
+    session_commands: async () => [
+      ...(await one.sessions.openCommands('s', 9)),
+      ...(await one.sessions.openCommands('sx', 9)),
+      ...(await two.sessions.openCommands('s', 9)),
+      ...(await found(one.sessions.readCommand('s', 'q'))),
+      ...(await found(one.sessions.readCommand('s', 'qx'))),
     ],
   };
 

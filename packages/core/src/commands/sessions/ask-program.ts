@@ -6,7 +6,7 @@ import { waitUntil } from '../wait-until.ts';
 import { changeSession, maxCommands, noSuchSession } from './change-session.ts';
 import { newCommand } from './lifecycle.ts';
 
-export interface ProgramQuestion extends Pick<NewSessionCommand, 'command' | 'args'> {
+export interface ProgramQuestion extends Pick<NewSessionCommand, 'command' | 'args' | 'fork'> {
   /** Throws if the session, as it is now, cannot be asked. */
   readonly check: (session: SessionRecord) => void;
   readonly audit?: readonly NewAuditEntry[];
@@ -19,14 +19,14 @@ export interface ProgramQuestion extends Pick<NewSessionCommand, 'command' | 'ar
 export async function askProgram(
   engine: Engine,
   { id: sessionId, tenantId }: SessionRecord,
-  { command, args, check, audit = [] }: ProgramQuestion,
+  { check, audit = [], ...question }: ProgramQuestion,
 ): Promise<unknown> {
   const { sessions } = engine.store.tenant(tenantId);
   const id = engine.ids.next();
   await changeSession(engine, { tenantId, sessionId }, async (view) => {
     check(view.session);
     const open = await sessions.openCommands(sessionId, maxCommands);
-    const asked = newCommand(view, open, { id, command, args });
+    const asked = newCommand(view, open, { id, ...question });
     return { write: { commands: [asked], audit } };
   });
   const answered = await waitUntil(engine, {

@@ -10,7 +10,7 @@ import {
 import type { Engine } from '../../engine.ts';
 import { auditRecordsOf } from '../../governance/audit.ts';
 import { keyIdOf } from '../../permission/approvers.ts';
-import type { SessionDefinition, SessionRecord } from '../../ports/index.ts';
+import type { CommandAnswer, SessionDefinition, SessionRecord } from '../../ports/index.ts';
 import { nativeCapabilities, nativeHarness } from '../../sessions/native.ts';
 import { decideSession, sessionCreated } from '../../sessions/session-machine.ts';
 import {
@@ -86,6 +86,8 @@ export interface SessionCreation {
   readonly dueAt: number | null;
   /** The journal of its parent says so, too. The parent must not be released. */
   readonly isForked?: boolean;
+  /** To the command that asked for it. */
+  readonly answer?: CommandAnswer;
 }
 
 /** Throws `handle_taken`, and as below. */
@@ -103,7 +105,7 @@ export function handleTaken(handle: string): RelayError {
 }
 
 /**
- * Undefined if another session has the handle. Throws `session_conflict` if the session that it is forked
+ * Undefined if another session has the handle, or the command was answered before. Throws `session_conflict` if the session that it is forked
  * from is released.
  */
 export async function createUnlessTaken(
@@ -153,10 +155,12 @@ export async function createUnlessTaken(
               },
             ]
           : [],
+      ...defined({ answers: creation.answer && [creation.answer] }),
       audit: auditRecordsOf(engine, tenantId, [{ at, who: by, action, what, why: null }]),
     },
   );
   if (outcome.kind === 'handle-taken') return undefined;
+  if (outcome.kind === 'conflict' && creation.answer !== undefined) return undefined;
   if (outcome.kind === 'gone') throw new RelayError('session_conflict', 'The session is released');
   const session = await sessions.read(sessionId);
   if (outcome.kind !== 'created' || session === undefined) {

@@ -8,8 +8,9 @@
  *   attaches under its handle, with the key of the parent or of the fork.
  * - A fork belongs to who forks, like any other session that they start: its rules are chosen with their scopes,
  *   and who may not approve their own requests cannot do so through a fork of another person's session.
- * - The fork of a program is stored after the answer: if the server stops in between, the request fails, there
- *   is no fork, and the program is asked again with the next request.
+ * - The fork of a program is stored with its answer: if the server stops before that, the program has not been
+ *   acknowledged, and answers again. The fork of a session in a node's process is stored after the answer, when
+ *   its harness has made it: if the server stops in between, the request fails and there is no fork.
  */
 import {
   type Decider,
@@ -19,14 +20,18 @@ import {
   type StoredSessionEvent,
 } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
-import type { SessionRecord, SessionSnapshot, TenantStore } from '../../ports/index.ts';
+import type {
+  RequestedFork,
+  SessionRecord,
+  SessionSnapshot,
+  TenantStore,
+} from '../../ports/index.ts';
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { nativeHarness } from '../../sessions/native.ts';
 import { decideSession } from '../../sessions/session-machine.ts';
 import type { ForkSource } from '../../sessions/state.ts';
 import { askProgram } from './ask-program.ts';
-import { offlineAfterMs } from './change-session.ts';
-import { createNativeSession, createSession, handleTaken } from './create.ts';
+import { createNativeSession, handleTaken } from './create.ts';
 import { forkPoint } from '../fork.ts';
 
 /** What the snapshot of a native session contains. */
@@ -260,11 +265,12 @@ export async function snapshotProgram(
   return storeSnapshot(engine, session, { seq, content: { harness: session.harness, result } });
 }
 
-/** What the program of the parent answers to a fork. Throws as above. */
+/** What the program of the parent answers to a fork, which is stored with the answer if it is given. Throws as above. */
 export async function askFork(
   engine: Engine,
   parent: SessionRecord,
   { handle, seq }: Pick<ForkRequest, 'handle' | 'seq'>,
+  fork?: RequestedFork,
 ): Promise<unknown> {
   const store = engine.store.tenant(parent.tenantId);
   requirePossible(parent, 'fork');
@@ -274,6 +280,7 @@ export async function askFork(
     command: 'fork',
     args: { handle, ...defined({ seq }) },
     check: (current) => requirePossible(current, 'fork'),
+    ...defined({ fork }),
   });
 }
 
@@ -295,25 +302,10 @@ export async function forkProgram(
   parent: SessionRecord,
   request: ForkRequest,
 ): Promise<SessionRecord> {
-  const { tenantId, id: parentSessionId, name, kind, harness, capabilities, labels } = parent;
   const { by, handle } = request;
-  await askFork(engine, parent, request);
-  return createSession(engine, {
-    tenantId,
-    by,
-    sessionId: engine.ids.next(),
-    action: 'session.created',
-    definition: {
-      handle,
-      name,
-      kind,
-      harness,
-      capabilities,
-      labels,
-      parentSessionId,
-    },
-    begin: null,
-    dueAt: engine.clock.now() + offlineAfterMs,
-    isForked: true,
-  });
+  const fork = { sessionId: engine.ids.next(), handle, by };
+  await askFork(engine, parent, request, fork);
+  const session = await engine.store.tenant(parent.tenantId).sessions.read(fork.sessionId);
+  if (session === undefined) throw handleTaken(handle);
+  return session;
 }

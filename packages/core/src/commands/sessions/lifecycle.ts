@@ -34,9 +34,11 @@ import {
   changeSession,
   commandTimeoutMs,
   maxCommands,
+  offlineAfterMs,
   type SessionStep,
   type SessionView,
 } from './change-session.ts';
+import { createUnlessTaken } from './create.ts';
 import { withoutSecrets } from './record-receipt.ts';
 import type { RunControl } from '../start-run.ts';
 
@@ -85,7 +87,7 @@ export function requestCommand(
 export function newCommand(
   { session, now }: SessionView,
   open: readonly unknown[],
-  asked: Pick<NewSessionCommand, 'id' | 'command' | 'args'>,
+  asked: Pick<NewSessionCommand, 'id' | 'command' | 'args' | 'fork'>,
 ): NewSessionCommand {
   if (open.length >= maxCommands) {
     throw new RelayError('session_conflict', `${maxCommands} commands wait for an answer`);
@@ -235,14 +237,18 @@ const inputOfCommand = {
   cancel: 'settle',
 } as const satisfies Record<LifecycleCommand, SessionInputName>;
 
-/** The same answer again is accepted; another one is a `receipt_conflict`. */
-export function answerCommand(
+/**
+ * The same answer again is accepted; another one is a `receipt_conflict`. The session of a fork is stored with the
+ * answer, unless its handle is taken.
+ */
+export async function answerCommand(
   engine: LifecycleEngine,
   ref: SessionRef,
   commandId: string,
   given: Pick<CommandAnswer, 'ok' | 'result' | 'error'>,
 ): Promise<SessionRecord> {
   const answer = withoutSecrets(engine, given);
+  if (answer.ok) await answerFork(engine, ref, commandId, answer);
   return changeSession(engine, ref, async (view) => {
     const command = await view.store.sessions.readCommand(view.session.id, commandId);
     if (command === undefined) throw new RelayError('not_found', 'No such command');
@@ -252,6 +258,41 @@ export function answerCommand(
       throw new RelayError('receipt_conflict', 'The command was answered before, or has timed out');
     }
     return answered(view, command, answer);
+  });
+}
+
+/** Nothing if the command is no fork, or was answered before. */
+async function answerFork(
+  engine: LifecycleEngine,
+  { tenantId, sessionId }: SessionRef,
+  commandId: string,
+  given: Pick<CommandAnswer, 'ok' | 'result'>,
+): Promise<void> {
+  const { sessions } = engine.store.tenant(tenantId);
+  const command = await sessions.readCommand(sessionId, commandId);
+  const parent = await sessions.read(sessionId);
+  if (command?.fork === undefined || command.answer !== null || parent === undefined) return;
+  const { name, kind, harness, capabilities, labels } = parent;
+  const { handle, by, sessionId: forkId } = command.fork;
+  const now = engine.clock.now();
+  await createUnlessTaken(engine, {
+    tenantId,
+    by,
+    sessionId: forkId,
+    action: 'session.created',
+    definition: {
+      handle,
+      name,
+      kind,
+      harness,
+      capabilities,
+      labels,
+      parentSessionId: sessionId,
+    },
+    begin: null,
+    dueAt: now + offlineAfterMs,
+    isForked: true,
+    answer: { id: commandId, sessionId, at: now, ...given },
   });
 }
 

@@ -359,6 +359,22 @@ describe('fork and snapshot of a program', () => {
     await reader.disconnect();
   });
 
+  it('are refused if the handle was taken while the program carried them out', async () => {
+    const { session, reader } = await serving();
+    const handle = `f-${uuidv7()}`;
+    const asked = command('fork', { handle })(session);
+    const frame = (await reader.until('command')).data;
+    const other = await attached(server, { handle });
+    const path = `${session.path}/commands/${String(frame['commandId'])}`;
+    for (let n = 0; n < 2; n += 1) {
+      expect((await ask(path, { body: { ok: true }, key: session.token })).status).toBe(200);
+    }
+    expect(await asked).toMatchObject({ status: 409, body: { code: 'handle_taken' } });
+    const { sessions } = store.tenant(server.tenantId);
+    expect(await sessions.readByHandle(handle)).toMatchObject({ id: other.id });
+    await reader.disconnect();
+  });
+
   it('fail with what the program says', async () => {
     const { session, reader } = await serving();
     const asked = command('snapshot')(session);

@@ -114,6 +114,8 @@ export const sessionTables: readonly string[] = [
     at BIGINT NOT NULL,
     answer_by BIGINT NOT NULL,
     answer TEXT,
+    fork TEXT,
+    mac TEXT NOT NULL,
     PRIMARY KEY (session_id, id)
   )`,
   `CREATE INDEX open_session_commands ON session_commands (session_id, at, id)

@@ -45,7 +45,7 @@ import { readList } from '../lists.ts';
 import { changesIn, readAll, readOne } from '../statements.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { type GrantUses, selectGrantsById, useGrants } from '../tenants/grants.ts';
-import { decodeSessionCommand, openCommandsSql, selectCommandSql } from './commands.ts';
+import { findSessionCommand, openCommandsSql, selectCommandSql } from './commands.ts';
 import * as deliveries from './deliveries.ts';
 import {
   decodeSessionPage,
@@ -272,13 +272,16 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
     return ok;
   }
 
-  openCommands(sessionId: string, limit: number): Promise<SessionCommandRecord[]> {
+  async openCommands(sessionId: string, limit: number): Promise<SessionCommandRecord[]> {
     const params = [this.tenantId, sessionId, limit];
-    return readAll(this.driver, { sql: openCommandsSql, params }, decodeSessionCommand);
+    const rows = await this.driver.read(openCommandsSql, params);
+    return rows.flatMap((row) => findSessionCommand(this.signer, row) ?? []);
   }
 
   readCommand(sessionId: string, commandId: string): Promise<SessionCommandRecord | undefined> {
-    return this.one(selectCommandSql, [sessionId, commandId], decodeSessionCommand);
+    return this.one(selectCommandSql, [sessionId, commandId], (row) =>
+      findSessionCommand(this.signer, row),
+    );
   }
 
   readSnapshot(snapshotId: string): Promise<SessionSnapshot | undefined> {

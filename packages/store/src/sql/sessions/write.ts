@@ -151,11 +151,11 @@ export class SessionStatements {
   }
 
   #addOthers(): void {
-    const { tenantId } = this.#context;
+    const { tenantId, signer } = this.#context;
     const { snapshots, commands, answers, invocations, invocationChanges } = this.#write;
     this.statements.push(
       ...(snapshots ?? []).map((snapshot) => insertSnapshot(tenantId, snapshot)),
-      ...(commands ?? []).map((command) => insertSessionCommand(tenantId, command)),
+      ...(commands ?? []).map((command) => insertSessionCommand(signer, tenantId, command)),
       ...(invocations ?? []).map((invocation) => insertInvocation(tenantId, invocation)),
     );
     for (const answer of answers ?? []) {
