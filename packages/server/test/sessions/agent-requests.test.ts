@@ -247,7 +247,7 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
   });
 
   it('grants a command to the whole tenant only in the folder of all', async () => {
-    const input = { command: 'make' };
+    const input = { command: 'make everything' };
     const always = { approved: true, always: true, scope: 'tenant' };
     const inFolder = await created();
     const first = inFolder.agent.context.requestPermission({ tool: 'bash', input });
@@ -286,6 +286,26 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
     });
     await decide((await openApproval(id)).id, { approved: false });
     expect(await other).toMatchObject({ allowed: false, by: 'person' });
+  });
+
+  it('has audit entries of what rules and grants answer', async () => {
+    const { id, agent } = await created({ permissions: rules });
+    const patch = { tool: 'patch', input: { filePath: 'lib/b.ts', diff: '+1' } };
+    const first = agent.context.requestPermission(patch);
+    await decide((await openApproval(id)).id, { approved: true, always: true });
+    await first;
+    await agent.context.requestPermission(patch);
+    await agent.context.requestPermission({ tool: 'bash', input: { command: 'rm x' } });
+    const { body } = await server.ask('/v1/audit?limit=10');
+    const entries = (body['entries'] as Json[]).filter(
+      ({ what }) => (what as Json)['sessionId'] === id,
+    );
+    expect(entries).toMatchObject([
+      { action: 'call.denied', who: { type: 'rule' }, what: { tool: 'bash' } },
+      { action: 'call.allowed', who: { type: 'rule' }, what: { tool: 'patch', source: 'grant' } },
+      { action: 'approval.decided' },
+      { action: 'session.attached' },
+    ]);
   });
 
   it('shows what the agent says about a call, which is not part of what is approved', async () => {

@@ -220,8 +220,9 @@ describe.each(Object.entries(stores))('sessions with a terminal on %s', (_name, 
   it('are interrupted by a cancel', async () => {
     const { path } = await created();
     await hasStatus(path, 'idle');
-    await type(path, 'sleep 1000\r');
-    await shows(path, 'sleep 1000');
+    // What it prints shows that it is in the foreground, where an interrupt reaches it.
+    await type(path, `sh -c 'echo $((6*7))y; exec sleep 1000'\r`);
+    await shows(path, '42y');
     expect((await ask(`${path}/cancel`, { method: 'POST' })).status).toBe(202);
     await type(path, 'echo $((6*7))x\r');
     await shows(path, '42x');

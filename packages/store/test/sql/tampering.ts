@@ -44,7 +44,7 @@ const unsigned = ['last_used_at', 'status', 'decided_at', 'decided_by', 'reason'
 ]);
 
 const isNumber = (column: string) =>
-  /_at$|^(?:at|version|uses|uses_left|may_decide|ballot|timeout_ms|idempotent|answer_by)$/.test(
+  /_at$|^is_|^(?:at|version|uses|uses_left|may_decide|ballot|timeout_ms|idempotent|answer_by)$/.test(
     column,
   );
 
