@@ -524,11 +524,7 @@ describe.each(Object.entries(stores))('/mcp on %s', (_store, open) => {
         const isTried = async () => (await deliveryOf(sent[9] ?? { id: '' }))['attempts'] === 1;
         await until(isTried, 'the result');
         // The first reader has gone when the session has no stream.
-        const { sessions } = server.store.tenant(server.tenantId);
-        await until(
-          async () => (await sessions.read(id))?.stream === null,
-          'the end of the first reader',
-        );
+        await until(async () => !(await isRead(id)), 'the end of the first reader');
         socket.destroy();
         const again = await post(checkMessages(), { key: token });
         const messages = sent.map((each) => ({ id: each.id, redelivered: true }));
