@@ -11,6 +11,8 @@ afterAll(() => rmSync(workspace, { recursive: true, force: true }));
 
 const { run } = cliFixture({
   RELAY_WORKSPACE: workspace,
+  // It hides a clone that is below /tmp.
+  RELAY_SANDBOX: 'off',
   RELAY_CONFIG: 'test/support/configs/hostile-agents.config.ts',
 });
 

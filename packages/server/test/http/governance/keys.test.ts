@@ -64,6 +64,7 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
     capabilities,
   }),
   updateSession: () => ({}),
+  inputSession: () => ({ text: 'ls' }),
   forkSession: () => ({ handle: `made-${uuidv7()}` }),
   reportSessionEvents: () => ({ type: 'status.changed', status: 'active' }),
   postReceipt: () => ({ status: 'consumed' }),
