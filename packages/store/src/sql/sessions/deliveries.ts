@@ -259,16 +259,20 @@ export function selectEntries(
 
 const mostKinds = deliveryModes.length * deliveryStatuses.length;
 
-/** Sent again on this stream, or to be sent again on it, and not ended: the session is handling it. */
+/**
+ * Sent again on this stream, or to be sent again on it, and not ended: the session is handling it.
+ * One that its program deferred and then reported as delivered has no stream, but is held all the same.
+ */
 const handled = `SELECT 1 FROM message_deliveries h
   WHERE h.session_id = ? AND COALESCE(h.tenant_id, '') = ? AND h.final_at IS NULL
-    AND h.stream_id IS NOT NULL AND (h.stream_id <> ? OR h.attempts > 1)`;
+    AND (h.stream_id <> ? OR (h.stream_id IS NOT NULL AND h.attempts > 1)
+      OR (h.stream_id IS NULL AND h.status = 'delivered'))`;
 
 export const sendableSql = entriesSql(
   `final_at IS NULL AND (stream_id IS NULL OR stream_id <> ?)
     AND (status <> 'deferred' OR available_at IS NULL OR available_at <= ?)
     AND mode || ' ' || status IN (${placeholders(mostKinds)})
-    AND (stream_id IS NOT NULL OR mode || ' ' || status IN (${placeholders(mostKinds)})
+    AND (stream_id IS NOT NULL OR status = 'delivered' OR mode || ' ' || status IN (${placeholders(mostKinds)})
       OR NOT EXISTS (${handled}))`,
   true,
 );
