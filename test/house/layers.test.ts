@@ -9,6 +9,7 @@ const root = fileURLToPath(new URL('../../packages', import.meta.url));
 const layers: Record<string, readonly string[]> = {
   protocol: [],
   sdk: ['protocol'],
+  console: ['protocol', 'sdk'],
   core: ['protocol'],
   store: ['core', 'protocol'],
   models: ['core', 'protocol'],
@@ -16,17 +17,18 @@ const layers: Record<string, readonly string[]> = {
   tools: ['core', 'processes', 'protocol'],
   harnesses: ['core', 'processes', 'protocol'],
   agents: ['core', 'models', 'protocol', 'store', 'tools'],
-  server: ['core', 'harnesses', 'models', 'processes', 'protocol', 'store', 'tools'],
+  server: ['console', 'core', 'harnesses', 'models', 'processes', 'protocol', 'store', 'tools'],
   cli: ['protocol', 'sdk', 'server'],
 };
 
 interface Manifest {
   readonly dependencies?: Readonly<Record<string, string>>;
+  readonly devDependencies?: Readonly<Record<string, string>>;
 }
 
 function filesOf(packageName: string): string[] {
   return readdirSync(join(root, packageName, 'src'), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.ts'))
+    .filter((name) => /\.tsx?$/.test(name))
     .map((name) => join(root, packageName, 'src', name));
 }
 
@@ -48,7 +50,9 @@ describe('packages', () => {
     const manifest = JSON.parse(
       readFileSync(join(root, packageName, 'package.json'), 'utf8'),
     ) as Manifest;
-    const depends = Object.keys(manifest.dependencies ?? {})
+    // The console is published as a bundle, so it needs nothing when it is installed.
+    const { dependencies = {}, devDependencies = {} } = manifest;
+    const depends = Object.keys(packageName === 'console' ? devDependencies : dependencies)
       .filter((name) => name.startsWith('@relay/'))
       .map((name) => name.slice('@relay/'.length));
     expect(depends.toSorted()).toEqual([...(layers[packageName] ?? [])].toSorted());
