@@ -315,6 +315,8 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   },
   health: () => client.health(),
   listModels: () => client.models(),
+  listAgents: async () =>
+    expect((await client.agents.list().page()).items[0]).toMatchObject({ isDefault: true }),
   listTools: () => client.tools(),
   startChat: async () =>
     expect(await (await client.chat({ model: 'demo', messages: greeting })).text()).not.toBe(''),

@@ -59,6 +59,7 @@ export type {
   Action,
   ActionBody,
   ActionSelector,
+  Agent,
   AgentSessionCapabilities,
   AgentSessionEvent,
   AgentSessionEventType,

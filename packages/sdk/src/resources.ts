@@ -3,6 +3,15 @@ import type * as wire from '@relay/protocol/wire';
 import { type CallOptions, type Http, pathOf } from './http.ts';
 import { listOf } from './listing.ts';
 
+/** `/v1/agents`: the agents that a run, a chat or a session can name. */
+export function agents(http: Http) {
+  return {
+    /** The default agent first. */
+    list: (options: CallOptions = {}) =>
+      listOf<wire.Agent>(http, '/v1/agents', { name: 'agents', ...options }),
+  };
+}
+
 /**
  * `/v1/approvals`: the first decision counts, repeating it has no effect, a different one is a 409. Where
  * several approvers must agree, the approval is still pending after a vote that is not the last.

@@ -88,6 +88,7 @@ const calls: readonly [string, Call, object?][] = [
     { tool: 'bash', params: { command: 'ls' } },
   ],
   ['GET /v1/workflows/w', (c) => c.workflows.get('w')],
+  ['GET /v1/agents', (c) => c.agents.list().page()],
   ['GET /models', (c) => c.models()],
   ['GET /v1/tools', (c) => c.tools()],
   ['GET /health', (c) => c.health()],

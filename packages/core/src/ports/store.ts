@@ -416,6 +416,21 @@ export type Hint =
       /** The token that it had no longer opens it. */
       readonly isTokenEnded?: boolean;
     }
+  /** A message was sent, edited or withdrawn. */
+  | {
+      readonly kind: 'message';
+      readonly tenantId: string;
+      readonly messageId: string;
+      /** Of a new one. */
+      readonly channels?: readonly string[];
+    }
+  /** A delivery is new or has changed; without an id, several of the session. */
+  | {
+      readonly kind: 'delivery';
+      readonly tenantId: string;
+      readonly sessionId: string;
+      readonly deliveryId?: string;
+    }
   /** The tenant's settings, keys or credentials have changed. */
   | { readonly kind: 'tenant'; readonly tenantId: string }
   /** Hints may have been lost. */

@@ -105,6 +105,7 @@ describe('responses', () => {
     await expectAsPromised('health', await own.request('/health'));
     await expectAsPromised('ready', await own.request('/ready'));
     await expectAsPromised('listModels', await own.request('/models'));
+    await expectAsPromised('listAgents', await own.request('/v1/agents'));
     await expectAsPromised('listTools', await own.request('/v1/tools'));
   });
 
