@@ -94,7 +94,7 @@ const isMac = /Mac|iP/.test(navigator.platform);
 interface NavLinkProps {
   readonly place: Place;
   readonly location: string;
-  readonly count: number | undefined;
+  readonly count: string | undefined;
 }
 
 function NavLink({ place, location, count }: NavLinkProps) {
@@ -117,11 +117,11 @@ function NavLink({ place, location, count }: NavLinkProps) {
   );
 }
 
-function Count({ count }: { readonly count: number | undefined }) {
-  if (count === undefined || count === 0) return null;
+function Count({ count }: { readonly count: string | undefined }) {
+  if (count === undefined) return null;
   return (
     <span className="absolute top-0 right-0 min-w-5 rounded-full bg-waiting-soft px-1 text-center text-xs font-semibold text-waiting min-[1000px]:static min-[1000px]:ml-auto">
-      {count > 999 ? '999+' : count}
+      {count}
     </span>
   );
 }
