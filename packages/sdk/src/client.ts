@@ -11,6 +11,7 @@ import {
   memories,
   permissions,
   policy,
+  signIn,
   tenant,
   webhooks,
   workflows,
@@ -49,6 +50,7 @@ export function createClient(options: ClientOptions) {
     tenant: tenant(http),
     permissions: permissions(http),
     workflows: workflows(http),
+    console: signIn(http),
     /** A run that is canceled when its connection closes. */
     chat: (body: ChatBody, options: CallOptions = {}) => Chat.open(http, body, options),
     /** Notifications about changed runs, approvals, sessions, messages and deliveries, instead of polling. */

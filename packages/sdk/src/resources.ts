@@ -231,3 +231,16 @@ export function workflows(http: Http) {
       http.json('GET', pathOf`/v1/workflows/${id}`, { query, ...options }),
   };
 }
+
+/** `/console`: the sign-in of a person in a browser. */
+export function signIn(http: Http) {
+  return {
+    /** Sets the cookie of the console. `link` is the part of a login link after `#`. */
+    login: (
+      body: { readonly apiKey: string } | { readonly link: string },
+      options: CallOptions = {},
+    ): Promise<wire.ApiKey> => http.json('POST', '/console/login', { body, ...options }),
+    logout: (options: CallOptions = {}): Promise<void> =>
+      http.json('POST', '/console/logout', options),
+  };
+}
