@@ -70,7 +70,7 @@ function titleOf(messages: readonly Message[]): string | null {
     // Longer than needed, because white space is removed.
     const start = textOf(message.content).slice(0, 10 * mostCharacters);
     const line = start.replaceAll(/\s+/g, ' ').trim();
-    const characters = [...line];
+    const characters = Array.from(line);
     if (line !== '') {
       return characters.length <= mostCharacters
         ? line

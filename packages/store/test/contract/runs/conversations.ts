@@ -198,7 +198,7 @@ export function conversationTests(open: Open): void {
     };
     for (const text of Object.values(hostileText).filter((each) => each.trim() !== '')) {
       const title = await titleOf([{ role: 'user', content: text }]);
-      expect(title).toBe([...text.replaceAll(/\s+/g, ' ').trim()].slice(0, 200).join(''));
+      expect(title).toBe(text.replaceAll(/\s+/g, ' ').trim());
     }
     expect(await titleOf([{ role: 'user', content: '🚀'.repeat(300) }])).toBe(
       `${'🚀'.repeat(199)}…`,
