@@ -3,6 +3,15 @@ import type * as wire from '@relay/protocol/wire';
 import { type CallOptions, type Http, pathOf } from './http.ts';
 import { listOf } from './listing.ts';
 
+/** `/v1/agents`: the agents that a run, a chat or a session can name. */
+export function agents(http: Http) {
+  return {
+    /** The default agent first. */
+    list: (options: CallOptions = {}) =>
+      listOf<wire.Agent>(http, '/v1/agents', { name: 'agents', ...options }),
+  };
+}
+
 /**
  * `/v1/approvals`: the first decision counts, repeating it has no effect, a different one is a 409. Where
  * several approvers must agree, the approval is still pending after a vote that is not the last.
@@ -26,6 +35,22 @@ export function approvals(http: Http) {
     ) => decide(id, { ...decision, approved: true }),
     deny: (id: string, reason?: string) => decide(id, { approved: false, reason }),
     decide,
+  };
+}
+
+/** `/v1/conversations`: runs that continue each other, of all owners. */
+export function conversations(http: Http) {
+  return {
+    /** The one with the latest run first. `q`: those whose title contains it. */
+    list: (query: wire.ConversationsQuery = {}, options: CallOptions = {}) =>
+      listOf<wire.Conversation>(http, '/v1/conversations', {
+        name: 'conversations',
+        query,
+        ...options,
+      }),
+    /** Its runs are `runs.list({ conversationId })`. */
+    get: (id: string, options: CallOptions = {}): Promise<wire.Conversation> =>
+      http.json('GET', pathOf`/v1/conversations/${id}`, options),
   };
 }
 
@@ -204,5 +229,18 @@ export function workflows(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.Workflow> =>
       http.json('GET', pathOf`/v1/workflows/${id}`, { query, ...options }),
+  };
+}
+
+/** `/console`: the sign-in of a person in a browser. */
+export function signIn(http: Http) {
+  return {
+    /** Sets the cookie of the console. `link` is the part of a login link after `#`. */
+    login: (
+      body: { readonly apiKey: string } | { readonly link: string },
+      options: CallOptions = {},
+    ): Promise<wire.ApiKey> => http.json('POST', '/console/login', { body, ...options }),
+    logout: (options: CallOptions = {}): Promise<void> =>
+      http.json('POST', '/console/logout', options),
   };
 }
