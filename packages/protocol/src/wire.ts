@@ -188,5 +188,7 @@ export type Health = ResponseOf<'health'>;
 /** A notification of `GET /v1/feed`. */
 export type FeedFrame = z.output<typeof feedFrameSchema>;
 export type Agent = ResponseOf<'listAgents'>['agents'][number];
+export type Conversation = ResponseOf<'getConversation'>;
+export type ConversationsQuery = RequestQueryOf<'listConversations'>;
 export type ModelList = ResponseOf<'listModels'>;
 export type ToolList = ResponseOf<'listTools'>;

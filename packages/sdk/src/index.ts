@@ -81,6 +81,8 @@ export type {
   Channel,
   ChannelBody,
   ChatBody,
+  Conversation,
+  ConversationsQuery,
   Credential,
   CredentialBody,
   DecisionBody,

@@ -38,6 +38,22 @@ export function approvals(http: Http) {
   };
 }
 
+/** `/v1/conversations`: runs that continue each other, of all owners. */
+export function conversations(http: Http) {
+  return {
+    /** The one with the latest run first. `q`: those whose title contains it. */
+    list: (query: wire.ConversationsQuery = {}, options: CallOptions = {}) =>
+      listOf<wire.Conversation>(http, '/v1/conversations', {
+        name: 'conversations',
+        query,
+        ...options,
+      }),
+    /** Its runs are `runs.list({ conversationId })`. */
+    get: (id: string, options: CallOptions = {}): Promise<wire.Conversation> =>
+      http.json('GET', pathOf`/v1/conversations/${id}`, options),
+  };
+}
+
 /** `/v1/grants`: calls that need no approval. */
 export function grants(http: Http) {
   return {

@@ -51,6 +51,8 @@ import type {
 import type {
   CallClaim,
   CheckpointChange,
+  ConversationFilter,
+  ConversationRecord,
   ClientCallRecord,
   CreationOutcome,
   DueRun,
@@ -233,6 +235,9 @@ export interface TenantStore {
   /** In the order in which they were posted. Of an ended run: the messages that it did not take. */
   readInbox(runId: string): Promise<QueuedRunCommand[]>;
 
+  readConversation(conversationId: string): Promise<ConversationRecord | undefined>;
+  /** By `updatedAt`. */
+  listConversations(filter: ConversationFilter, page: Page): Promise<Listed<ConversationRecord>>;
   /** How many runs of the conversation have ended. */
   countEndedRuns(conversationId: string): Promise<number>;
   /** The runs that ended at the positions (`after`, `upTo`] of the conversation, in order. */

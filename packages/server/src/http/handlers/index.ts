@@ -7,6 +7,7 @@ import * as approvals from './governance/approvals.ts';
 import * as audit from './governance/audit.ts';
 import * as channels from './sessions/channels.ts';
 import * as chat from './runs/chat.ts';
+import * as conversations from './runs/conversations.ts';
 import * as credentials from './governance/credentials.ts';
 import * as decisionLink from './governance/decision-link.ts';
 import * as grants from './governance/grants.ts';
@@ -43,6 +44,7 @@ export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...audit,
   ...channels,
   ...chat,
+  ...conversations,
   ...credentials,
   ...grants,
   ...keys,
