@@ -225,7 +225,9 @@ export class ApprovalStore {
     const kept = this.#sorted.filter(({ id }) => !this.#unsorted.has(id));
     const added = [...this.#unsorted].flatMap((id) => {
       const entry = this.#entries.get(id);
-      return entry?.isListed === true && entry.approval.status === 'pending' ? [entry.approval] : [];
+      return entry?.isListed === true && entry.approval.status === 'pending'
+        ? [entry.approval]
+        : [];
     });
     this.#sorted = [...kept, ...added].sort(byUrgency);
     this.#unsorted = new Set();

@@ -9,6 +9,7 @@ import { Button, IconButton } from '../ui/button.tsx';
 import { cx } from '../ui/cx.ts';
 import { formatAge, useNow } from '../ui/values.tsx';
 import { useCounts } from './counts.ts';
+import { useNotifications } from './notifications.ts';
 import { type Place, places } from './places.ts';
 import { useShortcuts } from './shortcuts.ts';
 
@@ -16,6 +17,7 @@ export function Frame({ children }: { readonly children: ReactNode }) {
   const [isPaletteOpen, setPaletteOpen] = useState(false);
   const [location] = useLocation();
   const counts = useCounts();
+  useNotifications();
   useShortcuts({ 'mod+k': () => setPaletteOpen(true) });
 
   return (

@@ -49,11 +49,12 @@ export function ActionBar(props: ActionBarProps) {
             You can read this request but not decide it: your key does not have the scope approve.
           </p>
         ) : isChanged ? (
-          <p className="text-sm text-muted">
-            Look at the changed call first, and say so above.
-          </p>
+          <p className="text-sm text-muted">Look at the changed call first, and say so above.</p>
         ) : (
-          <Actions {...props} sending={decision?.status === 'sending' ? decision.label : undefined} />
+          <Actions
+            {...props}
+            sending={decision?.status === 'sending' ? decision.label : undefined}
+          />
         )}
       </div>
     </footer>
@@ -79,7 +80,8 @@ function Actions(props: ActionBarProps & { readonly sending: string | undefined 
 
 /** Why calls like this cannot be allowed for the future. */
 function noAlways({ concrete, rule }: Approval): string | undefined {
-  if (concrete === false) return 'What the call would do is not known, so it can be approved only once.';
+  if (concrete === false)
+    return 'What the call would do is not known, so it can be approved only once.';
   if (rule === undefined) return undefined;
   return rule.list === 'needsApproval'
     ? 'Each call of this tool needs a person.'
@@ -139,7 +141,12 @@ function PermissionActions({
             </>
           )}
         </Button>
-        <Button kind="danger" disabled={isBusy} onClick={() => setForm('deny')} className="sm:order-last">
+        <Button
+          kind="danger"
+          disabled={isBusy}
+          onClick={() => setForm('deny')}
+          className="sm:order-last"
+        >
           Deny… <Kbd>D</Kbd>
         </Button>
         <Button
@@ -151,7 +158,11 @@ function PermissionActions({
         </Button>
         <Button
           disabled={isBusy || !canEdit}
-          title={canEdit ? undefined : 'The agent decides about its own arguments: approve it as it is, or deny it.'}
+          title={
+            canEdit
+              ? undefined
+              : 'The agent decides about its own arguments: approve it as it is, or deny it.'
+          }
           onClick={() => setForm('edit')}
         >
           Edit… <Kbd>E</Kbd>

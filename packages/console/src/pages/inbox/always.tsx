@@ -1,6 +1,11 @@
 /** "Always": which calls, where, until when, how often, and what that rule would have answered. */
 import { escapeMisleading } from '@relay/protocol/display';
-import { type Approval, defined, type GrantPreviewBody, type GrantScope } from '@relay/protocol/wire';
+import {
+  type Approval,
+  defined,
+  type GrantPreviewBody,
+  type GrantScope,
+} from '@relay/protocol/wire';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link } from 'wouter';
@@ -77,11 +82,19 @@ export function Always({ approval, digest, onClose }: AlwaysProps) {
   });
 
   const count = uses === '' ? undefined : Number(uses);
-  const isValid = count === undefined || (Number.isInteger(count) && count >= 1 && count <= 1_000_000);
+  const isValid =
+    count === undefined || (Number.isInteger(count) && count >= 1 && count <= 1_000_000);
   const send = async () => {
     const expiresAt = lifetime === 0 ? undefined : new Date(Date.now() + lifetime).toISOString();
     const terms = defined({ expiresAt, uses: count });
-    const isDone = await decide(id, 'Approving', { approved: true, always: true, rule, scope, digest, ...terms });
+    const isDone = await decide(id, 'Approving', {
+      approved: true,
+      always: true,
+      rule,
+      scope,
+      digest,
+      ...terms,
+    });
     if (isDone) onClose();
   };
 
@@ -123,7 +136,11 @@ export function Always({ approval, digest, onClose }: AlwaysProps) {
           </fieldset>
           <Field label="Where">
             {(ids) => (
-              <Select {...ids} value={scope} onChange={(event) => setScope(event.target.value as GrantScope)}>
+              <Select
+                {...ids}
+                value={scope}
+                onChange={(event) => setScope(event.target.value as GrantScope)}
+              >
                 {scopes.map((each) => (
                   <option key={each} value={each}>
                     {scopeTexts[each]}
@@ -135,7 +152,11 @@ export function Always({ approval, digest, onClose }: AlwaysProps) {
           <div className="grid grid-cols-2 gap-4">
             <Field label="Ends after">
               {(ids) => (
-                <Select {...ids} value={lifetime} onChange={(event) => setLifetime(Number(event.target.value))}>
+                <Select
+                  {...ids}
+                  value={lifetime}
+                  onChange={(event) => setLifetime(Number(event.target.value))}
+                >
                   {lifetimes.map(({ label, ms }) => (
                     <option key={ms} value={ms}>
                       {label}

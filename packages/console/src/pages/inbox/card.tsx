@@ -17,7 +17,7 @@ import { ActionBar } from './actions.tsx';
 import { Earlier, LastSteps, Requester, UserRequest, Votes, Why } from './context.tsx';
 import { Evidence } from './outcome.tsx';
 import { Row, Warning } from './parts.tsx';
-import { isMe, nameOf, shownDigest, shownParams, urgencyOf, verdictOf } from './words.ts';
+import { isMe, nameOf, shownDigest, urgencyOf, verdictOf } from './words.ts';
 
 interface CardProps {
   readonly id: string;
@@ -63,7 +63,9 @@ function ApprovalCard({
           <Verdict approval={approval} />
           {isChanged ? (
             <Warning>
-              <strong className="font-semibold">This call was changed while you looked at it.</strong>{' '}
+              <strong className="font-semibold">
+                This call was changed while you looked at it.
+              </strong>{' '}
               It is shown below as it would run now.{' '}
               <Button size="sm" onClick={() => setSeen(shownDigest(approval))}>
                 I have seen the change
@@ -95,7 +97,9 @@ function CardHeader({ approval }: { readonly approval: Approval }) {
         {escapeMisleading(tool)}
       </h2>
       {kind === 'permission' ? null : (
-        <span className="text-sm text-muted">{kind === 'question' ? 'asks a question' : 'unknown outcome'}</span>
+        <span className="text-sm text-muted">
+          {kind === 'question' ? 'asks a question' : 'unknown outcome'}
+        </span>
       )}
       {status === 'pending' ? (
         <span className="flex items-center gap-3 text-sm text-muted">
@@ -114,17 +118,26 @@ function CardHeader({ approval }: { readonly approval: Approval }) {
   );
 }
 
-const urgencyClass = { calm: 'text-muted', soon: 'text-waiting font-medium', last: 'text-failed font-medium' };
+const urgencyClass = {
+  calm: 'text-muted',
+  soon: 'text-waiting font-medium',
+  last: 'text-failed font-medium',
+};
 
 function Countdown({ approval }: { readonly approval: Approval }) {
   const now = useNow();
   const left = Date.parse(approval.expiresAt) - now;
   return (
     <span
-      className={cx('inline-flex items-center gap-1 whitespace-nowrap', urgencyClass[urgencyOf(approval, now)])}
+      className={cx(
+        'inline-flex items-center gap-1 whitespace-nowrap',
+        urgencyClass[urgencyOf(approval, now)],
+      )}
     >
       <Clock aria-hidden size={14} />
-      {left <= 0 ? 'expires now' : `expires in ${formatDuration(Math.max(1_000, Math.floor(left / 1_000) * 1_000))}`}
+      {left <= 0
+        ? 'expires now'
+        : `expires in ${formatDuration(Math.max(1_000, Math.floor(left / 1_000) * 1_000))}`}
     </span>
   );
 }
@@ -160,7 +173,11 @@ function Verdict({ approval }: { readonly approval: Approval }) {
         )}
         , <Time at={at} />
         {decidedBy === undefined || isMe(decidedBy, account) ? null : (
-          <span> ({formatDuration(Math.max(0, Date.parse(at) - Date.parse(requestedAt)))} after it was asked)</span>
+          <span>
+            {' '}
+            ({formatDuration(Math.max(0, Date.parse(at) - Date.parse(requestedAt)))} after it was
+            asked)
+          </span>
         )}
         {status === 'expired' ? ': nobody decided in time, so the call did not run.' : null}
         {reason === undefined ? null : (
@@ -221,7 +238,10 @@ function Details({ approval }: { readonly approval: Approval }) {
         </Named>
         {runId === undefined ? null : (
           <Named name="run">
-            <Link href={`/runs/${runId}`} className="text-working underline-offset-2 hover:underline">
+            <Link
+              href={`/runs/${runId}`}
+              className="text-working underline-offset-2 hover:underline"
+            >
               open
             </Link>{' '}
             <Id id={runId} label="run id" />

@@ -1,6 +1,6 @@
 /** Who asks, why a person is asked, and what happened before. */
 import { escapeMisleading } from '@relay/protocol/display';
-import { defined, type Approval, type Explanation } from '@relay/protocol/wire';
+import type { Approval, Explanation } from '@relay/protocol/wire';
 import { skipToken, useQuery } from '@tanstack/react-query';
 import { Ban, Check, CircleDashed, X } from 'lucide-react';
 import type { ReactNode } from 'react';
@@ -13,7 +13,16 @@ import { errorText } from '../../ui/notice.tsx';
 import { Time } from '../../ui/values.tsx';
 import { Row } from './parts.tsx';
 import { lastSteps, requestOf, type Step } from './steps.ts';
-import { approversText, isObject, nameOf, pathText, shownDigest, shownParams, summaryOf, verdictOf } from './words.ts';
+import {
+  approversText,
+  isObject,
+  nameOf,
+  pathText,
+  shownDigest,
+  shownParams,
+  summaryOf,
+  verdictOf,
+} from './words.ts';
 
 interface Props {
   readonly approval: Approval;
@@ -26,14 +35,16 @@ export function Requester({ approval: { agentPath, sessionId, runId } }: Props) 
   const { data: session } = useQuery({
     queryKey: ['session', sessionId],
     queryFn:
-      sessionId === undefined ? skipToken : ({ signal }) => client.sessions.get(sessionId, { signal }),
+      sessionId === undefined
+        ? skipToken
+        : ({ signal }) => client.sessions.get(sessionId, { signal }),
   });
   const path = escapeMisleading(pathText(agentPath));
   return (
     <span className="inline-flex flex-wrap items-baseline gap-x-2 font-medium break-all">
       {sessionId === undefined ? null : (
         <Link href={`/sessions/${sessionId}`} className={link}>
-          {session === undefined ? 'session' : `@${escapeMisleading(session.handle)}`}
+          {session === undefined ? 'session' : `@${escapeMisleading(session.identity.handle)}`}
         </Link>
       )}
       {runId === undefined ? (
@@ -49,7 +60,7 @@ export function Requester({ approval: { agentPath, sessionId, runId } }: Props) 
 
 /** How the rules decide the call as it is shown. */
 export function useExplanation(approval: Approval, params: unknown = shownParams(approval)) {
-  const { id, tool, runId, sessionId, conversationId, kind, agentPath } = approval;
+  const { id, tool, kind } = approval;
   const isExplained = isObject(params) && kind !== 'question';
   return useQuery({
     queryKey: ['explain', id, shownDigest(approval)],
@@ -59,7 +70,7 @@ export function useExplanation(approval: Approval, params: unknown = shownParams
             {
               tool,
               params: params as Record<string, never>,
-              ...defined({ runId, sessionId, conversationId, agent: agentPath.at(-1) }),
+              approvalId: id,
             },
             { signal },
           )
@@ -79,8 +90,7 @@ export function Why({ approval }: Props) {
         <span className="text-muted">{error === null ? '…' : errorText(error)}</span>
       ) : (
         <>
-          <SafeText text={data.reason} />{' '}
-          <RuleLink rule={data.rule ?? rule} />
+          <SafeText text={data.reason} /> <RuleLink rule={data.rule ?? rule} />
           {data.decision === 'ask' || approval.status !== 'pending' ? null : (
             <p className="mt-1 text-waiting">
               {data.decision === 'allow'
@@ -97,7 +107,10 @@ export function Why({ approval }: Props) {
 function RuleLink({ rule }: { readonly rule: Explanation['rule'] | Approval['rule'] }) {
   if (rule?.source !== 'policy') return null;
   return (
-    <Link href={`/policy?list=${rule.list}&rule=${rule.index + 1}`} className={cx(link, 'whitespace-nowrap')}>
+    <Link
+      href={`/policy?list=${rule.list}&rule=${rule.index + 1}`}
+      className={cx(link, 'whitespace-nowrap')}
+    >
       Policy, {rule.list} rule {rule.index + 1} ▸
     </Link>
   );
@@ -142,7 +155,9 @@ export function useRunContext({ id, runId, toolCallId }: Approval) {
         : async ({ signal }) => {
             const run = await client.runs.get(runId, { signal });
             let after = Math.max(0, run.lastSeq - eventsPerPage);
-            let events = (await client.runs.events(runId, { after, limit: eventsPerPage }, { signal }).page()).items;
+            let events = (
+              await client.runs.events(runId, { after, limit: eventsPerPage }, { signal }).page()
+            ).items;
             // The run may have gone on meanwhile with other calls.
             for (let page = 1; page < maxPages && after > 0; page += 1) {
               const isFound = events.some(
@@ -152,7 +167,9 @@ export function useRunContext({ id, runId, toolCallId }: Approval) {
               const end = after;
               after = Math.max(0, after - eventsPerPage);
               const limit = end - after;
-              const { items } = await client.runs.events(runId, { after, limit }, { signal }).page();
+              const { items } = await client.runs
+                .events(runId, { after, limit }, { signal })
+                .page();
               events = [...items, ...events];
             }
             return { run, events };
@@ -195,7 +212,9 @@ export function LastSteps({ approval }: Props) {
     <Row label="Last steps">
       {error === null ? null : <span className="text-muted">{errorText(error)}</span>}
       {steps === undefined ? (
-        error === null ? '…' : null
+        error === null ? (
+          '…'
+        ) : null
       ) : steps.length === 0 ? (
         <span className="text-muted">This is the first step of the run.</span>
       ) : (
@@ -204,7 +223,10 @@ export function LastSteps({ approval }: Props) {
             <li key={step.seq} className="flex items-baseline gap-2">
               <StepState state={step.state} />
               <StepText step={step} />
-              <Link href={`/runs/${runId}?seq=${step.seq}`} className={cx(link, 'ml-auto shrink-0 text-xs')}>
+              <Link
+                href={`/runs/${runId}?seq=${step.seq}`}
+                className={cx(link, 'ml-auto shrink-0 text-xs')}
+              >
                 #{step.seq}
               </Link>
             </li>
@@ -218,7 +240,9 @@ export function LastSteps({ approval }: Props) {
 function StepText({ step: { tool, text, from } }: { readonly step: Step }) {
   return (
     <span className="line-clamp-3 min-w-0 break-words">
-      {tool === undefined ? null : <strong className="font-semibold">{escapeMisleading(tool)} </strong>}
+      {tool === undefined ? null : (
+        <strong className="font-semibold">{escapeMisleading(tool)} </strong>
+      )}
       {from === undefined ? null : <span className="text-muted">{escapeMisleading(from)}: </span>}
       <span className={tool === undefined ? '' : 'font-mono text-xs text-muted'}>
         {escapeMisleading(text.slice(0, maxStepText))}
@@ -240,7 +264,9 @@ const stepLooks = {
 function StepState({ state }: { readonly state: Step['state'] }) {
   if (state === undefined) return <span aria-hidden className="w-3.5 shrink-0" />;
   const [Icon, colour, label] = stepLooks[state];
-  return <Icon role="img" aria-label={label} size={14} className={cx('shrink-0 self-center', colour)} />;
+  return (
+    <Icon role="img" aria-label={label} size={14} className={cx('shrink-0 self-center', colour)} />
+  );
 }
 
 const shownEarlier = 5;
@@ -282,13 +308,17 @@ export function Earlier({ approval }: Props) {
                 {verdictOf(each)}
               </Link>
               <span className="text-muted">
-                {each.decidedBy === undefined ? null : `by ${escapeMisleading(nameOf(each.decidedBy, account))}, `}
+                {each.decidedBy === undefined
+                  ? null
+                  : `by ${escapeMisleading(nameOf(each.decidedBy, account))}, `}
                 <Time at={each.decidedAt ?? each.requestedAt} />
               </span>
               <span className="min-w-0 truncate font-mono text-xs text-muted">
                 {escapeMisleading(summaryOf(each))}
               </span>
-              {each.reason === undefined ? null : <q>{escapeMisleading(each.reason.slice(0, 200))}</q>}
+              {each.reason === undefined ? null : (
+                <q>{escapeMisleading(each.reason.slice(0, 200))}</q>
+              )}
             </li>
           ))}
         </ul>

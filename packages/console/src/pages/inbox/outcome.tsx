@@ -79,9 +79,7 @@ export function OutcomeActions({ approval: { id }, digest, isBusy }: OutcomeProp
       <CompletedForm
         isBusy={isBusy}
         onCancel={() => setAnswer(undefined)}
-        onSend={(output) =>
-          void decide(id, 'Recording', { outcome: 'completed', output, digest })
-        }
+        onSend={(output) => void decide(id, 'Recording', { outcome: 'completed', output, digest })}
       />
     );
   }
@@ -132,7 +130,10 @@ function CompletedForm({ isBusy, onCancel, onSend }: CompletedFormProps) {
         onSend(jsonOrText(text));
       }}
     >
-      <Field label="What did it return?" hint="The agent reads this as the result: JSON, or a text.">
+      <Field
+        label="What did it return?"
+        hint="The agent reads this as the result: JSON, or a text."
+      >
         {(ids) => (
           <TextArea
             {...ids}

@@ -66,7 +66,9 @@ export function lastSteps(
       default:
     }
   }
-  return [...steps.values()].filter(({ tool, text }) => tool !== undefined || text.trim() !== '').slice(-maxSteps);
+  return [...steps.values()]
+    .filter(({ tool, text }) => tool !== undefined || text.trim() !== '')
+    .slice(-maxSteps);
 }
 
 /** The evidence about a call that was started before a crash. */
@@ -79,7 +81,10 @@ export interface Evidence {
   readonly progress: string | undefined;
 }
 
-export function evidenceOf(events: readonly StoredEvent[], toolCallId: string | undefined): Evidence {
+export function evidenceOf(
+  events: readonly StoredEvent[],
+  toolCallId: string | undefined,
+): Evidence {
   const ofCall = events.filter((event) => 'toolCallId' in event && event.toolCallId === toolCallId);
   const starts = ofCall.filter((event) => event.type === 'tool.started') as Stored<
     Extract<StoredEvent, { type: 'tool.started' }>
