@@ -156,11 +156,29 @@ export function keys(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.ApiKey & { apiKey: string }> =>
       http.json('POST', pathOf`/v1/keys/${id}/rotate`, { body, ...options }),
-    /** The key of this client. */
-    current: (options: CallOptions = {}): Promise<wire.ApiKey> =>
+    /** The key of this client, or its sign-in to the console. */
+    current: (options: CallOptions = {}): Promise<wire.CurrentKey> =>
       http.json('GET', '/v1/keys/current', options),
     revoke: async (id: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/keys/${id}`, options),
+  };
+}
+
+/**
+ * Signing in to the console. The cookie is kept by the browser, which sends it with every request of a client
+ * without an API key whose `baseUrl` is the page's own origin.
+ */
+export function signIns(http: Http) {
+  return {
+    /** With an API key, or with the part of a login link after `#`. */
+    login: (body: wire.ConsoleLogin, options: CallOptions = {}): Promise<wire.CurrentKey> =>
+      http.json('POST', '/console/login', { body, ...options }),
+    /** Succeeds also if the sign-in has ended. */
+    logout: async (options: CallOptions = {}): Promise<void> =>
+      http.json('POST', '/console/logout', { repeatable: true, ...options }),
+    /** A URL that signs in once, within 15 minutes. It requires an API key. */
+    link: (options: CallOptions = {}): Promise<wire.ConsoleLink> =>
+      http.json('POST', '/console/links', options),
   };
 }
 

@@ -5,6 +5,7 @@ import { actionRoutes } from './actions.ts';
 import { approvalRoutes } from './approvals.ts';
 import { auditRoutes } from './audit.ts';
 import { chatRoutes } from './chat.ts';
+import { consoleRoutes } from './console.ts';
 import { credentialRoutes } from './credentials.ts';
 import { grantRoutes } from './grants.ts';
 import { keyRoutes } from './keys.ts';
@@ -25,6 +26,7 @@ export * from './actions.ts';
 export * from './approvals.ts';
 export * from './audit.ts';
 export * from './chat.ts';
+export * from './console.ts';
 export * from './credentials.ts';
 export * from './grants.ts';
 export * from './keys.ts';
@@ -50,6 +52,7 @@ export const routes = {
   ...grantRoutes,
   ...keyRoutes,
   ...credentialRoutes,
+  ...consoleRoutes,
   ...memoryRoutes,
   ...messageRoutes,
   ...tenantRoutes,
