@@ -315,6 +315,8 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   },
   health: () => client.health(),
   listModels: () => client.models(),
+  listAgents: async () =>
+    expect((await client.agents.list().page()).items[0]).toMatchObject({ isDefault: true }),
   listTools: () => client.tools(),
   startChat: async () =>
     expect(await (await client.chat({ model: 'demo', messages: greeting })).text()).not.toBe(''),
@@ -332,6 +334,15 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   startRun: () => ended(),
   listRuns: async () => expect((await client.runs.list({ limit: 1 }).page()).items).toHaveLength(1),
   getRun: async () => client.runs.get(await ended()),
+  listConversations: async () => {
+    const { conversationId } = await client.runs.get(await ended('say 3'));
+    const [latest] = (await client.conversations.list({ q: 'SAY 3' }).page()).items;
+    expect(latest).toMatchObject({ id: conversationId, title: 'say 3', runs: 1 });
+  },
+  getConversation: async () => {
+    const { id, conversationId } = await client.runs.get(await ended());
+    expect(await client.conversations.get(conversationId)).toMatchObject({ lastRunId: id });
+  },
   listRunEvents: async () => {
     const { run, items } = await client.runs.events(await ended()).page();
     expect(items.at(-1)).toMatchObject({ type: 'run.ended', seq: run.lastSeq });

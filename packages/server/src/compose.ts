@@ -231,10 +231,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     ...defined({ embedders: embeddings?.embedders }),
     audit: writeAudit,
     refused: (...refusal) => activity.refused(...refusal),
-    onMessage: (tenantId, notice) => {
-      feed.publishMessage(tenantId, notice);
-      metrics.publishMessage(tenantId, notice);
-    },
+    onMessage: (tenantId, notice) => metrics.publishMessage(tenantId, notice),
     invocations,
     onApproval: (tenantId, { id, isNew }) => {
       feed.add(tenantId, { kind: 'approval', id });

@@ -137,6 +137,8 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     postRunCommand: (runId, queued, audit) =>
       write('postRunCommand', () => inner.postRunCommand(runId, queued, audit)),
     readInbox: (runId) => read(() => inner.readInbox(runId)),
+    readConversation: (id) => read(() => inner.readConversation(id)),
+    listConversations: (filter, page) => read(() => inner.listConversations(filter, page)),
     countEndedRuns: (id) => read(() => inner.countEndedRuns(id)),
     endedRuns: (id, positions) => read(() => inner.endedRuns(id, positions)),
     findConnection: (id) => read(() => inner.findConnection(id)),

@@ -52,6 +52,8 @@ import type {
 import type {
   CallClaim,
   CheckpointChange,
+  ConversationFilter,
+  ConversationRecord,
   ClientCallRecord,
   CreationOutcome,
   DueRun,
@@ -234,6 +236,9 @@ export interface TenantStore {
   /** In the order in which they were posted. Of an ended run: the messages that it did not take. */
   readInbox(runId: string): Promise<QueuedRunCommand[]>;
 
+  readConversation(conversationId: string): Promise<ConversationRecord | undefined>;
+  /** By `updatedAt`. */
+  listConversations(filter: ConversationFilter, page: Page): Promise<Listed<ConversationRecord>>;
   /** How many runs of the conversation have ended. */
   countEndedRuns(conversationId: string): Promise<number>;
   /** The runs that ended at the positions (`after`, `upTo`] of the conversation, in order. */
@@ -421,6 +426,21 @@ export type Hint =
       readonly sessionId: string;
       /** The token that it had no longer opens it. */
       readonly isTokenEnded?: boolean;
+    }
+  /** A message was sent, edited or withdrawn. */
+  | {
+      readonly kind: 'message';
+      readonly tenantId: string;
+      readonly messageId: string;
+      /** Of a new one. */
+      readonly channels?: readonly string[];
+    }
+  /** A delivery is new or has changed; without an id, several of the session. */
+  | {
+      readonly kind: 'delivery';
+      readonly tenantId: string;
+      readonly sessionId: string;
+      readonly deliveryId?: string;
     }
   /** The tenant's settings, keys or credentials have changed. */
   | { readonly kind: 'tenant'; readonly tenantId: string }

@@ -18,7 +18,7 @@ import { grantSchema } from '../routes/grants.ts';
 import { keySchema } from '../routes/keys.ts';
 import { memorySchema } from '../routes/memories.ts';
 import { policySchema } from '../routes/policy.ts';
-import { runSchema } from '../routes/runs.ts';
+import { feedFrameSchema, runSchema } from '../routes/runs.ts';
 import { deliveryFrameSchema, sessionSchema } from '../routes/sessions.ts';
 import { tenantSchema } from '../routes/tenant.ts';
 import { webhookSchema } from '../routes/webhooks.ts';
@@ -26,7 +26,6 @@ import { checkpointEnvelopeSchema, runErrorSchema, wireUsageSchema } from '../sc
 import { type Route, routes } from '../routes/index.ts';
 import {
   chatFrameSchema,
-  feedFrameSchema,
   runsFrameSchema,
   runtimeFrameSchema,
   sessionFrameSchema,

@@ -147,7 +147,7 @@ const missingPage = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="refresh" content="2"><meta name="color-scheme" content="light dark"><title>Relay console</title></head>
 <body><h1>The console is being built</h1>
-<p>This takes a few seconds after the first start. The page reloads by itself.</p>
-<p>If it does not appear, build it in the folder of the clone: <code>npm run build -w @relay/console</code></p>
+<p>This takes a few seconds after <code>npm start</code>. The page reloads by itself.</p>
+<p>If the server was started in another way, build it in the folder of the clone: <code>node packages/console/build.mjs</code></p>
 </body></html>
 `;

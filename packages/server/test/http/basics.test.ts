@@ -79,6 +79,35 @@ describe('a server', () => {
     expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
   });
 
+  it('lists the default agent and those of the configuration, without their instructions', async () => {
+    const [billing, triage] = [
+      { name: 'billing', description: 'Answers questions', tools: ['calculator'], model: 'demo' },
+      { name: 'triage', handoffs: ['billing'] },
+    ];
+    const agents = [{ ...billing, instructions: 'Be brief' }, triage];
+    const server = await bootServer({ file: { agents } });
+    expect(await server.json('/v1/agents')).toEqual({
+      agents: [
+        { name: 'assistant', isDefault: true },
+        { ...billing, isDefault: false },
+        { ...triage, isDefault: false },
+      ],
+      nextCursor: null,
+    });
+    await server.stop();
+  });
+
+  it('lists an assistant of the configuration as the default agent', async () => {
+    const agents = [{ name: 'triage' }, { name: 'assistant', description: 'Knows the way' }];
+    const server = await bootServer({ file: { agents } });
+    const listed = await server.json('/v1/agents');
+    expect(listed['agents']).toEqual([
+      { name: 'assistant', description: 'Knows the way', isDefault: true },
+      { name: 'triage', isDefault: false },
+    ]);
+    await server.stop();
+  });
+
   it('lists the models of providers for which the tenant has a credential', async () => {
     const server = await boot();
     const path = '/v1/credentials/anthropic';

@@ -109,6 +109,7 @@ describe('responses', () => {
     await expectAsPromised('health', await own.request('/health'));
     await expectAsPromised('ready', await own.request('/ready'));
     await expectAsPromised('listModels', await own.request('/models'));
+    await expectAsPromised('listAgents', await own.request('/v1/agents'));
     await expectAsPromised('listTools', await own.request('/v1/tools'));
   });
 
@@ -137,6 +138,14 @@ describe('responses', () => {
       await expectAsPromised('getRun', await own.request(`/v1/runs/${id}`));
       await expectAsPromised('listRunEvents', await own.request(`/v1/runs/${id}/events`));
     }
+    const listed = await expectAsPromised(
+      'listConversations',
+      await own.request('/v1/conversations'),
+    );
+    const { conversations } = listed as { conversations: { id: string }[] };
+    expect(conversations).toHaveLength(5);
+    const path = `/v1/conversations/${conversations[0]?.id}`;
+    await expectAsPromised('getConversation', await own.request(path));
     const cancel = { method: 'POST' };
     await expectAsPromised(
       'cancelRun',

@@ -8,6 +8,7 @@ import * as audit from './governance/audit.ts';
 import * as channels from './sessions/channels.ts';
 import * as chat from './runs/chat.ts';
 import * as consoleSignIns from './governance/console.ts';
+import * as conversations from './runs/conversations.ts';
 import * as credentials from './governance/credentials.ts';
 import * as decisionLink from './governance/decision-link.ts';
 import * as grants from './governance/grants.ts';
@@ -50,6 +51,7 @@ export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...channels,
   ...chat,
   ...consoleSignIns,
+  ...conversations,
   ...credentials,
   ...grants,
   ...keys,

@@ -103,6 +103,7 @@ const unknownIds: Ids = {
   channel: 'none',
   handle: 'none',
   invocation: missing,
+  conversation: missing,
 };
 
 async function whole(response: Response) {
@@ -127,6 +128,7 @@ interface Ids {
   readonly channel: string;
   readonly handle: string;
   readonly invocation: string;
+  readonly conversation: string;
 }
 
 describe('API keys', () => {
@@ -180,6 +182,7 @@ describe('API keys', () => {
       channel: 'whose',
       handle: 'whose',
       invocation: String(invocation['id']),
+      conversation: String((await server.json(`/v1/runs/${chat.runId}`))['conversationId']),
     };
   });
 
@@ -194,6 +197,7 @@ describe('API keys', () => {
       if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
         return of.relay;
       if (name === 'id' && /^\/(v1|internal)\/runs/.test(path)) return of.run;
+      if (name === 'id' && path.startsWith('/v1/conversations')) return of.conversation;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
       if (name === 'id' && path.startsWith('/v1/memories')) return of.memory;
       if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;
