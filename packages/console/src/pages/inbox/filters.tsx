@@ -2,7 +2,7 @@
 import { escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { useMemo } from 'react';
-import { Select, Switch } from '../../ui/form.tsx';
+import { cx } from '../../ui/cx.ts';
 import { pathText } from './words.ts';
 
 export interface Filter {
@@ -53,8 +53,9 @@ export function FilterBar({ search, setSearch, approvals }: FilterBarProps) {
   );
   const tool = search.get('tool') ?? '';
   const agent = search.get('agent') ?? '';
+  const isMine = search.get('mine') === 'true';
   return (
-    <div className="ml-auto flex flex-wrap items-center gap-2 py-1">
+    <div className="flex min-w-0 items-center gap-2 overflow-x-auto py-1 sm:ml-auto">
       <Choice
         label="Kind"
         value={search.get('kind') ?? ''}
@@ -75,11 +76,20 @@ export function FilterBar({ search, setSearch, approvals }: FilterBarProps) {
         <option value="">All agents</option>
         <Options values={withChosen(agents, agent)} />
       </Choice>
-      <Switch
-        label="Only mine to decide"
-        checked={search.get('mine') === 'true'}
-        onChange={(isOn) => set('mine', isOn ? 'true' : '')}
-      />
+      <label
+        className={cx(
+          'flex h-7 shrink-0 items-center gap-1.5 rounded border px-2 text-xs whitespace-nowrap pointer-coarse:h-11',
+          isMine ? 'border-line-strong bg-selected text-text' : 'border-line text-muted',
+        )}
+      >
+        <input
+          type="checkbox"
+          className="accent-solid"
+          checked={isMine}
+          onChange={(event) => set('mine', event.target.checked ? 'true' : '')}
+        />
+        Only mine to decide
+      </label>
     </div>
   );
 }
@@ -93,14 +103,17 @@ interface ChoiceProps {
 
 function Choice({ label, value, onChange, children }: ChoiceProps) {
   return (
-    <Select
+    <select
       aria-label={label}
       value={value}
       onChange={(event) => onChange(event.target.value)}
-      className="h-7 w-auto max-w-40"
+      className={cx(
+        'h-7 max-w-40 shrink-0 rounded border px-1.5 text-xs pointer-coarse:h-11',
+        value === '' ? 'border-line text-muted' : 'border-line-strong bg-selected text-text',
+      )}
     >
       {children}
-    </Select>
+    </select>
   );
 }
 

@@ -104,7 +104,7 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
             <CircleHelp aria-hidden size={16} />
           </IconButton>
         </PageHeader>
-        <div className="flex flex-wrap items-center gap-x-4 gap-y-1 border-b border-line px-4">
+        <div className="flex items-center gap-x-4 border-b border-line px-4 max-sm:flex-col max-sm:items-stretch">
           <div role="tablist" aria-label="Approvals" className="flex gap-4">
             <Tab isOpen={!isDecidedTab} onOpen={() => setTab(undefined)}>
               Pending

@@ -2,7 +2,7 @@
 import type { ApiKey, Approval, Decider } from '@relay/protocol/wire';
 
 /** Who is signed in. */
-type Account = Pick<ApiKey, 'id' | 'owner'>;
+type Account = Pick<ApiKey, 'id' | 'owner' | 'parent'>;
 
 const maxSummary = 240;
 
@@ -71,7 +71,9 @@ export function callKey(approval: Approval): string {
 
 export function isMe({ id, owner }: Decider, account: Account | undefined): boolean {
   if (account === undefined) return false;
-  return owner === undefined ? id === account.id : owner === account.owner;
+  if (owner !== undefined) return owner === account.owner;
+  // A sign-in acts as the key that signed in.
+  return id === (account.parent ?? account.id);
 }
 
 /** "you", "ada", "a rule". */
