@@ -498,6 +498,13 @@ const calls: Record<Covered, () => Promise<unknown>> = {
       (await client.webhooks.deliveries(id).page()).items[0]?.status;
     await expect.poll(deliveryStatus, { timeout: 10_000 }).toBe('delivered');
   },
+  redeliverWebhook: async () => {
+    const { id } = await client.webhooks.create({ url: hookUrl, events: ['run.ended'] });
+    await ended();
+    const [delivery] = (await client.webhooks.deliveries(id).page()).items;
+    const again = await client.webhooks.redeliver(id, delivery?.id ?? '');
+    expect(again).toMatchObject({ id: delivery?.id, status: 'pending', attempts: 0 });
+  },
 };
 
 describe('SDK client', () => {

@@ -183,6 +183,13 @@ export function webhooks(http: Http) {
         query,
         ...options,
       }),
+    /** Sends a delivery again, with the same id; its attempts start again. */
+    redeliver: (
+      id: string,
+      deliveryId: string,
+      options: CallOptions = {},
+    ): Promise<wire.WebhookDelivery> =>
+      http.json('POST', pathOf`/v1/webhooks/${id}/deliveries/${deliveryId}/redeliver`, options),
   };
 }
 

@@ -197,6 +197,8 @@ function faultyWebhooks(
     list: (page) => read(() => inner.list(page)),
     remove: (id, audit) => write('webhooks.remove', () => inner.remove(id, audit)),
     deliveries: (id, page) => read(() => inner.deliveries(id, page)),
+    redeliver: (redelivery, audit) =>
+      write('webhooks.redeliver', () => inner.redeliver(redelivery, audit)),
   };
 }
 
