@@ -428,6 +428,12 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   deleteMemory: async () =>
     client.memories.delete((await client.memories.add({ namespace: 'n', text: 'No' })).id),
   clearMemories: () => client.memories.clear('n'),
+  getStats: async () => {
+    await ended();
+    const { totals, buckets } = await client.stats.get();
+    expect(totals.runs.completed).toBeGreaterThan(0);
+    expect(buckets.length).toBeGreaterThanOrEqual(24);
+  },
   getTenant: async () => expect((await client.tenant.get()).name).toBe('default'),
   updateTenant: async () => {
     const budgets = { tenant: { period: 'day' as const, tokens: 1_000_000 } };

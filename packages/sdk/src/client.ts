@@ -9,6 +9,7 @@ import {
   memories,
   permissions,
   policy,
+  stats,
   tenant,
   webhooks,
   workflows,
@@ -43,6 +44,7 @@ export function createClient(options: ClientOptions) {
     keys: keys(http),
     webhooks: webhooks(http),
     tenant: tenant(http),
+    stats: stats(http),
     permissions: permissions(http),
     workflows: workflows(http),
     /** A run that is canceled when its connection closes. */

@@ -135,6 +135,8 @@ export type {
   SessionsQuery,
   StoredEvent,
   StoredSessionEvent,
+  Stats,
+  StatsQuery,
   Tenant,
   TenantBody,
   ToolPermission,

@@ -203,6 +203,14 @@ export function tenant(http: Http) {
   };
 }
 
+/** `/v1/stats`: runs, tokens, cost and decisions over a time. */
+export function stats(http: Http) {
+  return {
+    get: (query: wire.StatsQuery = {}, options: CallOptions = {}): Promise<wire.Stats> =>
+      http.json('GET', '/v1/stats', { query, ...options }),
+  };
+}
+
 export function workflows(http: Http) {
   return {
     get: (

@@ -118,6 +118,8 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     readPage: (runId, range) => read(() => inner.readPage(runId, range)),
     readWorkflow: (id) => read(() => inner.readWorkflow(id)),
     readUsage: (scope) => read(() => inner.readUsage(scope)),
+    readStats: (range) => read(() => inner.readStats(range)),
+    listDecisions: (status, range, limit) => read(() => inner.listDecisions(status, range, limit)),
     countOpenRuns: (scope) => read(() => inner.countOpenRuns(scope)),
     readApproval: (approvalId) => read(() => inner.readApproval(approvalId)),
     listApprovals: (filter, page) => read(() => inner.listApprovals(filter, page)),
