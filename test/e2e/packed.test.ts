@@ -24,12 +24,15 @@ const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
   version: string;
 };
 const packages = readdirSync(join(root, 'packages'));
+/** The console is a bundle of files for the server: no program imports it. */
+const libraries = packages.filter((name) => name !== 'console');
 
 /** Packing rewrites manifests for a moment, so it happens in a copy of the tree. */
 const copy = join(dir, 'copy');
 
 beforeAll(() => {
   execFileSync(join(root, 'node_modules/.bin/tsc'), ['-b'], { cwd: root, stdio: 'inherit' });
+  execFileSync(process.execPath, ['packages/console/build.mjs'], { cwd: root, stdio: 'inherit' });
   for (const name of ['packages', 'scripts']) {
     cpSync(join(root, name), join(copy, name), { recursive: true });
   }
@@ -38,7 +41,7 @@ beforeAll(() => {
     if (name.startsWith('.') || name === '@relay') continue;
     symlinkSync(join(root, 'node_modules', name), join(modules, name));
   }
-  for (const name of packages) {
+  for (const name of libraries) {
     const cwd = join(copy, 'packages', name);
     execFileSync(process.execPath, ['../../scripts/pack.mjs', 'rewrite'], { cwd });
   }
@@ -139,7 +142,7 @@ test('the SDK is all that a client needs: it loads without zod or anything else'
 });
 
 test('a tarball holds the build and neither source nor tests', () => {
-  for (const name of packages) {
+  for (const name of libraries) {
     const files = readdirSync(join(dir, 'node_modules/@relay', name), {
       recursive: true,
       encoding: 'utf8',
@@ -148,6 +151,12 @@ test('a tarball holds the build and neither source nor tests', () => {
     expect(files, name).toContain('dist/index.d.ts');
     expect(files.filter((name) => name.startsWith('src') || name.includes('.test.'))).toEqual([]);
   }
+});
+
+test('the tarball of the console holds the bundle alone', () => {
+  const files = readdirSync(join(modules, '@relay/console'), { encoding: 'utf8' });
+  expect(files.toSorted()).toEqual(['dist', 'package.json']);
+  expect(readdirSync(join(modules, '@relay/console/dist'))).toContain('index.html');
 });
 
 test.each(packages)('publint has nothing to say about the tarball of %s', async (name) => {
@@ -164,7 +173,7 @@ test.each([
   (resolution, module) => {
     const program = join(dir, `consumer-${resolution}`);
     mkdirSync(program);
-    const entries = packages.flatMap((name) => {
+    const entries = libraries.flatMap((name) => {
       const manifest = readFileSync(join(modules, '@relay', name, 'package.json'), 'utf8');
       const { exports } = JSON.parse(manifest) as { exports: Record<string, unknown> };
       return Object.keys(exports).map((path) => `@relay/${name}${path.slice(1)}`);

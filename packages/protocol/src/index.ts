@@ -20,4 +20,4 @@ export * from './schemas/runs.ts';
 export * from './schemas/sessions.ts';
 export { idSchema, toolCallIdSchema, toolNameForm } from './schemas/values.ts';
 export * from './sse/sse.ts';
-export type { ResponseOf, BodyOf, ParamsOf, QueryOf } from './wire.ts';
+export type { ResponseOf, BodyOf, FeedFrame, ParamsOf, QueryOf } from './wire.ts';

@@ -3,7 +3,7 @@
  * request and response bodies are derived from the route table, so they cannot differ from it.
  */
 import type { z } from 'zod';
-import type { auditLineSchema, RouteName, routes } from './routes/index.ts';
+import type { auditLineSchema, feedFrameSchema, RouteName, routes } from './routes/index.ts';
 
 export * from './defined.ts';
 export { canObserve } from './events/observation.ts';
@@ -139,6 +139,9 @@ export type Credential = ResponseOf<'putCredential'>;
 export type CredentialBody = RequestBodyOf<'putCredential'>;
 
 export type ApiKey = ResponseOf<'listKeys'>['keys'][number];
+/** The key or sign-in that a client uses. */
+export type CurrentKey = ResponseOf<'getCurrentKey'>;
+export type ConsoleLink = ResponseOf<'createConsoleLink'>;
 export type ApiKeyBody = RequestBodyOf<'createKey'>;
 
 export type Memory = ResponseOf<'addMemory'>;
@@ -187,5 +190,10 @@ export type ToolResultBody = RequestBodyOf<'postToolResult'>;
 export type ToolClaim = ResponseOf<'claimToolCall'>;
 
 export type Health = ResponseOf<'health'>;
+/** A notification of `GET /v1/feed`. */
+export type FeedFrame = z.output<typeof feedFrameSchema>;
+export type Agent = ResponseOf<'listAgents'>['agents'][number];
+export type Conversation = ResponseOf<'getConversation'>;
+export type ConversationsQuery = RequestQueryOf<'listConversations'>;
 export type ModelList = ResponseOf<'listModels'>;
 export type ToolList = ResponseOf<'listTools'>;

@@ -1,14 +1,17 @@
 import type { ChatBody, Health, ModelList, ToolList } from '@relay/protocol/wire';
 import { type CallOptions, Http, type HttpOptions } from './http.ts';
 import {
+  agents,
   approvals,
   audit,
+  conversations,
   credentials,
   grants,
   keys,
   memories,
   permissions,
   policy,
+  signIn,
   stats,
   tenant,
   webhooks,
@@ -28,7 +31,9 @@ export type RelayClient = ReturnType<typeof createClient>;
 export function createClient(options: ClientOptions) {
   const http = new Http(options);
   return {
+    agents: agents(http),
     runs: new Runs(http),
+    conversations: conversations(http),
     sessions: new Sessions(http),
     messages: messages(http),
     deliveries: deliveries(http),
@@ -47,9 +52,10 @@ export function createClient(options: ClientOptions) {
     stats: stats(http),
     permissions: permissions(http),
     workflows: workflows(http),
+    console: signIn(http),
     /** A run that is canceled when its connection closes. */
     chat: (body: ChatBody, options: CallOptions = {}) => Chat.open(http, body, options),
-    /** Notifications about changed runs and approvals, instead of polling. */
+    /** Notifications about changed runs, approvals, sessions, messages and deliveries, instead of polling. */
     feed: (options: FeedOptions = {}) => feed(http, options),
     models: (options: CallOptions = {}) => http.json<ModelList>('GET', '/models', options),
     /** The tools that a run can name as `builtin`. */

@@ -3,6 +3,15 @@ import type * as wire from '@relay/protocol/wire';
 import { type CallOptions, type Http, pathOf } from './http.ts';
 import { listOf } from './listing.ts';
 
+/** `/v1/agents`: the agents that a run, a chat or a session can name. */
+export function agents(http: Http) {
+  return {
+    /** The default agent first. */
+    list: (options: CallOptions = {}) =>
+      listOf<wire.Agent>(http, '/v1/agents', { name: 'agents', ...options }),
+  };
+}
+
 /**
  * `/v1/approvals`: the first decision counts, repeating it has no effect, a different one is a 409. Where
  * several approvers must agree, the approval is still pending after a vote that is not the last.
@@ -26,6 +35,22 @@ export function approvals(http: Http) {
     ) => decide(id, { ...decision, approved: true }),
     deny: (id: string, reason?: string) => decide(id, { approved: false, reason }),
     decide,
+  };
+}
+
+/** `/v1/conversations`: runs that continue each other, of all owners. */
+export function conversations(http: Http) {
+  return {
+    /** The one with the latest run first. `q`: those whose title contains it. */
+    list: (query: wire.ConversationsQuery = {}, options: CallOptions = {}) =>
+      listOf<wire.Conversation>(http, '/v1/conversations', {
+        name: 'conversations',
+        query,
+        ...options,
+      }),
+    /** Its runs are `runs.list({ conversationId })`. */
+    get: (id: string, options: CallOptions = {}): Promise<wire.Conversation> =>
+      http.json('GET', pathOf`/v1/conversations/${id}`, options),
   };
 }
 
@@ -156,8 +181,8 @@ export function keys(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.ApiKey & { apiKey: string }> =>
       http.json('POST', pathOf`/v1/keys/${id}/rotate`, { body, ...options }),
-    /** The key of this client. */
-    current: (options: CallOptions = {}): Promise<wire.ApiKey> =>
+    /** The key of this client, or its sign-in to the console. */
+    current: (options: CallOptions = {}): Promise<wire.CurrentKey> =>
       http.json('GET', '/v1/keys/current', options),
     revoke: async (id: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/keys/${id}`, options),
@@ -219,5 +244,25 @@ export function workflows(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.Workflow> =>
       http.json('GET', pathOf`/v1/workflows/${id}`, { query, ...options }),
+  };
+}
+
+/**
+ * `/console`: the sign-in of a person in a browser, which keeps the cookie and sends it with every request of a
+ * client without an API key, if `baseUrl` is the origin of the page.
+ */
+export function signIn(http: Http) {
+  return {
+    /** Sets the cookie of the console. `link` is the part of a login link after `#`. */
+    login: (
+      body: { readonly apiKey: string } | { readonly link: string },
+      options: CallOptions = {},
+    ): Promise<wire.CurrentKey> => http.json('POST', '/console/login', { body, ...options }),
+    /** Succeeds also if the sign-in has ended. */
+    logout: (options: CallOptions = {}): Promise<void> =>
+      http.json('POST', '/console/logout', { repeatable: true, ...options }),
+    /** A URL that signs in once, within 15 minutes. It requires an API key. */
+    link: (options: CallOptions = {}): Promise<wire.ConsoleLink> =>
+      http.json('POST', '/console/links', options),
   };
 }

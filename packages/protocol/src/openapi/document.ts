@@ -18,7 +18,7 @@ import { grantSchema } from '../routes/grants.ts';
 import { keySchema } from '../routes/keys.ts';
 import { memorySchema } from '../routes/memories.ts';
 import { policySchema } from '../routes/policy.ts';
-import { runSchema } from '../routes/runs.ts';
+import { feedFrameSchema, runSchema } from '../routes/runs.ts';
 import { deliveryFrameSchema, sessionSchema } from '../routes/sessions.ts';
 import { tenantSchema } from '../routes/tenant.ts';
 import { webhookSchema } from '../routes/webhooks.ts';
@@ -26,7 +26,6 @@ import { checkpointEnvelopeSchema, runErrorSchema, wireUsageSchema } from '../sc
 import { type Route, routes } from '../routes/index.ts';
 import {
   chatFrameSchema,
-  feedFrameSchema,
   runsFrameSchema,
   runtimeFrameSchema,
   sessionFrameSchema,
@@ -66,6 +65,13 @@ export function openApiDocument(version: string): OpenApiDocument {
           type: 'http',
           scheme: 'bearer',
           description: 'A session token, relay_sess_…, for its own session',
+        },
+        console: {
+          type: 'apiKey',
+          in: 'cookie',
+          name: 'relay_console',
+          description:
+            'A sign-in to the console, with the rights of its key. Requests that write need a same-origin Origin header',
         },
         internal: {
           type: 'apiKey',
@@ -116,14 +122,21 @@ function tagOf(path: string): string {
 
 function securityOf(route: Route): Schema {
   if (route.auth === 'public' || route.auth === 'link') return { security: [] };
+  if (route.auth === 'sign-in') return { security: [] };
   if (route.auth === 'internal') return { security: [{ internal: [] }] };
   const { scopes, anyScope } = route;
   const keys =
     anyScope === true ? scopes.map((scope) => ({ key: [scope] })) : [{ key: [...scopes] }];
   const others = { 'internal-or-key': [{ internal: [] }], 'local-or-key': [{}] };
   const tokens = route.session === undefined ? [] : [{ session: [] }];
+  const cookies = route.cookie === false ? [] : [{ console: [] }];
   return {
-    security: [...keys, ...tokens, ...(route.auth === undefined ? [] : others[route.auth])],
+    security: [
+      ...keys,
+      ...cookies,
+      ...tokens,
+      ...(route.auth === undefined ? [] : others[route.auth]),
+    ],
   };
 }
 

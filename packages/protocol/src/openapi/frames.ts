@@ -228,11 +228,5 @@ export const runtimeFrameSchema = z.discriminatedUnion('type', [
   }),
 ]);
 
-/** `all`: too much has changed to name it. */
-export const feedFrameSchema = z.strictObject({
-  kind: z.enum(['connected', 'run', 'approval', 'session', 'message', 'delivery', 'all']),
-  id: text.optional(),
-});
-
 /** An event of a session's journal; its `seq` is the id of the frame. */
 export const sessionFrameSchema = z.intersection(sessionEventSchema, z.object({ at: text }));

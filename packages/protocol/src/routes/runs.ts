@@ -161,6 +161,23 @@ const workflowSchema = z.object({
   nextCursor: z.string().nullable(),
 });
 
+/** `connected` comes first. `all`: too much has changed to name it. */
+export const feedFrameSchema = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('connected') }),
+  z.strictObject({ kind: z.literal('all') }),
+  z.strictObject({ kind: z.enum(['run', 'approval', 'session']), id: idSchema }),
+  z.strictObject({
+    kind: z.literal('message'),
+    id: idSchema,
+    channels: z.array(z.string()).readonly().optional().describe('Set for a new message'),
+  }),
+  z.strictObject({
+    kind: z.literal('delivery'),
+    id: idSchema.optional().describe('Not set for several deliveries of the session'),
+    sessionId: idSchema,
+  }),
+]);
+
 const eventSchema = z.looseObject({ seq: z.int(), type: z.string(), at: timeSchema });
 
 export const runRoutes = {
@@ -229,7 +246,8 @@ export const runRoutes = {
   followFeed: {
     method: 'GET',
     path: '/v1/feed',
-    summary: 'Stream notifications about changed runs and approvals',
+    summary:
+      'Stream notifications about changed runs, approvals, sessions, messages and deliveries',
     scopes: ['read'],
     responseType: 'sse',
     errors: [...keyErrors],

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { keyErrors, type Route } from './route.ts';
+import { keyErrors, listOf, type Route } from './route.ts';
 
 const healthSchema = z.object({ status: z.literal('ok'), version: z.string() });
 
@@ -21,6 +21,19 @@ const listedToolSchema = z.object({
   needsApproval: z.boolean(),
   /** Safe to run again after a crash. */
   idempotent: z.boolean(),
+});
+
+const agentSchema = z.object({
+  name: z.string(),
+  description: z.string().optional(),
+  /** Used unless a run names another one. */
+  model: z.string().optional(),
+  /** The names of its tools. Not set: those that a run names, or all of the tenant in a chat. */
+  tools: z.array(z.string()).optional(),
+  /** The names of agents that it may hand off to. */
+  handoffs: z.array(z.string()).optional(),
+  /** Used if a run names no agent. */
+  isDefault: z.boolean(),
 });
 
 export const systemRoutes = {
@@ -75,6 +88,7 @@ export const systemRoutes = {
     summary: 'Get metrics in the Prometheus format',
     auth: 'internal-or-key',
     scopes: ['admin'],
+    cookie: false,
     responseType: 'text',
     errors: [...keyErrors],
   },
@@ -88,6 +102,14 @@ export const systemRoutes = {
       models: z.array(z.object({ id: z.string(), provider: z.string() })),
       defaultModel: z.string().optional(),
     }),
+    errors: [...keyErrors],
+  },
+  listAgents: {
+    method: 'GET',
+    path: '/v1/agents',
+    summary: 'List the agents that runs can name, the default agent first',
+    scopes: ['read'],
+    output: listOf('agents', agentSchema),
     errors: [...keyErrors],
   },
   listTools: {

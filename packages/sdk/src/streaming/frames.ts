@@ -6,7 +6,7 @@
  * It gives up on an error that a retry cannot fix (a revoked key, an unknown run), when the signal is
  * aborted, and when nothing has arrived for `reconnectTimeoutMs`, not even a heartbeat.
  */
-import { type ParsedFrame, readSse } from '@relay/protocol/wire';
+import { type FeedFrame, type ParsedFrame, readSse } from '@relay/protocol/wire';
 import { networkError, RelayApiError } from '../errors.ts';
 import { type Http, messageOf } from '../http.ts';
 import { anyOf, backoff, sleep } from '../timing.ts';
@@ -110,12 +110,10 @@ async function* chunksOf(
 
 /**
  * A notification that something has changed. `connected` comes first and after each reconnect: changes
- * may have been missed, so reload everything, as after `all`.
+ * may have been missed, so reload everything, as after `all`. A `delivery` without an id stands for several
+ * of its session. A `message` names its channels only when it is new.
  */
-export interface FeedEvent {
-  readonly kind: 'connected' | 'run' | 'approval' | 'all';
-  readonly id?: string;
-}
+export type FeedEvent = FeedFrame;
 
 export interface FeedOptions extends FollowOptions {
   readonly signal?: AbortSignal | undefined;

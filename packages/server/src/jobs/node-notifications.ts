@@ -1,5 +1,6 @@
 /** Handles hints from other nodes, and about sessions also from this one. A hint only says where to look; this node reads the store itself. */
 import type { Hint } from '@relay/core';
+import { defined } from '@relay/protocol';
 import type { ServerContext } from '../http/handlers/handler.ts';
 
 export function subscribeToNodes(context: ServerContext): () => void {
@@ -26,6 +27,16 @@ function handle(context: ServerContext, hint: Hint): void {
       feed.add(hint.tenantId, { kind: 'session', id: hint.sessionId });
       if (hint.isTokenEnded === true) void streams.checkSession(hint.sessionId);
       return;
+    case 'message': {
+      const { messageId: id, channels } = hint;
+      feed.add(hint.tenantId, { kind: 'message', id, ...defined({ channels }) });
+      return;
+    }
+    case 'delivery': {
+      const { deliveryId: id, sessionId } = hint;
+      feed.add(hint.tenantId, { kind: 'delivery', ...defined({ id }), sessionId });
+      return;
+    }
     case 'inbox':
       supervisor.notify(hint);
       return;

@@ -2,16 +2,17 @@
  * Hints for user interfaces: which runs, approvals and sessions of a tenant have changed, not how. The client
  * reads the current state itself, so hints may be merged, and a lost hint only costs time.
  */
-import { type MessageNotice, Signal } from '@relay/core';
-import type { StoredEvent } from '@relay/protocol';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Signal } from '@relay/core';
+import type { FeedFrame, StoredEvent } from '@relay/protocol';
 
-export interface FeedEvent {
-  /** `all`: too much has changed; read everything. */
-  readonly kind: 'run' | 'approval' | 'session' | 'message' | 'delivery' | 'all';
-  readonly id?: string;
-}
+export type FeedEvent = Exclude<FeedFrame, { kind: 'connected' }>;
 
 const maxPending = 1_000;
+/** Of one session; more are merged into one hint without an id. */
+const maxDeliveries = 20;
+/** Between two batches, so that what changes often is sent seldom. */
+const pauseMs = 50;
 
 export class Feed {
   readonly #readers = new Map<string, Set<FeedReader>>();
@@ -23,11 +24,6 @@ export class Feed {
       const hint = feedEventOf(event, runId);
       if (hint !== undefined) this.add(tenantId, hint);
     }
-  }
-
-  publishMessage(tenantId: string, { messageId, deliveries }: MessageNotice): void {
-    this.add(tenantId, { kind: 'message', id: messageId });
-    for (const { id } of deliveries) this.add(tenantId, { kind: 'delivery', id });
   }
 
   add(tenantId: string, hint: FeedEvent): void {
@@ -57,10 +53,15 @@ export class Feed {
   }
 }
 
-/** The hints that one reader has not received yet: one per run or approval, however often it changed. */
+/**
+ * The hints that one reader has not received yet: one per run, approval, session, message or delivery,
+ * however often it changed. The first is sent at once, others in batches.
+ */
 export class FeedReader implements AsyncIterable<readonly FeedEvent[]> {
   readonly #signal: AbortSignal;
   readonly #pending = new Map<string, FeedEvent>();
+  /** Pending deliveries by session, unless they are merged. */
+  readonly #deliveries = new Map<string, Set<string>>();
   readonly #changed = new Signal();
 
   constructor(signal: AbortSignal) {
@@ -70,24 +71,47 @@ export class FeedReader implements AsyncIterable<readonly FeedEvent[]> {
 
   add(hint: FeedEvent): void {
     if (this.#pending.has('all')) return;
-    if (this.#pending.size >= maxPending) {
-      this.#pending.clear();
+    if (hint.kind === 'all' || this.#pending.size >= maxPending) {
+      this.#clear();
       this.#pending.set('all', { kind: 'all' });
+    } else if (hint.kind === 'delivery') {
+      this.#addDelivery(hint);
     } else {
       this.#pending.set(`${hint.kind} ${hint.id}`, hint);
     }
     this.#changed.notify();
   }
 
+  #addDelivery({ id, sessionId }: Extract<FeedEvent, { kind: 'delivery' }>): void {
+    const merged = `deliveries ${sessionId}`;
+    if (this.#pending.has(merged)) return;
+    const named = this.#deliveries.get(sessionId) ?? new Set();
+    if (id !== undefined && (named.size < maxDeliveries || named.has(id))) {
+      this.#deliveries.set(sessionId, named.add(id));
+      this.#pending.set(`delivery ${id}`, { kind: 'delivery', id, sessionId });
+      return;
+    }
+    for (const each of named) this.#pending.delete(`delivery ${each}`);
+    this.#deliveries.delete(sessionId);
+    this.#pending.set(merged, { kind: 'delivery', sessionId });
+  }
+
+  #clear(): void {
+    this.#pending.clear();
+    this.#deliveries.clear();
+  }
+
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly FeedEvent[], void> {
-    while (!this.#signal.aborted) {
+    const signal = this.#signal;
+    while (!signal.aborted) {
       if (this.#pending.size === 0) {
         await this.#changed.wait();
         continue;
       }
       const hints = [...this.#pending.values()];
-      this.#pending.clear();
+      this.#clear();
       yield hints;
+      await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
     }
   }
 }

@@ -79,6 +79,35 @@ describe('a server', () => {
     expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
   });
 
+  it('lists the default agent and those of the configuration, without their instructions', async () => {
+    const [billing, triage] = [
+      { name: 'billing', description: 'Answers questions', tools: ['calculator'], model: 'demo' },
+      { name: 'triage', handoffs: ['billing'] },
+    ];
+    const agents = [{ ...billing, instructions: 'Be brief' }, triage];
+    const server = await bootServer({ file: { agents } });
+    expect(await server.json('/v1/agents')).toEqual({
+      agents: [
+        { name: 'assistant', isDefault: true },
+        { ...billing, isDefault: false },
+        { ...triage, isDefault: false },
+      ],
+      nextCursor: null,
+    });
+    await server.stop();
+  });
+
+  it('lists an assistant of the configuration as the default agent', async () => {
+    const agents = [{ name: 'triage' }, { name: 'assistant', description: 'Knows the way' }];
+    const server = await bootServer({ file: { agents } });
+    const listed = await server.json('/v1/agents');
+    expect(listed['agents']).toEqual([
+      { name: 'assistant', description: 'Knows the way', isDefault: true },
+      { name: 'triage', isDefault: false },
+    ]);
+    await server.stop();
+  });
+
   it('lists the models of providers for which the tenant has a credential', async () => {
     const server = await boot();
     const path = '/v1/credentials/anthropic';
@@ -209,7 +238,9 @@ describe('the route table', () => {
       expect(server.relay.app.hasRoute({ method, url: path }), path).toBe(true);
       const response = await server.request(url, { method, key: 'nonsense' });
       // An invalid decision link is answered with 404.
-      const expected = auth === 'link' ? [404] : [200, 401];
+      // Signing in is no matter of the key.
+      const other = auth === 'sign-in' ? [204, 400] : [200, 401];
+      const expected = auth === 'link' ? [404] : other;
       expect(expected, `${method} ${path}`).toContain(response.status);
     }
   });

@@ -126,10 +126,17 @@ describe('hints from other nodes', () => {
       nodes.send({ kind: 'run', tenantId: 't', runId: 'r' });
       nodes.send({ kind: 'run', tenantId: 'another', runId: 'x' });
       nodes.send({ kind: 'approval', tenantId: 't', approvalId: 'a' });
+      nodes.send({ kind: 'message', tenantId: 't', messageId: 'm', channels: ['ops'] });
+      nodes.send({ kind: 'delivery', tenantId: 't', sessionId: 's', deliveryId: 'd' });
+      nodes.send({ kind: 'delivery', tenantId: 'another', sessionId: 's', deliveryId: 'd' });
+      nodes.send({ kind: 'delivery', tenantId: 't', sessionId: 'busy' });
     });
     expect(hints).toEqual([
       { kind: 'run', id: 'r' },
       { kind: 'approval', id: 'a' },
+      { kind: 'message', id: 'm', channels: ['ops'] },
+      { kind: 'delivery', id: 'd', sessionId: 's' },
+      { kind: 'delivery', sessionId: 'busy' },
     ]);
   });
 
@@ -158,7 +165,7 @@ describe('hints from other nodes', () => {
 
   it('close the streams of a key that another node revoked', async () => {
     const times = { createdAt: 0, expiresAt: null, revokedAt: null, lastUsedAt: null };
-    const rotation = { replaces: [], replacedBy: null };
+    const rotation = { kind: 'api' as const, parent: null, replaces: [], replacedBy: null };
     const key = {
       id: 'k',
       tenantId: 't',

@@ -16,6 +16,8 @@ const kinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
   'inbox',
   'wake',
   'session',
+  'message',
+  'delivery',
   'tenant',
 ]);
 
@@ -59,9 +61,15 @@ export function hintsOfAppend(tenantId: string, append: Append): Hint[] {
   return hints;
 }
 
+const ownKinds: ReadonlySet<Hint['kind']> = new Set<Hint['kind']>([
+  'session',
+  'message',
+  'delivery',
+]);
+
 /**
- * Sends hints to other nodes. Those about sessions are also for the node that wrote: requests, receipts and
- * runs all change sessions, and none of them has to publish what it changed.
+ * Sends hints to other nodes. Those about sessions and their messages are also for the node that wrote:
+ * requests, receipts and runs all change them, and none of them has to publish what it changed.
  */
 export class HintSender {
   readonly #listeners = new Set<(hint: Hint) => void>();
@@ -69,7 +77,7 @@ export class HintSender {
   send(channel: HintChannel | undefined, hints: readonly Hint[]): void {
     for (const hint of hints) {
       channel?.send(encodeHint(hint));
-      if (hint.kind === 'session') for (const listener of this.#listeners) listener(hint);
+      if (ownKinds.has(hint.kind)) for (const listener of this.#listeners) listener(hint);
     }
   }
 

@@ -38,3 +38,14 @@ export function agentNamed(agents: AgentRegistry, name = defaultAgent): AgentDef
     details: [{ path: 'agent', message: 'Unknown agent' }],
   });
 }
+
+/** All that `agentNamed` finds, the default agent first. */
+export function namedAgents(
+  agents: AgentRegistry,
+): readonly (AgentDefinition & { readonly isDefault: boolean })[] {
+  const others = agents.list().filter(({ name }) => name !== defaultAgent);
+  return [agentNamed(agents), ...others].map((agent) => ({
+    ...agent,
+    isDefault: agent.name === defaultAgent,
+  }));
+}

@@ -1,4 +1,5 @@
 /** The server itself: health, documentation, metrics, and the models and tools it offers. */
+import { namedAgents } from '@relay/core';
 import { knownModelsOf } from '@relay/models';
 import { openApiDocument, RelayError } from '@relay/protocol';
 import { docsPage } from '../views/docs-page.ts';
@@ -52,6 +53,21 @@ async function modelsByCredential(call: ApiRequest): Promise<{ id: string; provi
     .filter(({ baseUrl }) => baseUrl === null)
     .flatMap(({ provider }) => knownModelsOf(provider).map((id) => ({ id, provider })));
 }
+
+/** Without instructions, which are for models. */
+export const listAgents: Handler<'listAgents'> = async ({ caller, context }) => ({
+  agents: namedAgents(context.control.engine.agents(caller.tenantId)).map(
+    ({ name, description, model, tools, handoffs, isDefault }) => ({
+      name,
+      description,
+      model,
+      tools,
+      handoffs,
+      isDefault,
+    }),
+  ),
+  nextCursor: null,
+});
 
 /** The tools that requests may name. The tools of an MCP server are known once it has answered. */
 export const listTools: Handler<'listTools'> = async ({ caller, context }) => ({

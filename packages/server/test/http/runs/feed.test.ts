@@ -52,20 +52,58 @@ describe('the feed', () => {
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const mine = await listen(server.apiKey);
     const theirs = await listen(stranger.apiKey);
-    const session = { kind: 'session', id: await addSession(server, { handle: 'ada' }) };
+    const sessionId = await addSession(server, { handle: 'ada' });
+    const session = { kind: 'session', id: sessionId };
     const seen = () => mine.received.filter(({ kind }) => kind !== 'session');
     const { id, deliveries } = await sendMessage(server, { to: '@ada', text: 'Hello' });
-    const delivery = { kind: 'delivery', id: deliveries[0]?.id };
+    const delivery = { kind: 'delivery', id: deliveries[0]?.id, sessionId };
     await until(() => mine.received.some((hint) => hint.kind === 'delivery'));
-    expect(seen()).toEqual([{ kind: 'message', id }, delivery]);
+    expect(seen()).toEqual([{ kind: 'message', id, channels: [] }, delivery]);
     expect(mine.received).toContainEqual(session);
     mine.received.length = 0;
+    await server.request(`/v1/messages/${id}`, { method: 'PATCH', body: { text: 'Bye' } });
+    await until(() => seen().length > 0);
+    expect(seen()).toEqual([{ kind: 'message', id }]);
+    mine.received.length = 0;
     await server.request(`/v1/messages/${id}`, { method: 'DELETE' });
-    await until(() => mine.received.some((hint) => hint.kind === 'delivery'));
-    expect(seen()).toEqual([{ kind: 'message', id }, delivery]);
+    await until(() => mine.received.some((hint) => hint.kind === 'message'));
+    expect(seen()).toEqual([delivery, { kind: 'message', id }]);
     expect(theirs.received).toEqual([]);
     mine.leave();
     theirs.leave();
+  });
+
+  it('names the channels of a message, and a delivery whose receipt has arrived', async () => {
+    server = await bootServer();
+    const sessionId = await addSession(server, { handle: 'ada', isStreaming: true });
+    await server.request('/v1/channels/ops', { method: 'PUT' });
+    await server.request('/v1/channels/ops/members/ada', { method: 'PUT' });
+    const mine = await listen(server.apiKey);
+    const { id, deliveries } = await sendMessage(server, { to: '#ops', text: 'Hello' });
+    await until(() => mine.received.some((hint) => hint.kind === 'delivery'));
+    expect(mine.received).toContainEqual({ kind: 'message', id, channels: ['ops'] });
+    mine.received.length = 0;
+    const deliveryId = deliveries[0]?.id ?? '';
+    const { store } = server;
+    const [session, delivery] = await Promise.all([
+      store.tenant(server.tenantId).sessions.read(sessionId),
+      store.tenant(server.tenantId).messages.readDelivery(deliveryId),
+    ]);
+    const from = [delivery?.status ?? 'accepted'];
+    await store.tenant(server.tenantId).sessions.change({
+      changes: [
+        {
+          sessionId,
+          at: Date.now(),
+          ifVersion: session?.version ?? 0,
+          events: [],
+          deliveries: [{ id: deliveryId, from, to: 'delivered' }],
+        },
+      ],
+    });
+    await until(() => mine.received.some((hint) => hint.kind === 'delivery'));
+    expect(mine.received).toContainEqual({ kind: 'delivery', id: deliveryId, sessionId });
+    mine.leave();
   });
 
   it('sends hints about changes to the tenant only', async () => {
@@ -127,5 +165,28 @@ describe('a slow feed reader', () => {
     connection.abort();
     expect((await waiting).done).toBe(true);
     expect(feed.size).toBe(0);
+  });
+
+  it('receives one hint for many deliveries of a session, and each for the few of another', async () => {
+    server = await bootServer();
+    const feed = new Feed();
+    const connection = new AbortController();
+    const reader = feed.read('t', connection.signal)[Symbol.asyncIterator]();
+    for (let n = 0; n < 500; n += 1) {
+      feed.add('t', { kind: 'delivery', id: `d-${n}`, sessionId: 'busy' });
+    }
+    for (const id of ['one', 'other', 'one']) {
+      feed.add('t', { kind: 'delivery', id, sessionId: 'quiet' });
+    }
+    expect((await reader.next()).value).toEqual([
+      { kind: 'delivery', sessionId: 'busy' },
+      { kind: 'delivery', id: 'one', sessionId: 'quiet' },
+      { kind: 'delivery', id: 'other', sessionId: 'quiet' },
+    ]);
+    feed.add('t', { kind: 'delivery', id: 'd-1', sessionId: 'busy' });
+    expect((await reader.next()).value).toEqual([
+      { kind: 'delivery', id: 'd-1', sessionId: 'busy' },
+    ]);
+    connection.abort();
   });
 });

@@ -27,6 +27,7 @@ import type {
   SessionPage,
   SessionRecord,
   SessionSnapshot,
+  SessionRef,
   SessionStore,
   SessionStream,
   SessionWrite,
@@ -59,10 +60,20 @@ import { deleteMarked, markSession } from './retention.ts';
 import * as sessions from './sessions.ts';
 import { nameOfKey, SessionStatements, writeScope } from './write.ts';
 
+/** Of one session and one write; more are not named. */
+const mostDeliveries = 10;
+
 /** What other nodes are told of a write. */
 export function hintsOfWrite(
   tenantId: string,
-  { changes, runCommands = [], approvals = [], decision, closures = [] }: SessionWrite,
+  {
+    changes,
+    messages: sent = [],
+    runCommands = [],
+    approvals = [],
+    decision,
+    closures = [],
+  }: SessionWrite,
 ): Hint[] {
   const approvalIds = [
     ...approvals.map(({ id }) => id),
@@ -76,9 +87,25 @@ export function hintsOfWrite(
       const hint = { kind: 'session', tenantId, sessionId } as const;
       return ended.has(sessionId) ? { ...hint, isTokenEnded: true } : hint;
     }),
+    ...sent.map(({ id: messageId, channels }) => {
+      return { kind: 'message', tenantId, messageId, channels } as const;
+    }),
+    ...Array.from(ids, (sessionId) => hintsOfDeliveries({ tenantId, sessionId }, changes)).flat(),
     ...runCommands.map(({ runId, queued }) => hintOfCommand({ tenantId, runId }, queued)),
     ...approvalIds.map((approvalId) => ({ kind: 'approval', tenantId, approvalId }) as const),
   ];
+}
+
+function hintsOfDeliveries(
+  { tenantId, sessionId }: SessionRef,
+  changes: readonly SessionChange[],
+): Hint[] {
+  const changed = changes
+    .filter((change) => change.sessionId === sessionId)
+    .flatMap(({ newDeliveries = [], deliveries = [] }) => [...newDeliveries, ...deliveries]);
+  const hint = { kind: 'delivery', tenantId, sessionId } as const;
+  if (changed.length > mostDeliveries) return [hint];
+  return [...new Set(changed.map(({ id }) => id))].map((id) => ({ ...hint, deliveryId: id }));
 }
 
 function endsToken({ redefine, progress }: SessionChange): boolean {
@@ -392,6 +419,7 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
       if (result.ok) {
         const changes = recipients.map((sessionId) => ({ sessionId, at, events: [] }));
         this.notify(...hintsOfWrite(tenantId, { changes, runCommands }));
+        this.notify({ kind: 'message', tenantId, messageId });
         return 'edited';
       }
       const failed = unit[result.failedAt];
@@ -407,7 +435,11 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
       messages.withdrawMessage(this.tenantId, messageId, at),
       deliveries.expectFailed(this.tenantId, messageId),
     ];
-    return known(await this.store(write, { last }));
+    const outcome = known(await this.store(write, { last }));
+    if (outcome.kind === 'committed') {
+      this.notify({ kind: 'message', tenantId: this.tenantId, messageId });
+    }
+    return outcome;
   }
 
   readDelivery(deliveryId: string): Promise<MessageDelivery | undefined> {

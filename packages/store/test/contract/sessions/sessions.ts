@@ -176,6 +176,41 @@ export function sessionTests(open: Open): void {
     expect(hints).toHaveLength(count);
   });
 
+  test('a listener of this node gets hints about messages and deliveries, of a few by their ids', async () => {
+    const tenant = newTenant();
+    const { tenantId } = tenant;
+    const sessionId = await addSession(tenant);
+    let hints: Hint[] = [];
+    const stop = system().listen((hint) => void hints.push(hint));
+    const ofMessages = () => hints.filter(({ kind }) => kind === 'message' || kind === 'delivery');
+    const sent = await send(tenant, [sessionId], { channels: ['ops'] });
+    const [delivery] = sent.deliveries;
+    const changed = { kind: 'delivery', tenantId, sessionId, deliveryId: delivery?.id };
+    const messageId = sent.id;
+    expect(ofMessages()).toEqual([
+      { kind: 'message', tenantId, messageId, channels: ['ops'] },
+      changed,
+    ]);
+    hints = [];
+    await tenant.messages.edit({ messageId, at: noon, text: 'bye' });
+    expect(ofMessages()).toEqual([{ kind: 'message', tenantId, messageId }]);
+    hints = [];
+    const fails = { id: delivery?.id ?? '', from: ['accepted'], to: 'failed' } as const;
+    const write = { changes: [changeOf(sessionId, { deliveries: [fails] })] };
+    expect((await tenant.messages.withdraw(messageId, noon, write)).kind).toBe('committed');
+    expect(ofMessages()).toEqual([changed, { kind: 'message', tenantId, messageId }]);
+    hints = [];
+    const many = Array.from({ length: 11 }, () => sending([sessionId]));
+    await tenant.sessions.change({
+      messages: many.flatMap(({ messages }) => messages),
+      changes: many.flatMap(({ changes }) => changes),
+    });
+    expect(hints.filter(({ kind }) => kind === 'delivery')).toEqual([
+      { kind: 'delivery', tenantId, sessionId },
+    ]);
+    stop();
+  });
+
   test('of two attaches at once one succeeds', async () => {
     const tenant = newTenant();
     const sessionId = await addSession(tenant);

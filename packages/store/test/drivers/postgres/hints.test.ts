@@ -112,8 +112,15 @@ describe('nodes on one database', () => {
     const hintOf = (sessionId: string) => ({ kind: 'session', tenantId, sessionId }) as const;
     const [one, two] = [await addSession(tenant), await addSession(tenant)];
     await expectReceived(hintOf(one), hintOf(two));
-    await send(tenant, [one, two]);
-    await expectReceived(hintOf(one), hintOf(two));
+    const { id: messageId, deliveries } = await send(tenant, [one, two], { channels: ['ops'] });
+    await expectReceived(
+      hintOf(one),
+      hintOf(two),
+      { kind: 'message', tenantId, messageId, channels: ['ops'] },
+      ...deliveries.map(({ id: deliveryId, sessionId }) => {
+        return { kind: 'delivery', tenantId, sessionId, deliveryId } as const;
+      }),
+    );
     await tenant.sessions.openStream(one, { id: 's', node: 'n', at: noon });
     await expectReceived(hintOf(one));
     const run = await newRun(tenant);

@@ -1,0 +1,4 @@
+import { createClient, type RelayClient } from '@relay/sdk';
+
+/** The browser adds the cookie of the sign-in to each request: no key is ever in a script's reach. */
+export const client: RelayClient = createClient({ baseUrl: location.origin });

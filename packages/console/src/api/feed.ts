@@ -1,0 +1,129 @@
+/**
+ * What has changed on the server, as it happens.
+ *
+ * Browsers open at most six connections to a server over HTTP/1.1, so all tabs share one feed: the tab
+ * that holds the lock reads it and tells the others. When that tab closes, another one takes over. Where
+ * there are no locks (plain HTTP on another machine), each tab reads its own.
+ */
+import type { FeedEvent } from '@relay/sdk';
+import { useSyncExternalStore } from 'react';
+import { client } from './client.ts';
+import { queries } from './queries.ts';
+
+/** `since`: when the connection was lost, in milliseconds. */
+export type Connection =
+  | { readonly status: 'connecting' | 'live' }
+  | { readonly status: 'reconnecting' | 'offline'; readonly since: number };
+
+type Told =
+  | { readonly type: 'event'; readonly event: FeedEvent }
+  | { readonly type: 'connection'; readonly connection: Connection }
+  /** A new tab asks for the state of the connection. */
+  | { readonly type: 'hello' };
+
+const lockName = 'relay-console-feed';
+const listeners = new Set<(event: FeedEvent) => void>();
+const watchers = new Set<() => void>();
+let connection: Connection = { status: 'connecting' };
+
+/** Calls the listener for each event; returns what ends that. */
+export function onFeedEvent(listener: (event: FeedEvent) => void): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
+
+export function useConnection(): Connection {
+  return useSyncExternalStore(
+    (watcher) => {
+      watchers.add(watcher);
+      return () => void watchers.delete(watcher);
+    },
+    () => connection,
+  );
+}
+
+/** Reads the feed until the signal is aborted. */
+export function startFeed(signal: AbortSignal): void {
+  const channel = new BroadcastChannel(lockName);
+  let isReader = false;
+  channel.addEventListener('message', ({ data }: MessageEvent<Told>) => {
+    if (data.type === 'event') deliver(data.event);
+    else if (data.type === 'connection') setConnection(data.connection);
+    else if (isReader) channel.postMessage({ type: 'connection', connection } satisfies Told);
+  });
+  signal.addEventListener('abort', () => channel.close());
+  const tell = (told: Told) => {
+    if (!signal.aborted) channel.postMessage(told);
+  };
+  const read = async () => {
+    isReader = true;
+    await readFeed(signal, tell);
+  };
+  tell({ type: 'hello' });
+  if (!('locks' in navigator)) void read();
+  // Rejects when the signal is aborted, which ends it.
+  else navigator.locks.request(lockName, { signal }, read).catch(() => undefined);
+}
+
+async function readFeed(signal: AbortSignal, tell: (told: Told) => void): Promise<void> {
+  const connect = (next: Connection) => {
+    setConnection(next);
+    tell({ type: 'connection', connection: next });
+  };
+  const lost = () => {
+    const since = 'since' in connection ? connection.since : Date.now();
+    connect({ status: navigator.onLine ? 'reconnecting' : 'offline', since });
+  };
+  while (!signal.aborted) {
+    try {
+      for await (const event of client.feed({ signal, onDisconnect: lost })) {
+        if (event.kind === 'connected') connect({ status: 'live' });
+        deliver(event);
+        tell({ type: 'event', event });
+      }
+    } catch {
+      // A request finds out what is wrong: a sign-in that has ended shows the page for it.
+      lost();
+      await queries.invalidateQueries({ queryKey: ['account'] });
+      await new Promise((resolve) => setTimeout(resolve, 2_000));
+    }
+  }
+}
+
+function setConnection(next: Connection): void {
+  connection = next;
+  for (const watcher of watchers) watcher();
+}
+
+/** What to read again after an event of a kind: the first parts of query keys. */
+const concerns: Readonly<Record<string, readonly string[]>> = {
+  run: ['runs', 'run', 'conversations', 'stats'],
+  approval: ['approvals', 'approval', 'grants'],
+  session: ['sessions', 'session'],
+  message: ['messages', 'channels', 'session-messages'],
+  delivery: ['deliveries', 'session-messages'],
+};
+
+const dueKinds = new Set<string>();
+let isWaiting = false;
+/** The first event of a burst is handled at once, the rest of it together. */
+const burstMs = 250;
+
+function deliver(event: FeedEvent): void {
+  for (const listener of listeners) listener(event);
+  dueKinds.add(event.kind);
+  if (!isWaiting) refresh();
+}
+
+function refresh(): void {
+  if (dueKinds.size === 0) return void (isWaiting = false);
+  isWaiting = true;
+  const kinds = new Set(dueKinds);
+  dueKinds.clear();
+  const isAll = [...kinds].some((kind) => concerns[kind] === undefined);
+  const names = new Set([...kinds].flatMap((kind) => concerns[kind] ?? []));
+  void queries.invalidateQueries({
+    predicate: ({ queryKey: [name] }) => isAll || names.has(String(name)),
+  });
+  setTimeout(refresh, burstMs);
+}

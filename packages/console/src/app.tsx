@@ -1,0 +1,102 @@
+/** The addresses of the console. Each page is loaded when it is first opened. */
+import { RelayApiError } from '@relay/sdk';
+import { lazy, Suspense, useEffect, useState } from 'react';
+import { Redirect, Route, Switch, useLocation } from 'wouter';
+import { useAccount } from './api/account.tsx';
+import { startFeed } from './api/feed.ts';
+import { queries, whenSignedOut } from './api/queries.ts';
+import { Frame } from './frame/frame.tsx';
+import { PageError } from './frame/page-error.tsx';
+import { SignIn } from './frame/sign-in.tsx';
+import { Empty, ErrorNotice, Loading } from './ui/notice.tsx';
+
+const Inbox = lazy(async () => ({ default: (await import('./pages/inbox/inbox.tsx')).Inbox }));
+const Runs = lazy(async () => ({ default: (await import('./pages/runs/runs.tsx')).Runs }));
+const Sessions = lazy(async () => ({
+  default: (await import('./pages/sessions/sessions.tsx')).Sessions,
+}));
+const Chat = lazy(async () => ({ default: (await import('./pages/chat/chat.tsx')).Chat }));
+const Overview = lazy(async () => ({
+  default: (await import('./pages/overview/overview.tsx')).Overview,
+}));
+const Policy = lazy(async () => ({ default: (await import('./pages/policy/policy.tsx')).Policy }));
+const Audit = lazy(async () => ({ default: (await import('./pages/audit/audit.tsx')).Audit }));
+const Settings = lazy(async () => ({
+  default: (await import('./pages/settings/settings.tsx')).Settings,
+}));
+
+export function App() {
+  const account = useAccount();
+  const [wasSignedIn, setWasSignedIn] = useState(false);
+  const [location] = useLocation();
+  const isSignedIn = account.data !== undefined;
+
+  useEffect(() => {
+    whenSignedOut(() => {
+      // Nothing of the account stays in memory.
+      queries.clear();
+      queries.setQueryData(['account'], undefined);
+      setWasSignedIn(true);
+      void queries.resetQueries({ queryKey: ['account'] });
+    });
+  }, []);
+
+  useEffect(() => {
+    if (!isSignedIn) return undefined;
+    const stop = new AbortController();
+    startFeed(stop.signal);
+    return () => stop.abort();
+  }, [isSignedIn]);
+
+  if (location.startsWith('/login') || isUnauthorized(account.error)) {
+    return <SignIn hasEnded={wasSignedIn} />;
+  }
+  if (account.data === undefined) {
+    if (account.error === null) return <Loading />;
+    return (
+      <ErrorNotice
+        title="The console cannot reach the server"
+        error={account.error}
+        onRetry={() => void account.refetch()}
+      />
+    );
+  }
+  return (
+    <Frame>
+      <PageError key={location.split('/')[1]}>
+        <Suspense fallback={<Loading />}>
+          <Switch>
+            <Route path="/">
+              <Redirect to="/inbox" replace />
+            </Route>
+            <Route path="/inbox/:id?">{({ id }) => <Inbox id={id} />}</Route>
+            <Route path="/runs/:id?">{({ id }) => <Runs id={id} />}</Route>
+            <Route path="/sessions/:id?">{({ id }) => <Sessions id={id} />}</Route>
+            <Route path="/chat/:conversationId?">
+              {({ conversationId }) => <Chat conversationId={conversationId} />}
+            </Route>
+            <Route path="/overview">
+              <Overview />
+            </Route>
+            <Route path="/policy/:section?">{({ section }) => <Policy section={section} />}</Route>
+            <Route path="/audit">
+              <Audit />
+            </Route>
+            <Route path="/settings/:section?">
+              {({ section }) => <Settings section={section} />}
+            </Route>
+            <Route>
+              <Empty title="There is no page at this address">
+                Choose one in the navigation, or press Ctrl K.
+              </Empty>
+            </Route>
+          </Switch>
+        </Suspense>
+      </PageError>
+    </Frame>
+  );
+}
+
+function isUnauthorized(error: unknown): boolean {
+  return error instanceof RelayApiError && error.status === 401;
+}

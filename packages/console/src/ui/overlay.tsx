@@ -1,0 +1,131 @@
+/** What lies above the page: dialogs and menus. Pages load it when they need it (`lazy`). */
+import { AlertDialog } from '@base-ui/react/alert-dialog';
+import { Dialog as BaseDialog } from '@base-ui/react/dialog';
+import { Menu as BaseMenu } from '@base-ui/react/menu';
+import { X } from 'lucide-react';
+import type { ReactElement, ReactNode } from 'react';
+import { Button, IconButton } from './button.tsx';
+import { cx } from './cx.ts';
+
+const popup = 'rounded border border-line bg-surface text-text shadow-overlay outline-none';
+const backdrop = 'fixed inset-0 z-40 bg-overlay';
+const centred =
+  'fixed inset-x-3 top-[8vh] z-50 mx-auto flex max-h-[84vh] flex-col overflow-hidden sm:inset-x-0';
+
+interface DialogProps {
+  readonly open: boolean;
+  readonly onOpenChange: (open: boolean) => void;
+  readonly title: string;
+  readonly children: ReactNode;
+  /** Buttons, at the end. */
+  readonly footer?: ReactNode;
+  readonly width?: 'sm' | 'md' | 'lg';
+}
+
+const widths = { sm: 'max-w-md', md: 'max-w-xl', lg: 'max-w-4xl' };
+
+export function Dialog({ open, onOpenChange, title, children, footer, width = 'md' }: DialogProps) {
+  return (
+    <BaseDialog.Root open={open} onOpenChange={onOpenChange}>
+      <BaseDialog.Portal>
+        <BaseDialog.Backdrop className={backdrop} />
+        <BaseDialog.Popup className={cx(popup, centred, widths[width])}>
+          <header className="flex items-center justify-between gap-2 border-b border-line py-2 pr-2 pl-4">
+            <BaseDialog.Title className="text-base font-semibold">{title}</BaseDialog.Title>
+            <BaseDialog.Close render={<IconButton label="Close" />}>
+              <X aria-hidden size={16} />
+            </BaseDialog.Close>
+          </header>
+          <div className="min-h-0 flex-1 overflow-y-auto p-4">{children}</div>
+          {footer === undefined ? null : (
+            <footer className="flex flex-wrap justify-end gap-2 border-t border-line p-3">
+              {footer}
+            </footer>
+          )}
+        </BaseDialog.Popup>
+      </BaseDialog.Portal>
+    </BaseDialog.Root>
+  );
+}
+
+interface ConfirmProps {
+  readonly open: boolean;
+  readonly onOpenChange: (open: boolean) => void;
+  readonly title: string;
+  /** What will happen. */
+  readonly children: ReactNode;
+  /** The verb of what is confirmed, such as "Revoke the key". */
+  readonly action: string;
+  readonly onConfirm: () => void;
+  readonly isBusy?: boolean;
+}
+
+/** Before something that cannot be undone. */
+export function Confirm(props: ConfirmProps) {
+  const { open, onOpenChange, title, children, action, onConfirm, isBusy = false } = props;
+  return (
+    <AlertDialog.Root open={open} onOpenChange={onOpenChange}>
+      <AlertDialog.Portal>
+        <AlertDialog.Backdrop className={backdrop} />
+        <AlertDialog.Popup className={cx(popup, centred, widths.sm)}>
+          <div className="overflow-y-auto p-4">
+            <AlertDialog.Title className="text-base font-semibold">{title}</AlertDialog.Title>
+            <AlertDialog.Description render={<div className="mt-2 text-sm text-muted" />}>
+              {children}
+            </AlertDialog.Description>
+          </div>
+          <footer className="flex justify-end gap-2 border-t border-line p-3">
+            <AlertDialog.Close render={<Button />}>Cancel</AlertDialog.Close>
+            <Button kind="danger" disabled={isBusy} onClick={onConfirm}>
+              {action}
+            </Button>
+          </footer>
+        </AlertDialog.Popup>
+      </AlertDialog.Portal>
+    </AlertDialog.Root>
+  );
+}
+
+interface MenuItem {
+  readonly label: ReactNode;
+  readonly onSelect: () => void;
+  readonly kind?: 'danger';
+  /** Why it cannot be chosen. */
+  readonly disabledReason?: string | undefined;
+}
+
+interface MenuProps {
+  /** A button; `triggerLabel` is what is in it. */
+  readonly trigger: ReactElement<Record<string, unknown>>;
+  readonly triggerLabel: ReactNode;
+  readonly items: readonly MenuItem[];
+}
+
+export function Menu({ trigger, triggerLabel, items }: MenuProps) {
+  return (
+    <BaseMenu.Root>
+      <BaseMenu.Trigger render={trigger}>{triggerLabel}</BaseMenu.Trigger>
+      <BaseMenu.Portal>
+        <BaseMenu.Positioner sideOffset={4} align="end" className="z-50">
+          <BaseMenu.Popup className={cx(popup, 'min-w-44 p-1')}>
+            {items.map((item, index) => (
+              <BaseMenu.Item
+                key={index}
+                disabled={item.disabledReason !== undefined}
+                title={item.disabledReason}
+                onClick={item.onSelect}
+                className={cx(
+                  'flex min-h-8 cursor-default items-center gap-2 rounded-sm px-2 text-sm outline-none',
+                  'data-disabled:text-faint data-highlighted:bg-hover pointer-coarse:min-h-11',
+                  item.kind === 'danger' && 'text-failed',
+                )}
+              >
+                {item.label}
+              </BaseMenu.Item>
+            ))}
+          </BaseMenu.Popup>
+        </BaseMenu.Positioner>
+      </BaseMenu.Portal>
+    </BaseMenu.Root>
+  );
+}
