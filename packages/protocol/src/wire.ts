@@ -153,6 +153,8 @@ export type MemoriesQuery = RequestQueryOf<'listMemories'>;
 
 export type Tenant = ResponseOf<'getTenant'>;
 export type TenantBody = RequestBodyOf<'updateTenant'>;
+export type Stats = ResponseOf<'getStats'>;
+export type StatsQuery = RequestQueryOf<'getStats'>;
 export type RunMessageBody = RequestBodyOf<'messageRun'>;
 export type RunMessage = ResponseOf<'messageRun'>;
 export type CancelRunsBody = RequestBodyOf<'cancelRuns'>;
