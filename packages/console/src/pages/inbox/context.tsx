@@ -59,7 +59,7 @@ export function Requester({ approval: { agentPath, sessionId, runId } }: Props) 
 }
 
 /** How the rules decide the call as it is shown. */
-export function useExplanation(approval: Approval, params: unknown = shownParams(approval)) {
+function useExplanation(approval: Approval, params: unknown = shownParams(approval)) {
   const { id, tool, kind } = approval;
   const isExplained = isObject(params) && kind !== 'question';
   return useQuery({
