@@ -334,6 +334,15 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   startRun: () => ended(),
   listRuns: async () => expect((await client.runs.list({ limit: 1 }).page()).items).toHaveLength(1),
   getRun: async () => client.runs.get(await ended()),
+  listConversations: async () => {
+    const { conversationId } = await client.runs.get(await ended('say 3'));
+    const [latest] = (await client.conversations.list({ q: 'SAY 3' }).page()).items;
+    expect(latest).toMatchObject({ id: conversationId, title: 'say 3', runs: 1 });
+  },
+  getConversation: async () => {
+    const { id, conversationId } = await client.runs.get(await ended());
+    expect(await client.conversations.get(conversationId)).toMatchObject({ lastRunId: id });
+  },
   listRunEvents: async () => {
     const { run, items } = await client.runs.events(await ended()).page();
     expect(items.at(-1)).toMatchObject({ type: 'run.ended', seq: run.lastSeq });
@@ -492,6 +501,15 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     const { id } = await client.webhooks.create({ url: hookUrl, events: ['approval.requested'] });
     await client.webhooks.delete(id);
     await client.webhooks.delete(id);
+  },
+  loginToConsole: async () => {
+    const { url } = await client.console.link();
+    const link = new URL(url).hash.slice(1);
+    expect(await client.console.login({ link })).toMatchObject({ kind: 'console' });
+  },
+  logoutOfConsole: async () => client.console.logout(),
+  createConsoleLink: async () => {
+    expect(new URL((await client.console.link()).url).pathname).toBe('/console/login');
   },
   listWebhookDeliveries: async () => {
     const { id } = await client.webhooks.create({ url: hookUrl, events: ['run.ended'] });

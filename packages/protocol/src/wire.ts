@@ -139,6 +139,9 @@ export type Credential = ResponseOf<'putCredential'>;
 export type CredentialBody = RequestBodyOf<'putCredential'>;
 
 export type ApiKey = ResponseOf<'listKeys'>['keys'][number];
+/** The key or sign-in that a client uses. */
+export type CurrentKey = ResponseOf<'getCurrentKey'>;
+export type ConsoleLink = ResponseOf<'createConsoleLink'>;
 export type ApiKeyBody = RequestBodyOf<'createKey'>;
 
 export type Memory = ResponseOf<'addMemory'>;
@@ -188,5 +191,7 @@ export type Health = ResponseOf<'health'>;
 /** A notification of `GET /v1/feed`. */
 export type FeedFrame = z.output<typeof feedFrameSchema>;
 export type Agent = ResponseOf<'listAgents'>['agents'][number];
+export type Conversation = ResponseOf<'getConversation'>;
+export type ConversationsQuery = RequestQueryOf<'listConversations'>;
 export type ModelList = ResponseOf<'listModels'>;
 export type ToolList = ResponseOf<'listTools'>;

@@ -4,6 +4,7 @@ import {
   agents,
   approvals,
   audit,
+  conversations,
   credentials,
   grants,
   keys,
@@ -31,6 +32,7 @@ export function createClient(options: ClientOptions) {
   return {
     agents: agents(http),
     runs: new Runs(http),
+    conversations: conversations(http),
     sessions: new Sessions(http),
     messages: messages(http),
     deliveries: deliveries(http),

@@ -88,6 +88,8 @@ const calls: readonly [string, Call, object?][] = [
     { tool: 'bash', params: { command: 'ls' } },
   ],
   ['GET /v1/workflows/w', (c) => c.workflows.get('w')],
+  ['GET /v1/conversations', (c) => c.conversations.list({ q: 'x' }).page()],
+  ['GET /v1/conversations/c', (c) => c.conversations.get('c')],
   ['GET /v1/agents', (c) => c.agents.list().page()],
   ['GET /models', (c) => c.models()],
   ['GET /v1/tools', (c) => c.tools()],

@@ -8,6 +8,8 @@ import type {
   ChannelStore,
   CheckpointChange,
   ClientCallRecord,
+  ConversationFilter,
+  ConversationRecord,
   CreationOutcome,
   CredentialRecord,
   EndedRun,
@@ -69,10 +71,10 @@ import { insertAudit, SqlAuditTrail } from './sql/tenants/audit.ts';
 import * as clientCalls from './sql/runs/client-calls.ts';
 import * as budgets from './sql/runs/budgets.ts';
 import { BudgetChecks } from './sql/runs/budgets.ts';
+import * as conversations from './sql/runs/conversations.ts';
 import * as counts from './sql/runs/counts.ts';
 import {
   creationScope,
-  ownConversationSql,
   creationUnit,
   decodeKeyHolder,
   hasExpired,
@@ -181,7 +183,8 @@ export class SqlTenantStore implements TenantStore {
     if (session?.failureOf(unit[result.failedAt]) !== undefined) return { kind: 'conflict' };
     const overBudget = checks.outcomeOf(unit[result.failedAt]);
     if (overBudget !== undefined) return overBudget;
-    if (unit[result.failedAt]?.sql === ownConversationSql) return { kind: 'not-owner' };
+    if (unit[result.failedAt]?.sql === conversations.ownConversationSql)
+      return { kind: 'not-owner' };
     const key = idempotency?.key;
     const holder =
       key === undefined
@@ -445,6 +448,24 @@ export class SqlTenantStore implements TenantStore {
   async readInbox(runId: string): Promise<QueuedRunCommand[]> {
     const statement = { sql: selectCommandsSql, params: [this.tenantId, runId] };
     return this.#all(statement, (row) => decodeCommand(this.#signer, row));
+  }
+
+  async readConversation(conversationId: string): Promise<ConversationRecord | undefined> {
+    const params = [this.tenantId, conversationId];
+    return this.#one(
+      { sql: conversations.selectConversationSql, params },
+      conversations.decodeConversation,
+    );
+  }
+
+  async listConversations(
+    filter: ConversationFilter,
+    page: Page,
+  ): Promise<Listed<ConversationRecord>> {
+    const lists = [conversations.conversationList(this.tenantId, filter)];
+    const { selectConversations } = conversations;
+    const { items, next } = await readList(this.#driver, lists, page, selectConversations);
+    return { items: items.map(conversations.decodeConversation), next };
   }
 
   async countEndedRuns(conversationId: string): Promise<number> {

@@ -60,6 +60,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     stats: (tenantId) => read(() => inner.stats(tenantId)),
     pausedTenants: () => read(() => inner.pausedTenants()),
     addKey: (key, hash, audit) => write('addKey', () => inner.addKey(key, hash, audit)),
+    redeemLink: (link, audit) => write('redeemLink', () => inner.redeemLink(link, audit)),
     rotateKey: (rotation, audit) => write('rotateKey', () => inner.rotateKey(rotation, audit)),
     recordKeyUses: (uses) => write('recordKeyUses', () => inner.recordKeyUses(uses)),
     addFirstKey: (key, hash, audit) =>
@@ -136,6 +137,8 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     postRunCommand: (runId, queued, audit) =>
       write('postRunCommand', () => inner.postRunCommand(runId, queued, audit)),
     readInbox: (runId) => read(() => inner.readInbox(runId)),
+    readConversation: (id) => read(() => inner.readConversation(id)),
+    listConversations: (filter, page) => read(() => inner.listConversations(filter, page)),
     countEndedRuns: (id) => read(() => inner.countEndedRuns(id)),
     endedRuns: (id, positions) => read(() => inner.endedRuns(id, positions)),
     findConnection: (id) => read(() => inner.findConnection(id)),

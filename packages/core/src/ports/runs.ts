@@ -238,6 +238,30 @@ export interface RunFilter {
   readonly until?: number;
 }
 
+/** A conversation with its last run. */
+export interface ConversationRecord {
+  readonly id: string;
+  /** The first text of a user, shortened. Null if there is none, or it was pruned. */
+  readonly title: string | null;
+  /** Of the last run. */
+  readonly agent: string;
+  readonly status: RunStatus;
+  readonly lastRunId: string;
+  readonly runs: number;
+  /** The owner of the first run. */
+  readonly owner: string;
+  /** The session whose turns are its runs. */
+  readonly sessionId: string | null;
+  readonly createdAt: number;
+  /** When its last run was created. */
+  readonly updatedAt: number;
+}
+
+export interface ConversationFilter {
+  /** Those whose title contains this text, in upper or lower case. */
+  readonly query?: string;
+}
+
 /** All runs of the tenant, or those that one key started. */
 export interface UsageScope {
   readonly keyId?: string;

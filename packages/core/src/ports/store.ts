@@ -15,6 +15,7 @@ import type {
   KeyRecord,
   KeyRotation,
   KeyUse,
+  LinkRedemption,
   SealedCredential,
   StoreStats,
   TenantChange,
@@ -51,6 +52,8 @@ import type {
 import type {
   CallClaim,
   CheckpointChange,
+  ConversationFilter,
+  ConversationRecord,
   ClientCallRecord,
   CreationOutcome,
   DueRun,
@@ -233,6 +236,9 @@ export interface TenantStore {
   /** In the order in which they were posted. Of an ended run: the messages that it did not take. */
   readInbox(runId: string): Promise<QueuedRunCommand[]>;
 
+  readConversation(conversationId: string): Promise<ConversationRecord | undefined>;
+  /** By `updatedAt`. */
+  listConversations(filter: ConversationFilter, page: Page): Promise<Listed<ConversationRecord>>;
   /** How many runs of the conversation have ended. */
   countEndedRuns(conversationId: string): Promise<number>;
   /** The runs that ended at the positions (`after`, `upTo`] of the conversation, in order. */
@@ -299,6 +305,11 @@ export interface SystemStore {
   findKey(hash: string, onDamage?: (row: DamagedRow) => void): Promise<KeyRecord | undefined>;
   /** False, and nothing is stored, if the old key does not exist, is revoked or was replaced. */
   rotateKey(rotation: KeyRotation, audit?: readonly NewAuditEntry[]): Promise<boolean>;
+  /**
+   * Turns a login link into a sign-in with a secret of its own. Of several at once, one succeeds; false, and
+   * nothing is stored, if there is no such link, or it was opened or revoked before.
+   */
+  redeemLink(redemption: LinkRedemption, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** An earlier use does not replace a later one. */
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
 

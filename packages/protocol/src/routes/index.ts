@@ -5,6 +5,8 @@ import { actionRoutes } from './actions.ts';
 import { approvalRoutes } from './approvals.ts';
 import { auditRoutes } from './audit.ts';
 import { chatRoutes } from './chat.ts';
+import { consoleRoutes } from './console.ts';
+import { conversationRoutes } from './conversations.ts';
 import { credentialRoutes } from './credentials.ts';
 import { grantRoutes } from './grants.ts';
 import { keyRoutes } from './keys.ts';
@@ -25,6 +27,8 @@ export * from './actions.ts';
 export * from './approvals.ts';
 export * from './audit.ts';
 export * from './chat.ts';
+export * from './console.ts';
+export * from './conversations.ts';
 export * from './credentials.ts';
 export * from './grants.ts';
 export * from './keys.ts';
@@ -44,12 +48,14 @@ export const routes = {
   ...chatRoutes,
   ...runtimeRoutes,
   ...runRoutes,
+  ...conversationRoutes,
   ...toolResultRoutes,
   ...actionRoutes,
   ...approvalRoutes,
   ...grantRoutes,
   ...keyRoutes,
   ...credentialRoutes,
+  ...consoleRoutes,
   ...memoryRoutes,
   ...messageRoutes,
   ...tenantRoutes,

@@ -58,10 +58,11 @@ describe('the tables and indexes that a commit changes, besides the journal', ()
       audit: [newAudit()],
     });
 
-  test('are 8 for a new run', async () => {
+  test('are 9 for a new run', async () => {
     expect(await changedBy(() => newHeldRun())).toEqual([
       'audit_unsealed',
       'conversations',
+      'conversations_by_update',
       'runs',
       'runs_by_agent',
       'runs_by_conversation',

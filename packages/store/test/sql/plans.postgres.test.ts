@@ -25,6 +25,11 @@ import { selectLast, selectPage } from '../../src/sql/lists.ts';
 import { claim, selectBlamed, selectDue, suspectsSql } from '../../src/sql/runs/leases.ts';
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories/memories.ts';
+import {
+  conversationList,
+  selectConversations,
+  selectConversationSql,
+} from '../../src/sql/runs/conversations.ts';
 import { storeDecision, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
 import { runLists, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
@@ -51,6 +56,10 @@ describe('query plans of PostgreSQL', () => {
     await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, size, json, checksum)
       SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, 2, '[]', 0
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
+    await database.sql(`INSERT INTO conversations (tenant_id, id, updated_at, runs, last_run_id, ended_runs,
+        owner, title, title_search, created_at)
+      SELECT 'tenant-' || n % 20, 'c-' || n, n, 1, 'run-' || n, 1, '"ada"', '"t"', '"t"', n
+      FROM generate_series(1, 10000) n`);
     await database.sql(`INSERT INTO approvals (id, tenant_id, run_id, status, requested_at, expires_at, kind,
         agent_id, agent_path, tool_call_id, tool, params, digest, ballot, mac)
       SELECT 'approval-' || n, 'tenant-' || n % 20, 'run-' || n,
@@ -169,6 +178,16 @@ describe('query plans of PostgreSQL', () => {
         ]),
       ),
     ),
+    'a conversation': selectConversationSql,
+    ...Object.fromEntries(
+      [{}, { query: 'x' }].flatMap((filter) => {
+        const list = conversationList('t', filter);
+        return [
+          [`conversations by ${JSON.stringify(filter)}`, selectConversations(list, page).sql],
+          [`the end of conversations by ${JSON.stringify(filter)}`, selectLast(list, page).sql],
+        ];
+      }),
+    ),
     ...Object.fromEntries(
       approvalFilters.map((filter) => [
         `approvals by ${JSON.stringify(filter)}`,
@@ -195,13 +214,13 @@ describe('query plans of PostgreSQL', () => {
     async (_name, sql) => {
       const plan = planOf((await asTenant.query(explained(sql))).rows);
       expect(plan).toMatch(/relay\.tenant/);
-      expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
+      expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|conversations|memor)/);
     },
   );
 
   test.each(Object.entries(ofSystem))('%s is found without reading a table', async (_name, sql) => {
     const plan = planOf(await database.sql(explained(sql)));
-    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
+    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|conversations|memor)/);
   });
 
   test('the run of a label is found by its id, also where most tenants have few runs', async () => {

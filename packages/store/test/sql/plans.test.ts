@@ -17,6 +17,11 @@ import {
 } from '../../src/sql/tenants/audit.ts';
 import { BudgetChecks, selectUse } from '../../src/sql/runs/budgets.ts';
 import {
+  conversationList,
+  selectConversations,
+  selectConversationSql,
+} from '../../src/sql/runs/conversations.ts';
+import {
   countEndedSql,
   openApprovalsSql,
   openRunsSql,
@@ -159,6 +164,7 @@ describe('query plans', () => {
     'the open runs of a key': selectOpenRuns('t', { keyId: 'k' }).sql,
     'a metadata entry': selectMetadata('n').sql,
     'a connection': selectConnectionSql,
+    'a conversation': selectConversationSql,
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
     'the suspects': suspectsSql.sqlite,
@@ -379,6 +385,22 @@ describe('query plans', () => {
           expect(lines.filter((line) => /^SCAN|TEMP B-TREE/.test(line))).toEqual([]);
         }
       }
+    });
+  }
+
+  for (const filter of [{}, { query: 'x' }]) {
+    test(`a page of conversations by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const list = conversationList('t', filter);
+      const range = `conversations_by_update (tenant_id=? AND ${between('updated_at')})`;
+      for (const { sql } of [selectPage(list, page), selectLast(list, page)]) {
+        const lines = await plan(sql);
+        expect(lines.filter((line) => line.startsWith('SEARCH t '))).toHaveLength(1);
+        expect(lines.find((line) => line.startsWith('SEARCH t '))).toContain(range);
+        expect(lines.filter((line) => /^SCAN|TEMP B-TREE/.test(line))).toEqual([]);
+      }
+      const whole = await plan(selectConversations(list, page).sql);
+      expect(scansIn(whole)).toEqual([]);
+      expect(whole.find((line) => line.startsWith('SEARCH l '))).toContain('(id=?)');
     });
   }
 

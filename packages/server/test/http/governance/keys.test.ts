@@ -14,8 +14,8 @@ import { type Chat, startChat, startRun, statusOf } from '../../support/requests
 import { sendMessage } from '../../support/sessions.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
-/** All routes except public ones and decision links. */
-const closed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
+/** All routes except public ones, decision links, and signing in to the console. */
+const closed = table.filter(([, { auth }]) => !['public', 'link', 'sign-in'].includes(auth ?? ''));
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
 const capabilities = {
@@ -34,6 +34,7 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   startApiChat: () => ({ message: 'say 1', model: 'demo' }),
   approveTool: ({ runId }) => ({ runId, toolCallId: 'call_1', action: 'approve' }),
   resumeChat: ({ runId }) => ({ runId }),
+  loginToConsole: () => ({ link: 'of a stranger' }),
   createKey: () => ({ name: 'made', scopes: ['runs'] }),
   rotateKey: () => ({}),
   updateTenant: () => ({}),
@@ -102,6 +103,7 @@ const unknownIds: Ids = {
   channel: 'none',
   handle: 'none',
   invocation: missing,
+  conversation: missing,
 };
 
 async function whole(response: Response) {
@@ -126,6 +128,7 @@ interface Ids {
   readonly channel: string;
   readonly handle: string;
   readonly invocation: string;
+  readonly conversation: string;
 }
 
 describe('API keys', () => {
@@ -179,6 +182,7 @@ describe('API keys', () => {
       channel: 'whose',
       handle: 'whose',
       invocation: String(invocation['id']),
+      conversation: String((await server.json(`/v1/runs/${chat.runId}`))['conversationId']),
     };
   });
 
@@ -193,6 +197,7 @@ describe('API keys', () => {
       if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
         return of.relay;
       if (name === 'id' && /^\/(v1|internal)\/runs/.test(path)) return of.run;
+      if (name === 'id' && path.startsWith('/v1/conversations')) return of.conversation;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
       if (name === 'id' && path.startsWith('/v1/memories')) return of.memory;
       if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;

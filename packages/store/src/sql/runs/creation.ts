@@ -6,6 +6,7 @@ import type { IdempotencyKey, RunCreation } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { Row, SqlDialect, Statement, UnitScope } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
+import { takeConversation } from './conversations.ts';
 import { countEnding, countUsage, countWaiting } from './counts.ts';
 import { storeEvents } from './events.ts';
 import { insertLabels } from './run-lists.ts';
@@ -52,23 +53,6 @@ export function creationScope(creation: RunCreation): UnitScope {
     progress.status === 'waiting' ||
     isEnded(progress.status ?? 'queued');
   return { run: identity.id, exclusive };
-}
-
-const insertConversationSql = `INSERT INTO conversations (tenant_id, id, owner, ended_runs)
-  VALUES (?, ?, ?, 0)`;
-
-/** Changes a row only if the conversation is new or belongs to this owner. */
-export const ownConversationSql = `${insertConversationSql}
-  ON CONFLICT (tenant_id, id) DO UPDATE SET owner = excluded.owner
-    WHERE conversations.owner = excluded.owner`;
-
-const anyConversationSql = `${insertConversationSql} ON CONFLICT (tenant_id, id) DO NOTHING`;
-
-function takeConversation({ identity, conversation }: RunCreation): Statement {
-  const params = [identity.tenantId, identity.conversationId, encode(identity.owner)];
-  if (conversation === 'any') return { sql: anyConversationSql, params };
-  const sql = conversation === 'new' ? insertConversationSql : ownConversationSql;
-  return { sql, params, expect: 1 };
 }
 
 /** A run's key, or that of a message with its sender. */

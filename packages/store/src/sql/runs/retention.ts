@@ -34,7 +34,7 @@ const markSql = `UPDATE runs
     ORDER BY c.ended_at, r.position LIMIT ?)`;
 
 /** A conversation without runs to mark is looked at again when another run of it has ended. */
-const prunedSql = `UPDATE conversations SET ended_at = NULL
+const prunedSql = `UPDATE conversations SET ended_at = NULL, title = NULL, title_search = NULL
   WHERE (tenant_id, id) IN (SELECT tenant_id, conversation_id FROM runs WHERE pruning = 1)
     AND ended_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM runs r
       WHERE r.tenant_id = conversations.tenant_id AND r.conversation_id = conversations.id

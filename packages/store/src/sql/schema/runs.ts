@@ -27,11 +27,19 @@ export const runTables: readonly string[] = [
   `CREATE TABLE conversations (
     tenant_id TEXT NOT NULL,
     id TEXT NOT NULL,
-    owner TEXT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    runs BIGINT NOT NULL,
+    last_run_id TEXT NOT NULL,
     ended_runs BIGINT NOT NULL,
     ended_at BIGINT,
+    owner TEXT NOT NULL,
+    session_id TEXT,
+    title TEXT,
+    title_search TEXT,
+    created_at BIGINT NOT NULL,
     PRIMARY KEY (tenant_id, id)
   )`,
+  `CREATE INDEX conversations_by_update ON conversations (tenant_id, updated_at, id)`,
   // The time when a run of it has ended last, until its runs are pruned.
   `CREATE INDEX conversations_to_prune ON conversations (ended_at) WHERE ended_at IS NOT NULL`,
   `CREATE TABLE runs (

@@ -14,6 +14,7 @@ import {
   useStore,
 } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
+import { created } from './run-lists.ts';
 
 const gone = { code: 'journal_pruned' };
 
@@ -47,6 +48,22 @@ export function retentionTests(open: Open): void {
     }
     throw new Error('There is always something left');
   }
+
+  test('the title of a conversation goes with what was said', async () => {
+    const tenant = newTenant();
+    const { conversationId } = await endedRun(tenant, noon);
+    const later = await newRun(tenant, {
+      identity: { conversationId },
+      events: [created('a secret plan')],
+    });
+    await tenant.append(ending(later));
+    expect(await tenant.readConversation(conversationId)).toMatchObject({ title: 'a secret plan' });
+    await pruneAll(noon);
+    const pruned = { title: null, runs: 2, lastRunId: later.id, status: 'completed' };
+    expect(await tenant.readConversation(conversationId)).toMatchObject(pruned);
+    const { items } = await tenant.listConversations({ query: 'plan' }, { limit: 9 });
+    expect(items).toEqual([]);
+  });
 
   test('what was said goes, and what the run was stays', async () => {
     const tenant = newTenant();
