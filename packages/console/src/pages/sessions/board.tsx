@@ -63,14 +63,14 @@ export function Board() {
             placeholder="Find a session"
             value={query}
             onChange={(event) => change('q', event.target.value)}
-            className="w-40 pl-7"
+            className="w-44! pl-7"
           />
         </label>
         <Select
           aria-label="Harness"
           value={harness}
           onChange={(event) => change('harness', event.target.value)}
-          className="w-36"
+          className="w-36!"
         >
           <option value="">All harnesses</option>
           {[...new Set([...harnesses, ...(harness === '' ? [] : [harness])])].map((name) => (
@@ -242,15 +242,17 @@ function Card({ session, approvals, lastMessage }: CardProps) {
         <span className="min-w-0 flex-1 truncate font-medium">
           @<SafeText text={identity.handle} />
         </span>
-        <StatusBadge status={status} />
       </span>
       {title === undefined ? null : (
         <span className="truncate text-sm">
           <SafeText text={title} />
         </span>
       )}
-      <span className="truncate text-xs text-muted">
-        <SafeText text={kindOf(session)} />
+      <span className="flex items-center gap-2">
+        <span className="min-w-0 flex-1 truncate text-xs text-muted">
+          <SafeText text={kindOf(session)} />
+        </span>
+        <StatusBadge status={status} />
       </span>
       <Doing session={session} approvals={approvals} />
       {lastMessage === undefined ? null : (

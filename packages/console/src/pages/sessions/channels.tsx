@@ -390,7 +390,7 @@ function Members({ channel: { name, members } }: { readonly channel: Channel }) 
       {mayRun ? (
         <Select
           aria-label="Add a member"
-          className="w-36"
+          className="w-36!"
           value=""
           disabled={others.length === 0}
           onChange={(event) => add.mutate(event.target.value)}

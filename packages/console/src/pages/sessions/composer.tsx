@@ -246,7 +246,7 @@ export function ModeSelect({ session, mode, onChange }: ModeSelectProps) {
   return (
     <Select
       aria-label="When it is delivered"
-      className="w-auto"
+      className="w-auto!"
       value={mode ?? defaultMode(session)}
       onChange={(event) => {
         const chosen = modes.find((each) => each.mode === event.target.value);

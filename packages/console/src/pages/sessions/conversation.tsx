@@ -1,5 +1,5 @@
 /** Messages in and out of a session, and what its agent says and does in between. */
-import type { Delivery, Session, SessionMessage } from '@relay/sdk';
+import type { Approval, Delivery, Session, SessionMessage } from '@relay/sdk';
 import { ChevronRight, FileDiff, Wrench } from 'lucide-react';
 import { useMemo, useState } from 'react';
 import { Link } from 'wouter';
@@ -18,7 +18,12 @@ import { Composer } from './composer.tsx';
 import type { Journal } from './journal.ts';
 import { useLiveText } from './live-text.ts';
 import { MessageView } from './message.tsx';
-import { useDeliveries, useMessage, useSessionMessages } from './session-data.ts';
+import {
+  useDeliveries,
+  useMessage,
+  usePendingApprovals,
+  useSessionMessages,
+} from './session-data.ts';
 import { TailList } from './tail-list.tsx';
 import { DeliveryReceipt } from './ticks.tsx';
 import { type TimelineItem, timelineOf } from './timeline.ts';
@@ -35,6 +40,7 @@ export function Conversation({ session, journal }: ConversationProps) {
   const [replyTo, setReplyTo] = useState<SessionMessage>();
   const messages = useSessionMessages(session);
   const deliveries = useDeliveries(session.id);
+  const approvals = usePendingApprovals(session.id);
   const live = useLiveText(session.activeRunId);
   const timeline = useMemo(
     () => timelineOf(journal.events, (id) => messages.get(id)?.text),
@@ -79,6 +85,7 @@ export function Conversation({ session, journal }: ConversationProps) {
                   session={session}
                   messages={messages}
                   deliveries={deliveries}
+                  approvals={approvals}
                   onReply={mayRun ? setReplyTo : undefined}
                 />
               </div>
@@ -134,10 +141,11 @@ interface ItemProps {
   readonly session: Session;
   readonly messages: ReadonlyMap<string, SessionMessage>;
   readonly deliveries: ReadonlyMap<string, Delivery>;
+  readonly approvals: readonly Approval[];
   readonly onReply: ((message: SessionMessage) => void) | undefined;
 }
 
-function Item({ item, session, messages, deliveries, onReply }: ItemProps) {
+function Item({ item, session, messages, deliveries, approvals, onReply }: ItemProps) {
   switch (item.kind) {
     case 'message':
       return (
@@ -168,7 +176,7 @@ function Item({ item, session, messages, deliveries, onReply }: ItemProps) {
         </div>
       );
     case 'call':
-      return <Call item={item} />;
+      return <Call item={item} approval={approvals.find(({ tool }) => tool === item.tool)} />;
     case 'file':
       return (
         <Link
@@ -236,8 +244,15 @@ function MessageItem({ id, direction, session, messages, delivery, onReply }: Me
   );
 }
 
-function Call({ item }: { readonly item: Extract<TimelineItem, { kind: 'call' }> }) {
-  const { tone, icon: Icon, label } = lookOf(item.state);
+interface CallProps {
+  readonly item: Extract<TimelineItem, { kind: 'call' }>;
+  /** That the call may wait for. */
+  readonly approval: Approval | undefined;
+}
+
+function Call({ item, approval }: CallProps) {
+  const waitsFor = item.state === 'running' ? approval : undefined;
+  const { tone, icon: Icon, label } = lookOf(waitsFor === undefined ? item.state : 'waiting');
   return (
     <details className="group/call rounded border border-line bg-surface text-sm">
       <summary className="flex min-h-9 items-center gap-2 px-3 [&::-webkit-details-marker]:hidden">
@@ -259,6 +274,11 @@ function Call({ item }: { readonly item: Extract<TimelineItem, { kind: 'call' }>
         </span>
       </summary>
       <div className="flex flex-col gap-2 border-t border-line p-3">
+        {waitsFor === undefined ? null : (
+          <Link href={`/inbox/${waitsFor.id}`} className="underline">
+            Decide on it in the inbox
+          </Link>
+        )}
         <h3 className="text-xs font-medium text-muted">Input</h3>
         <Json value={item.input ?? null} />
         {item.state === 'running' ? null : (

@@ -39,7 +39,7 @@ export function Events({ journal }: { readonly journal: Journal }) {
       <div className="flex items-center gap-3 border-b border-line px-4 py-1.5 text-xs text-muted">
         <Select
           aria-label="Type of events"
-          className="w-52"
+          className="w-52!"
           value={type}
           onChange={(event) => change('type', event.target.value)}
         >

@@ -108,7 +108,7 @@ function Queued({ delivery, session }: { readonly delivery: Delivery; readonly s
   }
   return (
     <article className="flex flex-col gap-2 rounded border border-line bg-surface p-3">
-      <header className="flex flex-wrap items-baseline gap-x-2 text-xs text-muted">
+      <header className="flex flex-wrap items-center gap-x-2 text-xs text-muted">
         <strong className="font-semibold text-text">
           <SafeText text={message?.from.name ?? '…'} />
         </strong>

@@ -18,7 +18,7 @@ export interface Receipt {
 
 /** `isTerminal`: of a recipient that never reports whether it has read a message. */
 export function receiptOf(delivery: KnownDelivery, isTerminal = false): Receipt {
-  const { status, error, reason, attempts = 1, fidelity } = delivery;
+  const { status, error, reason, mode, attempts = 1, fidelity } = delivery;
   const isInferred = fidelity === 'inferred';
   const notes = [
     ...(isInferred && !isTerminal ? ['Concluded from what the agent does'] : []),
@@ -28,7 +28,16 @@ export function receiptOf(delivery: KnownDelivery, isTerminal = false): Receipt 
   const common = { isInferred, canRedeliver: false };
   switch (status) {
     case 'accepted':
-      return { ...common, ticks: 'one', word: 'Stored', title: title('Stored, not delivered yet') };
+      return {
+        ...common,
+        ticks: 'one',
+        word: 'Stored',
+        title: title(
+          mode === 'manual'
+            ? 'Stored. Waits in the queue until somebody delivers it'
+            : 'Stored, not delivered yet',
+        ),
+      };
     case 'deferred':
       return {
         ...common,

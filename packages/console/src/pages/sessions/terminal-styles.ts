@@ -1,42 +1,32 @@
 /**
- * The document that xterm creates its elements with. It writes its colours and sizes into <style> elements,
- * which the content security policy forbids (`style-src 'self'`). A style element of this document has its
- * text in a constructed style sheet instead, which the policy allows because no markup can make one.
+ * xterm writes its colours and sizes into <style> elements, which the content security policy forbids
+ * (`style-src 'self'`). So it is opened outside of the document, where the policy does not apply; its style
+ * elements stay there, and their text goes into constructed style sheets, which no markup can make.
  */
-export interface StyledDocument {
-  /** For xterm's option `documentOverride`. */
-  readonly document: Document;
-  dispose(): void;
-}
+import type { Terminal } from '@xterm/xterm';
 
-export function styledDocument(): StyledDocument {
-  const sheets = new Set<CSSStyleSheet>();
-  const createElement = (name: string) => {
-    const element = document.createElement(name);
-    if (name !== 'style') return element;
-    const sheet = new CSSStyleSheet();
-    sheets.add(sheet);
-    document.adoptedStyleSheets.push(sheet);
-    Object.defineProperty(element, 'textContent', {
-      get: () => '',
-      set(css: string) {
-        sheet.replaceSync(css);
-      },
-    });
-    return element;
+/** Shows the terminal; returns what removes its styles. */
+export function openWithStyles(terminal: Terminal, place: HTMLElement): () => void {
+  const root = document.createElement('div');
+  root.style.height = '100%';
+  terminal.open(root);
+  const styles = Array.from(root.querySelectorAll('style'), (element) => {
+    element.remove();
+    return { element, sheet: new CSSStyleSheet() };
+  });
+  const apply = () => {
+    for (const { element, sheet } of styles) sheet.replaceSync(element.textContent);
   };
-  return {
-    document: new Proxy(document, {
-      get: (target, name) => {
-        if (name === 'createElement') return createElement;
-        const value: unknown = Reflect.get(target, name, target);
-        return typeof value === 'function' ? value.bind(target) : value;
-      },
-    }),
-    dispose: () => {
-      document.adoptedStyleSheets = document.adoptedStyleSheets.filter(
-        (sheet) => !sheets.has(sheet),
-      );
-    },
+  // They change with the colours and the size of the font.
+  const changes = new MutationObserver(apply);
+  for (const { element } of styles) changes.observe(element, { childList: true });
+  apply();
+  const sheets = new Set(styles.map(({ sheet }) => sheet));
+  document.adoptedStyleSheets.push(...sheets);
+  place.append(root);
+  return () => {
+    changes.disconnect();
+    root.remove();
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((sheet) => !sheets.has(sheet));
   };
 }

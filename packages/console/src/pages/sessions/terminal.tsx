@@ -22,7 +22,7 @@ import { client } from '../../api/client.ts';
 import { usePreferences } from '../../preferences.ts';
 import { Button } from '../../ui/button.tsx';
 import { errorText } from '../../ui/notice.tsx';
-import { styledDocument } from './terminal-styles.ts';
+import { openWithStyles } from './terminal-styles.ts';
 import { beginningOf, withoutAnswers } from './terminal-text.ts';
 import { useVisible } from './visible.ts';
 
@@ -118,7 +118,7 @@ class Screen {
   readonly #report: (problem: string | undefined) => void;
   readonly #over = new AbortController();
   readonly #terminal: XTerm;
-  readonly #styles = styledDocument();
+  readonly #close: () => void;
   readonly #fit = new FitAddon();
   readonly #resizes: ResizeObserver;
   #mayType = false;
@@ -140,10 +140,9 @@ class Screen {
       scrollback: 5_000,
       disableStdin: true,
       screenReaderMode: true,
-      documentOverride: this.#styles.document,
     });
     this.#terminal.loadAddon(this.#fit);
-    this.#terminal.open(place);
+    this.#close = openWithStyles(this.#terminal, place);
     this.#terminal.onData((keys) => this.#type(keys));
     this.#terminal.attachCustomKeyEventHandler((event) => {
       if (!event.ctrlKey || event.key !== ']') return true;
@@ -160,7 +159,7 @@ class Screen {
     this.#over.abort();
     this.#resizes.disconnect();
     this.#terminal.dispose();
-    this.#styles.dispose();
+    this.#close();
   }
 
   setTheme(): void {
