@@ -199,6 +199,8 @@ export const runTables: readonly string[] = [
   `CREATE INDEX approvals_to_prune ON approvals (decided_at)
     WHERE run_id IS NULL AND decided_at IS NOT NULL`,
   `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, status, requested_at, id)`,
+  // Without the status, which a decision changes.
+  `CREATE INDEX approvals_by_tool ON approvals (tenant_id, tool, requested_at, id)`,
   `CREATE TABLE run_inbox (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,
