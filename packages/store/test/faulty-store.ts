@@ -85,6 +85,8 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     releaseAllLeases: () => write('releaseAllLeases', () => inner.releaseAllLeases()),
     deleteExpiredMemories: (now, limit) =>
       write('deleteExpiredMemories', () => inner.deleteExpiredMemories(now, limit)),
+    deleteSignIns: (before, limit) =>
+      write('deleteSignIns', () => inner.deleteSignIns(before, limit)),
     pruneRuns: (before, limit) => write('pruneRuns', () => inner.pruneRuns(before, limit)),
     heartbeatNode: (by) => read(() => inner.heartbeatNode(by)),
     removeNode: (node) => read(() => inner.removeNode(node)),

@@ -310,6 +310,8 @@ export interface SystemStore {
    * nothing is stored, if there is no such link, or it was opened or revoked before.
    */
   redeemLink(redemption: LinkRedemption, audit?: readonly NewAuditEntry[]): Promise<boolean>;
+  /** Deletes at most `limit` sign-ins and login links that expired before, and returns their number. */
+  deleteSignIns(expiredBefore: number, limit: number): Promise<number>;
   /** An earlier use does not replace a later one. */
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
 

@@ -30,6 +30,7 @@ export const accountTables: readonly string[] = [
     mac TEXT NOT NULL
   )`,
   `CREATE INDEX keys_of_tenant ON keys (tenant_id, created_at, id)`,
+  `CREATE INDEX sign_ins_over ON keys (expires_at) WHERE parent IS NOT NULL`,
   `CREATE TABLE credentials (
     tenant_id TEXT NOT NULL,
     provider TEXT NOT NULL,
