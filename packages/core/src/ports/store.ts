@@ -80,6 +80,8 @@ import type {
   RunRef,
   RunReservation,
   UsageScope,
+  StatsRange,
+  TenantStats,
   UsageTotal,
   WorkflowTotal,
 } from './runs.ts';
@@ -196,6 +198,14 @@ export interface TenantStore {
   /** The usage of runs that ended on the UTC day of `since` or later. */
   readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal>;
   countOpenRuns(scope: UsageScope): Promise<OpenRuns>;
+  /** Its cost grows with the runs and approvals of the range; it delays no other work. */
+  readStats(range: StatsRange): Promise<TenantStats>;
+  /** The last decisions by people on permission requests in the range, newest first. */
+  listDecisions(
+    status: 'approved' | 'denied',
+    range: Pick<StatsRange, 'since' | 'until'>,
+    limit: number,
+  ): Promise<ApprovalRecord[]>;
   /** What runs other than this one have used in the period of a budget, or have reserved. */
   readBudgetUse(budget: RunBudget, exceptRunId: string): Promise<Reserved>;
   /** `fenced`: another node holds the run. */
