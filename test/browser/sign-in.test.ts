@@ -23,7 +23,7 @@ describe('Signing in to the console', inBrowser, () => {
     await page.goto(url);
     await page.getByRole('heading', { name: 'Inbox' }).waitFor();
     expect(page.url()).toBe(`${server.url}/console/inbox`);
-    expect(await page.evaluate(() => document.cookie)).not.toContain('relay_console');
+    expect(await page.evaluate('document.cookie')).not.toContain('relay_console');
     const other = await browser.open();
     await other.goto(url);
     await other.getByText('This login link is not valid').waitFor();
