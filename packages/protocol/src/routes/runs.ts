@@ -22,6 +22,7 @@ import {
   timeSchema,
 } from '../schemas/values.ts';
 import {
+  anyOf,
   bodyErrors,
   itemErrors,
   listErrors,
@@ -74,7 +75,7 @@ export const eventsQuerySchema = z.strictObject({
 
 export const runsQuerySchema = z.strictObject({
   ...pageQuery,
-  status: z.enum(runStatuses).optional(),
+  status: anyOf(runStatuses).optional().describe('One status, or several, separated by commas'),
   agent: z.string().min(1).optional(),
   conversationId: idSchema.optional(),
   workflowId: z.string().min(1).max(256).optional(),
