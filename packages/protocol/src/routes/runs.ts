@@ -72,11 +72,20 @@ export const eventsQuerySchema = z.strictObject({
   limit: seqSchema.pipe(z.int().min(1).max(5000)).optional(),
 });
 
+const statusForm = `(?:${runStatuses.join('|')})`;
+
 export const runsQuerySchema = z.strictObject({
   ...pageQuery,
-  status: z.enum(runStatuses).optional(),
+  status: z
+    .string()
+    .regex(
+      new RegExp(`^${statusForm}(?:,${statusForm})*$`),
+      `Must be one of ${runStatuses.join(', ')}, or several of them with commas`,
+    )
+    .optional(),
   agent: z.string().min(1).optional(),
   conversationId: idSchema.optional(),
+  parentRunId: idSchema.optional(),
   workflowId: z.string().min(1).max(256).optional(),
   label: labelFilterSchema.optional(),
   since: timeSchema.optional(),
@@ -89,6 +98,7 @@ export const runSchema = z.object({
   model: z.string(),
   agent: z.string(),
   conversationId: idSchema,
+  owner: z.string().describe('The person that started it: the owner of the key, else its id'),
   parentRunId: idSchema.optional(),
   workflowId: z.string().optional(),
   /** The run and seq that it was forked from. */

@@ -11,6 +11,7 @@ import {
   type QueryOf,
   RelayError,
   type RunHeader,
+  runStatuses,
   type StoredEvent,
 } from '@relay/protocol';
 import { closedSignal } from '../../../streaming/response-writer.ts';
@@ -78,11 +79,13 @@ export const listRuns: Handler<'listRuns'> = async (call) => {
 };
 
 function filterOf(query: QueryOf<'listRuns'>): RunFilter {
-  const { status, agent, conversationId, workflowId, label, since, until } = query;
+  const { status, agent, conversationId, parentRunId, workflowId, label, since, until } = query;
+  const named = status?.split(',');
   return defined({
-    status,
+    status: named === undefined ? undefined : runStatuses.filter((each) => named.includes(each)),
     agent,
     conversationId,
+    parentRunId,
     workflowId,
     label: labelOf(label),
     since: parseTime(since),
