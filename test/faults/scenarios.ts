@@ -218,7 +218,10 @@ async function demandTwoApprovers(store: SystemStore): Promise<void> {
     const scopes = ['read', 'approve'];
     const key = { id, tenantId, name: id, owner: id, role: null, scopes, groups: [], createdAt: 0 };
     const times = { expiresAt: null, revokedAt: null, lastUsedAt: null };
-    await store.addKey({ ...key, ...times, replaces: [], replacedBy: null }, id);
+    await store.addKey(
+      { ...key, ...times, kind: 'api' as const, parent: null, replaces: [], replacedBy: null },
+      id,
+    );
   }
   const rule = { tool: 'pay', quorum: 2, notRequester: false };
   const by = { type: 'system', id: 'relay', name: 'relay' } as const;

@@ -35,6 +35,8 @@ async function addKeyOfPerson(kernel: Kernel): Promise<void> {
     lastUsedAt: null,
     replaces: [],
     replacedBy: null,
+    kind: 'api' as const,
+    parent: null,
   };
   await store.addKey(key, 'hash');
 }

@@ -502,6 +502,15 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     await client.webhooks.delete(id);
     await client.webhooks.delete(id);
   },
+  loginToConsole: async () => {
+    const { url } = await client.console.link();
+    const link = new URL(url).hash.slice(1);
+    expect(await client.console.login({ link })).toMatchObject({ kind: 'console' });
+  },
+  logoutOfConsole: async () => client.console.logout(),
+  createConsoleLink: async () => {
+    expect(new URL((await client.console.link()).url).pathname).toBe('/console/login');
+  },
   listWebhookDeliveries: async () => {
     const { id } = await client.webhooks.create({ url: hookUrl, events: ['run.ended'] });
     await ended();

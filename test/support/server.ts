@@ -13,6 +13,7 @@ export class TestServer {
   readonly #entry: string;
   #process: ChildProcess | undefined;
   #url: string | undefined;
+  #apiKey: string | undefined;
   output = '';
 
   constructor(env: Readonly<Record<string, string>> = {}, entry = 'packages/server/src/main.ts') {
@@ -30,9 +31,9 @@ export class TestServer {
     return this.#url !== undefined;
   }
 
-  /** The key of the first start. */
+  /** The key of the first start. Signing in to the console deletes its file. */
   get apiKey(): string {
-    return readFileSync(join(this.dataDir, 'first-key'), 'utf8').trim();
+    return (this.#apiKey ??= readFileSync(join(this.dataDir, 'first-key'), 'utf8').trim());
   }
 
   /** The most memory that the process has had, on Linux. */

@@ -24,7 +24,10 @@ export const errorTable = {
   scope_not_held: permanent(403, 'A key cannot give away a scope that it lacks'),
   approve_scope_required: permanent(403, 'Rules that allow calls require the scope approve'),
   host_not_allowed: permanent(403, 'The Host is not in RELAY_ALLOWED_HOSTS'),
-  origin_not_allowed: permanent(403, 'The Origin is not in RELAY_ALLOWED_ORIGINS'),
+  origin_not_allowed: permanent(
+    403,
+    'The Origin is not allowed, or not with the cookie of the console',
+  ),
   not_an_approver: permanent(403, 'The policy names other approvers for this call'),
   denied_by_rule: permanent(403, 'A deny rule denies this call'),
   action_denied: permanent(403, 'The caller may not invoke this action'),

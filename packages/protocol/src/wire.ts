@@ -139,6 +139,9 @@ export type Credential = ResponseOf<'putCredential'>;
 export type CredentialBody = RequestBodyOf<'putCredential'>;
 
 export type ApiKey = ResponseOf<'listKeys'>['keys'][number];
+/** The key or sign-in that a client uses. */
+export type CurrentKey = ResponseOf<'getCurrentKey'>;
+export type ConsoleLink = ResponseOf<'createConsoleLink'>;
 export type ApiKeyBody = RequestBodyOf<'createKey'>;
 
 export type Memory = ResponseOf<'addMemory'>;

@@ -8,7 +8,7 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 export interface HttpOptions {
   /** The URL of the server, such as `http://127.0.0.1:4000`. */
   readonly baseUrl: string;
-  /** Default: no `authorization` header, as for `/chat` on the same machine. */
+  /** Default: no `authorization` header, as for `/chat` on the same machine, or in the console. */
   readonly apiKey?: string | undefined;
   /** Default: the platform's `fetch`. */
   readonly fetch?: Fetch | undefined;

@@ -181,8 +181,8 @@ export function keys(http: Http) {
       options: CallOptions = {},
     ): Promise<wire.ApiKey & { apiKey: string }> =>
       http.json('POST', pathOf`/v1/keys/${id}/rotate`, { body, ...options }),
-    /** The key of this client. */
-    current: (options: CallOptions = {}): Promise<wire.ApiKey> =>
+    /** The key of this client, or its sign-in to the console. */
+    current: (options: CallOptions = {}): Promise<wire.CurrentKey> =>
       http.json('GET', '/v1/keys/current', options),
     revoke: async (id: string, options: CallOptions = {}): Promise<void> =>
       http.json('DELETE', pathOf`/v1/keys/${id}`, options),
@@ -232,15 +232,22 @@ export function workflows(http: Http) {
   };
 }
 
-/** `/console`: the sign-in of a person in a browser. */
+/**
+ * `/console`: the sign-in of a person in a browser, which keeps the cookie and sends it with every request of a
+ * client without an API key, if `baseUrl` is the origin of the page.
+ */
 export function signIn(http: Http) {
   return {
     /** Sets the cookie of the console. `link` is the part of a login link after `#`. */
     login: (
       body: { readonly apiKey: string } | { readonly link: string },
       options: CallOptions = {},
-    ): Promise<wire.ApiKey> => http.json('POST', '/console/login', { body, ...options }),
+    ): Promise<wire.CurrentKey> => http.json('POST', '/console/login', { body, ...options }),
+    /** Succeeds also if the sign-in has ended. */
     logout: (options: CallOptions = {}): Promise<void> =>
-      http.json('POST', '/console/logout', options),
+      http.json('POST', '/console/logout', { repeatable: true, ...options }),
+    /** A URL that signs in once, within 15 minutes. It requires an API key. */
+    link: (options: CallOptions = {}): Promise<wire.ConsoleLink> =>
+      http.json('POST', '/console/links', options),
   };
 }

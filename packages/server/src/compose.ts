@@ -31,6 +31,7 @@ import { auditRotation, auditWriter } from './audit/operator-entries.ts';
 import { bashSettings, type RelayConfig } from './config/config-file.ts';
 import { TenantBudgets } from './http/budgets.ts';
 import { type Config, ConfigError } from './config/config.ts';
+import { consoleFolder } from './http/console-pages.ts';
 import type { ServerContext } from './http/handlers/handler.ts';
 import { assembleDefinitions, type Replacements } from './config/definitions.ts';
 import { openEmbeddings } from './jobs/embeddings.ts';
@@ -78,6 +79,8 @@ export interface ComposeOptions extends Replacements {
   readonly file?: RelayConfig;
   readonly store: SystemStore;
   readonly log: Log | ServerLog;
+  /** Default: the built files of `@relay/console`. */
+  readonly consoleDir?: string;
 }
 
 export interface Relay {
@@ -294,6 +297,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     programHub,
     harnesses,
     version,
+    consoleDir: options.consoleDir ?? consoleFolder(),
     isStopping: () => stopping,
   };
   const { retentionMs, outputBytes: maxBytes } = config;

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { isWellFormed } from '../src/secrets/keys.ts';
+import { kindOfSecret } from '../src/secrets/keys.ts';
 import { serve, type RunningServer } from '../src/serve.ts';
 
 let dataDir: string;
@@ -45,7 +45,7 @@ async function takenPort(): Promise<{ port: number; server: Server }> {
 }
 
 function keyIn(said: readonly string[]): string | undefined {
-  return said.map((line) => line.trim()).find(isWellFormed);
+  return said.map((line) => line.trim()).find((line) => kindOfSecret(line) === 'api');
 }
 
 describe('the first start', () => {

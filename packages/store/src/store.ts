@@ -10,6 +10,7 @@ import type {
   KeyRecord,
   KeyRotation,
   KeyUse,
+  LinkRedemption,
   NewAuditEntry,
   CredentialReseal,
   RunRef,
@@ -187,6 +188,22 @@ class SqlStore implements SystemStore {
       ]);
       if (ok) return true;
     }
+  }
+
+  async redeemLink(
+    { tenantId, linkHash, hash, expiresAt }: LinkRedemption,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<boolean> {
+    const [row] = await this.#driver.read(tenants.selectKeyByHashSql, [linkHash]);
+    const link = row === undefined ? undefined : tenants.keyTable.find(this.#signer, row);
+    if (row === undefined || link?.tenantId !== tenantId) return false;
+    if (link.kind !== 'link' || link.revokedAt !== null) return false;
+    // Applies only to the row as it was read: nothing but opening or revoking changes it.
+    const { ok } = await this.#driver.transact([
+      tenants.keyTable.update(this.#signer, row, { kind: 'console', hash, expiresAt }),
+      ...insertAudit(tenantId, audit),
+    ]);
+    return ok;
   }
 
   async recordKeyUses(uses: readonly KeyUse[]): Promise<void> {

@@ -60,6 +60,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     stats: (tenantId) => read(() => inner.stats(tenantId)),
     pausedTenants: () => read(() => inner.pausedTenants()),
     addKey: (key, hash, audit) => write('addKey', () => inner.addKey(key, hash, audit)),
+    redeemLink: (link, audit) => write('redeemLink', () => inner.redeemLink(link, audit)),
     rotateKey: (rotation, audit) => write('rotateKey', () => inner.rotateKey(rotation, audit)),
     recordKeyUses: (uses) => write('recordKeyUses', () => inner.recordKeyUses(uses)),
     addFirstKey: (key, hash, audit) =>

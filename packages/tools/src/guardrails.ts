@@ -7,7 +7,7 @@ import type { Guardrail } from '@relay/core';
 /** Patterns that match only secrets. Each starts with a fixed word, so that a search is linear. */
 export const secretPatterns: readonly { readonly name: string; readonly pattern: RegExp }[] = [
   { name: 'a private key', pattern: /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----/ },
-  { name: 'a Relay API key', pattern: /\brelay_(?:live|sess)_[0-9a-f]{32}/ },
+  { name: 'a Relay API key', pattern: /\brelay_(?:live|sess|cons|link)_[0-9a-f]{32}/ },
   { name: 'an OpenAI API key', pattern: /\bsk-(?:proj-|svcacct-)?[A-Za-z0-9_-]{20}/ },
   { name: 'an Anthropic API key', pattern: /\bsk-ant-[A-Za-z0-9_-]{20}/ },
   { name: 'a Google API key', pattern: /\bAIza[0-9A-Za-z_-]{35}/ },

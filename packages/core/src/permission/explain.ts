@@ -2,6 +2,8 @@
 import {
   type ApproverRule,
   defined,
+  type ExplainedParameter,
+  type FieldIssue,
   type FunctionTool,
   type Permissions,
   type RuleRef,
@@ -20,12 +22,22 @@ import {
 import { MAX_STEPS, turnAfter } from './step-budget.ts';
 import type { ToolRule } from './match.ts';
 import { type Policy, policiesOf } from './policy.ts';
+import { explainParameters } from './parameters.ts';
 import { isSimilar, unknownToolNote } from './tool-name.ts';
-import type { TenantStore, Tool } from '../ports/index.ts';
-import { parseArguments, resolvePaths } from '../run/arguments.ts';
+import { permissionsOf } from '../commands/request-permission.ts';
+import { isOfProgram, judgeCall } from '../commands/sessions/judge-call.ts';
+import type {
+  ApprovalRecord,
+  PathResolution,
+  SessionRecord,
+  TenantStore,
+  Tool,
+} from '../ports/index.ts';
+import { isObject, parseArguments, resolvePaths } from '../run/arguments.ts';
 import { loadState } from '../run/recover.ts';
 import { clientTool } from '../run/waiting/client-calls.ts';
 import { actionTool } from '../sessions/actions.ts';
+import { type AgentTool, withAbsolutePaths } from '../sessions/agent-tools.ts';
 
 export interface CallToExplain {
   readonly tool: string;
@@ -34,6 +46,8 @@ export interface CallToExplain {
   readonly permissions?: Permissions;
   /** The function tools of the request. */
   readonly functions: readonly FunctionTool[];
+  /** Its run, session and agents count, and its tool, as when its call was decided. */
+  readonly approval?: ApprovalRecord;
   /** Its function tools and grants count, and those of its conversation. */
   readonly runId?: string;
   readonly conversationId?: string;
@@ -56,6 +70,10 @@ export interface Explanation {
   /** Who may approve the call. */
   readonly approvers?: ApproverRule;
   readonly reason: string;
+  /** Those that the tool declares as commands, paths or URLs. */
+  readonly parameters?: Readonly<Record<string, ExplainedParameter>>;
+  /** Why the tool would refuse the call. */
+  readonly problems?: readonly FieldIssue[];
 }
 
 export async function explainCall(
@@ -63,30 +81,19 @@ export async function explainCall(
   store: TenantStore,
   call: CallToExplain,
 ): Promise<Explanation> {
-  const { runId = '' } = call;
-  const run = await runOf(store, call.runId);
-  const { conversationId = run?.conversationId ?? '', agent = run?.agent ?? 'assistant' } = call;
-  const { owner } = run ?? call;
-  const permissions = call.permissions ?? run?.permissions ?? {};
-  const usedOnce = call.permissions === undefined ? (run?.usedOnce ?? []) : [];
   const now = engine.clock.now();
-  const sessionId = call.sessionId ?? run?.sessionId;
+  const origin = await originOf(engine, store, call);
+  const { runId, conversationId, sessionId, path, permissions, usedOnce } = origin;
+  const requester = await findApprover(store, origin.keyId, now);
+  const owner = origin.owner ?? requester.person;
   const grants = await store.readGrants({ runId, conversationId, sessionId, owner, now });
-  const policies = policiesOf(await store.policies.inForce(agent), agent);
-  const requester = await findApprover(store, run === undefined ? call.keyId : run.keyId, now);
-  const registry = engine.tools(store.tenantId);
-  const functions = [...call.functions, ...(run?.functions ?? [])];
-  const own = functions.find(({ name }) => name === call.tool);
-  const tool =
-    own === undefined
-      ? ((await actionTool(engine, store, call.tool)) ?? registry.find(call.tool))
-      : clientTool(own);
-  const parsed = tool === undefined ? undefined : parseArguments(tool, call.params);
-  // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
-  const input = parsed?.ok === true ? parsed.input : call.params;
-  const location = parsed?.ok === true ? await resolvePaths(tool, parsed.input) : undefined;
-  const decided = { toolCallId: '', name: call.tool, arguments: { ...input } };
-  const declared = declaredBy(tool, location);
+  const policies = policiesOf(await store.policies.inForce(...path), ...path);
+  const read = await readCall(engine, store, call, origin);
+  const { tool, input, location, problems, demand } = read;
+  const toolCallId = call.approval?.toolCallId ?? '';
+  const decided = { toolCallId, name: call.tool, arguments: { ...input } };
+  const byTool = declaredBy(tool, location);
+  const declared = demand === undefined ? byTool : { ...byTool, needsApproval: true };
   // Others get their turn after the checks of the request, and after the decision.
   await turnAfter(MAX_STEPS);
   const verdict = await decideInTurn(decided, {
@@ -100,18 +107,15 @@ export async function explainCall(
   });
   const demanded = approverRulesFor(decided, { policies, ...declared });
   const approvers = demanded.at(-1);
-  const problem = parsed?.ok === false ? parsed.problem : undefined;
+  const known = engine.tools(store.tenantId).list();
+  const isUnknown = tool === undefined && origin.session === undefined;
   const notes = [
     ...demanded.map(approversNote),
-    ...(tool === undefined
-      ? [
-          `${unknownToolNote(registry.list(), call.tool)} Its parameters are treated as text.`,
-          ifFunction,
-        ]
+    ...(isUnknown
+      ? [`${unknownToolNote(known, call.tool)} Its parameters are treated as text.`, ifFunction]
       : []),
-    ...misnamed(registry.list(), permissions, policies, call.tool),
-    ...(problem === undefined ? [] : [`The arguments do not match the tool’s schema: ${problem}.`]),
-    ...(location?.ok === false ? [`The tool would refuse the path: ${location.problem}.`] : []),
+    ...misnamed(known, permissions, policies, call.tool),
+    ...read.notes,
   ];
   if (
     verdict.decision === 'ask' &&
@@ -119,17 +123,23 @@ export async function explainCall(
   ) {
     notes.push(definitionNote);
   }
-  const demand = location?.ok === true ? location.needsApproval : undefined;
-  const reason = [describe(verdict, own !== undefined, demand), ...notes].join(' ');
-  const { decision, rule } = verdict;
-  if (rule === undefined) return { decision, ...defined({ approvers }), reason };
-  const { params, exact } = ruleAt(rule, permissions, grants, policies) ?? {};
+  const reason = [describe(verdict, origin.rulesOf, read), ...notes].join(' ');
+  const { decision } = verdict;
+  const ruleRef = verdict.rule && sourced(verdict.rule, origin);
+  const { params, exact } = (ruleRef && ruleAt(ruleRef, permissions, grants, policies)) ?? {};
+  const rule = ruleRef && { ...ruleRef, tool: call.tool, ...defined({ params, exact }) };
+  const parameters = explainParameters(input, declared.kinds, declared.resolvedPaths);
   return {
     decision,
-    rule: { ...rule, tool: call.tool, ...defined({ params, exact }) },
-    ...defined({ approvers }),
+    ...defined({ rule, approvers }),
     reason,
+    ...defined({ parameters, problems: problems.length === 0 ? undefined : problems }),
   };
+}
+
+/** As the gate names the rules of a program that runs agents in-process. */
+function sourced(rule: RuleRef, { rulesOf }: Origin): RuleRef {
+  return rule.source === 'request' && rulesOf === 'program' ? { ...rule, source: 'program' } : rule;
 }
 
 const definitionNote =
@@ -151,16 +161,146 @@ const ifFunction =
   'As a function tool of the request (`tools`) it would run without an approval, unless it declares ' +
   '`needsApproval` or a rule demands one; otherwise a call of it fails.';
 
+/** Whose call it is: what decides which rules and grants count. */
+interface Origin {
+  readonly runId: string;
+  readonly conversationId: string;
+  readonly sessionId: string | undefined;
+  /** The calling agent, after those that delegated to it. */
+  readonly path: readonly string[];
+  readonly permissions: Permissions;
+  readonly usedOnce: readonly number[];
+  /** Whose permissions these are. */
+  readonly rulesOf: 'request' | 'program' | 'session';
+  readonly keyId: string | null;
+  /** Default: the person with the key. */
+  readonly owner: string | undefined;
+  readonly functions: readonly FunctionTool[];
+  /** Whose program makes the call. */
+  readonly session: SessionRecord | undefined;
+}
+
+async function originOf(
+  engine: Engine,
+  store: TenantStore,
+  { approval, ...call }: CallToExplain,
+): Promise<Origin> {
+  const runId = call.runId ?? approval?.runId;
+  const run = await runOf(engine, store, runId);
+  const { sessionId: asking } = approval ?? {};
+  const session =
+    run !== undefined || asking === undefined ? undefined : await store.sessions.read(asking);
+  const requesting = approval && (session ?? { keyId: approval.keyId ?? null, owner: undefined });
+  const { keyId, owner } = run ?? requesting ?? call;
+  const { allowOnce: _, ...ofSession } = permissionsOf(session);
+  const agents = approval?.agentPath ?? [run?.agent ?? 'assistant'];
+  const isGiven = call.permissions !== undefined;
+  return {
+    runId: runId ?? '',
+    conversationId: call.conversationId ?? run?.conversationId ?? approval?.conversationId ?? '',
+    sessionId: call.sessionId ?? run?.sessionId ?? asking,
+    path: call.agent === undefined ? agents : [call.agent],
+    permissions: call.permissions ?? run?.permissions ?? ofSession,
+    usedOnce: isGiven ? [] : (run?.usedOnce ?? []),
+    rulesOf: isGiven
+      ? 'request'
+      : (run?.rulesOf ?? (session === undefined ? 'request' : 'session')),
+    keyId,
+    owner,
+    functions: [...call.functions, ...(run?.functions ?? [])],
+    session: approval !== undefined && isOfProgram(approval) ? session : undefined,
+  };
+}
+
 /** What counts for the calls of a run. */
-async function runOf(store: TenantStore, runId: string | undefined) {
+async function runOf(engine: Engine, store: TenantStore, runId: string | undefined) {
   const record = runId === undefined ? undefined : await store.readRun(runId);
   if (record === undefined) return undefined;
   const [spec] = await store.readEvents(record.id, { after: 0, limit: 1 });
   if (spec?.type !== 'run.created') return undefined;
-  const { permissions, functions, sessionId } = spec;
+  const { functions, sessionId } = spec;
   const { agent, conversationId, owner, keyId } = record;
+  const whose = { agent, conversationId, sessionId, owner, keyId, functions };
+  const program = engine.rules?.({ tenantId: store.tenantId, runId: record.id });
+  if (program !== undefined) {
+    // A program removes its allow-once rules itself.
+    return { ...whose, permissions: program.current(), usedOnce: [], rulesOf: 'program' as const };
+  }
   const { usedOnce } = await loadState(store, record);
-  return { agent, conversationId, sessionId, owner, keyId, permissions, functions, usedOnce };
+  return { ...whose, permissions: spec.permissions, usedOnce, rulesOf: 'request' as const };
+}
+
+/** The call as rules read it, and what its tool says about it. */
+interface ReadCall {
+  readonly tool:
+    | (AgentTool & Partial<Pick<Tool, 'allowedByDefault' | 'definitionDigest'>>)
+    | undefined;
+  readonly input: Readonly<Record<string, unknown>>;
+  readonly location: PathResolution | undefined;
+  readonly isFunction: boolean;
+  /** Why a person must approve this call. */
+  readonly demand: string | undefined;
+  readonly problems: readonly FieldIssue[];
+  readonly notes: readonly string[];
+}
+
+async function readCall(
+  engine: Engine,
+  store: TenantStore,
+  call: CallToExplain,
+  { session, functions }: Origin,
+): Promise<ReadCall> {
+  if (session !== undefined) return readProgramCall(engine, session, call);
+  const own = functions.find(({ name }) => name === call.tool);
+  const registry = engine.tools(store.tenantId);
+  const tool =
+    own === undefined
+      ? ((await actionTool(engine, store, call.tool)) ?? registry.find(call.tool))
+      : clientTool(own);
+  const isFunction = own !== undefined;
+  const parsed = tool === undefined ? undefined : parseArguments(tool, call.params);
+  if (parsed?.ok === false) {
+    const notes = [`The arguments do not match the tool’s schema: ${parsed.problem}.`];
+    const problems = parsed.issues;
+    const location = undefined;
+    return { tool, input: call.params, location, isFunction, demand: undefined, problems, notes };
+  }
+  // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
+  const input = parsed?.input ?? call.params;
+  const location = parsed === undefined ? undefined : await resolvePaths(tool, input);
+  return { tool, input, isFunction, ...located(location) };
+}
+
+/** A call of a session's program, whose paths are those of the workspace. */
+async function readProgramCall(
+  engine: Engine,
+  session: SessionRecord,
+  { tool: name, params, approval }: CallToExplain,
+): Promise<ReadCall> {
+  const root = engine.workspace?.(session.tenantId);
+  const given = withAbsolutePaths(name, { ...params }, root);
+  const judged = await judgeCall(engine, session, { tool: name, input: given });
+  const { tool, resolution } = judged;
+  const input = isObject(judged.input) ? judged.input : params;
+  const { demand, ...more } = located(resolution);
+  const isConcrete = judged.isConcrete && approval?.isConcrete !== false;
+  const unknown = isConcrete ? undefined : 'what it would do is not known';
+  return { tool, input, isFunction: false, ...more, demand: unknown ?? demand };
+}
+
+function located(
+  location: PathResolution | undefined,
+): Pick<ReadCall, 'location' | 'demand' | 'problems' | 'notes'> {
+  if (location?.ok !== false) {
+    return { location, demand: location?.needsApproval, problems: [], notes: [] };
+  }
+  const { problem } = location;
+  return {
+    location,
+    demand: undefined,
+    problems: [{ path: '', message: problem }],
+    notes: [`The tool would refuse the path: ${problem}.`],
+  };
 }
 
 const requestLists = ['allowlist', 'allowOnce', 'denylist', 'ask'] as const;
@@ -218,7 +358,11 @@ function ruleAt(
 
 const effects = { allow: 'allows it', deny: 'denies it', ask: 'requires an approval' } as const;
 
-function describe(verdict: Verdict, isFunction: boolean, demand: string | undefined): string {
+function describe(
+  verdict: Verdict,
+  rulesOf: Origin['rulesOf'],
+  { isFunction, demand }: Pick<ReadCall, 'isFunction' | 'demand'>,
+): string {
   const { rule } = verdict;
   if (verdict.decision !== 'allow' && verdict.tooLarge === true) {
     return rule === undefined
@@ -237,14 +381,14 @@ function describe(verdict: Verdict, isFunction: boolean, demand: string | undefi
     return 'The tool declares `needsApproval`: each call requires an approval, whatever allows it.';
   }
   if (source === 'policy') return `${list}[${index}] of the policy ${effects[verdict.decision]}.`;
-  if (verdict.decision === 'deny') return `${list}[${index}] of the request denies it.`;
+  if (verdict.decision === 'deny') return `${list}[${index}] of the ${rulesOf} denies it.`;
   if (verdict.decision === 'ask') {
-    return `${list}[${index}] of the request requires an approval, whatever allows it.`;
+    return `${list}[${index}] of the ${rulesOf} requires an approval, whatever allows it.`;
   }
   if (source === 'builtin' && isFunction) {
     return 'A function tool is the caller’s own code: it runs without an approval, unless a rule denies or asks, or it declares `needsApproval`.';
   }
   if (source === 'builtin') return 'The tool is allowed unless a rule denies it.';
   if (source === 'grant') return 'A grant allows it.';
-  return `${list}[${index}] of the request allows it.`;
+  return `${list}[${index}] of the ${rulesOf} allows it.`;
 }

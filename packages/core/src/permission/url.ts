@@ -3,8 +3,11 @@
  * form that a client would connect to. `https://*.example.com/*` does not match
  * `https://evil.net/.example.com/`, nor `https://api.example.com/*` a user name before an `@`.
  */
+import { defined, type ExplainedParameter } from '@relay/protocol';
 import { compileGlob } from './glob/glob.ts';
 import { spendSteps } from './step-budget.ts';
+
+type UrlParameter = Extract<ExplainedParameter, { kind: 'url' }>;
 
 const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
 // Clients disagree about spaces, backslashes and non-ASCII names.
@@ -62,6 +65,17 @@ function mappedAddress(host: string): string | undefined {
 
 export function isReadableUrl(text: string): boolean {
   return readUrl(text) !== undefined;
+}
+
+/** Where a client would connect to. */
+export function explainUrl(text: string): Omit<UrlParameter, 'kind' | 'url'> {
+  const url = parse(text.trim());
+  const credentials = url !== undefined && (url.username !== '' || url.password !== '');
+  const understood = isReadableUrl(text) && !credentials;
+  if (url === undefined) return { credentials, understood };
+  const scheme = url.protocol.slice(0, -1);
+  const host = url.host === '' ? undefined : url.host;
+  return { scheme, ...defined({ host }), credentials, understood };
 }
 
 function readUrl(text: string): URL | undefined {

@@ -24,9 +24,18 @@ export interface Workspace {
   readonly folder: string;
 }
 
+/**
+ * `console`: a sign-in to the console with an API key. `link`: a sign-in whose login link was not opened yet;
+ * opening it gives the record another secret and makes it a `console`.
+ */
+export type KeyKind = 'api' | 'console' | 'link';
+
 export interface KeyRecord {
   readonly id: string;
   readonly tenantId: string;
+  readonly kind: KeyKind;
+  /** The API key that signed in, without which the sign-in is not valid. Null for an API key. */
+  readonly parent: string | null;
   readonly name: string;
   /** Free text that names the person or program that uses the key. */
   readonly owner: string | null;
@@ -56,6 +65,14 @@ export interface KeyRotation {
   readonly oldExpiresAt: number;
   readonly key: KeyRecord;
   readonly hash: string;
+}
+
+/** What the opened login link with the hash `linkHash` becomes. */
+export interface LinkRedemption {
+  readonly tenantId: string;
+  readonly linkHash: string;
+  readonly hash: string;
+  readonly expiresAt: number;
 }
 
 /** A provider's API key, encrypted under the master key. A tenant has at most one per provider. */

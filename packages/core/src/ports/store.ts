@@ -15,6 +15,7 @@ import type {
   KeyRecord,
   KeyRotation,
   KeyUse,
+  LinkRedemption,
   SealedCredential,
   StoreStats,
   TenantChange,
@@ -304,6 +305,11 @@ export interface SystemStore {
   findKey(hash: string, onDamage?: (row: DamagedRow) => void): Promise<KeyRecord | undefined>;
   /** False, and nothing is stored, if the old key does not exist, is revoked or was replaced. */
   rotateKey(rotation: KeyRotation, audit?: readonly NewAuditEntry[]): Promise<boolean>;
+  /**
+   * Turns a login link into a sign-in with a secret of its own. Of several at once, one succeeds; false, and
+   * nothing is stored, if there is no such link, or it was opened or revoked before.
+   */
+  redeemLink(redemption: LinkRedemption, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** An earlier use does not replace a later one. */
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
 

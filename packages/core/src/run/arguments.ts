@@ -4,7 +4,7 @@
  * A tool's schema may add defaults or normalize what a model wrote. That happens once, before rules
  * decide. A schema that would change its own output again has no such form, and its calls are refused.
  */
-import { canonicalJson, defined, type Preview } from '@relay/protocol';
+import { canonicalJson, defined, type FieldIssue, type Preview } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { PathResolution, ResolvedPaths, Tool } from '../ports/index.ts';
 import { relativeTo } from '../permission/path.ts';
@@ -14,7 +14,14 @@ export type Arguments = Record<string, unknown>;
 
 export type ParsedArguments =
   | { readonly ok: true; readonly input: Arguments; readonly value: unknown }
-  | { readonly ok: false; readonly problem: string };
+  | Refused;
+
+/** `problem` is the issues as one text. */
+interface Refused {
+  readonly ok: false;
+  readonly problem: string;
+  readonly issues: readonly FieldIssue[];
+}
 
 /** Reads arguments by the tool's own schema. It never throws, whatever the schema does. */
 export function parseArguments(tool: Tool, given: unknown): ParsedArguments {
@@ -23,25 +30,28 @@ export function parseArguments(tool: Tool, given: unknown): ParsedArguments {
     if (!first.ok) return first;
     // Keys keep their order, because approvers are shown these arguments.
     const input = JSON.parse(JSON.stringify(first.value)) as unknown;
-    if (!isObject(input)) return { ok: false, problem: 'The arguments are not an object' };
+    if (!isObject(input)) return refused('The arguments are not an object');
     const again = validated(tool, input);
     if (!again.ok || canonicalJson(again.value) !== canonicalJson(input)) {
-      return {
-        ok: false,
-        problem: 'The tool’s schema is not stable: parsing its own output gives a different value',
-      };
+      return refused(
+        'The tool’s schema is not stable: parsing its own output gives a different value',
+      );
     }
     return { ok: true, input, value: again.value };
   } catch (error) {
-    return { ok: false, problem: errorText(error) };
+    return refused(errorText(error));
   }
 }
 
-type Validated = { ok: true; value: unknown } | { ok: false; problem: string };
+function refused(problem: string): Refused {
+  return { ok: false, problem, issues: [{ path: '', message: problem }] };
+}
 
-function validated(tool: Tool, given: unknown): Validated {
+function validated(tool: Tool, given: unknown): { ok: true; value: unknown } | Refused {
   const validation = tool.validate(given);
-  return validation.ok ? validation : { ok: false, problem: textOfIssues(validation.issues) };
+  if (validation.ok) return validation;
+  const { issues } = validation;
+  return { ok: false, problem: textOfIssues(issues), issues };
 }
 
 export function isObject(value: unknown): value is Arguments {

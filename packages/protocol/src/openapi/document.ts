@@ -66,6 +66,13 @@ export function openApiDocument(version: string): OpenApiDocument {
           scheme: 'bearer',
           description: 'A session token, relay_sess_…, for its own session',
         },
+        console: {
+          type: 'apiKey',
+          in: 'cookie',
+          name: 'relay_console',
+          description:
+            'A sign-in to the console, with the rights of its key. Requests that write need a same-origin Origin header',
+        },
         internal: {
           type: 'apiKey',
           in: 'header',
@@ -115,14 +122,21 @@ function tagOf(path: string): string {
 
 function securityOf(route: Route): Schema {
   if (route.auth === 'public' || route.auth === 'link') return { security: [] };
+  if (route.auth === 'sign-in') return { security: [] };
   if (route.auth === 'internal') return { security: [{ internal: [] }] };
   const { scopes, anyScope } = route;
   const keys =
     anyScope === true ? scopes.map((scope) => ({ key: [scope] })) : [{ key: [...scopes] }];
   const others = { 'internal-or-key': [{ internal: [] }], 'local-or-key': [{}] };
   const tokens = route.session === undefined ? [] : [{ session: [] }];
+  const cookies = route.cookie === false ? [] : [{ console: [] }];
   return {
-    security: [...keys, ...tokens, ...(route.auth === undefined ? [] : others[route.auth])],
+    security: [
+      ...keys,
+      ...cookies,
+      ...tokens,
+      ...(route.auth === undefined ? [] : others[route.auth]),
+    ],
   };
 }
 

@@ -5,6 +5,7 @@ import {
   approvalStatuses,
   approverRuleSchema,
   deciderSchema,
+  explainedParameterSchema,
   grantScopes,
   permissionsSchema,
   toolPermissionSchema,
@@ -110,6 +111,11 @@ export const explainBodySchema = z.strictObject({
     .array(functionSchema.extend({ kind: z.literal('function') }))
     .max(128)
     .optional(),
+  /**
+   * Explain a call in place of that of this approval: by the rules that decide it now, those of its run,
+   * session and agents. The tool must be the same, and the parameters may be changed ones.
+   */
+  approvalId: idSchema.optional(),
   /** Explain a call of this run: with its permissions, function tools, agent, and grants. */
   runId: idSchema.optional(),
   /** Also apply the grants of this session. Default: that of the run. */
@@ -132,6 +138,10 @@ const explanationSchema = z.object({
   /** Who may approve the call, if the policy says so. */
   approvers: approverRuleSchema.optional(),
   reason: z.string(),
+  /** The parameters that the tool declares as commands, paths or URLs, as the call has them. */
+  parameters: z.record(z.string(), explainedParameterSchema).optional(),
+  /** Why the tool would refuse the parameters; `path` is empty for all of them. */
+  problems: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
 });
 
 export const grantRoutes = {
@@ -183,6 +193,6 @@ export const grantRoutes = {
     body: explainBodySchema,
     requiredFields: { fields: ['tool', 'params'], message: 'tool and params are required' },
     output: explanationSchema,
-    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern'],
+    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern', 'not_found'],
   },
 } as const satisfies Record<string, Route>;

@@ -5,6 +5,7 @@ import { actionRoutes } from './actions.ts';
 import { approvalRoutes } from './approvals.ts';
 import { auditRoutes } from './audit.ts';
 import { chatRoutes } from './chat.ts';
+import { consoleRoutes } from './console.ts';
 import { conversationRoutes } from './conversations.ts';
 import { credentialRoutes } from './credentials.ts';
 import { grantRoutes } from './grants.ts';
@@ -26,6 +27,7 @@ export * from './actions.ts';
 export * from './approvals.ts';
 export * from './audit.ts';
 export * from './chat.ts';
+export * from './console.ts';
 export * from './conversations.ts';
 export * from './credentials.ts';
 export * from './grants.ts';
@@ -53,6 +55,7 @@ export const routes = {
   ...grantRoutes,
   ...keyRoutes,
   ...credentialRoutes,
+  ...consoleRoutes,
   ...memoryRoutes,
   ...messageRoutes,
   ...tenantRoutes,

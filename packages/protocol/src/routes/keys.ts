@@ -36,8 +36,18 @@ export const keyBodySchema = z
 
 export const keysQuerySchema = z.strictObject(pageQuery);
 
+export const keyKinds = ['api', 'console', 'link'] as const;
+
 export const keySchema = z.object({
   id: idSchema,
+  kind: z
+    .enum(keyKinds)
+    .describe(
+      'An API key; a sign-in to the console with one; or a login link that was not opened yet',
+    ),
+  parent: idSchema
+    .optional()
+    .describe('The API key that signed in, and with which the sign-in ends'),
   name: z.string(),
   role: z.enum(roleNames).optional(),
   scopes: z.array(z.enum(scopes)),
@@ -49,6 +59,12 @@ export const keySchema = z.object({
   lastUsedAt: timeSchema.optional().describe('Accurate to a minute or two'),
   replaces: idSchema.optional().describe('The key that this one replaces by rotation'),
   replacedBy: idSchema.optional().describe('The key that replaces this one by rotation'),
+});
+
+/** The scopes are those with what they include, and the role is that in which the key acts. */
+export const currentKeySchema = keySchema.extend({
+  tenant: z.object({ id: idSchema, name: z.string() }),
+  version: z.string().describe('The version of the server'),
 });
 
 export const rotateKeyBodySchema = z
@@ -82,7 +98,7 @@ export const keyRoutes = {
   listKeys: {
     method: 'GET',
     path: '/v1/keys',
-    summary: 'List API keys, newest first, without their secrets',
+    summary: 'List API keys and sign-ins to the console, newest first, without their secrets',
     scopes: ['admin'],
     query: keysQuerySchema,
     output: listOf('keys', keySchema),
@@ -91,10 +107,10 @@ export const keyRoutes = {
   getCurrentKey: {
     method: 'GET',
     path: '/v1/keys/current',
-    summary: 'Get the API key of this request: its role, scopes, groups and owner',
+    summary: 'Get the key or sign-in of this request: its role, scopes, groups, owner and tenant',
     scopes: [...scopes],
     anyScope: true,
-    output: keySchema,
+    output: currentKeySchema,
     errors: keyErrors,
   },
   rotateKey: {
@@ -111,7 +127,7 @@ export const keyRoutes = {
   revokeKey: {
     method: 'DELETE',
     path: '/v1/keys/:id',
-    summary: 'Revoke an API key, and close the streams that it opened',
+    summary: 'Revoke an API key or a sign-in to the console, and close the streams that it opened',
     scopes: ['admin'],
     params: idParam,
     responseType: 'none',

@@ -22,6 +22,7 @@ export const mcpRoutes = {
     path: '/mcp',
     summary: 'Send one message of the Model Context Protocol',
     scopes: ['read'],
+    cookie: false,
     session: 'tenant',
     body: mcpMessageSchema,
     streamed: true,

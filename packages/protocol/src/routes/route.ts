@@ -8,8 +8,15 @@ import { idSchema, seqSchema } from '../schemas/values.ts';
  * `internal-or-key`: also with the internal secret, which belongs to no tenant.
  * `internal`: with the internal secret only; the route does not exist if none is configured.
  * `link`: the path contains a secret token, and needs no other authentication.
+ * `sign-in`: begins or ends a sign-in to the console; the body or the cookie contains the secret.
  */
-export type RouteAuth = 'public' | 'link' | 'local-or-key' | 'internal-or-key' | 'internal';
+export type RouteAuth =
+  | 'public'
+  | 'link'
+  | 'sign-in'
+  | 'local-or-key'
+  | 'internal-or-key'
+  | 'internal';
 
 export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -25,6 +32,8 @@ export interface Route {
    * all that the handler shows to one. Default: no.
    */
   readonly session?: 'own' | 'tenant';
+  /** Whether the cookie of the console opens it, like the key that signed in. Default: yes. */
+  readonly cookie?: false;
   readonly params?: z.ZodType;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;

@@ -88,6 +88,7 @@ export const systemRoutes = {
     summary: 'Get metrics in the Prometheus format',
     auth: 'internal-or-key',
     scopes: ['admin'],
+    cookie: false,
     responseType: 'text',
     errors: [...keyErrors],
   },

@@ -256,3 +256,64 @@ export const previewSchema = z.object({
   digest: z.string().optional(),
 });
 export type Preview = z.infer<typeof previewSchema>;
+
+/** What a piece of a shell command is. */
+export const commandRoles = [
+  /** The program or builtin that runs. */
+  'command',
+  /** May be the program that runs: a word after a wrapper with options, of which one may have taken it. */
+  'possible-command',
+  /** Runs the command after it: `sudo`, `env`, `timeout`, `xargs`. */
+  'wrapper',
+  'option',
+  'argument',
+  'assignment',
+  /** Of the shell: `if`, `for`, `do`. */
+  'keyword',
+  /** Between commands or around them: `&&`, `|`, `;`, a line break, a parenthesis. */
+  'operator',
+  /** With the file that it reads or writes. */
+  'redirection',
+  /** Replaced at run time: `$X`, `$(…)`. Commands in it have their own roles. */
+  'expansion',
+  'comment',
+  'space',
+  /** Was not understood, and may be anything. */
+  'unparsed',
+] as const;
+export type CommandRole = (typeof commandRoles)[number];
+
+export const commandSegmentSchema = z.object({ text: z.string(), role: z.enum(commandRoles) });
+export type CommandSegment = z.infer<typeof commandSegmentSchema>;
+
+/** A parameter of a call, as its tool declares it. */
+export const explainedParameterSchema = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('command'),
+    /** Joined, their texts are the command. */
+    segments: z.array(commandSegmentSchema),
+    /** Whether no segment is `unparsed`. */
+    understood: z.boolean(),
+  }),
+  z.object({
+    kind: z.literal('path'),
+    path: z.string(),
+    /** The path on the server, with all links followed. */
+    resolved: z.string().optional(),
+    /** Whether it leads out of the workspace. Unknown if it could not be resolved. */
+    outside: z.boolean().optional(),
+  }),
+  z.object({
+    kind: z.literal('url'),
+    url: z.string(),
+    /** Without the colon. Absent, like the host, if the text is not a URL. */
+    scheme: z.string().optional(),
+    /** With the port if it is not the default one; names with other than ASCII letters as `xn--…`. */
+    host: z.string().optional(),
+    /** Whether it has a user name or password before the host. */
+    credentials: z.boolean(),
+    /** False: clients disagree about what it means, or it is not an address of the web. */
+    understood: z.boolean(),
+  }),
+]);
+export type ExplainedParameter = z.infer<typeof explainedParameterSchema>;

@@ -224,9 +224,11 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
 
   it('describes its authentication', () => {
     const { security } = operationOf(route);
+    const auth = route.auth ?? 'key';
     const expected = {
       public: [],
       link: [],
+      'sign-in': [],
       key:
         route.anyScope === true
           ? route.scopes.map((scope) => ({ key: [scope] }))
@@ -236,7 +238,10 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
       internal: [{ internal: [] }],
     };
     const tokens = route.session === undefined ? [] : [{ session: [] }];
-    expect(security).toEqual([...expected[route.auth ?? 'key'], ...tokens]);
+    const hasCookie = route.cookie !== false && ['key', 'local-or-key'].includes(auth);
+    const cookies = hasCookie ? [{ console: [] }] : [];
+    expect(security).toHaveLength(expected[auth].length + tokens.length + cookies.length);
+    expect(security).toEqual(expect.arrayContaining([...expected[auth], ...tokens, ...cookies]));
     expect(at('/components/securitySchemes/key')).toMatchObject({ type: 'http', scheme: 'bearer' });
   });
 

@@ -36,7 +36,7 @@ describe('route table', () => {
 
   it.each(table)('%s requires a key and a scope if it is under /v1', (_name, route) => {
     if (route.path.startsWith('/v1/')) expect(route.auth).toBeUndefined();
-    if (['public', 'link', 'internal'].includes(route.auth ?? 'key'))
+    if (['public', 'link', 'sign-in', 'internal'].includes(route.auth ?? 'key'))
       expect(route.scopes).toEqual([]);
     else expect(route.scopes.length).toBeGreaterThan(0);
   });
@@ -68,7 +68,7 @@ describe('route table', () => {
 
   it.each(table)('%s lists the errors of its authentication and its body', (_name, route) => {
     const due = [
-      ...(route.auth === 'public' || route.auth === 'link' ? [] : ['unauthorized']),
+      ...(['public', 'link', 'sign-in'].includes(route.auth ?? 'key') ? [] : ['unauthorized']),
       ...(route.scopes.length === 0 ? [] : ['scope_required']),
       ...(route.body === undefined ? [] : ['invalid_json', 'invalid_request']),
       ...(route.query === undefined ? [] : ['invalid_request']),
@@ -229,7 +229,7 @@ describe('query schemas', () => {
 });
 
 describe('roles', () => {
-  const keyed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
+  const keyed = table.filter(([, { auth }]) => !['public', 'link', 'sign-in'].includes(auth ?? ''));
   const opened = (role: Role) => {
     const held = effectiveScopes(scopesOfRole[role]);
     return keyed.flatMap(([name, { scopes, anyScope, auth }]) => {
@@ -243,7 +243,7 @@ describe('roles', () => {
     for (const name of opened('viewer')) {
       const { method } = routes[name as keyof typeof routes];
       // Each tool of /mcp requires the scopes of its own route.
-      const isPost = name === 'explainPermission' || name === 'serveMcp';
+      const isPost = ['explainPermission', 'serveMcp', 'createConsoleLink'].includes(name);
       expect([name, method]).toEqual([name, isPost ? 'POST' : 'GET']);
     }
     const closed = keyed.filter(

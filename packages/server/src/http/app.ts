@@ -10,11 +10,13 @@ import fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify';
-import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { uuidv7 } from 'uuidv7';
 import type { ServerLog } from '../observability/log.ts';
-import { authenticate, type Caller, noteRefusal } from './auth.ts';
+import { attemptWithinLimits } from './attempts.ts';
+import { authenticate, type Caller, noteRefusal, rejectForeignHost } from './auth.ts';
+import { consoleSecretIn } from './console-cookie.ts';
+import { acceptsHtml, addConsolePages, consoleMethods, consolePath } from './console-pages.ts';
 import { preflight, setCorsHeaders } from './cors.ts';
 import { jsonRpcError, notFound, respondToMalformedRequest, toRelayError } from './errors.ts';
 import type {
@@ -27,8 +29,10 @@ import type {
   PublicRoute,
   RouteRequest,
   ServerContext,
+  SignInHandler,
+  SignInRoute,
 } from './handlers/handler.ts';
-import { handlers, linkHandlers, publicHandlers } from './handlers/index.ts';
+import { handlers, linkHandlers, publicHandlers, signInHandlers } from './handlers/index.ts';
 import { acceptJson } from './strict-json.ts';
 import { validate } from './validate.ts';
 import { failedPage, pageHeaders } from './views/decision-page.ts';
@@ -110,8 +114,10 @@ export function createApp(context: ServerContext): FastifyInstance {
   void app.register(async (plugin) => addLinkRoutes(plugin, context));
   for (const name of routeNames) {
     if (isPublic(name)) addPublicRoute(app, name, context);
+    else if (isSignIn(name)) addSignInRoute(app, name, signInHandlers, context);
     else if (!isLink(name)) addRoute(app, name, handlers, context);
   }
+  addConsolePages(app, context);
   rejectOtherMethods(app, context);
   return app;
 }
@@ -174,6 +180,7 @@ const routeNames = Object.keys(routes) as RouteName[];
 const authOf = (name: RouteName) => (routes[name] as Route).auth;
 const isPublic = (name: RouteName): name is PublicRoute => authOf(name) === 'public';
 const isLink = (name: RouteName): name is LinkRoute => authOf(name) === 'link';
+const isSignIn = (name: RouteName): name is SignInRoute => authOf(name) === 'sign-in';
 
 function addRoute<Name extends CallerRoute>(
   app: FastifyInstance,
@@ -198,7 +205,10 @@ function addRoute<Name extends CallerRoute>(
     // Before the body is read.
     onRequest: async (request, reply) => {
       try {
-        const caller = await authenticateWithinLimits(route, context, request, reply);
+        const credential = request.headers.authorization ?? consoleSecretIn(request) ?? '';
+        const caller = await attemptWithinLimits(context, credential, { request, reply }, () =>
+          authenticate(request, route, context),
+        );
         callers.set(request, caller);
         limitRate(context, caller, reply);
         takeShares(name, context, caller, { request, reply });
@@ -227,26 +237,26 @@ function addRoute<Name extends CallerRoute>(
   });
 }
 
-/** Authenticates the caller. An address that fails too often must wait. */
-async function authenticateWithinLimits(
-  route: Route,
+/** Its handler authenticates by itself, with what is in the body or the cookie. */
+function addSignInRoute<Name extends SignInRoute>(
+  app: FastifyInstance,
+  name: Name,
+  table: { readonly [Key in Name]: SignInHandler<Key> },
   context: ServerContext,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<Caller> {
-  const { failures, lookups } = context.rates;
-  const key = keyDigest(request.headers.authorization);
-  // An address that guesses keys must not keep the store busy; valid keys may share it.
-  if (failures.isExhausted(request.ip) && !acceptedKeys.has(key)) lookups.check(request.ip, reply);
-  const caller = await authenticate(request, route, context).catch((error: unknown) => {
-    // Only failures count against the address.
-    if (error instanceof RelayError && error.code === 'unauthorized') {
-      failures.check(request.ip, reply);
-    }
-    throw error;
+): void {
+  const route: Route = routes[name];
+  const handler: SignInHandler<Name> = table[name];
+  app.route({
+    method: route.method,
+    url: route.path,
+    bodyLimit: route.bodyLimit ?? bodyLimit,
+    onRequest: async (request) => rejectForeignHost(request, context.config),
+    handler: async (request, reply) => {
+      const input = validate(route, request) as Input<Name>;
+      const result = await handler({ ...input, context, request, reply });
+      return route.responseType === 'none' ? reply.code(204).send() : result;
+    },
   });
-  rememberKey(key);
-  return caller;
 }
 
 function limitRate({ rates }: ServerContext, caller: Caller, reply: FastifyReply): void {
@@ -254,23 +264,6 @@ function limitRate({ rates }: ServerContext, caller: Caller, reply: FastifyReply
   requests.check(caller.actor.id, reply);
   if (caller.tenantId !== '') tenantRequests.check(caller.tenantId, reply);
   if (megabytes.isExhausted(caller.actor.id)) megabytes.check(caller.actor.id, reply);
-}
-
-const maxAcceptedKeys = 10_000;
-/** Digests of the keys that were valid lately. Only a lookup says whether they still are. */
-const acceptedKeys = new Set<string>();
-
-function rememberKey(digest: string): void {
-  acceptedKeys.add(digest);
-  if (acceptedKeys.size <= maxAcceptedKeys) return;
-  for (const oldest of acceptedKeys) {
-    acceptedKeys.delete(oldest);
-    return;
-  }
-}
-
-function keyDigest(authorization = ''): string {
-  return createHash('sha256').update(authorization).digest('base64');
 }
 
 /** Routes besides event streams whose responses wait for something. */
@@ -322,7 +315,11 @@ function addPublicRoute(app: FastifyInstance, name: PublicRoute, context: Server
     // Load balancers probe with HEAD.
     method: [route.method, 'HEAD'],
     url: route.path,
-    handler: async (_request, reply) => {
+    handler: async (request, reply) => {
+      if (name === 'welcome') {
+        reply.raw.appendHeader('vary', 'Accept');
+        if (acceptsHtml(request)) return reply.redirect(consolePath);
+      }
       if (route.responseType === 'html') {
         reply.header('content-type', 'text/html; charset=utf-8');
         reply.header('content-security-policy', docsPagePolicy);
@@ -347,10 +344,6 @@ const jsonRpcPaths: ReadonlySet<string | undefined> = new Set(
     .filter(({ errorFormat }) => errorFormat === 'json-rpc')
     .map(({ path }) => path),
 );
-
-function acceptsHtml({ headers }: FastifyRequest): boolean {
-  return headers.accept?.includes('text/html') === true;
-}
 
 /** The only routes that accept an HTML form. */
 function addLinkRoutes(app: FastifyInstance, context: ServerContext): void {
@@ -382,6 +375,9 @@ function rejectOtherMethods(app: FastifyInstance, context: ServerContext): void 
     const methods = (served.get(route.path) ?? new Set()).add(route.method);
     served.set(route.path, route.auth === 'public' ? methods.add('HEAD') : methods);
   }
+  // A login link leads to a page with the path of the route that it then calls.
+  for (const method of consoleMethods) served.get(routes.loginToConsole.path)?.add(method);
+  served.set(`${consolePath}*`, new Set(consoleMethods));
   for (const [url, methods] of served) {
     const allowed = [...methods].join(', ');
     app.route({

@@ -1,11 +1,12 @@
 /**
- * Authentication: an API key, a session token, the internal secret, or a local caller of `/chat` without a
- * key.
+ * Authentication: an API key, the cookie of the console, a session token, the internal secret, or a local
+ * caller of `/chat` without a key.
  */
 import {
   type DamagedRow,
   findKeyInForce,
   isValidKey,
+  type KeyKind,
   type KeyRecord,
   type SystemStore,
   type TokenSession,
@@ -24,8 +25,9 @@ import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from '../config/config.ts';
 import type { KeyActivity } from '../jobs/key-activity.ts';
 import type { Metrics } from '../observability/metrics.ts';
+import { consoleSecretIn } from './console-cookie.ts';
 import { unauthorized, unknownToken } from './errors.ts';
-import { hasInternalSecret, hashApiKey, isWellFormed, kindOfSecret } from '../secrets/keys.ts';
+import { hasInternalSecret, hashApiKey, kindOfSecret } from '../secrets/keys.ts';
 
 export interface Caller {
   readonly tenantId: string;
@@ -35,6 +37,11 @@ export interface Caller {
   readonly groups: readonly string[];
   /** The caller's identity in journals and audit entries; `personOf` tells which person it is. */
   readonly actor: Decider;
+  /**
+   * Set for a caller with the cookie of the console: the id of the sign-in. Everything else is that of the key
+   * that signed in, so that the two are one person with the same runs, sessions, votes and budgets.
+   */
+  readonly signIn?: string;
   /** Set for a caller without a key: what it may use. */
   readonly keyless?: 'demo' | 'all';
   /** Set for a caller with a session token, who has no scopes. */
@@ -124,9 +131,29 @@ export function mayUse(caller: Caller, route: Route): boolean {
 /** A page of another origin may not call, whatever key it has. */
 function rejectForeignOrigin({ headers }: FastifyRequest, config: Config): void {
   const { origin, host } = headers;
-  if (origin === undefined || isOwnOrigin(origin, host ?? '')) return;
+  if (origin === undefined || isOwnOrigin(origin, host ?? '', config)) return;
   if (config.allowedOrigins.includes(origin)) return;
   throw new RelayError('origin_not_allowed', 'Origin not allowed: add it to RELAY_ALLOWED_ORIGINS');
+}
+
+/**
+ * Browsers send the cookie of the console with requests of other pages too, if those are of the same site: another
+ * port, or a sibling domain. Only the console's own pages may use it, whatever RELAY_ALLOWED_ORIGINS says.
+ */
+export function rejectForeignPage(
+  { method, headers }: FastifyRequest,
+  config: Config,
+  { requireOrigin }: { readonly requireOrigin: boolean },
+): void {
+  const { origin, host = '', 'sec-fetch-site': site = 'none' } = headers;
+  const isWrite = method !== 'GET' && method !== 'HEAD';
+  const isOwn =
+    origin === undefined ? !(isWrite && requireOrigin) : isOwnOrigin(origin, host, config);
+  if (isOwn && (site === 'same-origin' || site === 'none')) return;
+  throw new RelayError(
+    'origin_not_allowed',
+    'The cookie of the console is only for requests of the console itself, which have its Origin: send an API key instead',
+  );
 }
 
 /** Protects against DNS rebinding: a foreign name that resolves to this server. */
@@ -169,6 +196,12 @@ async function identify(
   context: AuthContext,
 ): Promise<Caller> {
   const { authorization } = request.headers;
+  const isForKey = route.cookie !== false && route.auth !== 'internal';
+  const cookie = authorization === undefined && isForKey ? consoleSecretIn(request) : undefined;
+  if (cookie !== undefined) {
+    rejectForeignPage(request, context.config, { requireOrigin: true });
+    return callerByKey(cookie, 'console', context);
+  }
   if (authorization === undefined && route.auth === 'local-or-key') {
     const { keylessChat } = context.config;
     if (keylessChat !== 'off' && isLocalCaller(request)) return localCaller(context, keylessChat);
@@ -181,9 +214,7 @@ async function identify(
   const secret = /^Bearer ([^\s]+)$/i.exec(authorization ?? '')?.[1];
   if (secret === undefined) throw unauthorized();
   if (kindOfSecret(secret) === 'session') return callerByToken(secret, context);
-  const caller = await callerByKey(secret, context);
-  await context.onKeyAccepted?.(caller.actor.id);
-  return caller;
+  return callerByKey(secret, 'api', context);
 }
 
 /** Undefined for a token that was replaced, or whose session or key has ended. */
@@ -217,9 +248,32 @@ async function callerByToken(token: string, { store, metrics }: AuthContext): Pr
 }
 
 async function callerByKey(
-  apiKey: string,
-  { store, activity, metrics }: AuthContext,
+  secret: string,
+  kind: 'api' | 'console',
+  context: AuthContext,
 ): Promise<Caller> {
+  const { key, apiKey } = await findValidKey(secret, kind, context);
+  await context.onKeyAccepted?.(apiKey.id);
+  return { ...callerWith(apiKey), ...defined({ signIn: kind === 'console' ? key.id : undefined }) };
+}
+
+export function callerWith(key: KeyRecord): Caller {
+  const { tenantId, scopes, groups } = key;
+  return { tenantId, scopes: effectiveScopes(scopes), groups, actor: actorOf(key) };
+}
+
+export interface FoundKey {
+  readonly key: KeyRecord;
+  /** The same key or, for a sign-in or a login link, the one that it belongs to. */
+  readonly apiKey: KeyRecord;
+}
+
+/** The key with a secret of this kind, if it is valid. Throws `unauthorized`. */
+export async function findValidKey(
+  secret: string,
+  kind: KeyKind,
+  { store, activity, metrics }: AuthContext,
+): Promise<FoundKey> {
   const refuse = (tenantId: string, who: Decider, reason: string) =>
     void activity?.refused(tenantId, [who.id], {
       who,
@@ -228,27 +282,32 @@ async function callerByKey(
       why: null,
     });
   let damaged: DamagedRow | undefined;
-  const key = isWellFormed(apiKey)
-    ? await store.findKey(hashApiKey(apiKey), (row) => (damaged = row))
-    : undefined;
+  const key =
+    kindOfSecret(secret) === kind
+      ? await store.findKey(hashApiKey(secret), (row) => (damaged = row))
+      : undefined;
   if (damaged !== undefined) {
     // Nothing in the row can be trusted, its name and owner neither.
     const { tenantId, id } = damaged;
     refuse(tenantId, { type: 'key', id, name: id }, 'damaged');
     throw unauthorized();
   }
-  if (key === undefined) {
+  if (key === undefined || key.kind !== kind) {
     // It belongs to no tenant whose audit trail could have an entry.
     metrics?.unknownKey();
     throw unauthorized();
   }
-  if (!isValidKey(key, Date.now())) {
-    refuse(key.tenantId, actorOf(key), key.revokedAt === null ? 'expired' : 'revoked');
+  const { tenantId, parent } = key;
+  const apiKey = parent === null ? key : await store.tenant(tenantId).readKey(parent);
+  const now = Date.now();
+  if (apiKey === undefined || !isValidKey(key, now) || !isValidKey(apiKey, now)) {
+    const ended = [key, apiKey].some((each) => each?.revokedAt !== null) ? 'revoked' : 'expired';
+    refuse(tenantId, actorOf(key), ended);
     throw unauthorized();
   }
-  activity?.used(key.tenantId, key.id);
-  const { tenantId, scopes, groups } = key;
-  return { tenantId, scopes: effectiveScopes(scopes), groups, actor: actorOf(key) };
+  activity?.used(tenantId, key.id);
+  if (apiKey !== key) activity?.used(tenantId, apiKey.id);
+  return { key, apiKey };
 }
 
 function actorOf({ id, name, owner, role, scopes }: KeyRecord): Decider {
@@ -310,8 +369,12 @@ export function isLocalCaller({ headers, ip, raw }: FastifyRequest): boolean {
   return headers.origin === undefined || isOwnOrigin(headers.origin, headers.host ?? '');
 }
 
-function isOwnOrigin(origin: string, host: string): boolean {
-  return URL.canParse(origin) && new URL(origin).host === host;
+/** A proxy may pass on another Host than the browser has; then the public URL is the server's own origin. */
+function isOwnOrigin(origin: string, host: string, config?: Pick<Config, 'publicUrl'>): boolean {
+  if (!URL.canParse(origin)) return false;
+  const { publicUrl } = config ?? {};
+  if (publicUrl !== undefined && origin === new URL(publicUrl).origin) return true;
+  return new URL(origin).host === host;
 }
 
 function hostName(host: string): string {

@@ -43,6 +43,14 @@ export function unauthorized(): RelayError {
   return new RelayError('unauthorized', 'A valid API key is required');
 }
 
+/** The same answer for a login link that is unknown, was opened, has expired, or whose key has ended. */
+export function unknownLink(): RelayError {
+  return new RelayError(
+    'unauthorized',
+    'This login link is not valid. One works once, within 15 minutes, while its API key is valid: `relay console` prints a new one',
+  );
+}
+
 /** The same answer for a session token that is unknown, was replaced, or has ended. */
 export function unknownToken(): RelayError {
   return new RelayError(

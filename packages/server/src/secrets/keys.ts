@@ -1,10 +1,12 @@
 /**
- * API keys and session tokens: a prefix + 32 random bytes + a checksum, all in hex. Only a hash is stored.
- * The checksum rejects a mistyped or invented one without reading the store.
+ * API keys, session tokens, and the secrets of the console's cookie and login links: a prefix + 32 random
+ * bytes + a checksum, all in hex. Only a hash is stored. The checksum rejects a mistyped or invented one
+ * without reading the store. The prefix is part of what is hashed, so that one kind never works as another.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   auditRecordsOf,
@@ -17,19 +19,25 @@ import { scopes as allScopes } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { operatorAuditEntry } from '../audit/operator-entries.ts';
 
-const prefixes = { key: 'relay_live_', session: 'relay_sess_' } as const;
+const prefixes = {
+  api: 'relay_live_',
+  session: 'relay_sess_',
+  console: 'relay_cons_',
+  link: 'relay_link_',
+} as const;
 export type SecretKind = keyof typeof prefixes;
-const form = /^(relay_(?:live|sess)_)([0-9a-f]{64})([0-9a-f]{8})$/;
+const kinds = Object.keys(prefixes) as SecretKind[];
+const form = /^(relay_(?:live|sess|cons|link)_)([0-9a-f]{64})([0-9a-f]{8})$/;
 
 export function makeApiKey(): string {
-  return makeSecret('key');
+  return makeSecret('api');
 }
 
 export function makeSessionToken(): string {
   return makeSecret('session');
 }
 
-function makeSecret(kind: SecretKind): string {
+export function makeSecret(kind: SecretKind): string {
   const prefix = prefixes[kind];
   const random = randomBytes(32).toString('hex');
   return `${prefix}${random}${checksum(prefix, random)}`;
@@ -39,14 +47,10 @@ function makeSecret(kind: SecretKind): string {
 export function kindOfSecret(secret: string): SecretKind | undefined {
   const [, prefix = '', random = '', check] = form.exec(secret) ?? [];
   if (check === undefined || checksum(prefix, random) !== check) return undefined;
-  return prefix === prefixes.key ? 'key' : 'session';
+  return kinds.find((kind) => prefixes[kind] === prefix);
 }
 
-export function isWellFormed(apiKey: string): boolean {
-  return kindOfSecret(apiKey) === 'key';
-}
-
-/** Of an API key or a session token. */
+/** Of a secret of any kind. */
 export function hashApiKey(secret: string): string {
   return createHash('sha256').update(secret).digest('hex');
 }
@@ -98,6 +102,8 @@ async function newBootstrapKey(store: SystemStore, ids: Ids, issue: KeyIssue) {
     lastUsedAt: null,
     replaces: [],
     replacedBy: null,
+    kind: 'api',
+    parent: null,
   };
   const { id: keyId, name, scopes, expiresAt } = key;
   const entry = operatorAuditEntry(issue.by, 'key.created', { keyId, name, scopes, expiresAt });
@@ -147,6 +153,19 @@ function publishKeyFile(dataDir: string, keyId: string): void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
+}
+
+/** Of the first key, once its holder has signed in to the console: it need not be readable there any longer. */
+export async function deleteFirstKeyFile(
+  store: SystemStore,
+  dataDir: string,
+  keyId: string,
+): Promise<void> {
+  const path = join(dataDir, firstKeyFile);
+  const content = await readFile(path, 'utf8').catch(() => undefined);
+  if (content === undefined) return;
+  const key = await store.findKey(hashApiKey(content.trim()));
+  if (key?.id === keyId) await rm(path, { force: true });
 }
 
 async function keyIdsOf(store: SystemStore): Promise<string[]> {

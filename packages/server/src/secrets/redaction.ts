@@ -14,7 +14,7 @@ const forms: readonly [RegExp, string][] = [
     hidden,
   ],
   [/\b(Bearer|Internal|Basic)[ \t]+[^\s"',;]+/gi, `$1 ${hidden}`],
-  [/\brelay_(?:live|sess)_\w*/g, hidden],
+  [/\brelay_(?:live|sess|cons|link)_\w*/g, hidden],
   [/\bsk-[\w-]{6,}/g, hidden],
   ...secretPatterns.map(({ pattern }): [RegExp, string] => [
     new RegExp(`(?:${pattern.source})[\\w.~+/=-]*`, 'g'),
@@ -29,7 +29,7 @@ const secretFields =
 const minSecretChars = 6;
 /** In the results of tools, shorter ones could be words such as the password of a test database. */
 const minKeyChars = 12;
-const relayKey = /\brelay_(?:live|sess)_\w{16,}/g;
+const relayKey = /\brelay_(?:live|sess|cons|link)_\w{16,}/g;
 const maxSecrets = 20_000;
 const maxDepth = 6;
 const maxItems = 100;

@@ -1,6 +1,6 @@
 /**
- * The open streams, and responses that wait for a run. A revoked or expired key closes those that it opened
- * and those of the sessions that it attached; a session token that was replaced closes its own. A server that
+ * The open streams, and responses that wait for a run. A revoked or expired key closes those that it opened,
+ * those of its sign-ins to the console, and those of the sessions that it attached; a session token that was replaced closes its own. A server that
  * stops ends all of them.
  */
 import { findKeyInForce, isValidKey, type SystemStore, Ticker } from '@relay/core';
@@ -12,7 +12,7 @@ const checkKeysMs = 500;
 export type CloseReason = 'revoked' | 'stopping';
 type Close = (reason: CloseReason) => void;
 
-type StreamCaller = Pick<Caller, 'actor' | 'tenantId' | 'session'>;
+type StreamCaller = Pick<Caller, 'actor' | 'tenantId' | 'session' | 'signIn'>;
 
 interface KeyStreams {
   readonly tenantId: string;
@@ -99,11 +99,14 @@ export class OpenStreams {
     for (const id of this.#bySession.keys()) void this.checkSession(id);
   }
 
-  #addToKey({ actor, session, tenantId }: StreamCaller, close: Close): () => void {
+  #addToKey({ actor, session, signIn, tenantId }: StreamCaller, close: Close): () => void {
     if (session !== undefined) {
       return this.#addOf(tenantId, session.keyId, 'closeSessions', close);
     }
-    return this.#addOf(tenantId, actor.type === 'key' ? actor.id : null, 'close', close);
+    const keyId = actor.type === 'key' ? actor.id : null;
+    // A sign-in to the console ends by itself, or with the key that signed in.
+    const removals = [keyId, signIn ?? null].map((id) => this.#addOf(tenantId, id, 'close', close));
+    return () => removals.forEach((remove) => remove());
   }
 
   #addOf(

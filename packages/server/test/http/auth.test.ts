@@ -42,6 +42,8 @@ async function keyWith(over: Partial<KeyRecord> = {}): Promise<string> {
     lastUsedAt: null,
     replaces: [],
     replacedBy: null,
+    kind: 'api',
+    parent: null,
     ...over,
   };
   await store.addKey(key, hashApiKey(apiKey));

@@ -55,7 +55,11 @@ describe('every route of the document', () => {
     const path = route.path.replaceAll(/:\w+/g, missing);
     const here = table
       .filter(([, each]) => each.path === route.path)
-      .flatMap(([, { method, auth }]) => (auth === 'public' ? [method, 'HEAD'] : [method]));
+      .flatMap(([, { method, auth }]): string[] =>
+        auth === 'public' ? [method, 'HEAD'] : [method],
+      );
+    // It is also a page.
+    if (route.path === '/console/login') here.push('GET', 'HEAD');
     const served = await server.request(path, {
       method: route.method,
       ...(route.body === undefined ? {} : { body: {} }),
@@ -63,14 +67,14 @@ describe('every route of the document', () => {
     expect(served.status).not.toBe(405);
     await served.body?.cancel();
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const) {
-      if ((here as string[]).includes(method)) continue;
+      if (here.includes(method)) continue;
       const refused = await server.request(path, { method });
       expect(refused.status).toBe(405);
       expect(refused.headers.get('allow')?.split(', ').toSorted()).toEqual(here.toSorted());
     }
   });
 
-  it.each(table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link'))(
+  it.each(table.filter(([, { auth }]) => !['public', 'link', 'sign-in'].includes(auth ?? '')))(
     '%s refuses a stranger as it says',
     async (_name, route) => {
       const path = route.path.replaceAll(/:\w+/g, missing);

@@ -165,7 +165,7 @@ describe('hints from other nodes', () => {
 
   it('close the streams of a key that another node revoked', async () => {
     const times = { createdAt: 0, expiresAt: null, revokedAt: null, lastUsedAt: null };
-    const rotation = { replaces: [], replacedBy: null };
+    const rotation = { kind: 'api' as const, parent: null, replaces: [], replacedBy: null };
     const key = {
       id: 'k',
       tenantId: 't',

@@ -191,6 +191,44 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
     expect((await server.ask(path)).body['status']).toBe('active');
   });
 
+  it('is explained by the rules of the session', async () => {
+    const permissions = { ...rules, ask: [{ tool: 'bash', params: { command: 'git log*' } }] };
+    const { id, agent } = await created({ permissions });
+    const explain = async (approval: { id: string; tool: string }, params: Json) => {
+      const body = { approvalId: approval.id, tool: approval.tool, params };
+      return (await server.ask('/v1/permissions/explain', { body })).body;
+    };
+    const input = { command: 'git log' };
+    const answer = agent.context.requestPermission({ tool: 'bash', input });
+    const approval = await openApproval(id);
+    expect(await explain(approval, input)).toMatchObject({
+      decision: 'ask',
+      rule: { ...approval.rule, params: { command: 'git log*' } },
+      reason: 'ask[0] of the session requires an approval, whatever allows it.',
+    });
+    expect(await explain(approval, { command: 'rm x' })).toMatchObject({
+      decision: 'deny',
+      rule: { list: 'denylist', index: 0 },
+    });
+    expect(await explain(approval, { command: 'ls' })).toMatchObject({ decision: 'allow' });
+    await decide(approval.id, { approved: false });
+    await answer;
+    const unknown = agent.context.requestPermission({
+      tool: 'coder.Deploy',
+      input: { to: 'production' },
+      isConcrete: false,
+    });
+    const deploy = await openApproval(id);
+    const explained = await explain(deploy, { to: 'production' });
+    expect(explained).toEqual({
+      decision: 'ask',
+      rule: { ...deploy.rule, tool: 'coder.Deploy' },
+      reason: 'This call requires an approval, whatever allows it: what it would do is not known.',
+    });
+    await decide(deploy.id, { approved: false });
+    await unknown;
+  });
+
   it('is waiting until all of several requests are answered', async () => {
     const { id, agent } = await created();
     const answers = ['one', 'two'].map((command) =>

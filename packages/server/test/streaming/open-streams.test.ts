@@ -23,6 +23,8 @@ function keyWith(change: Partial<KeyRecord> = {}): KeyRecord {
     lastUsedAt: null,
     replaces: [],
     replacedBy: null,
+    kind: 'api',
+    parent: null,
     ...change,
   };
 }

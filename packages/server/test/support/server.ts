@@ -24,6 +24,8 @@ export interface BootOptions {
   readonly tools?: ToolRegistry;
   /** What `relay.config.ts` would define. */
   readonly file?: RelayConfig;
+  /** The built files of the console. */
+  readonly consoleDir?: string;
   /** Default: warnings and errors are collected in `logged`. */
   readonly log?: Log;
 }
@@ -91,7 +93,12 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
     config,
     store,
     log: options.log ?? { warn: log, error: log },
-    ...defined({ models: options.models, tools: options.tools, file: options.file }),
+    ...defined({
+      models: options.models,
+      tools: options.tools,
+      file: options.file,
+      consoleDir: options.consoleDir,
+    }),
   });
   await relay.start();
   await relay.app.listen({ host: config.host, port: 0 });
@@ -159,6 +166,8 @@ export async function addKey(
     lastUsedAt: null,
     replaces: [],
     replacedBy: null,
+    kind: 'api' as const,
+    parent: null,
   };
   await store.addKey(key, hashApiKey(apiKey));
   return { apiKey, tenantId, keyId };

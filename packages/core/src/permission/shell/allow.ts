@@ -221,15 +221,15 @@ function endsAtWordEnd(pattern: string, words: readonly ShellWord[]): boolean {
  * Where the wrapped command may start. An option may take the word after it, so each option moves the
  * last candidate by one word. `bare`: no options or variable assignments precede it.
  */
-function wrappedStarts(rest: readonly ShellWord[], wrapper: Wrapper) {
+export function wrappedStarts(rest: readonly ShellWord[], wrapper: Wrapper) {
   const operands = operandsOf(wrapper, rest);
   const starts: number[] = [];
   let seen = 0;
   let options = 0;
   let bare = true;
-  for (const [at, { text, globs }] of rest.entries()) {
+  for (const [at, { text, globs, expands }] of rest.entries()) {
     if (seen > operands + options) break;
-    const option = text.startsWith('-') || globs;
+    const option = text.startsWith('-') || globs || expands;
     if (option || /^\w+=/.test(text)) {
       bare = false;
       options += option ? 1 : 0;

@@ -447,7 +447,7 @@ function wrappedStarts(words: readonly ShellWord[], at: number, wrapper?: Wrappe
 }
 
 /** Commands that start inside this one: `find … -exec`, `for x do`. */
-function startsWithin(words: readonly ShellWord[], at: number, program: string): number[] {
+export function startsWithin(words: readonly ShellWord[], at: number, program: string): number[] {
   const starts: number[] = [];
   const fd = program === 'fd' || program === 'fdfind';
   const loop = program === 'for' || program === 'select';

@@ -69,6 +69,26 @@ export function commandNames(source: string): ReadonlySet<string> | undefined {
   });
 }
 
+/**
+ * Where the names of all commands at any depth start, and where the first error is; undefined if the text
+ * cannot be parsed.
+ */
+export function parsedStarts(
+  source: string,
+): { readonly starts: ReadonlySet<number>; readonly errorAt: number | undefined } | undefined {
+  return attempt(source, (script) => {
+    const starts = new Set<number>();
+    const errors: number[] = [];
+    const pending: SyntaxNode[] = [script];
+    for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
+      if ('errors' in node) for (const { pos } of node.errors ?? []) errors.push(pos);
+      if (node.type === 'Command' && node.name !== undefined) starts.add(node.name.pos);
+      forEachChild(node, (child) => pending.push(child));
+    }
+    return { starts, errorAt: errors.length === 0 ? undefined : Math.min(...errors) };
+  });
+}
+
 function attempt<Result>(
   source: string,
   read: (script: ParsedScript) => Result | undefined,

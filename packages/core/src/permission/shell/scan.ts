@@ -26,6 +26,9 @@ interface Frame {
   readonly mode: 'code' | 'double' | 'skip';
   readonly close: string;
   readonly draft: CommandDraft;
+  readonly start: number;
+  /** Its text, with what opens and closes it, is known only at run time. */
+  readonly expands?: true;
   /** For a parenthesis that is not a substitution: the number of commands found before it. */
   readonly found?: number;
 }
@@ -50,45 +53,74 @@ const SEVERAL_WORDS = /^\$(?:@|\{[^}]*@)/;
 const SUBSCRIPT_IN_BRACES = /\{\w{1,100}\[/y;
 const BLANK = /[\s\p{Cc}\ufeff]/u;
 
-/** NUL is dropped first, as in bash; positions refer to the text without it. */
-export function scanShell(source: string): ShellScan {
+/** What a part of the text is that is not a word of a command, or that is inside of one. */
+export interface ShellMark {
+  readonly role: 'operator' | 'redirection' | 'expansion' | 'comment';
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * NUL is dropped first, as in bash; positions refer to the text without it. `marks` gets what is not a
+ * word; of redirections only the operator, with its descriptor.
+ */
+export function scanShell(source: string, marks?: ShellMark[]): ShellScan {
   spendSteps(SCAN_STEPS * source.length);
-  return new Scanner(source.replaceAll(EXPANSION, '')).run();
+  return new Scanner(source.replaceAll(EXPANSION, ''), marks).run();
 }
 
 class Scanner {
   readonly #source: string;
   readonly #scan: ShellScan;
   readonly #frames: Frame[];
+  readonly #marks: ShellMark[] | undefined;
   #at = 0;
   /** The number of frames below the open backquotes, which do not nest; -1 outside of backquotes. */
   #backquoteBase = -1;
 
-  constructor(source: string) {
+  constructor(source: string, marks?: ShellMark[]) {
     this.#source = source;
+    this.#marks = marks;
     this.#scan = {
       commands: [],
       targets: [],
       unknownInput: false,
       ambiguous: UNUSUAL_SPACE.test(source),
+      ambiguousFrom: source.length,
       tooDeep: false,
       evaluates: false,
     };
-    this.#frames = [{ mode: 'code', close: '', draft: new CommandDraft(this.#scan) }];
+    this.#frames = [{ mode: 'code', close: '', draft: new CommandDraft(this.#scan), start: 0 }];
   }
 
   run(): ShellScan {
     while (this.#at < this.#source.length && this.#frames.length <= MAX_DEPTH) {
       const char = this.#source[this.#at]!;
       const { mode } = this.#top();
+      const open = this.#openFrom();
       if (mode === 'code') this.#inCode(char);
       else if (mode === 'double') this.#inDouble(char);
       else this.#inSkipped(char);
+      this.#limitAmbiguity(open);
     }
+    const open = this.#openFrom();
     this.#scan.tooDeep = this.#frames.length > MAX_DEPTH;
     if (this.#frames.length > 1) this.#markAmbiguous();
     while (this.#frames.length > 0) this.#leave();
+    this.#limitAmbiguity(open);
     return this.#scan;
+  }
+
+  /** Where the word or the parenthesis starts that is read now. */
+  #openFrom(): number {
+    const { wordStart = this.#at } = this.#frames[0]!.draft;
+    return Math.min(wordStart, this.#frames[1]?.start ?? this.#at);
+  }
+
+  /** What was read before `open` has no other meaning. */
+  #limitAmbiguity(open: number): void {
+    if (!this.#scan.ambiguous) return;
+    this.#scan.ambiguousFrom = Math.min(this.#scan.ambiguousFrom, open);
   }
 
   #inCode(char: string): void {
@@ -110,7 +142,7 @@ class Scanner {
       case '"':
         if (this.#backquoteBase >= 0) this.#markAmbiguous();
         this.#append('').quoted = true;
-        this.#frames.push({ mode: 'double', close: '"', draft });
+        this.#frames.push({ mode: 'double', close: '"', draft, start: this.#at });
         break;
       case ' ':
       case '\t':
@@ -119,11 +151,13 @@ class Scanner {
       case ';':
         if (this.#next() === ';' || this.#next() === '&') this.#markAmbiguous();
         draft.endCommand(this.#at);
+        this.#mark('operator', this.#at);
         break;
       case '\n':
       case '&':
       case '|':
         draft.endCommand(this.#at);
+        this.#mark(char === '&' && this.#next() === '>' ? 'redirection' : 'operator', this.#at);
         break;
       case ')':
         draft.endCommand(this.#at);
@@ -176,7 +210,8 @@ class Scanner {
     const { close, draft } = this.#top();
     if (`'"\\<>`.includes(char)) this.#markAmbiguous();
     if (char === close) this.#leave();
-    else if (char === '(' && close === ')') this.#frames.push({ mode: 'skip', close, draft });
+    else if (char === '(' && close === ')')
+      this.#frames.push({ mode: 'skip', close, draft, start: this.#at });
     this.#at += 1;
   }
 
@@ -203,6 +238,7 @@ class Scanner {
 
   #dollar(mode: Frame['mode']): void {
     const { draft } = this.#top();
+    const start = this.#at;
     const next = this.#next();
     const after = this.#source[this.#at + 2] ?? '';
     NAME.lastIndex = this.#at + 1;
@@ -211,14 +247,14 @@ class Scanner {
     if (next === '(' && after === '(') {
       this.#expand(3);
       this.#markAmbiguous();
-      for (const close of '))') this.#frames.push({ mode: 'skip', close, draft });
+      for (const close of '))') this.#frames.push({ mode: 'skip', close, draft, start });
     } else if (next === '(') {
       this.#expand(2);
-      this.#enter(')');
+      this.#enter(')', start);
     } else if (next === '{') {
       this.#expand(2);
       if (/^[\s|(]?$/.test(after)) this.#markAmbiguous();
-      this.#frames.push({ mode: 'skip', close: '}', draft });
+      this.#frames.push({ mode: 'skip', close: '}', draft, start, expands: true });
     } else if (next === '[') {
       this.#expand(2);
       this.#markAmbiguous();
@@ -229,8 +265,10 @@ class Scanner {
     } else if (next !== '' && '?#$'.includes(next)) {
       this.#append(`$${next}`); // always a number
       this.#at += 2;
+      this.#mark('expansion', start);
     } else if (name !== undefined) {
       this.#expand(1 + name.length);
+      this.#mark('expansion', start);
     } else {
       this.#append('$');
       this.#at += 1;
@@ -251,9 +289,10 @@ class Scanner {
   /** A backquote ends at the next one, even if quotes are open between them. */
   #backquote(): void {
     if (this.#backquoteBase < 0) {
+      const start = this.#at;
       this.#expand(1);
       this.#backquoteBase = this.#frames.length;
-      return this.#enter('`');
+      return this.#enter('`', start);
     }
     if (this.#backquoteBase !== this.#frames.length - 1) this.#markAmbiguous();
     while (this.#frames.length > this.#backquoteBase) this.#leave();
@@ -266,46 +305,59 @@ class Scanner {
       this.#markAmbiguous();
       if (evaluatesValueAt(this.#source, this.#at)) this.#scan.evaluates = true;
     }
+    const start = this.#at;
     if (this.#top().draft.inWord) this.#expand(1);
     else this.#at += 1;
-    this.#enter(')', this.#scan.commands.length);
+    this.#mark('operator', start);
+    this.#enter(')', start, this.#scan.commands.length);
   }
 
   /** A command starts after `f()`, even without a brace. */
   #closeParenthesis(): void {
     const { found } = this.#top();
     this.#leave();
+    if (found !== undefined) this.#mark('operator', this.#at);
     if (found === this.#scan.commands.length) this.#top().draft.endCommand(this.#at);
   }
 
   #redirect(): void {
+    const at = this.#at;
     if (this.#next() === '(') {
       this.#expand(2);
-      return this.#enter(')');
+      return this.#enter(')', at);
     }
     REDIRECTION.lastIndex = this.#at;
     const sign = REDIRECTION.exec(this.#source)![0];
     if (sign.startsWith('<<') && sign !== '<<<') this.#markAmbiguous();
-    this.#top().draft.redirect(this.#at, sign);
+    const start = this.#top().draft.redirect(at, sign);
     this.#at += sign.length;
+    this.#mark('redirection', start);
   }
 
   #comment(): void {
     if (this.#backquoteBase >= 0) this.#markAmbiguous();
-    const end = this.#source.indexOf('\n', this.#at);
+    const start = this.#at;
+    const end = this.#source.indexOf('\n', start);
     this.#at = end < 0 ? this.#source.length : end;
+    this.#mark('comment', start);
   }
 
-  #enter(close: string, found?: number): void {
+  #enter(close: string, start: number, found?: number): void {
     this.#top().draft.nest();
-    const frame: Frame = { mode: 'code', close, draft: new CommandDraft(this.#scan) };
-    this.#frames.push(found === undefined ? frame : { ...frame, found });
+    const frame = { mode: 'code', close, draft: new CommandDraft(this.#scan), start } as const;
+    this.#frames.push(found === undefined ? { ...frame, expands: true } : { ...frame, found });
   }
 
   #leave(): void {
-    const { mode, draft } = this.#top();
+    const { mode, draft, start, expands } = this.#top();
     if (mode === 'code') draft.endCommand(this.#at);
+    if (expands === true) this.#mark('expansion', start, this.#at + 1);
     this.#frames.pop();
+  }
+
+  /** Without `end`: up to where the scanner is, or one character. */
+  #mark(role: ShellMark['role'], start: number, end = Math.max(this.#at, start + 1)): void {
+    this.#marks?.push({ role, start, end });
   }
 
   #expand(width: number): void {
@@ -346,6 +398,7 @@ export function scanIgnoringQuotes(source: string): ShellScan {
     targets: [],
     unknownInput: false,
     ambiguous: true,
+    ambiguousFrom: 0,
     tooDeep: false,
     evaluates: false,
   };

@@ -35,6 +35,8 @@ export interface ShellScan {
   unknownInput: boolean;
   /** Quotes in the text may have another meaning than the scanner assumes. */
   ambiguous: boolean;
+  /** What precedes this position is not ambiguous. */
+  ambiguousFrom: number;
   /** Nested too deep, and not read to its end; `ambiguous` is set, too. */
   tooDeep: boolean;
   /** An expansion, arithmetic or a subscript evaluates the value of a variable: `$((x))`. */
@@ -64,6 +66,10 @@ export class CommandDraft {
     return this.#word !== undefined;
   }
 
+  get wordStart(): number | undefined {
+    return this.#word?.start;
+  }
+
   append(text: string, at: number): WordDraft {
     this.#word ??= {
       text: '',
@@ -84,10 +90,14 @@ export class CommandDraft {
     this.#nested = true;
   }
 
-  /** The next word is the target of a redirection; digits before its operator are a descriptor. */
-  redirect(at: number, sign: string): void {
+  /**
+   * The next word is the target of a redirection; digits before its operator are a descriptor. Returns
+   * where the redirection starts.
+   */
+  redirect(at: number, sign: string): number {
     const word = this.#word;
     if (word !== undefined && !word.quoted && DESCRIPTOR.test(word.text)) this.#word = undefined;
+    const start = this.#word === undefined ? (word?.start ?? at) : at;
     // Bash stores the descriptor in the variable: `{PATH}>f`, `{a[x]}>f`.
     if (word !== undefined && /^\{\w/.test(word.text)) {
       const name = word.text.slice(1, -1);
@@ -97,6 +107,7 @@ export class CommandDraft {
     if (this.#target !== '') this.#scan.ambiguous = true;
     this.#target = sign === '<' || sign === '<>' ? 'read' : 'other';
     this.#end = at + sign.length;
+    return start;
   }
 
   endWord(at: number): void {

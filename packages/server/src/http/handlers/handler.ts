@@ -72,6 +72,8 @@ export interface ServerContext extends AuthContext {
   /** The upper limits of every run. */
   readonly limits: Limits;
   readonly version: string;
+  /** The folder with the built files of the console. */
+  readonly consoleDir: string;
   readonly isStopping: () => boolean;
 }
 
@@ -123,7 +125,9 @@ type NamesWith<Auth extends string> = {
 export type PublicRoute = NamesWith<'public'>;
 /** Routes whose path contains the secret. */
 export type LinkRoute = NamesWith<'link'>;
-export type CallerRoute = Exclude<RouteName, PublicRoute | LinkRoute>;
+/** Routes that sign in to the console or out. */
+export type SignInRoute = NamesWith<'sign-in'>;
+export type CallerRoute = Exclude<RouteName, PublicRoute | LinkRoute | SignInRoute>;
 
 export type Handler<Name extends CallerRoute> = (
   call: RouteRequest<Name>,
@@ -138,6 +142,10 @@ export interface LinkRequest extends Omit<ApiRequest, 'caller'> {
 }
 
 export type LinkHandler<Name extends LinkRoute> = (call: LinkRequest) => Promise<ResultOf<Name>>;
+
+export type SignInHandler<Name extends SignInRoute> = (
+  call: Omit<RouteRequest<Name>, 'caller'>,
+) => Promise<ResultOf<Name>>;
 
 /** The store of the caller's tenant. */
 export function storeOf({ context, caller }: Pick<ApiRequest, 'context' | 'caller'>): TenantStore {

@@ -7,6 +7,7 @@ import * as approvals from './governance/approvals.ts';
 import * as audit from './governance/audit.ts';
 import * as channels from './sessions/channels.ts';
 import * as chat from './runs/chat.ts';
+import * as consoleSignIns from './governance/console.ts';
 import * as conversations from './runs/conversations.ts';
 import * as credentials from './governance/credentials.ts';
 import * as decisionLink from './governance/decision-link.ts';
@@ -18,6 +19,8 @@ import type {
   LinkRoute,
   PublicHandler,
   PublicRoute,
+  SignInHandler,
+  SignInRoute,
 } from './handler.ts';
 import * as keys from './governance/keys.ts';
 import * as mcp from './mcp.ts';
@@ -38,12 +41,16 @@ export const publicHandlers: { readonly [Name in PublicRoute]: PublicHandler<Nam
 
 export const linkHandlers: { readonly [Name in LinkRoute]: LinkHandler<Name> } = decisionLink;
 
+export const signInHandlers: { readonly [Name in SignInRoute]: SignInHandler<Name> } =
+  consoleSignIns;
+
 export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...actions,
   ...approvals,
   ...audit,
   ...channels,
   ...chat,
+  ...consoleSignIns,
   ...conversations,
   ...credentials,
   ...grants,

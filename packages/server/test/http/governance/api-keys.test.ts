@@ -2,7 +2,7 @@
 import { scopes as allScopes, scopesOfRole } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { isWellFormed } from '../../../src/secrets/keys.ts';
+import { kindOfSecret } from '../../../src/secrets/keys.ts';
 import { FrameReader } from '../../support/frames.ts';
 import {
   addKey,
@@ -73,6 +73,7 @@ describe('/v1/keys', () => {
     });
     expect(made).toEqual({
       id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      kind: 'api',
       name: 'ci',
       owner: 'The build',
       scopes: ['approve', 'runs'],
@@ -81,7 +82,7 @@ describe('/v1/keys', () => {
       expiresAt,
       apiKey: expect.stringMatching(/^relay_live_[0-9a-f]{72}$/),
     });
-    expect(isWellFormed(made.apiKey)).toBe(true);
+    expect(kindOfSecret(made.apiKey)).toBe('api');
     expect((await server.request('/models', { key: made.apiKey })).status).toBe(200);
     // Neither the key nor its hash is returned again.
     const list = JSON.stringify(await keysOf(server));
@@ -100,6 +101,7 @@ describe('/v1/keys', () => {
       'createdAt',
       'groups',
       'id',
+      'kind',
       'name',
       'scopes',
     ]);

@@ -14,8 +14,8 @@ import { type Chat, startChat, startRun, statusOf } from '../../support/requests
 import { sendMessage } from '../../support/sessions.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
-/** All routes except public ones and decision links. */
-const closed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
+/** All routes except public ones, decision links, and signing in to the console. */
+const closed = table.filter(([, { auth }]) => !['public', 'link', 'sign-in'].includes(auth ?? ''));
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
 const capabilities = {
@@ -34,6 +34,7 @@ const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   startApiChat: () => ({ message: 'say 1', model: 'demo' }),
   approveTool: ({ runId }) => ({ runId, toolCallId: 'call_1', action: 'approve' }),
   resumeChat: ({ runId }) => ({ runId }),
+  loginToConsole: () => ({ link: 'of a stranger' }),
   createKey: () => ({ name: 'made', scopes: ['runs'] }),
   rotateKey: () => ({}),
   updateTenant: () => ({}),

@@ -4,14 +4,21 @@ import type {
   Handler,
   LinkRoute,
   PublicRoute,
+  SignInRoute,
   ResultOf,
   RouteRequest,
 } from '../../../src/http/handlers/handler.ts';
-import { handlers, linkHandlers, publicHandlers } from '../../../src/http/handlers/index.ts';
+import {
+  handlers,
+  linkHandlers,
+  publicHandlers,
+  signInHandlers,
+} from '../../../src/http/handlers/index.ts';
 import type { RouteName } from '@relay/protocol';
 
 const key = {
   id: 'k',
+  kind: 'api' as const,
   name: 'ci',
   scopes: ['runs'] as const,
   groups: [],
@@ -60,6 +67,8 @@ describe('the tables of handlers', () => {
     expectTypeOf<keyof typeof handlers>().toEqualTypeOf<CallerRoute>();
     expectTypeOf<keyof typeof publicHandlers>().toEqualTypeOf<PublicRoute>();
     expectTypeOf<keyof typeof linkHandlers>().toEqualTypeOf<LinkRoute>();
-    expectTypeOf<CallerRoute | PublicRoute | LinkRoute>().toEqualTypeOf<RouteName>();
+    expectTypeOf<keyof typeof signInHandlers>().toEqualTypeOf<SignInRoute>();
+    type Every = CallerRoute | PublicRoute | LinkRoute | SignInRoute;
+    expectTypeOf<Every>().toEqualTypeOf<RouteName>();
   });
 });

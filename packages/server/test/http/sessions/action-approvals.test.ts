@@ -127,6 +127,19 @@ describe.each(Object.entries(stores))('approvals of invocations on %s', (_name, 
     expect(explained.body).toMatchObject({ decision: 'ask', rule: { source: 'policy' } });
   });
 
+  it('explains the approval of an invocation', async () => {
+    const { approvalId, path, settled } = await asked(await attach());
+    const { body: approval } = await ask(path);
+    const explain = async (text: string) => {
+      const body = { approvalId, tool: 'action:guarded', params: { text } };
+      return (await ask('/v1/permissions/explain', { body })).body;
+    };
+    expect(await explain('ask me')).toMatchObject({ decision: 'ask', rule: approval['rule'] });
+    expect(await explain('free')).toMatchObject({ decision: 'allow' });
+    await ask(path, { body: { approved: false } });
+    await settled();
+  });
+
   it.each([true, false])(
     'a native session waits while the approval of its action is open, and works again when it is decided (approved: %s)',
     async (approved) => {

@@ -49,7 +49,7 @@ const open: Partial<Record<RouteName, 'own' | 'seen' | 'tenant' | 'actions'>> = 
 
 /** Routes without a key have no caller to refuse, and those with the internal secret take no other one. */
 const withKey = (Object.entries(routes) as [RouteName, Route][]).filter(
-  ([, { auth }]) => auth !== 'public' && auth !== 'link' && auth !== 'internal',
+  ([, { auth }]) => !['public', 'link', 'sign-in', 'internal'].includes(auth ?? ''),
 );
 
 const store = createMemoryStore();

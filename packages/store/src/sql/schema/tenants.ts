@@ -14,6 +14,8 @@ export const accountTables: readonly string[] = [
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
     hash TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    parent TEXT,
     name TEXT NOT NULL,
     owner TEXT,
     role TEXT,

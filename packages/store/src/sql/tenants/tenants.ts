@@ -98,6 +98,8 @@ export const keyTable = new SignedTable<KeyRow>({
     hash: column.text(),
     id: column.text(),
     tenantId: column.text(),
+    kind: column.text(),
+    parent: column.nullable(column.text()),
     name: column.freeText,
     owner: column.nullable(column.freeText),
     role: column.nullable(column.freeText),

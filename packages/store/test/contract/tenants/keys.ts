@@ -8,6 +8,8 @@ export function newKey(over: Partial<KeyRecord> = {}): KeyRecord {
   return {
     id: uuidv7(),
     tenantId: uuidv7(),
+    kind: 'api',
+    parent: null,
     name: 'first key',
     owner: null,
     role: null,
@@ -250,6 +252,73 @@ export function keyTests(open: Open): void {
       ]);
       expect((await tenant.readKey(old.id))?.revokedAt).toBe(noon + 1);
       expect((await tenant.readKey(rotation.key.id)) !== undefined).toBe(rotated);
+    });
+  });
+
+  describe('a login link', () => {
+    async function addLink(tenant: TenantStore, over: Partial<KeyRecord> = {}) {
+      const parent = await addKey(tenant);
+      return addKey(tenant, { kind: 'link', parent: parent.id, expiresAt: noon + 15, ...over });
+    }
+    const redemption = ({ tenantId, id }: KeyRecord, n = 0) => ({
+      tenantId,
+      linkHash: `hash of ${id}`,
+      hash: `cookie ${n} of ${id}`,
+      expiresAt: noon + 720,
+    });
+
+    test('becomes a sign-in with another secret, with one entry in one commit', async () => {
+      const tenant = newTenant();
+      const link = await addLink(tenant);
+      const entry = newAudit();
+      expect(await system().redeemLink(redemption(link), [entry])).toBe(true);
+      const signIn = { ...link, kind: 'console', expiresAt: noon + 720 };
+      expect(await system().findKey(redemption(link).hash)).toEqual(signIn);
+      expect(await tenant.readKey(link.id)).toEqual(signIn);
+      expect(await system().findKey(redemption(link).linkHash)).toBeUndefined();
+      expect(await tenant.audit.unsealed(9)).toEqual([entry]);
+    });
+
+    test('is redeemed once, also by 50 at once', async () => {
+      const tenant = newTenant();
+      const link = await addLink(tenant);
+      const answers = await Promise.all(
+        Array.from({ length: 50 }, (_, n) =>
+          system().redeemLink(redemption(link, n), [newAudit()]),
+        ),
+      );
+      expect(answers.filter(Boolean)).toHaveLength(1);
+      for (const [n, won] of answers.entries()) {
+        const found = await system().findKey(redemption(link, n).hash);
+        expect(found !== undefined).toBe(won);
+      }
+      expect(await tenant.audit.unsealed(99)).toHaveLength(1);
+      expect(await system().redeemLink(redemption(link))).toBe(false);
+    });
+
+    test('is not redeemed if it was revoked, is no link, is unknown or of another tenant', async () => {
+      const [tenant, stranger] = [newTenant(), newTenant()];
+      const revoked = await addLink(tenant, { revokedAt: noon });
+      const plain = await addKey(tenant);
+      const theirs = await addLink(stranger);
+      const missing = newKey({ tenantId: tenant.tenantId });
+      const others = { ...theirs, tenantId: tenant.tenantId };
+      for (const link of [revoked, plain, missing, others]) {
+        expect(await system().redeemLink(redemption(link), [newAudit()])).toBe(false);
+        expect(await system().findKey(redemption(link).hash)).toBeUndefined();
+      }
+      expect(await tenant.audit.unsealed(9)).toEqual([]);
+      expect(await stranger.readKey(theirs.id)).toEqual(theirs);
+    });
+
+    test('and revoking at once never leave a sign-in that is valid', async () => {
+      const tenant = newTenant();
+      const link = await addLink(tenant);
+      await Promise.all([
+        system().redeemLink(redemption(link)),
+        tenant.revokeKey(link.id, noon + 1),
+      ]);
+      expect((await tenant.readKey(link.id))?.revokedAt).toBe(noon + 1);
     });
   });
 

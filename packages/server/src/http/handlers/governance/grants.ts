@@ -1,6 +1,6 @@
 /** `/v1/grants` and `/v1/permissions/explain`: standing permissions, and how a call is decided. */
 import * as core from '@relay/core';
-import { faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
+import { type ApprovalRecord, faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
 import { type BodyOf, defined, personOf, RelayError, type ToolPermission } from '@relay/protocol';
 import { invalidField, notFound, rejectInvalidPatterns } from '../../errors.ts';
 import { auditEntry, type ApiRequest, type Handler, type ResultOf, storeOf } from '../handler.ts';
@@ -141,8 +141,10 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
 export const explainPermission: Handler<'explainPermission'> = async (call) => {
   const body = call.body;
   const { tool, params, permissions, tools = [], agent, runId, conversationId, sessionId } = body;
+  const approval = await approvalOf(call, body);
   const { functions = [] } = chooseToolsAndFunctions(call, tools);
-  const problem = core.checkRuleTool(tool);
+  // The program of a session may name its tools as no rule can.
+  const problem = approval === undefined ? core.checkRuleTool(tool) : undefined;
   rejectInvalidPatterns([
     ...(problem === undefined ? [] : [{ path: 'tool', message: problem }]),
     ...(await faultsIn(permissions ?? {})),
@@ -153,9 +155,20 @@ export const explainPermission: Handler<'explainPermission'> = async (call) => {
     functions,
     owner: personOf(call.caller.actor),
     keyId: core.keyIdOf(call.caller.actor),
-    ...defined({ permissions, agent, runId, conversationId, sessionId }),
+    ...defined({ approval, permissions, agent, runId, conversationId, sessionId }),
   });
 };
+
+async function approvalOf(
+  call: ApiRequest,
+  { approvalId, tool }: BodyOf<'explainPermission'>,
+): Promise<ApprovalRecord | undefined> {
+  if (approvalId === undefined) return undefined;
+  const approval = await storeOf(call).readApproval(approvalId);
+  if (approval === undefined) throw notFound('approval');
+  if (approval.tool === tool) return approval;
+  throw invalidField('tool', `The approval is about another tool: ${approval.tool}`);
+}
 
 function checkedRule({
   tool,

@@ -4,7 +4,14 @@ import { RelayError, type Role, type Scope, scopesOfRole } from '@relay/protocol
 import { changeSettings, type TenantSettings } from '../../../config/tenant-settings.ts';
 import { invalidField, notFound } from '../../errors.ts';
 import { hashApiKey, makeApiKey } from '../../../secrets/keys.ts';
-import { type ApiRequest, auditEntry, type Handler, storeOf } from '../handler.ts';
+import type { Caller } from '../../auth.ts';
+import {
+  type ApiRequest,
+  auditEntry,
+  type Handler,
+  type ServerContext,
+  storeOf,
+} from '../handler.ts';
 import { byCreation, iso, isoOrUndefined, readPage, parseTime } from '../../views/pagination.ts';
 
 export const createKey: Handler<'createKey'> = async (call) => {
@@ -29,6 +36,8 @@ export const createKey: Handler<'createKey'> = async (call) => {
     lastUsedAt: null,
     replaces: [],
     replacedBy: null,
+    kind: 'api',
+    parent: null,
   };
   const apiKey = makeApiKey();
   const { id: keyId, name, groups, owner } = key;
@@ -63,8 +72,27 @@ export const listKeys: Handler<'listKeys'> = async (call) => {
   return { keys: items.map(presentKey), nextCursor };
 };
 
-export const getCurrentKey: Handler<'getCurrentKey'> = async (call) =>
-  presentKey(await findKey(call, call.caller.actor.id));
+export const getCurrentKey: Handler<'getCurrentKey'> = async (call) => {
+  const { caller, context } = call;
+  return presentCurrentKey(context, caller, await findKey(call, caller.signIn ?? caller.actor.id));
+};
+
+/** What the key of a caller may do. The console decides by it what to show. */
+export async function presentCurrentKey(
+  { store, version }: ServerContext,
+  { tenantId, scopes, actor }: Caller,
+  key: KeyRecord,
+) {
+  const { name } = await store.tenant(tenantId).readTenant();
+  return {
+    ...presentKey(key),
+    // All of them are known.
+    scopes: [...scopes] as Scope[],
+    role: actor.role,
+    tenant: { id: tenantId, name },
+    version,
+  };
+}
 
 async function findKey(call: ApiRequest, id: string): Promise<KeyRecord> {
   const key = await storeOf(call).readKey(id);
@@ -84,6 +112,9 @@ export const rotateKey: Handler<'rotateKey'> = async (call) => {
   const { context, caller, body } = call;
   const old = await findKey(call, call.params.id);
   rejectScopesNotHeld(call, old.scopes);
+  if (old.kind !== 'api') {
+    throw new RelayError('key_ended', 'A sign-in to the console cannot be rotated: sign in again');
+  }
   rejectEnded(old);
   const { engine } = context.control;
   const now = engine.clock.now();
@@ -155,6 +186,8 @@ function presentKey(key: KeyRecord) {
   const { revokedAt, lastUsedAt, replaces, replacedBy } = key;
   return {
     id,
+    kind: key.kind,
+    parent: key.parent ?? undefined,
     name,
     // Stored roles and scopes were validated.
     role: (role ?? undefined) as Role | undefined,
