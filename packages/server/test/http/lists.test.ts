@@ -81,6 +81,7 @@ const nonsense: [string, string][] = [
   ['status', 'succeeded'],
   ['status', ''],
   ['status', 'COMPLETED'],
+  ['status', 'failed,succeeded'],
   ['colour', 'red'],
 ];
 
@@ -137,6 +138,7 @@ describe('GET /v1/runs', () => {
     expect(await of('running')).toEqual([running.runId]);
     expect(await of('completed')).toContain(done);
     expect(await of('queued')).toEqual([]);
+    expect(await of('queued,waiting,running')).toEqual([running.runId, waiting.runId]);
     for (const { runId, reader } of [waiting, running]) {
       await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
       await reader.rest();
@@ -162,6 +164,13 @@ describe('GET /v1/runs', () => {
     expect(await list({ ...all, status: 'failed' })).toEqual([]);
     expect(await list({ agent: 'OTHER' })).toEqual([]);
     expect(await list({ conversationId: uuidv7() })).toEqual([]);
+  });
+
+  it('is filtered by the parent run', async () => {
+    const parent = await made();
+    const child = await made({ parentRunId: parent });
+    await made({ parentRunId: child });
+    expect(idsOf(await list({ parentRunId: parent }))).toEqual([child]);
   });
 
   it.each([
@@ -254,6 +263,7 @@ describe('GET /v1/runs', () => {
     ...nonsense,
     ['agent', ''],
     ['conversationId', 'mine'],
+    ['parentRunId', 'mine'],
     ['workflowId', ''],
     ['workflowId', 'x'.repeat(257)],
     ['label', 'team'],

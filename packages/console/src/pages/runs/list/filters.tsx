@@ -75,7 +75,7 @@ export function Filters({ filter, onChange }: FiltersProps) {
       </div>
       <Select
         aria-label="Agent"
-        className="w-auto max-w-40"
+        className="w-auto! max-w-40"
         value={filter.agent ?? ''}
         onChange={({ target }) => set({ agent: target.value || undefined })}
       >
@@ -88,7 +88,7 @@ export function Filters({ filter, onChange }: FiltersProps) {
       </Select>
       <Select
         aria-label="Started"
-        className="w-auto"
+        className="w-auto!"
         value={isPreset && !hasRange ? (filter.since ?? '') : 'range'}
         onChange={({ target }) => {
           if (target.value === 'range') setOpen(true);
@@ -157,7 +157,7 @@ function TimeField({ label, value, onChange }: TimeFieldProps) {
       {label}
       <Input
         type="datetime-local"
-        className="w-auto"
+        className="w-auto!"
         value={local}
         onChange={({ target }) =>
           onChange(target.value === '' ? undefined : new Date(target.value).toISOString())
@@ -187,7 +187,7 @@ function TextFilter({ label, value = '', pattern, onChange }: TextFilterProps) {
       aria-label={label}
       aria-invalid={!isValid}
       placeholder={label}
-      className="w-44"
+      className="w-44!"
       value={text}
       onChange={({ target }) => setText(target.value)}
       onBlur={apply}

@@ -42,7 +42,7 @@ export function EventsTable(props: PaneProps) {
         <div className="flex items-center gap-2 border-b border-line px-4 py-1.5">
           <Select
             aria-label="Type of event"
-            className="w-auto"
+            className="w-auto!"
             value={type}
             onChange={({ target }) =>
               setParams(

@@ -30,6 +30,13 @@ export class GrowingText {
     if (piece === '') return;
     this.#seqs.push(seq);
     this.#ends.push(this.length + piece.length);
+    // What arrives at once is cut into segments like what arrives bit by bit.
+    for (let at = 0; at < piece.length; at += softLength / 4) {
+      this.#extend(piece.slice(at, at + softLength / 4));
+    }
+  }
+
+  #extend(piece: string): void {
     let last = this.segments.at(-1);
     if (last === undefined) {
       last = { start: 0, text: '', fence: undefined };
@@ -37,19 +44,16 @@ export class GrowingText {
     }
     last.text += piece;
     if (piece.includes('\n')) this.#scan(last.text);
-    while (last.text.length > softLength) {
-      const at: number | undefined = this.#break > 0 ? this.#break : hardBreak(last.text);
-      if (at === undefined) return;
-      const rest = last.text.slice(at);
-      const fence: string | undefined = this.#break > 0 ? undefined : this.#fence;
-      last.text = last.text.slice(0, at);
-      last = { start: last.start + at, text: rest, fence };
-      this.segments.push(last);
-      this.#fence = fence;
-      this.#scanned = 0;
-      this.#break = 0;
-      this.#scan(rest);
-    }
+    if (last.text.length <= softLength) return;
+    const at = this.#break > 0 ? this.#break : hardBreak(last.text);
+    if (at === undefined) return;
+    const rest = last.text.slice(at);
+    last.text = last.text.slice(0, at);
+    this.#fence = this.#break > 0 ? undefined : fenceAfter(last);
+    this.#scanned = 0;
+    this.#break = 0;
+    this.segments.push({ start: last.start + at, text: rest, fence: this.#fence });
+    this.#scan(rest);
   }
 
   get length(): number {
@@ -73,15 +77,33 @@ export class GrowingText {
       if (end === -1) return;
       const line = text.slice(this.#scanned, end);
       this.#scanned = end + 1;
-      const fence = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1];
+      const fence = fenceOf(line);
       if (fence !== undefined) {
-        if (this.#fence === undefined) this.#fence = line;
-        else if (this.#fence.trimStart().startsWith(fence)) this.#fence = undefined;
+        this.#fence = toggled(this.#fence, line, fence);
       } else if (this.#fence === undefined && line.trim() === '' && end > softLength / 2) {
         this.#break = end + 1;
       }
     }
   }
+}
+
+function fenceOf(line: string): string | undefined {
+  return /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1];
+}
+
+/** The line that opened the code block which is open after a line with a fence. */
+function toggled(open: string | undefined, line: string, fence: string): string | undefined {
+  if (open === undefined) return line;
+  return open.trimStart().startsWith(fence) ? undefined : open;
+}
+
+function fenceAfter({ text, fence: before }: Segment): string | undefined {
+  let open = before;
+  for (const line of text.split('\n')) {
+    const fence = fenceOf(line);
+    if (fence !== undefined) open = toggled(open, line, fence);
+  }
+  return open;
 }
 
 /** Undefined while the text may grow further. */

@@ -40,6 +40,9 @@ export function RunHeader({ run, journal, cursor }: RunHeaderProps) {
         <Fact name="Started">
           <Time at={run.createdAt} />
         </Fact>
+        <Fact name="By">
+          {isId(run.owner) ? <Id id={run.owner} label="key id" /> : <SafeText text={run.owner} />}
+        </Fact>
         <Fact name="Duration">
           <Duration run={run} />
         </Fact>
@@ -69,6 +72,7 @@ export function RunHeader({ run, journal, cursor }: RunHeaderProps) {
             </Link>
           </Fact>
         )}
+        <ChildRuns run={run} />
         {Object.entries(run.labels).map(([name, value]) => (
           <Fact key={name} name="Label">
             <Link href={`/runs?label=${encodeURIComponent(`${name}:${value}`)}`}>
@@ -95,6 +99,32 @@ function Fact({ name, children }: { readonly name: string; readonly children: Re
       <dt className="text-faint">{name}</dt>
       <dd className="text-text">{children}</dd>
     </div>
+  );
+}
+
+/** A key without an owner is shown by its id. */
+function isId(owner: string): boolean {
+  return /^[0-9a-f-]{36}$/.test(owner);
+}
+
+/** Its forks, and the runs that name it as their parent. */
+function ChildRuns({ run }: { readonly run: Run }) {
+  const { data } = useQuery({
+    queryKey: ['runs', 'of-parent', run.id],
+    queryFn: ({ signal }) => client.runs.list({ parentRunId: run.id, limit: 5 }, { signal }).page(),
+  });
+  if (data === undefined || data.items.length === 0) return null;
+  return (
+    <Fact name={data.items.length === 1 ? 'Child run' : 'Child runs'}>
+      <span className="flex gap-2">
+        {data.items.map(({ id, status }) => (
+          <Link key={id} href={`/runs/${id}`} title={status} className="font-mono underline">
+            {shortId(id)}
+          </Link>
+        ))}
+        {data.nextCursor === null ? '' : '…'}
+      </span>
+    </Fact>
   );
 }
 

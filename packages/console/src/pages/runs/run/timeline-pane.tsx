@@ -49,7 +49,7 @@ const labelWidth = 112;
 const mostZoom = 4_096;
 
 export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
-  const { journal, cursor, selected, moveTo, select, isTall = false } = props;
+  const { journal, cursor, moveTo, select, isTall = false } = props;
   const { fold } = journal;
   const { timeline } = fold;
   const tick = useNow();
@@ -85,6 +85,8 @@ export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
 
   const cursorAt = Date.parse(fold.at(cursor)?.at ?? '') || timeline.endAt;
   const isAtEnd = cursor >= journal.lastSeq;
+  // At the end nothing was selected.
+  const selected = isAtEnd && props.selected === cursor ? 0 : props.selected;
   const cursorX = isAtEnd ? scale.width : scale.x(cursorAt);
   const startAt = timeline.startAt ?? 0;
   const heights = timeline.lanes.map((lane) => Math.max(1, lane.tracks.length) * trackHeight + 6);
@@ -251,9 +253,19 @@ function Ticks({
       className="absolute top-0 border-l border-line pl-1 text-[11px] leading-4 text-faint"
       style={{ left: x, height: axisHeight }}
     >
-      +{formatDuration(scale.time(x) - startAt)}
+      +{tickLabel(scale.time(x) - startAt, scale.time(x + 1) - scale.time(x))}
     </span>
   ));
+}
+
+/** As precise as neighbours need to differ. */
+function tickLabel(ms: number, perPx: number): string {
+  const step = perPx * tickDistance;
+  if (ms < 1_000 || step >= 1_000) return formatDuration(ms);
+  const [whole, rest] = [Math.floor(ms / 1_000) * 1_000, ms % 1_000];
+  return whole < 60_000
+    ? `${(ms / 1_000).toFixed(step < 10 ? 3 : 2)} s`
+    : `${formatDuration(whole)} ${Math.round(rest)} ms`;
 }
 
 const foldWords = {

@@ -30,9 +30,10 @@ export function TranscriptPane({ journal, cursor, selected, moveTo, select }: Pa
     shownCursor.current = cursor;
     if (!isAtEnd) isFollowing.current = true;
   }
-  useLayoutEffect(() => {
+  const follow = () => {
     if (isFollowing.current) list.current?.scrollToIndex(rows.length - 1, { align: 'end' });
-  }, [rows, version]);
+  };
+  useLayoutEffect(follow, [rows, version]);
 
   // An event was selected elsewhere: its row is shown.
   const shownSelected = useRef(selected);
@@ -62,6 +63,7 @@ export function TranscriptPane({ journal, cursor, selected, moveTo, select }: Pa
     });
   };
   const at = fold.at(cursor)?.at;
+  const hasSelection = !isAtEnd || selected !== cursor;
 
   return (
     <section aria-label="Transcript" className="relative flex min-h-0 min-w-0 flex-1 flex-col">
@@ -79,13 +81,20 @@ export function TranscriptPane({ journal, cursor, selected, moveTo, select }: Pa
           </Button>
         </div>
       )}
-      <VList ref={list} data={rows} onScroll={onScroll} className="flex-1 py-2" tabIndex={0}>
+      <VList
+        ref={list}
+        data={rows}
+        onScroll={onScroll}
+        onResize={follow}
+        className="flex-1 py-2"
+        tabIndex={0}
+      >
         {(row) => (
           <TranscriptRow
             key={row.key}
             row={row}
             cursor={cursor}
-            isSelected={isRowOf(row, fold.at(selected))}
+            isSelected={hasSelection && isRowOf(row, fold.at(selected))}
             isLive={isAtEnd && !fold.timeline.isOver}
             isFolded={isFolded(row.item, toggled)}
             onToggle={() => toggle(row.item.key)}

@@ -273,7 +273,7 @@ export class Transcript {
   }
 
   /** `parentId` is set for an item of a sub-agent. */
-  #push(item: Item, parentId?: string | undefined): void {
+  #push(item: Item, parentId?: string): void {
     const { seq, agentId } = item;
     const isOfSubAgent = parentId !== undefined && agentId !== undefined;
     const items = isOfSubAgent ? this.#agentOf({ seq, agentId, parentId }).items : this.items;
