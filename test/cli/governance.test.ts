@@ -279,8 +279,12 @@ describe('audit', () => {
 describe('webhooks', () => {
   let hook: Server;
   let url: string;
+  let received = 0;
   beforeAll(async () => {
-    hook = createServer((_, answer) => void answer.end());
+    hook = createServer((_, answer) => {
+      received += 1;
+      answer.end();
+    });
     await new Promise<void>((resolve) => hook.listen(0, '127.0.0.1', resolve));
     url = `http://127.0.0.1:${(hook.address() as AddressInfo).port}/hook`;
   });
@@ -296,6 +300,10 @@ describe('webhooks', () => {
     await (await fixture.client.runs.create({ model: 'demo', input: 'say 1' })).result();
     const deliveries = async () => (await run('webhooks', 'deliveries', id)).out;
     await expect.poll(deliveries, { timeout: 10_000 }).toMatch(/ run\.ended +delivered +1 /);
+    const [delivery] = values<{ id: string }>(await run('webhooks', 'deliveries', id, '--json'));
+    const again = await run('webhooks', 'redeliver', id, delivery?.id ?? '');
+    expect(again).toMatchObject({ code: 0, out: `${delivery?.id} will be sent again.\n` });
+    await expect.poll(() => received, { timeout: 10_000 }).toBe(2);
     expect((await run('webhooks', 'delete', id)).out).toBe(`Deleted ${id}.\n`);
     expect(await run('webhooks', 'deliveries', id)).toMatchObject({ code: 3 });
   });

@@ -37,6 +37,34 @@ test('keys are created, listed without their secrets, and revoked', async () => 
   expect((await run('keys', 'list')).out).toMatch(/revoked +operator +read runs.*ci/);
 });
 
+test('console prints a link that signs in once, and the sign-in is among the keys', async () => {
+  // Signing in with the first key would delete its file.
+  const made = await run('keys', 'create', 'signing in', '--role', 'viewer');
+  const env = { RELAY_API_KEY: made.out.trim() };
+  const printed = await runIn({ env }, 'console');
+  expect(printed.code).toBe(0);
+  expect(printed.err).toContain('within 15 minutes');
+  const url = new URL(printed.out.trim());
+  expect(`${url.origin}${url.pathname}`).toBe(`${fixture.server.url}/console/login`);
+  const link = url.hash.slice(1);
+  expect(await fixture.client.console.login({ link })).toMatchObject({ kind: 'console' });
+  await expect(fixture.client.console.login({ link })).rejects.toMatchObject({
+    code: 'unauthorized',
+    message: expect.stringContaining('`relay console` prints a new one'),
+  });
+  const keys = values<{ kind: string }>(await run('keys', 'list', '--json'));
+  expect(keys.map(({ kind }) => kind)).toContain('console');
+  const [json] = values<{ url: string; expiresAt: string }>(
+    await runIn({ env }, 'console', '--json'),
+  );
+  expect(json).toEqual({
+    url: expect.stringContaining('#relay_link_'),
+    expiresAt: expect.any(String),
+  });
+  const nowhere = await runIn({ env: { RELAY_URL: 'http://127.0.0.1:1' } }, 'console');
+  expect(nowhere).toMatchObject({ code: 6, out: '' });
+});
+
 test('keys are rotated; only the new secret is on standard output', async () => {
   const [old] = values<{ id: string; apiKey: string }>(
     await run('keys', 'create', 'rotating', '--expires', '90d', '--json'),

@@ -439,6 +439,12 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   deleteMemory: async () =>
     client.memories.delete((await client.memories.add({ namespace: 'n', text: 'No' })).id),
   clearMemories: () => client.memories.clear('n'),
+  getStats: async () => {
+    await ended();
+    const { totals, buckets } = await client.stats.get();
+    expect(totals.runs.completed).toBeGreaterThan(0);
+    expect(buckets.length).toBeGreaterThanOrEqual(24);
+  },
   getTenant: async () => expect((await client.tenant.get()).name).toBe('default'),
   updateTenant: async () => {
     const budgets = { tenant: { period: 'day' as const, tokens: 1_000_000 } };
@@ -517,6 +523,13 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     const deliveryStatus = async () =>
       (await client.webhooks.deliveries(id).page()).items[0]?.status;
     await expect.poll(deliveryStatus, { timeout: 10_000 }).toBe('delivered');
+  },
+  redeliverWebhook: async () => {
+    const { id } = await client.webhooks.create({ url: hookUrl, events: ['run.ended'] });
+    await ended();
+    const [delivery] = (await client.webhooks.deliveries(id).page()).items;
+    const again = await client.webhooks.redeliver(id, delivery?.id ?? '');
+    expect(again).toMatchObject({ id: delivery?.id, status: 'pending', attempts: 0 });
   },
 };
 

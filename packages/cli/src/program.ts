@@ -8,6 +8,7 @@ import { registerBootstrap } from './commands/bootstrap.ts';
 import { registerChannels } from './commands/channels.ts';
 import { registerChat } from './commands/chat.ts';
 import { registerCompletion } from './commands/completion.ts';
+import { registerConsole } from './commands/console.ts';
 import { registerCredentials } from './commands/credentials.ts';
 import { registerDoctor } from './commands/doctor.ts';
 import { registerExplain } from './commands/explain.ts';
@@ -58,6 +59,7 @@ export function createProgram(environment: CliEnvironment): CliCommand {
   registerMemories(program);
   program.commandsGroup('Operate a server:');
   registerServe(program);
+  registerConsole(program);
   registerBootstrap(program);
   registerKeys(program);
   registerCredentials(program);

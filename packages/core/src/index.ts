@@ -71,6 +71,7 @@ export {
   requireFutureExpiry,
   suggestedRule,
 } from './permission/grants.ts';
+export { suggestRules } from './permission/suggest.ts';
 export * from './journal.ts';
 export { findMemories } from './run/context/memory-search.ts';
 export * from './permission/approvers.ts';

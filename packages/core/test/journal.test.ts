@@ -199,7 +199,7 @@ describe('a journal that commits', () => {
     const [first, second] = store.appends;
     expect(first?.progress).toMatchObject({ status: 'running', startedAt: 1_000 });
     // The status is stored already.
-    expect(second?.progress).toStrictEqual({ usage: noUsage });
+    expect(second?.progress).toStrictEqual({ usage: noUsage, firstTokenMs: 1_000 });
   });
 });
 

@@ -7,6 +7,9 @@ import type { auditLineSchema, feedFrameSchema, RouteName, routes } from './rout
 
 export * from './defined.ts';
 export { canObserve } from './events/observation.ts';
+export { childPath, isObject, type JsonSchema, resolveRef } from './json-schema/schema.ts';
+export { issuesOfValue } from './json-schema/validate.ts';
+export { canonicalJson } from './schemas/canonical.ts';
 export * from './sse/sse.ts';
 export type { ErrorBody, ErrorCode, FieldIssue } from './errors.ts';
 export type {
@@ -150,6 +153,8 @@ export type MemoriesQuery = RequestQueryOf<'listMemories'>;
 
 export type Tenant = ResponseOf<'getTenant'>;
 export type TenantBody = RequestBodyOf<'updateTenant'>;
+export type Stats = ResponseOf<'getStats'>;
+export type StatsQuery = RequestQueryOf<'getStats'>;
 export type RunMessageBody = RequestBodyOf<'messageRun'>;
 export type RunMessage = ResponseOf<'messageRun'>;
 export type CancelRunsBody = RequestBodyOf<'cancelRuns'>;

@@ -140,6 +140,8 @@ export type {
   SessionsQuery,
   StoredEvent,
   StoredSessionEvent,
+  Stats,
+  StatsQuery,
   Tenant,
   TenantBody,
   ToolPermission,

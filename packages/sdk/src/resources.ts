@@ -208,6 +208,13 @@ export function webhooks(http: Http) {
         query,
         ...options,
       }),
+    /** Sends a delivery again, with the same id; its attempts start again. */
+    redeliver: (
+      id: string,
+      deliveryId: string,
+      options: CallOptions = {},
+    ): Promise<wire.WebhookDelivery> =>
+      http.json('POST', pathOf`/v1/webhooks/${id}/deliveries/${deliveryId}/redeliver`, options),
   };
 }
 
@@ -218,6 +225,14 @@ export function tenant(http: Http) {
       http.json('GET', '/v1/tenant', options),
     update: (body: wire.TenantBody, options: CallOptions = {}): Promise<wire.Tenant> =>
       http.json('PUT', '/v1/tenant', { body, ...options }),
+  };
+}
+
+/** `/v1/stats`: runs, tokens, cost and decisions over a time. */
+export function stats(http: Http) {
+  return {
+    get: (query: wire.StatsQuery = {}, options: CallOptions = {}): Promise<wire.Stats> =>
+      http.json('GET', '/v1/stats', { query, ...options }),
   };
 }
 

@@ -1,13 +1,20 @@
 /** Starts the server: lock, store, listen. Stops it gracefully. */
 import type { AddressInfo } from 'node:net';
-import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
+import {
+  auditRecordsOf,
+  type KeyRecord,
+  type ModelRegistry,
+  type SystemStore,
+  type ToolRegistry,
+} from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
 import { bubblewrapProblem } from '@relay/processes';
-import { auditRestore } from './audit/operator-entries.ts';
+import { auditRestore, operatorAuditEntry } from './audit/operator-entries.ts';
 import { loadConfigFile } from './config/config-file.ts';
 import { compose, type Relay, stopAll } from './compose.ts';
 import { type Config, ConfigError, type Installation, readConfig } from './config/config.ts';
 import { showFirstKey } from './secrets/keys.ts';
+import { issueLink, linkUrl } from './secrets/sign-ins.ts';
 import { createLog, type ServerLog } from './observability/log.ts';
 import { openStore } from './config/open-store.ts';
 import { unknownSettings } from './config/unknown-settings.ts';
@@ -31,8 +38,8 @@ export interface OpenedServer {
   readonly store: SystemStore;
   readonly relay: Relay;
   readonly log: ServerLog;
-  /** Creates and shows the first key, if there is none. It is shown only once. */
-  readonly showFirstKey: () => Promise<void>;
+  /** Creates and shows the first key, if there is none. It is shown only once. Returns a key that it created. */
+  readonly showFirstKey: () => Promise<KeyRecord | undefined>;
   readonly stop: () => Promise<void>;
 }
 
@@ -72,7 +79,11 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
       relay,
       log,
       async showFirstKey() {
-        for (const line of await showFirstKey(store, { dataDir, terminal, audit })) print(line);
+        let created: KeyRecord | undefined;
+        const onCreated = (key: KeyRecord) => void (created = key);
+        const lines = await showFirstKey(store, { dataDir, terminal, audit, onCreated });
+        for (const line of lines) print(line);
+        return created;
       },
       stop,
     };
@@ -87,17 +98,41 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   const { config, relay, log, stop } = opened;
   try {
     // First: a client that waits for `/health` reads the key next.
-    await opened.showFirstKey();
+    const firstKey = await opened.showFirstKey();
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
     options.print(`Relay is listening on ${url}`);
     if (relay.sandbox !== undefined) options.print(relay.sandbox);
     for (const line of keylessNotes(options.env, config)) options.print(line);
+    // Without a terminal it would be in a log.
+    if (firstKey !== undefined && options.terminal) {
+      for (const line of await loginLines(opened, firstKey, url)) options.print(line);
+    }
     return { url, log, stop };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+async function loginLines(
+  { config, store, relay }: OpenedServer,
+  apiKey: KeyRecord,
+  url: string,
+): Promise<string[]> {
+  const { engine } = relay.control;
+  const { token } = await issueLink(store, engine, apiKey, (what) =>
+    auditRecordsOf(engine, apiKey.tenantId, [
+      operatorAuditEntry('first start', 'console.link-created', what),
+    ]),
+  );
+  return [
+    '',
+    'Open the console (the link works once, within 15 minutes):',
+    '',
+    `  ${linkUrl(config.publicUrl ?? url, token)}`,
+    '',
+  ];
 }
 
 function keylessNotes(env: Installation['env'], { keylessChat }: Config): string[] {

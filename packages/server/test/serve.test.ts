@@ -75,6 +75,21 @@ describe('the first start', () => {
     expect(existsSync(join(dataDir, 'first-key'))).toBe(false);
   });
 
+  it('prints a link on a terminal that signs in to the console once', async () => {
+    const { url, said } = await start({ terminal: true });
+    const link = said.map((line) => line.trim()).find((line) => line.includes('#'));
+    expect(link).toMatch(new RegExp(`^${url}/console/login#relay_link_[0-9a-f]{72}$`));
+    const login = () =>
+      fetch(`${url}/console/login`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ link: new URL(link ?? '').hash.slice(1) }),
+      });
+    const first = await login();
+    expect(await first.json()).toMatchObject({ kind: 'console', name: 'bootstrap' });
+    expect((await login()).status).toBe(401);
+  });
+
   it.each(['/health', '/ready'])('answers %s only after the key is written', async (path) => {
     const { port, server } = await takenPort();
     server.close();

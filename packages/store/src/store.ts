@@ -332,6 +332,11 @@ class SqlStore implements SystemStore {
     return changesIn(await this.#driver.transact([deleteExpiredMemories(now, limit)]));
   }
 
+  async deleteSignIns(expiredBefore: number, limit: number): Promise<number> {
+    const unit = [tenants.deleteSignIns(expiredBefore, limit)];
+    return changesIn(await this.#driver.transact(unit));
+  }
+
   async pruneRuns(before: number, limit: number): Promise<number> {
     return changesIn(await this.#driver.transact(pruneUnit(before, limit)));
   }

@@ -51,8 +51,10 @@ import type {
   RunRef,
   SessionStore,
   SessionWrite,
+  StatsRange,
   TenantChange,
   TenantRecord,
+  TenantStats,
   TenantStore,
   UsageScope,
   UsageTotal,
@@ -108,7 +110,8 @@ import {
   statusesOf,
 } from './sql/runs/run-lists.ts';
 import { decodeRun, decodeRunHead, replaceCheckpoint, selectRunSql } from './sql/runs/runs.ts';
-import { changesIn, readAll, readOne } from './sql/statements.ts';
+import { readStats } from './sql/runs/statistics.ts';
+import { changesIn, readAll, readLong, readOne } from './sql/statements.ts';
 import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
 import { number, text } from './codec/values.ts';
 import * as tenants from './sql/tenants/tenants.ts';
@@ -317,6 +320,22 @@ export class SqlTenantStore implements TenantStore {
   async countOpenRuns(scope: UsageScope): Promise<OpenRuns> {
     const [row = {}] = await this.#select(counts.selectOpenRuns(this.tenantId, scope));
     return counts.decodeOpenRuns(row);
+  }
+
+  async readStats(range: StatsRange): Promise<TenantStats> {
+    const { queued, running, waiting } = await this.countOpenRuns({});
+    const of = { tenantId: this.tenantId, ...range };
+    return readStats(this.#driver, of, queued + running + waiting);
+  }
+
+  async listDecisions(
+    status: 'approved' | 'denied',
+    range: Pick<StatsRange, 'since' | 'until'>,
+    limit: number,
+  ): Promise<ApprovalRecord[]> {
+    const statement = approvals.selectDecisions(this.tenantId, status, range, limit);
+    const rows = await readLong(this.#driver, statement);
+    return rows.map((row) => approvals.decodeApproval(this.#signer, row));
   }
 
   async readBudgetUse(budget: RunBudget, exceptRunId: string): Promise<Reserved> {

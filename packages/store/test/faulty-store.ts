@@ -85,6 +85,8 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     releaseAllLeases: () => write('releaseAllLeases', () => inner.releaseAllLeases()),
     deleteExpiredMemories: (now, limit) =>
       write('deleteExpiredMemories', () => inner.deleteExpiredMemories(now, limit)),
+    deleteSignIns: (before, limit) =>
+      write('deleteSignIns', () => inner.deleteSignIns(before, limit)),
     pruneRuns: (before, limit) => write('pruneRuns', () => inner.pruneRuns(before, limit)),
     heartbeatNode: (by) => read(() => inner.heartbeatNode(by)),
     removeNode: (node) => read(() => inner.removeNode(node)),
@@ -119,6 +121,8 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     readPage: (runId, range) => read(() => inner.readPage(runId, range)),
     readWorkflow: (id) => read(() => inner.readWorkflow(id)),
     readUsage: (scope) => read(() => inner.readUsage(scope)),
+    readStats: (range) => read(() => inner.readStats(range)),
+    listDecisions: (status, range, limit) => read(() => inner.listDecisions(status, range, limit)),
     countOpenRuns: (scope) => read(() => inner.countOpenRuns(scope)),
     readApproval: (approvalId) => read(() => inner.readApproval(approvalId)),
     listApprovals: (filter, page) => read(() => inner.listApprovals(filter, page)),
@@ -200,6 +204,8 @@ function faultyWebhooks(
     list: (page) => read(() => inner.list(page)),
     remove: (id, audit) => write('webhooks.remove', () => inner.remove(id, audit)),
     deliveries: (id, page) => read(() => inner.deliveries(id, page)),
+    redeliver: (redelivery, audit) =>
+      write('webhooks.redeliver', () => inner.redeliver(redelivery, audit)),
   };
 }
 

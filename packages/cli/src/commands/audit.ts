@@ -37,6 +37,7 @@ const auditActions = [
   'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'webhook.redelivered',
   'session.created',
   'session.attached',
   'session.taken-over',

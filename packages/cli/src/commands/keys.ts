@@ -79,6 +79,7 @@ async function listKeys(context: Context<{ limit: number }>): Promise<void> {
       },
       { title: 'role', value: ({ role }) => role },
       { title: 'scopes', value: ({ scopes }) => scopes.join(' ') },
+      { title: 'kind', value: ({ kind }) => kind, minor: true },
       { title: 'groups', value: ({ groups }) => groups.join(' '), minor: true },
       { title: 'last use', value: ({ lastUsedAt }) => lastUsedAt, time: true },
       { title: 'expires', value: ({ expiresAt }) => expiresAt, time: true, minor: true },

@@ -63,6 +63,11 @@ export function registerWebhooks(program: CliCommand): void {
     .option('--limit <n>', 'maximum number of results', count, 20)
     .examples(['relay webhooks deliveries WEBHOOK_ID'])
     .handle(listDeliveries);
+  webhooks
+    .command('redeliver <webhook> <deliveries...>')
+    .description('send deliveries of a webhook again')
+    .examples(['relay webhooks redeliver WEBHOOK_ID DELIVERY_ID'])
+    .handle(redeliver);
 }
 
 async function listWebhooks(context: Context<{ limit: number }>): Promise<void> {
@@ -131,4 +136,14 @@ async function listDeliveries(context: Context<{ limit: number }>, [id = '']: re
     ],
     'No deliveries yet.',
   );
+}
+
+async function redeliver(
+  context: Context,
+  [webhook = '', ...ids]: readonly string[],
+): Promise<void> {
+  const { webhooks } = await context.client();
+  for (const id of ids) {
+    context.print.result(await webhooks.redeliver(webhook, id), `${id} will be sent again.`);
+  }
 }

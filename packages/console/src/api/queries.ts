@@ -24,7 +24,9 @@ export const queries = new QueryClient({
     mutations: { retry: false },
   },
   queryCache: new QueryCache({
-    onError: (error) => {
+    onError: (error, { queryKey }) => {
+      // The account itself is read again by the listener, and would be for ever.
+      if (queryKey[0] === 'account') return;
       if (error instanceof RelayApiError && error.status === 401) onSignedOut();
     },
   }),

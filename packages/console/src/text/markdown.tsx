@@ -1,9 +1,26 @@
-/** Markdown of models. Placeholder until the renderer lands. */
+/** Markdown of models. It is loaded when it is first needed; until then its text is shown. */
+import { lazy, Suspense } from 'react';
 import { SafeText } from './safe-text.tsx';
 
-export function Markdown({ text }: { readonly text: string }) {
+const View = lazy(async () => ({ default: (await import('./markdown-view.tsx')).MarkdownView }));
+
+interface MarkdownProps {
+  readonly text: string;
+  /** Whether more is coming: what is complete already is not taken apart again. */
+  readonly isStreaming?: boolean;
+}
+
+export function Markdown({ text, isStreaming = false }: MarkdownProps) {
   return (
-    <div className="break-words whitespace-pre-wrap">
+    <Suspense fallback={<PlainText text={text} />}>
+      <View text={text} isStreaming={isStreaming} />
+    </Suspense>
+  );
+}
+
+export function PlainText({ text }: { readonly text: string }) {
+  return (
+    <div dir="auto" className="break-words whitespace-pre-wrap">
       <SafeText text={text} maxLength={20_000} />
     </div>
   );

@@ -9,7 +9,8 @@ export function shortId(id: string): string {
 }
 
 interface CopyProps {
-  readonly text: string;
+  /** A function if it takes time to make. */
+  readonly text: string | (() => string);
   /** What is copied, such as "run id". */
   readonly label: string;
   readonly className?: string;
@@ -31,7 +32,7 @@ export function CopyButton({ text, label, className }: CopyProps) {
       className={cx('rounded-sm p-1 text-faint hover:bg-hover hover:text-text', className)}
       onClick={(event) => {
         event.stopPropagation();
-        void copyText(text).then(() => setCopied(true));
+        void copyText(typeof text === 'string' ? text : text()).then(() => setCopied(true));
       }}
     >
       <Icon aria-hidden size={12} />

@@ -203,6 +203,16 @@ function decisionWith(
   ];
 }
 
+/** Whether this rule alone would allow the call. */
+export async function allowsCall(
+  tool: Tool | undefined,
+  call: NamedCall,
+  rule: ToolRule,
+): Promise<boolean> {
+  const decided = decisionWith(tool, call, rule);
+  return decided !== undefined && (await decideInTurn(...decided)).decision === 'allow';
+}
+
 export interface GrantPreviewRequest {
   readonly rule: ToolRule;
   readonly scope?: Exclude<GrantScope, 'tenant'>;
@@ -241,8 +251,7 @@ export async function previewGrant(
   for await (const approval of permissionRequests(store)) {
     looked += 1;
     const call = { name: approval.tool, params: approval.params };
-    const decided = approval.tool === rule.tool ? decisionWith(tool, call, rule) : undefined;
-    const isMatch = decided !== undefined && (await decideInTurn(...decided)).decision === 'allow';
+    const isMatch = approval.tool === rule.tool && (await allowsCall(tool, call, rule));
     if (isMatch && inScope(approval)) matched.push(approval);
     if (looked === maxRequests) break;
   }

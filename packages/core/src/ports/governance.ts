@@ -138,6 +138,8 @@ export interface Notice {
 export interface DeliveryRecord extends Notice {
   readonly webhookId: string;
   readonly tenantId: string;
+  /** When its attempts began: with the event, or when it was requested again. */
+  readonly queuedAt: number;
   readonly status: 'pending' | 'delivered' | 'failed';
   readonly attempts: number;
   readonly nextAt: number;
@@ -155,6 +157,20 @@ export interface WebhookStore {
   remove(webhookId: string, audit?: readonly NewAuditEntry[]): Promise<boolean>;
   /** By `at`, in every status. */
   deliveries(webhookId: string, page: Page): Promise<DeliveryRecord[]>;
+  /**
+   * Makes a delivery due, in any status; its attempts start again. `undefined`, and nothing stored, if
+   * there is none.
+   */
+  redeliver(
+    redelivery: Redelivery,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<DeliveryRecord | undefined>;
+}
+
+export interface Redelivery {
+  readonly webhookId: string;
+  readonly id: string;
+  readonly at: number;
 }
 
 export type DeliveryResult = Pick<DeliveryRecord, 'status' | 'nextAt' | 'lastStatus' | 'lastError'>;
@@ -170,9 +186,9 @@ export interface DeliveryClaim {
 }
 
 export interface DeliverySweep {
-  /** Pending deliveries of events before this time fail. */
+  /** Pending deliveries whose attempts began before this time fail. */
   readonly failBefore: number;
-  /** Finished deliveries of events before this time are deleted. */
+  /** Finished deliveries whose attempts began before this time are deleted. */
   readonly deleteBefore: number;
   /** Limit for each of the two. */
   readonly limit: number;

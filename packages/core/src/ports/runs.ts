@@ -56,6 +56,8 @@ export interface RunProgress {
   readonly status: RunStatus;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
+  /** From the creation of the run to the first output of a model. The first value that is stored stays. */
+  readonly firstTokenMs: number | null;
   readonly usage: Usage;
   readonly error: RunError | null;
   /** How the root agent's last answer ended. */
@@ -281,6 +283,88 @@ export interface WorkflowTotal {
   readonly runs: Readonly<Partial<Record<RunStatus, number>>>;
   /** Has a cost only if that of every run is known. */
   readonly usage: Usage;
+}
+
+/** From `since`, before `until`. */
+export interface StatsRange {
+  readonly since: number;
+  readonly until: number;
+  readonly bucketMs: number;
+}
+
+/** In milliseconds, each a value that was measured. */
+export interface Percentiles {
+  readonly p50: number;
+  readonly p95: number;
+}
+
+/** What happened in a time: runs and decisions count when they end or are made. */
+export interface ActivityStats {
+  readonly runs: Readonly<Record<'started' | 'completed' | 'failed' | 'canceled', number>>;
+  /** Of the runs that ended. */
+  readonly tokens: { readonly input: number; readonly output: number };
+  /** Of the runs that ended and whose cost is known. */
+  readonly costUsd: number;
+  readonly approvals: Readonly<Record<'requested' | 'approved' | 'denied' | 'expired', number>>;
+  /** Of the runs that ended; `null` if none has a first token. */
+  readonly firstTokenMs: Percentiles | null;
+  /** Of the decisions by people; `null` without any. */
+  readonly approvalWaitMs: Percentiles | null;
+}
+
+export interface TotalStats extends ActivityStats {
+  /** The runs that ended and used tokens of an unknown cost. */
+  readonly unpricedRuns: number;
+  readonly decisionsByPeople: number;
+  /** Decisions by people within three seconds of the request. */
+  readonly decisionsUnder3s: number;
+  /** At present. */
+  readonly openRuns: number;
+  readonly pendingApprovals: number;
+}
+
+/** The permission requests for a tool, and the decisions on them. */
+export interface ToolStats {
+  readonly tool: string;
+  readonly asks: number;
+  readonly approved: number;
+  readonly denied: number;
+  /** Of the decisions by people. */
+  readonly medianWaitMs: number | null;
+}
+
+export interface FailureStats {
+  readonly code: string;
+  readonly count: number;
+  readonly lastRunId: string;
+  readonly lastAt: number;
+  /** Of the last run. */
+  readonly message: string;
+}
+
+/** Of the runs that ended. */
+export interface AgentStats {
+  readonly agent: string;
+  readonly runs: number;
+  readonly costUsd: number;
+}
+
+export interface ModelStats {
+  readonly model: string;
+  readonly runs: number;
+  readonly tokens: ActivityStats['tokens'];
+  readonly costUsd: number;
+}
+
+/** The lists contain the twenty most frequent. */
+export interface TenantStats {
+  /** By the number of the bucket, from 0; those in which nothing happened are left out. */
+  readonly buckets: ReadonlyMap<number, ActivityStats>;
+  readonly totals: TotalStats;
+  readonly tools: readonly ToolStats[];
+  readonly failures: readonly FailureStats[];
+  readonly agents: readonly AgentStats[];
+  readonly models: readonly ModelStats[];
 }
 
 export type OpenRuns = Readonly<Record<'queued' | 'running' | 'waiting', number>>;

@@ -80,6 +80,8 @@ import type {
   RunRef,
   RunReservation,
   UsageScope,
+  StatsRange,
+  TenantStats,
   UsageTotal,
   WorkflowTotal,
 } from './runs.ts';
@@ -196,6 +198,14 @@ export interface TenantStore {
   /** The usage of runs that ended on the UTC day of `since` or later. */
   readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal>;
   countOpenRuns(scope: UsageScope): Promise<OpenRuns>;
+  /** Its cost grows with the runs and approvals of the range; it delays no other work. */
+  readStats(range: StatsRange): Promise<TenantStats>;
+  /** The last decisions by people on permission requests in the range, newest first. */
+  listDecisions(
+    status: 'approved' | 'denied',
+    range: Pick<StatsRange, 'since' | 'until'>,
+    limit: number,
+  ): Promise<ApprovalRecord[]>;
   /** What runs other than this one have used in the period of a budget, or have reserved. */
   readBudgetUse(budget: RunBudget, exceptRunId: string): Promise<Reserved>;
   /** `fenced`: another node holds the run. */
@@ -310,6 +320,8 @@ export interface SystemStore {
    * nothing is stored, if there is no such link, or it was opened or revoked before.
    */
   redeemLink(redemption: LinkRedemption, audit?: readonly NewAuditEntry[]): Promise<boolean>;
+  /** Deletes at most `limit` sign-ins and login links that expired before, and returns their number. */
+  deleteSignIns(expiredBefore: number, limit: number): Promise<number>;
   /** An earlier use does not replace a later one. */
   recordKeyUses(uses: readonly KeyUse[]): Promise<void>;
 

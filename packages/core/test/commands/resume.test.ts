@@ -39,6 +39,7 @@ function runWith(change: Partial<RunRecord> = {}): RunRecord {
     status: 'running',
     startedAt: 0,
     endedAt: null,
+    firstTokenMs: null,
     usage: { inputTokens: 0, outputTokens: 0 },
     error: null,
     finishReason: null,

@@ -72,18 +72,49 @@ const plain = /^[\x20-\x7e\n\t]*$/;
 /** Escapes misleading characters, and adds their flags. */
 export function escapeMisleading(text: string, flags?: Set<DisplayFlag>): string {
   if (plain.test(text)) return text;
-  return text.replace(emojiOrCandidates, (match, run: string | undefined, at: number) =>
-    run === undefined ? match : escapeRun(run, at, text, flags),
-  );
+  return text.replace(emojiOrCandidates, (match, run: string | undefined, at: number) => {
+    if (run === undefined) return match;
+    let escaped = '';
+    for (const { char, flag } of charactersOf(run, at, text)) {
+      if (flag !== undefined) flags?.add(flag);
+      escaped += flag === undefined ? char : characterOf(char).escape;
+    }
+    return escaped;
+  });
 }
 
-function escapeRun(
+export interface MisleadingCharacter {
+  readonly char: string;
+  readonly flag: DisplayFlag;
+}
+
+/** A text in pieces: strings that can be shown as they are, and misleading characters between them. */
+export function splitMisleading(text: string): (string | MisleadingCharacter)[] {
+  if (plain.test(text)) return [text];
+  const pieces: (string | MisleadingCharacter)[] = [];
+  let shownTo = 0;
+  for (const { 1: run, index } of text.matchAll(emojiOrCandidates)) {
+    if (run === undefined) continue;
+    let at = index;
+    for (const { char, flag } of charactersOf(run, index, text)) {
+      if (flag !== undefined) {
+        if (at > shownTo) pieces.push(text.slice(shownTo, at));
+        pieces.push({ char, flag });
+        shownTo = at + char.length;
+      }
+      at += char.length;
+    }
+  }
+  if (shownTo < text.length) pieces.push(text.slice(shownTo));
+  return pieces;
+}
+
+/** The characters of a run of candidates, with their flags if they are misleading here. */
+function* charactersOf(
   run: string,
   at: number,
   text: string,
-  flags: Set<DisplayFlag> | undefined,
-): string {
-  let escaped = '';
+): Generator<{ readonly char: string; readonly flag: DisplayFlag | undefined }> {
   let marks = isAfterLetter(text, at) ? 0 : maxMarks;
   let previous = charBefore(text, at);
   let end = at;
@@ -94,11 +125,9 @@ function escapeRun(
     const isStacked = known.isMark && (marks > maxMarks || char === previous);
     const isOrdinary =
       !isStacked && (known.flag === undefined || isOrdinaryHere(char, previous, text, end));
-    if (!isOrdinary) flags?.add(known.flag ?? 'combining-marks');
-    escaped += isOrdinary ? char : known.escape;
+    yield { char, flag: isOrdinary ? undefined : (known.flag ?? 'combining-marks') };
     previous = char;
   }
-  return escaped;
 }
 
 /** UTS 39, 5.4. The same mark twice in a row is not ordinary either, nor a mark without a letter. */

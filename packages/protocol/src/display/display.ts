@@ -12,7 +12,13 @@ import type {
 import { type DisplayFlag, escapeMisleading, flagOfCharacter } from './characters.ts';
 import { misleadingWords } from './words.ts';
 
-export { describeFlags, displayFlags, escapeMisleading } from './characters.ts';
+export {
+  describeFlags,
+  displayFlags,
+  escapeMisleading,
+  type MisleadingCharacter,
+  splitMisleading,
+} from './characters.ts';
 
 export interface DisplayedRequest {
   readonly kind?: ApprovalKind;

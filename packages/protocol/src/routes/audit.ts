@@ -34,6 +34,7 @@ export const auditActions = [
   'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'webhook.redelivered',
   'session.created',
   'session.attached',
   'session.taken-over',

@@ -18,6 +18,7 @@ import type { Route } from './route.ts';
 import { runRoutes } from './runs.ts';
 import { runtimeRoutes } from './runtime.ts';
 import { sessionRoutes } from './sessions.ts';
+import { statsRoutes } from './stats.ts';
 import { systemRoutes } from './system.ts';
 import { tenantRoutes } from './tenant.ts';
 import { toolResultRoutes } from './tool-results.ts';
@@ -39,6 +40,7 @@ export type { Route, RouteAuth } from './route.ts';
 export * from './runs.ts';
 export * from './runtime.ts';
 export * from './sessions.ts';
+export * from './stats.ts';
 export * from './tenant.ts';
 export * from './tool-results.ts';
 export * from './webhooks.ts';
@@ -59,6 +61,7 @@ export const routes = {
   ...memoryRoutes,
   ...messageRoutes,
   ...tenantRoutes,
+  ...statsRoutes,
   ...auditRoutes,
   ...policyRoutes,
   ...webhookRoutes,

@@ -85,6 +85,9 @@ export const webhookSchema = z.object({
 
 const tokenParam = z.object({ token: z.string().min(1).max(256) });
 
+/** The id of a delivery contains its event, as in `run.ended:…`. */
+const deliveryParams = idParam.extend({ deliveryId: z.string().min(1).max(256) });
+
 const deliverySchema = z.object({
   id: z.string(),
   event: z.enum(webhookEvents),
@@ -135,6 +138,16 @@ export const webhookRoutes = {
     query: webhooksQuerySchema,
     output: listOf('deliveries', deliverySchema),
     errors: [...itemErrors, 'invalid_request'],
+  },
+  redeliverWebhook: {
+    method: 'POST',
+    path: '/v1/webhooks/:id/deliveries/:deliveryId/redeliver',
+    summary: 'Send a delivery of a webhook again, whatever became of it',
+    scopes: ['admin'],
+    params: deliveryParams,
+    status: 202,
+    output: deliverySchema,
+    errors: itemErrors,
   },
   showDecisionLink: {
     method: 'GET',

@@ -261,7 +261,7 @@ export type Preview = z.infer<typeof previewSchema>;
 export const commandRoles = [
   /** The program or builtin that runs. */
   'command',
-  /** May be the program that runs: a word after a wrapper with options, of which one may have taken it. */
+  /** May be the program that runs: each of `root` and `rm` in `sudo -u root rm`, `rm` in `$x rm`. */
   'possible-command',
   /** Runs the command after it: `sudo`, `env`, `timeout`, `xargs`. */
   'wrapper',

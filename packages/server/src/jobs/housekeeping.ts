@@ -3,12 +3,12 @@ import { deliveryTimeoutMs } from './webhook-deliverer.ts';
 
 const intervalMs = 60_000;
 const batchSize = 100;
-const deliveriesKeptMs = 7 * 24 * 60 * 60_000;
+const weekMs = 7 * 24 * 60 * 60_000;
 
 export interface HousekeepingOptions {
   readonly store: Pick<
     SystemStore,
-    'deleteExpiredMemories' | 'pruneRuns' | 'deliveries' | 'sessions'
+    'deleteExpiredMemories' | 'deleteSignIns' | 'pruneRuns' | 'deliveries' | 'sessions'
   >;
   /**
    * How long a conversation is kept after its last run has ended, a session after its release, and a
@@ -44,9 +44,11 @@ async function deleteExpired(
   };
   // A late attempt may still succeed within its claim; finished deliveries are kept for a week.
   const failBefore = now - deliveryTimeoutMs - 60 * 60_000;
-  const deleteBefore = now - deliveriesKeptMs;
+  const deleteBefore = now - weekMs;
   const sweeps = [
     () => repeat(() => store.deleteExpiredMemories(now, batchSize)),
+    // The audit trail keeps who signed in to the console; the list of keys need not.
+    () => repeat(() => store.deleteSignIns(now - weekMs, batchSize)),
     async () => {
       if (retentionMs === undefined) return;
       await repeat(() => store.pruneRuns(now - retentionMs, batchSize));

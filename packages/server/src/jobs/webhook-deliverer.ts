@@ -6,6 +6,8 @@
  *      ├── anything else: retry with backoff
  *      └── a day after the event ──▶ failed
  *
+ * A delivery that is requested again is pending, as if its event were new.
+ *
  * After a crash the claim expires, and another node takes the delivery over. A webhook has a few
  * requests in flight at a time, and none during its backoff: one that does not answer delays only its
  * own deliveries. A tenant with many webhooks does not use all requests.
@@ -156,7 +158,7 @@ export class WebhookDeliverer {
     const lastStatus = 'status' in outcome ? outcome.status : null;
     const lastError = 'error' in outcome ? outcome.error : null;
     const isDone = lastStatus !== null && lastStatus >= 200 && lastStatus < 300;
-    const isOver = webhook === undefined || now - delivery.at >= deliveryTimeoutMs;
+    const isOver = webhook === undefined || now - delivery.queuedAt >= deliveryTimeoutMs;
     await store.deliveries.finish(delivery, {
       status: isDone ? 'delivered' : isOver ? 'failed' : 'pending',
       nextAt: now + retryDelay(delivery.attempts),

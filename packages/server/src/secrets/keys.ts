@@ -117,7 +117,12 @@ async function newBootstrapKey(store: SystemStore, ids: Ids, issue: KeyIssue) {
  */
 export async function showFirstKey(
   store: SystemStore,
-  options: { dataDir: string; terminal: boolean; audit: Engine['audit'] },
+  options: {
+    readonly dataDir: string;
+    readonly terminal: boolean;
+    readonly audit: Engine['audit'];
+    readonly onCreated?: (key: KeyRecord) => void;
+  },
 ): Promise<string[]> {
   const { dataDir, terminal } = options;
   const known = await keyIdsOf(store);
@@ -134,6 +139,7 @@ export async function showFirstKey(
     if (!terminal) rmSync(draft, { force: true });
     return [];
   }
+  options.onCreated?.(key);
   if (terminal) return ['Your API key, shown only once:', '', `  ${apiKey}`, ''];
   publishKeyFile(dataDir, key.id);
   return [`The first API key is in ${join(dataDir, firstKeyFile)}`];

@@ -50,6 +50,7 @@ describe('housekeeping', () => {
       deliveries,
       sessions,
       deleteExpiredMemories: async () => 0,
+      deleteSignIns: async () => 0,
       pruneRuns: async (before: number, limit: number) => {
         asked.push([before, limit]);
         return asked.length < 3 ? 1 : 0;
@@ -75,7 +76,13 @@ describe('housekeeping', () => {
     const sessions = { prune } as SessionDirectory;
     const { deliveries } = store;
     const none = async () => 0;
-    const parts = { deliveries, sessions, deleteExpiredMemories: none, pruneRuns: none };
+    const parts = {
+      deliveries,
+      sessions,
+      deleteExpiredMemories: none,
+      deleteSignIns: none,
+      pruneRuns: none,
+    };
     const forever = createHousekeeping({ store: parts, clock, log });
     forever.start();
     await until(() => asked.length === 3, 'all batches');
@@ -88,6 +95,21 @@ describe('housekeeping', () => {
     expect(asked[0]).toEqual([clock.now() - 5_000, 100]);
   });
 
+  it('deletes sign-ins to the console a week after they expired', async () => {
+    const { store, clock, log } = setUp();
+    const asked: [number, number][] = [];
+    const deleteSignIns = async (before: number, limit: number) =>
+      asked.push([before, limit]) < 3 ? 1 : 0;
+    const { deliveries, sessions } = store;
+    const none = async () => 0;
+    const parts = { deliveries, sessions, deleteExpiredMemories: none, pruneRuns: none };
+    const housekeeping = createHousekeeping({ store: { ...parts, deleteSignIns }, clock, log });
+    housekeeping.start();
+    await until(() => asked.length === 3, 'all batches');
+    await housekeeping.stop();
+    expect(asked[0]).toEqual([clock.now() - 7 * 24 * 60 * 60_000, 100]);
+  });
+
   it('fails deliveries after a day and deletes them after a week', async () => {
     const { clock, log } = setUp();
     const asked: DeliverySweep[] = [];
@@ -95,7 +117,13 @@ describe('housekeeping', () => {
     const deliveries = { sweep } as DeliveryQueue;
     const { sessions } = createMemoryStore();
     const none = async () => 0;
-    const store = { deliveries, sessions, deleteExpiredMemories: none, pruneRuns: none };
+    const store = {
+      deliveries,
+      sessions,
+      deleteExpiredMemories: none,
+      deleteSignIns: none,
+      pruneRuns: none,
+    };
     const housekeeping = createHousekeeping({ store, clock, log });
     housekeeping.start();
     await until(() => asked.length === 3, 'all that there is to sweep');
@@ -117,6 +145,7 @@ describe('housekeeping', () => {
       store: {
         deliveries: { sweep: fails('deliveries') } as unknown as DeliveryQueue,
         deleteExpiredMemories: fails('memories'),
+        deleteSignIns: fails('sign-ins'),
         pruneRuns: fails('runs'),
         sessions: { prune: fails('sessions') } as unknown as SessionDirectory,
       },
@@ -128,7 +157,7 @@ describe('housekeeping', () => {
     housekeeping.start();
     await until(() => warnings.length === 1, 'the warning');
     await housekeeping.stop();
-    expect(done).toEqual(['memories', 'runs', 'sessions', 'outputs', 'deliveries']);
+    expect(done).toEqual(['memories', 'sign-ins', 'runs', 'sessions', 'outputs', 'deliveries']);
   });
 
   it('continues after a failure, and stops', async () => {
@@ -138,6 +167,7 @@ describe('housekeeping', () => {
       deliveries: store.deliveries,
       sessions: store.sessions,
       pruneRuns: async () => 0,
+      deleteSignIns: async () => 0,
       deleteExpiredMemories: async (now: number, limit: number) => {
         if (broken) throw new RelayError('storage_failed', 'No');
         return store.deleteExpiredMemories(now, limit);

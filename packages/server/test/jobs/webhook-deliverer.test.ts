@@ -2,7 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type Clock, type Notice, systemClock, type WebhookRecord } from '@relay/core';
+import {
+  type Clock,
+  type DeliveryRecord,
+  type Notice,
+  systemClock,
+  type WebhookRecord,
+} from '@relay/core';
 import { ManualClock } from '@relay/core/testing';
 import { createGuardedFetch, createOutboundGuard } from '@relay/models';
 import { createMemoryStore } from '@relay/store';
@@ -87,7 +93,7 @@ describe('a delivery', () => {
       request.resume();
       response.writeHead(503).end();
     });
-    const { hook, happens, shown, round } = setUp(clock);
+    const { hook, happens, shown, round, tenant } = setUp(clock);
     const id = await hook(url);
     await happens(1);
     const start = clock.now();
@@ -113,6 +119,12 @@ describe('a delivery', () => {
     await clock.advance(day);
     await round();
     expect(calls).toBe(at.length);
+    // On request it is retried as long as that of a new event.
+    const [{ id: deliveryId }] = (await shown(id)) as [DeliveryRecord];
+    await tenant.webhooks.redeliver({ webhookId: id, id: deliveryId, at: clock.now() });
+    await round();
+    expect(await shown(id)).toMatchObject([{ status: 'pending', attempts: 1, lastStatus: 503 }]);
+    expect(calls).toBe(at.length + 1);
   });
 
   it('to a deleted webhook fails at once', async () => {

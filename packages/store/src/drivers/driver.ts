@@ -50,6 +50,8 @@ export interface SqlAccess {
   /** Only where several nodes share the database. */
   readonly hints?: HintChannel;
   read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]>;
+  /** A read that takes long and does not delay the event loop. Only where `read` would. */
+  readLong?(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]>;
   /**
    * Resolves after the commit; a rejection means that the outcome is unknown. Units of one run are
    * applied in the order of submission, and so are units without a run.

@@ -18,6 +18,11 @@ export async function readOne<Value>(
   return row === undefined ? undefined : decode(row);
 }
 
+/** A read that takes long. */
+export function readLong(database: SqlAccess, { sql, params }: Statement): Promise<readonly Row[]> {
+  return database.readLong?.(sql, params) ?? database.read(sql, params);
+}
+
 /** The rows that a unit has changed. */
 export function changesIn(result: UnitResult): number {
   return result.ok ? result.results.reduce((sum, { changes }) => sum + changes, 0) : 0;

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { SqlDriver, SqlValue, Statement, UnitScope } from '../../src/drivers/driver.ts';
+import { readLong } from '../../src/sql/statements.ts';
 
 export interface OpenDriver {
   readonly driver: SqlDriver;
@@ -54,6 +55,22 @@ export function driverContract(name: string, open: () => Promise<OpenDriver>): v
         const sql = `SELECT id, '?' AS mark FROM things WHERE name = ?`;
         const rows = await driver.read(sql, [name]);
         expect(rows.map((row) => ({ ...row }))).toEqual([{ id: 'a', mark: '?' }]);
+      });
+
+      test('long reads see what was committed before, answer in order, and report their own errors', async () => {
+        await driver.transact([insert('a', 1), insert('b', 2)]);
+        const sizes = (sql: string, params: readonly SqlValue[] = []) =>
+          readLong(driver, { sql, params }).then((rows) => rows.map(({ size }) => size));
+        const [all, wrong, one] = await Promise.allSettled([
+          sizes('SELECT size FROM things ORDER BY id'),
+          sizes('SELECT nothing FROM things'),
+          sizes('SELECT size FROM things WHERE id = ?', ['b']),
+        ]);
+        expect(all).toEqual({ status: 'fulfilled', value: [1, 2] });
+        expect(wrong).toMatchObject({ status: 'rejected', reason: { code: 'storage_failed' } });
+        expect(one).toEqual({ status: 'fulfilled', value: [2] });
+        await driver.transact([insert('c', 3)]);
+        expect(await sizes('SELECT size FROM things ORDER BY id')).toEqual([1, 2, 3]);
       });
 
       test('nothing found is no rows', async () => {

@@ -36,6 +36,7 @@ import { directoryTests } from './sessions/directory.ts';
 import { messageTests } from './sessions/messages.ts';
 import { sessionTests } from './sessions/sessions.ts';
 import { budgetTests } from './runs/budgets.ts';
+import { statisticsTests } from './runs/statistics.ts';
 import { usageTests } from './runs/usage.ts';
 import { voteTests } from './runs/votes.ts';
 import { vectorTests } from './memories/vectors.ts';
@@ -65,6 +66,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('lists of approvals', () => approvalListTests(open));
     describe('workflows', () => workflowTests(open));
     describe('usage', () => usageTests(open));
+    describe('statistics', () => statisticsTests(open));
     describe('budgets', () => budgetTests(open));
     describe('tenants', () => tenantTests(open));
     describe('keys', () => keyTests(open));

@@ -77,7 +77,7 @@ describe('the tables and indexes that a commit changes, besides the journal', ()
     expect(await changedBy(() => run.tenant.append(step(run)))).toEqual(['runs']);
   });
 
-  test('are 8 for the end of a run, if it is not the first of its day', async () => {
+  test('are 9 for the end of a run, if it is not the first of its day', async () => {
     const first = await newHeldRun();
     await first.tenant.append(ending(first));
     const run = await newHeldRun(first.tenant);
@@ -86,6 +86,7 @@ describe('the tables and indexes that a commit changes, besides the journal', ()
       'conversations_to_prune',
       'runs',
       'runs_by_agent',
+      'runs_by_end',
       'runs_by_status',
       'runs_ended',
       'runs_open',
@@ -93,7 +94,7 @@ describe('the tables and indexes that a commit changes, besides the journal', ()
     ]);
   });
 
-  test('are 8 for a decision that resumes its run', async () => {
+  test('are 9 for a decision that resumes its run', async () => {
     const run = await newHeldRun();
     const approval = newApproval(run);
     const waiting = { status: 'waiting', wakeAt: approval.expiresAt } as const;
@@ -107,6 +108,7 @@ describe('the tables and indexes that a commit changes, besides the journal', ()
     });
     expect(await changedBy(async () => run.tenant.append(decided))).toEqual([
       'approvals',
+      'approvals_by_decision',
       'approvals_by_kind',
       'audit_unsealed',
       'runs',

@@ -86,6 +86,7 @@ import {
 } from '../../src/sql/runs/approvals.ts';
 import { runLists, selectAnswers, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
+import { statsStatements } from '../../src/sql/runs/statistics.ts';
 import {
   selectKeyByHashSql,
   selectKeys,
@@ -226,6 +227,20 @@ describe('query plans', () => {
           line,
         ),
     );
+
+  const stats = statsStatements({ tenantId: 't', since: 0, until: 1, bucketMs: 1 });
+  test.each(Object.entries(stats))(
+    'statistics (%s) read the range of an index, and no rows',
+    async (_, { sql }) => {
+      const lines = await plan(sql);
+      const searches = lines.filter((line) => /^(SEARCH|SCAN) (runs|approvals)/.test(line));
+      expect(searches).not.toEqual([]);
+      for (const line of searches) {
+        expect(line).toMatch(/^SEARCH \w+ USING COVERING INDEX \w+ \(tenant_id=\? AND /);
+        if (sql !== stats.pending.sql) expect(line).toMatch(/_at>\? AND \w+_at<\?\)$/);
+      }
+    },
+  );
 
   test.each([
     ['the fingerprint', fingerprintSql],

@@ -7,7 +7,7 @@
  *    not, at which the parser finds an error, or from which on quotes are ambiguous (`scan.ts`), all of
  *    the text is `unparsed`. So is a text that is too long for the parser or has unusual characters.
  *  - Where a wrapper has options, each word that may be the wrapped command is a `possible-command`: an
- *    option may take the word after it.
+ *    option may take the word after it. So is the word after a name that may expand to nothing.
  *  - An expansion shows the commands in it.
  */
 import type { CommandRole, CommandSegment } from '@relay/protocol';
@@ -111,10 +111,13 @@ function rolesFrom(source: string, words: readonly ShellWord[]): CommandRole[] |
         : [];
     if (wrapped.length > 0 && heads.get(at) === 'command') heads.set(at, 'wrapper');
     const role = wrapped.length > 1 ? 'possible-command' : 'command';
+    // What expands to nothing leaves the next word as the command: `$x rm`.
+    const next = isOnlyExpansion(words[at]!) && at + 1 < words.length ? [at + 1] : [];
     const within = startsWithin(words, at, programName(name)).filter((each) => each < words.length);
     const found = [
       ...wrapped.map((index) => [at + 1 + index, role] as const),
       ...within.map((index) => [index, 'command'] as const),
+      ...next.map((index) => [index, 'possible-command'] as const),
     ];
     for (const [index, each] of found) {
       if (heads.has(index)) continue;
@@ -137,6 +140,10 @@ function rolesFrom(source: string, words: readonly ShellWord[]): CommandRole[] |
     onlyArguments ||= word.text === '--';
     return isOption ? 'option' : 'argument';
   });
+}
+
+function isOnlyExpansion({ text, quoted, splits }: ShellWord): boolean {
+  return splits && !quoted && text.replaceAll(EXPANSION, '') === '';
 }
 
 /** The text in pieces of one role each. Pieces inside of others count; `unparsed` starts at `from`. */

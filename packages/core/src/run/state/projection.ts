@@ -105,6 +105,10 @@ function progressChanges(
         progress.startedAt = Date.parse(event.at);
         break;
       case 'turn.started':
+        // It is stored with the first output of the turn.
+        if (event.parentId === undefined) {
+          progress.firstTokenMs = Math.max(0, Date.parse(event.at) - run.createdAt);
+        }
         // Before the first turn there is too little to be worth a snapshot.
         if (event.turn === 1 && event.parentId === undefined) break;
         progress.snapshot = writeSnapshot(state);

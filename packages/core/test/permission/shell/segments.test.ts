@@ -143,6 +143,7 @@ describe('the segments of a command', () => {
     ['rm -- -f', ['command rm', 'option --', 'argument -f']],
     ['xargs -- rm -f', ['wrapper xargs', 'option --', 'command rm', 'option -f']],
     ['env', ['command env']],
+    ['$x rm y', ['expansion $x', 'possible-command rm', 'argument y']],
     [
       'sudo timeout 1 rm x',
       ['wrapper sudo', 'wrapper timeout', 'argument 1', 'command rm', 'argument x'],

@@ -31,6 +31,7 @@ import * as resumeFork from './runs/resume-fork.ts';
 import * as runs from './runs/runs.ts';
 import * as runtime from './runs/runtime.ts';
 import * as sessions from './sessions/sessions.ts';
+import * as stats from './stats.ts';
 import * as system from './system.ts';
 import * as tenant from './governance/tenant.ts';
 import * as toolResults from './runs/tool-results.ts';
@@ -63,6 +64,7 @@ export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...runs,
   ...runtime,
   ...sessions,
+  ...stats,
   ...system,
   ...tenant,
   ...toolResults,

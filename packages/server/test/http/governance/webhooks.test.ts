@@ -171,6 +171,40 @@ describe('webhooks', () => {
     await server.request(`/v1/webhooks/${id}`, { method: 'DELETE' });
   });
 
+  it('receive a delivery again on request, with the same id and a new signature', async () => {
+    const { id, secret } = await hook('/repeated', ['run.ended']);
+    const run = await startRun(server, { input: 'say 1' });
+    await run.reader.rest();
+    const delivered = async (attempts: number) =>
+      until(async () => {
+        const [found] = await deliveriesOf(id);
+        const received = receiver.deliveries.filter(({ path }) => path === '/repeated');
+        return found?.['status'] === 'delivered' && received.length === attempts && received;
+      }, `delivery ${attempts}`);
+    const [first] = await delivered(1);
+    const deliveryId = `run.ended:${run.runId}`;
+    const path = `/v1/webhooks/${id}/deliveries/${encodeURIComponent(deliveryId)}/redeliver`;
+    const response = await server.request(path, { method: 'POST' });
+    expect(response.status).toBe(202);
+    const answer = (await response.json()) as Record<string, unknown>;
+    expect(answer).toMatchObject({ id: deliveryId, status: 'pending', attempts: 0 });
+    expect(answer['lastStatus']).toBeUndefined();
+    const [, second] = await delivered(2);
+    expect(second?.body).toBe(first?.body);
+    expect(second?.headers['webhook-id']).toBe(first?.headers['webhook-id']);
+    const headers = second?.headers as Record<string, string>;
+    expect(new Webhook(secret).verify(second?.body ?? '', headers)).toEqual(second?.json);
+    expect((await deliveriesOf(id))[0]).toMatchObject({ attempts: 1, lastStatus: 200 });
+    const unknown = `/v1/webhooks/${id}/deliveries/run.ended:unknown/redeliver`;
+    expect((await server.request(unknown, { method: 'POST' })).status).toBe(404);
+    const { entries } = (await server.json('/v1/audit?action=webhook.redelivered')) as {
+      entries: object[];
+    };
+    expect(entries).toMatchObject([{ what: { webhookId: id, deliveryId } }]);
+    await server.request(`/v1/webhooks/${id}`, { method: 'DELETE' });
+    expect((await server.request(path, { method: 'POST' })).status).toBe(404);
+  });
+
   it('receive a decision link only if their creator may approve', async () => {
     const { apiKey } = await addKey(server.store, { scopes: ['admin'] });
     await hook('/plain', ['approval.requested'], apiKey);

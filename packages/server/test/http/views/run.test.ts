@@ -22,6 +22,7 @@ const run: RunRecord = {
   status: 'queued',
   startedAt: null,
   endedAt: null,
+  firstTokenMs: null,
   usage: { inputTokens: 3, outputTokens: 2 },
   error: null,
   finishReason: null,

@@ -1,7 +1,7 @@
 /**
  * A SQLite file as a driver. Writes go through a queue that groups them (`queue.ts`) and commits them on
- * this thread or on the writer thread (`writer.ts`); reads run on this thread, on a read-only connection.
- * With a WAL readers and writers do not wait for each other, and a read that starts after a commit
+ * this thread or on the writer thread (`writer.ts`); reads run on this thread, on a read-only connection,
+ * except for long ones, which have a thread of their own (`reader.ts`). With a WAL readers and writers do not wait for each other, and a read that starts after a commit
  * resolved sees it.
  */
 import { getCompileCacheDir } from 'node:module';
@@ -13,6 +13,7 @@ import type { Row, SqlDriver, SqlValue, Statement, UnitResult } from '../driver.
 import { toRelayError } from './errors.ts';
 import { openWritable } from './connection.ts';
 import { WriteQueue } from './queue.ts';
+import { ReaderThread } from './reader-thread.ts';
 import { WriterThread } from './thread.ts';
 import { BatchRunner, faultOf, PreparedStatements } from './units.ts';
 import type { WriterOptions } from './writer.ts';
@@ -45,6 +46,7 @@ class Sqlite implements SqliteDriver {
   readonly #path: string;
   readonly #queue: WriteQueue;
   readonly #thread: WriterThread;
+  readonly #longReads: ReaderThread;
   readonly #writer: DatabaseSync;
   readonly #reader: DatabaseSync;
   readonly #statements: PreparedStatements;
@@ -58,7 +60,8 @@ class Sqlite implements SqliteDriver {
     this.#writer.exec('PRAGMA busy_timeout = 0');
     this.#reader = new DatabaseSync(path, { readOnly: true, timeout: busyTimeoutMs });
     this.#statements = new PreparedStatements(this.#reader);
-    this.#thread = new WriterThread(() => startWriter(options));
+    this.#thread = new WriterThread(() => startThread('writer', options));
+    this.#longReads = new ReaderThread(() => startThread('reader', options), path);
     this.#queue = new WriteQueue({
       path,
       here: new BatchRunner(this.#writer),
@@ -82,6 +85,10 @@ class Sqlite implements SqliteDriver {
     }
   }
 
+  readLong(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]> {
+    return this.#longReads.read(sql, params);
+  }
+
   transact(unit: readonly Statement[]): Promise<UnitResult> {
     return this.#queue.submit(unit);
   }
@@ -92,6 +99,7 @@ class Sqlite implements SqliteDriver {
 
   async #close(): Promise<void> {
     if (this.#reader.isOpen) this.#reader.close();
+    await this.#longReads.close();
     await this.#queue.close();
     await this.#thread.close();
     try {
@@ -104,17 +112,17 @@ class Sqlite implements SqliteDriver {
 }
 
 /** A thread does not inherit the cache of compiled code, without which it starts twice as slowly. */
-function writerEnvironment(): NodeJS.ProcessEnv {
+function threadEnvironment(): NodeJS.ProcessEnv {
   const cache = getCompileCacheDir();
   return cache === undefined ? process.env : { ...process.env, NODE_COMPILE_CACHE: dirname(cache) };
 }
 
-function startWriter(options: WriterOptions): Worker {
+function startThread(name: 'writer' | 'reader', options: WriterOptions): Worker {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
-  return new Worker(new URL(`./writer.${extension}`, import.meta.url), {
+  return new Worker(new URL(`./${name}.${extension}`, import.meta.url), {
     workerData: options,
     // Flags of the process concern its own script.
     execArgv: [],
-    env: writerEnvironment(),
+    env: threadEnvironment(),
   });
 }

@@ -123,6 +123,9 @@ interface FenceOptions {
   readonly claims: SqlDialect | undefined;
 }
 
+/** Their first value stays. */
+const keptColumns = ['first_token_ms'];
+
 /** Only what changes is written; there are few such sets, and each text is made once. */
 function fenceSql(
   changed: readonly string[],
@@ -134,7 +137,9 @@ function fenceSql(
     const assignments = [
       'last_seq = ?',
       'journal_size = journal_size + ?',
-      ...changed.map((column) => `${column} = ?`),
+      ...changed.map(
+        (column) => `${column} = ${keptColumns.includes(column) ? `COALESCE(${column}, ?)` : '?'}`,
+      ),
     ];
     if (claims !== undefined) assignments.push('epoch = ?');
     if (releases) assignments.push('lease_owner = NULL', 'lease_until = 0');

@@ -7,6 +7,7 @@ import type {
   ApprovalVotes,
   RequestDecision,
   RunRef,
+  StatsRange,
   VoteChange,
 } from '@relay/core';
 import { approvalKinds, approvalStatuses } from '@relay/protocol';
@@ -133,8 +134,8 @@ export function storeDecision(
   voted?: VotedRow,
 ): Statement {
   const { approvalId, status, at, by, reason, answer, edited, ballot } = decision;
-  const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
-      edited = ?${voted === undefined ? '' : `, ${voted.assignments}`}
+  const sql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, by_person = ?, reason = ?,
+      answer = ?, edited = ?${voted === undefined ? '' : `, ${voted.assignments}`}
     WHERE tenant_id = ? AND id = ? AND ${ofRun(runId)} AND status = 'pending' AND expires_at > ?
       ${ballot === undefined ? '' : 'AND ballot = ?'} ${voted === undefined ? '' : 'AND mac = ?'}`;
   return {
@@ -143,6 +144,7 @@ export function storeDecision(
       status,
       at,
       encode(by),
+      by.type === 'key' ? 1 : 0,
       encodeOrNull(reason),
       encode(answer),
       encodeOrNull(edited),
@@ -213,6 +215,22 @@ export function selectApprovals(tenantId: string, filter: ApprovalFilter, page: 
 
 export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page: Page): Statement {
   return selectPage(listOf(tenantId, filter), page);
+}
+
+/** Of decisions by people on permission requests, newest first. */
+export function selectDecisions(
+  tenantId: string,
+  status: 'approved' | 'denied',
+  { since, until }: Pick<StatsRange, 'since' | 'until'>,
+  limit: number,
+): Statement {
+  const sql = `SELECT ${columns.join(', ')} FROM approvals WHERE tenant_id = ? AND id IN (
+      SELECT id FROM approvals
+      WHERE tenant_id = ? AND decided_at >= ? AND decided_at < ? AND status = ?
+        AND kind = 'permission' AND by_person = 1
+      ORDER BY decided_at DESC LIMIT ?)
+    ORDER BY decided_at DESC, id DESC`;
+  return { sql, params: [tenantId, tenantId, since, until, status, limit] };
 }
 
 export function decodeApproval(signer: RowSigner, row: Row): ApprovalRecord {

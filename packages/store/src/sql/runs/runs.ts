@@ -77,10 +77,17 @@ const columns = [
   'serialized_state',
   'state_checksum',
   'journal_size',
+  'first_token_ms',
 ];
 
 /** These are only read by other statements. */
-const insertedColumns = [...columns, 'forked_from', 'reserved_tokens', 'reserved_usd'];
+const insertedColumns = [
+  ...columns,
+  'forked_from',
+  'reserved_tokens',
+  'reserved_usd',
+  'error_code',
+];
 
 const insertFreeSql = insertInto('runs', insertedColumns);
 
@@ -100,7 +107,7 @@ export function insertRun(
   const { identity, progress = {} } = creation;
   const { usage = noUsage, checkpoint = null, status = 'queued', outputJson = null } = progress;
   const { startedAt = null, endedAt = null, error = null, wakeAt = null } = progress;
-  const { finishReason = null } = progress;
+  const { finishReason = null, firstTokenMs = null } = progress;
   const lease = isEnded(status) ? null : creation.lease;
   return {
     sql: lease === null ? insertFreeSql : insertHeldSql[dialect],
@@ -124,9 +131,11 @@ export function insertRun(
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
       journalSize,
+      firstTokenMs,
       sourceOf(creation),
       creation.reserved?.tokens ?? 0,
       creation.reserved?.costUsd ?? 0,
+      encodeOrNull(error?.code),
     ],
   };
 }
@@ -152,7 +161,11 @@ export function changesOf(
     const details = encodeUsageDetails(progress.usage);
     if (details !== null) changes.push(['usage_details', details]);
   }
-  if (progress.error !== undefined) changes.push(['error', encodeOrNull(progress.error)]);
+  if (progress.firstTokenMs !== undefined) changes.push(['first_token_ms', progress.firstTokenMs]);
+  if (progress.error !== undefined) {
+    changes.push(['error', encodeOrNull(progress.error)]);
+    changes.push(['error_code', encodeOrNull(progress.error?.code)]);
+  }
   if (progress.finishReason !== undefined) {
     changes.push(['finish_reason', progress.finishReason]);
   }
@@ -198,6 +211,7 @@ export function decodeRun(row: Row): RunRecord {
     checkpoint,
     ...decodeSnapshot(id, row),
     wakeAt: numberOrNull(row, 'wake_at'),
+    firstTokenMs: numberOrNull(row, 'first_token_ms'),
     epoch: number(row, 'epoch'),
     journalSize: number(row, 'journal_size'),
   };

@@ -13,7 +13,7 @@ import type { Row, SqlDialect, SqlDriver, Statement } from '../../drivers/driver
 import { createClock, plain } from '../statements.ts';
 import { memoryTables } from './memories.ts';
 import { migrationLock, protectRows } from './row-security.ts';
-import { eventsTable, runTables } from './runs.ts';
+import { endedRunsIndex, eventsTable, runTables } from './runs.ts';
 import { messageTables, sessionTables } from './sessions.ts';
 import { accountTables, auditTables } from './tenants.ts';
 
@@ -89,12 +89,14 @@ export const migrations: readonly Migration[] = [
       sqlite: [
         ...sqliteTables,
         eventsTable('BLOB'),
+        endedRunsIndex.sqlite,
         ...memoryTables.sqlite,
         ...messageTables.sqlite,
       ],
       postgres: [
         ...tables,
         eventsTable('BYTEA'),
+        endedRunsIndex.postgres,
         createClock,
         ...spaceForAppends,
         ...memoryTables.postgres,

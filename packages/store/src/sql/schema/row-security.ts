@@ -44,7 +44,7 @@ const tables = {
   connections: 'sid',
   conversations: 'siu',
   credentials: 'siud',
-  deliveries: 'sid',
+  deliveries: 'siud',
   events: 'siu',
   grants: 'siu',
   idempotency_keys: 'siud',

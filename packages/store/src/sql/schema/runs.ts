@@ -77,6 +77,8 @@ export const runTables: readonly string[] = [
     key_id TEXT,
     owner TEXT NOT NULL,
     error TEXT,
+    error_code TEXT,
+    first_token_ms BIGINT,
     finish_reason TEXT,
     serialized_state TEXT,
     state_checksum BIGINT,
@@ -167,6 +169,7 @@ export const runTables: readonly string[] = [
     expires_at BIGINT NOT NULL,
     decided_at BIGINT,
     decided_by TEXT,
+    by_person BIGINT,
     reason TEXT,
     answer TEXT,
     kind TEXT NOT NULL,
@@ -198,7 +201,12 @@ export const runTables: readonly string[] = [
     WHERE invocation_id IS NOT NULL`,
   `CREATE INDEX approvals_to_prune ON approvals (decided_at)
     WHERE run_id IS NULL AND decided_at IS NOT NULL`,
-  `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, status, requested_at, id)`,
+  // Includes the tool, so that the requests of a time are counted without reading their rows.
+  `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, status, requested_at, id, tool)`,
+  // Statistics read no rows.
+  `CREATE INDEX approvals_by_decision
+    ON approvals (tenant_id, decided_at, status, kind, by_person, requested_at, tool, id)
+    WHERE decided_at IS NOT NULL`,
   `CREATE TABLE run_inbox (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -234,3 +242,14 @@ export const runTables: readonly string[] = [
     PRIMARY KEY (run_id, tool_call_id)
   )`,
 ];
+
+/**
+ * Runs by their end, for statistics. SQLite reads no rows for these. On PostgreSQL an index of columns that
+ * appends change would make each append change every index.
+ */
+export const endedRunsIndex = {
+  sqlite: `CREATE INDEX runs_by_end ON runs (tenant_id, ended_at, status, first_token_ms, input_tokens,
+      output_tokens, cost_usd, agent, model, error_code, id)
+    WHERE ended_at IS NOT NULL`,
+  postgres: `CREATE INDEX runs_by_end ON runs (tenant_id, ended_at, id) WHERE ended_at IS NOT NULL`,
+} as const;

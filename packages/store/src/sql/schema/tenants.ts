@@ -30,6 +30,7 @@ export const accountTables: readonly string[] = [
     mac TEXT NOT NULL
   )`,
   `CREATE INDEX keys_of_tenant ON keys (tenant_id, created_at, id)`,
+  `CREATE INDEX sign_ins_over ON keys (expires_at) WHERE parent IS NOT NULL`,
   `CREATE TABLE credentials (
     tenant_id TEXT NOT NULL,
     provider TEXT NOT NULL,
@@ -96,6 +97,7 @@ export const accountTables: readonly string[] = [
     event TEXT NOT NULL,
     payload TEXT NOT NULL,
     at BIGINT NOT NULL,
+    queued_at BIGINT NOT NULL,
     status TEXT NOT NULL,
     attempts BIGINT NOT NULL,
     next_at BIGINT NOT NULL,
@@ -105,9 +107,10 @@ export const accountTables: readonly string[] = [
   )`,
   `CREATE INDEX deliveries_of_webhook ON deliveries (tenant_id, webhook_id, at, id)`,
   `CREATE INDEX deliveries_due ON deliveries (webhook_id, next_at, id) WHERE status = 'pending'`,
-  // `at > 0` appears in no claim, so that only a sweep uses this index.
-  `CREATE INDEX deliveries_late ON deliveries (at) WHERE status = 'pending' AND at > 0`,
-  `CREATE INDEX deliveries_over ON deliveries (at) WHERE status <> 'pending'`,
+  // `queued_at > 0` appears in no claim, so that only a sweep uses this index.
+  `CREATE INDEX deliveries_late ON deliveries (queued_at)
+    WHERE status = 'pending' AND queued_at > 0`,
+  `CREATE INDEX deliveries_over ON deliveries (queued_at) WHERE status <> 'pending'`,
 ];
 
 /**

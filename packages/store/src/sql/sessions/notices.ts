@@ -8,7 +8,7 @@ import type { SqlDialect, Statement } from '../../drivers/driver.ts';
 import { byDialect } from '../statements.ts';
 
 const insertSql = `INSERT INTO deliveries
-  (webhook_id, tenant_id, id, event, payload, at, status, attempts, next_at)`;
+  (webhook_id, tenant_id, id, event, payload, at, queued_at, next_at, status, attempts)`;
 
 const hasPlace = (place: string) => `EXISTS (SELECT 1 FROM message_places p
   WHERE p.message_id = ? AND COALESCE(p.tenant_id, '') = w.tenant_id AND p.place = ${place})`;
@@ -17,7 +17,8 @@ const ofMessage = `(w.filter_channel IS NULL OR ${hasPlace(`'#' || w.filter_chan
 
 /** Of an event of a session, as soon as it has its number. */
 const eventSql = `${insertSql}
-  SELECT w.id, w.tenant_id, ? || s.seq, ?, ? || s.seq || ? || s.seq || ? || s.handle || ?, ?, 'pending', 0, ?
+  SELECT w.id, w.tenant_id, ? || s.seq, ?, ? || s.seq || ? || s.seq || ? || s.handle || ?, ?, ?, ?,
+    'pending', 0
   FROM (SELECT handle, tenant_id, CAST(CAST(last_seq - ? AS BIGINT) AS TEXT) AS seq FROM sessions
     WHERE COALESCE(tenant_id, '') = ? AND id = ?) AS s
   JOIN webhooks w ON w.tenant_id = s.tenant_id
@@ -25,7 +26,7 @@ const eventSql = `${insertSql}
 
 const messageSql = byDialect(
   (dialect) => `${insertSql}
-    SELECT w.id, w.tenant_id, ?, 'message.sent', ?, ?, 'pending', 0, ? FROM webhooks w
+    SELECT w.id, w.tenant_id, ?, 'message.sent', ?, ?, ?, ?, 'pending', 0 FROM webhooks w
     WHERE w.tenant_id = ? AND w.events LIKE '% message.sent %'
       AND (w.filter_handle IS NULL OR w.filter_handle IN (SELECT p.value FROM
         ${dialect === 'sqlite' ? 'json_each(?)' : 'json_array_elements_text(?::json)'} AS p))
@@ -66,7 +67,7 @@ function noticeOf(
     rest === '' ? '"}}' : `"},${rest}}`,
   ];
   const { offset } = subject;
-  const params = [id, type, ...payload, at, at, offset, tenantId, sessionId, `% ${type} %`];
+  const params = [id, type, ...payload, at, at, at, offset, tenantId, sessionId, `% ${type} %`];
   return { sql: eventSql, params: [...params, messageId, messageId] };
 }
 
@@ -118,6 +119,6 @@ export function noticeOfMessage(
   const payload = JSON.stringify({ id, type: 'message.sent', at: time, message: sent });
   const addressed = to.filter((each) => each.startsWith('@')).map((each) => each.slice(1));
   const handles = from.type === 'session' ? [from.name, ...addressed] : addressed;
-  const params = [id, payload, at, at, tenantId, JSON.stringify(handles), messageId, messageId];
+  const params = [id, payload, at, at, at, tenantId, JSON.stringify(handles), messageId, messageId];
   return { sql: messageSql[dialect], params };
 }

@@ -133,6 +133,13 @@ export function updateKeyUse({ tenantId, keyId, at }: KeyUse): Statement {
   return { sql, params: [at, tenantId, keyId, at] };
 }
 
+/** Sign-ins have a parent, and always expire. */
+export function deleteSignIns(expiredBefore: number, limit: number): Statement {
+  const sql = `DELETE FROM keys WHERE id IN (
+    SELECT id FROM keys WHERE parent IS NOT NULL AND expires_at < ? ORDER BY expires_at LIMIT ?)`;
+  return { sql, params: [expiredBefore, limit] };
+}
+
 export function selectKeys(tenantId: string, page: Page): Statement {
   return selectRows({ tenantId, table: 'keys' }, keyColumns, page);
 }

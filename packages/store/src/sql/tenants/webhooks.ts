@@ -11,6 +11,7 @@ import type {
   NewAuditEntry,
   Notice,
   Page,
+  Redelivery,
   WebhookRecord,
   WebhookStore,
 } from '@relay/core';
@@ -24,12 +25,12 @@ import { encode, encodeOrNull, text } from '../../codec/values.ts';
 
 export function insertNotices(tenantId: string, notices: readonly Notice[] = []): Statement[] {
   const sql = `INSERT INTO deliveries
-      (webhook_id, tenant_id, id, event, payload, at, status, attempts, next_at)
-    SELECT w.id, w.tenant_id, ?, ?, ?, ?, 'pending', 0, ? FROM webhooks w
+      (webhook_id, tenant_id, id, event, payload, at, queued_at, next_at, status, attempts)
+    SELECT w.id, w.tenant_id, ?, ?, ?, ?, ?, ?, 'pending', 0 FROM webhooks w
     WHERE w.tenant_id = ? AND w.events LIKE ?`;
   return notices.map(({ id, event, at, payload }) => ({
     sql,
-    params: [id, event, payload, at, at, tenantId, `% ${event} %`],
+    params: [id, event, payload, at, at, at, tenantId, `% ${event} %`],
   }));
 }
 
@@ -106,6 +107,17 @@ export class SqlWebhookStore implements WebhookStore {
     const statement = selectDeliveries(this.#tenantId, webhookId, page);
     return readAll(this.#driver, statement, decodeDelivery);
   }
+
+  async redeliver(
+    { webhookId, id, at }: Redelivery,
+    audit?: readonly NewAuditEntry[],
+  ): Promise<DeliveryRecord | undefined> {
+    const params = [at, at, this.#tenantId, webhookId, id];
+    const unit = [{ sql: redeliverSql, params, expect: 1 }, ...insertAudit(this.#tenantId, audit)];
+    const result = await this.#driver.transact(unit);
+    const [row] = result.ok ? (result.results[0]?.rows ?? []) : [];
+    return row === undefined ? undefined : decodeDelivery(row);
+  }
 }
 
 export function selectWebhooks(tenantId: string, page: Page): Statement {
@@ -119,6 +131,7 @@ const deliveryCodec = new RecordCodec<DeliveryRecord>({
   event: column.text(),
   payload: column.text(),
   at: column.number,
+  queuedAt: column.number,
   status: column.text(),
   attempts: column.number,
   nextAt: column.number,
@@ -127,6 +140,11 @@ const deliveryCodec = new RecordCodec<DeliveryRecord>({
 });
 
 const deliveryColumns = deliveryCodec.columns.join(', ');
+
+const redeliverSql = `UPDATE deliveries SET status = 'pending', attempts = 0, next_at = ?, queued_at = ?,
+    last_status = NULL, last_error = NULL
+  WHERE tenant_id = ? AND webhook_id = ? AND id = ?
+  RETURNING ${deliveryColumns}`;
 
 function decodeDelivery(row: Row): DeliveryRecord {
   return deliveryCodec.decode(row);
@@ -172,19 +190,23 @@ export const claimSql: Readonly<Record<SqlDialect, string>> = {
     ${claimed('SELECT webhook_id, id FROM due')}`,
 };
 
-/** Only the node of this attempt may finish it: another may have claimed it since. */
+/**
+ * Only the node of this attempt may finish it: another may have claimed it since. The end of the claim
+ * distinguishes attempts with the same number, before and after the delivery was requested again.
+ */
 const finishSql = `UPDATE deliveries SET status = ?, next_at = ?, last_status = ?, last_error = ?
-  WHERE webhook_id = ? AND id = ? AND status = 'pending' AND attempts = ?`;
+  WHERE webhook_id = ? AND id = ? AND status = 'pending' AND attempts = ?
+    AND next_at = ?`;
 
 const failLateSql = `UPDATE deliveries SET status = 'failed', last_error = COALESCE(last_error, ?)
   WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
-    WHERE status = 'pending' AND at > 0 AND at < ? ORDER BY at LIMIT ?)
+    WHERE status = 'pending' AND queued_at > 0 AND queued_at < ? ORDER BY queued_at LIMIT ?)
   AND COALESCE(status, '') = 'pending'`;
 
 export function sweepUnit({ failBefore, deleteBefore, limit }: DeliverySweep): Statement[] {
   const sql = `DELETE FROM deliveries
     WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
-      WHERE status <> 'pending' AND at < ? ORDER BY at LIMIT ?)`;
+      WHERE status <> 'pending' AND queued_at < ? ORDER BY queued_at LIMIT ?)`;
   return [
     { sql: failLateSql, params: [encode('Not delivered in time'), failBefore, limit] },
     { sql, params: [deleteBefore, limit] },
@@ -213,9 +235,10 @@ export class SqlDeliveryQueue implements DeliveryQueue {
 
   async finish(delivery: DeliveryRecord, result: DeliveryResult): Promise<boolean> {
     const { status, nextAt, lastStatus, lastError } = result;
-    const { webhookId, id, attempts } = delivery;
+    const { webhookId, id, attempts, nextAt: claimedUntil } = delivery;
     const error = encodeOrNull(lastError);
-    const params = [status, nextAt, lastStatus, error, webhookId, id, attempts];
+    const claim = [webhookId, id, attempts, claimedUntil];
+    const params = [status, nextAt, lastStatus, error, ...claim];
     return (await this.#driver.transact([{ sql: finishSql, params, expect: 1 }])).ok;
   }
 

@@ -56,7 +56,7 @@ export function runListTests(open: Open): void {
       const record = await tenant.readRun(run.id);
       if (record === undefined) throw new Error('The run is not there');
       const { checkpoint: _c, snapshot: _s, snapshotSeq: _q, wakeAt: _w, ...head } = record;
-      const { epoch: _epoch, journalSize: _size, ...shown } = head;
+      const { epoch: _epoch, journalSize: _size, firstTokenMs: _t, ...shown } = head;
       const listing: RunListing = {
         ...shown,
         opening,

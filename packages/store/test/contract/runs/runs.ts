@@ -20,6 +20,7 @@ export function runTests(open: Open): void {
       status: 'queued',
       startedAt: null,
       endedAt: null,
+      firstTokenMs: null,
       usage: { inputTokens: 0, outputTokens: 0 },
       error: null,
       finishReason: null,

@@ -311,6 +311,21 @@ export function keyTests(open: Open): void {
       expect(await stranger.readKey(theirs.id)).toEqual(theirs);
     });
 
+    test('is deleted after it expired, like a sign-in, and an API key never is', async () => {
+      // Past what other tests store.
+      const long = noon - 1e9;
+      const tenant = newTenant();
+      const key = await addKey(tenant, { expiresAt: long - 9, createdAt: long - 20 });
+      const ended = { parent: key.id, createdAt: long - 10 };
+      await addKey(tenant, { ...ended, kind: 'link', expiresAt: long - 3 });
+      await addKey(tenant, { ...ended, kind: 'console', expiresAt: long - 2 });
+      const last = await addKey(tenant, { ...ended, kind: 'console', expiresAt: long });
+      expect(await system().deleteSignIns(long, 1)).toBe(1);
+      expect(await system().deleteSignIns(long, 9)).toBe(1);
+      expect(await system().deleteSignIns(long, 9)).toBe(0);
+      expect(await tenant.listKeys({ limit: 9 })).toEqual([last, key]);
+    });
+
     test('and revoking at once never leave a sign-in that is valid', async () => {
       const tenant = newTenant();
       const link = await addLink(tenant);

@@ -71,6 +71,7 @@ export function webhookTests(open: Open): void {
     const pending = {
       status: 'pending',
       attempts: 0,
+      queuedAt: noon,
       nextAt: noon,
       lastStatus: null,
       lastError: null,
@@ -172,6 +173,57 @@ export function webhookTests(open: Open): void {
       expect((await shown()).map(([id]) => id)).toEqual(['run.ended:2', 'run.ended:3']);
       expect(await sweep(3, 99)).toBe(1);
       expect((await shown()).map(([id]) => id)).toEqual(['run.ended:3']);
+    });
+  });
+
+  test('a delivery can be requested again in any status, with its attempts from the start', async () => {
+    await withStore(open, async ({ store }) => {
+      const [tenant, stranger] = [store.tenant(uuidv7()), store.tenant(uuidv7())];
+      const webhook = newWebhook(tenant);
+      await tenant.webhooks.add(webhook);
+      const notice = newNotice({ payload: '{"n":1}' });
+      await tenant.append(step(await newRun(tenant), { notices: [notice] }));
+      const ref = { webhookId: webhook.id, id: notice.id };
+      const claim = async (now: number) =>
+        (await store.deliveries.claim({ now, until: now + 100, limit: 1 }))[0];
+      const failed = { status: 'failed', nextAt: noon, lastStatus: 500, lastError: null } as const;
+      const first = await claim(noon);
+      expect(await store.deliveries.finish(first!, failed)).toBe(true);
+
+      const [audit, never] = [newAudit(), newAudit()];
+      const later = noon + 1_000;
+      const again = await tenant.webhooks.redeliver({ ...ref, at: later }, [audit]);
+      const due = { status: 'pending', attempts: 0, nextAt: later, queuedAt: later };
+      const unanswered = { lastStatus: null, lastError: null };
+      const expected = { ...first, ...due, ...unanswered };
+      expect(again).toEqual(expected);
+      expect(await tenant.webhooks.deliveries(webhook.id, page)).toEqual([expected]);
+      // Neither the tenant nor the id of another one.
+      const other = { ...ref, at: later };
+      expect(await stranger.webhooks.redeliver(other, [never])).toBeUndefined();
+      const unknown = { ...other, id: 'run.ended:unknown' };
+      expect(await tenant.webhooks.redeliver(unknown, [never])).toBeUndefined();
+      expect((await tenant.audit.unsealed(9)).map(({ id }) => id)).toEqual([audit.id]);
+      expect(await stranger.audit.unsealed(9)).toEqual([]);
+
+      // What became of the first attempt is not taken for the result of the new one.
+      const second = await claim(later);
+      expect(second).toMatchObject({ ...notice, attempts: 1 });
+      expect(await store.deliveries.finish(first!, { ...failed, status: 'delivered' })).toBe(false);
+      // It is due at once, also while an attempt is in flight or delayed.
+      expect(await tenant.webhooks.redeliver({ ...ref, at: later + 1 })).toMatchObject({
+        attempts: 0,
+      });
+      expect(await store.deliveries.finish(second!, failed)).toBe(false);
+      const third = await claim(later + 1);
+      const done = { ...failed, status: 'delivered', lastStatus: 200 } as const;
+      expect(await store.deliveries.finish(third!, done)).toBe(true);
+      // It is kept as long as one of a new event.
+      const sweep = { failBefore: later, deleteBefore: later, limit: 9 };
+      expect(await store.deliveries.sweep(sweep)).toBe(0);
+      await tenant.webhooks.redeliver({ ...ref, at: later + 2 });
+      expect(await store.deliveries.sweep({ ...sweep, failBefore: later + 2 })).toBe(0);
+      expect(await store.deliveries.sweep({ ...sweep, failBefore: later + 3 })).toBe(1);
     });
   });
 

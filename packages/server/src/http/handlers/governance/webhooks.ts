@@ -74,6 +74,18 @@ export const listWebhookDeliveries: Handler<'listWebhookDeliveries'> = async (ca
   return { deliveries: items.map(presentDelivery), nextCursor };
 };
 
+/** Any node sends it. Its body is stored as long as the delivery. */
+export const redeliverWebhook: Handler<'redeliverWebhook'> = async (call) => {
+  const { id: webhookId, deliveryId: id } = call.params;
+  const { webhooks } = storeOf(call);
+  if ((await webhooks.read(webhookId)) === undefined) throw notFound('webhook');
+  const at = call.context.control.engine.clock.now();
+  const audit = auditEntry(call, 'webhook.redelivered', { webhookId, deliveryId: id });
+  const delivery = await webhooks.redeliver({ webhookId, id, at }, audit);
+  if (delivery === undefined) throw notFound('delivery');
+  return presentDelivery(delivery);
+};
+
 function presentWebhook(webhook: WebhookRecord) {
   const { id, url, events, createdAt, filterHandle, filterChannel, filterMention } = webhook;
   const filter = defined({

@@ -1,0 +1,257 @@
+/** A tool call exactly as it will run: every parameter, readable, with what it leads to. */
+import { describeFlags } from '@relay/protocol/display';
+import { isObject } from '@relay/protocol/wire';
+import { ArrowRight, TriangleAlert } from 'lucide-react';
+import type { ReactNode } from 'react';
+import { Diff, DiffOf } from '../text/diff.tsx';
+import { Json, Scalar } from '../text/json.tsx';
+import { Address, targetOf } from '../text/link-text.tsx';
+import { SafeText } from '../text/safe-text.tsx';
+import { formatCount } from '../ui/values.tsx';
+import { Command } from './command.tsx';
+import type { ExplainedParameter } from './parameters.ts';
+
+interface Link {
+  readonly name: string;
+  readonly path: string;
+  readonly target: string;
+}
+
+interface CallViewProps {
+  readonly tool: string;
+  readonly params: unknown;
+  /** What the call would change, and the paths in it that lead elsewhere. */
+  readonly preview?:
+    | { readonly links?: readonly Link[] | undefined; readonly diff?: string | undefined }
+    | undefined;
+  /** Keyed by parameter. */
+  readonly resolvedPaths?: Readonly<Record<string, string>> | undefined;
+  /** From `POST /v1/permissions/explain`. */
+  readonly parameters?: Readonly<Record<string, ExplainedParameter>> | undefined;
+  /** Of the request's `display`. */
+  readonly flags?: readonly string[] | undefined;
+}
+
+export function CallView(props: CallViewProps) {
+  const { tool, params, preview, resolvedPaths = {}, parameters = {}, flags = [] } = props;
+  const { links = [], diff } = preview ?? {};
+  const warnings = describeFlags(flags);
+  return (
+    <div role="group" aria-label={`Call of ${tool}`} className="flex min-w-0 flex-col gap-3">
+      {warnings.length === 0 ? null : (
+        <ul className="flex flex-col gap-1">
+          {warnings.map((warning) => (
+            <li key={warning}>
+              <Warning>The request {warning}</Warning>
+            </li>
+          ))}
+        </ul>
+      )}
+      {diff === undefined ? null : <Diff text={diff} />}
+      {isObject(params) ? (
+        <dl className="flex min-w-0 flex-col gap-3">
+          {Object.entries(params).map(([name, value]) => (
+            <div key={name} className="flex min-w-0 flex-col gap-1">
+              <dt className="font-mono text-xs text-muted">
+                <SafeText text={name === '' ? '""' : name} maxLength={200} />
+              </dt>
+              <dd className="min-w-0">
+                <Parameter
+                  name={name}
+                  value={value}
+                  explained={Object.hasOwn(parameters, name) ? parameters[name] : undefined}
+                  resolved={Object.hasOwn(resolvedPaths, name) ? resolvedPaths[name] : undefined}
+                  isPreviewed={diff !== undefined}
+                />
+              </dd>
+            </div>
+          ))}
+          {Object.keys(params).length === 0 ? (
+            <div className="text-sm text-muted">Without parameters</div>
+          ) : null}
+        </dl>
+      ) : (
+        <Json value={params} />
+      )}
+      {links.length === 0 ? null : (
+        <ul className="flex flex-col gap-1 font-mono text-xs">
+          {links.map(({ name, path, target }, index) => (
+            <li key={index} className="min-w-0 break-words">
+              <SafeText text={path} maxLength={500} /> <Arrow />{' '}
+              <strong className="font-semibold">
+                <SafeText text={target} maxLength={500} />
+              </strong>{' '}
+              <span className="text-muted">
+                (<SafeText text={name} maxLength={200} />)
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+function Warning({ children }: { readonly children: ReactNode }) {
+  return (
+    <span className="flex items-start gap-1.5 text-sm text-waiting">
+      <TriangleAlert aria-hidden size={14} className="mt-0.5 shrink-0" />
+      <span className="min-w-0">{children}</span>
+    </span>
+  );
+}
+
+function Arrow() {
+  return <ArrowRight role="img" aria-label="leads to" size={12} className="inline text-muted" />;
+}
+
+interface ParameterProps {
+  readonly name: string;
+  readonly value: unknown;
+  readonly explained: ExplainedParameter | undefined;
+  readonly resolved: string | undefined;
+  /** What the call changes is shown already. */
+  readonly isPreviewed: boolean;
+}
+
+function Parameter({ name, value, explained, resolved, isPreviewed }: ParameterProps) {
+  if (typeof value !== 'string') {
+    const edits = isPreviewed ? undefined : editsOf(value);
+    return edits === undefined ? (
+      <Json value={value} collapsed={isPreviewed} />
+    ) : (
+      <Edits edits={edits} />
+    );
+  }
+  // What was explained must be what is shown.
+  if (explained?.kind === 'command' && isSame(explained, value)) return <Command {...explained} />;
+  if (explained?.kind === 'url' && explained.url === value) return <Url {...explained} />;
+  const target = (explained?.kind === 'path' ? explained.resolved : undefined) ?? resolved;
+  if (target !== undefined) {
+    const isOutside = explained?.kind === 'path' && explained.outside === true;
+    return <Path path={value} target={target} isOutside={isOutside} />;
+  }
+  if (/^(?:diff |--- |@@ )/.test(value) && !isPreviewed) return <Diff text={value} />;
+  if (targetOf(value) !== undefined) return <Url url={value} credentials={false} understood />;
+  return <Text text={value} isCommand={name === 'command'} />;
+}
+
+function isSame({ segments }: { segments: readonly { text: string }[] }, value: string): boolean {
+  return segments.map(({ text }) => text).join('') === value;
+}
+
+/** Short text in quotes, so that `"5"` is not taken for a number; long text as a block with its length. */
+function Text({ text, isCommand }: { readonly text: string; readonly isCommand: boolean }) {
+  if (!isCommand && text.length <= 200 && !text.includes('\n')) {
+    return (
+      <div dir="ltr" className="min-w-0 font-mono text-sm">
+        <Scalar value={text} />
+      </div>
+    );
+  }
+  const lineCount = text.split('\n', 10_000).length;
+  return (
+    <div className="min-w-0 rounded border border-line bg-sunken">
+      <pre
+        dir="ltr"
+        tabIndex={0}
+        className="max-h-[50vh] overflow-auto px-3 py-2 font-mono text-sm break-words whitespace-pre-wrap"
+      >
+        <SafeText text={text} maxLength={2_000} />
+      </pre>
+      {text.length > 500 ? (
+        <div className="border-t border-line px-3 py-1 text-xs text-muted">
+          {formatCount(text.length)} characters, {formatCount(lineCount)}{' '}
+          {lineCount === 1 ? 'line' : 'lines'}
+        </div>
+      ) : null}
+    </div>
+  );
+}
+
+interface PathProps {
+  readonly path: string;
+  readonly target: string;
+  readonly isOutside: boolean;
+}
+
+function Path({ path, target, isOutside }: PathProps) {
+  return (
+    <div className="flex min-w-0 flex-col gap-1">
+      <div dir="ltr" className="min-w-0 font-mono text-sm break-words">
+        <SafeText text={path} maxLength={500} />
+        {target === path ? null : (
+          <>
+            {' '}
+            <Arrow />{' '}
+            <strong className="font-semibold">
+              <SafeText text={target} maxLength={500} />
+            </strong>
+          </>
+        )}
+      </div>
+      {isOutside ? <Warning>This path is outside of the workspace</Warning> : null}
+    </div>
+  );
+}
+
+interface UrlProps {
+  readonly url: string;
+  readonly credentials: boolean;
+  readonly understood: boolean;
+}
+
+function Url({ url, credentials, understood }: UrlProps) {
+  return (
+    <div className="flex min-w-0 flex-col gap-1">
+      <div dir="ltr" className="min-w-0 font-mono text-sm break-all">
+        {understood ? <Address url={url} /> : <SafeText text={url} maxLength={2_000} />}
+      </div>
+      {credentials ? <Warning>A user name or a password is part of this address</Warning> : null}
+      {understood ? null : <Warning>Programs may disagree about where this address leads</Warning>}
+    </div>
+  );
+}
+
+interface Edit {
+  readonly before: string;
+  readonly after: string;
+  /** What else an edit says. */
+  readonly rest: Readonly<Record<string, unknown>>;
+}
+
+/** How tools name the text that is replaced and its replacement. */
+const editNames = [
+  ['old', 'new'],
+  ['oldText', 'newText'],
+  ['old_string', 'new_string'],
+] as const;
+
+/** A list of replacements; undefined if it is anything else. */
+function editsOf(value: unknown): Edit[] | undefined {
+  if (!Array.isArray(value) || value.length === 0 || value.length > 100) return undefined;
+  const edits = value.map(editOf);
+  return edits.every((edit) => edit !== undefined) ? edits : undefined;
+}
+
+function editOf(value: unknown): Edit | undefined {
+  if (!isObject(value)) return undefined;
+  for (const [oldName, newName] of editNames) {
+    const { [oldName]: before, [newName]: after, ...rest } = value;
+    if (typeof before === 'string' && typeof after === 'string') return { before, after, rest };
+  }
+  return undefined;
+}
+
+function Edits({ edits }: { readonly edits: readonly Edit[] }) {
+  return (
+    <ol className="flex min-w-0 flex-col gap-2">
+      {edits.map(({ before, after, rest }, index) => (
+        <li key={index} className="flex min-w-0 flex-col gap-1">
+          <DiffOf before={before} after={after} />
+          {Object.keys(rest).length === 0 ? null : <Json value={rest} />}
+        </li>
+      ))}
+    </ol>
+  );
+}
