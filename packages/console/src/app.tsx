@@ -26,20 +26,36 @@ const Settings = lazy(async () => ({
 }));
 
 export function App() {
-  const account = useAccount();
-  const [wasSignedIn, setWasSignedIn] = useState(false);
-  const [location] = useLocation();
-  const isSignedIn = account.data !== undefined;
+  const [location, navigate] = useLocation();
+  /** `ended`: was signed in before. */
+  const [signedOut, setSignedOut] = useState<false | 'never' | 'ended'>(false);
 
   useEffect(() => {
     whenSignedOut(() => {
+      setSignedOut(queries.getQueryData(['account']) === undefined ? 'never' : 'ended');
       // Nothing of the account stays in memory.
       queries.clear();
-      queries.setQueryData(['account'], undefined);
-      setWasSignedIn(true);
-      void queries.resetQueries({ queryKey: ['account'] });
     });
   }, []);
+
+  if (signedOut === false && !location.startsWith('/login')) return <SignedIn />;
+  return (
+    <SignIn
+      hasEnded={signedOut === 'ended'}
+      onSignIn={(account) => {
+        queries.clear();
+        queries.setQueryData(['account'], account);
+        setSignedOut(false);
+        if (location.startsWith('/login')) navigate('/inbox', { replace: true });
+      }}
+    />
+  );
+}
+
+function SignedIn() {
+  const account = useAccount();
+  const [location] = useLocation();
+  const isSignedIn = account.data !== undefined;
 
   useEffect(() => {
     if (!isSignedIn) return undefined;
@@ -48,11 +64,8 @@ export function App() {
     return () => stop.abort();
   }, [isSignedIn]);
 
-  if (location.startsWith('/login') || isUnauthorized(account.error)) {
-    return <SignIn hasEnded={wasSignedIn} />;
-  }
   if (account.data === undefined) {
-    if (account.error === null) return <Loading />;
+    if (account.error === null || isUnauthorized(account.error)) return <Loading />;
     return (
       <ErrorNotice
         title="The console cannot reach the server"

@@ -24,9 +24,7 @@ export const queries = new QueryClient({
     mutations: { retry: false },
   },
   queryCache: new QueryCache({
-    onError: (error, { queryKey }) => {
-      // The account itself is read again by the listener, and would be for ever.
-      if (queryKey[0] === 'account') return;
+    onError: (error) => {
       if (error instanceof RelayApiError && error.status === 401) onSignedOut();
     },
   }),

@@ -1,23 +1,24 @@
 /** Sign-in with an API key, or with the one-time link that the address contains. */
+import type { CurrentKey } from '@relay/protocol/wire';
 import { useMutation } from '@tanstack/react-query';
 import { useEffect, useState } from 'react';
-import { useLocation } from 'wouter';
 import { client } from '../api/client.ts';
-import { queries } from '../api/queries.ts';
 import { Button } from '../ui/button.tsx';
 import { Field, Input } from '../ui/form.tsx';
 import { errorText } from '../ui/notice.tsx';
 
-export function SignIn({ hasEnded }: { readonly hasEnded: boolean }) {
-  const [, navigate] = useLocation();
+interface Props {
+  readonly hasEnded: boolean;
+  readonly onSignIn: (account: CurrentKey) => void;
+}
+
+export function SignIn({ hasEnded, onSignIn }: Props) {
   const [apiKey, setApiKey] = useState('');
   const signIn = useMutation({
     mutationFn: (body: { apiKey: string } | { link: string }) => client.console.login(body),
     onSuccess: (account) => {
       setApiKey('');
-      queries.clear();
-      queries.setQueryData(['account'], account);
-      navigate('/inbox', { replace: true });
+      onSignIn(account);
     },
   });
   const { mutate } = signIn;
