@@ -2,7 +2,7 @@
 import type { EventOf, EventType, StoredEvent } from '@relay/protocol/wire';
 
 export const root = '01900000-0000-7000-8000-000000000001';
-export const helper = '01900000-0000-7000-8000-000000000002';
+const helper = '01900000-0000-7000-8000-000000000002';
 const start = Date.parse('2026-01-01T12:00:00.000Z');
 
 type Fields<Type extends EventType> = Omit<EventOf<Type>, 'type'>;
