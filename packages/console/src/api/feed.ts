@@ -99,8 +99,9 @@ function setConnection(next: Connection): void {
 const concerns: Readonly<Record<string, readonly string[]>> = {
   run: ['runs', 'run', 'conversations', 'stats'],
   approval: ['approvals', 'approval', 'grants'],
-  session: ['sessions', 'session'],
-  message: ['messages', 'channels', 'session-messages'],
+  // `sessions.ts` reads the one that has changed.
+  session: ['sessions'],
+  message: ['messages', 'message', 'channels', 'session-messages'],
   delivery: ['deliveries', 'session-messages'],
 };
 

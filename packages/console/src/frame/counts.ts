@@ -2,6 +2,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import { client } from '../api/client.ts';
+import { sessionsWith } from '../api/sessions.ts';
 
 /** Keyed by the path of the page. */
 export function useCounts(): Readonly<Record<string, number | undefined>> {
@@ -15,8 +16,10 @@ export function useCounts(): Readonly<Record<string, number | undefined>> {
       return page.items.length;
     },
   });
+  const { data: waiting = [] } = useQuery(sessionsWith('waiting'));
+  const { data: blocked = [] } = useQuery(sessionsWith('blocked'));
   useEffect(() => {
     document.title = pending === undefined || pending === 0 ? 'Relay' : `(${pending}) Relay`;
   }, [pending]);
-  return { '/inbox': pending };
+  return { '/inbox': pending, '/sessions': waiting.length + blocked.length };
 }
