@@ -22,6 +22,7 @@ import {
   timeSchema,
 } from '../schemas/values.ts';
 import {
+  anyOf,
   bodyErrors,
   itemErrors,
   listErrors,
@@ -72,17 +73,9 @@ export const eventsQuerySchema = z.strictObject({
   limit: seqSchema.pipe(z.int().min(1).max(5000)).optional(),
 });
 
-const statusForm = `(?:${runStatuses.join('|')})`;
-
 export const runsQuerySchema = z.strictObject({
   ...pageQuery,
-  status: z
-    .string()
-    .regex(
-      new RegExp(`^${statusForm}(?:,${statusForm})*$`),
-      `Must be one of ${runStatuses.join(', ')}, or several of them with commas`,
-    )
-    .optional(),
+  status: anyOf(runStatuses).optional().describe('One status, or several, separated by commas'),
   agent: z.string().min(1).optional(),
   conversationId: idSchema.optional(),
   parentRunId: idSchema.optional(),

@@ -53,7 +53,7 @@ export function isEmpty(filter: RunFilter): boolean {
 export function queryOf(filter: RunFilter, now: number): RunsQuery {
   const { statuses: named, agent, label, since, until, conversation } = filter;
   return defined({
-    status: named.length === 0 ? undefined : named.join(','),
+    status: named.length === 0 ? undefined : [...named],
     agent,
     // The server refuses a label without a value.
     label: label?.includes(':') === true ? label : undefined,

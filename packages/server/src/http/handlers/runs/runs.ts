@@ -11,7 +11,6 @@ import {
   type QueryOf,
   RelayError,
   type RunHeader,
-  runStatuses,
   type StoredEvent,
 } from '@relay/protocol';
 import { closedSignal } from '../../../streaming/response-writer.ts';
@@ -80,9 +79,8 @@ export const listRuns: Handler<'listRuns'> = async (call) => {
 
 function filterOf(query: QueryOf<'listRuns'>): RunFilter {
   const { status, agent, conversationId, parentRunId, workflowId, label, since, until } = query;
-  const named = status?.split(',');
   return defined({
-    status: named === undefined ? undefined : runStatuses.filter((each) => named.includes(each)),
+    status,
     agent,
     conversationId,
     parentRunId,
