@@ -170,6 +170,13 @@ describe('GET /v1/runs', () => {
     expect(await list({ conversationId: uuidv7() })).toEqual([]);
   });
 
+  it('is filtered by the parent run', async () => {
+    const parent = await made();
+    const child = await made({ parentRunId: parent });
+    await made({ parentRunId: child });
+    expect(idsOf(await list({ parentRunId: parent }))).toEqual([child]);
+  });
+
   it.each([
     ['plain', 'colour', 'red'],
     ['with colons', 'url', 'https://example.com:8080/a:b'],
@@ -260,6 +267,7 @@ describe('GET /v1/runs', () => {
     ...nonsense,
     ['agent', ''],
     ['conversationId', 'mine'],
+    ['parentRunId', 'mine'],
     ['workflowId', ''],
     ['workflowId', 'x'.repeat(257)],
     ['label', 'team'],
