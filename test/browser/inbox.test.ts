@@ -227,12 +227,19 @@ describe('The inbox', inBrowser, () => {
     const page = await open(approval.id, { person: 'grace' });
     await button(page, 'Approve once').waitFor();
     await page.getByText('live').waitFor();
-    const startedAt = performance.now();
-    const decided = client.approvals.approve(approval.id);
+    const seenAt = page.evaluate<number>(`new Promise((resolve) => {
+      const look = () =>
+        document.querySelector('[data-verdict]') ? resolve(Date.now()) : requestAnimationFrame(look);
+      look();
+    })`);
+    const startedAt = Date.now();
+    await client.approvals.approve(approval.id);
+    const decidedAt = Date.now();
+    const [all, after] = [(await seenAt) - startedAt, (await seenAt) - decidedAt];
+    console.info(
+      `Another browser showed a decision ${all} ms after it was sent (${after} ms after its response)`,
+    );
     expect(await verdict(page)).toMatch(/^Approved by bootstrap/);
-    const seenAfter = performance.now() - startedAt;
-    await decided;
-    console.info(`A decision was visible in another browser after ${Math.round(seenAfter)} ms`);
     // It does not vanish from the list while it is open.
     await waitingRow(page, approval).getByText('Approved by bootstrap').waitFor();
   });

@@ -224,7 +224,6 @@ function Marks({ approval }: { readonly approval: Approval }) {
 /** What is being done with it, what became of it, or how long it waits and how much time is left. */
 function RowState({ approval }: { readonly approval: Approval }) {
   const decision = useDecision(approval.id);
-  const { data: account } = useAccount();
   const now = useNow();
   if (decision?.status === 'sending') {
     return (
@@ -233,21 +232,24 @@ function RowState({ approval }: { readonly approval: Approval }) {
       </span>
     );
   }
-  if (approval.status !== 'pending') {
-    const { icon: Icon, tone } = lookOf(approval.status);
-    const { decidedBy } = approval;
-    const who = decidedBy === undefined ? '' : ` by ${nameOf(decidedBy, account)}`;
-    return (
-      <span className={cx('inline-flex items-center gap-1', toneText[tone])}>
-        <Icon aria-hidden size={12} /> {verdictOf(approval)}
-        <Marked text={who} />
-      </span>
-    );
-  }
+  if (approval.status !== 'pending') return <Ended approval={approval} />;
   return (
     <span className="inline-flex items-center gap-2">
       <span title="Waiting">{formatAge(Math.max(0, now - Date.parse(approval.requestedAt)))}</span>
       <TimeLeft approval={approval} now={now} />
+    </span>
+  );
+}
+
+function Ended({ approval }: { readonly approval: Approval }) {
+  const { data: account } = useAccount();
+  const { status, decidedBy } = approval;
+  const { icon: Icon, tone } = lookOf(status);
+  const who = decidedBy === undefined ? '' : ` by ${nameOf(decidedBy, account)}`;
+  return (
+    <span className={cx('inline-flex items-center gap-1', toneText[tone])}>
+      <Icon aria-hidden size={12} /> {verdictOf(approval)}
+      <Marked text={who} />
     </span>
   );
 }
