@@ -97,8 +97,8 @@ function setConnection(next: Connection): void {
 
 /** What to read again after an event of a kind: the first parts of query keys. */
 const concerns: Readonly<Record<string, readonly string[]>> = {
-  run: ['runs', 'run', 'conversations', 'stats'],
-  approval: ['approvals', 'approval', 'grants'],
+  run: ['runs', 'run', 'conversations', 'stats', 'audit-latest', 'tenant'],
+  approval: ['approvals', 'approval', 'grants', 'audit-latest'],
   session: ['sessions', 'session'],
   message: ['messages', 'channels', 'session-messages'],
   delivery: ['deliveries', 'session-messages'],
