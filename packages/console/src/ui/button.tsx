@@ -42,7 +42,7 @@ export function IconButton({ label, kind = 'quiet', className, ...props }: IconB
       kind={kind}
       aria-label={label}
       title={label}
-      className={cx('w-8 px-0 pointer-coarse:w-11', className)}
+      className={cx('w-8 px-0! pointer-coarse:w-11', className)}
       {...props}
     />
   );

@@ -1,6 +1,6 @@
 /** The parts of a page. */
 import { ArrowLeft } from 'lucide-react';
-import type { ReactNode } from 'react';
+import { type ReactNode, useEffect, useRef } from 'react';
 import { Link } from 'wouter';
 import { cx } from './cx.ts';
 
@@ -36,8 +36,17 @@ interface Tab {
 
 /** The parts of a page that have addresses of their own. */
 export function Tabs({ label, tabs }: { readonly label: string; readonly tabs: readonly Tab[] }) {
+  const nav = useRef<HTMLElement>(null);
+  const here = tabs.find(({ isHere }) => isHere)?.href;
+  useEffect(() => {
+    // On a phone it may be beyond the edge.
+    nav.current
+      ?.querySelector('[aria-current]')
+      ?.scrollIntoView({ inline: 'center', block: 'nearest' });
+  }, [here]);
   return (
     <nav
+      ref={nav}
       aria-label={label}
       className="flex shrink-0 gap-1 overflow-x-auto border-b border-line px-3"
     >

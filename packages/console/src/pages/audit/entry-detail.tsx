@@ -87,7 +87,10 @@ interface FactProps {
 }
 
 function Fact({ name, value }: FactProps): ReactNode {
-  if (value === undefined || value === null) return <span className="text-muted">none</span>;
+  if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) {
+    return <span className="text-muted">none</span>;
+  }
+  if (typeof value === 'number' && name.endsWith('At')) return formatDateTime(value);
   if (typeof value !== 'string') {
     return <SafeText text={Array.isArray(value) ? value.join(', ') : String(value)} />;
   }

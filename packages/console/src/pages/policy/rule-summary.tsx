@@ -32,7 +32,7 @@ export function RuleSummary({ rule }: { readonly rule: ToolRule | ApproverRule }
   const exact = 'exact' in rule ? rule.exact : undefined;
   const patterns = Object.entries(params ?? {});
   return (
-    <div className="flex min-w-0 flex-1 flex-col gap-1 text-sm">
+    <div className="flex min-h-8 min-w-0 flex-1 flex-col justify-center gap-1 text-sm">
       <div className="flex min-w-0 flex-wrap items-baseline gap-x-3 gap-y-1">
         <code className="font-mono font-medium break-all">
           <SafeText text={tool} maxLength={200} />
@@ -42,15 +42,15 @@ export function RuleSummary({ rule }: { readonly rule: ToolRule | ApproverRule }
         ) : null}
         {patterns.map(([name, pattern]) => (
           <span key={name} className="inline-flex min-w-0 flex-wrap items-baseline gap-1.5">
-            <span className="font-mono text-xs text-muted">
-              <SafeText text={name} maxLength={200} />
+            <span className="text-xs text-muted">
+              <span className="font-mono">
+                <SafeText text={name} maxLength={200} />
+              </span>
+              {kinds[name] === undefined ? '' : ` (${kindWords[kinds[name]].label})`}
             </span>
             <code dir="ltr" className="rounded-sm bg-sunken px-1 font-mono break-all">
               <SafeText text={pattern} maxLength={500} />
             </code>
-            {kinds[name] === undefined ? null : (
-              <span className="text-xs text-muted">{kindWords[kinds[name]].label}</span>
-            )}
           </span>
         ))}
       </div>

@@ -430,7 +430,7 @@ function Row({ list, index, isTarget, isNew, problems, children }: RowProps) {
       ref={row}
       aria-current={isTarget ? 'location' : undefined}
       className={cx(
-        'flex min-h-10 flex-col gap-1 border-t border-line px-4 py-1.5',
+        'flex flex-col gap-1 border-t border-line px-4 py-1',
         isTarget && 'bg-selected',
       )}
     >
@@ -439,13 +439,13 @@ function Row({ list, index, isTarget, isNew, problems, children }: RowProps) {
           href={`/policy?${query.toString()}`}
           title={`The address of ${list} rule ${index + 1}`}
           className={cx(
-            'w-8 shrink-0 pt-1 text-right text-xs hover:underline',
+            'flex h-8 w-8 shrink-0 items-center justify-end text-xs hover:underline',
             isNew ? 'font-semibold text-waiting' : 'text-faint',
           )}
         >
           {isNew ? <span title="Not saved">{index + 1} •</span> : index + 1}
         </Link>
-        <div className="flex min-w-0 flex-1 items-start gap-2 pt-0.5">{children}</div>
+        <div className="flex min-w-0 flex-1 items-start gap-2">{children}</div>
       </div>
       {isWrong ? (
         <ul role="alert" className="ml-11 text-sm text-failed">

@@ -36,7 +36,7 @@ export function Account() {
             ['Role', role ?? 'none of its own'],
             [
               'You may',
-              <ul key="scopes">
+              <ul key="scopes" className="flex flex-col gap-1">
                 {scopes.map((scope) => (
                   <li key={scope}>
                     {scopeWords[scope]}{' '}
