@@ -2,15 +2,10 @@
 import type { Listing } from '@relay/sdk';
 import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 
-interface ListingOptions {
-  readonly enabled?: boolean;
-}
-
 /** `list` makes the list for a signal; the first part of the key is its subject. */
 export function useListing<Item>(
   queryKey: readonly unknown[],
   list: (options: { readonly signal: AbortSignal }) => Listing<Item>,
-  { enabled = true }: ListingOptions = {},
 ) {
   const query = useInfiniteQuery({
     queryKey,
@@ -20,7 +15,6 @@ export function useListing<Item>(
     placeholderData: keepPreviousData,
     // The feed does not say that these have changed.
     staleTime: 0,
-    enabled,
   });
   return {
     /** Undefined until the first page is there. */
