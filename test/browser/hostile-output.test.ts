@@ -76,7 +76,7 @@ describe('Hostile output in the console', inBrowser, () => {
   }
 
   async function attacked(page: Page): Promise<unknown> {
-    return page.evaluate(() => Reflect.get(window, 'attacked'));
+    return page.evaluate(() => Reflect.get(globalThis, 'attacked'));
   }
 
   it('is inert as Markdown', { timeout: 60_000 }, async () => {
