@@ -166,6 +166,18 @@ describe('Sessions in the console', inBrowser, () => {
     expect(await manual.textContent()).toContain('does not offer it');
   });
 
+  it('show an answer while it is written', async () => {
+    const { id, identity } = await started();
+    const page = await browser.signIn(`/sessions/${id}`);
+    await page.getByText('Nothing was said yet').waitFor();
+    await client.messages.send({ to: `@${identity.handle}`, text: 'slow 3000' });
+    const written = page.locator('[aria-busy]');
+    await expect.poll(() => written.textContent()).not.toBe('');
+    expect((await client.sessions.get(id)).status).toBe('active');
+    await written.waitFor({ state: 'detached' });
+    await expect.poll(() => page.getByRole('article').count()).toBe(2);
+  });
+
   /** A program that declares little. */
   async function attached(handle: string): Promise<string> {
     const { session } = await client.sessions.attach({
@@ -200,13 +212,18 @@ describe('Sessions in the console', inBrowser, () => {
       return screen.textContent();
     };
     await expect.poll(size, { interval: 500 }).toMatch(/^(?!40 120)\d+ \d+/);
+    await page.setViewportSize({ width: 700, height: 600 });
+    // Fewer columns than before, and what another person sees follows.
+    await expect.poll(size, { interval: 500 }).toMatch(/^\d+ [678]\d(?!\d)/);
     // A colour of the program's own, which the policy of the page would not allow as a style element.
     await client.sessions.input(id, {
       text: String.raw`printf '\e[38;2;200;60;0mco''lour\e[0m\n'` + '\r',
     });
-    const coloured = screen.locator('span', { hasText: /^colour$/ });
-    await coloured.waitFor();
-    const colour = await coloured.evaluate('(element) => getComputedStyle(element).color');
+    await screen.locator('span', { hasText: /^colour$/ }).waitFor();
+    const colour = await page.evaluate(
+      `getComputedStyle([...document.querySelectorAll('.xterm-rows span')]
+        .find(({ textContent }) => textContent === 'colour')).color`,
+    );
     expect(colour).toBe('rgb(200, 60, 0)');
 
     // The keyboard can leave it.
