@@ -13,7 +13,7 @@ import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
 const config = fileURLToPath(new URL('../support/configs/terminal.config.ts', import.meta.url));
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-describe('Sessions in the console', inBrowser, () => {
+describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
   const workspace = realpathSync(mkdtempSync(join(tmpdir(), 'relay-console-')));
   const server = new TestServer({
     RELAY_CONFIG: config,
@@ -57,7 +57,7 @@ describe('Sessions in the console', inBrowser, () => {
     return page.getByRole('article').filter({ hasText: text });
   }
 
-  it('start with a demo session, whose messages are read', { timeout: 60_000 }, async () => {
+  it('start with a demo session, whose messages are stored and then read', async () => {
     const page = await browser.signIn('/sessions');
     await page.getByRole('button', { name: 'Start a demo session' }).click();
     await page.getByRole('heading', { name: '@demo' }).waitFor();
