@@ -293,6 +293,10 @@ describe('The inbox', inBrowser, () => {
     await page.getByText('Look at the changed call first').waitFor();
     await page.getByRole('group', { name: 'Call of transfer' }).getByText('5000').waitFor();
     expect((await client.approvals.get(approval.id)).votes).toHaveLength(1);
+    const other = await open(approval.id, { person: 'grace' });
+    await other.getByText('You have approved it. It waits for 1 more person.').waitFor();
+    await other.getByLabel('Only mine to decide').check();
+    await other.getByText('Nothing matches these filters').waitFor();
     await button(page, 'I have seen the change').click();
     await page.keyboard.press('a');
     expect(await verdict(page)).toMatch(/^Approved with changes by you/);
