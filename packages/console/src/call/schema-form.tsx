@@ -508,7 +508,6 @@ function LabelledEditor(props: LabelledEditorProps) {
     onRemove !== undefined && value !== undefined ? (
       <IconButton
         label={`Remove ${escapeMisleading(label)}`}
-        size="sm"
         className="ml-auto"
         onClick={onRemove}
       >
