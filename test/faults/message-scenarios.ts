@@ -110,7 +110,7 @@ async function sessionLeft(store: SystemStore) {
   const tenant = await tenantOf(store);
   const session = await tenant.sessions.read(sessionId);
   const events = await tenant.sessions.readEvents(sessionId, { after: 0, limit: 10_000 });
-  const approvals = await tenant.listApprovals({}, { limit: 100 });
+  const approvals = (await tenant.listApprovals({}, { limit: 100 })).items;
   return {
     status: session?.status,
     activeRunId: session?.activeRunId,

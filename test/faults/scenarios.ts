@@ -120,7 +120,7 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
     approvers: ['ada', 'ben'].map((owner) => ({ type: 'key', id: owner, name: owner, owner })),
     leaves: async (store) => {
       const tenant = await tenantOf(store);
-      const [approval] = await tenant.listApprovals({ kind: 'permission' }, { limit: 9 });
+      const [approval] = (await tenant.listApprovals({ kind: 'permission' }, { limit: 9 })).items;
       const { status, votes } = approval ?? {};
       return { status, voters: votes?.votes.map(({ person }) => person) };
     },

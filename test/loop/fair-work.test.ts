@@ -42,7 +42,9 @@ test('a restart resumes decided runs although a paused tenant has more of them t
       limit: 200,
       ...(last === undefined ? {} : { before: { at: last.requestedAt, id: last.id } }),
     };
-    approvals.push(...(await store.tenant(paused.id).listApprovals({ status: 'pending' }, page)));
+    approvals.push(
+      ...(await store.tenant(paused.id).listApprovals({ status: 'pending' }, page)).items,
+    );
   }
   expect(approvals).toHaveLength(held.length);
   for (const { id } of approvals) await decide({ ...before, tenantId: paused.id }, id);

@@ -27,7 +27,7 @@ test('an approval in the turn of a session carries its run, session and conversa
   const { approvalId, runId } = await asked(id);
   const shown = { id: approvalId, runId, sessionId: id, conversationId };
   expect(await storeOf(kernel).readApproval(approvalId)).toMatchObject(shown);
-  const listed = await storeOf(kernel).listApprovals({ sessionId: id }, { limit: 9 });
+  const listed = (await storeOf(kernel).listApprovals({ sessionId: id }, { limit: 9 })).items;
   expect(listed).toMatchObject([shown]);
   await decide(kernel, approvalId, { approved: false });
   await untilIdle(kernel, id);

@@ -20,7 +20,10 @@ export interface HttpOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+/** Several values are separated by commas. */
+export type Query = Readonly<
+  Record<string, string | number | boolean | readonly string[] | undefined>
+>;
 
 export interface RequestOptions {
   readonly query?: Query;
@@ -186,9 +189,13 @@ function parseJson(text: string, { status }: Response): unknown {
   }
 }
 
+function textOf(value: NonNullable<Query[string]>): string {
+  return Array.isArray(value) ? value.join(',') : String(value);
+}
+
 function queryString(query: Query): string {
   const pairs = Object.entries(query).flatMap(([name, value]) =>
-    value === undefined ? [] : `${encodeURIComponent(name)}=${encodeURIComponent(value)}`,
+    value === undefined ? [] : `${encodeURIComponent(name)}=${encodeURIComponent(textOf(value))}`,
   );
   return pairs.length === 0 ? '' : `?${pairs.join('&')}`;
 }

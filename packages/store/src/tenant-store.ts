@@ -361,9 +361,10 @@ export class SqlTenantStore implements TenantStore {
     return (await this.#driver.read(approvals.selectApprovalSql, [this.tenantId, approvalId]))[0];
   }
 
-  async listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]> {
-    const statement = approvals.selectApprovals(this.tenantId, filter, page);
-    return this.#all(statement, (row) => approvals.decodeApproval(this.#signer, row));
+  async listApprovals(filter: ApprovalFilter, page: Page): Promise<Listed<ApprovalRecord>> {
+    const lists = approvals.approvalLists(this.tenantId, filter);
+    const { items, next } = await readList(this.#driver, lists, page, approvals.selectApprovals);
+    return { items: items.map((row) => approvals.decodeApproval(this.#signer, row)), next };
   }
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {

@@ -26,6 +26,7 @@ const listeners = new Set<(event: FeedEvent) => void>();
 const watchers = new Set<() => void>();
 let connection: Connection = { status: 'connecting' };
 let lastOutage: Outage | undefined;
+let isReader = false;
 
 /** Calls the listener for each event; returns what ends that. */
 export function onFeedEvent(listener: (event: FeedEvent) => void): () => void {
@@ -52,10 +53,14 @@ export function useLastOutage(): Outage | undefined {
   return useSyncExternalStore(watch, () => lastOutage);
 }
 
+/** Whether this tab reads the feed for all tabs: what must happen once is done here. */
+export function isFeedReader(): boolean {
+  return isReader;
+}
+
 /** Reads the feed until the signal is aborted. */
 export function startFeed(signal: AbortSignal): void {
   const channel = new BroadcastChannel(lockName);
-  let isReader = false;
   channel.addEventListener('message', ({ data }: MessageEvent<Told>) => {
     if (data.type === 'event') deliver(data.event);
     else if (data.type === 'connection') setConnection(data.connection);
@@ -68,6 +73,7 @@ export function startFeed(signal: AbortSignal): void {
   const read = async () => {
     isReader = true;
     await readFeed(signal, tell);
+    isReader = false;
   };
   tell({ type: 'hello' });
   if (!('locks' in navigator)) void read();
@@ -112,8 +118,9 @@ function setConnection(next: Connection): void {
 const concerns: Readonly<Record<string, readonly string[]>> = {
   run: ['runs', 'run', 'conversations', 'stats'],
   approval: ['approvals', 'approval', 'grants', 'stats'],
-  session: ['sessions', 'session'],
-  message: ['messages', 'channels', 'session-messages'],
+  // `sessions.ts` reads the one that has changed.
+  session: ['sessions'],
+  message: ['messages', 'message', 'channels', 'session-messages'],
   delivery: ['deliveries', 'session-messages'],
 };
 

@@ -8,6 +8,8 @@ import {
   Hand,
   LoaderCircle,
   type LucideIcon,
+  Pause,
+  Unplug,
 } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { cx } from './cx.ts';
@@ -71,6 +73,14 @@ const looks: Readonly<Record<string, StateLook>> = {
   denied: { tone: 'failed', icon: Ban, label: 'Denied' },
   expired: { tone: 'ended', icon: Clock, label: 'Expired' },
   closed: { tone: 'ended', icon: Ban, label: 'Closed' },
+  starting: { tone: 'working', icon: LoaderCircle, label: 'Starting' },
+  active: { tone: 'working', icon: LoaderCircle, label: 'Working' },
+  idle: { tone: 'ended', icon: CircleDashed, label: 'Idle' },
+  blocked: { tone: 'waiting', icon: Hand, label: 'Blocked' },
+  paused: { tone: 'ended', icon: Pause, label: 'Paused' },
+  releasing: { tone: 'ended', icon: LoaderCircle, label: 'Ending' },
+  released: { tone: 'ended', icon: Ban, label: 'Ended' },
+  offline: { tone: 'failed', icon: Unplug, label: 'Offline' },
 };
 
 export function lookOf(status: string): StateLook {

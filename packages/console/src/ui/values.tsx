@@ -41,7 +41,7 @@ export function CopyButton({ text, label, className }: CopyProps) {
 }
 
 /** The clipboard is missing on pages that were served over plain HTTP. */
-async function copyText(text: string): Promise<void> {
+export async function copyText(text: string): Promise<void> {
   if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text);
   const area = document.createElement('textarea');
   area.value = text;

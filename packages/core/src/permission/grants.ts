@@ -265,10 +265,8 @@ async function* permissionRequests(store: TenantStore): AsyncGenerator<ApprovalR
   const filter = { kind: 'permission' } as const;
   let page = await store.listApprovals(filter, { limit: pageSize });
   for (;;) {
-    yield* page;
-    const last = page.at(-1);
-    if (last === undefined || page.length < pageSize) return;
-    const before = { at: last.requestedAt, id: last.id };
-    page = await store.listApprovals(filter, { limit: pageSize, before });
+    yield* page.items;
+    if (page.next === null) return;
+    page = await store.listApprovals(filter, { limit: pageSize, before: page.next });
   }
 }

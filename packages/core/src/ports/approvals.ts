@@ -93,11 +93,13 @@ export interface EditedCall {
 
 /** All given conditions must hold. */
 export interface ApprovalFilter {
-  readonly status?: ApprovalStatus;
+  /** One, or any of several. */
+  readonly status?: ApprovalStatus | readonly ApprovalStatus[];
   readonly runId?: string;
   readonly sessionId?: string;
   readonly conversationId?: string;
   readonly invocationId?: string;
+  readonly tool?: string;
   readonly kind?: ApprovalKind;
 }
 

@@ -213,7 +213,7 @@ export interface TenantStore {
 
   readApproval(approvalId: string): Promise<ApprovalRecord | undefined>;
   /** By `requestedAt`. */
-  listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]>;
+  listApprovals(filter: ApprovalFilter, page: Page): Promise<Listed<ApprovalRecord>>;
   /** Compare-and-set: true if this decision was accepted; its command is stored with it. */
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
   /** Compare-and-set: false if the approval is no longer pending, or its votes have changed. */

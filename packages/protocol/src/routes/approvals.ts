@@ -16,6 +16,7 @@ import { ruleRefSchema } from '../events/catalogue.ts';
 import { grantTerms } from './grants.ts';
 import { idSchema, jsonSchema, timeSchema } from '../schemas/values.ts';
 import {
+  anyOf,
   itemErrors,
   listErrors,
   idParam,
@@ -67,11 +68,14 @@ export const approvalBodySchema = z
 
 export const approvalsQuerySchema = z.strictObject({
   ...pageQuery,
-  status: z.enum(approvalStatuses).optional(),
+  status: anyOf(approvalStatuses)
+    .optional()
+    .describe('One status, or several, separated by commas'),
   runId: idSchema.optional(),
   sessionId: idSchema.optional(),
   conversationId: idSchema.optional(),
   invocationId: idSchema.optional(),
+  tool: z.string().min(1).max(256).optional(),
   kind: z.enum(approvalKinds).optional(),
   /** Only pending approvals that the caller may decide and has not voted on. */
   decidable: z.enum(['true']).optional(),

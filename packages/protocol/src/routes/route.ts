@@ -73,6 +73,17 @@ export const pageQuery = {
   cursor: z.string().min(1).max(256).optional().describe('The nextCursor of the previous page'),
 };
 
+/** One of the values, or several of them, separated by commas. */
+export function anyOf<const Values extends readonly [string, ...string[]]>(values: Values) {
+  const one = z.enum(values);
+  const several = z
+    .string()
+    .regex(/,/)
+    .transform((text): string[] => text.split(','))
+    .pipe(z.array(one));
+  return z.union([one, several]);
+}
+
 export function listOf<Name extends string, Item extends z.ZodType>(name: Name, item: Item) {
   type Items = { [Key in Name]: z.ZodArray<Item> };
   const items = { [name]: z.array(item) } as Items;

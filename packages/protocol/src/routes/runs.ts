@@ -22,6 +22,7 @@ import {
   timeSchema,
 } from '../schemas/values.ts';
 import {
+  anyOf,
   bodyErrors,
   itemErrors,
   listErrors,
@@ -74,9 +75,10 @@ export const eventsQuerySchema = z.strictObject({
 
 export const runsQuerySchema = z.strictObject({
   ...pageQuery,
-  status: z.enum(runStatuses).optional(),
+  status: anyOf(runStatuses).optional().describe('One status, or several, separated by commas'),
   agent: z.string().min(1).optional(),
   conversationId: idSchema.optional(),
+  parentRunId: idSchema.optional(),
   workflowId: z.string().min(1).max(256).optional(),
   label: labelFilterSchema.optional(),
   since: timeSchema.optional(),
@@ -89,6 +91,7 @@ export const runSchema = z.object({
   model: z.string(),
   agent: z.string(),
   conversationId: idSchema,
+  owner: z.string().describe('The person that started it: the owner of the key, else its id'),
   parentRunId: idSchema.optional(),
   workflowId: z.string().optional(),
   /** The run and seq that it was forked from. */

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { routes } from '@relay/protocol';
+import { type Route, routes } from '@relay/protocol';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { makeSecret } from '../../src/secrets/keys.ts';
 import { FrameReader } from '../support/frames.ts';
@@ -149,7 +149,8 @@ describe('the pages of the console', () => {
         "frame-ancestors 'none'",
       ]),
     );
-    expect(policy).not.toContain('unsafe');
+    // Of styles only the attribute, which the terminal of a session uses.
+    expect(policy.replace("style-src-attr 'unsafe-inline'", '')).not.toContain('unsafe');
   });
 
   it.each([
@@ -300,6 +301,16 @@ describe('signing in', () => {
     }
     expect(statuses.slice(0, 4)).toEqual([401, 401, 401, 429]);
     expect(statuses.at(-1)).toBe(429);
+    await limited.stop();
+  });
+
+  it('counts as a request of its key', async () => {
+    const limited = await bootServer({ file: { rateLimit: { requestsPerMinute: 2 } } });
+    const statuses: number[] = [];
+    for (let n = 0; n < 3; n += 1) {
+      statuses.push((await login({ apiKey: limited.apiKey }, {}, limited)).status);
+    }
+    expect(statuses).toEqual([200, 200, 429]);
     await limited.stop();
   });
 
@@ -541,6 +552,19 @@ describe('the cookie', () => {
     const own = { ...write, headers: { cookie, origin: at.url } };
     expect((await at.request('/v1/memories', own)).status).toBe(201);
     await at.stop();
+  });
+
+  const table = Object.entries<Route>(routes).filter(
+    ([, { auth }]) => auth === undefined || auth === 'local-or-key',
+  );
+
+  it.each(table)('of another site does not open %s', async (_name, { method, path, cookie }) => {
+    const url = path.replaceAll(/:\w+/g, '01963a5c-7891-7abc-8ef0-123456789abc');
+    const foreign = { 'sec-fetch-site': 'cross-site' };
+    const response = await server.request(url, withCookie(signedIn, { method, headers: foreign }));
+    expect(response.status).toBe(cookie === false ? 401 : 403);
+    const code = cookie === false ? 'unauthorized' : 'origin_not_allowed';
+    expect(await response.text()).toContain(code);
   });
 
   it('does not let another site read, also one that may call with a key', async () => {

@@ -10,7 +10,7 @@ import {
   until,
   type RequestOptions,
 } from '../support/server.ts';
-import { byRequest, readPageBySize } from '../../src/http/views/pagination.ts';
+import { readPageBySize } from '../../src/http/views/pagination.ts';
 import { eventsOf, finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
 type Item = Readonly<Record<string, unknown>> & { readonly id: string };
@@ -81,6 +81,9 @@ const nonsense: [string, string][] = [
   ['status', 'succeeded'],
   ['status', ''],
   ['status', 'COMPLETED'],
+  ['status', 'completed,'],
+  ['status', 'completed,succeeded'],
+  ['status', 'failed, completed'],
   ['colour', 'red'],
 ];
 
@@ -137,6 +140,9 @@ describe('GET /v1/runs', () => {
     expect(await of('running')).toEqual([running.runId]);
     expect(await of('completed')).toContain(done);
     expect(await of('queued')).toEqual([]);
+    expect((await of('queued,waiting,running')).toSorted()).toEqual(
+      [waiting.runId, running.runId].toSorted(),
+    );
     for (const { runId, reader } of [waiting, running]) {
       await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
       await reader.rest();
@@ -162,6 +168,13 @@ describe('GET /v1/runs', () => {
     expect(await list({ ...all, status: 'failed' })).toEqual([]);
     expect(await list({ agent: 'OTHER' })).toEqual([]);
     expect(await list({ conversationId: uuidv7() })).toEqual([]);
+  });
+
+  it('is filtered by the parent run', async () => {
+    const parent = await made();
+    const child = await made({ parentRunId: parent });
+    await made({ parentRunId: child });
+    expect(idsOf(await list({ parentRunId: parent }))).toEqual([child]);
   });
 
   it.each([
@@ -254,6 +267,7 @@ describe('GET /v1/runs', () => {
     ...nonsense,
     ['agent', ''],
     ['conversationId', 'mine'],
+    ['parentRunId', 'mine'],
     ['workflowId', ''],
     ['workflowId', 'x'.repeat(257)],
     ['label', 'team'],
@@ -375,6 +389,10 @@ describe('GET /v1/approvals', () => {
     expect(await of({ status: 'pending' })).toEqual([newest?.id]);
     expect(await of({ status: 'denied' })).toEqual([middle?.id]);
     expect(await of({ status: 'approved' })).toEqual([oldest?.id]);
+    expect(await of({ status: 'approved,denied' })).toEqual([middle?.id, oldest?.id]);
+    const decided = { tool: 'send_note', status: 'approved,denied' };
+    expect(await of(decided)).toEqual([middle?.id, oldest?.id]);
+    expect(await of({ ...decided, tool: 'other' })).toEqual([]);
     expect(await of({ kind: 'permission' })).toHaveLength(3);
     expect(await of({ kind: 'outcome' })).toEqual([]);
     expect(await of({ kind: 'permission', status: 'expired' })).toEqual([]);
@@ -535,7 +553,10 @@ describe('long values', () => {
     const sizes: number[] = [];
     const found: string[] = [];
     for (let cursor: string | undefined; ;) {
-      const page = await readPageBySize({ limit: 25, cursor }, list, byRequest);
+      const page = await readPageBySize({ limit: 25, cursor }, list, (item) => ({
+        at: item.requestedAt,
+        id: item.id,
+      }));
       sizes.push(page.items.length);
       found.push(...page.items.map(({ id }) => id));
       if (page.nextCursor === null) break;

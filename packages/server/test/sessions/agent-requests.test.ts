@@ -87,7 +87,7 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
   function openApprovals(sessionId: string, count = 1) {
     return until(async () => {
       const filter = { sessionId, status: 'pending' } as const;
-      const found = await tenant().listApprovals(filter, { limit: 100 });
+      const found = (await tenant().listApprovals(filter, { limit: 100 })).items;
       return found.length === count && found;
     }, `${count} approvals`);
   }
@@ -107,7 +107,7 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
     const answer = agents.of(handle).context.requestPermission({ tool, input, signal });
     const isAsked = until(async () => {
       const filter = { sessionId, status: 'pending' } as const;
-      return (await tenant().listApprovals(filter, { limit: 1 })).length > 0;
+      return (await tenant().listApprovals(filter, { limit: 1 })).items.length > 0;
     }, 'an approval').then(() => 'asked' as const);
     const first: PermissionAnswer | 'asked' = await Promise.race([answer, isAsked]);
     aborting.abort();

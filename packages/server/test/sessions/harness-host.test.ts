@@ -218,7 +218,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
   function openApproval(sessionId: string) {
     return until(async () => {
       const filter = { sessionId, status: 'pending' } as const;
-      return (await tenant().listApprovals(filter, { limit: 1 }))[0];
+      return (await tenant().listApprovals(filter, { limit: 1 })).items[0];
     }, 'the approval');
   }
 

@@ -70,7 +70,7 @@ export function reopenTests(open: Open): void {
           usage: await of.readUsage({ since: 0 }),
           counts: await of.countOpenRuns({}),
           runs: (await of.listRuns({ label: { name: 'team', value: 'blue' } }, { limit: 9 })).items,
-          pending: await of.listApprovals({ status: 'pending' }, { limit: 9 }),
+          pending: (await of.listApprovals({ status: 'pending' }, { limit: 9 })).items,
         };
       };
       const before = await look(store);

@@ -30,7 +30,12 @@ import {
   selectConversations,
   selectConversationSql,
 } from '../../src/sql/runs/conversations.ts';
-import { storeDecision, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
+import {
+  approvalLists,
+  storeDecision,
+  selectApprovals,
+  selectApprovalSql,
+} from '../../src/sql/runs/approvals.ts';
 import { runLists, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import {
@@ -126,6 +131,7 @@ describe('query plans of PostgreSQL', () => {
     { conversationId: 'c' },
     { invocationId: 'i' },
     { kind: 'outcome', status: 'pending' },
+    { tool: 'x', status: ['approved', 'denied'] },
   ];
   const auditFilters: AuditFilter[] = [
     {},
@@ -189,10 +195,12 @@ describe('query plans of PostgreSQL', () => {
       }),
     ),
     ...Object.fromEntries(
-      approvalFilters.map((filter) => [
-        `approvals by ${JSON.stringify(filter)}`,
-        selectApprovals('t', filter, page).sql,
-      ]),
+      approvalFilters.flatMap((filter) =>
+        approvalLists('t', filter).map((list, way) => [
+          `approvals by ${JSON.stringify(filter)}, way ${way},`,
+          selectApprovals(list, page).sql,
+        ]),
+      ),
     ),
   };
 

@@ -79,8 +79,8 @@ import { selectConnectionSql, selectMetadata } from '../../src/sql/system.ts';
 import { checksumAuthenticator, RowSigner } from '../../src/codec/signed-table.ts';
 import { selectVersionSql, selectVersions } from '../../src/sql/tenants/policies.ts';
 import {
+  approvalLists,
   storeDecision,
-  selectApprovalIds,
   selectApprovals,
   selectApprovalSql,
 } from '../../src/sql/runs/approvals.ts';
@@ -419,7 +419,7 @@ describe('query plans', () => {
     });
   }
 
-  const approvalLists: [ApprovalFilter, string][] = [
+  const approvalIndexes: [ApprovalFilter, string, string?][] = [
     [{}, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [{ status: 'pending' }, 'approvals_by_kind (tenant_id=? AND kind=? AND status=?'],
     [{ runId: 'r' }, 'approvals_by_run (tenant_id=? AND run_id=?'],
@@ -435,18 +435,27 @@ describe('query plans', () => {
       'approvals_by_kind (tenant_id=? AND kind=? AND status=?',
     ],
     [
-      { runId: 'r', status: 'pending', kind: 'outcome' },
+      { runId: 'r', status: 'pending', kind: 'outcome', tool: 'x' },
       'approvals_by_run (tenant_id=? AND run_id=?',
     ],
+    [
+      { tool: 'x', status: ['approved', 'denied'] },
+      'approvals_by_kind (tenant_id=? AND kind=? AND status=?',
+      'approvals_by_tool (tenant_id=? AND tool=?',
+    ],
   ];
-  for (const [filter, index] of approvalLists) {
+  for (const [filter, ...indexes] of approvalIndexes) {
     test(`a page of approvals by ${JSON.stringify(filter)} is one range of an index`, async () => {
-      const ids = await plan(selectApprovalIds('t', filter, page).sql);
-      const searches = ids.filter((line) => line.startsWith('SEARCH'));
-      expect(searches.length).toBeGreaterThan(0);
-      for (const line of searches)
-        expect(line).toContain(`${index} AND ${between('requested_at')}`);
-      expect(scansIn(await plan(selectApprovals('t', filter, page).sql))).toEqual([]);
+      const lists = approvalLists('t', filter);
+      expect(lists).toHaveLength(indexes.length);
+      for (const [n, list] of lists.entries()) {
+        const ids = await plan(selectPage(list, page).sql);
+        const searches = ids.filter((line) => line.startsWith('SEARCH'));
+        expect(searches.length).toBeGreaterThan(0);
+        for (const line of searches)
+          expect(line).toContain(`${indexes[n]} AND ${between('requested_at')}`);
+        expect(scansIn(await plan(selectApprovals(list, page).sql))).toEqual([]);
+      }
     });
   }
 

@@ -1,5 +1,7 @@
-import { PageHeader } from '../../ui/layout.tsx';
+/** The list of runs, or one of them. */
+import { RunList } from './list/run-list.tsx';
+import { RunPage } from './run/run-page.tsx';
 
 export function Runs({ id }: { readonly id: string | undefined }) {
-  return <PageHeader title="Runs">{id}</PageHeader>;
+  return id === undefined ? <RunList /> : <RunPage key={id} id={id} />;
 }

@@ -1,5 +1,11 @@
-import { PageHeader } from '../../ui/layout.tsx';
+/** Sessions: the board, the page of one session, and channels. */
+import { useSearchParams } from 'wouter';
+import { Board } from './board.tsx';
+import { Channels } from './channels.tsx';
+import { SessionPage } from './session-page.tsx';
 
 export function Sessions({ id }: { readonly id: string | undefined }) {
-  return <PageHeader title="Sessions">{id}</PageHeader>;
+  const [search] = useSearchParams();
+  if (id !== undefined) return <SessionPage key={id} id={id} />;
+  return search.get('view') === 'channels' ? <Channels /> : <Board />;
 }

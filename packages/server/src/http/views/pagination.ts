@@ -103,22 +103,15 @@ export function firstBySize<Item>(items: readonly Item[], limit: number): Item[]
 
 /** All items of a list, read page by page. */
 export async function* readAll<Item>(
-  list: (page: Page) => Promise<readonly Item[]>,
-  positionOf: (item: Item) => Position,
+  list: (page: Page) => Promise<Listed<Item>>,
 ): AsyncGenerator<Item, void> {
   const limit = 200;
-  let before: Position | undefined;
+  let page = await list({ limit });
   for (;;) {
-    const items = await list({ limit, ...defined({ before }) });
-    yield* items;
-    const last = items.at(-1);
-    if (last === undefined || items.length < limit) return;
-    before = positionOf(last);
+    yield* page.items;
+    if (page.next === null) return;
+    page = await list({ limit, before: page.next });
   }
-}
-
-export function byRequest(item: { readonly requestedAt: number; readonly id: string }): Position {
-  return { at: item.requestedAt, id: item.id };
 }
 
 export function byCreation(item: { readonly createdAt: number; readonly id: string }): Position {

@@ -44,6 +44,7 @@ function present(run: Presented, opening: EventOf<'run.created'> | null) {
     model: run.model,
     agent: run.agent,
     conversationId: run.conversationId,
+    owner: run.owner,
     parentRunId: run.parentRunId ?? undefined,
     workflowId: run.workflowId ?? undefined,
     forkedFrom: opening?.forkedFrom,

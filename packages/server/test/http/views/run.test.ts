@@ -66,6 +66,7 @@ describe('presentRun', () => {
       model: 'demo',
       agent: 'assistant',
       conversationId: 'conversation-1',
+      owner: 'ada',
       input: 'What is 2 * 3?',
       usage: { input_tokens: 3, output_tokens: 2 },
       labels: { team: 'red' },

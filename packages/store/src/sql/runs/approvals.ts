@@ -1,6 +1,5 @@
 import type {
   NewApproval,
-  Page,
   ApprovalClosure,
   ApprovalFilter,
   ApprovalRecord,
@@ -12,7 +11,7 @@ import type {
 } from '@relay/core';
 import { approvalKinds, approvalStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { columnFilters, indexFilter, type List, selectPage, selectRows } from '../lists.ts';
+import { allOf, columnFilters, indexFilter, type List, type Range, selectRows } from '../lists.ts';
 import { insertInto } from '../statements.ts';
 import { column } from '../../codec/records.ts';
 import { type Assignments, type RowSigner, SignedTable } from '../../codec/signed-table.ts';
@@ -187,34 +186,34 @@ export const selectApprovalSql = `SELECT ${columns.join(', ')}
   FROM approvals WHERE tenant_id = ? AND id = ?`;
 
 /**
- * A run, an invocation, a session and a conversation have few approvals. Others are merged from those of
- * each kind and status.
+ * A run, an invocation, a session and a conversation have few approvals, of which the wanted are picked.
+ * Others are merged from those of each kind and status; or are those of a tool, of which the wanted are
+ * picked, whichever are fewer.
  */
-function listOf(tenantId: string, filter: ApprovalFilter): List {
+export function approvalLists(tenantId: string, filter: ApprovalFilter): readonly List[] {
   const { runId, sessionId, conversationId, invocationId, status, kind } = filter;
-  const owners = columnFilters({
+  const tool = columnFilters({ tool: filter.tool === undefined ? undefined : encode(filter.tool) });
+  const [owner, ...others] = columnFilters({
     invocation_id: invocationId,
     run_id: runId,
     session_id: sessionId,
     conversation_id: conversationId,
   });
-  const [owner, ...others] = owners;
-  const index =
-    owner === undefined
-      ? indexFilter(
-          columnFilters({ kind: kind ?? approvalKinds, status: status ?? approvalStatuses }),
-          [],
-        )
-      : indexFilter([owner], [...others, ...columnFilters({ kind, status })]);
-  return { tenantId, table: 'approvals', at: 'requested_at', ...index };
+  const list = { tenantId, table: 'approvals', at: 'requested_at' };
+  if (owner !== undefined) {
+    const index = indexFilter([owner], [...others, ...tool, ...columnFilters({ kind, status })]);
+    const leading = index.leading.map((condition) => allOf([condition, ...index.others]));
+    return [{ ...list, leading }];
+  }
+  const byKind = columnFilters({ kind: kind ?? approvalKinds, status: status ?? approvalStatuses });
+  const ways = [{ ...list, ...indexFilter(byKind, tool) }];
+  if (tool.length > 0)
+    ways.push({ ...list, ...indexFilter(tool, columnFilters({ kind, status })) });
+  return ways;
 }
 
-export function selectApprovals(tenantId: string, filter: ApprovalFilter, page: Page): Statement {
-  return selectRows(listOf(tenantId, filter), columns, page);
-}
-
-export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page: Page): Statement {
-  return selectPage(listOf(tenantId, filter), page);
+export function selectApprovals(list: List, range: Range): Statement {
+  return selectRows(list, columns, range);
 }
 
 /** Of decisions by people on permission requests, newest first. */

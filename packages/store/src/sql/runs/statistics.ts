@@ -81,12 +81,15 @@ const waitsSql = percentiles(
   `${wholeRange}`,
 );
 
+/** The function around the tool keeps the index by tools, which has all times, from being chosen. */
+const byTool = `COALESCE(tool, '')`;
+
 const toolsSql = `SELECT a.tool, a.asks, COALESCE(d.approved, 0) AS approved, COALESCE(d.denied, 0) AS denied
-  FROM (SELECT tool, COUNT(*) AS asks ${requested(['permission'])}
-    GROUP BY tool ORDER BY asks DESC, tool LIMIT ${mostListed}) AS a
-  LEFT JOIN (SELECT tool, ${count(`status = 'approved'`)} AS approved,
+  FROM (SELECT ${byTool} AS tool, COUNT(*) AS asks ${requested(['permission'])}
+    GROUP BY ${byTool} ORDER BY asks DESC, ${byTool} LIMIT ${mostListed}) AS a
+  LEFT JOIN (SELECT ${byTool} AS tool, ${count(`status = 'approved'`)} AS approved,
       ${count(`status = 'denied'`)} AS denied
-    ${decided} AND kind = 'permission' GROUP BY tool) AS d ON d.tool = a.tool
+    ${decided} AND kind = 'permission' GROUP BY ${byTool}) AS d ON d.tool = a.tool
   ORDER BY a.asks DESC, a.tool`;
 
 /** Names of tools are JSON, so that none is empty. */

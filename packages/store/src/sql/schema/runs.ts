@@ -207,6 +207,8 @@ export const runTables: readonly string[] = [
   `CREATE INDEX approvals_by_decision
     ON approvals (tenant_id, decided_at, status, kind, by_person, requested_at, tool, id)
     WHERE decided_at IS NOT NULL`,
+  // Without the status, which a decision changes.
+  `CREATE INDEX approvals_by_tool ON approvals (tenant_id, tool, requested_at, id)`,
   `CREATE TABLE run_inbox (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,

@@ -2,7 +2,7 @@ import type { NewApproval, Page, ApprovalFilter, TenantStore } from '@relay/core
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import {
-  allPages,
+  allListed,
   decisionOn,
   ending,
   hostileText,
@@ -30,7 +30,7 @@ export function approvalListTests(open: Open): void {
   }
 
   const idsOf = async (tenant: TenantStore, filter: ApprovalFilter) =>
-    (await tenant.listApprovals(filter, all)).map(({ id }) => id);
+    (await tenant.listApprovals(filter, all)).items.map(({ id }) => id);
 
   test('approvals are listed as they are read, newest first', async () => {
     const tenant = newTenant();
@@ -40,7 +40,7 @@ export function approvalListTests(open: Open): void {
       { params: [null, { a: 1 }] },
     ]);
     const read = await Promise.all(approvals.map(({ id }) => tenant.readApproval(id)));
-    expect(await tenant.listApprovals({}, all)).toEqual(read.toReversed());
+    expect((await tenant.listApprovals({}, all)).items).toEqual(read.toReversed());
   });
 
   test('by status, by run and by kind, and by all of them', async () => {
@@ -60,6 +60,34 @@ export function approvalListTests(open: Open): void {
     expect(await idsOf(tenant, { ...both, status: 'denied' })).toEqual([]);
     expect(await idsOf(tenant, { ...both, kind: 'question' })).toEqual([]);
     expect(await idsOf(tenant, { ...both, runId: uuidv7() })).toEqual([]);
+  });
+
+  test('by tool, and by several statuses', async () => {
+    const tenant = newTenant();
+    const tools = ['bash', 'send_note', 'bash', 'bash', 'bash'];
+    const { run, approvals } = await requestApprovals(
+      tenant,
+      tools.map((tool) => ({ tool })),
+    );
+    const statuses = ['approved', 'approved', 'denied'] as const;
+    for (const [n, status] of statuses.entries()) {
+      const approval = approvals[n];
+      if (approval !== undefined) await tenant.decideApproval(decisionOn(approval, { status }));
+    }
+    const [approved, note, denied, ...open] = approvals.map(({ id }) => id);
+    const [third, fourth] = open;
+    expect(await idsOf(tenant, { tool: 'bash' })).toEqual([fourth, third, denied, approved]);
+    expect(await idsOf(tenant, { tool: 'bash', status: 'pending' })).toEqual([fourth, third]);
+    const decided = ['approved', 'denied'] as const;
+    expect(await idsOf(tenant, { tool: 'bash', status: decided })).toEqual([denied, approved]);
+    expect(await idsOf(tenant, { status: decided })).toEqual([denied, note, approved]);
+    const all = { tool: 'bash', status: decided, kind: 'permission' } as const;
+    expect(await idsOf(tenant, { ...all, runId: run.id })).toEqual([denied, approved]);
+    expect(await idsOf(tenant, { ...all, kind: 'outcome' })).toEqual([]);
+    expect(await idsOf(tenant, { tool: 'other' })).toEqual([]);
+    expect(await idsOf(newTenant(), { tool: 'bash' })).toEqual([]);
+    const pages = (page: Page) => tenant.listApprovals(all, page);
+    expect(await allListed(1, pages)).toEqual([denied, approved]);
   });
 
   test('an approval moves from list to list as it is decided, and as its run ends', async () => {
@@ -93,7 +121,7 @@ export function approvalListTests(open: Open): void {
       expect(whole.length).toBeGreaterThan(10);
       for (const limit of [1, 4, 50]) {
         const read = (page: Page) => tenant.listApprovals(filter, page);
-        expect(await allPages(limit, read, (approval) => approval.requestedAt)).toEqual(whole);
+        expect(await allListed(limit, read)).toEqual(whole);
       }
     }
   });
@@ -105,7 +133,7 @@ export function approvalListTests(open: Open): void {
       tenant,
       texts.map((text) => ({ tool: text, toolCallId: text, params: { [text]: text } })),
     );
-    expect(await tenant.listApprovals({ status: 'pending' }, all)).toMatchObject(
+    expect((await tenant.listApprovals({ status: 'pending' }, all)).items).toMatchObject(
       texts
         .toReversed()
         .map((text) => ({ tool: text, toolCallId: text, params: { [text]: text } })),

@@ -71,7 +71,7 @@ export function approvalTests(open: Open): void {
     const question = { prompt: 'Which\u0000?', schema: { type: 'object', deep: [null, '\ud800'] } };
     const { approval } = await waitingRun(tenant, { kind: 'question', question });
     expect(await tenant.readApproval(approval.id)).toMatchObject({ question });
-    const [listed] = await tenant.listApprovals({ kind: 'question' }, { limit: 1 });
+    const [listed] = (await tenant.listApprovals({ kind: 'question' }, { limit: 1 })).items;
     expect(listed).toMatchObject({ id: approval.id, question });
     const plain = await waitingRun(tenant);
     expect(await tenant.readApproval(plain.approval.id)).not.toHaveProperty('question');
@@ -116,7 +116,7 @@ export function approvalTests(open: Open): void {
       params: approval.params,
       edited,
     });
-    const [listed] = await tenant.listApprovals({ runId: approval.runId }, { limit: 1 });
+    const [listed] = (await tenant.listApprovals({ runId: approval.runId }, { limit: 1 })).items;
     expect(listed).toMatchObject({ digest: approval.digest, edited });
     expect(
       await tenant.decideApproval(decisionOn(approval, { edited: { params: {}, digest: 'x' } })),

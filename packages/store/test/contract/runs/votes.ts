@@ -29,7 +29,7 @@ export function voteTests(open: Open): void {
     const read = await tenant.readApproval(approval.id);
     expect(read).toMatchObject({ status: 'pending', ballot: 2, edited: null });
     expect(read?.votes).toEqual(votes);
-    const [listed] = await tenant.listApprovals({ runId: approval.runId }, { limit: 1 });
+    const [listed] = (await tenant.listApprovals({ runId: approval.runId }, { limit: 1 })).items;
     expect(listed?.votes).toEqual(votes);
   });
 

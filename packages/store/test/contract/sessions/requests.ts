@@ -81,12 +81,12 @@ export function requestTests(open: Open): void {
     const filters = [{ sessionId }, { conversationId }, { invocationId: invocation.id }];
     for (const filter of filters) {
       for (const more of [{}, { status: 'pending', kind: 'permission' } as const]) {
-        const found = await tenant.listApprovals({ ...filter, ...more }, { limit: 9 });
+        const found = (await tenant.listApprovals({ ...filter, ...more }, { limit: 9 })).items;
         expect(found.map(({ id }) => id)).toEqual([approval.id]);
       }
     }
-    expect(await tenant.listApprovals({}, { limit: 9 })).toHaveLength(2);
-    expect(await newTenant().listApprovals({ sessionId }, { limit: 9 })).toEqual([]);
+    expect((await tenant.listApprovals({}, { limit: 9 })).items).toHaveLength(2);
+    expect((await newTenant().listApprovals({ sessionId }, { limit: 9 })).items).toEqual([]);
   });
 
   test('of all decisions one is stored, with what it means for the invocation', async () => {

@@ -61,8 +61,8 @@ async function inventory(tenant: TenantStore, owned: Awaited<ReturnType<typeof f
     runs: (await tenant.listRuns({}, page)).items,
     labelled: (await tenant.listRuns({ label: { name: 'team', value: 'blue' } }, page)).items,
     conversation: (await tenant.listRuns({ conversationId }, page)).items,
-    approvals: await tenant.listApprovals({}, page),
-    approvalsOfRun: await tenant.listApprovals({ runId: run.id }, page),
+    approvals: (await tenant.listApprovals({}, page)).items,
+    approvalsOfRun: (await tenant.listApprovals({ runId: run.id }, page)).items,
     keys: await tenant.listKeys(page),
     key: await tenant.readKey(keyId),
     usage: (await tenant.readUsage({ since: 0, keyId })).runs,
@@ -122,11 +122,10 @@ export function tenancyTests(open: Open): void {
       const listed = (await stranger.listRuns({}, { ...page, before })).items;
       expect(listed.map((run) => run.tenantId)).toEqual([stranger.tenantId, stranger.tenantId]);
     }
-    for (const { id, requestedAt } of await owner.listApprovals({}, page)) {
-      const listed = await stranger.listApprovals(
-        {},
-        { ...page, before: { at: requestedAt + 1, id } },
-      );
+    for (const { id, requestedAt } of (await owner.listApprovals({}, page)).items) {
+      const listed = (
+        await stranger.listApprovals({}, { ...page, before: { at: requestedAt + 1, id } })
+      ).items;
       expect(listed.map((approval) => approval.runId)).toEqual([theirs.run.id, theirs.run.id]);
     }
     for (const { id, createdAt } of await owner.listKeys(page)) {
@@ -147,7 +146,9 @@ export function tenancyTests(open: Open): void {
       ]);
     }
     for (const filter of [{}, { status: 'pending' }, { kind: 'permission' }] as const) {
-      expect(await owner.listApprovals(filter, first)).toMatchObject([{ runId: owned.run.id }]);
+      expect((await owner.listApprovals(filter, first)).items).toMatchObject([
+        { runId: owned.run.id },
+      ]);
     }
     expect(await owner.listKeys(first)).toMatchObject([{ id: owned.keyId }]);
   });

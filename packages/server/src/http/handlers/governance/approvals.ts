@@ -27,28 +27,21 @@ import {
 } from '@relay/protocol';
 import { notFound } from '../../errors.ts';
 import { type ApiRequest, type Handler, storeOf } from '../handler.ts';
-import {
-  byRequest,
-  iso,
-  isoOrUndefined,
-  readPageBySize,
-  parseTime,
-} from '../../views/pagination.ts';
+import { iso, isoOrUndefined, readListedBySize, parseTime } from '../../views/pagination.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
-  const { runId, sessionId, conversationId, invocationId, kind, decidable, ...page } = call.query;
+  const { runId, sessionId, conversationId, invocationId, tool, kind, decidable, ...page } =
+    call.query;
   const status = decidable === undefined ? page.status : 'pending';
-  const filter = defined({ status, runId, sessionId, conversationId, invocationId, kind });
-  const { items, nextCursor } = await readPageBySize(
-    page,
-    (each) => storeOf(call).listApprovals(filter, each),
-    byRequest,
+  const filter = defined({ status, runId, sessionId, conversationId, invocationId, tool, kind });
+  const { items, nextCursor } = await readListedBySize(page, (each) =>
+    storeOf(call).listApprovals(filter, each),
   );
   const requirements = new Requirements(call);
   const wanted: ApprovalRecord[] = [];
   for (const approval of items) {
     // An approval that has just expired is stored as pending until its run records the expiry.
-    if (status === 'pending' && statusNow(approval) !== status) continue;
+    if (status !== undefined && ![status].flat().includes(statusNow(approval))) continue;
     if (decidable === undefined || (await requirements.isDecidable(approval)))
       wanted.push(approval);
   }

@@ -1,6 +1,6 @@
 /** Signing in to the console and out, and login links. */
 import { auditRecordsOf, type AuditFact, type KeyRecord, type NewAuditEntry } from '@relay/core';
-import { type AuditAction, type BodyOf, RelayError } from '@relay/protocol';
+import { type AuditAction, RelayError } from '@relay/protocol';
 import { deleteFirstKeyFile, hashApiKey, makeSecret } from '../../../secrets/keys.ts';
 import { issueLink, linkUrl, newSignIn, signInEnd } from '../../../secrets/sign-ins.ts';
 import { attemptWithinLimits } from '../../attempts.ts';
@@ -25,7 +25,7 @@ export const loginToConsole: SignInHandler<'loginToConsole'> = async (call) => {
   const secret = makeSecret('console');
   const presented = body.link ?? `Bearer ${body.apiKey}`;
   const { key, apiKey } = await attemptWithinLimits(context, presented, { request, reply }, () =>
-    signIn(context, body, secret),
+    signIn(call, secret),
   );
   const { expiresAt } = key;
   const origin = request.headers.origin ?? config.publicUrl ?? '';
@@ -38,24 +38,20 @@ export const loginToConsole: SignInHandler<'loginToConsole'> = async (call) => {
   return presentCurrentKey(context, callerWith(apiKey), key);
 };
 
-type LoginBody = BodyOf<'loginToConsole'>;
+type Login = Parameters<SignInHandler<'loginToConsole'>>[0];
 
-async function signIn(
-  context: ServerContext,
-  { apiKey, link }: LoginBody,
-  secret: string,
-): Promise<FoundKey> {
-  return link === undefined
-    ? signInByKey(context, apiKey ?? '', secret)
-    : signInByLink(context, link, secret);
+async function signIn({ context, reply, body }: Login, secret: string): Promise<FoundKey> {
+  if (body.link !== undefined) return signInByLink(context, body.link, secret);
+  const { apiKey } = await findValidKey(body.apiKey ?? '', 'api', context);
+  context.rates.requests.check(apiKey.id, reply);
+  return signInByKey(context, apiKey, secret);
 }
 
 async function signInByKey(
   context: ServerContext,
-  presented: string,
+  apiKey: KeyRecord,
   secret: string,
 ): Promise<FoundKey> {
-  const { apiKey } = await findValidKey(presented, 'api', context);
   const { ids, clock } = context.control.engine;
   const now = clock.now();
   const own = { id: ids.next(), createdAt: now, expiresAt: signInEnd(apiKey, now) };

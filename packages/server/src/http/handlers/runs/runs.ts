@@ -78,11 +78,12 @@ export const listRuns: Handler<'listRuns'> = async (call) => {
 };
 
 function filterOf(query: QueryOf<'listRuns'>): RunFilter {
-  const { status, agent, conversationId, workflowId, label, since, until } = query;
+  const { status, agent, conversationId, parentRunId, workflowId, label, since, until } = query;
   return defined({
     status,
     agent,
     conversationId,
+    parentRunId,
     workflowId,
     label: labelOf(label),
     since: parseTime(since),

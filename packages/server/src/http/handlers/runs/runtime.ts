@@ -17,7 +17,7 @@ import {
   runtimeStatus,
 } from '@relay/protocol';
 import { notFound } from '../../errors.ts';
-import { byRequest, readAll } from '../../views/pagination.ts';
+import { readAll } from '../../views/pagination.ts';
 import { decide, statusNow } from '../governance/approvals.ts';
 import { type ApiRequest, findRun, type Handler, type ResultOf, storeOf } from '../handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
@@ -177,7 +177,7 @@ async function latestApproval(
   isWanted: (approval: ApprovalRecord) => boolean = () => true,
 ): Promise<ApprovalRecord | undefined> {
   const filter = defined({ runId: run.id, kind });
-  const approvals = readAll((page) => storeOf(call).listApprovals(filter, page), byRequest);
+  const approvals = readAll((page) => storeOf(call).listApprovals(filter, page));
   for await (const approval of approvals) {
     if (approval.toolCallId === toolCallId && isWanted(approval)) return approval;
   }

@@ -92,7 +92,7 @@ async function idleSeqOf(call: ApiRequest, runId: string): Promise<number | unde
   const { tenantId } = call.caller;
   const store = call.context.store.tenant(tenantId);
   const open = { runId, kind: 'question', status: 'pending' } as const;
-  if ((await store.listApprovals(open, { limit: 1 })).length === 0) return undefined;
+  if ((await store.listApprovals(open, { limit: 1 })).items.length === 0) return undefined;
   const run = await store.readRun(runId);
   if (run?.status !== 'running') return undefined;
   const tools = call.context.control.engine.tools(tenantId);

@@ -1,0 +1,299 @@
+/** Messages in and out of a session, and what its agent says and does in between. */
+import type { Approval, Delivery, Session, SessionMessage } from '@relay/sdk';
+import { ChevronRight, FileDiff, Wrench } from 'lucide-react';
+import { useMemo, useState } from 'react';
+import { Link } from 'wouter';
+import { useMay } from '../../api/account.tsx';
+import { queries } from '../../api/queries.ts';
+import { Json } from '../../text/json.tsx';
+import { Markdown } from '../../text/markdown.tsx';
+import { SafeText } from '../../text/safe-text.tsx';
+import { Button } from '../../ui/button.tsx';
+import { cx } from '../../ui/cx.ts';
+import { Empty, ErrorNotice, errorText, Loading } from '../../ui/notice.tsx';
+import { lookOf, toneText } from '../../ui/state.tsx';
+import { formatDuration, Time } from '../../ui/values.tsx';
+import { hasTerminal, whyNoMessage } from './abilities.ts';
+import { Composer } from './composer.tsx';
+import type { Journal } from './journal.ts';
+import { useLiveText } from './live-text.ts';
+import { MessageView } from './message.tsx';
+import {
+  useDeliveries,
+  useMessage,
+  usePendingApprovals,
+  useSessionMessages,
+} from './session-data.ts';
+import { TailList } from './tail-list.tsx';
+import { DeliveryReceipt } from './ticks.tsx';
+import { type TimelineItem, timelineOf } from './timeline.ts';
+
+interface ConversationProps {
+  readonly session: Session;
+  readonly journal: Journal;
+}
+
+type Shown = TimelineItem | { readonly kind: 'live'; readonly text: string; readonly seq: number };
+
+export function Conversation({ session, journal }: ConversationProps) {
+  const mayRun = useMay('runs');
+  const [replyTo, setReplyTo] = useState<SessionMessage>();
+  const messages = useSessionMessages(session);
+  const deliveries = useDeliveries(session.id);
+  const approvals = usePendingApprovals(session.id);
+  const live = useLiveText(session.activeRunId);
+  const timeline = useMemo(
+    () => timelineOf(journal.events, (id) => messages.get(id)?.text),
+    [journal.events, messages],
+  );
+  const shown = useMemo((): readonly Shown[] => {
+    // The journal may have the answer already.
+    const isStored = timeline
+      .slice(-4)
+      .some((item) => saidIn(item, messages)?.trim().startsWith(live.trim()) === true);
+    return live === '' || isStored
+      ? timeline
+      : [...timeline, { kind: 'live', text: live, seq: Infinity }];
+  }, [timeline, live, messages]);
+
+  return (
+    <div className="flex min-h-0 flex-1 flex-col">
+      <div className="min-h-0 flex-1">
+        {journal.events.length === 0 && journal.isLoading ? <Loading /> : null}
+        {shown.length === 0 && !journal.isLoading ? (
+          <Empty title="Nothing was said yet">
+            Write a message below. The session answers here.
+            {session.model === 'demo' ? (
+              <>
+                {' '}
+                Try <code className="font-mono">calculate 23*47</code>, or{' '}
+                <code className="font-mono">notify hello</code>, which asks for approval.
+              </>
+            ) : null}
+          </Empty>
+        ) : (
+          <TailList
+            label="Conversation"
+            items={shown}
+            keyOf={({ seq }) => seq}
+            top={<Older journal={journal} />}
+          >
+            {(item) => (
+              <div className="mx-auto max-w-[860px] px-4 py-1.5">
+                <Item
+                  item={item}
+                  session={session}
+                  messages={messages}
+                  deliveries={deliveries}
+                  approvals={approvals}
+                  onReply={mayRun ? setReplyTo : undefined}
+                />
+              </div>
+            )}
+          </TailList>
+        )}
+      </div>
+      <div className="mx-auto w-full max-w-[860px]">
+        <Composer
+          to={`@${session.identity.handle}`}
+          session={session}
+          disabledReason={whyNoMessage(session, mayRun)}
+          replyTo={replyTo}
+          onReplied={() => setReplyTo(undefined)}
+          onSent={(message) => {
+            queries.setQueryData(['message', message.id], message);
+            void queries.invalidateQueries({ queryKey: ['session-messages', session.id] });
+          }}
+        />
+      </div>
+    </div>
+  );
+}
+
+function saidIn(item: TimelineItem, messages: ReadonlyMap<string, SessionMessage>) {
+  if (item.kind === 'text') return item.text;
+  if (item.kind !== 'message' || item.direction === 'in') return undefined;
+  return messages.get(item.messageId)?.text;
+}
+
+export function Older({ journal }: { readonly journal: Journal }) {
+  if (journal.error !== undefined) {
+    return (
+      <ErrorNotice
+        title="The journal could not be read"
+        error={journal.error}
+        onRetry={journal.retry}
+      />
+    );
+  }
+  if (journal.isComplete || journal.events.length === 0) return <div className="h-3" />;
+  return (
+    <div className="flex justify-center p-3">
+      <Button size="sm" disabled={journal.isLoading} onClick={journal.loadOlder}>
+        Load older events
+      </Button>
+    </div>
+  );
+}
+
+interface ItemProps {
+  readonly item: Shown;
+  readonly session: Session;
+  readonly messages: ReadonlyMap<string, SessionMessage>;
+  readonly deliveries: ReadonlyMap<string, Delivery>;
+  readonly approvals: readonly Approval[];
+  readonly onReply: ((message: SessionMessage) => void) | undefined;
+}
+
+function Item({ item, session, messages, deliveries, approvals, onReply }: ItemProps) {
+  switch (item.kind) {
+    case 'message':
+      return (
+        <MessageItem
+          id={item.messageId}
+          direction={item.direction}
+          session={session}
+          messages={messages}
+          delivery={deliveries.get(item.messageId)}
+          onReply={onReply}
+        />
+      );
+    case 'live':
+      return (
+        <div aria-busy className="px-3 py-1">
+          <Markdown text={item.text} />
+        </div>
+      );
+    case 'text':
+      return (
+        <div className={cx('px-3 py-1', item.isThought && 'text-muted italic')}>
+          {item.role === 'agent' && !item.isThought ? null : (
+            <div className="text-xs text-muted not-italic">
+              {item.isThought ? 'Thinks' : item.role}
+            </div>
+          )}
+          <Markdown text={item.text} />
+        </div>
+      );
+    case 'call':
+      return <Call item={item} approval={approvals.find(({ tool }) => tool === item.tool)} />;
+    case 'file':
+      return (
+        <Link
+          href={`/sessions/${session.id}?tab=files&file=${encodeURIComponent(item.path)}`}
+          className="flex items-center gap-2 px-3 text-sm text-muted hover:text-text"
+        >
+          <FileDiff aria-hidden size={14} className="shrink-0" />
+          <span className="truncate font-mono text-xs">
+            {item.operation} <SafeText text={item.path} />
+          </span>
+        </Link>
+      );
+    case 'note':
+      return (
+        <div
+          className={cx(
+            'flex flex-wrap items-baseline gap-x-2 px-3 text-xs break-words',
+            item.tone === 'failed' ? 'text-failed' : 'text-muted',
+          )}
+        >
+          <SafeText text={item.text} />
+          <Time at={item.at} />
+        </div>
+      );
+  }
+}
+
+interface MessageItemProps {
+  readonly id: string;
+  readonly direction: 'in' | 'out';
+  readonly session: Session;
+  readonly messages: ReadonlyMap<string, SessionMessage>;
+  readonly delivery: Delivery | undefined;
+  readonly onReply: ((message: SessionMessage) => void) | undefined;
+}
+
+function MessageItem({ id, direction, session, messages, delivery, onReply }: MessageItemProps) {
+  const { message, error } = useMessage(id, messages.get(id));
+  if (message === undefined) {
+    return (
+      <div className="min-h-16 rounded border border-line px-3 py-2 text-sm text-muted">
+        {error === null ? 'Loading the message …' : `The message: ${errorText(error)}`}
+      </div>
+    );
+  }
+  const known = delivery ?? message.deliveries.find(({ sessionId }) => sessionId === session.id);
+  return (
+    <MessageView
+      message={message}
+      direction={direction}
+      repliesTo={message.replyTo === undefined ? undefined : messages.get(message.replyTo)}
+      onReply={onReply === undefined ? undefined : () => onReply(message)}
+    >
+      {direction === 'in' && known !== undefined ? (
+        <DeliveryReceipt delivery={known} isTerminal={hasTerminal(session)} />
+      ) : null}
+      {direction === 'out'
+        ? message.deliveries.map((each) => (
+            <span key={each.id} className="inline-flex items-center gap-1 text-xs text-muted">
+              @{each.handle} <DeliveryReceipt delivery={each} />
+            </span>
+          ))
+        : null}
+    </MessageView>
+  );
+}
+
+interface CallProps {
+  readonly item: Extract<TimelineItem, { kind: 'call' }>;
+  /** That the call may wait for. */
+  readonly approval: Approval | undefined;
+}
+
+function Call({ item, approval }: CallProps) {
+  const waitsFor = item.state === 'running' ? approval : undefined;
+  const { tone, icon: Icon, label } = lookOf(waitsFor === undefined ? item.state : 'waiting');
+  return (
+    <details className="group/call rounded border border-line bg-surface text-sm">
+      <summary className="flex min-h-9 items-center gap-2 px-3 [&::-webkit-details-marker]:hidden">
+        <ChevronRight
+          aria-hidden
+          size={14}
+          className="shrink-0 text-faint group-open/call:rotate-90"
+        />
+        <Wrench aria-hidden size={14} className="shrink-0 text-muted" />
+        <code className="shrink-0 font-mono text-xs font-semibold">
+          <SafeText text={item.tool} />
+        </code>
+        <span className="min-w-0 flex-1 truncate font-mono text-xs text-muted">
+          <SafeText text={oneLine(item.input)} maxLength={400} />
+        </span>
+        <span className={cx('flex shrink-0 items-center gap-1 text-xs', toneText[tone])}>
+          <Icon aria-hidden size={12} /> {label}
+          {item.durationMs === undefined ? null : `, ${formatDuration(item.durationMs)}`}
+        </span>
+      </summary>
+      <div className="flex flex-col gap-2 border-t border-line p-3">
+        {waitsFor === undefined ? null : (
+          <Link href={`/inbox/${waitsFor.id}`} className="underline">
+            Decide on it in the inbox
+          </Link>
+        )}
+        <h3 className="text-xs font-medium text-muted">Input</h3>
+        <Json value={item.input ?? null} />
+        {item.state === 'running' ? null : (
+          <>
+            <h3 className="text-xs font-medium text-muted">
+              {item.state === 'failed' ? 'Error' : 'Output'}
+            </h3>
+            <Json value={item.result ?? null} />
+          </>
+        )}
+      </div>
+    </details>
+  );
+}
+
+function oneLine(value: unknown): string {
+  return value === undefined ? '' : (JSON.stringify(value) ?? '').slice(0, 300);
+}
