@@ -52,7 +52,7 @@ export function Frame({ children }: { readonly children: ReactNode }) {
         ))}
       </nav>
       <div className="flex min-h-0 min-w-0 flex-1 flex-col">
-        <TopBar title={places.find(({ path }) => location.startsWith(path))?.label ?? 'Relay'} />
+        <TopBar />
         <main
           id="page"
           tabIndex={-1}
@@ -151,13 +151,13 @@ function BarLink({ place, location, count }: NavLinkProps) {
   );
 }
 
-function TopBar({ title }: { readonly title: string }) {
+function TopBar() {
   const { data: account } = useAccount();
   const person = account?.owner ?? account?.name;
   const isDark = useTheme() === 'dark';
   return (
     <div className="flex h-10 shrink-0 items-center gap-3 border-b border-line bg-surface px-4">
-      <span className="text-sm font-medium md:hidden">{title}</span>
+      <span className="text-base font-semibold md:hidden">Relay</span>
       <div className="ml-auto flex items-center gap-3 text-sm text-muted">
         <ConnectionState />
         <Link

@@ -46,11 +46,7 @@ export function SignIn({ hasEnded, onSignIn }: Props) {
       >
         <h1 className="text-xl font-semibold">Sign in to Relay</h1>
         {isLink && error !== null ? (
-          <Notice>
-            {refused
-              ? 'This link was used before, or has expired. A link works once, within 15 minutes. Make a new one, or sign in with an API key.'
-              : errorText(error)}
-          </Notice>
+          <Notice>{errorText(error)}</Notice>
         ) : hasEnded && error === null ? (
           <Notice>
             Your sign-in has ended: it expired, or it was revoked, or its key was. Sign in again to

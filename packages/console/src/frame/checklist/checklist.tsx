@@ -1,7 +1,7 @@
 /** Leads a newcomer through the first approval. Each step is done by doing it. */
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { CircleCheck, CircleDashed, X } from 'lucide-react';
-import { type ReactNode, useEffect } from 'react';
+import { type ReactNode, useEffect, useId } from 'react';
 import { Link } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
@@ -68,6 +68,7 @@ function useFindings(): Findings {
 }
 
 function Steps() {
+  const heading = useId();
   const findings = useFindings();
   const { runs = [], outage } = findings;
   const done = stepsDone(findings);
@@ -80,9 +81,9 @@ function Steps() {
   // Until something is known, nothing is shown that would change at once.
   if (findings.runs === undefined || findings.approved === undefined) return null;
   return (
-    <section aria-labelledby="checklist" className="rounded border border-line bg-surface">
+    <section aria-labelledby={heading} className="rounded border border-line bg-surface">
       <header className="flex min-h-10 items-center gap-2 border-b border-line py-1 pr-1 pl-4">
-        <h2 id="checklist" className="text-sm font-semibold">
+        <h2 id={heading} className="text-sm font-semibold">
           {next === undefined ? 'You have seen how Relay works' : 'First steps'}
         </h2>
         <span className="text-sm text-muted">
@@ -139,12 +140,7 @@ function Item({ step, isDone, isNext, children }: ItemProps) {
         size={16}
         className={cx('mt-0.5 shrink-0', isDone ? 'text-done' : 'text-faint')}
       />
-      <div
-        className={cx(
-          'flex min-w-0 justify-between gap-x-4 gap-y-1',
-          isNext ? 'flex-col sm:flex-row' : 'items-start',
-        )}
-      >
+      <div className="grid min-w-0 grid-cols-[minmax(0,1fr)_auto] gap-x-4">
         <h3 className={cx('text-sm', isDone ? 'text-muted' : 'font-medium')}>
           {titles[step]}
           <span className="sr-only">{isDone ? ' (done)' : ' (not done yet)'}</span>
@@ -262,8 +258,8 @@ interface BodyProps {
 function Body({ about, isNext, reason, children }: BodyProps) {
   return (
     <>
-      {isNext ? <div className="min-w-0 flex-1 text-sm text-muted">{about}</div> : null}
-      <div className="shrink-0">
+      {isNext ? <div className="col-start-1 row-start-2 text-sm text-muted">{about}</div> : null}
+      <div className="col-start-2 row-span-2 row-start-1 self-center">
         {reason === undefined ? children : <span className="text-xs text-muted">{reason}</span>}
       </div>
     </>

@@ -20,7 +20,7 @@ export function Numbers({ stats, range }: NumbersProps) {
   const fast = fastDecisionsOf(totals);
   const since = `since=${range.name}`;
   return (
-    <ul className="grid grid-cols-2 gap-3 md:grid-cols-3 min-[1400px]:grid-cols-6">
+    <ul className="grid grid-cols-2 gap-3 md:grid-cols-3 min-[87.5rem]:grid-cols-6">
       <Tile href={`/runs?${since}`} label="Runs" value={formatCount(runs.started)}>
         Started in {range.words}. {formatCount(openRuns)} {openRuns === 1 ? 'is' : 'are'} open now.
       </Tile>

@@ -137,7 +137,8 @@ function optionsOf({ lines, shape, format, increments, width, onPoint }: Look): 
     const stroke = colour(ink);
     if (shape === 'lines') {
       const dash = isDashed === true ? { dash: [5, 4] } : {};
-      return { label, stroke, width: 1.5, points: { show: true, size: 4, fill: stroke }, ...dash };
+      const points = { show: true, size: 4, fill: stroke, filter: pointsOf };
+      return { label, stroke, width: 1.5, points, ...dash };
     }
     return {
       label,
@@ -151,7 +152,7 @@ function optionsOf({ lines, shape, format, increments, width, onPoint }: Look): 
   return {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 24, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { setScale: false, x: false, y: false }, points: { show: false } },
     hooks: { setCursor: [({ cursor: { idx } }) => onPoint(idx ?? undefined)] },
@@ -166,11 +167,22 @@ function optionsOf({ lines, shape, format, increments, width, onPoint }: Look): 
         size: 64,
         space: 32,
         incrs: increments,
-        values: (_, values) => values.map((value) => format(value)),
+        values: (_, values) => values.map((value) => (value === 0 ? '0' : format(value))),
       },
     ],
     series: [{}, ...(shape === 'bars' ? series.toReversed() : series)],
   };
+}
+
+const mostPoints = 62;
+
+/** All points of a short line; of a long one those that no line leads to. */
+function pointsOf({ data }: uPlot, index: number): number[] {
+  const values = data[index] ?? [];
+  const isMissing = (at: number) => values[at] === null || values[at] === undefined;
+  const isShown = (at: number) =>
+    values.length <= mostPoints || (isMissing(at - 1) && isMissing(at + 1));
+  return Array.from(values, (_, at) => at).filter((at) => !isMissing(at) && isShown(at));
 }
 
 /** Half the distance between two times, so that the first and the last bar are whole. */
