@@ -62,9 +62,8 @@ describe('The overview', inBrowser, () => {
 
   it('draws its charts in the colours of the theme that is chosen', async () => {
     const page = await browser.signIn('/overview');
-    const canvas = page.locator('section', { hasText: 'Tokens' }).locator('canvas').first();
-    await canvas.waitFor();
-    const drawn = () => canvas.evaluate('(canvas) => canvas.toDataURL()');
+    await page.locator('canvas').first().waitFor();
+    const drawn = () => page.evaluate<string>(`document.querySelector('canvas').toDataURL()`);
     const light = await drawn();
     await page.getByRole('button', { name: 'Use the dark theme' }).click();
     await expect.poll(drawn).not.toBe(light);
