@@ -526,7 +526,6 @@ function LabelledEditor(props: LabelledEditorProps) {
     onRemove !== undefined && value !== undefined ? (
       <IconButton
         label={`Remove ${escapeMisleading(label)}`}
-        size="sm"
         className="ml-auto"
         onClick={onRemove}
       >
