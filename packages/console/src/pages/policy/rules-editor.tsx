@@ -38,6 +38,7 @@ import {
 import { Review } from './review.tsx';
 import { RuleForm } from './rule-form.tsx';
 import { RuleSummary } from './rule-summary.tsx';
+import { Suggestion } from './suggestion.tsx';
 import { setDraft, useDraft, usePolicy } from './use-policy.ts';
 
 const about: Readonly<Record<PolicyList, { title: string; text: string }>> = {
@@ -220,6 +221,9 @@ function Editor({ agent, policy, isJson, onConflict }: EditorProps) {
         </Note>
       )}
       <Moved policy={policy} />
+      <Suggestion
+        onAdd={mayEdit ? (rule) => update({ ...rules, allow: [...rules.allow, rule] }) : undefined}
+      />
       {isJson ? (
         <JsonEditor
           rules={rules}
