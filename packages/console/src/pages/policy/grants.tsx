@@ -192,9 +192,14 @@ function GrantRow({ grant, isTarget }: { readonly grant: Grant; readonly isTarge
             </span>
           )}
           {mayAudit ? (
-            <Link href={`/audit?actor=${encodeURIComponent(id)}`} className="underline">
-              Calls that it allowed
-            </Link>
+            <>
+              <Link href={madeAddress(createdAt)} className="underline">
+                How it was made
+              </Link>
+              <Link href={`/audit?actor=${encodeURIComponent(id)}`} className="underline">
+                Calls that it allowed
+              </Link>
+            </>
           ) : null}
           <Id id={id} label="grant id" />
         </div>
@@ -221,6 +226,13 @@ function GrantRow({ grant, isTarget }: { readonly grant: Grant; readonly isTarge
       </Confirm>
     </li>
   );
+}
+
+/** The audit entry, which names the approval. */
+function madeAddress(createdAt: string): string {
+  const until = new Date(Date.parse(createdAt) + 1).toISOString();
+  const query = new URLSearchParams({ action: 'grant.created', since: createdAt, until });
+  return `/audit?${query.toString()}`;
 }
 
 function ScopeLink({ grant: { scope, scopeId } }: { readonly grant: Grant }) {
