@@ -82,8 +82,11 @@ function Trail() {
 
   return (
     <>
-      <Verification />
-      <Filters />
+      {/* On a phone an entry has the page for itself. */}
+      <div className={cx('shrink-0', seq !== null && 'max-[899px]:hidden')}>
+        <Verification />
+        <Filters />
+      </div>
       <Split
         back={addressOf(undefined)}
         placeholder={<Empty title="Choose an entry">It shows what was recorded, and why.</Empty>}

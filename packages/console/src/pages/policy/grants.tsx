@@ -61,7 +61,7 @@ export function Grants() {
       <div className="flex flex-wrap gap-2">
         <Select
           aria-label="Status"
-          className="w-auto"
+          className="w-auto!"
           value={status}
           onChange={(event) => set('status', event.target.value === 'all' ? 'all' : '')}
         >
@@ -70,7 +70,7 @@ export function Grants() {
         </Select>
         <Select
           aria-label="Scope"
-          className="w-auto"
+          className="w-auto!"
           value={scope ?? ''}
           onChange={(event) => set('scope', event.target.value)}
         >

@@ -17,8 +17,10 @@ export function SecretOnce({ title, label, secret, children, onClose }: SecretOn
   return (
     <Dialog
       open
-      // Only by its button: a click beside it would lose the secret.
-      onOpenChange={() => undefined}
+      // Only by its buttons: a click beside it would lose the secret.
+      onOpenChange={(_, reason) => {
+        if (reason === 'close-press') onClose();
+      }}
       title={title}
       footer={
         <Button kind="primary" onClick={onClose}>
