@@ -173,6 +173,7 @@ function Entries({ items, selected, addressOf, onEnd }: EntriesProps) {
   return (
     <VList
       ref={list}
+      role="group"
       aria-label="Audit entries"
       className="min-h-0 flex-1"
       data={items}

@@ -24,15 +24,15 @@ const scopeNames: readonly GrantScope[] = ['run', 'conversation', 'session', 'te
 
 export function Grants() {
   const [search, setSearch] = useSearchParams();
-  const status = search.get('status') === 'all' ? 'all' : 'active';
   const tool = search.get('tool') ?? '';
   const scope = scopeNames.find((name) => name === search.get('scope'));
   const target = search.get('grant');
+  // The grant that the address names may have ended.
+  const status = search.get('status') === 'all' || target !== null ? 'all' : 'active';
   const grants = useListing(['grants', status, tool, scope ?? null], (options) =>
     client.grants.list(
       {
-        // The grant that the address names may have ended.
-        status: target === null ? status : 'all',
+        status,
         limit: 100,
         ...(tool === '' ? {} : { tool }),
         ...(scope === undefined ? {} : { scope }),

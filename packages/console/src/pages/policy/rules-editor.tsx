@@ -155,6 +155,8 @@ function Editor({ agent, policy, isJson, onConflict }: EditorProps) {
 
   const update = (next: Rules) => {
     setIssues(noIssues);
+    preview.reset();
+    save.reset();
     const base = draft?.base ?? { ...rulesOf(policy), version: policy.version };
     setDraft(agent, { base, rules: rulesOf(next) });
   };
@@ -183,6 +185,8 @@ function Editor({ agent, policy, isJson, onConflict }: EditorProps) {
     },
     onError,
   });
+  // A text that is no JSON is gone with its view.
+  useEffect(() => setJsonProblem(undefined), [isJson]);
   const isConflict = draft !== null && draft.base.version !== policy.version;
   const error = save.error ?? preview.error;
   const isAtRules = issues.byRule.size > 0;
