@@ -19,7 +19,9 @@ export function Conflict({ draft, theirs, onResolve }: ConflictProps) {
   const { version, updatedAt, updatedBy } = theirs;
   const base = { ...rulesOf(theirs), version };
   const section = useRef<HTMLElement>(null);
-  useEffect(() => section.current?.scrollIntoView({ block: 'start' }), []);
+  useEffect(() => {
+    section.current?.scrollIntoView({ block: 'start' });
+  }, []);
   const combined = combine(draft.base, draft.rules, theirs);
   return (
     <section ref={section} aria-label="Conflict" className="flex flex-col gap-3">
