@@ -13,7 +13,7 @@ import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
 const config = fileURLToPath(new URL('../support/configs/terminal.config.ts', import.meta.url));
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-describe('Sessions in the console', inBrowser, () => {
+describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
   const workspace = realpathSync(mkdtempSync(join(tmpdir(), 'relay-console-')));
   const server = new TestServer({
     RELAY_CONFIG: config,
@@ -57,7 +57,7 @@ describe('Sessions in the console', inBrowser, () => {
     return page.getByRole('article').filter({ hasText: text });
   }
 
-  it('start with a demo session, whose messages are read', { timeout: 60_000 }, async () => {
+  it('start with a demo session, whose messages are stored and then read', async () => {
     const page = await browser.signIn('/sessions');
     await page.getByRole('button', { name: 'Start a demo session' }).click();
     await page.getByRole('heading', { name: '@demo' }).waitFor();
@@ -166,6 +166,18 @@ describe('Sessions in the console', inBrowser, () => {
     expect(await manual.textContent()).toContain('does not offer it');
   });
 
+  it('show an answer while it is written', async () => {
+    const { id, identity } = await started();
+    const page = await browser.signIn(`/sessions/${id}`);
+    await page.getByText('Nothing was said yet').waitFor();
+    await client.messages.send({ to: `@${identity.handle}`, text: 'slow 3000' });
+    const written = page.locator('[aria-busy]');
+    await expect.poll(() => written.textContent()).not.toBe('');
+    expect((await client.sessions.get(id)).status).toBe('active');
+    await written.waitFor({ state: 'detached' });
+    await expect.poll(() => page.getByRole('article').count()).toBe(2);
+  });
+
   /** A program that declares little. */
   async function attached(handle: string): Promise<string> {
     const { session } = await client.sessions.attach({
@@ -200,14 +212,31 @@ describe('Sessions in the console', inBrowser, () => {
       return screen.textContent();
     };
     await expect.poll(size, { interval: 500 }).toMatch(/^(?!40 120)\d+ \d+/);
+    await page.setViewportSize({ width: 700, height: 600 });
+    // Fewer columns than before, and what another person sees follows.
+    await expect.poll(size, { interval: 500 }).toMatch(/^\d+ [678]\d(?!\d)/);
     // A colour of the program's own, which the policy of the page would not allow as a style element.
     await client.sessions.input(id, {
       text: String.raw`printf '\e[38;2;200;60;0mco''lour\e[0m\n'` + '\r',
     });
-    const coloured = screen.locator('span', { hasText: /^colour$/ });
-    await coloured.waitFor();
-    const colour = await coloured.evaluate('(element) => getComputedStyle(element).color');
+    await screen.locator('span', { hasText: /^colour$/ }).waitFor();
+    const colour = await page.evaluate(
+      `getComputedStyle([...document.querySelectorAll('.xterm-rows span')]
+        .find(({ textContent }) => textContent === 'colour')).color`,
+    );
     expect(colour).toBe('rgb(200, 60, 0)');
+
+    // A page that nobody sees has no stream, and goes on where it was when it is seen again.
+    const stream = `**/v1/sessions/${id}/stream`;
+    const closed = page.waitForEvent('requestfailed', (request) =>
+      request.url().endsWith(`${id}/stream`),
+    );
+    await setHidden(page, true);
+    await closed;
+    await client.sessions.input(id, { text: 'echo un""seen\r' });
+    const [again] = await Promise.all([page.waitForRequest(stream), setHidden(page, false)]);
+    expect(Number(again.headers()['last-event-id'])).toBeGreaterThan(1);
+    await expect.poll(() => screen.textContent()).toContain('unseen');
 
     // The keyboard can leave it.
     await page.keyboard.press('Control+]');
@@ -215,6 +244,13 @@ describe('Sessions in the console', inBrowser, () => {
       .poll(() => page.evaluate('document.activeElement?.textContent'))
       .toContain('Keep this size');
   });
+
+  function setHidden(page: Page, isHidden: boolean): Promise<unknown> {
+    return page.evaluate(`
+      Object.defineProperty(document, 'hidden', { configurable: true, value: ${isHidden} });
+      document.dispatchEvent(new Event('visibilitychange'));
+    `);
+  }
 
   it('have a terminal that people without the right only look at', async () => {
     const { id } = await started('shell');
@@ -302,5 +338,26 @@ describe('Sessions in the console', inBrowser, () => {
     await page.getByRole('button', { name: /tool\.completed/ }).click();
     await page.getByText('durationMs').first().waitFor();
     expect(new URL(page.url()).searchParams.get('type')).toBe('tool.completed');
+  });
+
+  it('go on by themselves when the server was killed and is back', async () => {
+    const { id, identity } = await started();
+    const shell = await started('shell');
+    await client.sessions.stream(shell.id).waitFor({ type: 'status.idle' });
+    await client.sessions.input(shell.id, { text: 'echo last""ly\r' });
+    const page = await browser.signIn(`/sessions/${id}`);
+    const terminal = await browser.signIn(`/sessions/${shell.id}`);
+    await page.getByText('Nothing was said yet').waitFor();
+    const screen = terminal.locator('.xterm-rows');
+    await expect.poll(() => screen.textContent()).toContain('lastly');
+    const { port } = new URL(server.url);
+    await server.kill();
+    await page.getByText(/reconnecting/).waitFor();
+    await server.start({ RELAY_PORT: port });
+    await client.messages.send({ to: `@${identity.handle}`, text: 'say 2 after all' });
+    await receipt(page, 'say 2 after all').and(page.locator('[data-receipt=read]')).waitFor();
+    // What ran in the terminal ended with the server; what it showed stays.
+    await terminal.getByText('The terminal is offline').waitFor();
+    expect(await screen.textContent()).toContain('lastly');
   });
 });

@@ -2,7 +2,7 @@
 import { childPath, type FieldIssue, isObject, type JsonSchema } from '@relay/protocol/wire';
 import { escapeMisleading } from '@relay/protocol/display';
 import { Plus, X } from 'lucide-react';
-import { createContext, type ReactNode, useContext, useId, useMemo, useState } from 'react';
+import { createContext, type ReactNode, useContext, useId, useMemo, useRef, useState } from 'react';
 import { SafeText } from '../text/safe-text.tsx';
 import { Button, IconButton } from '../ui/button.tsx';
 import { cx } from '../ui/cx.ts';
@@ -81,7 +81,11 @@ export function SchemaForm({ schema, value, onChange, problems = [] }: SchemaFor
     },
     onEdited: (path) => keep(new Map([...drafts].filter(([each]) => !isWithin(each, path))), path),
   };
-  const own = [...problems, ...issues.filter(({ path }) => path === '')];
+  const top = resolved(schema, schema);
+  const field = fieldOf(top, schema);
+  const isGroup = field.kind === 'group' && accepts(field, value);
+  const own = [...problems, ...issues.filter(({ path }) => isGroup && path === '')];
+  const edit = (next: unknown) => onChange(next, issuesWith(schema, next, newDrafts));
   return (
     <FormContext value={form}>
       <div className="flex min-w-0 flex-col gap-4">
@@ -99,12 +103,19 @@ export function SchemaForm({ schema, value, onChange, problems = [] }: SchemaFor
             ))}
           </ul>
         )}
-        <Editor
-          schema={schema}
-          value={value}
-          path=""
-          onChange={(next) => onChange(next, issuesWith(schema, next, newDrafts))}
-        />
+        {isGroup ? (
+          <Editor schema={top} value={value} path="" onChange={edit} />
+        ) : (
+          <LabelledEditor
+            label="Value"
+            schema={top}
+            value={value}
+            path=""
+            isRequired
+            onChange={edit}
+            onRemove={undefined}
+          />
+        )}
       </div>
     </FormContext>
   );
@@ -146,14 +157,13 @@ interface EditorProps {
 
 /** The field for a value, without its label. */
 function Editor(props: EditorProps) {
-  const { root, drafts } = useForm();
+  const { root } = useForm();
   const { schema, value, path } = props;
   const field = fieldOf(schema, root);
-  // A draft is continued in the field in which it was begun.
-  const isDraft = field.kind === 'text' && drafts.has(path);
-  if (!accepts(field, value) || isDraft || levelOf(path) > maxLevel) {
-    return <JsonEditor {...props} />;
-  }
+  // What was begun as JSON stays JSON until it is removed: another field would take the cursor away.
+  const isJson = useRef(false);
+  isJson.current = value !== undefined && (isJson.current || !accepts(field, value));
+  if (isJson.current || levelOf(path) > maxLevel) return <JsonEditor {...props} />;
   switch (field.kind) {
     case 'choice':
       return <ChoiceEditor {...props} field={field} />;
@@ -516,13 +526,14 @@ function LabelledEditor(props: LabelledEditorProps) {
     onRemove !== undefined && value !== undefined ? (
       <IconButton
         label={`Remove ${escapeMisleading(label)}`}
-        size="sm"
         className="ml-auto"
         onClick={onRemove}
       >
         <X aria-hidden size={14} />
       </IconButton>
     ) : null;
+  // A schema may refer to itself: the fields of what is not there are shown for the first level only.
+  const isFolded = !isRequired || levelOf(path) > 1;
   const headingClass = 'flex flex-wrap items-center gap-2 text-sm font-medium';
   if (isWhole) {
     return (
@@ -534,7 +545,7 @@ function LabelledEditor(props: LabelledEditorProps) {
           </span>
         </legend>
         {about}
-        {value === undefined && field.kind === 'group' && !isRequired ? (
+        {value === undefined && field.kind === 'group' && isFolded ? (
           <div>
             <Button size="sm" onClick={() => onChange({})}>
               <Plus aria-hidden size={12} /> Set

@@ -5,7 +5,7 @@ import { Button } from '../ui/button.tsx';
 import { cx } from '../ui/cx.ts';
 import { CopyButton, formatCount } from '../ui/values.tsx';
 import { type JsonRow, jsonText, pageSize, type RowContent, rowsOf } from './json-rows.ts';
-import { SafeText } from './safe-text.tsx';
+import { SafeText, Shortened } from './safe-text.tsx';
 
 interface JsonProps {
   readonly value: unknown;
@@ -182,7 +182,7 @@ function Name({ name }: { readonly name: string | number | undefined }) {
         typeof name === 'number' && 'text-faint',
       )}
     >
-      {name === '' ? '""' : <SafeText text={String(name)} maxLength={200} />}
+      {name === '' ? '""' : <Shortened text={String(name)} maxLength={200} />}
       <span className="text-faint">:</span>
     </span>
   );
@@ -209,11 +209,11 @@ export const Scalar = memo(function Scalar({
       className={cx(
         'min-w-0 break-words whitespace-pre-wrap',
         // A line break must not look like the next field.
-        isBlock && 'border-l-2 border-line-strong pl-2',
+        isBlock && 'inline-block border-l-2 border-line-strong pl-2',
       )}
     >
       {quote}
-      <SafeText text={value} maxLength={1_000} />
+      <SafeText text={value} maxLength={500} />
       {quote}
     </span>
   );

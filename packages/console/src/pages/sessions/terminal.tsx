@@ -19,11 +19,11 @@ import { Maximize } from 'lucide-react';
 import { useEffect, useRef, useState } from 'react';
 import { useMay } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
-import { usePreferences } from '../../preferences.ts';
 import { Button } from '../../ui/button.tsx';
+import { cx } from '../../ui/cx.ts';
 import { errorText } from '../../ui/notice.tsx';
 import { openWithStyles } from './terminal-styles.ts';
-import { beginningOf, withoutAnswers } from './terminal-text.ts';
+import { beginningOf, sinceReset, withoutAnswers } from './terminal-text.ts';
 import { useVisible } from './visible.ts';
 
 /** Events from the end of the journal in which a whole screen is looked for. */
@@ -36,7 +36,6 @@ export function Terminal({ session }: { readonly session: Session }) {
   const mayRun = useMay('runs');
   const mayApprove = useMay('approve');
   const isVisible = useVisible();
-  const { theme } = usePreferences();
   const place = useRef<HTMLDivElement>(null);
   const screen = useRef<Screen>(null);
   const [problem, setProblem] = useState<string>();
@@ -53,7 +52,6 @@ export function Terminal({ session }: { readonly session: Session }) {
       made.dispose();
     };
   }, [id]);
-  useEffect(() => screen.current?.setTheme(), [theme]);
   useEffect(() => screen.current?.setMayType(mayType), [mayType, id]);
   useEffect(() => screen.current?.setFitted(isFitted && mayType), [isFitted, mayType, id]);
   useEffect(() => {
@@ -92,7 +90,7 @@ export function Terminal({ session }: { readonly session: Session }) {
           ref={place}
           role="group"
           aria-label={`Terminal of @${identity.handle}`}
-          className="h-full min-w-max"
+          className={cx('h-full', !isFitted && 'min-w-max')}
         />
       </div>
     </div>
@@ -121,10 +119,13 @@ class Screen {
   readonly #close: () => void;
   readonly #fit = new FitAddon();
   readonly #resizes: ResizeObserver;
+  readonly #themes = new MutationObserver(() => this.#setTheme());
   #mayType = false;
   #isFitted = false;
   /** The last event that was shown. */
   #seq: number | undefined;
+  /** The last whole screen, and what was output after it. */
+  #sinceReset = '';
   #typed = '';
   #size: { readonly cols: number; readonly rows: number } | undefined;
   #isSending = false;
@@ -152,17 +153,19 @@ class Screen {
     });
     this.#resizes = new ResizeObserver(() => this.#fitWindow());
     this.#resizes.observe(place.parentElement ?? place);
-    this.setTheme();
+    this.#themes.observe(document.documentElement, { attributeFilter: ['data-theme'] });
+    this.#setTheme();
   }
 
   dispose(): void {
     this.#over.abort();
     this.#resizes.disconnect();
+    this.#themes.disconnect();
     this.#terminal.dispose();
     this.#close();
   }
 
-  setTheme(): void {
+  #setTheme(): void {
     const colour = (name: string) =>
       getComputedStyle(document.documentElement).getPropertyValue(name).trim();
     const isDark = document.documentElement.dataset['theme'] === 'dark';
@@ -202,6 +205,8 @@ class Screen {
       const events = client.sessions.stream(this.#sessionId, {
         after: this.#seq,
         signal,
+        // As long as the page is open, like the feed.
+        reconnectTimeoutMs: Infinity,
         onDisconnect: () => this.#report('The connection broke. Connecting again …'),
       });
       for await (const event of events) {
@@ -239,11 +244,17 @@ class Screen {
 
   #show(event: StoredSessionEvent): void {
     this.#seq = event.seq;
-    if (event.type === 'terminal.output') this.#terminal.write(event.text);
+    if (event.type === 'terminal.output') {
+      this.#terminal.write(event.text);
+      this.#sinceReset = sinceReset(this.#sinceReset, event.text);
+    }
     if (event.type !== 'terminal.screen') return;
     const { cols = this.#terminal.cols, rows = this.#terminal.rows } = event;
     const isSame = cols === this.#terminal.cols && rows === this.#terminal.rows;
-    if (!isSame && this.#size === undefined) this.#terminal.resize(cols, rows);
+    if (isSame || this.#size !== undefined) return;
+    // Somebody else has changed the size, and the screen was painted before that was known here.
+    this.#terminal.resize(cols, rows);
+    this.#terminal.write(this.#sinceReset);
   }
 
   #type(keys: string): void {

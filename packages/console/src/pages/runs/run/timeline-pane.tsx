@@ -29,7 +29,7 @@ import { useShortcuts } from '../../../frame/shortcuts.ts';
 import { Button, IconButton } from '../../../ui/button.tsx';
 import { cx } from '../../../ui/cx.ts';
 import { toneText, type Tone } from '../../../ui/state.tsx';
-import { formatCount, formatDateTime, formatDuration, useNow } from '../../../ui/values.tsx';
+import { formatDateTime, formatDuration, useNow } from '../../../ui/values.tsx';
 import type { PaneProps } from './run-page.tsx';
 import {
   type Bar,
@@ -47,6 +47,7 @@ const axisHeight = 18;
 const markersHeight = 22;
 const labelWidth = 112;
 const mostZoom = 4_096;
+const whole = new Intl.NumberFormat();
 
 export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
   const { journal, cursor, moveTo, select, isTall = false } = props;
@@ -116,8 +117,8 @@ export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
           onChange={({ target }) => moveTo(Number(target.value))}
           className="min-w-24 flex-1 accent-(--working) pointer-coarse:h-11"
         />
-        <span className="text-xs whitespace-nowrap text-muted">
-          Event {formatCount(cursor)} of {formatCount(journal.lastSeq)}
+        <span className="min-w-32 text-right text-xs whitespace-nowrap text-muted sm:min-w-56">
+          Event {whole.format(cursor)} of {whole.format(journal.lastSeq)}
           <span className="max-sm:hidden" title={formatDateTime(cursorAt)}>
             {' '}
             · +{formatDuration(cursorAt - startAt)}
@@ -246,26 +247,32 @@ function Ticks({
     const x = index * tickDistance;
     if (!scale.folds.some((piece) => x + 60 > piece.x && x < piece.x + piece.width)) xs.push(x);
   }
-  return xs.map((x) => (
-    <span
-      key={x}
-      aria-hidden
-      className="absolute top-0 border-l border-line pl-1 text-[11px] leading-4 text-faint"
-      style={{ left: x, height: axisHeight }}
-    >
-      +{tickLabel(scale.time(x) - startAt, scale.time(x + 1) - scale.time(x))}
-    </span>
-  ));
+  let previous = '';
+  return xs.map((x) => {
+    const label = `+${tickLabel(scale.time(x) - startAt, scale.time(x + 1) - scale.time(x))}`;
+    if (label === previous) return null;
+    previous = label;
+    return (
+      <span
+        key={x}
+        aria-hidden
+        className="absolute top-0 border-l border-line pl-1 text-xs leading-4 text-faint"
+        style={{ left: x, height: axisHeight }}
+      >
+        {label}
+      </span>
+    );
+  });
 }
 
 /** As precise as neighbours need to differ. */
 function tickLabel(ms: number, perPx: number): string {
   const step = perPx * tickDistance;
   if (ms < 1_000 || step >= 1_000) return formatDuration(ms);
-  const [whole, rest] = [Math.floor(ms / 1_000) * 1_000, ms % 1_000];
-  return whole < 60_000
+  const [seconds, rest] = [Math.floor(ms / 1_000) * 1_000, ms % 1_000];
+  return seconds < 60_000
     ? `${(ms / 1_000).toFixed(step < 10 ? 3 : 2)} s`
-    : `${formatDuration(whole)} ${Math.round(rest)} ms`;
+    : `${formatDuration(seconds)} ${Math.round(rest)} ms`;
 }
 
 const foldWords = {
@@ -294,7 +301,7 @@ function Folds({
           role="img"
           aria-label={`${foldWords[gap.reason]} for ${length}`}
           title={`${foldWords[gap.reason]} for ${length}, from ${formatDateTime(gap.from)} to ${formatDateTime(gap.to)}`}
-          className="absolute top-0 flex justify-center overflow-hidden border-x border-dashed border-line-strong bg-sunken text-[11px] leading-4 whitespace-nowrap text-muted"
+          className="absolute top-0 flex justify-center overflow-hidden border-x border-dashed border-line-strong bg-sunken text-xs leading-4 whitespace-nowrap text-muted"
           style={{ left: x, width, height }}
         >
           {width > 60 ? `⋯ ${length} ⋯` : '⋯'}
@@ -360,7 +367,7 @@ function Markers({
         onPointerDown={(event) => event.stopPropagation()}
         onClick={() => select(shown.seq)}
         className={cx(
-          'absolute z-10 flex items-center rounded-sm bg-surface p-0.5 text-[11px]',
+          'absolute z-10 flex items-center rounded-sm bg-surface p-0.5 text-xs',
           toneText[tone],
           marks.some(({ seq }) => seq === selected) && 'outline-2 outline-focus',
         )}
@@ -471,7 +478,7 @@ function TimelineBar({
       onPointerDown={(event) => event.stopPropagation()}
       onClick={() => select(span.seq)}
       className={cx(
-        'absolute overflow-hidden rounded-sm border text-left text-[11px] leading-4 whitespace-nowrap',
+        'absolute overflow-hidden rounded-sm border text-left text-xs leading-4 whitespace-nowrap',
         lookOfBar(span),
         isSelected && 'z-[5] outline-2 outline-focus',
       )}

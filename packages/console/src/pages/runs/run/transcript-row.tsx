@@ -1,8 +1,10 @@
 /** One row of a transcript, drawn as it was at the cursor. */
-import type { EventOf, Stored } from '@relay/protocol/wire';
+import { defined, type EventOf, type Stored } from '@relay/protocol/wire';
 import { Bot, ChevronDown, ChevronRight, CircleAlert, Hand, Wrench } from 'lucide-react';
 import { memo, type ReactNode } from 'react';
 import { Link } from 'wouter';
+import { ArgumentsDiff } from '../../../call/arguments-diff.tsx';
+import { CallView } from '../../../call/call-view.tsx';
 import { Json } from '../../../text/json.tsx';
 import { Markdown } from '../../../text/markdown.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
@@ -183,7 +185,7 @@ function Text({ text, fence, item, cursor, isFirst, isGrowing }: TextProps) {
   if (discarded === undefined) {
     return (
       <div className="max-w-[80ch] text-base" aria-live={isOpen ? 'off' : undefined}>
-        <MarkdownOnce text={shown} />
+        <MarkdownOnce text={shown} isStreaming={isOpen} />
         {isOpen ? (
           <span
             aria-hidden
@@ -278,6 +280,7 @@ function Tool({
   const started = asOf(item.started, cursor);
   const settled = asOf(item.settled, cursor);
   const progress = item.progress.findLast(({ seq }) => seq <= cursor);
+  const asked = item.approvals.find(({ requested }) => asOf(requested, cursor))?.requested;
   const input = started?.input ?? item.called?.input ?? item.approvals[0]?.requested?.params;
   return (
     <div className="max-w-[100ch] rounded border border-line bg-surface">
@@ -295,9 +298,11 @@ function Tool({
       </div>
       <div className="flex flex-col gap-2 border-t border-line px-3 py-2 text-sm">
         {input === undefined ? null : (
-          <Part name="Input">
-            <Json value={input} />
-          </Part>
+          <CallView
+            tool={item.name}
+            params={input}
+            {...defined({ preview: asked?.preview, resolvedPaths: asked?.resolvedPaths })}
+          />
         )}
         {item.approvals.map((approval, index) => (
           <Approval key={index} approval={approval} cursor={cursor} onSelect={onSelect} />
@@ -464,6 +469,11 @@ function Decision({
         <span className="basis-full pl-5 text-muted">
           “<SafeText text={reason} />”
         </span>
+      )}
+      {input === undefined || asked === undefined ? null : (
+        <div className="basis-full pl-5">
+          <ArgumentsDiff before={asked.params} after={input} />
+        </div>
       )}
     </>
   );
