@@ -115,7 +115,7 @@ function RuleLink({ rule }: { readonly rule: Explanation['rule'] | Approval['rul
   if (address === undefined) return null;
   return (
     <Link href={address.href} className={cx(link, 'whitespace-nowrap')}>
-      {address.label} ▸
+      {escapeMisleading(address.label)} ▸
     </Link>
   );
 }
