@@ -25,6 +25,7 @@ const lockName = 'relay-console-feed';
 const listeners = new Set<(event: FeedEvent) => void>();
 const watchers = new Set<() => void>();
 let connection: Connection = { status: 'connecting' };
+let isReader = false;
 
 /** Calls the listener for each event; returns what ends that. */
 export function onFeedEvent(listener: (event: FeedEvent) => void): () => void {
@@ -42,10 +43,14 @@ export function useConnection(): Connection {
   );
 }
 
+/** Whether this tab reads the feed for all tabs: what must happen once is done here. */
+export function isFeedReader(): boolean {
+  return isReader;
+}
+
 /** Reads the feed until the signal is aborted. */
 export function startFeed(signal: AbortSignal): void {
   const channel = new BroadcastChannel(lockName);
-  let isReader = false;
   channel.addEventListener('message', ({ data }: MessageEvent<Told>) => {
     if (data.type === 'event') deliver(data.event);
     else if (data.type === 'connection') setConnection(data.connection);
@@ -58,6 +63,7 @@ export function startFeed(signal: AbortSignal): void {
   const read = async () => {
     isReader = true;
     await readFeed(signal, tell);
+    isReader = false;
   };
   tell({ type: 'hello' });
   if (!('locks' in navigator)) void read();

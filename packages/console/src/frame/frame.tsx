@@ -9,6 +9,7 @@ import { Button, IconButton } from '../ui/button.tsx';
 import { cx } from '../ui/cx.ts';
 import { formatAge, useNow } from '../ui/values.tsx';
 import { useCounts } from './counts.ts';
+import { useNotifications } from './notifications.ts';
 import { type Place, places } from './places.ts';
 import { useShortcuts } from './shortcuts.ts';
 
@@ -16,6 +17,7 @@ export function Frame({ children }: { readonly children: ReactNode }) {
   const [isPaletteOpen, setPaletteOpen] = useState(false);
   const [location] = useLocation();
   const counts = useCounts();
+  useNotifications();
   useShortcuts({ 'mod+k': () => setPaletteOpen(true) });
 
   return (
@@ -94,7 +96,7 @@ const isMac = /Mac|iP/.test(navigator.platform);
 interface NavLinkProps {
   readonly place: Place;
   readonly location: string;
-  readonly count: number | undefined;
+  readonly count: string | undefined;
 }
 
 function NavLink({ place, location, count }: NavLinkProps) {
@@ -117,11 +119,11 @@ function NavLink({ place, location, count }: NavLinkProps) {
   );
 }
 
-function Count({ count }: { readonly count: number | undefined }) {
-  if (count === undefined || count === 0) return null;
+function Count({ count }: { readonly count: string | undefined }) {
+  if (count === undefined) return null;
   return (
     <span className="absolute top-0 right-0 min-w-5 rounded-full bg-waiting-soft px-1 text-center text-xs font-semibold text-waiting min-[1000px]:static min-[1000px]:ml-auto">
-      {count > 999 ? '999+' : count}
+      {count}
     </span>
   );
 }

@@ -14,7 +14,7 @@ export function useShortcuts(shortcuts: Shortcuts): void {
     const onKeyDown = (event: KeyboardEvent) => {
       if (event.defaultPrevented || event.altKey || event.isComposing) return;
       const isMod = event.ctrlKey || event.metaKey;
-      if (!isMod && (!areSingleKeysOn || isTyping(event.target))) return;
+      if (!isMod && (!areSingleKeysOn || isTyping(event.target, event.key))) return;
       const action = latest.current[isMod ? `mod+${event.key.toLowerCase()}` : event.key];
       if (action === undefined) return;
       event.preventDefault();
@@ -25,12 +25,12 @@ export function useShortcuts(shortcuts: Shortcuts): void {
   }, [areSingleKeysOn]);
 }
 
-/** Keys belong to the field, the open dialog or the menu that has the focus. */
-function isTyping(target: EventTarget | null): boolean {
+const typed =
+  'input:not([type=checkbox]), textarea, select, [role=dialog], [role=alertdialog], [role=menu]';
+
+/** Keys belong to the field, the open dialog or the menu that has the focus, Enter to a link or a button. */
+function isTyping(target: EventTarget | null, key: string): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable) return true;
-  return (
-    target.closest('input, textarea, select, [role=dialog], [role=alertdialog], [role=menu]') !==
-    null
-  );
+  return target.closest(key === 'Enter' ? `${typed}, a, button, summary` : typed) !== null;
 }

@@ -1,5 +1,299 @@
-import { PageHeader } from '../../ui/layout.tsx';
+/** The inbox: everything that waits for a person, and the card of the one that is open. */
+import type { Approval } from '@relay/protocol/wire';
+import { useMutation } from '@tanstack/react-query';
+import { Bell, BellOff, CircleHelp } from 'lucide-react';
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from 'react';
+import { useLocation, useSearchParams } from 'wouter';
+import { useMay } from '../../api/account.tsx';
+import { approvals, useApprovalStore, usePendingApprovals } from '../../api/approvals.ts';
+import { client } from '../../api/client.ts';
+import { useShortcuts } from '../../frame/shortcuts.ts';
+import { setPreferences, usePreferences } from '../../preferences.ts';
+import { Button, IconButton } from '../../ui/button.tsx';
+import { cx } from '../../ui/cx.ts';
+import { Kbd, PageHeader, Split } from '../../ui/layout.tsx';
+import { Empty, ErrorNotice, errorText, Loading } from '../../ui/notice.tsx';
+import { toast } from '../../ui/toast.tsx';
+import { BulkBar } from './bulk.tsx';
+import { Card } from './card.tsx';
+import { Decided } from './decided.tsx';
+import { FilterBar, filterOf } from './filters.tsx';
+import { List, type ListHandle } from './list.tsx';
+import { callKey } from './words.ts';
+
+const Help = lazy(async () => ({ default: (await import('./help.tsx')).Help }));
 
 export function Inbox({ id }: { readonly id: string | undefined }) {
-  return <PageHeader title="Inbox">{id}</PageHeader>;
+  const [, navigate] = useLocation();
+  const [search, setSearch] = useSearchParams();
+  const filter = useMemo(() => filterOf(search), [search]);
+  const isDecidedTab = search.get('tab') === 'decided';
+  const store = useApprovalStore(filter.isMine);
+  const state = usePendingApprovals(store);
+  const mayApprove = useMay('approve');
+  const list = useRef<ListHandle>(null);
+  const [isHelpOpen, setHelpOpen] = useState(false);
+  const [chosen, setChosen] = useState<readonly Approval[]>([]);
+
+  const query = search.toString();
+  const hrefOf = (each: string) => `/inbox/${each}${query === '' ? '' : `?${query}`}`;
+  const back = `/inbox${query === '' ? '' : `?${query}`}`;
+  const pending = useMemo(
+    () => state.pending.filter((approval) => filter.includes(approval)),
+    [state.pending, filter],
+  );
+
+  const move = (offset: number) => {
+    const next = list.current?.neighbour(id, offset);
+    if (next === undefined) return;
+    navigate(hrefOf(next), { replace: id !== undefined });
+    list.current?.scrollTo(next);
+  };
+  const choose = (approval: Approval) => {
+    if (chosen.some((each) => each.id === approval.id)) {
+      setChosen(chosen.filter((each) => each.id !== approval.id));
+      return;
+    }
+    const [first] = chosen;
+    if (first !== undefined && callKey(first) !== callKey(approval)) {
+      toast('Only identical calls can be decided together.');
+      return;
+    }
+    setChosen([...chosen, approval]);
+  };
+  useShortcuts({
+    j: () => move(1),
+    k: () => move(-1),
+    Enter: () => {
+      if (id === undefined) move(1);
+      else document.querySelector<HTMLElement>('#approval')?.focus();
+    },
+    x: () => {
+      const approval = id === undefined ? undefined : approvals.get(id);
+      if (!mayApprove || approval?.status !== 'pending' || approval.kind !== 'permission') return;
+      choose(approval);
+    },
+    '?': () => setHelpOpen(true),
+  });
+  // What was decided elsewhere is no longer chosen.
+  useEffect(() => {
+    setChosen((before) => {
+      const still = before.filter((each) => store.get(each.id)?.status === 'pending');
+      return still.length === before.length ? before : still;
+    });
+  }, [store, state.pending]);
+
+  const setTab = (tab: 'decided' | undefined) =>
+    setSearch((before) => {
+      if (tab === undefined) before.delete('tab');
+      else before.set('tab', tab);
+      return before;
+    });
+  const ids = useMemo(() => new Set(chosen.map((each) => each.id)), [chosen]);
+
+  return (
+    <>
+      <div className={cx(id !== undefined && 'max-[899px]:hidden')}>
+        <PageHeader title="Inbox">
+          <NotificationsButton />
+          <IconButton
+            label="Shortcuts"
+            className="pointer-coarse:hidden"
+            onClick={() => setHelpOpen(true)}
+          >
+            <CircleHelp aria-hidden size={16} />
+          </IconButton>
+        </PageHeader>
+        <div className="flex items-center gap-x-4 border-b border-line px-4 max-sm:flex-col max-sm:items-stretch">
+          <div role="tablist" aria-label="Approvals" className="flex gap-4">
+            <Tab isOpen={!isDecidedTab} onOpen={() => setTab(undefined)}>
+              Pending
+              <span className="min-w-6 text-left text-muted">
+                {state.isLoading && pending.length === 0 ? '' : pending.length}
+                {state.isComplete || pending.length === 0 ? '' : '+'}
+              </span>
+            </Tab>
+            <Tab isOpen={isDecidedTab} onOpen={() => setTab('decided')}>
+              Decided
+            </Tab>
+          </div>
+          <FilterBar search={search} setSearch={setSearch} approvals={state.pending} />
+        </div>
+      </div>
+      <Split
+        back={back}
+        list={
+          isDecidedTab ? (
+            <Decided open={id} hrefOf={hrefOf} isShown={filter.includes} />
+          ) : state.error !== undefined && pending.length === 0 ? (
+            <ErrorNotice
+              title="The approvals could not be loaded"
+              error={state.error}
+              onRetry={() => void store.reload()}
+            />
+          ) : state.isLoading && pending.length === 0 && !state.isComplete ? (
+            <Loading />
+          ) : pending.length === 0 && id === undefined ? (
+            <NothingPending isFiltered={filter.isActive} onClear={() => navigate('/inbox')} />
+          ) : (
+            <>
+              <List
+                key={query}
+                ref={list}
+                store={store}
+                pending={pending}
+                open={id}
+                hrefOf={hrefOf}
+                chosen={ids}
+                onChoose={mayApprove ? choose : undefined}
+              />
+              <BulkBar chosen={chosen} onClear={() => setChosen([])} />
+            </>
+          )
+        }
+        detail={
+          id === undefined ? undefined : (
+            <Card
+              id={id}
+              onNext={() => (isDecidedTab ? navigate('/inbox') : move(1))}
+              identical={
+                <Identical
+                  id={id}
+                  pending={pending}
+                  onChoose={mayApprove ? setChosen : undefined}
+                />
+              }
+            />
+          )
+        }
+        placeholder={
+          pending.length === 0 || isDecidedTab ? null : (
+            <Empty
+              title={pending.length === 1 ? 'One request waits' : `${pending.length} requests wait`}
+            >
+              Choose one, or press <Kbd>J</Kbd> to open the first. <Kbd>?</Kbd> shows all shortcuts.
+            </Empty>
+          )
+        }
+      />
+      <Suspense>{isHelpOpen ? <Help onClose={() => setHelpOpen(false)} /> : null}</Suspense>
+    </>
+  );
+}
+
+interface TabProps {
+  readonly isOpen: boolean;
+  readonly onOpen: () => void;
+  readonly children: React.ReactNode;
+}
+
+function Tab({ isOpen, onOpen, children }: TabProps) {
+  return (
+    <button
+      type="button"
+      role="tab"
+      aria-selected={isOpen}
+      onClick={onOpen}
+      className={cx(
+        '-mb-px flex h-9 items-center gap-1.5 border-b-2 text-sm pointer-coarse:h-11',
+        isOpen ? 'border-solid font-medium' : 'border-transparent text-muted hover:text-text',
+      )}
+    >
+      {children}
+    </button>
+  );
+}
+
+interface IdenticalProps {
+  readonly id: string;
+  readonly pending: readonly Approval[];
+  readonly onChoose: ((chosen: readonly Approval[]) => void) | undefined;
+}
+
+/** Offers to decide the same call of several runs together. */
+function Identical({ id, pending, onChoose }: IdenticalProps) {
+  const approval = approvals.get(id);
+  if (approval?.status !== 'pending' || approval.kind !== 'permission') return null;
+  const key = callKey(approval);
+  const same = pending.filter((each) => callKey(each) === key);
+  if (same.length < 2 || onChoose === undefined) return null;
+  return (
+    <p className="flex flex-wrap items-center gap-2 text-sm text-muted">
+      {same.length - 1} more {same.length === 2 ? 'request waits' : 'requests wait'} for the
+      identical call.
+      <Button size="sm" onClick={() => onChoose(same)}>
+        Choose all {same.length}
+      </Button>
+    </p>
+  );
+}
+
+interface NothingPendingProps {
+  readonly isFiltered: boolean;
+  readonly onClear: () => void;
+}
+
+function NothingPending({ isFiltered, onClear }: NothingPendingProps) {
+  const mayStart = useMay('runs');
+  const start = useMutation({
+    mutationFn: () => client.runs.sendMessage({ message: 'notify hello', model: 'demo' }),
+    onError: (error) => toast(errorText(error), 'error'),
+  });
+  if (isFiltered) {
+    return (
+      <Empty
+        title="Nothing matches these filters"
+        action={<Button onClick={onClear}>Clear the filters</Button>}
+      >
+        Other requests may be waiting.
+      </Empty>
+    );
+  }
+  return (
+    <Empty
+      title="Nothing waits for you"
+      action={
+        mayStart ? (
+          <Button
+            kind="primary"
+            disabled={start.isPending || start.isSuccess}
+            onClick={() => start.mutate()}
+          >
+            {start.isIdle || start.isError
+              ? 'Start a demo run that asks'
+              : 'Started: it asks in a moment …'}
+          </Button>
+        ) : undefined
+      }
+    >
+      When an agent wants to use a tool that no rule allows, its request appears here, live: what
+      exactly would run, who asks and why. Nothing runs before somebody approves it.
+    </Empty>
+  );
+}
+
+/** Turns desktop notifications on and off. */
+function NotificationsButton() {
+  const { notifications } = usePreferences();
+  if (!('Notification' in globalThis)) return null;
+  const isOn = notifications && Notification.permission === 'granted';
+  const Icon = isOn ? Bell : BellOff;
+  return (
+    <IconButton
+      label={isOn ? 'Turn desktop notifications off' : 'Notify me of new requests'}
+      aria-pressed={isOn}
+      onClick={() => void toggle(isOn)}
+    >
+      <Icon aria-hidden size={16} />
+    </IconButton>
+  );
+}
+
+async function toggle(isOn: boolean): Promise<void> {
+  if (isOn) return setPreferences({ notifications: false });
+  const permission = await Notification.requestPermission();
+  setPreferences({ notifications: permission === 'granted' });
+  if (permission === 'denied') {
+    toast('This browser blocks notifications of this page. Allow them in its settings.', 'error');
+  }
 }

@@ -1,0 +1,279 @@
+/** One approval: what exactly will run, who asks, why, and the decision. */
+import { describeFlags, escapeMisleading } from '@relay/protocol/display';
+import type { Approval } from '@relay/protocol/wire';
+import { RelayApiError } from '@relay/sdk';
+import { Clock } from 'lucide-react';
+import { type ReactNode, useState } from 'react';
+import { Link } from 'wouter';
+import { useAccount } from '../../api/account.tsx';
+import { useApproval } from '../../api/approvals.ts';
+import { SafeText } from '../../text/safe-text.tsx';
+import { Button } from '../../ui/button.tsx';
+import { cx } from '../../ui/cx.ts';
+import { Empty, ErrorNotice, Loading } from '../../ui/notice.tsx';
+import { lookOf, StatusBadge } from '../../ui/state.tsx';
+import { Ago, formatDuration, Id, Time, useNow } from '../../ui/values.tsx';
+import { ActionBar } from './actions.tsx';
+import { Earlier, LastSteps, Requester, UserRequest, Votes, Why } from './context.tsx';
+import { Evidence } from './outcome.tsx';
+import { Row, Warning } from './parts.tsx';
+import { isMe, nameOf, shownDigest, urgencyOf, verdictOf } from './words.ts';
+
+interface CardProps {
+  readonly id: string;
+  /** Opens the next request. */
+  readonly onNext: () => void;
+  readonly identical: ReactNode;
+}
+
+export function Card({ id, onNext, identical }: CardProps) {
+  const { approval, error } = useApproval(id);
+  if (approval !== undefined) {
+    return <ApprovalCard key={id} approval={approval} onNext={onNext} identical={identical} />;
+  }
+  if (error === undefined) return <Loading />;
+  if (error instanceof RelayApiError && error.status === 404) {
+    return (
+      <Empty title="There is no such approval">
+        It may have been deleted with its run, or it belongs to another tenant.
+      </Empty>
+    );
+  }
+  return <ErrorNotice title="The approval could not be loaded" error={error} />;
+}
+
+function ApprovalCard({
+  approval,
+  onNext,
+  identical,
+}: Omit<CardProps, 'id'> & { readonly approval: Approval }) {
+  // What the person has seen: a decision is bound to it, whatever arrives meanwhile.
+  const [seen, setSeen] = useState(() => shownDigest(approval));
+  const isChanged = approval.status === 'pending' && seen !== shownDigest(approval);
+  return (
+    <>
+      <article
+        tabIndex={-1}
+        id="approval"
+        aria-label={`Approval of ${escapeMisleading(approval.tool)}`}
+        className="min-h-0 flex-1 overflow-y-auto outline-none"
+      >
+        <div className="mx-auto flex max-w-[920px] flex-col gap-4 p-4 pb-8">
+          <CardHeader approval={approval} />
+          <Verdict approval={approval} />
+          {isChanged ? (
+            <Warning>
+              <strong className="font-semibold">
+                This call was changed while you looked at it.
+              </strong>{' '}
+              It is shown below as it would run now.{' '}
+              <Button size="sm" onClick={() => setSeen(shownDigest(approval))}>
+                I have seen the change
+              </Button>
+            </Warning>
+          ) : null}
+          <Call approval={approval} />
+          {identical}
+          <dl className="flex flex-col divide-y divide-line rounded border border-line bg-surface">
+            <Why approval={approval} />
+            <Votes approval={approval} />
+            <UserRequest approval={approval} />
+            <LastSteps approval={approval} />
+            <Earlier approval={approval} />
+            <Details approval={approval} />
+          </dl>
+        </div>
+      </article>
+      <ActionBar approval={approval} digest={seen} isChanged={isChanged} onNext={onNext} />
+    </>
+  );
+}
+
+function CardHeader({ approval }: { readonly approval: Approval }) {
+  const { tool, status, requestedAt, kind } = approval;
+  return (
+    <header className="flex flex-wrap items-center gap-x-3 gap-y-1">
+      <h2 className="min-w-0 font-mono text-lg font-semibold break-all">
+        {escapeMisleading(tool)}
+      </h2>
+      {kind === 'permission' ? null : (
+        <span className="text-sm text-muted">
+          {kind === 'question' ? 'asks a question' : 'unknown outcome'}
+        </span>
+      )}
+      {status === 'pending' ? (
+        <span className="flex items-center gap-3 text-sm text-muted">
+          <span>
+            asked <Ago at={requestedAt} />
+          </span>
+          <Countdown approval={approval} />
+        </span>
+      ) : (
+        <StatusBadge status={status} />
+      )}
+      <span className="ml-auto text-sm">
+        <Requester approval={approval} />
+      </span>
+    </header>
+  );
+}
+
+const urgencyClass = {
+  calm: 'text-muted',
+  soon: 'text-waiting font-medium',
+  last: 'text-failed font-medium',
+};
+
+function Countdown({ approval }: { readonly approval: Approval }) {
+  const now = useNow();
+  const left = Date.parse(approval.expiresAt) - now;
+  return (
+    <span
+      className={cx(
+        'inline-flex items-center gap-1 whitespace-nowrap',
+        urgencyClass[urgencyOf(approval, now)],
+      )}
+    >
+      <Clock aria-hidden size={14} />
+      {left <= 0
+        ? 'expires now'
+        : `expires in ${formatDuration(Math.max(1_000, Math.floor(left / 1_000) * 1_000))}`}
+    </span>
+  );
+}
+
+/** Who decided, what and when; it stays on the page when another person was faster. */
+function Verdict({ approval }: { readonly approval: Approval }) {
+  const { data: account } = useAccount();
+  const { status, decidedAt, decidedBy, reason, requestedAt } = approval;
+  if (status === 'pending') return null;
+  const { icon: Icon, tone } = lookOf(status);
+  const tones = { done: 'bg-done-soft text-done', failed: 'bg-failed-soft text-failed' } as const;
+  const at = decidedAt ?? approval.expiresAt;
+  return (
+    <div
+      role="status"
+      data-verdict={status}
+      className={cx(
+        'flex items-start gap-2 rounded p-3 text-sm',
+        tone === 'done' || tone === 'failed' ? tones[tone] : 'bg-ended-soft text-ended',
+      )}
+    >
+      <Icon aria-hidden size={16} className="mt-0.5 shrink-0" />
+      <div className="min-w-0 break-words">
+        <strong className="font-semibold">{verdictOf(approval)}</strong>
+        {decidedBy === undefined || status === 'expired' ? null : (
+          <>
+            {' '}
+            by{' '}
+            <strong className="font-semibold">
+              {escapeMisleading(nameOf(decidedBy, account))}
+            </strong>
+          </>
+        )}
+        , <Time at={at} />
+        {decidedBy === undefined || isMe(decidedBy, account) ? null : (
+          <span>
+            {' '}
+            ({formatDuration(Math.max(0, Date.parse(at) - Date.parse(requestedAt)))} after it was
+            asked)
+          </span>
+        )}
+        {status === 'expired' ? ': nobody decided in time, so the call did not run.' : null}
+        {reason === undefined ? null : (
+          <q className="mt-1 block">
+            <SafeText text={reason} maxLength={600} />
+          </q>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** The call exactly as it will run. */
+function Call({ approval }: { readonly approval: Approval }) {
+  const { kind, prompt, display, earlierDenial } = approval;
+  const { data: account } = useAccount();
+  const flags = describeFlags(display.flags);
+  return (
+    <section aria-label="The call" className="flex flex-col gap-3">
+      {kind === 'outcome' ? <Evidence approval={approval} /> : null}
+      {kind === 'question' ? (
+        <p className="text-lg break-words whitespace-pre-wrap">
+          <SafeText text={prompt ?? ''} />
+        </p>
+      ) : null}
+      {flags.length === 0 ? null : (
+        <Warning>
+          {flags.map((flag) => (
+            <p key={flag}>The request {flag}.</p>
+          ))}
+        </Warning>
+      )}
+      {earlierDenial === undefined ? null : (
+        <Warning>
+          Denied before in this run by {escapeMisleading(nameOf(earlierDenial.by, account))},{' '}
+          <Time at={earlierDenial.at} />
+          {earlierDenial.reason === undefined ? null : (
+            <>
+              : <q>{escapeMisleading(earlierDenial.reason)}</q>
+            </>
+          )}
+        </Warning>
+      )}
+      <pre className="overflow-x-auto rounded border border-line bg-surface p-3 font-mono text-sm break-words whitespace-pre-wrap">
+        <SafeText text={display.text} maxLength={20_000} />
+      </pre>
+    </section>
+  );
+}
+
+function Details({ approval }: { readonly approval: Approval }) {
+  const { id, runId, sessionId, conversationId, toolCallId } = approval;
+  return (
+    <Row label="Ids">
+      <span className="flex flex-wrap gap-x-4 gap-y-1">
+        <Named name="approval">
+          <Id id={id} label="approval id" />
+        </Named>
+        {runId === undefined ? null : (
+          <Named name="run">
+            <Link
+              href={`/runs/${runId}`}
+              className="text-working underline-offset-2 hover:underline"
+            >
+              open
+            </Link>{' '}
+            <Id id={runId} label="run id" />
+          </Named>
+        )}
+        {sessionId === undefined ? null : (
+          <Named name="session">
+            <Id id={sessionId} label="session id" />
+          </Named>
+        )}
+        {conversationId === undefined ? null : (
+          <Named name="conversation">
+            <Id id={conversationId} label="conversation id" />
+          </Named>
+        )}
+        {toolCallId === undefined ? null : (
+          <Named name="call">
+            <Id id={toolCallId} label="tool call id" />
+          </Named>
+        )}
+        <Named name="digest">
+          <Id id={shownDigest(approval)} label="digest" />
+        </Named>
+      </span>
+    </Row>
+  );
+}
+
+function Named({ name, children }: { readonly name: string; readonly children: ReactNode }) {
+  return (
+    <span className="inline-flex items-center gap-1 text-xs text-muted">
+      {name} {children}
+    </span>
+  );
+}
