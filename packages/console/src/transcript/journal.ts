@@ -7,10 +7,10 @@
  * connection was lost is read after it is back.
  */
 import type { Run, StoredEvent } from '@relay/protocol/wire';
-import type { EventsPage } from '@relay/sdk';
-import { client } from '../../../api/client.ts';
-import { onFeedEvent } from '../../../api/feed.ts';
-import { queries } from '../../../api/queries.ts';
+import { type EventsPage, RelayApiError } from '@relay/sdk';
+import { client } from '../api/client.ts';
+import { onFeedEvent } from '../api/feed.ts';
+import { queries } from '../api/queries.ts';
 import { Timeline } from './timeline.ts';
 import { Transcript } from './transcript.ts';
 
@@ -127,8 +127,12 @@ export class RunJournal {
 
   readonly getState = (): JournalState => this.#state;
 
-  /** Reads the journal and follows it. `around`: the event to show first, instead of the last one. */
-  start(around: number | undefined): void {
+  /**
+   * Reads the journal and follows it; after an error, again. `around`: the event to show first, instead of
+   * the last one.
+   */
+  start(around?: number): void {
+    this.#error = undefined;
     void this.#read(around);
   }
 
@@ -251,7 +255,13 @@ export class RunJournal {
     try {
       while (!signal.aborted && !this.#whole.timeline.isOver) {
         await changed.wait(signal);
-        await this.#readRest();
+        try {
+          await this.#readRest();
+        } catch (error) {
+          // The stream and the feed reconnect, and then say that there is something to read.
+          if (!(error instanceof RelayApiError) || !error.retryable) throw error;
+          this.#disconnected();
+        }
       }
     } finally {
       stopListening();
