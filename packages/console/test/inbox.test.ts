@@ -8,7 +8,7 @@ import {
   callKey,
   isMe,
   nameOf,
-  summaryOf,
+  requestText,
   urgencyOf,
   verdictOf,
 } from '../src/pages/inbox/words.ts';
@@ -68,14 +68,14 @@ describe('identical calls', () => {
 });
 
 describe('an approval in words', () => {
-  it('is summed up in one line: a command, a single value, or all parameters', () => {
-    const summary = (params: Approval['params']) => summaryOf({ ...approval, params });
-    expect(summary({ command: 'ls', timeout: 5 })).toBe('ls');
-    expect(summary({ path: 'a\nb' })).toBe('a ⏎ b');
-    expect(summary({ to: 'ada', count: 2 })).toBe('to: ada · count: 2');
-    expect(summary({ text: 'x'.repeat(1_000_000) })).toHaveLength(241);
-    expect(summaryOf({ ...approval, executedParams: { text: 'changed' } })).toBe('changed');
-    expect(summaryOf({ ...approval, kind: 'question', prompt: 'Which size?' })).toBe('Which size?');
+  it('is summed up in one line: the call as it will run, the question, or what is not known', () => {
+    expect(requestText(approval)).toBe('to: "ada"  text: "hello"');
+    expect(requestText({ ...approval, executedParams: { n: 2 } })).toBe('n: 2');
+    const prompt = 'Which\nsize?';
+    expect(requestText({ ...approval, kind: 'question', prompt })).toBe('Which ⏎ size?');
+    expect(requestText({ ...approval, kind: 'outcome', params: { path: 'a' } })).toBe(
+      'Did it take effect? a',
+    );
   });
 
   it('becomes urgent near the end of its time, however short that is', () => {

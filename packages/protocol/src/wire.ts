@@ -41,7 +41,10 @@ export type {
 export type {
   ApprovalKind,
   ApprovalStatus,
+  CommandRole,
+  CommandSegment,
   Decider,
+  ExplainedParameter,
   OutcomeAnswer,
   PermissionResponse,
   Permissions,

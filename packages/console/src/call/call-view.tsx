@@ -1,6 +1,6 @@
 /** A tool call exactly as it will run: every parameter, readable, with what it leads to. */
 import { describeFlags } from '@relay/protocol/display';
-import { isObject } from '@relay/protocol/wire';
+import { type ExplainedParameter, isObject } from '@relay/protocol/wire';
 import { ArrowRight, TriangleAlert } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { Diff, DiffOf } from '../text/diff.tsx';
@@ -9,7 +9,6 @@ import { Address, targetOf } from '../text/link-text.tsx';
 import { SafeText } from '../text/safe-text.tsx';
 import { formatCount } from '../ui/values.tsx';
 import { Command } from './command.tsx';
-import type { ExplainedParameter } from './parameters.ts';
 
 interface Link {
   readonly name: string;
@@ -36,6 +35,7 @@ export function CallView(props: CallViewProps) {
   const { tool, params, preview, resolvedPaths = {}, parameters = {}, flags = [] } = props;
   const { links = [], diff } = preview ?? {};
   const warnings = describeFlags(flags);
+  const names = isObject(params) ? Object.keys(params) : [];
   return (
     <div role="group" aria-label={`Call of ${tool}`} className="flex min-w-0 flex-col gap-3">
       {warnings.length === 0 ? null : (
@@ -55,7 +55,7 @@ export function CallView(props: CallViewProps) {
               <dt className="font-mono text-xs text-muted">
                 <SafeText text={name === '' ? '""' : name} maxLength={200} />
               </dt>
-              <dd className="min-w-0">
+              <dd className="flex min-w-0 flex-col gap-1">
                 <Parameter
                   name={name}
                   value={value}
@@ -63,31 +63,16 @@ export function CallView(props: CallViewProps) {
                   resolved={Object.hasOwn(resolvedPaths, name) ? resolvedPaths[name] : undefined}
                   isPreviewed={diff !== undefined}
                 />
+                <Links links={links.filter((link) => link.name === name)} />
               </dd>
             </div>
           ))}
-          {Object.keys(params).length === 0 ? (
-            <div className="text-sm text-muted">Without parameters</div>
-          ) : null}
+          {names.length === 0 ? <div className="text-sm text-muted">Without parameters</div> : null}
         </dl>
       ) : (
         <Json value={params} />
       )}
-      {links.length === 0 ? null : (
-        <ul className="flex flex-col gap-1 font-mono text-xs">
-          {links.map(({ name, path, target }, index) => (
-            <li key={index} className="min-w-0 break-words">
-              <SafeText text={path} maxLength={500} /> <Arrow />{' '}
-              <strong className="font-semibold">
-                <SafeText text={target} maxLength={500} />
-              </strong>{' '}
-              <span className="text-muted">
-                (<SafeText text={name} maxLength={200} />)
-              </span>
-            </li>
-          ))}
-        </ul>
-      )}
+      <Links links={links.filter(({ name }) => !names.includes(name))} />
     </div>
   );
 }
@@ -98,6 +83,23 @@ function Warning({ children }: { readonly children: ReactNode }) {
       <TriangleAlert aria-hidden size={14} className="mt-0.5 shrink-0" />
       <span className="min-w-0">{children}</span>
     </span>
+  );
+}
+
+/** Paths in the text of a parameter, with the files that they lead to. */
+function Links({ links }: { readonly links: readonly Link[] }) {
+  if (links.length === 0) return null;
+  return (
+    <ul className="flex flex-col gap-1 font-mono text-xs">
+      {links.map(({ path, target }, index) => (
+        <li key={index} className="min-w-0 break-words">
+          <SafeText text={path} maxLength={500} /> <Arrow />{' '}
+          <strong className="font-semibold">
+            <SafeText text={target} maxLength={500} />
+          </strong>
+        </li>
+      ))}
+    </ul>
   );
 }
 

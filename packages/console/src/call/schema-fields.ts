@@ -7,11 +7,13 @@
 import { splitMisleading } from '@relay/protocol/display';
 import {
   canonicalJson,
+  type FieldIssue,
   isObject,
   issuesOfValue,
   type JsonSchema,
   resolveRef,
 } from '@relay/protocol/wire';
+import { jsonText } from '../text/json-rows.ts';
 
 export type Field =
   /** One of some values: an `enum`, a `const`, a boolean, null. */
@@ -182,12 +184,22 @@ function typeName(type: unknown): string {
   }
 }
 
+/** What keeps a value from being sent. */
+export function issuesOf(schema: JsonSchema, value: unknown): readonly FieldIssue[] {
+  try {
+    return issuesOfValue(schema, value);
+  } catch {
+    // It exceeds the stack.
+    return [{ path: '', message: 'Nested too deeply to be checked' }];
+  }
+}
+
 /** The first variant that the value matches, else the first one of its type, else the first. */
 export function variantOf(variants: readonly Variant[], value: unknown, root: JsonSchema): number {
   if (value === undefined) return 0;
   const { $defs, definitions } = root;
   const matching = variants.findIndex(
-    ({ schema }) => issuesOfValue({ ...schema, $defs, definitions }, value).length === 0,
+    ({ schema }) => issuesOf({ ...schema, $defs, definitions }, value).length === 0,
   );
   if (matching >= 0) return matching;
   const ofType = variants.findIndex(({ schema }) => accepts(fieldOf(schema, root), value));
@@ -289,8 +301,7 @@ export function parseJson(text: string): Parsed {
 /** Misleading characters as escape sequences, so that they can be seen and removed. */
 export function formatJson(value: unknown): string {
   if (value === undefined) return '';
-  const text = JSON.stringify(value, null, 2);
-  return splitMisleading(text)
+  return splitMisleading(jsonText(value))
     .map((piece) => (typeof piece === 'string' ? piece : escapeUnits(piece.char)))
     .join('');
 }

@@ -1,11 +1,5 @@
 /** A form made from a JSON Schema, for the arguments of a call and the answers of questions. */
-import {
-  childPath,
-  type FieldIssue,
-  isObject,
-  issuesOfValue,
-  type JsonSchema,
-} from '@relay/protocol/wire';
+import { childPath, type FieldIssue, isObject, type JsonSchema } from '@relay/protocol/wire';
 import { escapeMisleading } from '@relay/protocol/display';
 import { Plus, X } from 'lucide-react';
 import { createContext, type ReactNode, useContext, useId, useMemo, useState } from 'react';
@@ -20,6 +14,7 @@ import {
   formatJson,
   formatNumber,
   isSame,
+  issuesOf,
   type Parsed,
   parseJson,
   parseNumber,
@@ -121,12 +116,19 @@ function issuesWith(
   drafts: ReadonlyMap<string, Draft>,
 ): readonly FieldIssue[] {
   const unfinished = [...drafts].map(([path, { problem }]) => ({ path, message: problem }));
-  return [...unfinished, ...issuesOfValue(schema, value).filter(({ path }) => !drafts.has(path))];
+  return [...unfinished, ...issuesOf(schema, value).filter(({ path }) => !drafts.has(path))];
 }
 
 function isWithin(path: string, parent: string): boolean {
   if (parent === '' || path === parent) return true;
   return path.startsWith(`${parent}.`) || path.startsWith(`${parent}[`);
+}
+
+/** Parts of parts that have fields of their own; what is in them is edited as JSON. */
+const maxLevel = 6;
+
+function levelOf(path: string): number {
+  return path.split(/[.[]/, maxLevel + 2).length;
 }
 
 interface EditorProps {
@@ -148,7 +150,8 @@ function Editor(props: EditorProps) {
   const { schema, value, path } = props;
   const field = fieldOf(schema, root);
   // A draft is continued in the field in which it was begun.
-  if (!accepts(field, value) || (field.kind === 'text' && drafts.has(path))) {
+  const isDraft = field.kind === 'text' && drafts.has(path);
+  if (!accepts(field, value) || isDraft || levelOf(path) > maxLevel) {
     return <JsonEditor {...props} />;
   }
   switch (field.kind) {
@@ -223,11 +226,13 @@ function TextEditor({ field, value, path, onChange, id, describedBy }: Of<'text'
     },
   };
   if (!isLong) return <Input {...shared} className="font-mono" />;
+  // For browsers that do not size it by its content.
+  const rows = Math.min(12, text.split('\n', 12).length + Math.floor(text.length / 80));
   return (
     <TextArea
       {...shared}
-      rows={1}
-      className="field-sizing-content max-h-[50vh] min-h-8 font-mono"
+      rows={rows}
+      className="field-sizing-content max-h-[50vh] min-h-8 resize-none font-mono"
     />
   );
 }
@@ -252,7 +257,8 @@ function NumberEditor({ id, describedBy, field, ...props }: Of<'number'>) {
 }
 
 function JsonEditor({ id, describedBy, ...props }: EditorProps) {
-  const isText = typeof props.value === 'string';
+  const { root } = useForm();
+  const isText = fieldOf(props.schema, root).kind === 'text';
   return (
     <DraftEditor {...props} format={formatJson} parse={parseJson}>
       {(text, onText) => (
@@ -268,7 +274,9 @@ function JsonEditor({ id, describedBy, ...props }: EditorProps) {
             onChange={({ target }) => onText(target.value)}
           />
           <span className="text-xs text-muted">
-            {isText ? 'As JSON, so that all its characters can be seen' : 'As JSON'}
+            {isText
+              ? 'As JSON, so that all its characters can be seen'
+              : 'As JSON: texts in quotes'}
           </span>
         </div>
       )}
@@ -493,7 +501,7 @@ function LabelledEditor(props: LabelledEditorProps) {
       {format === undefined ? null : (
         <span>
           Format: <SafeText text={format} maxLength={50} />
-          {formatExamples[format] === undefined ? '' : `, such as ${formatExamples[format]}`}
+          {Object.hasOwn(formatExamples, format) ? `, such as ${formatExamples[format]}` : ''}
         </span>
       )}
       {found.map(({ path: at, message }, index) => (

@@ -4,7 +4,7 @@ import { useEffect } from 'react';
 import { useLocation } from 'wouter';
 import { approvals } from '../api/approvals.ts';
 import { isFeedReader } from '../api/feed.ts';
-import { summaryOf } from '../pages/inbox/words.ts';
+import { requestText } from '../pages/inbox/words.ts';
 import { usePreferences } from '../preferences.ts';
 
 export function useNotifications(): void {
@@ -18,7 +18,7 @@ export function useNotifications(): void {
       const { id, tool, kind } = approval;
       const asks = kind === 'question' ? 'asks a question' : 'waits for a decision';
       const notification = new Notification(escapeMisleading(`${tool} ${asks}`), {
-        body: escapeMisleading(summaryOf(approval)),
+        body: escapeMisleading(requestText(approval)),
         tag: id,
         silent: true,
       });

@@ -13,8 +13,6 @@ export type DiffLine =
       readonly counterpart?: string;
     };
 
-type Change = Extract<DiffLine, { kind: 'same' | 'added' | 'removed' }>;
-
 const partHeader = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 
 /** Takes any text: every line of it is in the result. */
@@ -69,10 +67,14 @@ export function parseDiff(text: string): DiffLine[] {
   return withCounterparts(lines);
 }
 
+const noLineBreak = { kind: 'note', text: '\\ No line break at the end' } as const;
+
 /** From the comparison of two texts. */
 export function linesOfChanges(changes: readonly ChangeObject<string>[]): DiffLine[] {
   const lines: DiffLine[] = [];
   let [before, after] = [1, 1];
+  /** Whether the old and the new text end with a line break. */
+  const ends = { before: true, after: true };
   for (const { value, added, removed } of changes) {
     const isComplete = value.endsWith('\n');
     for (const text of (isComplete ? value.slice(0, -1) : value).split('\n')) {
@@ -82,37 +84,47 @@ export function linesOfChanges(changes: readonly ChangeObject<string>[]): DiffLi
       if (!added) before += 1;
       if (!removed) after += 1;
     }
-    if (!isComplete && (added || removed)) {
-      lines.push({ kind: 'note', text: '\\ No line break at the end' });
-    }
+    if (!added) ends.before = isComplete;
+    if (!removed) ends.after = isComplete;
   }
+  // That neither has one is nothing to look at: most texts that are compared are parts of files.
+  if (ends.before !== ends.after) lines.push(noLineBreak);
   return withCounterparts(lines);
 }
 
 /** Removed lines and the same number of added lines after them replace each other. */
 function withCounterparts(lines: readonly DiffLine[]): DiffLine[] {
   const result = [...lines];
-  let at = 0;
-  while (at < result.length) {
-    const removed = runOf(result, at, 'removed');
-    const added = runOf(result, at + removed.length, 'added');
-    if (removed.length > 0 && removed.length === added.length) {
-      for (const [index, line] of removed.entries()) {
-        const other = added[index];
-        if (other === undefined) continue;
-        result[at + index] = { ...line, counterpart: other.text };
-        result[at + removed.length + index] = { ...other, counterpart: line.text };
+  let removed: number[] = [];
+  let added: number[] = [];
+  const pair = () => {
+    if (removed.length === added.length) {
+      for (const [index, at] of removed.entries()) {
+        const to = added[index] ?? at;
+        const [old, replacement] = [lines[at], lines[to]];
+        if (old?.kind !== 'removed' || replacement?.kind !== 'added') continue;
+        result[at] = { ...old, counterpart: replacement.text };
+        result[to] = { ...replacement, counterpart: old.text };
       }
     }
-    at += Math.max(1, removed.length + added.length);
+    [removed, added] = [[], []];
+  };
+  for (const [at, { kind }] of lines.entries()) {
+    // A note is about the line before it.
+    if (kind === 'note') continue;
+    if (kind !== 'added' && added.length > 0) pair();
+    if (kind === 'removed') removed.push(at);
+    else if (kind === 'added') added.push(at);
+    else removed = [];
   }
+  pair();
   return result;
 }
 
-function runOf(lines: readonly DiffLine[], from: number, kind: Change['kind']): Change[] {
-  const run: Change[] = [];
-  for (let at = from; lines[at]?.kind === kind; at += 1) run.push(lines[at] as Change);
-  return run;
+function unchangedFrom(lines: readonly DiffLine[], from: number): readonly DiffLine[] {
+  let end = from;
+  while (lines[end]?.kind === 'same') end += 1;
+  return lines.slice(from, end);
 }
 
 export interface Fold {
@@ -128,7 +140,7 @@ export function foldUnchanged(lines: readonly DiffLine[]): (DiffLine | Fold)[] {
   const rows: (DiffLine | Fold)[] = [];
   let at = 0;
   while (at < lines.length) {
-    const run = runOf(lines, at, 'same');
+    const run = unchangedFrom(lines, at);
     const line = lines[at];
     if (run.length === 0) {
       if (line !== undefined) rows.push(line);
@@ -138,7 +150,7 @@ export function foldUnchanged(lines: readonly DiffLine[]): (DiffLine | Fold)[] {
     const first = at === 0 ? 0 : context;
     const last = at + run.length === lines.length ? run.length : run.length - context;
     // A fold takes a line itself.
-    if (last - first > 2) {
+    if (last - first > 4) {
       rows.push(...run.slice(0, first));
       rows.push({ kind: 'fold', lines: run.slice(first, last) });
       rows.push(...run.slice(last));

@@ -85,7 +85,7 @@ function DiffTable({ lines }: { readonly lines: readonly DiffLine[] }) {
     <div dir="ltr" className="min-w-0 overflow-hidden rounded border border-line bg-surface">
       <div
         role="region"
-        aria-label={`Changes: ${count('added')} lines added, ${count('removed')} removed`}
+        aria-label={`Lines added: ${count('added')}, removed: ${count('removed')}`}
         // A region that scrolls can be scrolled with the keyboard.
         tabIndex={0}
         className="max-h-[70vh] overflow-auto"

@@ -178,7 +178,7 @@ function Name({ name }: { readonly name: string | number | undefined }) {
   return (
     <span
       className={cx(
-        'mr-1.5 max-w-[50%] shrink-0 break-words',
+        'mr-1.5 max-w-40 shrink-0 break-words sm:max-w-80',
         typeof name === 'number' && 'text-faint',
       )}
     >

@@ -2,18 +2,33 @@
  * Markdown as tokens, at a bounded cost: models write it, and text that they read may make them write
  * anything. What is nested too deeply or has too many parts is not Markdown but plain text.
  */
-import { Lexer, type Token } from 'marked';
+import { Lexer, type Token, Tokenizer } from 'marked';
 
+/** What follows is plain text. The lexer takes quadratic time on some texts, by length and by lines. */
+const maxLength = 40_000;
+const maxLines = 2_000;
+/** Of a paragraph, a cell or a heading. */
+const maxInline = 4_000;
 /** Quotes, lists and emphasis in each other. People nest three or four. */
 const maxDepth = 40;
 const maxTokens = 20_000;
-/** The characters of a paragraph, a cell or a heading. The lexer takes quadratic time on some texts. */
-const maxInline = 10_000;
+/** Rows are filled up to the number of columns. */
+const maxCells = 50_000;
+
+/** The length of the beginning that is read as Markdown. */
+export function markdownLength(text: string): number {
+  let end = -1;
+  for (let line = 0; line < maxLines; line += 1) {
+    end = text.indexOf('\n', end + 1);
+    if (end < 0 || end > maxLength) return Math.min(text.length, maxLength);
+  }
+  return end;
+}
 
 /** Undefined if it is to be shown as plain text. */
 export function lexMarkdown(text: string): Token[] | undefined {
-  if (isDeeplyNested(text)) return undefined;
-  const lexer = new Lexer({ gfm: true });
+  if (isTooMuch(text)) return undefined;
+  const lexer = createLexer();
   try {
     const tokens = lexer.blockTokens(text, []);
     // The lexer appends to its queue while it works on it.
@@ -28,11 +43,27 @@ export function lexMarkdown(text: string): Token[] | undefined {
   }
 }
 
+/**
+ * Its own rules look for an e-mail address from every character on, which takes seconds on some
+ * paragraphs. Here only addresses with a scheme are links.
+ */
+function createLexer(): Lexer {
+  const tokenizer = new Tokenizer();
+  const lexer = new Lexer({ gfm: true, tokenizer });
+  tokenizer.rules.inline = {
+    ...tokenizer.rules.inline,
+    url: /^(https?:\/\/)[^\s<]+/i,
+    text: /^([`~]+|[^`~])(?:(?= {2,}\n)|[\s\S]*?(?:(?=[\\<![`*~_]|\b_|https?:\/\/|$)|[^ ](?= {2,}\n)))/,
+  };
+  return lexer;
+}
+
 const quoteOrItem = /[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))/y;
 
 /** Before the lexer, which takes a step down for each. */
-function isDeeplyNested(text: string): boolean {
-  for (const line of text.split('\n')) {
+function isTooMuch(text: string): boolean {
+  const lines = text.split('\n');
+  for (const line of lines) {
     let depth = 0;
     quoteOrItem.lastIndex = 0;
     while (quoteOrItem.test(line)) {
@@ -41,6 +72,7 @@ function isDeeplyNested(text: string): boolean {
     }
     const indentation = /^[ \t]*/.exec(line)?.[0].length ?? 0;
     if (indentation > maxDepth * 4) return true;
+    if (line.split('|').length * lines.length > maxCells && line.includes('|')) return true;
   }
   return false;
 }

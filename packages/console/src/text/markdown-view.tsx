@@ -6,7 +6,7 @@ import { CopyButton } from '../ui/values.tsx';
 import { LinkText } from './link-text.tsx';
 import { cutAt } from './marks.ts';
 import { PlainText } from './markdown.tsx';
-import { continueMarkdown, decodeEntities, type Lexed } from './markdown-tokens.ts';
+import { continueMarkdown, decodeEntities, type Lexed, markdownLength } from './markdown-tokens.ts';
 import { SafeText } from './safe-text.tsx';
 
 interface MarkdownViewProps {
@@ -14,13 +14,10 @@ interface MarkdownViewProps {
   readonly isStreaming: boolean;
 }
 
-/** What follows is plain text. */
-const maxLength = 100_000;
-
 export function MarkdownView({ text, isStreaming }: MarkdownViewProps) {
   // Typing and clicking come before the newest words.
   const newest = useDeferredValue(text);
-  const end = newest.length > maxLength ? cutAt(newest, maxLength) : newest.length;
+  const end = cutAt(newest, markdownLength(newest));
   const whole = newest.slice(0, end).replaceAll('\r\n', '\n');
   const previous = useRef<Lexed>(undefined);
   const lexed = useMemo(
@@ -29,7 +26,7 @@ export function MarkdownView({ text, isStreaming }: MarkdownViewProps) {
   );
   previous.current = lexed;
   return (
-    <div dir="auto" className="flex min-w-0 flex-col gap-2 break-words">
+    <div className="flex min-w-0 flex-col gap-2 break-words">
       {lexed.tokens === undefined ? (
         <PlainText text={whole} />
       ) : (
@@ -61,6 +58,7 @@ function blockOf(token: Tokens.Generic): ReactNode {
       const Heading = `h${Math.min(6, depth + 2)}` as 'h3';
       return (
         <Heading
+          dir="auto"
           className={cx('mt-2 font-semibold first:mt-0', headings[depth - 1] ?? 'text-base')}
         >
           {inlineOf(tokens)}
@@ -68,7 +66,11 @@ function blockOf(token: Tokens.Generic): ReactNode {
       );
     }
     case 'paragraph':
-      return <p className="whitespace-pre-line">{inlineOf(token.tokens)}</p>;
+      return (
+        <p dir="auto" className="whitespace-pre-line">
+          {inlineOf(token.tokens)}
+        </p>
+      );
     case 'text':
       return token.tokens === undefined ? (
         <Words text={token.text as string} />
@@ -112,7 +114,7 @@ function List({ token }: { readonly token: Tokens.List }) {
       )}
     >
       {items.map((item, index) => (
-        <li key={index} className={cx('min-w-0', item.task && 'list-none')}>
+        <li key={index} dir="auto" className={cx('min-w-0', item.task && 'list-none')}>
           <div className="flex min-w-0 flex-col gap-1">
             {item.task ? (
               <div className="-ml-5 flex gap-1.5">

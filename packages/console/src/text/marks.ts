@@ -1,5 +1,9 @@
 /** Text in pieces: what can be shown as it is, and marks in place of characters that hide or mislead. */
-import { type MisleadingCharacter, splitMisleading } from '@relay/protocol/display';
+import {
+  escapeMisleading,
+  type MisleadingCharacter,
+  splitMisleading,
+} from '@relay/protocol/display';
 
 export interface Mark {
   /** `U+202E RLO` */
@@ -70,27 +74,25 @@ const maxMarks = 2_000;
 export function piecesOf(text: string): Piece[] {
   const pieces: Piece[] = [];
   let markCount = 0;
-  let previous: { char: string; at: number } | undefined;
+  let escaped = '';
+  let previous: string | undefined;
   for (const piece of splitMisleading(text)) {
-    if (typeof piece === 'string') {
+    const last = pieces.at(-1);
+    if (markCount === maxMarks) {
+      escaped += typeof piece === 'string' ? piece : escapeMisleading(piece.char);
+    } else if (typeof piece === 'string') {
       pieces.push(piece);
       previous = undefined;
-      continue;
+    } else if (piece.char === previous && typeof last === 'object') {
+      pieces[pieces.length - 1] = { ...last, count: last.count + 1 };
+    } else {
+      markCount += 1;
+      previous = piece.char;
+      const label = labelOf(piece.char.codePointAt(0) ?? 0);
+      pieces.push({ label, about: about[piece.flag], count: 1 });
     }
-    const code = piece.char.codePointAt(0) ?? 0;
-    const last = previous?.char === piece.char ? pieces[previous.at] : undefined;
-    if (previous !== undefined && typeof last === 'object') {
-      pieces[previous.at] = { ...last, count: last.count + 1 };
-      continue;
-    }
-    markCount += 1;
-    if (markCount > maxMarks) {
-      pieces.push(`\\u{${code.toString(16)}}`);
-      continue;
-    }
-    previous = { char: piece.char, at: pieces.length };
-    pieces.push({ label: labelOf(code), about: about[piece.flag], count: 1 });
   }
+  if (escaped !== '') pieces.push(escaped);
   return pieces;
 }
 

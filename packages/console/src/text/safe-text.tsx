@@ -33,9 +33,9 @@ export function SafeText({ text, maxLength = 4_000 }: SafeTextProps) {
       ))}
       {left === 0 ? null : (
         <span className="mx-1 inline-flex flex-wrap items-center gap-1 align-middle font-sans text-xs whitespace-normal text-muted">
-          … {formatCount(left)} of {formatCount(text.length)} characters are not shown
+          … {left.toLocaleString()} of {text.length.toLocaleString()} characters are not shown
           <Button size="sm" onClick={() => setSteps(steps + 1)}>
-            {left <= step ? 'Show the rest' : `Show the next ${formatCount(step)}`}
+            {left <= step ? 'Show the rest' : `Show the next ${step.toLocaleString()}`}
           </Button>
         </span>
       )}

@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { describeFlags, displayFlags, displayOf, displayParts } from '../../src/display/display.ts';
+import {
+  describeFlags,
+  displayFlags,
+  displayOf,
+  displayParts,
+  escapeMisleading,
+  splitMisleading,
+} from '../../src/display/display.ts';
 
 describe('displayOf', () => {
   it('returns the tool and all its arguments', () => {
@@ -222,5 +229,33 @@ describe('displayOf', () => {
     );
     const long = 'x'.repeat(100_000);
     expect(displayOf({ tool: 'say', params: { value: long } }).text).toContain(long);
+  });
+});
+
+describe('splitMisleading', () => {
+  it('finds the same characters as the escaped text, and loses none', () => {
+    const misleading = fc.constantFrom(
+      '\u202e',
+      '\u200b',
+      '\0',
+      '\u00a0',
+      '\u0301',
+      '\ud800',
+      '👩‍👧',
+    );
+    const text = fc
+      .array(fc.oneof(misleading, fc.string({ unit: 'binary' })))
+      .map((parts) => parts.join(''));
+    fc.assert(
+      fc.property(text, (whole) => {
+        const pieces = splitMisleading(whole);
+        const original = pieces.map((piece) => (typeof piece === 'string' ? piece : piece.char));
+        expect(original.join('')).toBe(whole);
+        const escaped = pieces.map((piece) =>
+          typeof piece === 'string' ? piece : `\\u{${piece.char.codePointAt(0)?.toString(16)}}`,
+        );
+        expect(escaped.join('')).toBe(escapeMisleading(whole));
+      }),
+    );
   });
 });

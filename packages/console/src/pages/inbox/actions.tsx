@@ -9,10 +9,10 @@ import { Kbd } from '../../ui/layout.tsx';
 import { decide, dismissRefusal, useDecision } from './decisions.ts';
 import { OutcomeActions } from './outcome.tsx';
 import { Reason } from './reason.tsx';
+import { Refusal } from './refusal.tsx';
 
 const Always = lazy(async () => ({ default: (await import('./always.tsx')).Always }));
 const Edit = lazy(async () => ({ default: (await import('./edit.tsx')).Edit }));
-const Question = lazy(async () => ({ default: (await import('./question.tsx')).Question }));
 
 interface ActionBarProps {
   readonly approval: Approval;
@@ -31,8 +31,10 @@ export function ActionBar(props: ActionBarProps) {
     <footer className="shrink-0 border-t border-line bg-surface">
       <div className="mx-auto flex max-h-[60vh] max-w-[920px] flex-col gap-2 overflow-y-auto px-4 py-3">
         {decision?.status === 'refused' ? (
-          <div role="alert" className="flex items-start gap-2 text-sm text-failed">
-            <p className="min-w-0 flex-1 break-words whitespace-pre-line">{decision.message}</p>
+          <div className="flex items-start gap-2 text-sm">
+            <div className="min-w-0 flex-1 [&>p]:mt-0">
+              <Refusal id={approval.id} />
+            </div>
             <Button size="sm" onClick={() => dismissRefusal(approval.id)}>
               Dismiss
             </Button>
@@ -68,14 +70,44 @@ function Actions(props: ActionBarProps & { readonly sending: string | undefined 
     case 'permission':
       return <PermissionActions {...props} />;
     case 'question':
-      return (
-        <Suspense fallback={<p className="text-sm text-muted">…</p>}>
-          <Question approval={approval} digest={digest} isBusy={isBusy} />
-        </Suspense>
-      );
+      return <QuestionActions approval={approval} digest={digest} isBusy={isBusy} />;
     case 'outcome':
       return <OutcomeActions approval={approval} digest={digest} isBusy={isBusy} />;
   }
+}
+
+/** The form of the answer, which is in the card. */
+export const answerFormId = 'answer';
+
+interface QuestionActionsProps {
+  readonly approval: Approval;
+  readonly digest: string;
+  readonly isBusy: boolean;
+}
+
+function QuestionActions({ approval: { id }, digest, isBusy }: QuestionActionsProps) {
+  const [isDeclining, setDeclining] = useState(false);
+  if (isDeclining) {
+    return (
+      <Reason
+        label="Why is there no answer? The agent reads this."
+        action="Decline"
+        isBusy={isBusy}
+        onCancel={() => setDeclining(false)}
+        onSend={(reason) => void decide(id, 'Declining', { approved: false, digest, ...reason })}
+      />
+    );
+  }
+  return (
+    <div className="flex flex-wrap gap-2 max-sm:grid max-sm:grid-cols-2">
+      <Button kind="approve" type="submit" form={answerFormId} disabled={isBusy}>
+        {isBusy ? 'Sending …' : 'Send the answer'}
+      </Button>
+      <Button kind="danger" disabled={isBusy} onClick={() => setDeclining(true)}>
+        Decline…
+      </Button>
+    </div>
+  );
 }
 
 /** Why calls like this cannot be allowed for the future. */

@@ -5,20 +5,23 @@ import {
   defined,
   type GrantPreviewBody,
   type GrantScope,
+  isObject,
 } from '@relay/protocol/wire';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link } from 'wouter';
 import { client } from '../../api/client.ts';
-import { SafeText } from '../../text/safe-text.tsx';
+import { summaryOf } from '../../call/summary.ts';
+import { Marked, SafeText } from '../../text/safe-text.tsx';
 import { Button } from '../../ui/button.tsx';
 import { Field, Input, Select } from '../../ui/form.tsx';
-import { ErrorNotice, errorText } from '../../ui/notice.tsx';
+import { ErrorNotice } from '../../ui/notice.tsx';
 import { Dialog } from '../../ui/overlay.tsx';
 import { StatusBadge } from '../../ui/state.tsx';
 import { Time } from '../../ui/values.tsx';
 import { decide, useDecision } from './decisions.ts';
-import { isObject, shownParams, summaryOfParams } from './words.ts';
+import { Refusal } from './refusal.tsx';
+import { shownParams } from './words.ts';
 
 interface AlwaysProps {
   readonly approval: Approval;
@@ -122,7 +125,7 @@ export function Always({ approval, digest, onClose }: AlwaysProps) {
               isChosen={rule === 'exact'}
               onChoose={() => setRule('exact')}
               label="Exactly this call"
-              detail={`${tool} ${summaryOfParams(params)}`}
+              detail={`${tool} ${summaryOf(params)}`}
             />
             {suggestedRule === undefined ? null : (
               <Choice
@@ -203,9 +206,9 @@ export function Always({ approval, digest, onClose }: AlwaysProps) {
                     <Link
                       href={`/inbox/${call.approvalId}`}
                       className="min-w-0 flex-1 truncate font-mono hover:underline"
-                      title={escapeMisleading(summaryOfParams(call.params))}
+                      title={escapeMisleading(summaryOf(call.params))}
                     >
-                      {escapeMisleading(summaryOfParams(call.params))}
+                      <Marked text={summaryOf(call.params)} />
                     </Link>
                     <span className="text-muted">
                       <Time at={call.requestedAt} />
@@ -222,15 +225,8 @@ export function Always({ approval, digest, onClose }: AlwaysProps) {
   );
 }
 
-/** What the server said about the last attempt; the dialog hides the bar that says it too. */
-export function Refusal({ id }: { readonly id: string }) {
-  const decision = useDecision(id);
-  if (decision?.status !== 'refused') return null;
-  return <ErrorNotice error={new Error(errorText(new Error(decision.message)))} />;
-}
-
 function ruleText({ tool, params, exact }: NonNullable<Approval['suggestedRule']>): string {
-  if (exact !== undefined) return `${tool} ${summaryOfParams(exact)}`;
+  if (exact !== undefined) return `${tool} ${summaryOf(exact)}`;
   const parts = Object.entries(params ?? {}).map(([name, pattern]) => `${name}: ${pattern}`);
   return parts.length === 0 ? `${tool}, with any arguments` : `${tool} ${parts.join(' · ')}`;
 }

@@ -3,9 +3,9 @@ import { describeFlags, escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { RelayApiError } from '@relay/sdk';
 import { Clock } from 'lucide-react';
-import { type ReactNode, useState } from 'react';
+import { lazy, type ReactNode, Suspense, useState } from 'react';
 import { Link } from 'wouter';
-import { useAccount } from '../../api/account.tsx';
+import { useAccount, useMay } from '../../api/account.tsx';
 import { useApproval } from '../../api/approvals.ts';
 import { SafeText } from '../../text/safe-text.tsx';
 import { Button } from '../../ui/button.tsx';
@@ -13,11 +13,19 @@ import { cx } from '../../ui/cx.ts';
 import { Empty, ErrorNotice, Loading } from '../../ui/notice.tsx';
 import { lookOf, StatusBadge } from '../../ui/state.tsx';
 import { Ago, formatDuration, Id, Time, useNow } from '../../ui/values.tsx';
-import { ActionBar } from './actions.tsx';
-import { Earlier, LastSteps, Requester, UserRequest, Votes, Why } from './context.tsx';
+import { ActionBar, answerFormId } from './actions.tsx';
+import {
+  Earlier,
+  LastSteps,
+  Requester,
+  useExplanation,
+  UserRequest,
+  Votes,
+  Why,
+} from './context.tsx';
 import { Evidence } from './outcome.tsx';
 import { Row, Warning } from './parts.tsx';
-import { isMe, nameOf, shownDigest, urgencyOf, verdictOf } from './words.ts';
+import { isMe, nameOf, shownDigest, shownParams, urgencyOf, verdictOf } from './words.ts';
 
 interface CardProps {
   readonly id: string;
@@ -49,6 +57,7 @@ function ApprovalCard({
 }: Omit<CardProps, 'id'> & { readonly approval: Approval }) {
   // What the person has seen: a decision is bound to it, whatever arrives meanwhile.
   const [seen, setSeen] = useState(() => shownDigest(approval));
+  const mayApprove = useMay('approve');
   const isChanged = approval.status === 'pending' && seen !== shownDigest(approval);
   return (
     <>
@@ -72,7 +81,7 @@ function ApprovalCard({
               </Button>
             </Warning>
           ) : null}
-          <Call approval={approval} />
+          <Call approval={approval} digest={seen} mayAnswer={mayApprove && !isChanged} />
           {identical}
           <dl className="flex flex-col divide-y divide-line rounded border border-line bg-surface">
             <Why approval={approval} />
@@ -81,6 +90,16 @@ function ApprovalCard({
             <LastSteps approval={approval} />
             <Earlier approval={approval} />
             <Details approval={approval} />
+            <Row label="As text">
+              <details>
+                <summary className="text-muted">
+                  the whole request, as every client shows it
+                </summary>
+                <pre className="mt-2 overflow-x-auto font-mono text-xs whitespace-pre-wrap">
+                  <SafeText text={approval.display.text} maxLength={20_000} />
+                </pre>
+              </details>
+            </Row>
           </dl>
         </div>
       </article>
@@ -190,19 +209,20 @@ function Verdict({ approval }: { readonly approval: Approval }) {
   );
 }
 
-/** The call exactly as it will run. */
-function Call({ approval }: { readonly approval: Approval }) {
-  const { kind, prompt, display, earlierDenial } = approval;
-  const { data: account } = useAccount();
+interface CallProps {
+  readonly approval: Approval;
+  readonly digest: string;
+  readonly mayAnswer: boolean;
+}
+
+/** What is asked: the call exactly as it will run, the question, or what is not known. */
+function Call({ approval, digest, mayAnswer }: CallProps) {
+  const { kind, prompt, display, tool, concrete, shown, params, executedParams } = approval;
+  const { data: explanation } = useExplanation(approval);
   const flags = describeFlags(display.flags);
   return (
-    <section aria-label="The call" className="flex flex-col gap-3">
+    <section aria-label="The request" className="flex min-w-0 flex-col gap-3">
       {kind === 'outcome' ? <Evidence approval={approval} /> : null}
-      {kind === 'question' ? (
-        <p className="text-lg break-words whitespace-pre-wrap">
-          <SafeText text={prompt ?? ''} />
-        </p>
-      ) : null}
       {flags.length === 0 ? null : (
         <Warning>
           {flags.map((flag) => (
@@ -210,21 +230,98 @@ function Call({ approval }: { readonly approval: Approval }) {
           ))}
         </Warning>
       )}
-      {earlierDenial === undefined ? null : (
-        <Warning>
-          Denied before in this run by {escapeMisleading(nameOf(earlierDenial.by, account))},{' '}
-          <Time at={earlierDenial.at} />
-          {earlierDenial.reason === undefined ? null : (
-            <>
-              : <q>{escapeMisleading(earlierDenial.reason)}</q>
-            </>
+      <EarlierDenial approval={approval} />
+      {kind === 'question' ? (
+        <>
+          <p className="text-lg break-words whitespace-pre-wrap">
+            <SafeText text={prompt ?? ''} />
+          </p>
+          {approval.status === 'pending' ? (
+            mayAnswer ? (
+              <Suspense fallback={<Loading lines={2} />}>
+                <Question approval={approval} digest={digest} formId={answerFormId} />
+              </Suspense>
+            ) : null
+          ) : approval.input === undefined ? null : (
+            <Box title="The answer">
+              <Suspense>
+                <CallView tool={tool} params={approval.input} />
+              </Suspense>
+            </Box>
           )}
-        </Warning>
+        </>
+      ) : null}
+      <Box title={kind === 'question' ? 'Asked by this call' : undefined}>
+        <Suspense fallback={<Loading lines={2} />}>
+          <CallView
+            tool={tool}
+            params={shownParams(approval)}
+            preview={approval.preview}
+            resolvedPaths={approval.resolvedPaths}
+            parameters={explanation?.parameters}
+          />
+        </Suspense>
+      </Box>
+      {executedParams === undefined ? null : (
+        <Box title="Changed by an approver">
+          <Suspense fallback={<Loading lines={2} />}>
+            <ArgumentsDiff before={params} after={executedParams} />
+          </Suspense>
+        </Box>
       )}
-      <pre className="overflow-x-auto rounded border border-line bg-surface p-3 font-mono text-sm break-words whitespace-pre-wrap">
-        <SafeText text={display.text} maxLength={20_000} />
-      </pre>
+      {concrete === false ? (
+        <Warning>The agent does not say what this call would do exactly.</Warning>
+      ) : null}
+      {shown === undefined || Object.keys(shown).length === 0 ? null : (
+        <Box title="What the agent says about it, which is not checked">
+          <Suspense fallback={<Loading lines={2} />}>
+            <CallView tool={tool} params={shown} />
+          </Suspense>
+        </Box>
+      )}
     </section>
+  );
+}
+
+const CallView = lazy(async () => ({
+  default: (await import('../../call/call-view.tsx')).CallView,
+}));
+const ArgumentsDiff = lazy(async () => ({
+  default: (await import('../../call/arguments-diff.tsx')).ArgumentsDiff,
+}));
+const Question = lazy(async () => ({ default: (await import('./question.tsx')).Question }));
+
+function Box({
+  title,
+  children,
+}: {
+  readonly title: string | undefined;
+  readonly children: ReactNode;
+}) {
+  return (
+    <div className="min-w-0 rounded border border-line bg-surface p-4">
+      {title === undefined ? null : (
+        <h3 className="mb-2 text-sm font-medium text-muted">{title}</h3>
+      )}
+      {children}
+    </div>
+  );
+}
+
+function EarlierDenial({ approval: { earlierDenial } }: { readonly approval: Approval }) {
+  const { data: account } = useAccount();
+  if (earlierDenial === undefined) return null;
+  const { by, at, reason } = earlierDenial;
+  return (
+    <Warning>
+      The same call was denied before in this run by {escapeMisleading(nameOf(by, account))},{' '}
+      <Time at={at} />
+      {reason === undefined ? null : (
+        <>
+          : <q>{escapeMisleading(reason.slice(0, 500))}</q>
+        </>
+      )}
+    </Warning>
   );
 }
 

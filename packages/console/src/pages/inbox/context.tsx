@@ -1,6 +1,11 @@
 /** Who asks, why a person is asked, and what happened before. */
 import { escapeMisleading } from '@relay/protocol/display';
-import type { Approval, Explanation } from '@relay/protocol/wire';
+import {
+  type Approval,
+  type ApprovalsQuery,
+  type Explanation,
+  isObject,
+} from '@relay/protocol/wire';
 import { skipToken, useQuery } from '@tanstack/react-query';
 import { Ban, Check, CircleDashed, X } from 'lucide-react';
 import type { ReactNode } from 'react';
@@ -15,12 +20,11 @@ import { Row } from './parts.tsx';
 import { lastSteps, requestOf, type Step } from './steps.ts';
 import {
   approversText,
-  isObject,
   nameOf,
   pathText,
   shownDigest,
   shownParams,
-  summaryOf,
+  requestText,
   verdictOf,
 } from './words.ts';
 
@@ -59,7 +63,8 @@ export function Requester({ approval: { agentPath, sessionId, runId } }: Props) 
 }
 
 /** How the rules decide the call as it is shown. */
-function useExplanation(approval: Approval, params: unknown = shownParams(approval)) {
+export function useExplanation(approval: Approval) {
+  const params = shownParams(approval);
   const { id, tool, kind } = approval;
   const isExplained = isObject(params) && kind !== 'question';
   return useQuery({
@@ -278,15 +283,16 @@ export function Earlier({ approval }: Props) {
   const { data } = useQuery({
     queryKey: ['earlier-decisions', tool],
     queryFn: async ({ signal }) => {
-      const pages = await Promise.all(
-        (['approved', 'denied'] as const).map((status) =>
-          client.approvals.list({ status, limit: 100 }, { signal }).page(),
-        ),
+      const query: ApprovalsQuery = {
+        tool,
+        status: ['approved', 'denied'],
+        kind: 'permission',
+        limit: 100,
+      };
+      const { items } = await client.approvals.list(query, { signal }).page();
+      return items.toSorted((one, other) =>
+        (one.decidedAt ?? '') < (other.decidedAt ?? '') ? 1 : -1,
       );
-      return pages
-        .flatMap(({ items }) => items)
-        .filter((each) => each.tool === tool && each.kind === 'permission')
-        .toSorted((one, other) => ((one.decidedAt ?? '') < (other.decidedAt ?? '') ? 1 : -1));
     },
   });
   if (kind !== 'permission' || data === undefined) return null;
@@ -314,7 +320,7 @@ export function Earlier({ approval }: Props) {
                 <Time at={each.decidedAt ?? each.requestedAt} />
               </span>
               <span className="min-w-0 truncate font-mono text-xs text-muted">
-                {escapeMisleading(summaryOf(each))}
+                {escapeMisleading(requestText(each))}
               </span>
               {each.reason === undefined ? null : (
                 <q>{escapeMisleading(each.reason.slice(0, 200))}</q>

@@ -7,6 +7,9 @@ import { client } from '../../api/client.ts';
 import { queries } from '../../api/queries.ts';
 import { errorText } from '../../ui/notice.tsx';
 
+/** A JSON value of a request. */
+export type JsonInput = NonNullable<DecisionBody['input']> | null;
+
 export type Decision =
   /** What is being done, such as "Approving". */
   | { readonly status: 'sending'; readonly label: string }

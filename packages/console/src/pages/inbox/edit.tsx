@@ -1,15 +1,28 @@
-/** Approves a call with other arguments: a form, what changes, and a check by the rules before it is sent. */
-import type { Approval } from '@relay/protocol/wire';
-import { useState } from 'react';
+/**
+ * Approves a call with other arguments: a form that keeps their types, what changes, and what the rules say
+ * about the changed call. It is checked once more before it is sent.
+ */
+import { escapeMisleading } from '@relay/protocol/display';
+import {
+  type Approval,
+  type Explanation,
+  type FieldIssue,
+  isObject,
+  type JsonSchema,
+} from '@relay/protocol/wire';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useEffect, useState } from 'react';
 import { client } from '../../api/client.ts';
+import { ArgumentsDiff } from '../../call/arguments-diff.tsx';
+import { changesBetween } from '../../call/changes.ts';
+import { SchemaForm } from '../../call/schema-form.tsx';
 import { SafeText } from '../../text/safe-text.tsx';
 import { Button } from '../../ui/button.tsx';
-import { Field, TextArea } from '../../ui/form.tsx';
-import { ErrorNotice } from '../../ui/notice.tsx';
+import { ErrorNotice, Loading } from '../../ui/notice.tsx';
 import { Dialog } from '../../ui/overlay.tsx';
-import { Refusal } from './always.tsx';
-import { decide, useDecision } from './decisions.ts';
-import { isObject, shownParams } from './words.ts';
+import { decide, type JsonInput, useDecision } from './decisions.ts';
+import { Refusal } from './refusal.tsx';
+import { shownParams } from './words.ts';
 
 interface EditProps {
   readonly approval: Approval;
@@ -17,74 +30,166 @@ interface EditProps {
   readonly onClose: () => void;
 }
 
-type Input = Record<string, NonNullable<Parameters<typeof decide>[2]['input']>>;
+type Arguments = Record<string, JsonInput>;
+
+/** The rules are asked when the person pauses. */
+const pauseMs = 300;
 
 export function Edit({ approval, digest, onClose }: EditProps) {
   const { id, tool } = approval;
-  const [text, setText] = useState(() => JSON.stringify(shownParams(approval), null, 2));
+  const before = shownParams(approval);
+  const schema = useSchema(approval);
+  const [value, setValue] = useState<unknown>(before);
+  const [issues, setIssues] = useState<readonly FieldIssue[]>([]);
+  const [refused, setRefused] = useState<Explanation>();
   const [error, setError] = useState<unknown>();
+  const [isChecking, setChecking] = useState(false);
   const isSending = useDecision(id)?.status === 'sending';
-  const input = parsed(text);
+  const isChanged = changesBetween(before, value).length > 0;
+  const isReady = issues.length === 0 && isChanged && isObject(value);
+  const check = useCheck(approval, isReady ? (value as Arguments) : undefined);
+  const shown = refused ?? check.data;
+
   const send = async () => {
-    if (input === undefined) return;
+    const input = value as Arguments;
+    setChecking(true);
+    setError(undefined);
     try {
-      const { decision, reason } = await client.permissions.explain({
-        tool,
-        params: input,
-        approvalId: id,
-      });
-      if (decision === 'deny') throw new Error(`The changed call would be denied: ${reason}`);
+      const explanation = await explain(approval, input);
+      if (isRefused(explanation)) return setRefused(explanation);
     } catch (thrown) {
-      setError(thrown);
-      return;
+      return setError(thrown);
+    } finally {
+      setChecking(false);
     }
     if (await decide(id, 'Approving', { approved: true, input, digest })) onClose();
+    return undefined;
   };
+
   return (
     <Dialog
       open
       onOpenChange={onClose}
-      title={`Edit the call of ${tool}`}
+      title={`Edit the call of ${escapeMisleading(tool)}`}
       width="lg"
       footer={
         <>
           <Button onClick={onClose}>Cancel</Button>
           <Button
             kind="approve"
-            disabled={isSending || input === undefined}
+            disabled={
+              !isReady || isChecking || isSending || (shown !== undefined && isRefused(shown))
+            }
             onClick={() => void send()}
           >
-            {isSending ? 'Approving …' : 'Approve with changes'}
+            {isSending ? 'Approving …' : isChecking ? 'Checking …' : 'Approve with changes'}
           </Button>
         </>
       }
     >
-      <Field
-        label="Arguments"
-        error={input === undefined ? 'This is not a JSON object' : undefined}
-      >
-        {(ids) => (
-          <TextArea
-            {...ids}
-            rows={12}
-            className="font-mono"
-            value={text}
-            onChange={(event) => setText(event.target.value)}
-          />
-        )}
-      </Field>
-      <SafeText text="" />
-      {error === undefined ? null : <ErrorNotice error={error} />}
+      <div className="grid gap-6 md:grid-cols-2">
+        <div className="min-w-0">
+          {schema === undefined ? (
+            <Loading />
+          ) : (
+            <SchemaForm
+              schema={schema}
+              value={value}
+              problems={shown?.problems ?? []}
+              onChange={(next, found) => {
+                setValue(next);
+                setIssues(found);
+                setRefused(undefined);
+              }}
+            />
+          )}
+        </div>
+        <section aria-label="What changes" className="flex min-w-0 flex-col gap-3">
+          <h3 className="text-sm font-medium">What changes</h3>
+          <ArgumentsDiff before={before} after={value} />
+          <h3 className="text-sm font-medium">What the rules say</h3>
+          <div role="status" className="text-sm break-words">
+            <Check
+              isReady={isReady}
+              isChanged={isChanged}
+              explanation={shown}
+              error={check.error}
+            />
+          </div>
+        </section>
+      </div>
+      {error === undefined ? null : (
+        <ErrorNotice title="The changed call could not be checked" error={error} />
+      )}
       <Refusal id={id} />
     </Dialog>
   );
 }
 
-function parsed(text: string): Input | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? (value as Input) : undefined;
-  } catch {
-    return undefined;
+interface CheckProps {
+  readonly isReady: boolean;
+  readonly isChanged: boolean;
+  readonly explanation: Explanation | undefined;
+  readonly error: unknown;
+}
+
+function Check({ isReady, isChanged, explanation, error }: CheckProps) {
+  if (!isChanged) return <span className="text-muted">Change an argument first.</span>;
+  if (!isReady) return <span className="text-muted">The arguments are not complete yet.</span>;
+  if (error !== null) return <span className="text-muted">They could not be asked.</span>;
+  if (explanation === undefined) return <span className="text-muted">…</span>;
+  if (explanation.decision === 'deny') {
+    return (
+      <span className="text-failed">
+        The changed call is denied: <SafeText text={explanation.reason} />
+      </span>
+    );
   }
+  if (isRefused(explanation)) {
+    return <span className="text-failed">The tool would refuse these arguments.</span>;
+  }
+  return <span>Your approval lets the changed call run.</span>;
+}
+
+function isRefused({ decision, problems = [] }: Explanation): boolean {
+  return decision === 'deny' || problems.length > 0;
+}
+
+function explain({ id, tool }: Approval, params: Arguments, signal?: AbortSignal) {
+  const body = { tool, params, approvalId: id };
+  return client.permissions.explain(body, signal === undefined ? {} : { signal });
+}
+
+/** What the rules say about arguments, once they have not changed for a moment. */
+function useCheck(approval: Approval, value: Arguments | undefined) {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), pauseMs);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return useQuery({
+    queryKey: ['explain', approval.id, settled],
+    queryFn: ({ signal }) => explain(approval, settled ?? {}, signal),
+    enabled: settled !== undefined,
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** The schema of the tool: that of the server, or of the function tool that the run has brought along. */
+function useSchema({ tool, runId }: Approval): JsonSchema | undefined {
+  const { data, isError } = useQuery({
+    queryKey: ['tool-schema', tool, runId],
+    queryFn: async ({ signal }): Promise<JsonSchema> => {
+      const { tools } = await client.tools({ signal });
+      const known = tools.find(({ name }) => name === tool);
+      if (known !== undefined) return known.inputSchema;
+      if (runId === undefined) return {};
+      const { items } = await client.runs.events(runId, { limit: 1 }, { signal }).page();
+      const [created] = items;
+      const functions = created?.type === 'run.created' ? (created.functions ?? []) : [];
+      return functions.find(({ name }) => name === tool)?.inputSchema ?? {};
+    },
+  });
+  // Without a schema the arguments are edited as JSON; the server checks them.
+  return isError ? {} : data;
 }

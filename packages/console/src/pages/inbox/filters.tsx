@@ -1,29 +1,35 @@
 /** Which approvals are shown: kept in the address. */
 import { escapeMisleading } from '@relay/protocol/display';
-import type { Approval } from '@relay/protocol/wire';
+import type { Approval, ApprovalKind } from '@relay/protocol/wire';
 import { useMemo } from 'react';
 import { cx } from '../../ui/cx.ts';
 import { pathText } from './words.ts';
 
 export interface Filter {
+  readonly kind: ApprovalKind | undefined;
+  readonly tool: string | undefined;
   readonly includes: (approval: Approval) => boolean;
   /** Only what the person may decide. */
   readonly isMine: boolean;
   readonly isActive: boolean;
 }
 
+const kinds = { permission: 'Permissions', question: 'Questions', outcome: 'Unknown outcomes' };
+
 export function filterOf(search: URLSearchParams): Filter {
-  const kind = search.get('kind');
-  const tool = search.get('tool');
-  const agent = search.get('agent');
+  const kind = (Object.keys(kinds) as ApprovalKind[]).find((each) => each === search.get('kind'));
+  const tool = search.get('tool') ?? undefined;
+  const agent = search.get('agent') ?? undefined;
   const isMine = search.get('mine') === 'true';
   return {
+    kind,
+    tool,
     includes: (approval) =>
-      (kind === null || approval.kind === kind) &&
-      (tool === null || approval.tool === tool) &&
-      (agent === null || pathText(approval.agentPath) === agent),
+      (kind === undefined || approval.kind === kind) &&
+      (tool === undefined || approval.tool === tool) &&
+      (agent === undefined || pathText(approval.agentPath) === agent),
     isMine,
-    isActive: isMine || kind !== null || tool !== null || agent !== null,
+    isActive: isMine || kind !== undefined || tool !== undefined || agent !== undefined,
   };
 }
 
@@ -33,8 +39,6 @@ interface FilterBarProps {
   /** What there is to choose from. */
   readonly approvals: readonly Approval[];
 }
-
-const kinds = { permission: 'Permissions', question: 'Questions', outcome: 'Unknown outcomes' };
 
 export function FilterBar({ search, setSearch, approvals }: FilterBarProps) {
   const set = (name: string, value: string) =>

@@ -124,7 +124,7 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
         back={back}
         list={
           isDecidedTab ? (
-            <Decided open={id} hrefOf={hrefOf} isShown={filter.includes} />
+            <Decided open={id} hrefOf={hrefOf} filter={filter} />
           ) : state.error !== undefined && pending.length === 0 ? (
             <ErrorNotice
               title="The approvals could not be loaded"

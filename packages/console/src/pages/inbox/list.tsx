@@ -1,19 +1,19 @@
 /** The rows of the inbox. Only those in view are rendered. */
 import type { Approval } from '@relay/protocol/wire';
-import { escapeMisleading } from '@relay/protocol/display';
 import { CircleHelp, Clock, Flag, LoaderCircle, RotateCcw, Users, Wrench } from 'lucide-react';
 import { memo, type Ref, useImperativeHandle, useRef, useState, useSyncExternalStore } from 'react';
 import { VList, type VListHandle } from 'virtua';
 import { Link } from 'wouter';
 import { useAccount } from '../../api/account.tsx';
 import type { ApprovalStore } from '../../api/approval-store.ts';
+import { Marked } from '../../text/safe-text.tsx';
 import { Button } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
 import { lookOf, toneText } from '../../ui/state.tsx';
 import { formatAge, useNow } from '../../ui/values.tsx';
 import { type Arrangement, arrange } from './arrange.ts';
 import { useDecision } from './decisions.ts';
-import { nameOf, pathText, summaryOf, urgencyOf, verdictOf } from './words.ts';
+import { nameOf, pathText, requestText, urgencyOf, verdictOf } from './words.ts';
 
 export interface ListHandle {
   /** The id of the row that is this many rows further, or of the first one. */
@@ -172,14 +172,16 @@ const Row = memo(function Row(props: RowProps) {
       >
         <span className="flex items-baseline gap-2">
           <span className="max-w-[45%] shrink-0 truncate text-sm font-semibold">
-            {escapeMisleading(approval.tool)}
+            <Marked text={approval.tool} />
           </span>
           <span className="min-w-0 flex-1 truncate font-mono text-xs text-muted">
-            {escapeMisleading(summaryOf(approval))}
+            <Marked text={requestText(approval)} />
           </span>
         </span>
         <span className="flex items-center gap-2 text-xs text-muted">
-          <span className="min-w-0 truncate">{escapeMisleading(pathText(approval.agentPath))}</span>
+          <span className="min-w-0 truncate">
+            <Marked text={pathText(approval.agentPath)} />
+          </span>
           <Marks approval={approval} />
           <span className="ml-auto shrink-0">
             <RowState approval={approval} />
@@ -238,7 +240,7 @@ function RowState({ approval }: { readonly approval: Approval }) {
     return (
       <span className={cx('inline-flex items-center gap-1', toneText[tone])}>
         <Icon aria-hidden size={12} /> {verdictOf(approval)}
-        {escapeMisleading(who)}
+        <Marked text={who} />
       </span>
     );
   }

@@ -8,7 +8,7 @@ import { Button } from '../../ui/button.tsx';
 import { Field, TextArea } from '../../ui/form.tsx';
 import { CopyButton, shortId, Time } from '../../ui/values.tsx';
 import { useRunContext } from './context.tsx';
-import { decide } from './decisions.ts';
+import { decide, type JsonInput } from './decisions.ts';
 import { Reason } from './reason.tsx';
 import { evidenceOf } from './steps.ts';
 
@@ -115,10 +115,8 @@ export function OutcomeActions({ approval: { id }, digest, isBusy }: OutcomeProp
 interface CompletedFormProps {
   readonly isBusy: boolean;
   readonly onCancel: () => void;
-  readonly onSend: (output: JsonValue) => void;
+  readonly onSend: (output: JsonInput) => void;
 }
-
-type JsonValue = NonNullable<Parameters<typeof decide>[2]['output']>;
 
 function CompletedForm({ isBusy, onCancel, onSend }: CompletedFormProps) {
   const [text, setText] = useState('');
@@ -158,9 +156,9 @@ function CompletedForm({ isBusy, onCancel, onSend }: CompletedFormProps) {
   );
 }
 
-function jsonOrText(text: string): JsonValue {
+function jsonOrText(text: string): JsonInput {
   try {
-    return JSON.parse(text) as JsonValue;
+    return JSON.parse(text) as JsonInput;
   } catch {
     return text;
   }

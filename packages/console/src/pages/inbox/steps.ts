@@ -1,6 +1,6 @@
 /** What happened before a call, from the journal of its run. */
 import type { Approval, Message, Run, Stored, StoredEvent } from '@relay/protocol/wire';
-import { summaryOfParams } from './words.ts';
+import { summaryOf } from '../../call/summary.ts';
 
 export interface Step {
   readonly seq: number;
@@ -50,7 +50,7 @@ export function lastSteps(
         steps.set(event.toolCallId, {
           seq: event.seq,
           tool: event.name,
-          text: summaryOfParams(event.input),
+          text: summaryOf(event.input),
           state: 'open',
         });
         break;

@@ -1,41 +1,22 @@
 /** Approvals in words. */
 import type { ApiKey, Approval, Decider } from '@relay/protocol/wire';
+import { summaryOf } from '../../call/summary.ts';
 
 /** Who is signed in. */
 type Account = Pick<ApiKey, 'id' | 'owner' | 'parent'>;
 
-const maxSummary = 240;
-
-/** What is asked, in one line. It is not safe to show before its misleading characters are escaped. */
-export function summaryOf(approval: Approval): string {
-  const { kind, prompt, params, executedParams } = approval;
-  const text = kind === 'question' ? (prompt ?? '') : summaryOfParams(executedParams ?? params);
+/** What is asked, in one line. */
+export function requestText(approval: Approval): string {
+  const { kind, prompt } = approval;
+  const text = kind === 'question' ? oneLine(prompt ?? '') : summaryOf(shownParams(approval));
   return kind === 'outcome' ? `Did it take effect? ${text}` : text;
 }
 
-export function summaryOfParams(params: unknown): string {
-  if (!isObject(params)) return oneLine(textOf(params));
-  const entries = Object.entries(params);
-  const [only] = entries;
-  if (entries.length === 1 && only !== undefined) return oneLine(textOf(only[1]));
-  const { command } = params;
-  if (typeof command === 'string') return oneLine(command);
-  return oneLine(entries.map(([name, value]) => `${name}: ${textOf(value)}`).join(' · '));
-}
-
-function textOf(value: unknown): string {
-  // The rest of a long text would not be shown, and writing it takes time.
-  if (typeof value === 'string') return value.slice(0, maxSummary + 1);
-  return (JSON.stringify(value) ?? '').slice(0, maxSummary + 1);
-}
+const maxLine = 300;
 
 function oneLine(text: string): string {
-  const line = text.replaceAll(/\s*\n\s*/g, ' ⏎ ');
-  return line.length > maxSummary ? `${line.slice(0, maxSummary)}…` : line;
-}
-
-export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  const line = text.slice(0, maxLine + 1).replaceAll(/\s*\n\s*/g, ' ⏎ ');
+  return line.length > maxLine ? `${line.slice(0, maxLine)}…` : line;
 }
 
 /** How near the end of its time an approval is. */
