@@ -1,6 +1,6 @@
 /** A long list that is read at its end: it stays there while it grows, and older items are put above. */
 import { ArrowDown } from 'lucide-react';
-import { type ReactNode, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { type ReactNode, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { VList, type VListHandle } from 'virtua';
 import { Button } from './button.tsx';
 
@@ -33,16 +33,17 @@ export function TailList<Item>(props: TailListProps<Item>) {
   useEffect(() => {
     shownFirst.current = first;
   }, [first]);
-  const toEnd = () => list.current?.scrollToIndex(items.length, { align: 'end' });
-  const follow = () => {
+  const count = items.length;
+  const toEnd = useCallback(() => list.current?.scrollToIndex(count, { align: 'end' }), [count]);
+  const follow = useCallback(() => {
     if (isAtEnd.current) toEnd();
-  };
+  }, [toEnd]);
   const shownEnd = useRef(showEnd);
   useLayoutEffect(() => {
     if (shownEnd.current !== showEnd) isAtEnd.current = true;
     shownEnd.current = showEnd;
     follow();
-  }, [items, showEnd]);
+  }, [items, showEnd, follow]);
   return (
     <div className="relative h-full">
       <VList

@@ -113,4 +113,3 @@ export async function sendToRun(
     } else change(key, { error: errorText(error) });
   }
 }
-

@@ -13,6 +13,8 @@ interface RowBase {
 export interface ItemRow extends RowBase {
   readonly kind: 'item';
   readonly row: Row;
+  readonly toggleKey: string;
+  readonly isFolded: boolean;
   /** The agent whose words and calls begin here. */
   readonly speaker: string | undefined;
   /** The run goes on. */
@@ -43,16 +45,17 @@ interface Conversation {
   readonly runs: readonly Run[];
   readonly journals: ReadonlyMap<string, JournalState>;
   readonly sent: readonly Sent[];
-  readonly isFolded: (item: Item) => boolean;
+  /** Items that are not as they are at first: calls and reasoning folded, sub-agents open. */
+  readonly toggled: ReadonlySet<string>;
 }
 
-export function chatRows({ runs, journals, sent, isFolded }: Conversation): ChatRow[] {
+export function chatRows({ runs, journals, sent, toggled }: Conversation): ChatRow[] {
   const rows: ChatRow[] = [];
   for (const run of shownRuns(runs, journals)) {
     const journal = journals.get(run.id);
     if (journal === undefined) continue;
     const isLast = run === runs.at(-1);
-    addRun(rows, { run, journal, isLast, isFolded });
+    addRun(rows, { run, journal, isLast, toggled });
   }
   for (const each of sent) {
     if (isStored(each, runs, journals)) continue;
@@ -91,9 +94,7 @@ export function isStored(
   const items = journals.get(to)?.fold.transcript.items ?? [];
   return items.some(
     (item) =>
-      item.kind === 'message' &&
-      item.added !== undefined &&
-      item.added.messageId === messageId,
+      item.kind === 'message' && item.added !== undefined && item.added.messageId === messageId,
   );
 }
 
@@ -109,10 +110,12 @@ interface RunOptions {
   readonly run: Run;
   readonly journal: JournalState;
   readonly isLast: boolean;
-  readonly isFolded: (item: Item) => boolean;
+  readonly toggled: ReadonlySet<string>;
 }
 
-function addRun(rows: ChatRow[], { run, journal, isLast, isFolded }: RunOptions): void {
+function addRun(rows: ChatRow[], { run, journal, isLast, toggled }: RunOptions): void {
+  const toggleKey = (item: Item) => `${run.id}.${item.key}`;
+  const isFolded = (item: Item) => (item.kind === 'agent') === toggled.has(toggleKey(item));
   let speaker = run.agent;
   /** Whose words came last; undefined after a message of a person. */
   let last: string | undefined;
@@ -130,6 +133,8 @@ function addRun(rows: ChatRow[], { run, journal, isLast, isFolded }: RunOptions)
       key: `${run.id}.${row.key}`,
       run,
       row,
+      toggleKey: toggleKey(item),
+      isFolded: isFolded(item),
       speaker: isNew ? speaker : undefined,
       isLive: !isOver(journal),
     });

@@ -213,10 +213,12 @@ interface CallProps {
   readonly approval: Approval;
   readonly digest: string;
   readonly mayAnswer: boolean;
+  /** Of the form of an answer. */
+  readonly formId?: string;
 }
 
 /** What is asked: the call exactly as it will run, the question, or what is not known. */
-function Call({ approval, digest, mayAnswer }: CallProps) {
+export function Call({ approval, digest, mayAnswer, formId = answerFormId }: CallProps) {
   const { kind, prompt, display, tool, concrete, shown, params, executedParams } = approval;
   const { data: explanation } = useExplanation(approval);
   const flags = describeFlags(display.flags);
@@ -239,7 +241,7 @@ function Call({ approval, digest, mayAnswer }: CallProps) {
           {approval.status === 'pending' ? (
             mayAnswer ? (
               <Suspense fallback={<Loading lines={2} />}>
-                <Question approval={approval} digest={digest} formId={answerFormId} />
+                <Question approval={approval} digest={digest} formId={formId} />
               </Suspense>
             ) : null
           ) : approval.input === undefined ? null : (
