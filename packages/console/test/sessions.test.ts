@@ -256,7 +256,7 @@ describe('The files that a session has changed', () => {
       ['one', 'create'],
       ['two', 'update'],
     ]);
-    expect(files[0]?.changes[0]?.diff).toBe('--- one\n+++ one\n@@\n-x\n-y\n+z');
+    expect(files[0]?.changes[0]?.edits).toEqual([{ before: 'x\ny', after: 'z\n' }]);
   });
 });
 

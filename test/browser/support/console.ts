@@ -58,6 +58,8 @@ export class TestBrowser {
       hasTouch: width < 500,
       reducedMotion: 'reduce',
     });
+    // Before the test itself times out: the error then says what was waited for.
+    context.setDefaultTimeout(15_000);
     this.#contexts.push(context);
     const page = await context.newPage();
     page.on('pageerror', (error) => this.problems.push(error.message));

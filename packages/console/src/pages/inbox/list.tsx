@@ -156,7 +156,7 @@ const Row = memo(function Row(props: RowProps) {
             <Icon
               aria-hidden
               size={16}
-              className="absolute text-muted group-hover:opacity-0 peer-focus-visible:opacity-0 pointer-coarse:opacity-0"
+              className="pointer-events-none absolute text-muted group-hover:opacity-0 peer-focus-visible:opacity-0 pointer-coarse:opacity-0"
             />
           )}
         </label>

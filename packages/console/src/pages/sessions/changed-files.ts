@@ -8,7 +8,14 @@ interface FileChange {
   readonly at: string;
   readonly operation: FileOperation;
   /** Unified, if the session reports one. */
-  readonly diff: string | undefined;
+  readonly diff?: string | undefined;
+  /** Parts of the file that were replaced, one after the other. */
+  readonly edits?: readonly Edit[] | undefined;
+}
+
+interface Edit {
+  readonly before: string;
+  readonly after: string;
 }
 
 export interface ChangedFile {
@@ -49,7 +56,7 @@ export function changedFiles(events: readonly StoredSessionEvent[]): readonly Ch
       const [patch] = index < 0 ? [] : open.splice(index, 1);
       if (patch === undefined || result === undefined) continue;
       const operation = result.isNew ? 'create' : 'update';
-      add(patch.path, { seq, at, operation, diff: patch.diff });
+      add(patch.path, { seq, at, operation, diff: patch.diff, edits: patch.edits });
     }
   }
   return [...files]
@@ -64,9 +71,8 @@ function together(changes: readonly FileChange[]): ChangedFile['operation'] {
   return isNew ? 'create' : 'update';
 }
 
-interface Patch {
+interface Patch extends Pick<FileChange, 'diff' | 'edits'> {
   readonly path: string;
-  readonly diff: string;
   readonly run?: string | undefined;
 }
 
@@ -76,18 +82,15 @@ function patchOf(input: unknown): Patch | undefined {
   if (typeof filePath !== 'string') return undefined;
   if (typeof diff === 'string') return { path: filePath, diff };
   if (!Array.isArray(edits)) return undefined;
-  const shown = edits.map(fieldsOf).map((edit) => {
-    return ['@@', ...prefixed('-', edit['old']), ...prefixed('+', edit['new'])].join('\n');
-  });
-  return { path: filePath, diff: [`--- ${filePath}`, `+++ ${filePath}`, ...shown].join('\n') };
+  return { path: filePath, edits: edits.map(editOf) };
 }
 
-function prefixed(sign: string, text: unknown): string[] {
-  if (typeof text !== 'string' || text === '') return [];
-  return text
-    .replace(/\n$/, '')
-    .split('\n')
-    .map((line) => `${sign}${line}`);
+function editOf(edit: unknown): Edit {
+  const { old: before, new: after } = fieldsOf(edit);
+  return {
+    before: typeof before === 'string' ? before : '',
+    after: typeof after === 'string' ? after : '',
+  };
 }
 
 function resultOf(output: unknown): { readonly path: unknown; readonly isNew: boolean } {

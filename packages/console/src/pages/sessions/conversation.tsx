@@ -5,6 +5,8 @@ import { useMemo, useState } from 'react';
 import { Link } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { queries } from '../../api/queries.ts';
+import { CallSummary } from '../../call/call-summary.tsx';
+import { CallView } from '../../call/call-view.tsx';
 import { Json } from '../../text/json.tsx';
 import { Markdown } from '../../text/markdown.tsx';
 import { SafeText } from '../../text/safe-text.tsx';
@@ -161,7 +163,7 @@ function Item({ item, session, messages, deliveries, approvals, onReply }: ItemP
     case 'live':
       return (
         <div aria-busy className="px-3 py-1">
-          <Markdown text={item.text} />
+          <Markdown text={item.text} isStreaming />
         </div>
       );
     case 'text':
@@ -251,49 +253,47 @@ interface CallProps {
 }
 
 function Call({ item, approval }: CallProps) {
+  const [isOpen, setOpen] = useState(false);
   const waitsFor = item.state === 'running' ? approval : undefined;
   const { tone, icon: Icon, label } = lookOf(waitsFor === undefined ? item.state : 'waiting');
   return (
-    <details className="group/call rounded border border-line bg-surface text-sm">
-      <summary className="flex min-h-9 items-center gap-2 px-3 [&::-webkit-details-marker]:hidden">
+    <details
+      className="group/call rounded border border-line bg-surface text-sm"
+      onToggle={(event) => setOpen(event.currentTarget.open)}
+    >
+      <summary className="flex min-h-9 items-center gap-2 px-3 pointer-coarse:min-h-11 [&::-webkit-details-marker]:hidden">
         <ChevronRight
           aria-hidden
           size={14}
           className="shrink-0 text-faint group-open/call:rotate-90"
         />
         <Wrench aria-hidden size={14} className="shrink-0 text-muted" />
-        <code className="shrink-0 font-mono text-xs font-semibold">
-          <SafeText text={item.tool} />
-        </code>
-        <span className="min-w-0 flex-1 truncate font-mono text-xs text-muted">
-          <SafeText text={oneLine(item.input)} maxLength={400} />
+        <span className="min-w-0 flex-1">
+          <CallSummary tool={item.tool} params={item.input ?? {}} />
         </span>
         <span className={cx('flex shrink-0 items-center gap-1 text-xs', toneText[tone])}>
           <Icon aria-hidden size={12} /> {label}
           {item.durationMs === undefined ? null : `, ${formatDuration(item.durationMs)}`}
         </span>
       </summary>
-      <div className="flex flex-col gap-2 border-t border-line p-3">
-        {waitsFor === undefined ? null : (
-          <Link href={`/inbox/${waitsFor.id}`} className="underline">
-            Decide on it in the inbox
-          </Link>
-        )}
-        <h3 className="text-xs font-medium text-muted">Input</h3>
-        <Json value={item.input ?? null} />
-        {item.state === 'running' ? null : (
-          <>
-            <h3 className="text-xs font-medium text-muted">
-              {item.state === 'failed' ? 'Error' : 'Output'}
-            </h3>
-            <Json value={item.result ?? null} />
-          </>
-        )}
-      </div>
+      {isOpen ? (
+        <div className="flex flex-col gap-2 border-t border-line p-3">
+          {waitsFor === undefined ? null : (
+            <Link href={`/inbox/${waitsFor.id}`} className="underline">
+              Decide on it in the inbox
+            </Link>
+          )}
+          {item.input === undefined ? null : <CallView tool={item.tool} params={item.input} />}
+          {item.state === 'running' ? null : (
+            <>
+              <h3 className="text-xs font-medium text-muted">
+                {item.state === 'failed' ? 'Error' : 'Output'}
+              </h3>
+              <Json value={item.result ?? null} />
+            </>
+          )}
+        </div>
+      ) : null}
     </details>
   );
-}
-
-function oneLine(value: unknown): string {
-  return value === undefined ? '' : (JSON.stringify(value) ?? '').slice(0, 300);
 }

@@ -2,7 +2,7 @@
 import type { Session } from '@relay/sdk';
 import { useEffect, useMemo } from 'react';
 import { useSearchParams } from 'wouter';
-import { Diff } from '../../text/diff.tsx';
+import { Diff, DiffOf } from '../../text/diff.tsx';
 import { SafeText } from '../../text/safe-text.tsx';
 import { cx } from '../../ui/cx.ts';
 import { Empty, Loading } from '../../ui/notice.tsx';
@@ -80,11 +80,15 @@ export function Files({ session, journal }: FilesProps) {
             <h2 className="mb-1 flex items-center gap-2 text-xs text-muted">
               <Time at={change.at} /> {words[change.operation]}
             </h2>
-            {change.diff === undefined ? (
+            {change.diff === undefined ? null : <Diff text={change.diff} />}
+            {change.edits?.map(({ before, after }, index) => (
+              <div key={index} className="mb-2">
+                <DiffOf before={before} after={after} />
+              </div>
+            ))}
+            {change.diff === undefined && change.edits === undefined ? (
               <p className="text-sm text-muted">The session did not report what has changed.</p>
-            ) : (
-              <Diff text={change.diff} />
-            )}
+            ) : null}
           </section>
         ))}
       </div>

@@ -5,6 +5,7 @@ import { lazy, Suspense, type ReactNode } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { useSession } from '../../api/sessions.ts';
+import { CallSummary } from '../../call/call-summary.tsx';
 import { SafeText } from '../../text/safe-text.tsx';
 import { cx } from '../../ui/cx.ts';
 import { Empty, ErrorNotice, Loading } from '../../ui/notice.tsx';
@@ -211,9 +212,13 @@ function Decisions({ approvals }: { readonly approvals: readonly Approval[] }) {
             >
               {approval.kind === 'question' ? 'Answer' : mayDecide ? 'Review' : 'Look'}
             </Link>
-            <code className="min-w-0 truncate font-mono text-xs text-text">
-              <SafeText text={(approval.prompt ?? approval.display.text).slice(0, 300)} />
-            </code>
+            {approval.prompt === undefined ? (
+              <CallSummary tool={approval.tool} params={approval.params} />
+            ) : (
+              <span className="min-w-0 truncate text-text">
+                <SafeText text={approval.prompt.slice(0, 300)} />
+              </span>
+            )}
           </li>
         ))}
       </ul>

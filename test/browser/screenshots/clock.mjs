@@ -1,0 +1,22 @@
+// Loaded before the server: its clock is behind by the number of milliseconds in a file, so that a day of
+// work happens within a minute.
+import { readFileSync, watchFile } from 'node:fs';
+
+const file = process.env.SCREENSHOT_CLOCK;
+const RealDate = Date;
+let behindMs = 0;
+const read = () => {
+  behindMs = Number(readFileSync(file, 'utf8'));
+};
+read();
+watchFile(file, { interval: 20 }, read).unref();
+globalThis.Date = class extends RealDate {
+  constructor(...args) {
+    if (args.length === 0) super(RealDate.now() - behindMs);
+    else super(...args);
+  }
+
+  static now() {
+    return RealDate.now() - behindMs;
+  }
+};
