@@ -29,7 +29,7 @@ export function Text({ text, fence, item, cursor, isFirst, isGrowing }: TextProp
   const shown = fence === undefined ? text : `${fence}\n${text}`;
   if (discarded === undefined) {
     return (
-      <div className="max-w-[80ch] text-base" aria-live={isOpen ? 'off' : undefined}>
+      <div data-text className="max-w-[80ch] text-base" aria-live={isOpen ? 'off' : undefined}>
         <MarkdownOnce text={shown} isStreaming={isOpen} />
         {isOpen ? (
           <span

@@ -1,21 +1,5 @@
-/** Which agents and models there are, and which of them answers the next message. */
+/** Which agent and which model answer the next message. */
 import type { Agent, ModelList } from '@relay/sdk';
-import { useQuery } from '@tanstack/react-query';
-import { client } from '../../api/client.ts';
-
-export function useAgents() {
-  return useQuery({
-    queryKey: ['agents'],
-    queryFn: async ({ signal }) => (await client.agents.list({ signal }).page()).items,
-  });
-}
-
-export function useModels() {
-  return useQuery({
-    queryKey: ['models'],
-    queryFn: ({ signal }) => client.models({ signal }),
-  });
-}
 
 /** What a person has chosen, or what the conversation had last. */
 export interface Choice {

@@ -16,8 +16,9 @@ import { cx } from '../../ui/cx.ts';
 import { Input, Select } from '../../ui/form.tsx';
 import { errorText } from '../../ui/notice.tsx';
 import { attach, type Attached, contentOf, formatSize, whyTooMuch } from './attachments.ts';
-import { type Choice, resolved, useAgents, useModels } from './choice.ts';
+import { type Choice, resolved } from './choice.ts';
 import { Chip } from './content.tsx';
+import { useAgents, useModels } from './options.ts';
 
 interface ComposerProps {
   /** Drafts are kept by it while the page is open. */

@@ -16,7 +16,7 @@ import { Composer } from './composer.tsx';
 import { useConversationRuns, useJournals } from './conversation-runs.ts';
 import { removeSent, sendMessage, sendToRun, type Sent, useSent } from './outbox.ts';
 import { ChatRowView, type RowActions } from './row.tsx';
-import { chatRows, inputOf, isStored, shownRuns } from './rows.ts';
+import { chatRows, inputOf, isStored, isUnread, shownRuns } from './rows.ts';
 
 export function Conversation({ id }: { readonly id: string }) {
   const { runs, data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage } =
@@ -33,10 +33,27 @@ export function Conversation({ id }: { readonly id: string }) {
     () => chatRows({ runs, journals, sent, toggled }),
     [runs, journals, sent, toggled],
   );
-  // What a journal has is no longer on its way.
   useEffect(() => {
-    removeSent(sent.filter((each) => isStored(each, runs, journals)).map(({ key }) => key));
+    // What a journal has is no longer on its way.
+    const stored = sent.filter((each) => isStored(each, runs, journals));
+    // The answer was complete before these were read: they continue the conversation.
+    const unread = sent.filter((each) => {
+      const run = runs.find(({ id: runId }) => runId === each.to);
+      const isNext = run?.endedAt !== undefined && run.status !== 'canceled';
+      return isNext && !stored.includes(each) && isUnread(each, journals);
+    });
+    removeSent([...stored, ...unread].map(({ key }) => key));
+    const earlier = new Set(runs.map((run) => run.id));
+    for (const each of unread) void sendMessage(each, earlier);
   }, [sent, runs, journals]);
+  const isSending = sent.length > 0;
+  useEffect(() => {
+    if (!isSending) return undefined;
+    // The page is the only one that knows of them.
+    const ask = (event: BeforeUnloadEvent) => event.preventDefault();
+    addEventListener('beforeunload', ask);
+    return () => removeEventListener('beforeunload', ask);
+  }, [isSending]);
 
   const last = runs.at(-1);
   const lastJournal = last === undefined ? undefined : journals.get(last.id);
@@ -128,7 +145,7 @@ export function Conversation({ id }: { readonly id: string }) {
           }
         >
           {(row) => (
-            <Column>
+            <Column rowKey={row.key}>
               <ChatRowView row={row} actions={actions} />
             </Column>
           )}
@@ -159,8 +176,17 @@ export function Conversation({ id }: { readonly id: string }) {
   );
 }
 
-function Column({ children }: { readonly children: ReactNode }) {
-  return <div className="mx-auto w-full max-w-[860px] px-3 sm:px-4">{children}</div>;
+interface ColumnProps {
+  readonly rowKey?: string;
+  readonly children: ReactNode;
+}
+
+function Column({ rowKey, children }: ColumnProps) {
+  return (
+    <div data-row={rowKey} className="mx-auto w-full max-w-[860px] px-3 sm:px-4">
+      {children}
+    </div>
+  );
 }
 
 /** The list of runs may be older or newer than the journal. */

@@ -5,8 +5,9 @@ import { Calculator, Hand, MessageSquareText } from 'lucide-react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { SafeText } from '../../text/safe-text.tsx';
-import { type Choice, isDemoOnly, useAgents, useModels } from './choice.ts';
+import { type Choice, isDemoOnly } from './choice.ts';
 import { Composer } from './composer.tsx';
+import { useAgents, useModels } from './options.ts';
 import { sendMessage } from './outbox.ts';
 
 const examples = [

@@ -59,10 +59,16 @@ export function useSent(): readonly Sent[] {
   );
 }
 
-function add(message: NewMessage, more: Pick<Sent, 'to' | 'earlier'>): Sent {
+function add(
+  { conversationId, content, agent, model }: NewMessage,
+  more: Pick<Sent, 'to' | 'earlier'>,
+): Sent {
   lastKey += 1;
   const added: Sent = {
-    ...message,
+    conversationId,
+    content,
+    agent,
+    model,
     ...more,
     key: `sent${lastKey}`,
     at: new Date().toISOString(),

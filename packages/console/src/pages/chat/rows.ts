@@ -34,7 +34,6 @@ export interface SentRow {
   readonly kind: 'sent';
   readonly key: string;
   readonly sent: Sent;
-  /** The run that it was sent to has ended without reading it. */
   readonly isUnread: boolean;
 }
 
@@ -59,8 +58,7 @@ export function chatRows({ runs, journals, sent, toggled }: Conversation): ChatR
   }
   for (const each of sent) {
     if (isStored(each, runs, journals)) continue;
-    const isUnread = each.to !== undefined && isOver(journals.get(each.to));
-    rows.push({ kind: 'sent', key: each.key, sent: each, isUnread });
+    rows.push({ kind: 'sent', key: each.key, sent: each, isUnread: isUnread(each, journals) });
   }
   return rows;
 }
@@ -98,6 +96,16 @@ export function isStored(
   );
 }
 
+/** Whether the run that a message was sent to has ended without reading it. */
+export function isUnread(
+  { to, messageId }: Sent,
+  journals: ReadonlyMap<string, JournalState>,
+): boolean {
+  if (to === undefined || messageId === undefined) return false;
+  const journal = journals.get(to);
+  return isOver(journal) && journal?.isWhole === true;
+}
+
 function hasEvents(journal: JournalState | undefined): boolean {
   return journal !== undefined && journal.fold.events.length > 0;
 }
@@ -115,7 +123,8 @@ interface RunOptions {
 
 function addRun(rows: ChatRow[], { run, journal, isLast, toggled }: RunOptions): void {
   const toggleKey = (item: Item) => `${run.id}.${item.key}`;
-  const isFolded = (item: Item) => (item.kind === 'agent') === toggled.has(toggleKey(item));
+  const isFolded = (item: Item) =>
+    isFoldable(item) && (item.kind === 'agent') === toggled.has(toggleKey(item));
   let speaker = run.agent;
   /** Whose words came last; undefined after a message of a person. */
   let last: string | undefined;
@@ -140,6 +149,10 @@ function addRun(rows: ChatRow[], { run, journal, isLast, toggled }: RunOptions):
     });
   }
   rows.push({ kind: 'end', key: `${run.id}.end`, run, journal, speaker, isLast });
+}
+
+function isFoldable({ kind }: Item): boolean {
+  return kind === 'tool' || kind === 'reasoning' || kind === 'agent';
 }
 
 /** What a reader of a conversation does not miss: the run page has it. */
