@@ -13,7 +13,7 @@ import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
 const config = fileURLToPath(new URL('../support/configs/terminal.config.ts', import.meta.url));
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-describe('Sessions in the console', inBrowser, () => {
+describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
   const workspace = realpathSync(mkdtempSync(join(tmpdir(), 'relay-console-')));
   const server = new TestServer({
     RELAY_CONFIG: config,
@@ -57,7 +57,7 @@ describe('Sessions in the console', inBrowser, () => {
     return page.getByRole('article').filter({ hasText: text });
   }
 
-  it('start with a demo session, whose messages are read', { timeout: 60_000 }, async () => {
+  it('start with a demo session, whose messages are stored and then read', async () => {
     const page = await browser.signIn('/sessions');
     await page.getByRole('button', { name: 'Start a demo session' }).click();
     await page.getByRole('heading', { name: '@demo' }).waitFor();
@@ -166,6 +166,18 @@ describe('Sessions in the console', inBrowser, () => {
     expect(await manual.textContent()).toContain('does not offer it');
   });
 
+  it('show an answer while it is written', async () => {
+    const { id, identity } = await started();
+    const page = await browser.signIn(`/sessions/${id}`);
+    await page.getByText('Nothing was said yet').waitFor();
+    await client.messages.send({ to: `@${identity.handle}`, text: 'slow 3000' });
+    const written = page.locator('[aria-busy]');
+    await expect.poll(() => written.textContent()).not.toBe('');
+    expect((await client.sessions.get(id)).status).toBe('active');
+    await written.waitFor({ state: 'detached' });
+    await expect.poll(() => page.getByRole('article').count()).toBe(2);
+  });
+
   /** A program that declares little. */
   async function attached(handle: string): Promise<string> {
     const { session } = await client.sessions.attach({
@@ -200,13 +212,18 @@ describe('Sessions in the console', inBrowser, () => {
       return screen.textContent();
     };
     await expect.poll(size, { interval: 500 }).toMatch(/^(?!40 120)\d+ \d+/);
+    await page.setViewportSize({ width: 700, height: 600 });
+    // Fewer columns than before, and what another person sees follows.
+    await expect.poll(size, { interval: 500 }).toMatch(/^\d+ [678]\d(?!\d)/);
     // A colour of the program's own, which the policy of the page would not allow as a style element.
     await client.sessions.input(id, {
       text: String.raw`printf '\e[38;2;200;60;0mco''lour\e[0m\n'` + '\r',
     });
-    const coloured = screen.locator('span', { hasText: /^colour$/ });
-    await coloured.waitFor();
-    const colour = await coloured.evaluate('(element) => getComputedStyle(element).color');
+    await screen.locator('span', { hasText: /^colour$/ }).waitFor();
+    const colour = await page.evaluate(
+      `getComputedStyle([...document.querySelectorAll('.xterm-rows span')]
+        .find(({ textContent }) => textContent === 'colour')).color`,
+    );
     expect(colour).toBe('rgb(200, 60, 0)');
 
     // The keyboard can leave it.

@@ -347,6 +347,12 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     const { run, items } = await client.runs.events(await ended()).page();
     expect(items.at(-1)).toMatchObject({ type: 'run.ended', seq: run.lastSeq });
   },
+  followRunEvents: async () => {
+    const { id, lastSeq } = await client.runs.get(await ended());
+    const seqs: number[] = [];
+    for await (const { seq } of client.runs.followEvents(id, { after: 2 })) seqs.push(seq);
+    expect(seqs).toEqual(Array.from({ length: lastSeq - 2 }, (_, index) => index + 3));
+  },
   followRun: async () => expect(await client.runs.stream(await ended()).text()).toBe('1 2'),
   followFeed: async () => {
     for await (const { kind } of client.feed()) {

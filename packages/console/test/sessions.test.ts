@@ -7,7 +7,7 @@ import { columnOf, columns, sessionStatuses } from '../src/pages/sessions/column
 import { JournalReader } from '../src/pages/sessions/journal-reader.ts';
 import { mentionAt } from '../src/pages/sessions/mention.ts';
 import { isQueued, leastOf, receiptOf } from '../src/pages/sessions/receipt.ts';
-import { beginningOf, withoutAnswers } from '../src/pages/sessions/terminal-text.ts';
+import { beginningOf, sinceReset, withoutAnswers } from '../src/pages/sessions/terminal-text.ts';
 import { threadsOf } from '../src/pages/sessions/threads.ts';
 import { activityOf, timelineOf } from '../src/pages/sessions/timeline.ts';
 
@@ -324,6 +324,13 @@ describe('A terminal', () => {
     expect(shown.map(({ seq }) => seq)).toEqual([2, 3, 4]);
     expect(isWhole).toBe(true);
     expect(beginningOf(events.slice(1, 2)).isWhole).toBe(false);
+  });
+
+  it('knows what was output since its last reset, and not more than that', () => {
+    expect(sinceReset('', 'no reset')).toBe('');
+    expect(sinceReset('\x1bcold', '\x1bcone\x1bctwo')).toBe('\x1bctwo');
+    expect(sinceReset('\x1bctwo', ' and on')).toBe('\x1bctwo and on');
+    expect(sinceReset('\x1bctwo', 'x'.repeat(600_000))).toBe('');
   });
 
   it('sends keys, and not what it answers by itself', () => {

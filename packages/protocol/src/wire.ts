@@ -51,7 +51,7 @@ export type {
   RelayResponse,
   ToolPermission,
 } from './schemas/permissions.ts';
-export type { Role, Scope } from './schemas/roles.ts';
+export { type Role, roleNames, type Scope, scopes, scopesOfRole } from './schemas/roles.ts';
 export type {
   CheckpointEnvelope,
   EndedStatus,

@@ -14,6 +14,7 @@ export type {
   CreateRunOptions,
   EventsPage,
   EventsQuery,
+  FollowEventsOptions,
   ForkOptions,
   NewRun,
   RunEvents,

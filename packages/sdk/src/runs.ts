@@ -14,8 +14,9 @@ import { RelayApiError } from './errors.ts';
 import { type CallOptions, type Http, pathOf, uuid } from './http.ts';
 import { Listing, listOf, type Page } from './listing.ts';
 import { type ApprovalHandlers, ApprovalWatcher } from './streaming/approval-watcher.ts';
-import type { FollowOptions } from './streaming/frames.ts';
+import { type FollowOptions, framesOf } from './streaming/frames.ts';
 import { RunHandle, type Watcher } from './streaming/run-handle.ts';
+import { anyOf } from './timing.ts';
 import { ToolWorker } from './tools/tool-worker.ts';
 import type { ClientTool } from './tools/tool.ts';
 
@@ -55,6 +56,11 @@ export interface EventsPage extends Page<StoredEvent> {
 
 /** The events of a journal; a page also has the run. */
 export type RunEvents = Listing<StoredEvent, EventsPage>;
+
+export interface FollowEventsOptions extends FollowOptions {
+  readonly after?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
 
 export interface EventsQuery {
   readonly after?: number;
@@ -119,6 +125,29 @@ export class Runs {
       });
       return { run, items: events, nextCursor };
     });
+  }
+
+  /**
+   * The journal events of a run after the seq `after`, as they are stored, until it ends. Unlike the
+   * events of a handle these are complete, and have the text of all agents.
+   */
+  async *followEvents(
+    id: string,
+    options: FollowEventsOptions = {},
+  ): AsyncGenerator<StoredEvent, void> {
+    const { after = 0, signal, reconnectTimeoutMs, onDisconnect } = options;
+    const open = (from: number, opened: AbortSignal) =>
+      this.#http.stream('GET', pathOf`/v1/runs/${id}/events/stream`, {
+        headers: { 'last-event-id': String(from) },
+        signal: opened,
+        maxRetries: 0,
+      });
+    const source = { open, after, signal: anyOf(signal), reconnectTimeoutMs, onDisconnect };
+    for await (const { data } of framesOf(source)) {
+      const event = JSON.parse(data) as StoredEvent;
+      yield event;
+      if (event.type === 'run.ended') return;
+    }
   }
 
   cancel(id: string, options: CallOptions = {}): Promise<Run> {

@@ -103,8 +103,8 @@ function setConnection(next: Connection): void {
 
 /** What to read again after an event of a kind: the first parts of query keys. */
 const concerns: Readonly<Record<string, readonly string[]>> = {
-  run: ['runs', 'run', 'conversations', 'stats'],
-  approval: ['approvals', 'approval', 'grants'],
+  run: ['runs', 'run', 'conversations', 'stats', 'audit-latest', 'tenant'],
+  approval: ['approvals', 'approval', 'grants', 'audit-latest'],
   // `sessions.ts` reads the one that has changed.
   session: ['sessions'],
   message: ['messages', 'message', 'channels', 'session-messages'],

@@ -11,9 +11,9 @@ export interface Segment {
 }
 
 /** A segment ends at the first blank line after so many characters, outside of code … */
-const softLength = 4_000;
+const softLength = 3_000;
 /** … and after so many at any line, word or character. */
-const hardLength = 12_000;
+const hardLength = 6_000;
 
 export class GrowingText {
   readonly segments: Segment[] = [];

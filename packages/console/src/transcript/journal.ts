@@ -7,7 +7,7 @@
  * connection was lost is read after it is back.
  */
 import type { Run, StoredEvent } from '@relay/protocol/wire';
-import { type EventsPage, RelayApiError } from '@relay/sdk';
+import type { EventsPage } from '@relay/sdk';
 import { client } from '../api/client.ts';
 import { onFeedEvent } from '../api/feed.ts';
 import { queries } from '../api/queries.ts';
@@ -230,39 +230,22 @@ export class RunJournal {
     }
   }
 
-  /** The stream says that there are new events, in the words of another dialect: they are read as pages. */
   async #followUntil(signal: AbortSignal): Promise<void> {
-    const changed = new Changes();
-    const stopListening = onFeedEvent((event) => {
-      if (event.kind === 'connected') this.#reconnected();
-      if (event.kind === 'connected' || event.kind === 'all') changed.notify();
-      if (event.kind === 'run' && event.id === this.#id) changed.notify();
+    // After a reconnect there may be no event for hours: the feed says sooner that the server is back.
+    const stopListening = onFeedEvent(({ kind }) => {
+      if (kind === 'connected') this.#reconnected();
     });
-    const watch = async () => {
-      const frames = client.runs.stream(this.#id, {
+    try {
+      const events = client.runs.followEvents(this.#id, {
         after: this.#whole.lastSeq,
         signal,
         reconnectTimeoutMs: Infinity,
         onDisconnect: () => this.#disconnected(),
       });
-      for await (const _ of frames) {
+      for await (const event of events) {
         this.#reconnected();
-        changed.notify();
-      }
-      changed.notify();
-    };
-    const watching = watch();
-    watching.catch((error: unknown) => changed.fail(error));
-    try {
-      while (!signal.aborted && !this.#whole.timeline.isOver) {
-        await changed.wait(signal);
-        try {
-          await this.#readRest();
-        } catch (error) {
-          // The stream and the feed reconnect, and then say that there is something to read.
-          if (!(error instanceof RelayApiError) || !error.retryable) throw error;
-          this.#disconnected();
-        }
+        this.#whole.add(event);
+        this.#scheduleDraw();
       }
     } finally {
       stopListening();
@@ -303,35 +286,6 @@ export class RunJournal {
       error: this.#error,
       disconnection: this.#disconnection,
     };
-  }
-}
-
-/** Something has changed since the last wait, however often. */
-class Changes {
-  #isDue = false;
-  #failure: { readonly error: unknown } | undefined;
-  #wake: () => void = () => undefined;
-
-  notify(): void {
-    this.#isDue = true;
-    this.#wake();
-  }
-
-  fail(error: unknown): void {
-    this.#failure = { error };
-    this.#wake();
-  }
-
-  async wait(signal: AbortSignal): Promise<void> {
-    if (!this.#isDue && this.#failure === undefined) {
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-        signal.addEventListener('abort', () => resolve(), { once: true });
-      });
-    }
-    signal.throwIfAborted();
-    if (this.#failure !== undefined) throw this.#failure.error;
-    this.#isDue = false;
   }
 }
 

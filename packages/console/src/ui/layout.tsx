@@ -1,6 +1,6 @@
 /** The parts of a page. */
 import { ArrowLeft } from 'lucide-react';
-import type { ReactNode } from 'react';
+import { type ReactNode, useEffect, useRef } from 'react';
 import { Link } from 'wouter';
 import { cx } from './cx.ts';
 
@@ -16,6 +16,76 @@ export function PageHeader({ title, children }: PageHeaderProps) {
       <h1 className="min-w-0 text-lg font-semibold">{title}</h1>
       <div className="ml-auto flex flex-wrap items-center gap-2">{children}</div>
     </header>
+  );
+}
+
+/** What scrolls below the header of a page, no wider than what is read well. */
+export function PageBody({ children }: { readonly children: ReactNode }) {
+  return (
+    <div className="min-h-0 flex-1 overflow-y-auto">
+      <div className="mx-auto flex w-full max-w-5xl flex-col gap-4 p-4">{children}</div>
+    </div>
+  );
+}
+
+interface Tab {
+  readonly href: string;
+  readonly label: ReactNode;
+  readonly isHere: boolean;
+}
+
+/** The parts of a page that have addresses of their own. */
+export function Tabs({ label, tabs }: { readonly label: string; readonly tabs: readonly Tab[] }) {
+  const nav = useRef<HTMLElement>(null);
+  const here = tabs.find(({ isHere }) => isHere)?.href;
+  useEffect(() => {
+    // On a phone it may be beyond the edge.
+    nav.current
+      ?.querySelector('[aria-current]')
+      ?.scrollIntoView({ inline: 'center', block: 'nearest' });
+  }, [here]);
+  return (
+    <nav
+      ref={nav}
+      aria-label={label}
+      className="flex shrink-0 gap-1 overflow-x-auto border-b border-line px-3"
+    >
+      {tabs.map(({ href, label: text, isHere }) => (
+        <Link
+          key={href}
+          href={href}
+          aria-current={isHere ? 'page' : undefined}
+          className={cx(
+            '-mb-px flex h-9 shrink-0 items-center border-b-2 px-2 text-sm whitespace-nowrap pointer-coarse:h-11',
+            isHere
+              ? 'border-text font-medium text-text'
+              : 'border-transparent text-muted hover:text-text',
+          )}
+        >
+          {text}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+/** Names and values, one below the other. What has no value is left out. */
+export function Facts({
+  facts,
+}: {
+  readonly facts: readonly (readonly [name: string, value: ReactNode])[];
+}) {
+  return (
+    <dl className="grid min-w-0 grid-cols-[minmax(96px,max-content)_minmax(0,1fr)] gap-x-4 gap-y-1.5 text-sm">
+      {facts.map(([name, value]) =>
+        value === undefined || value === null ? null : (
+          <div key={name} className="contents">
+            <dt className="text-muted">{name}</dt>
+            <dd className="min-w-0 break-words">{value}</dd>
+          </div>
+        ),
+      )}
+    </dl>
   );
 }
 

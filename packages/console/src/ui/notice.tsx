@@ -1,8 +1,9 @@
 /** What a page says when it has nothing, cannot load, or is loading. */
 import { RelayApiError } from '@relay/sdk';
-import { CircleAlert } from 'lucide-react';
+import { CircleAlert, CircleCheck, Info, TriangleAlert } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { Button } from './button.tsx';
+import { cx } from './cx.ts';
 
 interface EmptyProps {
   readonly title: string;
@@ -59,6 +60,38 @@ export function ErrorNotice({ error, title, onRetry }: ErrorNoticeProps) {
           Try again
         </Button>
       )}
+    </div>
+  );
+}
+
+interface NoteProps {
+  readonly tone: 'waiting' | 'failed' | 'done' | 'ended';
+  readonly children: ReactNode;
+  /** Buttons, at the end. */
+  readonly actions?: ReactNode;
+}
+
+const noteTones = {
+  waiting: ['bg-waiting-soft text-waiting', TriangleAlert],
+  failed: ['bg-failed-soft text-failed', CircleAlert],
+  done: ['bg-done-soft text-done', CircleCheck],
+  ended: ['bg-sunken text-muted', Info],
+} as const;
+
+/** Something about the page that a person has to know. */
+export function Note({ tone, children, actions }: NoteProps) {
+  const [colours, Icon] = noteTones[tone];
+  return (
+    <div
+      role="status"
+      className={cx(
+        'flex flex-wrap items-start gap-2 rounded border border-line p-3 text-sm',
+        colours,
+      )}
+    >
+      <Icon aria-hidden size={16} className="mt-0.5 shrink-0" />
+      <div className="min-w-0 flex-1 basis-56 break-words">{children}</div>
+      {actions === undefined ? null : <div className="flex flex-wrap gap-2">{actions}</div>}
     </div>
   );
 }

@@ -3,9 +3,10 @@ import { AlertDialog } from '@base-ui/react/alert-dialog';
 import { Dialog as BaseDialog } from '@base-ui/react/dialog';
 import { Menu as BaseMenu } from '@base-ui/react/menu';
 import { X } from 'lucide-react';
-import type { ReactElement, ReactNode } from 'react';
+import { type ReactElement, type ReactNode, useState } from 'react';
 import { Button, IconButton } from './button.tsx';
 import { cx } from './cx.ts';
+import { Input } from './form.tsx';
 
 const popup = 'rounded border border-line bg-surface text-text shadow-overlay outline-none';
 const backdrop = 'fixed inset-0 z-40 bg-overlay';
@@ -58,11 +59,15 @@ interface ConfirmProps {
   readonly action: string;
   readonly onConfirm: () => void;
   readonly isBusy?: boolean;
+  /** A word that has to be typed, before something that affects everyone. */
+  readonly typed?: string;
 }
 
 /** Before something that cannot be undone. */
 export function Confirm(props: ConfirmProps) {
-  const { open, onOpenChange, title, children, action, onConfirm, isBusy = false } = props;
+  const { open, onOpenChange, title, children, action, onConfirm, isBusy = false, typed } = props;
+  const [text, setText] = useState('');
+  const isTyped = typed === undefined || text.trim().toLowerCase() === typed;
   return (
     <AlertDialog.Root open={open} onOpenChange={onOpenChange}>
       <AlertDialog.Portal>
@@ -73,10 +78,23 @@ export function Confirm(props: ConfirmProps) {
             <AlertDialog.Description render={<div className="mt-2 text-sm text-muted" />}>
               {children}
             </AlertDialog.Description>
+            {typed === undefined ? null : (
+              <label className="mt-3 flex flex-col gap-1 text-sm">
+                <span>
+                  Type <strong className="font-mono font-semibold">{typed}</strong> to confirm
+                </span>
+                <Input
+                  autoComplete="off"
+                  spellCheck={false}
+                  value={text}
+                  onChange={(event) => setText(event.target.value)}
+                />
+              </label>
+            )}
           </div>
           <footer className="flex justify-end gap-2 border-t border-line p-3">
             <AlertDialog.Close render={<Button />}>Cancel</AlertDialog.Close>
-            <Button kind="danger" disabled={isBusy} onClick={onConfirm}>
+            <Button kind="danger" disabled={isBusy || !isTyped} onClick={onConfirm}>
               {action}
             </Button>
           </footer>

@@ -1,6 +1,6 @@
 /** A long list that is read at its end: it stays there while it grows, and older items are put above. */
 import { ArrowDown } from 'lucide-react';
-import { type ReactNode, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { VList, type VListHandle } from 'virtua';
 import { Button } from './button.tsx';
 
@@ -24,7 +24,6 @@ export function TailList<Item>(props: TailListProps<Item>) {
   const { label, items, keyOf, children, top, endLabel, showEnd } = props;
   const list = useRef<VListHandle>(null);
   const isAtEnd = useRef(true);
-  const lastOffset = useRef(0);
   const [isAway, setAway] = useState(false);
   const first = items[0] === undefined ? undefined : keyOf(items[0]);
   const shownFirst = useRef(first);
@@ -33,19 +32,26 @@ export function TailList<Item>(props: TailListProps<Item>) {
   useEffect(() => {
     shownFirst.current = first;
   }, [first]);
-  const count = items.length;
-  const toEnd = useCallback(() => list.current?.scrollToIndex(count, { align: 'end' }), [count]);
-  const follow = useCallback(() => {
-    if (isAtEnd.current) toEnd();
-  }, [toEnd]);
-  const shownEnd = useRef(showEnd);
-  useLayoutEffect(() => {
-    if (shownEnd.current !== showEnd) isAtEnd.current = true;
-    shownEnd.current = showEnd;
-    follow();
-  }, [items, showEnd, follow]);
+  const place = useRef<HTMLDivElement>(null);
+  const lastOffset = useRef(0);
+  const toEnd = () => {
+    isAtEnd.current = true;
+    list.current?.scrollTo(list.current.scrollSize);
+  };
+  useEffect(() => {
+    // Items change their height when they are measured, opened, or have loaded what they show.
+    const content = place.current?.firstElementChild?.firstElementChild;
+    if (content === null || content === undefined) return undefined;
+    const resizes = new ResizeObserver(() => {
+      if (isAtEnd.current) toEnd();
+    });
+    resizes.observe(content);
+    resizes.observe(content.parentElement ?? content);
+    return () => resizes.disconnect();
+  }, []);
+  useEffect(toEnd, [showEnd]);
   return (
-    <div className="relative h-full">
+    <div ref={place} className="relative h-full">
       <VList
         ref={list}
         role="log"
@@ -54,15 +60,13 @@ export function TailList<Item>(props: TailListProps<Item>) {
         tabIndex={0}
         shift={isShifted}
         className="h-full"
-        // An item became taller, or the keyboard of a phone took a part of the screen.
-        onResize={follow}
         onScroll={(offset) => {
           const { scrollSize = 0, viewportSize = 0 } = list.current ?? {};
-          // Only the reader scrolls up. Otherwise the list has grown since it was scrolled to its end.
-          const isUp = offset < lastOffset.current;
+          const isThere = offset + viewportSize >= scrollSize - tolerance;
+          // Only a person scrolls back; that the end has moved away is no reason to stay behind.
+          if (isThere) isAtEnd.current = true;
+          else if (offset < lastOffset.current) isAtEnd.current = false;
           lastOffset.current = offset;
-          if (offset + viewportSize >= scrollSize - tolerance) isAtEnd.current = true;
-          else if (isUp) isAtEnd.current = false;
           setAway(!isAtEnd.current);
         }}
       >
@@ -75,10 +79,7 @@ export function TailList<Item>(props: TailListProps<Item>) {
         <Button
           size="sm"
           className="absolute bottom-3 left-1/2 -translate-x-1/2 shadow-overlay"
-          onClick={() => {
-            isAtEnd.current = true;
-            toEnd();
-          }}
+          onClick={toEnd}
         >
           <ArrowDown aria-hidden size={14} /> {endLabel}
         </Button>

@@ -88,10 +88,8 @@ export class JournalFixture {
   decided(toolCallId: string, approvalId: string, approved: boolean, reason?: string): this {
     const by = { type: 'key', id: 'k', name: 'key', owner: 'ada' } as const;
     const answer = { agentId: root, approvalId, toolCallId, approved, by };
-    return this.add('approval.decided', reason === undefined ? answer : { ...answer, reason }).add(
-      'run.resumed',
-      { progress },
-    );
+    const event = reason === undefined ? answer : { ...answer, reason };
+    return this.add('run.resumed', { progress }).add('approval.decided', event);
   }
 
   spawned(name: string): this {

@@ -18,7 +18,7 @@ import { grantSchema } from '../routes/grants.ts';
 import { keySchema } from '../routes/keys.ts';
 import { memorySchema } from '../routes/memories.ts';
 import { policySchema } from '../routes/policy.ts';
-import { feedFrameSchema, runSchema } from '../routes/runs.ts';
+import { eventSchema, feedFrameSchema, runSchema } from '../routes/runs.ts';
 import { deliveryFrameSchema, sessionSchema } from '../routes/sessions.ts';
 import { tenantSchema } from '../routes/tenant.ts';
 import { webhookSchema } from '../routes/webhooks.ts';
@@ -175,6 +175,7 @@ const headersByRoute: Readonly<Record<string, readonly string[]>> = {
   startRun: ['Idempotency-Key'],
   startApiChat: ['Idempotency-Key'],
   followRun: ['Last-Event-ID'],
+  followRunEvents: ['Last-Event-ID'],
   followSession: ['Last-Event-ID'],
 };
 
@@ -191,6 +192,7 @@ const framesByRoute: Readonly<Record<string, z.ZodType>> = {
   startChat: chatFrameSchema,
   startRun: runsFrameSchema,
   followRun: z.union([runsFrameSchema, chatFrameSchema, runtimeFrameSchema]),
+  followRunEvents: eventSchema,
   followFeed: feedFrameSchema,
   startApiChat: runtimeFrameSchema,
   followSession: sessionFrameSchema,
@@ -333,6 +335,7 @@ const named = {
   Rule: toolPermissionSchema,
   Run: runSchema,
   RunError: runErrorSchema,
+  RunEvent: eventSchema,
   RunsFrame: runsFrameSchema,
   RuntimeFrame: runtimeFrameSchema,
   Session: sessionSchema,

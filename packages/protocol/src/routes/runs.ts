@@ -67,6 +67,8 @@ export const streamQuerySchema = z.strictObject({
   follow: z.enum(['true', 'false']).default('true'),
 });
 
+const eventStreamQuerySchema = streamQuerySchema.omit({ dialect: true });
+
 export const eventsQuerySchema = z.strictObject({
   after: seqSchema.default(0),
   /** Default: all events. */
@@ -181,7 +183,7 @@ export const feedFrameSchema = z.discriminatedUnion('kind', [
   }),
 ]);
 
-const eventSchema = z.looseObject({ seq: z.int(), type: z.string(), at: timeSchema });
+export const eventSchema = z.looseObject({ seq: z.int(), type: z.string(), at: timeSchema });
 
 export const runRoutes = {
   startRun: {
@@ -242,6 +244,17 @@ export const runRoutes = {
     scopes: ['read'],
     params: idParam,
     query: streamQuerySchema,
+    responseType: 'sse',
+    noContentWhen: 'The run has ended and no event follows',
+    errors: [...itemErrors, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
+  },
+  followRunEvents: {
+    method: 'GET',
+    path: '/v1/runs/:id/events/stream',
+    summary: 'Stream the journal events of a run as they are stored, from any seq',
+    scopes: ['read'],
+    params: idParam,
+    query: eventStreamQuerySchema,
     responseType: 'sse',
     noContentWhen: 'The run has ended and no event follows',
     errors: [...itemErrors, 'invalid_request', 'cursor_past_end', 'journal_pruned'],

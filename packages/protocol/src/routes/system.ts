@@ -15,6 +15,8 @@ const listedToolSchema = z.object({
   name: z.string(),
   description: z.string(),
   inputSchema: z.record(z.string(), z.unknown()),
+  /** The parameters that rules do not match as mere text. */
+  kinds: z.record(z.string(), z.enum(['command', 'path', 'url'])).optional(),
   /** Needs no approval unless a rule denies it. */
   allowedByDefault: z.boolean(),
   /** A person must approve each call, whatever allows it. */

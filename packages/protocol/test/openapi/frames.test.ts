@@ -53,6 +53,7 @@ it('the OpenAPI document names the schema of the frames of every stream', () => 
     'get /v1/runs/{id}/stream': {
       anyOf: [ref('RunsFrame'), ref('ChatFrame'), ref('RuntimeFrame')],
     },
+    'get /v1/runs/{id}/events/stream': ref('RunEvent'),
     'get /v1/feed': ref('FeedFrame'),
     'post /api/chat': ref('RuntimeFrame'),
     'get /v1/sessions/{id}/stream': ref('SessionFrame'),

@@ -80,6 +80,12 @@ export function runProjection(dialect: Dialect, run: RunHeader): Projection<Stor
   return { namesEvents, project: (event) => dialect.project(event, run) };
 }
 
+/** A run as its journal has it. */
+export const journalProjection: Projection<StoredEvent> = {
+  namesEvents: false,
+  project: (event) => event,
+};
+
 /** A session as its journal has it: the `seq` is the id of the frame. */
 export const sessionProjection: Projection<StoredSessionEvent> = {
   namesEvents: false,

@@ -13,6 +13,7 @@ import type { ApiRequest } from '../http/handlers/handler.ts';
 import {
   encodeBatch,
   encodeFirstFrame,
+  journalProjection,
   type Projection,
   runProjection,
   SseStream,
@@ -25,18 +26,19 @@ export function runHeader({ id, conversationId, correlationId }: RunIdentity): R
 }
 
 interface RunStreamOptions {
-  readonly dialect: Dialect;
+  /** Undefined: the events as they are stored. */
+  readonly dialect: Dialect | undefined;
   readonly run: RunHeader;
   readonly batches: AsyncIterable<readonly StoredEvent[]>;
   /** Sent before the journal's frames, such as `connected`. */
   readonly firstFrame?: Frame;
 }
 
-/** The journal of a run in a dialect. */
+/** The journal of a run, in a dialect or as it is. */
 export function streamRun(call: ApiRequest, options: RunStreamOptions): Promise<void> {
   const { dialect, run, batches, firstFrame } = options;
   return streamJournal(call, {
-    projection: runProjection(dialect, run),
+    projection: dialect === undefined ? journalProjection : runProjection(dialect, run),
     batches,
     isEnd: ({ type }) => type === 'run.ended',
     subject: { runId: run.runId },

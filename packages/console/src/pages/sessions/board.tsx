@@ -290,6 +290,7 @@ function Doing({ session, approvals }: Pick<CardProps, 'session' | 'approvals'>)
       return activityOf((await client.sessions.events(id, query, { signal }).page()).items);
     },
     enabled: isOfInterest && approvals.length === 0,
+    gcTime: 10_000,
     placeholderData: keepPreviousData,
   });
   if (!isOfInterest) return null;

@@ -268,7 +268,7 @@ function ChannelPage({ channel, thread }: ChannelPageProps) {
           >
             {({ root, replies }) => (
               <div className="mx-auto max-w-[860px] px-4 py-1.5">
-                <MessageView message={root} direction="in">
+                <MessageView message={root} direction="in" impliedTo={`#${name}`}>
                   <Receipts message={root} />
                   {thread === undefined ? (
                     <Link
@@ -282,7 +282,7 @@ function ChannelPage({ channel, thread }: ChannelPageProps) {
                 </MessageView>
                 {replies.slice(-2).map((reply) => (
                   <div key={reply.id} className="mt-1 ml-6">
-                    <MessageView message={reply} direction="out">
+                    <MessageView message={reply} direction="out" impliedTo={`#${name}`}>
                       <Receipts message={reply} />
                     </MessageView>
                   </div>

@@ -162,7 +162,10 @@ export function Composer(props: ComposerProps) {
         aria-label={`Message to ${to}`}
         aria-describedby={hint}
         placeholder={isDisabled ? disabledReason : `Message to ${to}`}
-        rows={Math.min(8, Math.max(2, text.split('\n').length))}
+        rows={Math.min(
+          8,
+          Math.max(matchMedia('(width < 768px)').matches ? 1 : 2, text.split('\n').length),
+        )}
         disabled={isDisabled}
         value={text}
         onChange={(event) => {
@@ -182,7 +185,10 @@ export function Composer(props: ComposerProps) {
         {session === undefined ? null : (
           <ModeSelect session={session} mode={mode} onChange={setMode} />
         )}
-        <p id={hint} className="min-w-0 flex-1 basis-40 text-xs text-muted">
+        <p
+          id={hint}
+          className="order-last min-w-0 basis-full text-xs text-muted sm:order-none sm:flex-1 sm:basis-40"
+        >
           {isDisabled
             ? disabledReason
             : session === undefined
@@ -219,6 +225,7 @@ export function Composer(props: ComposerProps) {
         <Button
           kind="primary"
           type="submit"
+          className="ml-auto"
           disabled={isDisabled || isEmpty || send.isPending}
           title={disabledReason}
         >

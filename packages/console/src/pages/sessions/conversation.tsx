@@ -48,6 +48,7 @@ export function Conversation({ session, journal }: ConversationProps) {
     () => timelineOf(journal.events, (id) => messages.get(id)?.text),
     [journal.events, messages],
   );
+  const before = useMemo(() => messagesBefore(timeline), [timeline]);
   const shown = useMemo((): readonly Shown[] => {
     // The journal may have the answer already.
     const isStored = timeline
@@ -62,7 +63,8 @@ export function Conversation({ session, journal }: ConversationProps) {
     <div className="flex min-h-0 flex-1 flex-col">
       <div className="min-h-0 flex-1">
         {journal.events.length === 0 && journal.isLoading ? <Loading /> : null}
-        {shown.length === 0 && !journal.isLoading ? (
+        {shown.length === 0 && journal.error !== undefined ? <Older journal={journal} /> : null}
+        {shown.length === 0 && !journal.isLoading && journal.error === undefined ? (
           <Empty title="Nothing was said yet">
             Write a message below. The session answers here.
             {session.model === 'demo' ? (
@@ -84,6 +86,7 @@ export function Conversation({ session, journal }: ConversationProps) {
               <div className="mx-auto max-w-[860px] px-4 py-1.5">
                 <Item
                   item={item}
+                  before={before.get(item.seq)}
                   session={session}
                   messages={messages}
                   deliveries={deliveries}
@@ -118,6 +121,18 @@ function saidIn(item: TimelineItem, messages: ReadonlyMap<string, SessionMessage
   return messages.get(item.messageId)?.text;
 }
 
+/** The message above each message, by `seq`. */
+function messagesBefore(timeline: readonly TimelineItem[]): ReadonlyMap<number, string> {
+  const before = new Map<number, string>();
+  let last: string | undefined;
+  for (const item of timeline) {
+    if (item.kind !== 'message') continue;
+    if (last !== undefined) before.set(item.seq, last);
+    last = item.messageId;
+  }
+  return before;
+}
+
 export function Older({ journal }: { readonly journal: Journal }) {
   if (journal.error !== undefined) {
     return (
@@ -140,6 +155,7 @@ export function Older({ journal }: { readonly journal: Journal }) {
 
 interface ItemProps {
   readonly item: Shown;
+  readonly before: string | undefined;
   readonly session: Session;
   readonly messages: ReadonlyMap<string, SessionMessage>;
   readonly deliveries: ReadonlyMap<string, Delivery>;
@@ -147,12 +163,13 @@ interface ItemProps {
   readonly onReply: ((message: SessionMessage) => void) | undefined;
 }
 
-function Item({ item, session, messages, deliveries, approvals, onReply }: ItemProps) {
+function Item({ item, before, session, messages, deliveries, approvals, onReply }: ItemProps) {
   switch (item.kind) {
     case 'message':
       return (
         <MessageItem
           id={item.messageId}
+          before={before}
           direction={item.direction}
           session={session}
           messages={messages}
@@ -208,6 +225,8 @@ function Item({ item, session, messages, deliveries, approvals, onReply }: ItemP
 
 interface MessageItemProps {
   readonly id: string;
+  /** The message above it: that a message replies to it goes without saying. */
+  readonly before: string | undefined;
   readonly direction: 'in' | 'out';
   readonly session: Session;
   readonly messages: ReadonlyMap<string, SessionMessage>;
@@ -215,7 +234,8 @@ interface MessageItemProps {
   readonly onReply: ((message: SessionMessage) => void) | undefined;
 }
 
-function MessageItem({ id, direction, session, messages, delivery, onReply }: MessageItemProps) {
+function MessageItem(props: MessageItemProps) {
+  const { id, before, direction, session, messages, delivery, onReply } = props;
   const { message, error } = useMessage(id, messages.get(id));
   if (message === undefined) {
     return (
@@ -229,7 +249,12 @@ function MessageItem({ id, direction, session, messages, delivery, onReply }: Me
     <MessageView
       message={message}
       direction={direction}
-      repliesTo={message.replyTo === undefined ? undefined : messages.get(message.replyTo)}
+      impliedTo={direction === 'in' ? `@${session.identity.handle}` : ''}
+      repliesTo={
+        message.replyTo === undefined || message.replyTo === before
+          ? undefined
+          : messages.get(message.replyTo)
+      }
       onReply={onReply === undefined ? undefined : () => onReply(message)}
     >
       {direction === 'in' && known !== undefined ? (

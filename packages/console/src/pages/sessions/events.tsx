@@ -98,7 +98,7 @@ function EventRow({ event, isOpen, onToggle }: EventRowProps) {
           size={12}
           className={cx('shrink-0 text-faint', isOpen && 'rotate-90')}
         />
-        <span className="w-12 shrink-0 text-right text-faint">{seq}</span>
+        <span className="w-12 shrink-0 text-right text-muted">{seq}</span>
         <span className="hidden w-28 shrink-0 text-muted sm:inline">
           <Time at={at} />
         </span>

@@ -9,6 +9,7 @@ import { Empty, Loading } from '../../ui/notice.tsx';
 import { Badge } from '../../ui/state.tsx';
 import { formatCount, Time } from '../../ui/values.tsx';
 import { type ChangedFile, changedFiles } from './changed-files.ts';
+import { Older } from './conversation.tsx';
 import type { Journal } from './journal.ts';
 
 interface FilesProps {
@@ -18,15 +19,16 @@ interface FilesProps {
 
 export function Files({ session, journal }: FilesProps) {
   const [search, setSearch] = useSearchParams();
-  const { events, isComplete, isLoading, loadOlder } = journal;
+  const { events, isComplete, isLoading, error, loadOlder } = journal;
   const files = useMemo(() => changedFiles(events), [events]);
   // A file may have been changed at the very beginning.
   useEffect(() => {
-    if (!isComplete && !isLoading) loadOlder();
-  }, [isComplete, isLoading, loadOlder]);
+    if (!isComplete && !isLoading && error === undefined) loadOlder();
+  }, [isComplete, isLoading, error, loadOlder]);
   const selected = files.find(({ path }) => path === search.get('file')) ?? files[0];
   const isReading = !isComplete;
 
+  if (error !== undefined) return <Older journal={journal} />;
   if (files.length === 0) {
     if (isReading) return <Loading />;
     const { emits } = session.capabilities.events;

@@ -70,12 +70,20 @@ export function Lifecycle({ session }: { readonly session: Session }) {
   return (
     <>
       {why('cancel') === undefined ? (
-        <Button disabled={command.isPending} onClick={() => command.mutate('cancel')}>
+        <Button
+          className="max-md:hidden"
+          disabled={command.isPending}
+          onClick={() => command.mutate('cancel')}
+        >
           <CircleStop aria-hidden size={14} /> Cancel the turn
         </Button>
       ) : null}
       {why(quick) === undefined ? (
-        <Button disabled={command.isPending} onClick={() => command.mutate(quick)}>
+        <Button
+          className="max-md:hidden"
+          disabled={command.isPending}
+          onClick={() => command.mutate(quick)}
+        >
           {isPaused ? <Play aria-hidden size={14} /> : <Pause aria-hidden size={14} />}
           {isPaused ? 'Resume' : 'Pause'}
         </Button>

@@ -13,6 +13,8 @@ interface MessageViewProps {
   readonly message: SessionMessage;
   /** `in` stands out: it was sent to the session that is shown. */
   readonly direction: 'in' | 'out';
+  /** The address that goes without saying. */
+  readonly impliedTo?: string;
   readonly repliesTo?: SessionMessage | undefined;
   readonly onReply?: (() => void) | undefined;
   /** Receipts. */
@@ -20,7 +22,8 @@ interface MessageViewProps {
 }
 
 export function MessageView(props: MessageViewProps) {
-  const { message, direction, repliesTo, onReply, children } = props;
+  const { message, direction, impliedTo, repliesTo, onReply, children } = props;
+  const recipients = recipientsOf(message);
   const { from, text, attachments, at, editedAt, withdrawnAt } = message;
   return (
     <article
@@ -30,11 +33,21 @@ export function MessageView(props: MessageViewProps) {
         direction === 'in' ? 'border border-line bg-surface' : 'bg-sunken',
       )}
     >
-      <header className="flex flex-wrap items-baseline gap-x-2 text-xs text-muted">
+      <header className="flex flex-wrap items-center gap-x-2 text-xs text-muted">
         <Sender message={message} />
         <Time at={at} />
         {editedAt === undefined ? null : <span>edited</span>}
-        {recipientsOf(message) === '' ? null : <span>to {recipientsOf(message)}</span>}
+        {recipients === '' || recipients === impliedTo ? null : <span>to {recipients}</span>}
+        {onReply === undefined ? null : (
+          <Button
+            kind="quiet"
+            size="sm"
+            onClick={onReply}
+            className="-my-1 ml-auto opacity-0 group-hover:opacity-100 focus-visible:opacity-100 pointer-coarse:opacity-100"
+          >
+            <Reply aria-hidden size={12} /> Reply
+          </Button>
+        )}
       </header>
       {repliesTo === undefined ? null : (
         <div className="truncate border-l-2 border-line-strong pl-2 text-xs text-muted">
@@ -47,18 +60,8 @@ export function MessageView(props: MessageViewProps) {
       {attachments.map((attachment, index) => (
         <Attachment key={index} attachment={attachment} />
       ))}
-      <footer className="flex flex-wrap items-center gap-x-3 gap-y-1">
+      <footer className="flex flex-wrap items-center gap-x-3 gap-y-1 empty:hidden">
         {children}
-        {onReply === undefined ? null : (
-          <Button
-            kind="quiet"
-            size="sm"
-            onClick={onReply}
-            className="ml-auto opacity-0 group-hover:opacity-100 focus-visible:opacity-100 pointer-coarse:opacity-100"
-          >
-            <Reply aria-hidden size={12} /> Reply
-          </Button>
-        )}
       </footer>
     </article>
   );

@@ -1,5 +1,5 @@
 /** Messages that the session has not received: they can be changed and withdrawn. */
-import type { Delivery, DeliveryMode, Session } from '@relay/sdk';
+import type { Delivery, DeliveryMode, Session, SessionMessage } from '@relay/sdk';
 import { useMutation } from '@tanstack/react-query';
 import { Pencil, Send, Undo2 } from 'lucide-react';
 import { useState } from 'react';
@@ -17,11 +17,12 @@ import { Time } from '../../ui/values.tsx';
 import { modes } from './abilities.ts';
 import { ModeSelect } from './composer.tsx';
 import { isQueued } from './receipt.ts';
-import { useMessage, useQueue } from './session-data.ts';
+import { useMessage, useQueue, useSessionMessages } from './session-data.ts';
 import { DeliveryReceipt } from './ticks.tsx';
 
 export function Queue({ session }: { readonly session: Session }) {
   const mayRun = useMay('runs');
+  const messages = useSessionMessages(session);
   const { data, error, refetch } = useQueue(session.id);
   const flush = useMutation({
     mutationFn: () => client.sessions.flush(session.id),
@@ -65,24 +66,35 @@ export function Queue({ session }: { readonly session: Session }) {
           </div>
         ) : null}
         {data.map((delivery) => (
-          <Queued key={delivery.id} delivery={delivery} session={session} />
+          <Queued
+            key={delivery.id}
+            delivery={delivery}
+            known={messages.get(delivery.messageId)}
+            session={session}
+          />
         ))}
       </div>
     </div>
   );
 }
 
-function Queued({ delivery, session }: { readonly delivery: Delivery; readonly session: Session }) {
+interface QueuedProps {
+  readonly delivery: Delivery;
+  readonly known: SessionMessage | undefined;
+  readonly session: Session;
+}
+
+function Queued({ delivery, known, session }: QueuedProps) {
   const { messageId, mode, acceptedAt } = delivery;
   const { data: account } = useAccount();
   const mayRun = useMay('runs');
   const isAdmin = useMay('admin');
   const [edited, setEdited] = useState<{ text: string; mode: DeliveryMode }>();
-  const { message } = useMessage(messageId, undefined);
+  const { message } = useMessage(messageId, known);
   const done = async () => {
     await queries.invalidateQueries({ queryKey: ['message', messageId] });
     await queries.invalidateQueries({ queryKey: ['deliveries'] });
-    await queries.invalidateQueries({ queryKey: ['messages'] });
+    await queries.invalidateQueries({ queryKey: ['session-messages'] });
   };
   const save = useMutation({
     mutationFn: (change: { text: string; mode: DeliveryMode }) =>

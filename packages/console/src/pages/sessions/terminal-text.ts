@@ -12,6 +12,17 @@ export function withoutAnswers(keys: string): string {
 
 const reset = '\x1bc';
 
+/** More is not kept: the server paints the screen again before that. */
+const maxKeptChars = 512 * 1024;
+
+/** What was output since the last reset; empty if that is not known. */
+export function sinceReset(before: string, output: string): string {
+  const index = output.lastIndexOf(reset);
+  if (index >= 0) return output.slice(index);
+  const isKept = before !== '' && before.length + output.length <= maxKeptChars;
+  return isKept ? before + output : '';
+}
+
 /**
  * The events that show the terminal as it is: those since its last reset, after which the server paints the
  * whole screen. Without one, all of them, which are the whole terminal only if they begin with its start.

@@ -21,9 +21,10 @@ import { useMay } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
 import { usePreferences } from '../../preferences.ts';
 import { Button } from '../../ui/button.tsx';
+import { cx } from '../../ui/cx.ts';
 import { errorText } from '../../ui/notice.tsx';
 import { openWithStyles } from './terminal-styles.ts';
-import { beginningOf, withoutAnswers } from './terminal-text.ts';
+import { beginningOf, sinceReset, withoutAnswers } from './terminal-text.ts';
 import { useVisible } from './visible.ts';
 
 /** Events from the end of the journal in which a whole screen is looked for. */
@@ -92,7 +93,7 @@ export function Terminal({ session }: { readonly session: Session }) {
           ref={place}
           role="group"
           aria-label={`Terminal of @${identity.handle}`}
-          className="h-full min-w-max"
+          className={cx('h-full', !isFitted && 'min-w-max')}
         />
       </div>
     </div>
@@ -125,6 +126,8 @@ class Screen {
   #isFitted = false;
   /** The last event that was shown. */
   #seq: number | undefined;
+  /** The last whole screen, and what was output after it. */
+  #sinceReset = '';
   #typed = '';
   #size: { readonly cols: number; readonly rows: number } | undefined;
   #isSending = false;
@@ -239,11 +242,17 @@ class Screen {
 
   #show(event: StoredSessionEvent): void {
     this.#seq = event.seq;
-    if (event.type === 'terminal.output') this.#terminal.write(event.text);
+    if (event.type === 'terminal.output') {
+      this.#terminal.write(event.text);
+      this.#sinceReset = sinceReset(this.#sinceReset, event.text);
+    }
     if (event.type !== 'terminal.screen') return;
     const { cols = this.#terminal.cols, rows = this.#terminal.rows } = event;
     const isSame = cols === this.#terminal.cols && rows === this.#terminal.rows;
-    if (!isSame && this.#size === undefined) this.#terminal.resize(cols, rows);
+    if (isSame || this.#size !== undefined) return;
+    // Somebody else has changed the size, and the screen was painted before that was known here.
+    this.#terminal.resize(cols, rows);
+    this.#terminal.write(this.#sinceReset);
   }
 
   #type(keys: string): void {

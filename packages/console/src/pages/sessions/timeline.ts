@@ -43,6 +43,7 @@ export function timelineOf(
 ): readonly TimelineItem[] {
   const items: TimelineItem[] = [];
   const shownMessages = new Set<string>();
+  const open = new OpenCalls();
   for (const event of events) {
     const { seq, at } = event;
     switch (event.type) {
@@ -62,8 +63,9 @@ export function timelineOf(
         const index = items.findLastIndex(({ kind }) => kind === 'text');
         const said = items[index];
         const isSaid = said?.kind === 'text' && said.text.trim() === textOf(messageId)?.trim();
-        if (isSaid) items.splice(index, 1);
-        items.push({ seq, at, kind: 'message', messageId, direction: 'out' });
+        const sent = { seq, at, kind: 'message', messageId, direction: 'out' } as const;
+        if (isSaid) items[index] = sent;
+        else items.push(sent);
         break;
       }
       case 'transcript.chunk': {
@@ -80,16 +82,21 @@ export function timelineOf(
       case 'tool.called': {
         const { tool, run, input } = event;
         const rest = { state: 'running', result: undefined, durationMs: undefined } as const;
+        open.add(event, items.length);
         items.push({ seq, at, kind: 'call', tool, run, input, ...rest });
         break;
       }
       case 'tool.completed': {
         const { output: result, durationMs } = event;
-        settle(items, event, { state: 'completed', result, durationMs });
+        settle(items, open, event, { state: 'completed', result, durationMs });
         break;
       }
       case 'tool.failed':
-        settle(items, event, { state: 'failed', result: event.error, durationMs: undefined });
+        settle(items, open, event, {
+          state: 'failed',
+          result: event.error,
+          durationMs: undefined,
+        });
         break;
       case 'file.changed':
         items.push({ seq, at, kind: 'file', path: event.path, operation: event.operation });
@@ -150,18 +157,38 @@ export function timelineOf(
   return items;
 }
 
+interface ToolEvent {
+  readonly tool: string;
+  readonly run?: string | undefined;
+}
+
 /** Events of tools have no id: the oldest open call of the tool in the same run is meant. */
+class OpenCalls {
+  readonly #indexes = new Map<string, number[]>();
+
+  add(event: ToolEvent, index: number): void {
+    const key = this.#key(event);
+    this.#indexes.set(key, [...(this.#indexes.get(key) ?? []), index]);
+  }
+
+  take(event: ToolEvent): number | undefined {
+    return this.#indexes.get(this.#key(event))?.shift();
+  }
+
+  #key({ run = '', tool }: ToolEvent): string {
+    return `${run} ${tool}`;
+  }
+}
+
 function settle(
   items: TimelineItem[],
+  open: OpenCalls,
   { tool, run, seq, at }: { tool: string; run?: string | undefined; seq: number; at: string },
   end: Pick<ItemOf<'call'>, 'state' | 'result' | 'durationMs'>,
 ): void {
-  const index = items.findIndex(
-    (item) =>
-      item.kind === 'call' && item.state === 'running' && item.tool === tool && item.run === run,
-  );
-  const call = items[index];
-  if (call?.kind === 'call') items[index] = { ...call, ...end };
+  const index = open.take({ tool, run });
+  const call = index === undefined ? undefined : items[index];
+  if (index !== undefined && call?.kind === 'call') items[index] = { ...call, ...end };
   // Its beginning is further up than what was read.
   else items.push({ seq, at, kind: 'call', tool, run, input: undefined, ...end });
 }

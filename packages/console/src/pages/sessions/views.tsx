@@ -44,13 +44,15 @@ function iconOf(session: Session) {
 }
 
 /** A session can be given a title by the label `title`. */
-export function titleOf({ labels, identity }: Session): string | undefined {
+export function titleOf({ labels, identity, harness }: Session): string | undefined {
   const title = labels['title'];
   if (title !== undefined && title !== '') return title;
-  return identity.name === identity.handle ? undefined : identity.name;
+  const isTelling = identity.name !== identity.handle && identity.name !== harness;
+  return isTelling ? identity.name : undefined;
 }
 
 /** The kind of a session in words: its harness, and the agent and model of it. */
 export function kindOf({ harness, agent, model, workspace }: Session): string {
-  return [harness, agent, model, workspace].filter((part) => part !== undefined).join(' · ');
+  const folder = workspace === '.' ? undefined : workspace;
+  return [harness, agent, model, folder].filter((part) => part !== undefined).join(' · ');
 }

@@ -1,7 +1,7 @@
 /** The server itself: health, documentation, metrics, and the models and tools it offers. */
-import { namedAgents } from '@relay/core';
+import { namedAgents, type ParameterKind } from '@relay/core';
 import { knownModelsOf } from '@relay/models';
-import { openApiDocument, RelayError } from '@relay/protocol';
+import { defined, openApiDocument, RelayError } from '@relay/protocol';
 import { docsPage } from '../views/docs-page.ts';
 import { type ApiRequest, type Handler, type PublicHandler, storeOf } from './handler.ts';
 import { defaultModelFor } from './runs/start.ts';
@@ -74,12 +74,19 @@ export const listTools: Handler<'listTools'> = async ({ caller, context }) => ({
   tools: context.control.engine
     .tools(caller.tenantId)
     .list()
-    .map(({ name, description, inputSchema, allowedByDefault, needsApproval, idempotent }) => ({
-      name,
-      description,
-      inputSchema,
-      allowedByDefault,
-      needsApproval: needsApproval === true,
-      idempotent,
+    .map((tool) => ({
+      name: tool.name,
+      description: tool.description,
+      inputSchema: tool.inputSchema,
+      ...defined({ kinds: tool.kinds && kindsOf(tool.kinds) }),
+      allowedByDefault: tool.allowedByDefault,
+      needsApproval: tool.needsApproval === true,
+      idempotent: tool.idempotent,
     })),
 });
+
+function kindsOf(kinds: Readonly<Record<string, ParameterKind>>) {
+  return Object.fromEntries(
+    Object.entries(kinds).flatMap(([name, kind]) => (kind === 'text' ? [] : [[name, kind]])),
+  );
+}

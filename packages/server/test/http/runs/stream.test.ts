@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { type DialectName, dialects } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { allFrames, FrameReader, type SeenFrame } from '../../support/frames.ts';
-import { bootServer, type TestServer, until } from '../../support/server.ts';
+import { addKey, bootServer, type TestServer, until } from '../../support/server.ts';
 import {
   answerApproval,
   eventsOf,
@@ -126,6 +126,22 @@ describe('SSE stream', () => {
       body: { approved: false },
     });
     await talk.reader.rest();
+  });
+
+  it('has the events as they are stored at /events/stream, from any of them', async () => {
+    const events = (query: string) =>
+      server.request(`/v1/runs/${runId}/events/stream${query}`, { headers: {} });
+    const { events: stored } = await eventsOf(server, runId);
+    const whole = await allFrames(await events(''));
+    expect(whole.map(({ data }) => data)).toEqual(stored);
+    expect(whole.map(({ id }) => Number(id))).toEqual(stored.map(({ seq }) => seq));
+    const rest = await allFrames(await events('?after=3'));
+    expect(rest.map(({ data }) => data)).toEqual(stored.slice(3));
+    expect((await events(`?after=${lastSeq}`)).status).toBe(204);
+    expect((await events(`?after=${lastSeq + 1}`)).status).toBe(409);
+    const { apiKey: key } = await addKey(server.store, { tenant: 'reader' });
+    const path = `/v1/runs/${runId}/events/stream`;
+    expect((await server.request(path, { key })).status).toBe(404);
   });
 
   it('starts with the ids of the run, its conversation and its agent', async () => {

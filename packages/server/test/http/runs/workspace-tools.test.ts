@@ -83,6 +83,19 @@ function sleepers(n: string): string[] {
 }
 const unique = (): string => `${100_000 + Math.floor(Math.random() * 900_000)}.${Date.now()}`;
 
+describe('the list of tools', () => {
+  it('names the parameters that rules match as commands and paths', async () => {
+    const server = await boot();
+    const { tools } = (await server.json('/v1/tools')) as {
+      tools: { name: string; kinds?: unknown }[];
+    };
+    const kindsOf = (tool: string) => tools.find(({ name }) => name === tool)?.kinds;
+    expect(kindsOf('bash')).toEqual({ command: 'command', cwd: 'path' });
+    expect(kindsOf('read')).toEqual({ filePath: 'path' });
+    expect(kindsOf('send_note')).toBeUndefined();
+  });
+});
+
 describe('bash in a chat', () => {
   it('requires an approval, runs as approved, and streams its output', async () => {
     const server = await boot();

@@ -79,7 +79,7 @@ function Facts({ event }: { readonly event: StoredEvent }) {
         <div key={name} className="contents">
           <dt className="text-muted">{name}</dt>
           <dd className="break-words">
-            {typeof value === 'string' ? <SafeText text={value} /> : value}
+            {typeof value === 'string' ? <SafeText text={value} maxLength={600} /> : value}
           </dd>
         </div>
       ))}

@@ -1,6 +1,6 @@
 /** All events of a run as they are stored, with a filter by type. */
 import type { StoredEvent } from '@relay/protocol/wire';
-import { useEffect, useMemo, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef } from 'react';
 import { VList, type VListHandle } from 'virtua';
 import { useSearchParams } from 'wouter';
 import { escapeMisleading } from '@relay/protocol/display';
@@ -16,6 +16,7 @@ const clock = new Intl.DateTimeFormat(undefined, {
   minute: '2-digit',
   second: '2-digit',
   fractionalSecondDigits: 3,
+  hourCycle: 'h23',
 });
 
 const mostCharacters = 300;
@@ -28,13 +29,14 @@ export function EventsTable(props: PaneProps) {
   const list = useRef<VListHandle>(null);
   const counts = useMemo(() => countsOf(fold.events, version), [fold, version]);
   const events = useMemo(() => matching(fold.events, type, version), [fold, type, version]);
-  const [isPlaced, setPlaced] = useState(false);
+  // The selected event is in view at first, also when the whole journal replaces its end.
+  const placedFold = useRef<typeof fold>(undefined);
   useEffect(() => {
-    if (isPlaced || list.current === null) return;
+    if (placedFold.current === fold) return;
+    placedFold.current = fold;
     const index = events.findIndex(({ seq }) => seq >= selected);
-    list.current.scrollToIndex(index === -1 ? events.length - 1 : index, { align: 'center' });
-    setPlaced(true);
-  }, [events, isPlaced, selected]);
+    list.current?.scrollToIndex(index === -1 ? events.length - 1 : index, { align: 'center' });
+  }, [events, fold, selected]);
 
   return (
     <div className="flex min-h-0 flex-1">
@@ -79,7 +81,9 @@ export function EventsTable(props: PaneProps) {
               )}
             >
               <span className="text-right text-muted">{event.seq}</span>
-              <span className="text-muted">{clock.format(new Date(event.at))}</span>
+              <span className="whitespace-nowrap text-muted">
+                {clock.format(new Date(event.at))}
+              </span>
               <span className="truncate font-mono max-sm:hidden">{event.type}</span>
               <span className="truncate text-text">
                 {escapeMisleading(summaryOf(event).slice(0, mostCharacters))}

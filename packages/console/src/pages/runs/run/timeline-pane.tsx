@@ -246,16 +246,22 @@ function Ticks({
     const x = index * tickDistance;
     if (!scale.folds.some((piece) => x + 60 > piece.x && x < piece.x + piece.width)) xs.push(x);
   }
-  return xs.map((x) => (
-    <span
-      key={x}
-      aria-hidden
-      className="absolute top-0 border-l border-line pl-1 text-[11px] leading-4 text-faint"
-      style={{ left: x, height: axisHeight }}
-    >
-      +{tickLabel(scale.time(x) - startAt, scale.time(x + 1) - scale.time(x))}
-    </span>
-  ));
+  let previous = '';
+  return xs.map((x) => {
+    const label = `+${tickLabel(scale.time(x) - startAt, scale.time(x + 1) - scale.time(x))}`;
+    if (label === previous) return null;
+    previous = label;
+    return (
+      <span
+        key={x}
+        aria-hidden
+        className="absolute top-0 border-l border-line pl-1 text-xs leading-4 text-faint"
+        style={{ left: x, height: axisHeight }}
+      >
+        {label}
+      </span>
+    );
+  });
 }
 
 /** As precise as neighbours need to differ. */
@@ -294,7 +300,7 @@ function Folds({
           role="img"
           aria-label={`${foldWords[gap.reason]} for ${length}`}
           title={`${foldWords[gap.reason]} for ${length}, from ${formatDateTime(gap.from)} to ${formatDateTime(gap.to)}`}
-          className="absolute top-0 flex justify-center overflow-hidden border-x border-dashed border-line-strong bg-sunken text-[11px] leading-4 whitespace-nowrap text-muted"
+          className="absolute top-0 flex justify-center overflow-hidden border-x border-dashed border-line-strong bg-sunken text-xs leading-4 whitespace-nowrap text-muted"
           style={{ left: x, width, height }}
         >
           {width > 60 ? `⋯ ${length} ⋯` : '⋯'}
@@ -360,7 +366,7 @@ function Markers({
         onPointerDown={(event) => event.stopPropagation()}
         onClick={() => select(shown.seq)}
         className={cx(
-          'absolute z-10 flex items-center rounded-sm bg-surface p-0.5 text-[11px]',
+          'absolute z-10 flex items-center rounded-sm bg-surface p-0.5 text-xs',
           toneText[tone],
           marks.some(({ seq }) => seq === selected) && 'outline-2 outline-focus',
         )}
@@ -471,7 +477,7 @@ function TimelineBar({
       onPointerDown={(event) => event.stopPropagation()}
       onClick={() => select(span.seq)}
       className={cx(
-        'absolute overflow-hidden rounded-sm border text-left text-[11px] leading-4 whitespace-nowrap',
+        'absolute overflow-hidden rounded-sm border text-left text-xs leading-4 whitespace-nowrap',
         lookOfBar(span),
         isSelected && 'z-[5] outline-2 outline-focus',
       )}

@@ -3,6 +3,7 @@ import * as core from '@relay/core';
 import type { RunFilter, RunRecord, RunSpec } from '@relay/core';
 import {
   defined,
+  type Dialect,
   dialects,
   encodeFrame,
   isEnded,
@@ -138,9 +139,21 @@ async function* eventLog(
   yield `],"nextCursor":${JSON.stringify(nextCursor)}}`;
 }
 
-export const followRun: Handler<'followRun'> = async (call) => {
-  const { query } = call;
-  const position = await positionToFollow(call);
+export const followRun: Handler<'followRun'> = (call) =>
+  follow(call, call.query, dialects[call.query.dialect]);
+
+export const followRunEvents: Handler<'followRunEvents'> = (call) =>
+  follow(call, call.query, undefined);
+
+type StreamQuery = QueryOf<'followRunEvents'>;
+type StreamCall = ApiRequest & { readonly params: { readonly id: string } };
+
+async function follow(
+  call: StreamCall,
+  query: StreamQuery,
+  dialect: Dialect | undefined,
+): Promise<void> {
+  const position = await positionToFollow(call, query);
   call.reply.raw.setHeader('x-run-id', call.params.id);
   // A 204 makes an SSE client stop reconnecting.
   if (position === undefined) return;
@@ -151,16 +164,17 @@ export const followRun: Handler<'followRun'> = async (call) => {
     follow: query.follow === 'true',
     signal: closedSignal(call.reply.raw),
   });
-  void streamRun(call, { dialect: dialects[query.dialect], run, batches });
-};
+  void streamRun(call, { dialect, run, batches });
+}
 
 /** Undefined if the run has ended and no event follows. Drops the record, whose output may be long. */
 async function positionToFollow(
-  call: RouteRequest<'followRun'>,
+  call: StreamCall,
+  query: StreamQuery,
 ): Promise<{ run: RunHeader; after: number } | undefined> {
   const record = await findRun(call, call.params.id);
   // A client that reconnects repeats its URL and adds the id of its last frame.
-  const after = lastEventId(call) ?? call.query.after ?? 0;
+  const after = lastEventId(call) ?? query.after ?? 0;
   rejectPastEnd(after, record);
   if (isEnded(record.status)) {
     await rejectPruned(call, record);
