@@ -1,6 +1,6 @@
 /** A long list that is read at its end: it stays there while it grows, and older items are put above. */
 import { ArrowDown } from 'lucide-react';
-import { type ReactNode, useEffect, useRef, useState } from 'react';
+import { type ReactNode, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { VList, type VListHandle } from 'virtua';
 import { Button } from './button.tsx';
 
@@ -34,22 +34,33 @@ export function TailList<Item>(props: TailListProps<Item>) {
   }, [first]);
   const place = useRef<HTMLDivElement>(null);
   const lastOffset = useRef(0);
-  const toEnd = () => {
+  /** The browser has scrolled back, because there is less to show: text was discarded. */
+  const hasShrunk = useRef(false);
+  /** The last item; `top` is the first. */
+  const last = useRef(0);
+  last.current = items.length;
+  const toEnd = useCallback(() => {
     isAtEnd.current = true;
-    list.current?.scrollTo(list.current.scrollSize);
-  };
+    list.current?.scrollToIndex(last.current, { align: 'end' });
+  }, []);
   useEffect(() => {
     // Items change their height when they are measured, opened, or have loaded what they show.
     const content = place.current?.firstElementChild?.firstElementChild;
     if (content === null || content === undefined) return undefined;
+    let height = 0;
     const resizes = new ResizeObserver(() => {
+      if (content.clientHeight < height) hasShrunk.current = true;
+      height = content.clientHeight;
       if (isAtEnd.current) toEnd();
     });
     resizes.observe(content);
     resizes.observe(content.parentElement ?? content);
     return () => resizes.disconnect();
-  }, []);
-  useEffect(toEnd, [showEnd]);
+  }, [toEnd]);
+  useEffect(toEnd, [toEnd, showEnd]);
+  useLayoutEffect(() => {
+    if (isAtEnd.current) toEnd();
+  }, [items, toEnd]);
   return (
     <div ref={place} className="relative h-full">
       <VList
@@ -64,9 +75,11 @@ export function TailList<Item>(props: TailListProps<Item>) {
           const { scrollSize = 0, viewportSize = 0 } = list.current ?? {};
           const isThere = offset + viewportSize >= scrollSize - tolerance;
           // Only a person scrolls back; that the end has moved away is no reason to stay behind.
+          const isBack = offset < lastOffset.current && !hasShrunk.current;
           if (isThere) isAtEnd.current = true;
-          else if (offset < lastOffset.current) isAtEnd.current = false;
+          else if (isBack) isAtEnd.current = false;
           lastOffset.current = offset;
+          hasShrunk.current = false;
           setAway(!isAtEnd.current);
         }}
       >
