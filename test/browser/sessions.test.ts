@@ -226,12 +226,31 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
     );
     expect(colour).toBe('rgb(200, 60, 0)');
 
+    // A page that nobody sees has no stream, and goes on where it was when it is seen again.
+    const stream = `**/v1/sessions/${id}/stream`;
+    const closed = page.waitForEvent('requestfailed', (request) =>
+      request.url().endsWith(`${id}/stream`),
+    );
+    await setHidden(page, true);
+    await closed;
+    await client.sessions.input(id, { text: 'echo un""seen\r' });
+    const [again] = await Promise.all([page.waitForRequest(stream), setHidden(page, false)]);
+    expect(Number(again.headers()['last-event-id'])).toBeGreaterThan(1);
+    await expect.poll(() => screen.textContent()).toContain('unseen');
+
     // The keyboard can leave it.
     await page.keyboard.press('Control+]');
     await expect
       .poll(() => page.evaluate('document.activeElement?.textContent'))
       .toContain('Keep this size');
   });
+
+  function setHidden(page: Page, isHidden: boolean): Promise<unknown> {
+    return page.evaluate(`
+      Object.defineProperty(document, 'hidden', { configurable: true, value: ${isHidden} });
+      document.dispatchEvent(new Event('visibilitychange'));
+    `);
+  }
 
   it('have a terminal that people without the right only look at', async () => {
     const { id } = await started('shell');
@@ -319,5 +338,26 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
     await page.getByRole('button', { name: /tool\.completed/ }).click();
     await page.getByText('durationMs').first().waitFor();
     expect(new URL(page.url()).searchParams.get('type')).toBe('tool.completed');
+  });
+
+  it('go on by themselves when the server was killed and is back', async () => {
+    const { id, identity } = await started();
+    const shell = await started('shell');
+    await client.sessions.stream(shell.id).waitFor({ type: 'status.idle' });
+    await client.sessions.input(shell.id, { text: 'echo last""ly\r' });
+    const page = await browser.signIn(`/sessions/${id}`);
+    const terminal = await browser.signIn(`/sessions/${shell.id}`);
+    await page.getByText('Nothing was said yet').waitFor();
+    const screen = terminal.locator('.xterm-rows');
+    await expect.poll(() => screen.textContent()).toContain('lastly');
+    const { port } = new URL(server.url);
+    await server.kill();
+    await page.getByText(/reconnecting/).waitFor();
+    await server.start({ RELAY_PORT: port });
+    await client.messages.send({ to: `@${identity.handle}`, text: 'say 2 after all' });
+    await receipt(page, 'say 2 after all').and(page.locator('[data-receipt=read]')).waitFor();
+    // What ran in the terminal ended with the server; what it showed stays.
+    await terminal.getByText('The terminal is offline').waitFor();
+    expect(await screen.textContent()).toContain('lastly');
   });
 });

@@ -67,11 +67,14 @@ function SignedIn() {
   if (account.data === undefined) {
     if (account.error === null || isUnauthorized(account.error)) return <Loading />;
     return (
-      <ErrorNotice
-        title="The console cannot reach the server"
-        error={account.error}
-        onRetry={() => void account.refetch()}
-      />
+      <main className="mx-auto max-w-xl pt-[10vh]">
+        <h1 className="px-4 text-xl font-semibold">Relay</h1>
+        <ErrorNotice
+          title="The console cannot reach the server. It tries again every few seconds."
+          error={account.error}
+          onRetry={() => void account.refetch()}
+        />
+      </main>
     );
   }
   return (

@@ -7,6 +7,9 @@ export function useAccount() {
   return useQuery({
     queryKey: ['account'],
     queryFn: ({ signal }) => client.keys.current({ signal }),
+    // Without it there is no page, and no feed that would say when the server is back.
+    refetchInterval: ({ state }) =>
+      state.status === 'error' && state.data === undefined ? 3_000 : false,
   });
 }
 

@@ -25,6 +25,7 @@ const lockName = 'relay-console-feed';
 const listeners = new Set<(event: FeedEvent) => void>();
 const watchers = new Set<() => void>();
 let connection: Connection = { status: 'connecting' };
+let lastOutage: Outage | undefined;
 let isReader = false;
 
 /** Calls the listener for each event; returns what ends that. */
@@ -33,14 +34,23 @@ export function onFeedEvent(listener: (event: FeedEvent) => void): () => void {
   return () => void listeners.delete(listener);
 }
 
+/** The last time without a connection, since the page was opened. */
+export interface Outage {
+  readonly from: number;
+  readonly to: number;
+}
+
+function watch(watcher: () => void): () => void {
+  watchers.add(watcher);
+  return () => void watchers.delete(watcher);
+}
+
 export function useConnection(): Connection {
-  return useSyncExternalStore(
-    (watcher) => {
-      watchers.add(watcher);
-      return () => void watchers.delete(watcher);
-    },
-    () => connection,
-  );
+  return useSyncExternalStore(watch, () => connection);
+}
+
+export function useLastOutage(): Outage | undefined {
+  return useSyncExternalStore(watch, () => lastOutage);
 }
 
 /** Whether this tab reads the feed for all tabs: what must happen once is done here. */
@@ -97,6 +107,9 @@ async function readFeed(signal: AbortSignal, tell: (told: Told) => void): Promis
 }
 
 function setConnection(next: Connection): void {
+  if (next.status === 'live' && 'since' in connection) {
+    lastOutage = { from: connection.since, to: Date.now() };
+  }
   connection = next;
   for (const watcher of watchers) watcher();
 }
@@ -104,7 +117,7 @@ function setConnection(next: Connection): void {
 /** What to read again after an event of a kind: the first parts of query keys. */
 const concerns: Readonly<Record<string, readonly string[]>> = {
   run: ['runs', 'run', 'conversations', 'stats', 'audit-latest', 'tenant'],
-  approval: ['approvals', 'approval', 'grants', 'audit-latest'],
+  approval: ['approvals', 'approval', 'grants', 'stats', 'audit-latest'],
   // `sessions.ts` reads the one that has changed.
   session: ['sessions'],
   message: ['messages', 'message', 'channels', 'session-messages'],
@@ -130,7 +143,25 @@ function refresh(): void {
   const isAll = [...kinds].some((kind) => concerns[kind] === undefined);
   const names = new Set([...kinds].flatMap((kind) => concerns[kind] ?? []));
   void queries.invalidateQueries({
-    predicate: ({ queryKey: [name] }) => isAll || names.has(String(name)),
+    predicate: ({ queryKey: [name] }) => name !== 'stats' && (isAll || names.has(String(name))),
   });
+  if (isAll || names.has('stats')) refreshStats();
   setTimeout(refresh, burstMs);
+}
+
+/** Statistics take seconds to compute from a large store. */
+const statsEveryMs = 30_000;
+let statsTimer: ReturnType<typeof setTimeout> | undefined;
+let areStatsDue = false;
+
+function refreshStats(): void {
+  areStatsDue = true;
+  if (statsTimer !== undefined) return;
+  areStatsDue = false;
+  // One that is under way is not started again, else a slow one would never arrive.
+  void queries.invalidateQueries({ queryKey: ['stats'] }, { cancelRefetch: false });
+  statsTimer = setTimeout(() => {
+    statsTimer = undefined;
+    if (areStatsDue) refreshStats();
+  }, statsEveryMs);
 }

@@ -6,6 +6,7 @@ import { Json, Scalar } from '../text/json.tsx';
 import { jsonText } from '../text/json-rows.ts';
 import { SafeText } from '../text/safe-text.tsx';
 import { Button } from '../ui/button.tsx';
+import { cx } from '../ui/cx.ts';
 import { changesBetween, type FieldChange, typeWord } from './changes.ts';
 
 interface ArgumentsDiffProps {
@@ -46,6 +47,8 @@ export function ArgumentsDiff({ before, after }: ArgumentsDiffProps) {
 
 /** `"5"` and `5` look alike. */
 function ChangeOfType({ before, after }: FieldChange) {
+  if (before === undefined) return <span className="font-sans">added</span>;
+  if (after === undefined) return <span className="font-sans">removed</span>;
   const [from, to] = [typeWord(before), typeWord(after)];
   if (from === to) return null;
   return (
@@ -65,13 +68,23 @@ function Change({ before, after }: FieldChange) {
 
 function Sides({ before, after }: Omit<FieldChange, 'path'>) {
   return (
-    <div dir="ltr" className="flex min-w-0 flex-wrap items-baseline gap-2 font-mono text-sm">
-      <del className="min-w-0 rounded-sm bg-failed-soft px-1 no-underline">
+    <div dir="ltr" className="flex min-w-0 flex-wrap items-start gap-2 font-mono text-sm">
+      <del
+        className={cx(
+          'min-w-0 rounded-sm px-1 no-underline',
+          before !== undefined && 'bg-failed-soft',
+        )}
+      >
         <span className="sr-only">Before: </span>
         <Side value={before} />
       </del>
-      <ArrowRight aria-hidden size={14} className="self-center text-muted" />
-      <ins className="min-w-0 rounded-sm bg-done-soft px-1 no-underline">
+      <ArrowRight aria-hidden size={14} className="mt-0.5 text-muted" />
+      <ins
+        className={cx(
+          'min-w-0 rounded-sm px-1 no-underline',
+          after !== undefined && 'bg-done-soft',
+        )}
+      >
         <span className="sr-only">After: </span>
         <Side value={after} />
       </ins>

@@ -47,7 +47,6 @@ function isList(value: unknown): value is readonly unknown[] {
 
 /** The word for a JSON type. */
 export function typeWord(value: unknown): string {
-  if (value === undefined) return 'not set';
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'list';
   switch (typeof value) {

@@ -2,7 +2,7 @@
 import { childPath, type FieldIssue, isObject, type JsonSchema } from '@relay/protocol/wire';
 import { escapeMisleading } from '@relay/protocol/display';
 import { Plus, X } from 'lucide-react';
-import { createContext, type ReactNode, useContext, useId, useMemo, useState } from 'react';
+import { createContext, type ReactNode, useContext, useId, useMemo, useRef, useState } from 'react';
 import { SafeText } from '../text/safe-text.tsx';
 import { Button, IconButton } from '../ui/button.tsx';
 import { cx } from '../ui/cx.ts';
@@ -146,14 +146,13 @@ interface EditorProps {
 
 /** The field for a value, without its label. */
 function Editor(props: EditorProps) {
-  const { root, drafts } = useForm();
+  const { root } = useForm();
   const { schema, value, path } = props;
   const field = fieldOf(schema, root);
-  // A draft is continued in the field in which it was begun.
-  const isDraft = field.kind === 'text' && drafts.has(path);
-  if (!accepts(field, value) || isDraft || levelOf(path) > maxLevel) {
-    return <JsonEditor {...props} />;
-  }
+  // What was begun as JSON stays JSON until it is removed: another field would take the cursor away.
+  const isJson = useRef(false);
+  isJson.current = value !== undefined && (isJson.current || !accepts(field, value));
+  if (isJson.current || levelOf(path) > maxLevel) return <JsonEditor {...props} />;
   switch (field.kind) {
     case 'choice':
       return <ChoiceEditor {...props} field={field} />;
@@ -516,7 +515,6 @@ function LabelledEditor(props: LabelledEditorProps) {
     onRemove !== undefined && value !== undefined ? (
       <IconButton
         label={`Remove ${escapeMisleading(label)}`}
-        size="sm"
         className="ml-auto"
         onClick={onRemove}
       >

@@ -1,6 +1,6 @@
 /** Finds pages, runs, conversations, sessions, agents and actions. */
 import { useQuery } from '@tanstack/react-query';
-import { useDeferredValue, useState } from 'react';
+import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { client } from '../api/client.ts';
 import { setPreferences } from '../preferences.ts';
@@ -28,7 +28,8 @@ export function CommandPalette({ onClose }: { readonly onClose: () => void }) {
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
   const all = useEntries();
-  const wanted = useDeferredValue(text.trim().toLowerCase());
+  // Not deferred: Enter right after the last letter must choose what the text says.
+  const wanted = text.trim().toLowerCase();
   const found = all.filter((entry) => matches(entry, wanted)).slice(0, mostShown);
   const selected = Math.min(at, found.length - 1);
   const choose = (entry: Entry | undefined) => {

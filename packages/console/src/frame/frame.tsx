@@ -1,13 +1,13 @@
 /** Navigation, connection state and account around every page. */
 import { Menu, Moon, Sun } from 'lucide-react';
-import { lazy, type ReactNode, Suspense, useState } from 'react';
+import { lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useAccount } from '../api/account.tsx';
 import { useConnection } from '../api/feed.ts';
-import { setPreferences, usePreferences } from '../preferences.ts';
+import { markChecklist, setPreferences, useTheme } from '../preferences.ts';
 import { Button, IconButton } from '../ui/button.tsx';
 import { cx } from '../ui/cx.ts';
-import { formatAge, useNow } from '../ui/values.tsx';
+import { formatAge, formatTime, useNow } from '../ui/values.tsx';
 import { useCounts } from './counts.ts';
 import { useNotifications } from './notifications.ts';
 import { type Place, places } from './places.ts';
@@ -19,6 +19,10 @@ export function Frame({ children }: { readonly children: ReactNode }) {
   const counts = useCounts();
   useNotifications();
   useShortcuts({ 'mod+k': () => setPaletteOpen(true) });
+  const isRunOpen = location.startsWith('/runs/');
+  useEffect(() => {
+    if (isRunOpen) markChecklist('timeline');
+  }, [isRunOpen]);
 
   return (
     <div className="flex h-full flex-col md:flex-row">
@@ -48,7 +52,7 @@ export function Frame({ children }: { readonly children: ReactNode }) {
         ))}
       </nav>
       <div className="flex min-h-0 min-w-0 flex-1 flex-col">
-        <TopBar title={places.find(({ path }) => location.startsWith(path))?.label ?? 'Relay'} />
+        <TopBar />
         <main
           id="page"
           tabIndex={-1}
@@ -147,21 +151,24 @@ function BarLink({ place, location, count }: NavLinkProps) {
   );
 }
 
-function TopBar({ title }: { readonly title: string }) {
+function TopBar() {
   const { data: account } = useAccount();
-  usePreferences();
-  const isDark = document.documentElement.dataset['theme'] === 'dark';
+  const person = account?.owner ?? account?.name;
+  const isDark = useTheme() === 'dark';
   return (
     <div className="flex h-10 shrink-0 items-center gap-3 border-b border-line bg-surface px-4">
-      <span className="text-sm font-medium md:hidden">{title}</span>
+      <span className="text-base font-semibold md:hidden">Relay</span>
       <div className="ml-auto flex items-center gap-3 text-sm text-muted">
         <ConnectionState />
         <Link
           href="/settings"
-          className="max-w-40 truncate hover:text-text"
-          title="Account and settings"
+          className="flex h-full min-w-0 items-center gap-1.5 hover:text-text"
+          title={`Signed in as ${person} to ${account?.tenant.name}. Account and settings`}
         >
-          {account?.owner ?? account?.name}
+          <span className="max-w-28 truncate font-medium text-text sm:max-w-40">
+            {account?.tenant.name}
+          </span>
+          <span className="hidden max-w-40 truncate sm:inline">{person}</span>
         </Link>
         <IconButton
           label={isDark ? 'Use the light theme' : 'Use the dark theme'}
@@ -177,25 +184,48 @@ function TopBar({ title }: { readonly title: string }) {
 /** Always visible: an on-call engineer must know whether the page is up to date. */
 function ConnectionState() {
   const connection = useConnection();
-  const now = useNow();
   switch (connection.status) {
     case 'live':
-      return <State dot="bg-done-solid">live</State>;
+      return <State dot="bg-done-solid" word="live" />;
     case 'connecting':
-      return <State dot="bg-faint">connecting …</State>;
+      return <State dot="bg-faint" word="connecting …" />;
     case 'reconnecting':
-      return (
-        <State dot="bg-failed-solid">reconnecting, {formatAge(now - connection.since)} old</State>
-      );
     case 'offline':
-      return <State dot="bg-failed-solid">offline, {formatAge(now - connection.since)} old</State>;
+      return (
+        <State dot="bg-failed-solid" word={connection.status} isLost>
+          <StateAge since={connection.since} />
+        </State>
+      );
   }
 }
 
-function State({ dot, children }: { readonly dot: string; readonly children: ReactNode }) {
+function StateAge({ since }: { readonly since: number }) {
+  const now = useNow();
   return (
-    <span role="status" className="inline-flex items-center gap-1.5 text-xs whitespace-nowrap">
-      <span aria-hidden className={cx('size-2 rounded-full', dot)} />
+    <span title={`What is shown was true at ${formatTime(since)}`}>
+      for {formatAge(Math.max(0, now - since))}
+    </span>
+  );
+}
+
+interface StateProps {
+  readonly dot: string;
+  readonly word: string;
+  readonly isLost?: boolean;
+  readonly children?: ReactNode;
+}
+
+/** Only the word is announced: an age would be, every second. */
+function State({ dot, word, isLost = false, children }: StateProps) {
+  return (
+    <span
+      className={cx(
+        'inline-flex items-center gap-1.5 text-xs whitespace-nowrap',
+        isLost && 'rounded-sm bg-failed-soft px-1.5 py-0.5 text-failed',
+      )}
+    >
+      <span aria-hidden className={cx('size-2 shrink-0 rounded-full', dot)} />
+      <span role="status">{word}</span>
       {children}
     </span>
   );

@@ -1,7 +1,9 @@
 /** Sign-in with an API key, or with the one-time link that the address contains. */
 import type { CurrentKey } from '@relay/protocol/wire';
+import { RelayApiError } from '@relay/sdk';
 import { useMutation } from '@tanstack/react-query';
-import { useEffect, useState } from 'react';
+import { CircleAlert } from 'lucide-react';
+import { type ReactNode, useEffect, useState } from 'react';
 import { client } from '../api/client.ts';
 import { Button } from '../ui/button.tsx';
 import { Field, Input } from '../ui/form.tsx';
@@ -21,7 +23,9 @@ export function SignIn({ hasEnded, onSignIn }: Props) {
       onSignIn(account);
     },
   });
-  const { mutate } = signIn;
+  const { mutate, variables, error } = signIn;
+  const isLink = variables !== undefined && 'link' in variables;
+  const refused = error instanceof RelayApiError && error.status === 401;
 
   useEffect(() => {
     // The fragment is sent to no server; it leaves the address bar and the history at once.
@@ -41,19 +45,31 @@ export function SignIn({ hasEnded, onSignIn }: Props) {
         }}
       >
         <h1 className="text-xl font-semibold">Sign in to Relay</h1>
-        {hasEnded ? (
-          <p role="status" className="rounded bg-waiting-soft p-2 text-sm text-waiting">
-            Your sign-in has ended: it expired, or its key was revoked.
-          </p>
+        {isLink && error !== null ? (
+          <Notice>{errorText(error)}</Notice>
+        ) : hasEnded && error === null ? (
+          <Notice>
+            Your sign-in has ended: it expired, or it was revoked, or its key was. Sign in again to
+            continue where you were.
+          </Notice>
         ) : null}
         <Field
           label="API key"
           hint="It is exchanged for a cookie that ends after 12 hours, and is not stored."
-          error={signIn.error === null ? undefined : errorText(signIn.error)}
+          error={
+            error === null || isLink
+              ? undefined
+              : refused
+                ? 'This key is not valid. It may be incomplete, revoked or expired.'
+                : errorText(error)
+          }
         >
           {(ids) => (
             <Input
               {...ids}
+              // The only field of the page.
+              autoFocus
+              aria-invalid={error !== null && !isLink}
               type="password"
               autoComplete="off"
               spellCheck={false}
@@ -68,10 +84,22 @@ export function SignIn({ hasEnded, onSignIn }: Props) {
           {signIn.isPending ? 'Signing in …' : 'Sign in'}
         </Button>
         <p className="text-xs text-muted">
-          No key at hand? On the server, <code className="font-mono">relay console</code> prints a
-          one-time link.
+          Without a key: <code className="font-mono">relay console</code> on the server prints a
+          link that signs in once. The first start of a server prints one too.
         </p>
       </form>
     </main>
+  );
+}
+
+function Notice({ children }: { readonly children: ReactNode }) {
+  return (
+    <p
+      role="alert"
+      className="flex gap-2 rounded bg-waiting-soft p-2 text-sm break-words text-waiting"
+    >
+      <CircleAlert aria-hidden size={16} className="mt-0.5 shrink-0" />
+      {children}
+    </p>
   );
 }

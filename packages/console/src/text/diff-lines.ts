@@ -73,8 +73,8 @@ const noLineBreak = { kind: 'note', text: '\\ No line break at the end' } as con
 export function linesOfChanges(changes: readonly ChangeObject<string>[]): DiffLine[] {
   const lines: DiffLine[] = [];
   let [before, after] = [1, 1];
-  /** Whether the old and the new text end with a line break. */
-  const ends = { before: true, after: true };
+  /** Whether the old and the new text end with a line break; undefined if they are empty. */
+  const ends: { before?: boolean; after?: boolean } = {};
   for (const { value, added, removed } of changes) {
     const isComplete = value.endsWith('\n');
     for (const text of (isComplete ? value.slice(0, -1) : value).split('\n')) {
@@ -88,7 +88,9 @@ export function linesOfChanges(changes: readonly ChangeObject<string>[]): DiffLi
     if (!removed) ends.after = isComplete;
   }
   // That neither has one is nothing to look at: most texts that are compared are parts of files.
-  if (ends.before !== ends.after) lines.push(noLineBreak);
+  const isOther =
+    ends.before !== undefined && ends.after !== undefined && ends.before !== ends.after;
+  if (isOther) lines.push(noLineBreak);
   return withCounterparts(lines);
 }
 

@@ -209,11 +209,11 @@ export const Scalar = memo(function Scalar({
       className={cx(
         'min-w-0 break-words whitespace-pre-wrap',
         // A line break must not look like the next field.
-        isBlock && 'border-l-2 border-line-strong pl-2',
+        isBlock && 'inline-block border-l-2 border-line-strong pl-2',
       )}
     >
       {quote}
-      <SafeText text={value} maxLength={1_000} />
+      <SafeText text={value} maxLength={500} />
       {quote}
     </span>
   );

@@ -68,7 +68,7 @@ function labelOf(code: number): string {
 }
 
 /** Elements are slow; a text with more marks than these has the others as escape sequences. */
-const maxMarks = 2_000;
+const maxMarks = 500;
 
 /** The same character several times in a row is one mark. */
 export function piecesOf(text: string): Piece[] {

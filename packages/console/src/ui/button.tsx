@@ -11,18 +11,27 @@ const kinds: Readonly<Record<ButtonKind, string>> = {
   quiet: 'bg-transparent text-muted border-transparent hover:bg-hover hover:text-text',
 };
 
+/** `icon`: square, for an icon alone. */
+type Size = 'sm' | 'md' | 'icon';
+
+const sizes: Readonly<Record<Size, string>> = {
+  sm: 'h-7 px-2 text-xs',
+  md: 'h-8 px-3 text-sm',
+  icon: 'size-8 shrink-0 pointer-coarse:w-11',
+};
+
 interface ButtonProps extends ComponentProps<'button'> {
   /** Default: `plain`. */
   readonly kind?: ButtonKind;
-  readonly size?: 'sm' | 'md';
+  readonly size?: Size;
 }
 
 /** At least 44 px high where a finger is the pointer. */
-export const buttonClass = (kind: ButtonKind, size: 'sm' | 'md' = 'md', className?: string) =>
+export const buttonClass = (kind: ButtonKind, size: Size = 'md', className?: string) =>
   cx(
     'inline-flex items-center justify-center gap-1.5 rounded border font-medium whitespace-nowrap select-none',
     'transition-colors duration-100 disabled:cursor-not-allowed disabled:opacity-50 pointer-coarse:min-h-11',
-    size === 'sm' ? 'h-7 px-2 text-xs' : 'h-8 px-3 text-sm',
+    sizes[size],
     kinds[kind],
     className,
   );
@@ -31,19 +40,11 @@ export function Button({ kind = 'plain', size = 'md', className, ...props }: But
   return <button type="button" className={buttonClass(kind, size, className)} {...props} />;
 }
 
-interface IconButtonProps extends Omit<ButtonProps, 'aria-label'> {
+interface IconButtonProps extends Omit<ButtonProps, 'aria-label' | 'size'> {
   /** What it does: its name for screen readers, and its title. */
   readonly label: string;
 }
 
-export function IconButton({ label, kind = 'quiet', className, ...props }: IconButtonProps) {
-  return (
-    <Button
-      kind={kind}
-      aria-label={label}
-      title={label}
-      className={cx('w-8 px-0! pointer-coarse:w-11', className)}
-      {...props}
-    />
-  );
+export function IconButton({ label, kind = 'quiet', ...props }: IconButtonProps) {
+  return <Button kind={kind} size="icon" aria-label={label} title={label} {...props} />;
 }

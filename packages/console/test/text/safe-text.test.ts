@@ -42,8 +42,8 @@ describe('Marks', () => {
 
   it('are bounded in number, and what has none is escaped', () => {
     const pieces = piecesOf('\u200b\u202e'.repeat(50_000));
-    expect(pieces.filter((piece) => typeof piece === 'object').length).toBeLessThanOrEqual(2_000);
-    expect(pieces.at(-1)).toMatch(/^(?:\\u\{20(?:0b|2e)\}){98000}$/);
+    expect(pieces.filter((piece) => typeof piece === 'object').length).toBeLessThanOrEqual(500);
+    expect(pieces.at(-1)).toMatch(/^(?:\\u\{20(?:0b|2e)\}){99500}$/);
   });
 });
 

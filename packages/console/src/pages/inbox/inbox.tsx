@@ -7,6 +7,7 @@ import { useLocation, useSearchParams } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { approvals, useApprovalStore, usePendingApprovals } from '../../api/approvals.ts';
 import { client } from '../../api/client.ts';
+import { Checklist } from '../../frame/checklist/checklist.tsx';
 import { useShortcuts } from '../../frame/shortcuts.ts';
 import { setPreferences, usePreferences } from '../../preferences.ts';
 import { Button, IconButton } from '../../ui/button.tsx';
@@ -167,7 +168,11 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
           )
         }
         placeholder={
-          pending.length === 0 || isDecidedTab ? null : (
+          isDecidedTab ? null : pending.length === 0 ? (
+            <div className="overflow-y-auto p-4">
+              <Checklist />
+            </div>
+          ) : (
             <Empty
               title={pending.length === 1 ? 'One request waits' : `${pending.length} requests wait`}
             >
@@ -250,25 +255,31 @@ function NothingPending({ isFiltered, onClear }: NothingPendingProps) {
     );
   }
   return (
-    <Empty
-      title="Nothing waits for you"
-      action={
-        mayStart ? (
-          <Button
-            kind="primary"
-            disabled={start.isPending || start.isSuccess}
-            onClick={() => start.mutate()}
-          >
-            {start.isIdle || start.isError
-              ? 'Start a demo run that asks'
-              : 'Started: it asks in a moment …'}
-          </Button>
-        ) : undefined
-      }
-    >
-      When an agent wants to use a tool that no rule allows, its request appears here, live: what
-      exactly would run, who asks and why. Nothing runs before somebody approves it.
-    </Empty>
+    <>
+      <Empty
+        title="Nothing waits for you"
+        action={
+          mayStart ? (
+            <Button
+              kind="primary"
+              disabled={start.isPending || start.isSuccess}
+              onClick={() => start.mutate()}
+            >
+              {start.isIdle || start.isError
+                ? 'Start a demo run that asks'
+                : 'Started: it asks in a moment …'}
+            </Button>
+          ) : undefined
+        }
+      >
+        When an agent wants to use a tool that no rule allows, its request appears here, live: what
+        exactly would run, who asks and why. Nothing runs before somebody approves it.
+      </Empty>
+      {/* Where there is room for both, it is beside the list. */}
+      <div className="px-4 pb-4 min-[900px]:hidden">
+        <Checklist />
+      </div>
+    </>
   );
 }
 

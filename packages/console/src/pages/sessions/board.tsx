@@ -239,7 +239,7 @@ function Card({ session, approvals, lastMessage }: CardProps) {
     >
       <span className="flex items-center gap-2">
         <HarnessIcon session={session} />
-        <span className="min-w-0 flex-1 truncate font-medium">
+        <span className="min-w-0 flex-1 truncate font-medium" title={`@${identity.handle}`}>
           @<SafeText text={identity.handle} />
         </span>
       </span>

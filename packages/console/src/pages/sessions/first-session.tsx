@@ -8,7 +8,8 @@ import { Button } from '../../ui/button.tsx';
 import { Empty, ErrorNotice } from '../../ui/notice.tsx';
 import { CopyButton } from '../../ui/values.tsx';
 
-const startAgent = 'relay sessions start claude --handle reviewer --workspace app';
+const startAgent = `relay sessions start claude \\
+  --handle reviewer --workspace app`;
 
 const attachProgram = `import { createClient } from '@relay/sdk';
 

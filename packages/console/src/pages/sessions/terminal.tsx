@@ -19,7 +19,6 @@ import { Maximize } from 'lucide-react';
 import { useEffect, useRef, useState } from 'react';
 import { useMay } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
-import { usePreferences } from '../../preferences.ts';
 import { Button } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
 import { errorText } from '../../ui/notice.tsx';
@@ -37,7 +36,6 @@ export function Terminal({ session }: { readonly session: Session }) {
   const mayRun = useMay('runs');
   const mayApprove = useMay('approve');
   const isVisible = useVisible();
-  const { theme } = usePreferences();
   const place = useRef<HTMLDivElement>(null);
   const screen = useRef<Screen>(null);
   const [problem, setProblem] = useState<string>();
@@ -54,7 +52,6 @@ export function Terminal({ session }: { readonly session: Session }) {
       made.dispose();
     };
   }, [id]);
-  useEffect(() => screen.current?.setTheme(), [theme]);
   useEffect(() => screen.current?.setMayType(mayType), [mayType, id]);
   useEffect(() => screen.current?.setFitted(isFitted && mayType), [isFitted, mayType, id]);
   useEffect(() => {
@@ -122,6 +119,7 @@ class Screen {
   readonly #close: () => void;
   readonly #fit = new FitAddon();
   readonly #resizes: ResizeObserver;
+  readonly #themes = new MutationObserver(() => this.#setTheme());
   #mayType = false;
   #isFitted = false;
   /** The last event that was shown. */
@@ -155,17 +153,19 @@ class Screen {
     });
     this.#resizes = new ResizeObserver(() => this.#fitWindow());
     this.#resizes.observe(place.parentElement ?? place);
-    this.setTheme();
+    this.#themes.observe(document.documentElement, { attributeFilter: ['data-theme'] });
+    this.#setTheme();
   }
 
   dispose(): void {
     this.#over.abort();
     this.#resizes.disconnect();
+    this.#themes.disconnect();
     this.#terminal.dispose();
     this.#close();
   }
 
-  setTheme(): void {
+  #setTheme(): void {
     const colour = (name: string) =>
       getComputedStyle(document.documentElement).getPropertyValue(name).trim();
     const isDark = document.documentElement.dataset['theme'] === 'dark';
