@@ -288,7 +288,8 @@ describe('The journal of a session', () => {
     await read.update();
     expect(seqs(read)).toEqual([701, 2_000]);
     await read.loadOlder();
-    await read.loadOlder();
+    expect([seqs(read), read.state.isComplete]).toEqual([[201, 2_000], false]);
+    await read.loadOlder(5_000);
     expect([seqs(read), read.state.isComplete]).toEqual([[1, 2_000], true]);
     expect(read.state.events.map(({ seq }) => seq)).toEqual(
       Array.from({ length: 2_000 }, (_, index) => index + 1),

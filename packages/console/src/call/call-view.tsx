@@ -1,8 +1,8 @@
 /** A tool call exactly as it will run: every parameter, readable, with what it leads to. */
-import { describeFlags } from '@relay/protocol/display';
+import { describeFlags, displayParts } from '@relay/protocol/display';
 import { type ExplainedParameter, isObject } from '@relay/protocol/wire';
 import { ArrowRight, TriangleAlert } from 'lucide-react';
-import type { ReactNode } from 'react';
+import { type ReactNode, useMemo } from 'react';
 import { Diff, DiffOf } from '../text/diff.tsx';
 import { Json, Scalar } from '../text/json.tsx';
 import { Address, targetOf } from '../text/link-text.tsx';
@@ -31,10 +31,20 @@ interface CallViewProps {
   readonly flags?: readonly string[] | undefined;
 }
 
+const noFlags: readonly string[] = [];
+
 export function CallView(props: CallViewProps) {
-  const { tool, params, preview, resolvedPaths = {}, parameters = {}, flags = [] } = props;
+  const { tool, params, preview, resolvedPaths = {}, parameters = {}, flags = noFlags } = props;
   const { links = [], diff } = preview ?? {};
-  const warnings = describeFlags(flags);
+  // Which words look like others.
+  const notes = useMemo(
+    () =>
+      flags.includes('mixed-scripts') || flags.includes('confusable')
+        ? displayParts({ tool, params }).notes
+        : [],
+    [flags, tool, params],
+  );
+  const warnings = [...describeFlags(flags).map((flag) => `The request ${flag}`), ...notes];
   const names = isObject(params) ? Object.keys(params) : [];
   return (
     <div role="group" aria-label={`Call of ${tool}`} className="flex min-w-0 flex-col gap-3">
@@ -42,7 +52,7 @@ export function CallView(props: CallViewProps) {
         <ul className="flex flex-col gap-1">
           {warnings.map((warning) => (
             <li key={warning}>
-              <Warning>The request {warning}</Warning>
+              <Warning>{warning}</Warning>
             </li>
           ))}
         </ul>
@@ -171,6 +181,12 @@ function Text({ text, isCommand }: { readonly text: string; readonly isCommand: 
   );
 }
 
+/** In quotes if it could be read as something else, or ends with a space. */
+function PathText({ path }: { readonly path: string }) {
+  const isPlain = /^[\p{L}\p{M}\p{N}._\/@+~\-]+$/v.test(path);
+  return isPlain ? <SafeText text={path} maxLength={500} /> : <Scalar value={path} />;
+}
+
 interface PathProps {
   readonly path: string;
   readonly target: string;
@@ -181,13 +197,13 @@ function Path({ path, target, isOutside }: PathProps) {
   return (
     <div className="flex min-w-0 flex-col gap-1">
       <div dir="ltr" className="min-w-0 font-mono text-sm break-words">
-        <SafeText text={path} maxLength={500} />
+        <PathText path={path} />
         {target === path ? null : (
           <>
             {' '}
             <Arrow />{' '}
             <strong className="font-semibold">
-              <SafeText text={target} maxLength={500} />
+              <PathText path={target} />
             </strong>
           </>
         )}
@@ -204,10 +220,19 @@ interface UrlProps {
 }
 
 function Url({ url, credentials, understood }: UrlProps) {
+  const href = understood ? targetOf(url)?.href : undefined;
+  // What is sent is shown; a browser would write some addresses differently.
+  const isNormal = href === url || href === `${url}/`;
   return (
     <div className="flex min-w-0 flex-col gap-1">
       <div dir="ltr" className="min-w-0 font-mono text-sm break-all">
-        {understood ? <Address url={url} /> : <SafeText text={url} maxLength={2_000} />}
+        {isNormal ? <Address url={url} /> : <SafeText text={url} maxLength={2_000} />}
+        {href === undefined || isNormal ? null : (
+          <>
+            {' '}
+            <Arrow /> <Address url={href} />
+          </>
+        )}
       </div>
       {credentials ? <Warning>A user name or a password is part of this address</Warning> : null}
       {understood ? null : <Warning>Programs may disagree about where this address leads</Warning>}

@@ -110,6 +110,7 @@ function groupOf(schema: JsonSchema): Field {
   const { properties, required, additionalProperties, patternProperties } = schema;
   const names = Array.isArray(required) ? (required as unknown[]) : [];
   const isClosed = additionalProperties === false && patternProperties === undefined;
+  if (isObject(properties) && Object.keys(properties).length > maxItems) return { kind: 'json' };
   return {
     kind: 'group',
     properties: Object.entries(isObject(properties) ? properties : {}).map(([name, each]) => ({

@@ -81,7 +81,11 @@ export function SchemaForm({ schema, value, onChange, problems = [] }: SchemaFor
     },
     onEdited: (path) => keep(new Map([...drafts].filter(([each]) => !isWithin(each, path))), path),
   };
-  const own = [...problems, ...issues.filter(({ path }) => path === '')];
+  const top = resolved(schema, schema);
+  const field = fieldOf(top, schema);
+  const isGroup = field.kind === 'group' && accepts(field, value);
+  const own = [...problems, ...issues.filter(({ path }) => isGroup && path === '')];
+  const edit = (next: unknown) => onChange(next, issuesWith(schema, next, newDrafts));
   return (
     <FormContext value={form}>
       <div className="flex min-w-0 flex-col gap-4">
@@ -99,12 +103,19 @@ export function SchemaForm({ schema, value, onChange, problems = [] }: SchemaFor
             ))}
           </ul>
         )}
-        <Editor
-          schema={schema}
-          value={value}
-          path=""
-          onChange={(next) => onChange(next, issuesWith(schema, next, newDrafts))}
-        />
+        {isGroup ? (
+          <Editor schema={top} value={value} path="" onChange={edit} />
+        ) : (
+          <LabelledEditor
+            label="Value"
+            schema={top}
+            value={value}
+            path=""
+            isRequired
+            onChange={edit}
+            onRemove={undefined}
+          />
+        )}
       </div>
     </FormContext>
   );
@@ -521,6 +532,8 @@ function LabelledEditor(props: LabelledEditorProps) {
         <X aria-hidden size={14} />
       </IconButton>
     ) : null;
+  // A schema may refer to itself: the fields of what is not there are shown for the first level only.
+  const isFolded = !isRequired || levelOf(path) > 1;
   const headingClass = 'flex flex-wrap items-center gap-2 text-sm font-medium';
   if (isWhole) {
     return (
@@ -532,7 +545,7 @@ function LabelledEditor(props: LabelledEditorProps) {
           </span>
         </legend>
         {about}
-        {value === undefined && field.kind === 'group' && !isRequired ? (
+        {value === undefined && field.kind === 'group' && isFolded ? (
           <div>
             <Button size="sm" onClick={() => onChange({})}>
               <Plus aria-hidden size={12} /> Set

@@ -84,7 +84,7 @@ function DiffTable({ lines }: { readonly lines: readonly DiffLine[] }) {
   return (
     <div dir="ltr" className="min-w-0 overflow-hidden rounded border border-line bg-surface">
       <div
-        role="region"
+        role="group"
         aria-label={`Lines added: ${count('added')}, removed: ${count('removed')}`}
         // A region that scrolls can be scrolled with the keyboard.
         tabIndex={0}

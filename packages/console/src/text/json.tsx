@@ -5,7 +5,7 @@ import { Button } from '../ui/button.tsx';
 import { cx } from '../ui/cx.ts';
 import { CopyButton, formatCount } from '../ui/values.tsx';
 import { type JsonRow, jsonText, pageSize, type RowContent, rowsOf } from './json-rows.ts';
-import { SafeText } from './safe-text.tsx';
+import { SafeText, Shortened } from './safe-text.tsx';
 
 interface JsonProps {
   readonly value: unknown;
@@ -182,7 +182,7 @@ function Name({ name }: { readonly name: string | number | undefined }) {
         typeof name === 'number' && 'text-faint',
       )}
     >
-      {name === '' ? '""' : <SafeText text={String(name)} maxLength={200} />}
+      {name === '' ? '""' : <Shortened text={String(name)} maxLength={200} />}
       <span className="text-faint">:</span>
     </span>
   );

@@ -132,6 +132,19 @@ function closedBlocks({ tokens = [], text: before }: Lexed, text: string): reado
   return [];
 }
 
+/** The text without its form. Images are their descriptions. */
+export function plainText(tokens: readonly Token[]): string {
+  return tokens
+    .map((token) => {
+      const children = childrenOf(token);
+      if (children.length > 0) return plainText(children);
+      const isVerbatim = token.type === 'codespan' || token.type === 'escape';
+      const text = 'text' in token && typeof token.text === 'string' ? token.text : token.raw;
+      return isVerbatim ? text : decodeEntities(text);
+    })
+    .join('');
+}
+
 const entities: Readonly<Record<string, string>> = {
   amp: '&',
   lt: '<',

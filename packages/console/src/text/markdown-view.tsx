@@ -6,8 +6,14 @@ import { CopyButton } from '../ui/values.tsx';
 import { LinkText } from './link-text.tsx';
 import { cutAt } from './marks.ts';
 import { PlainText } from './markdown.tsx';
-import { continueMarkdown, decodeEntities, type Lexed, markdownLength } from './markdown-tokens.ts';
-import { SafeText } from './safe-text.tsx';
+import {
+  continueMarkdown,
+  decodeEntities,
+  type Lexed,
+  markdownLength,
+  plainText,
+} from './markdown-tokens.ts';
+import { SafeText, Shortened } from './safe-text.tsx';
 
 interface MarkdownViewProps {
   readonly text: string;
@@ -141,7 +147,7 @@ function Table({ token }: { readonly token: Tokens.Table }) {
   const { header, rows } = token;
   const cell = 'border border-line px-2 py-1 align-top';
   return (
-    <div role="region" aria-label="Table" tabIndex={0} className="max-w-full overflow-x-auto">
+    <div role="group" aria-label="Table" tabIndex={0} className="max-w-full overflow-x-auto">
       <table className="border-collapse text-sm">
         <thead>
           <tr>
@@ -231,9 +237,11 @@ function Inline({ token }: { readonly token: Tokens.Generic }): ReactNode {
     case 'link': {
       const { href, text, tokens } = token as Tokens.Link;
       const target = decodeEntities(href);
+      // There may be images and other links in it, and a button has no buttons in it.
+      const shown = plainText(tokens);
       return (
         <LinkText href={target} isAddress={decodeEntities(text) === target}>
-          {inlineOf(tokens)}
+          <Shortened text={shown.trim() === '' ? target : shown} maxLength={300} />
         </LinkText>
       );
     }
@@ -246,7 +254,7 @@ function Inline({ token }: { readonly token: Tokens.Generic }): ReactNode {
           <Words text={text} />
           {', '}
           <LinkText href={target} isAddress>
-            <SafeText text={target} maxLength={200} />
+            <Shortened text={target} maxLength={200} />
           </LinkText>
           ]
         </span>

@@ -43,6 +43,17 @@ export function SafeText({ text, maxLength = 4_000 }: SafeTextProps) {
   );
 }
 
+/** On a button or in a line of a list, where nothing can be unfolded. */
+export function Shortened({ text, maxLength }: Required<SafeTextProps>) {
+  if (text.length <= maxLength) return <Marked text={text} />;
+  const left = text.length - maxLength;
+  return (
+    <>
+      <Marked text={text.slice(0, cutAt(text, maxLength))} />… (+{left.toLocaleString()} characters)
+    </>
+  );
+}
+
 /** All of a text that is known to be short. */
 export const Marked = memo(function Marked({ text }: { readonly text: string }) {
   return (

@@ -489,7 +489,7 @@ export function barsOf(
     const x = scale.x(span.from);
     const end = Math.max(x + narrowest, scale.x(span.to ?? view.now));
     const last = bars.at(-1);
-    const isNarrow = end - x <= narrowest;
+    const isNarrow = end - x < narrowest + 0.5;
     if (
       last !== undefined &&
       isNarrow &&

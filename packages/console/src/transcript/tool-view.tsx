@@ -1,6 +1,7 @@
 /** Parts of a tool call: how long it took, what it returned, and who decided about it. */
 import { CircleAlert } from 'lucide-react';
 import type { ReactNode } from 'react';
+import { ArgumentsDiff } from '../call/arguments-diff.tsx';
 import { Json } from '../text/json.tsx';
 import { SafeText } from '../text/safe-text.tsx';
 import { StatusBadge, type Tone } from '../ui/state.tsx';
@@ -127,6 +128,11 @@ export function Decision({
         <span className="basis-full pl-5 text-muted">
           “<SafeText text={reason} />”
         </span>
+      )}
+      {input === undefined || asked === undefined ? null : (
+        <div className="basis-full pl-5">
+          <ArgumentsDiff before={asked.params} after={input} />
+        </div>
       )}
     </>
   );

@@ -120,6 +120,27 @@ describe('A call', () => {
     expect(textOf(html)).toContain('A user name or a password is part of this address');
   });
 
+  it('shows an address as it is sent, and as a browser reads it', () => {
+    const text = textOf(
+      render({ tool: 'fetch', params: { url: 'https://BÜCHER.example/a/../b' } }),
+    );
+    expect(text).toContain('https://BÜCHER.example/a/../b');
+    expect(text).toContain('https://xn--bcher-kva.example/b');
+  });
+
+  it('quotes a path that could be read as something else', () => {
+    const resolvedPaths = { filePath: '/srv/a b' };
+    const text = textOf(render({ tool: 'read', params: { filePath: 'a b ' }, resolvedPaths }));
+    expect(text).toContain('"a b "');
+    expect(text).toContain('"/srv/a b"');
+  });
+
+  it('says which words look like others', () => {
+    const params = { text: 'p\u0430ypal' };
+    const text = textOf(render({ tool: 't', params, flags: ['mixed-scripts'] }));
+    expect(text).toMatch(/Warning: .*p\u0430ypal/);
+  });
+
   it('shows its change as a diff, and the parameters as well', () => {
     const html = render({
       tool: 'patch',

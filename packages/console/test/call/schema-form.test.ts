@@ -204,4 +204,22 @@ describe('SchemaForm', () => {
       render({ schema: { type: 'object' }, value: many, onChange }).match(/<textarea/g),
     ).toHaveLength(1);
   });
+
+  it('labels the only field of a schema that is not an object', () => {
+    const html = render({ schema: { type: 'string', title: 'City' }, value: undefined, onChange });
+    const [, id] = /<label for="([^"]+)"/.exec(html) ?? [];
+    expect(html).toContain(`id="${id}" aria-describedby`);
+    expect(html).toContain('City');
+  });
+
+  it('shows a bounded number of fields of a schema that refers to itself', () => {
+    const names = Array.from({ length: 20 }, (_, at) => `p${at}`);
+    const node = {
+      type: 'object',
+      required: names,
+      properties: Object.fromEntries(names.map((name) => [name, { $ref: '#/$defs/node' }])),
+    };
+    const html = render({ schema: { $defs: { node }, $ref: '#/$defs/node' }, value: {}, onChange });
+    expect(html.match(/<fieldset/g)?.length).toBe(20 + 20 * 20);
+  });
 });

@@ -37,6 +37,12 @@ describe('JSON', () => {
     expect(html).toContain('of 1,000,000 characters are not shown');
   });
 
+  it('shortens long names, which are on a button', () => {
+    const html = render({ ['n'.repeat(1_000)]: { a: 1 } });
+    expect(html).toContain('… (+800 characters)');
+    expect(html).not.toMatch(/<button[^>]*>(?:(?!<\/button>).)*<button/);
+  });
+
   it('opens values of any depth level by level', () => {
     const value = nested(10_000);
     expect(rowsOf(value, untouched).length).toBeLessThan(10);

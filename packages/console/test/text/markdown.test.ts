@@ -53,6 +53,14 @@ describe('Markdown', () => {
     expect(html).toMatch(/<button[^>]*>bank\.example<\/button>.*\(evil\.example\)/);
   });
 
+  it('shows the text of a link without the images and links in it', () => {
+    const html = render('[![my_build_badge](https://a.example/b.png) `ok_1`](https://b.example/)');
+    expect(html).toMatch(/<button[^>]*>my_build_badge ok_1<\/button>/);
+    expect(html.match(/<button/g)).toHaveLength(1);
+    const long = render(`[${'a'.repeat(2_000)}](https://b.example/)`);
+    expect(long).toContain('… (+1,700 characters)</button>');
+  });
+
   it('marks hidden characters, also those that are written as character references', () => {
     expect(render('a\u202eb')).toContain('U+202E RLO');
     expect(render('a&#x202e;b')).toContain('U+202E RLO');

@@ -146,7 +146,7 @@ export function Older({ journal }: { readonly journal: Journal }) {
   if (journal.isComplete || journal.events.length === 0) return <div className="h-3" />;
   return (
     <div className="flex justify-center p-3">
-      <Button size="sm" disabled={journal.isLoading} onClick={journal.loadOlder}>
+      <Button size="sm" disabled={journal.isLoading} onClick={() => journal.loadOlder()}>
         Load older events
       </Button>
     </div>

@@ -12,6 +12,9 @@ import { type ChangedFile, changedFiles } from './changed-files.ts';
 import { Older } from './conversation.tsx';
 import type { Journal } from './journal.ts';
 
+/** The most that the server gives at once. */
+const largestPage = 5_000;
+
 interface FilesProps {
   readonly session: Session;
   readonly journal: Journal;
@@ -23,7 +26,7 @@ export function Files({ session, journal }: FilesProps) {
   const files = useMemo(() => changedFiles(events), [events]);
   // A file may have been changed at the very beginning.
   useEffect(() => {
-    if (!isComplete && !isLoading && error === undefined) loadOlder();
+    if (!isComplete && !isLoading && error === undefined) loadOlder(largestPage);
   }, [isComplete, isLoading, error, loadOlder]);
   const selected = files.find(({ path }) => path === search.get('file')) ?? files[0];
   const isReading = !isComplete;

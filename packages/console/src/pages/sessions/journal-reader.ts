@@ -53,11 +53,12 @@ export class JournalReader {
     });
   }
 
-  async loadOlder(): Promise<void> {
+  /** A whole journal is read with few large pages. */
+  async loadOlder(size = pageSize): Promise<void> {
     const first = this.#state.events[0];
     if (this.#isReading || this.#state.isComplete || first === undefined) return;
     await this.#exclusively(async () => {
-      const page = await this.#readBefore(first.seq);
+      const page = await this.#readBefore(first.seq, size);
       this.#set({
         events: [...page.events, ...this.#state.events],
         isComplete: page.isComplete,
@@ -85,7 +86,7 @@ export class JournalReader {
     if (last === undefined) {
       // The first request tells where the journal ends.
       const { lastSeq } = await this.#read(undefined, 1);
-      const { events, isComplete } = await this.#readBefore(lastSeq + 1);
+      const { events, isComplete } = await this.#readBefore(lastSeq + 1, pageSize);
       this.#set({ events, isComplete, error: undefined });
       return;
     }
@@ -98,15 +99,15 @@ export class JournalReader {
   }
 
   /** The page that ends before a `seq`. */
-  async #readBefore(seq: number) {
-    const after = Math.max(0, seq - 1 - pageSize);
+  async #readBefore(seq: number, size: number) {
+    const after = Math.max(0, seq - 1 - size);
     try {
-      const { events } = await this.#read(after, pageSize);
+      const { events } = await this.#read(after, size);
       return { events: events.filter((event) => event.seq < seq), isComplete: after === 0 };
     } catch (error) {
       if (!(error instanceof RelayApiError) || error.code !== 'journal_pruned') throw error;
       // Less than a page is kept before it.
-      const { events } = await this.#read(undefined, pageSize);
+      const { events } = await this.#read(undefined, size);
       return { events: events.filter((event) => event.seq < seq), isComplete: true };
     }
   }

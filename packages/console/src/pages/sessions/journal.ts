@@ -8,7 +8,7 @@ import { onFeedEvent } from '../../api/feed.ts';
 import { JournalReader, type JournalState } from './journal-reader.ts';
 
 export interface Journal extends JournalState {
-  readonly loadOlder: () => void;
+  readonly loadOlder: (size?: number) => void;
   readonly retry: () => void;
 }
 
@@ -42,7 +42,7 @@ export function useJournal(sessionId: string): Journal {
   return useMemo(
     () => ({
       ...state,
-      loadOlder: () => void reader.loadOlder(),
+      loadOlder: (size) => void reader.loadOlder(size),
       retry: () => void reader.update(),
     }),
     [reader, state],

@@ -205,6 +205,8 @@ class Screen {
       const events = client.sessions.stream(this.#sessionId, {
         after: this.#seq,
         signal,
+        // As long as the page is open, like the feed.
+        reconnectTimeoutMs: Infinity,
         onDisconnect: () => this.#report('The connection broke. Connecting again …'),
       });
       for await (const event of events) {

@@ -6,7 +6,6 @@ import { VList, type VListHandle } from 'virtua';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import { useMay } from '../../../api/account.tsx';
 import { client } from '../../../api/client.ts';
-import { useShortcuts } from '../../../frame/shortcuts.ts';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { Button } from '../../../ui/button.tsx';
 import { cx } from '../../../ui/cx.ts';
@@ -43,7 +42,6 @@ export function RunList() {
   const [isStarting, setStarting] = useState(false);
   const [, navigate] = useLocation();
   const view = useRef<VListHandle>(null);
-  useShortcuts(mayRun ? { n: () => setStarting(true) } : {});
 
   const startDemo = async () => {
     try {

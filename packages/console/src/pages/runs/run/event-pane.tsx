@@ -1,8 +1,9 @@
 /** One event: in words first, then as it is stored. */
-import type { StoredEvent } from '@relay/protocol/wire';
+import { defined, type StoredEvent } from '@relay/protocol/wire';
 import { ChevronLeft, ChevronRight } from 'lucide-react';
-import type { ReactNode } from 'react';
+import { memo, type ReactNode } from 'react';
 import { Link } from 'wouter';
+import { CallView } from '../../../call/call-view.tsx';
 import { Json } from '../../../text/json.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { Button, IconButton } from '../../../ui/button.tsx';
@@ -10,7 +11,13 @@ import { CopyButton, formatCount, formatDateTime, formatDuration } from '../../.
 import { discardReason, shortContent, summaryOf, usageText } from '../../../transcript/describe.ts';
 import type { PaneProps } from './run-page.tsx';
 
-export function EventPane({ journal, cursor, selected, moveTo, select }: PaneProps) {
+export const EventPane = memo(function EventPane({
+  journal,
+  cursor,
+  selected,
+  moveTo,
+  select,
+}: PaneProps) {
   const { fold } = journal;
   const event = fold.at(selected);
   return (
@@ -61,7 +68,7 @@ export function EventPane({ journal, cursor, selected, moveTo, select }: PanePro
       )}
     </div>
   );
-}
+});
 
 function sincePrevious(previous: StoredEvent | undefined, event: StoredEvent): string {
   if (previous === undefined) return '';
@@ -129,7 +136,15 @@ function factsOf(event: StoredEvent): (readonly [string, ReactNode])[] {
             Open in the inbox
           </Link>,
         ],
-        ['Arguments', <Json key="params" value={event.params} />],
+        [
+          'Call',
+          <CallView
+            key="call"
+            tool={event.tool}
+            params={event.params}
+            {...defined({ preview: event.preview, resolvedPaths: event.resolvedPaths })}
+          />,
+        ],
       ];
     case 'approval.decided':
       return [

@@ -1,6 +1,6 @@
 /** All events of a run as they are stored, with a filter by type. */
 import type { StoredEvent } from '@relay/protocol/wire';
-import { useEffect, useMemo, useRef } from 'react';
+import { memo, useEffect, useMemo, useRef } from 'react';
 import { VList, type VListHandle } from 'virtua';
 import { useSearchParams } from 'wouter';
 import { escapeMisleading } from '@relay/protocol/display';
@@ -21,7 +21,7 @@ const clock = new Intl.DateTimeFormat(undefined, {
 
 const mostCharacters = 300;
 
-export function EventsTable(props: PaneProps) {
+export const EventsTable = memo(function EventsTable(props: PaneProps) {
   const { journal, selected, select } = props;
   const { fold, version } = journal;
   const [params, setParams] = useSearchParams();
@@ -100,7 +100,7 @@ export function EventsTable(props: PaneProps) {
       </aside>
     </div>
   );
-}
+});
 
 /** `version` says that the events have changed: they are added in place. */
 function countsOf(events: readonly StoredEvent[], _version: number): [string, number][] {

@@ -1,7 +1,16 @@
 /** One run: its timeline, its transcript as it was at any event, and its events. */
 import { RelayApiError } from '@relay/sdk';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { useEffect, useState, useSyncExternalStore } from 'react';
+import {
+  lazy,
+  Suspense,
+  useCallback,
+  useDeferredValue,
+  useEffect,
+  useMemo,
+  useState,
+  useSyncExternalStore,
+} from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { client } from '../../../api/client.ts';
 import { useShortcuts } from '../../../frame/shortcuts.ts';
@@ -19,6 +28,22 @@ import { TranscriptPane } from './transcript-pane.tsx';
 import { usePosition } from './use-position.ts';
 import { useWidth } from './use-width.ts';
 
+const ShortcutsHelp = lazy(async () => ({
+  default: (await import('../../../frame/shortcuts-help.tsx')).ShortcutsHelp,
+}));
+
+const shortcuts = [
+  ['[', 'Cursor to the previous event'],
+  [']', 'Cursor to the next event'],
+  ['Home', 'Cursor to the first event'],
+  ['End', 'Cursor to the end'],
+  ['K', 'Select the previous event'],
+  ['J', 'Select the next event'],
+  ['+', 'Zoom in'],
+  ['-', 'Zoom out'],
+  ['0', 'Show the whole run'],
+] as const;
+
 /** Below this width the panes are tabs. */
 const panesFrom = 900;
 
@@ -35,6 +60,7 @@ export function RunPage({ id }: { readonly id: string }) {
   const journal = useJournal(id, position.seq ?? position.event);
   const [params, setParams] = useSearchParams();
   const [frame, width] = useWidth();
+  const [isHelpOpen, setHelpOpen] = useState(false);
   const isNarrow = width < panesFrom;
   const named = tabNames.find((name) => name === params.get('tab')) ?? 'run';
   // Where all panes are visible, two of the tabs are.
@@ -44,12 +70,24 @@ export function RunPage({ id }: { readonly id: string }) {
   const cursor = Math.min(position.seq ?? end, end);
   const selected = Math.min(position.event ?? cursor, end);
   const first = journal?.fold.firstSeq ?? 1;
-  const moveTo = (seq: number) => {
-    const bounded = Math.max(first, Math.min(seq, end));
-    move({ seq: bounded >= end ? undefined : bounded, event: undefined });
-  };
-  const select = (event: number) =>
-    move({ ...position, event: Math.max(first, Math.min(event, end)) });
+  const moveTo = useCallback(
+    (seq: number) => {
+      const bounded = Math.max(first, Math.min(seq, end));
+      move({ seq: bounded >= end ? undefined : bounded, event: undefined });
+    },
+    [first, end, move],
+  );
+  const select = useCallback(
+    (event: number) =>
+      move((before) => ({ ...before, event: Math.max(first, Math.min(event, end)) })),
+    [first, end, move],
+  );
+  // The timeline follows the pointer; the other panes follow when there is time.
+  const view = useMemo(
+    () => (journal === undefined ? undefined : { journal, cursor, selected, moveTo, select }),
+    [journal, cursor, selected, moveTo, select],
+  );
+  const later = useDeferredValue(view);
   const openTab = (next: Tab) =>
     setParams((current) => {
       const changed = new URLSearchParams(current);
@@ -65,6 +103,7 @@ export function RunPage({ id }: { readonly id: string }) {
     End: () => move({ seq: undefined, event: undefined }),
     k: () => select(selected - 1),
     j: () => select(selected + 1),
+    '?': () => setHelpOpen(true),
   });
 
   const error = run.error ?? journal?.error;
@@ -100,7 +139,6 @@ export function RunPage({ id }: { readonly id: string }) {
         ['run', 'Run'],
         ['events', 'All events'],
       ];
-  const view = { run: run.data, cursor, selected, moveTo, select };
 
   return (
     <div ref={frame} className="flex min-h-0 flex-1 flex-col">
@@ -137,7 +175,7 @@ export function RunPage({ id }: { readonly id: string }) {
         aria-labelledby={`tab-${tab}`}
         className="flex min-h-0 flex-1 flex-col"
       >
-        {journal === undefined || journal.fold.events.length === 0 ? (
+        {view === undefined || later === undefined || view.journal.fold.events.length === 0 ? (
           journal?.error === undefined ? (
             <Loading />
           ) : (
@@ -145,32 +183,32 @@ export function RunPage({ id }: { readonly id: string }) {
           )
         ) : (
           <>
-            <Disconnected disconnection={journal.disconnection} />
-            {journal.error === undefined ? null : (
+            <Disconnected disconnection={view.journal.disconnection} />
+            {view.journal.error === undefined ? null : (
               <ErrorNotice
                 title="The page stopped following this run"
-                error={journal.error}
+                error={view.journal.error}
                 onRetry={() => location.reload()}
               />
             )}
             {tab === 'events' ? (
-              <EventsTable journal={journal} {...view} />
+              <EventsTable {...later} />
             ) : isNarrow ? (
               <>
-                {tab === 'run' ? <TranscriptPane journal={journal} {...view} /> : null}
-                {tab === 'timeline' ? <TimelinePane journal={journal} {...view} isTall /> : null}
-                {tab === 'event' ? <EventPane journal={journal} {...view} /> : null}
+                {tab === 'run' ? <TranscriptPane {...later} /> : null}
+                {tab === 'timeline' ? <TimelinePane {...view} isTall /> : null}
+                {tab === 'event' ? <EventPane {...later} /> : null}
               </>
             ) : (
               <>
-                <TimelinePane journal={journal} {...view} />
+                <TimelinePane {...view} />
                 <div className="flex min-h-0 flex-1">
-                  <TranscriptPane journal={journal} {...view} />
+                  <TranscriptPane {...later} />
                   <aside
                     aria-label="Selected event"
                     className="flex w-[36%] max-w-[560px] min-w-[300px] flex-col border-l border-line"
                   >
-                    <EventPane journal={journal} {...view} />
+                    <EventPane {...later} />
                   </aside>
                 </div>
               </>
@@ -178,6 +216,13 @@ export function RunPage({ id }: { readonly id: string }) {
           </>
         )}
       </div>
+      <Suspense>
+        {isHelpOpen ? (
+          <ShortcutsHelp shortcuts={shortcuts} onClose={() => setHelpOpen(false)}>
+            With Ctrl the wheel zooms the timeline.
+          </ShortcutsHelp>
+        ) : null}
+      </Suspense>
     </div>
   );
 }

@@ -29,7 +29,7 @@ import { useShortcuts } from '../../../frame/shortcuts.ts';
 import { Button, IconButton } from '../../../ui/button.tsx';
 import { cx } from '../../../ui/cx.ts';
 import { toneText, type Tone } from '../../../ui/state.tsx';
-import { formatCount, formatDateTime, formatDuration, useNow } from '../../../ui/values.tsx';
+import { formatDateTime, formatDuration, useNow } from '../../../ui/values.tsx';
 import type { PaneProps } from './run-page.tsx';
 import {
   type Bar,
@@ -47,6 +47,7 @@ const axisHeight = 18;
 const markersHeight = 22;
 const labelWidth = 112;
 const mostZoom = 4_096;
+const whole = new Intl.NumberFormat();
 
 export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
   const { journal, cursor, moveTo, select, isTall = false } = props;
@@ -116,8 +117,8 @@ export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
           onChange={({ target }) => moveTo(Number(target.value))}
           className="min-w-24 flex-1 accent-(--working) pointer-coarse:h-11"
         />
-        <span className="text-xs whitespace-nowrap text-muted">
-          Event {formatCount(cursor)} of {formatCount(journal.lastSeq)}
+        <span className="min-w-32 text-right text-xs whitespace-nowrap text-muted sm:min-w-56">
+          Event {whole.format(cursor)} of {whole.format(journal.lastSeq)}
           <span className="max-sm:hidden" title={formatDateTime(cursorAt)}>
             {' '}
             · +{formatDuration(cursorAt - startAt)}
@@ -268,10 +269,10 @@ function Ticks({
 function tickLabel(ms: number, perPx: number): string {
   const step = perPx * tickDistance;
   if (ms < 1_000 || step >= 1_000) return formatDuration(ms);
-  const [whole, rest] = [Math.floor(ms / 1_000) * 1_000, ms % 1_000];
-  return whole < 60_000
+  const [seconds, rest] = [Math.floor(ms / 1_000) * 1_000, ms % 1_000];
+  return seconds < 60_000
     ? `${(ms / 1_000).toFixed(step < 10 ? 3 : 2)} s`
-    : `${formatDuration(whole)} ${Math.round(rest)} ms`;
+    : `${formatDuration(seconds)} ${Math.round(rest)} ms`;
 }
 
 const foldWords = {

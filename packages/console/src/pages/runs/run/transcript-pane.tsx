@@ -1,5 +1,5 @@
 /** The transcript as it was at the cursor. At the end of a run that goes on, it grows while it is read. */
-import { useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { memo, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import { VList, type VListHandle } from 'virtua';
 import type { StoredEvent } from '@relay/protocol/wire';
 import { Button } from '../../../ui/button.tsx';
@@ -10,8 +10,16 @@ import { TranscriptRow } from './transcript-row.tsx';
 
 /** So close to the end the reader follows it. */
 const endPx = 48;
+/** Scrolling goes on for a while after it was begun. */
+const touchMs = 1_000;
 
-export function TranscriptPane({ journal, cursor, selected, moveTo, select }: PaneProps) {
+export const TranscriptPane = memo(function TranscriptPane({
+  journal,
+  cursor,
+  selected,
+  moveTo,
+  select,
+}: PaneProps) {
   const { fold, version } = journal;
   const isAtEnd = cursor >= journal.lastSeq;
   const list = useRef<VListHandle>(null);
@@ -22,6 +30,9 @@ export function TranscriptPane({ journal, cursor, selected, moveTo, select }: Pa
     [fold, cursor, toggled, version],
   );
   const isFollowing = useRef(true);
+  /** When the reader last touched a key, the wheel or the scroll bar. */
+  const touchedAt = useRef(-Infinity);
+  const touch = () => void (touchedAt.current = performance.now());
   const [isAway, setAway] = useState(false);
 
   // The cursor was moved: what happened last is at the end.
@@ -51,8 +62,10 @@ export function TranscriptPane({ journal, cursor, selected, moveTo, select }: Pa
     const { current } = list;
     if (current === null) return;
     const away = current.scrollSize - current.scrollOffset - current.viewportSize > endPx;
-    isFollowing.current = !away;
-    setAway(away);
+    // What is above may have been measured, or replaced: only the reader leaves the end.
+    if (!away) isFollowing.current = true;
+    else if (performance.now() - touchedAt.current < touchMs) isFollowing.current = false;
+    setAway(!isFollowing.current);
   };
   const toggle = (key: string) => {
     isFollowing.current = false;
@@ -86,6 +99,13 @@ export function TranscriptPane({ journal, cursor, selected, moveTo, select }: Pa
         data={rows}
         onScroll={onScroll}
         onResize={follow}
+        onWheel={touch}
+        onKeyDown={touch}
+        onTouchMove={touch}
+        onPointerDown={touch}
+        onPointerMove={({ buttons }) => {
+          if (buttons !== 0) touch();
+        }}
         className="flex-1 py-2"
         tabIndex={0}
       >
@@ -116,7 +136,7 @@ export function TranscriptPane({ journal, cursor, selected, moveTo, select }: Pa
       ) : null}
     </section>
   );
-}
+});
 
 /** `version` says that items have changed: they are changed in place. */
 function currentRows(

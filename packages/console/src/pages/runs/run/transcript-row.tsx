@@ -1,9 +1,9 @@
 /** One row of a transcript, drawn as it was at the cursor. */
-import type { EventOf, Stored } from '@relay/protocol/wire';
+import { defined, type EventOf, type Stored } from '@relay/protocol/wire';
 import { Bot, ChevronDown, ChevronRight, Hand, Wrench } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
-import { Json } from '../../../text/json.tsx';
+import { CallView } from '../../../call/call-view.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { shortContent, summaryOf, usageText } from '../../../transcript/describe.ts';
 import { Label, Reasoning, Text } from '../../../transcript/text-view.tsx';
@@ -176,6 +176,7 @@ function Tool({
   const started = asOf(item.started, cursor);
   const settled = asOf(item.settled, cursor);
   const progress = item.progress.findLast(({ seq }) => seq <= cursor);
+  const asked = item.approvals.find(({ requested }) => asOf(requested, cursor))?.requested;
   const input = started?.input ?? item.called?.input ?? item.approvals[0]?.requested?.params;
   return (
     <div className="max-w-[100ch] rounded border border-line bg-surface">
@@ -193,9 +194,11 @@ function Tool({
       </div>
       <div className="flex flex-col gap-2 border-t border-line px-3 py-2 text-sm">
         {input === undefined ? null : (
-          <Part name="Input">
-            <Json value={input} />
-          </Part>
+          <CallView
+            tool={item.name}
+            params={input}
+            {...defined({ preview: asked?.preview, resolvedPaths: asked?.resolvedPaths })}
+          />
         )}
         {item.approvals.map((approval, index) => (
           <Approval key={index} approval={approval} cursor={cursor} onSelect={onSelect} />

@@ -2,7 +2,7 @@
  * Where the reader of a run is: the cursor, at which the transcript is shown as it was, and the selected
  * event. Both are in the address, which follows a moment later: browsers limit how often it may change.
  */
-import { useCallback, useEffect, useRef, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { useSearchParams } from 'wouter';
 
 export interface Position {
@@ -14,7 +14,9 @@ export interface Position {
 
 const writeMs = 200;
 
-export function usePosition(): readonly [Position, (position: Position) => void] {
+type Move = (next: Position | ((before: Position) => Position)) => void;
+
+export function usePosition(): readonly [Position, Move] {
   const [params, setParams] = useSearchParams();
   const address = positionOf(params);
   const [position, setPosition] = useState(address);
@@ -46,8 +48,7 @@ export function usePosition(): readonly [Position, (position: Position) => void]
     }, writeMs);
     return () => clearTimeout(timer);
   }, [position, setParams]);
-  const move = useCallback((next: Position) => setPosition(next), []);
-  return [position, move];
+  return [position, setPosition];
 }
 
 function positionOf(params: URLSearchParams): Position {
