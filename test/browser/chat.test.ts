@@ -36,26 +36,27 @@ async function runsOf(page: Page) {
   ).items;
 }
 
-/** The whole text of the answers, read by scrolling: only what is visible is part of the page. */
+/** Reads the answers that are part of the page, and scrolls on: only what is visible is part of it. */
+const readAndScroll = `(async () => {
+  const list = document.querySelector('[role=log]');
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  await frame();
+  await frame();
+  const rows = [...list.querySelectorAll('[data-row]')].flatMap((row) => {
+    const text = row.querySelector('[data-text]');
+    return text === null ? [] : [[row.dataset.row, text.textContent.trim()]];
+  });
+  const isEnd = list.scrollTop + list.clientHeight >= list.scrollHeight - 2;
+  list.scrollBy(0, list.clientHeight * 0.9);
+  return { rows, isEnd };
+})()`;
+
+/** The whole text of the answers. */
 async function answers(page: Page): Promise<string> {
   const parts = new Map<string, string>();
-  const list = log(page);
-  await list.evaluate((element) => element.scrollTo(0, 0));
-  for (;;) {
-    const read = await list.evaluate(async (element) => {
-      const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
-      await frame();
-      await frame();
-      const rows = [...element.querySelectorAll<HTMLElement>('[data-row]')].flatMap(
-        (row): [string, string][] => {
-          const text = row.querySelector('[data-text]');
-          return text === null ? [] : [[row.dataset['row'] ?? '', text.textContent.trim()]];
-        },
-      );
-      const isEnd = element.scrollTop + element.clientHeight >= element.scrollHeight - 2;
-      element.scrollBy(0, element.clientHeight * 0.9);
-      return { rows, isEnd };
-    });
+  await page.evaluate('document.querySelector("[role=log]").scrollTo(0, 0)');
+  for (let isEnd = false; !isEnd;) {
+    const read = await page.evaluate<{ rows: [string, string][]; isEnd: boolean }>(readAndScroll);
     // The ids of runs and texts sort by time; the last part is the position in the text.
     for (const [key, text] of read.rows) {
       parts.set(
@@ -63,7 +64,7 @@ async function answers(page: Page): Promise<string> {
         text,
       );
     }
-    if (read.isEnd) break;
+    ({ isEnd } = read);
   }
   const inOrder = [...parts].toSorted(([one], [other]) => (one < other ? -1 : 1));
   return inOrder.map(([, text]) => text).join(' ');
