@@ -54,6 +54,13 @@ export function Tester() {
   const isForm = schema !== undefined && !isJson;
   const given = isForm ? params : parsed(text);
   const isComplete = tool !== '' && isObject(given);
+  const chooseTool = (name: string) => {
+    setTool(name);
+    // The parameters of one tool are none of another.
+    if (!(data?.tools.some((each) => each.name === name) ?? false)) return;
+    setParams({});
+    setText('{}');
+  };
   const explain = (asAgent: string | undefined) => {
     if (!isComplete) return;
     setSearch(
@@ -90,7 +97,7 @@ export function Tester() {
                   spellCheck={false}
                   required
                   value={tool}
-                  onChange={(event) => setTool(event.target.value)}
+                  onChange={(event) => chooseTool(event.target.value)}
                 />
               )}
             </Field>
