@@ -49,6 +49,10 @@ function open(id: string, options: ContextOptions & { person?: keyof typeof peop
 const button = (page: Page, name: string) =>
   page.getByRole('button', { name, exact: false }).first();
 
+/** The call can be read, and decided with a key. */
+const canApprove = (page: Page) =>
+  page.locator('button:enabled', { hasText: 'Approve once' }).waitFor();
+
 /** What the card says has become of the approval. */
 async function verdict(page: Page): Promise<string> {
   const shown = page.locator('[data-verdict]');
@@ -72,8 +76,9 @@ async function executedInput({ runId = '', toolCallId }: Approval): Promise<unkn
 
 const waitingRow = (page: Page, { id }: Approval) => page.locator(`[data-approval="${id}"]`);
 
-describe('The inbox', inBrowser, () => {
-  it('offers a newcomer a run that asks, which then appears', { timeout: 60_000 }, async () => {
+// Several browsers at once take their time on a busy machine.
+describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
+  it('offers a newcomer a run that asks, which then appears', async () => {
     const page = await browser.signIn('/inbox', { apiKey: people.ada });
     await page.getByText('Nothing waits for you').waitFor();
     await button(page, 'Start a demo run that asks').click();
@@ -186,13 +191,13 @@ describe('The inbox', inBrowser, () => {
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     await page.keyboard.press('j');
-    await button(page, 'Approve once').waitFor();
+    await canApprove(page);
     await page.keyboard.press('a');
     expect(await verdict(page)).toMatch(/^Approved by you/);
     // The decided one stays open: the same key does not decide the next one.
     await page.keyboard.press('a');
     await page.keyboard.press('j');
-    await button(page, 'Approve once').waitFor();
+    await canApprove(page);
     await page.keyboard.press('d');
     await page.keyboard.type('no');
     await page.keyboard.press('Enter');
@@ -227,12 +232,19 @@ describe('The inbox', inBrowser, () => {
     const page = await open(approval.id, { person: 'grace' });
     await button(page, 'Approve once').waitFor();
     await page.getByText('live').waitFor();
-    const startedAt = performance.now();
-    const decided = client.approvals.approve(approval.id);
+    const seenAt = page.evaluate<number>(`new Promise((resolve) => {
+      const look = () =>
+        document.querySelector('[data-verdict]') ? resolve(Date.now()) : requestAnimationFrame(look);
+      look();
+    })`);
+    const startedAt = Date.now();
+    await client.approvals.approve(approval.id);
+    const decidedAt = Date.now();
+    const [all, after] = [(await seenAt) - startedAt, (await seenAt) - decidedAt];
+    console.info(
+      `Another browser showed a decision ${all} ms after it was sent (${after} ms after its response)`,
+    );
     expect(await verdict(page)).toMatch(/^Approved by bootstrap/);
-    const seenAfter = performance.now() - startedAt;
-    await decided;
-    console.info(`A decision was visible in another browser after ${Math.round(seenAfter)} ms`);
     // It does not vanish from the list while it is open.
     await waitingRow(page, approval).getByText('Approved by bootstrap').waitFor();
   });
@@ -286,6 +298,10 @@ describe('The inbox', inBrowser, () => {
     await page.getByText('Look at the changed call first').waitFor();
     await page.getByRole('group', { name: 'Call of transfer' }).getByText('5000').waitFor();
     expect((await client.approvals.get(approval.id)).votes).toHaveLength(1);
+    const other = await open(approval.id, { person: 'grace' });
+    await other.getByText('You have approved it. It waits for 1 more person.').waitFor();
+    await other.getByLabel('Only mine to decide').check();
+    await other.getByText('Nothing matches these filters').waitFor();
     await button(page, 'I have seen the change').click();
     await page.keyboard.press('a');
     expect(await verdict(page)).toMatch(/^Approved with changes by you/);
@@ -355,7 +371,7 @@ describe('The inbox', inBrowser, () => {
     await client.approvals.deny(approval.id);
   });
 
-  it('says what happened when the time is over', { timeout: 60_000 }, async () => {
+  it('says what happened when the time is over', async () => {
     const shortLived = new TestServer({ RELAY_APPROVAL_TTL_MS: '4000' });
     const visitor = new TestBrowser(shortLived);
     try {

@@ -37,6 +37,8 @@ function Pending({ approval }: { readonly approval: Approval }) {
   const mayApprove = useMay('approve');
   // What the person has seen: a decision is bound to it, whatever arrives meanwhile.
   const [seen, setSeen] = useState(() => shownDigest(approval));
+  // Nothing can be decided before it can be read.
+  const [isReadable, setReadable] = useState(false);
   const isPending = status === 'pending';
   const isChanged = isPending && seen !== shownDigest(approval);
   const formId = `answer-${id}`;
@@ -72,11 +74,16 @@ function Pending({ approval }: { readonly approval: Approval }) {
         approval={approval}
         digest={seen}
         mayAnswer={mayApprove && !isChanged}
+        onReadable={() => setReadable(true)}
         formId={formId}
       />
       <Refusal id={id} />
       {!isPending || isChanged ? null : mayApprove ? (
-        <Actions approval={approval} digest={seen} formId={formId} />
+        isReadable ? (
+          <Actions approval={approval} digest={seen} formId={formId} />
+        ) : (
+          <div className="h-8 pointer-coarse:h-11" />
+        )
       ) : (
         <p className="text-sm text-muted">
           You can read this request but not decide it: your key does not have the scope approve.

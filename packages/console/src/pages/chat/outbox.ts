@@ -2,12 +2,13 @@
  * Messages on their way to the server. A message is shown as being sent until the journal of a run has it:
  * as the input of a new run, or as a message that a run received while it was going on.
  */
-import type { MessageContent } from '@relay/protocol/wire';
+import { defined, type MessageContent } from '@relay/protocol/wire';
 import { RelayApiError } from '@relay/sdk';
 import { useSyncExternalStore } from 'react';
 import { client } from '../../api/client.ts';
 import { queries } from '../../api/queries.ts';
 import { errorText } from '../../ui/notice.tsx';
+import { resolveChoice } from './options.ts';
 
 export interface NewMessage {
   readonly conversationId: string;
@@ -86,13 +87,13 @@ export async function sendMessage(
   earlier: ReadonlySet<string>,
 ): Promise<void> {
   const { key } = add(message, { to: undefined, earlier });
-  const { conversationId, content, agent, model } = message;
+  const { conversationId, content } = message;
   try {
+    const { agent, model } = await resolveChoice(message);
     const run = await client.runs.sendMessage({
       message: content,
       conversationId,
-      ...(agent === undefined ? {} : { agent }),
-      ...(model === undefined ? {} : { model }),
+      ...defined({ agent, model }),
     });
     change(key, { runId: run.id });
     await queries.invalidateQueries({ queryKey: ['runs', 'conversation', conversationId] });

@@ -16,6 +16,7 @@ import { SafeText } from '../../text/safe-text.tsx';
 import { cx } from '../../ui/cx.ts';
 import { errorText } from '../../ui/notice.tsx';
 import { Time } from '../../ui/values.tsx';
+import { addressOfRule } from '../policy/address.ts';
 import { Row } from './parts.tsx';
 import { lastSteps, requestOf, type Step } from './steps.ts';
 import {
@@ -110,13 +111,11 @@ export function Why({ approval }: Props) {
 }
 
 function RuleLink({ rule }: { readonly rule: Explanation['rule'] | Approval['rule'] }) {
-  if (rule?.source !== 'policy') return null;
+  const address = rule === undefined ? undefined : addressOfRule(rule);
+  if (address === undefined) return null;
   return (
-    <Link
-      href={`/policy?list=${rule.list}&rule=${rule.index + 1}`}
-      className={cx(link, 'whitespace-nowrap')}
-    >
-      Policy, {rule.list} rule {rule.index + 1} ▸
+    <Link href={address.href} className={cx(link, 'whitespace-nowrap')}>
+      {escapeMisleading(address.label)} ▸
     </Link>
   );
 }
