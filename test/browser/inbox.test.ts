@@ -391,60 +391,56 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
     }
   });
 
-  it(
-    'asks whether a call took effect that a crash has interrupted',
-    { timeout: 60_000 },
-    async () => {
-      const orders = ['completed', 'rerun', 'failed'] as const;
-      const runs = new Map<string, string>();
-      for (const order of orders) {
-        const message = `use refund {"order":"${order}"}`;
-        const { id } = await client.runs.sendMessage({ message, model: 'demo' });
-        runs.set(order, id);
-        await expect
-          .poll(async () => {
-            const { items } = await client.runs.events(id).page();
-            return items.some(({ type }) => type === 'tool.started');
-          })
-          .toBe(true);
+  it('asks whether a call took effect that a crash has interrupted', async () => {
+    const orders = ['completed', 'rerun', 'failed'] as const;
+    const runs = new Map<string, string>();
+    for (const order of orders) {
+      const message = `use refund {"order":"${order}"}`;
+      const { id } = await client.runs.sendMessage({ message, model: 'demo' });
+      runs.set(order, id);
+      await expect
+        .poll(async () => {
+          const { items } = await client.runs.events(id).page();
+          return items.some(({ type }) => type === 'tool.started');
+        })
+        .toBe(true);
+    }
+    const page = await browser.signIn('/inbox', { apiKey: people.ada });
+    await page.getByText('live').waitFor();
+    await server.kill();
+    await page.getByText('reconnecting').waitFor();
+    await server.start({ RELAY_PORT: new URL(page.url()).port });
+    // The page recovers by itself.
+    for (const order of orders) {
+      const row = page.locator('[data-approval]', { hasText: order });
+      await row.waitFor({ timeout: 30_000 });
+      await row.click();
+      await page.getByText('This tool was started before a crash. Did it take effect?').waitFor();
+      await page.getByText('No result was stored.').waitFor();
+      await page.getByText(/entry #\d+ of the journal/).waitFor();
+      // A key that approves does not answer it.
+      await page.keyboard.press('a');
+      if (order === 'completed') {
+        await button(page, 'It took effect…').click();
+        await page.getByLabel('What did it return?').fill('{"refunded":"by hand"}');
+        await button(page, 'It took effect, with this result').click();
+        expect(await verdict(page)).toMatch(/^Recorded as completed by you/);
+      } else if (order === 'rerun') {
+        await button(page, 'It did not: run it again').click();
+        expect(await verdict(page)).toMatch(/^Run again by you/);
+      } else {
+        await button(page, 'Treat as failed…').click();
+        await button(page, 'Treat as failed').click();
+        expect(await verdict(page)).toMatch(/^Recorded as failed by you/);
       }
-      const page = await browser.signIn('/inbox', { apiKey: people.ada });
-      await page.getByText('live').waitFor();
-      await server.kill();
-      await page.getByText('reconnecting').waitFor();
-      await server.start({ RELAY_PORT: new URL(page.url()).port });
-      // The page recovers by itself.
-      for (const order of orders) {
-        const row = page.locator('[data-approval]', { hasText: order });
-        await row.waitFor({ timeout: 30_000 });
-        await row.click();
-        await page.getByText('This tool was started before a crash. Did it take effect?').waitFor();
-        await page.getByText('No result was stored.').waitFor();
-        await page.getByText(/entry #\d+ of the journal/).waitFor();
-        // A key that approves does not answer it.
-        await page.keyboard.press('a');
-        if (order === 'completed') {
-          await button(page, 'It took effect…').click();
-          await page.getByLabel('What did it return?').fill('{"refunded":"by hand"}');
-          await button(page, 'It took effect, with this result').click();
-          expect(await verdict(page)).toMatch(/^Recorded as completed by you/);
-        } else if (order === 'rerun') {
-          await button(page, 'It did not: run it again').click();
-          expect(await verdict(page)).toMatch(/^Run again by you/);
-        } else {
-          await button(page, 'Treat as failed…').click();
-          await button(page, 'Treat as failed').click();
-          expect(await verdict(page)).toMatch(/^Recorded as failed by you/);
-        }
-      }
-      for (const [order, id] of runs) {
-        await expect.poll(async () => (await client.runs.get(id)).status).toBe('completed');
-        const { output } = await client.runs.get(id);
-        if (order === 'completed') expect(output).toContain('by hand');
-        if (order === 'rerun') expect(output).toContain('rerun');
-      }
-    },
-  );
+    }
+    for (const [order, id] of runs) {
+      await expect.poll(async () => (await client.runs.get(id)).status).toBe('completed');
+      const { output } = await client.runs.get(id);
+      if (order === 'completed') expect(output).toContain('by hand');
+      if (order === 'rerun') expect(output).toContain('rerun');
+    }
+  });
 
   it('reports no error and no violation of the content security policy', () => {
     expect(browser.problems).toEqual([]);

@@ -364,10 +364,7 @@ function Details({ approval }: { readonly approval: Approval }) {
         </Named>
         {runId === undefined ? null : (
           <Named name="run">
-            <Link
-              href={`/runs/${runId}`}
-              className="text-working underline-offset-2 hover:underline"
-            >
+            <Link href={`/runs/${runId}`} className="text-working underline underline-offset-2">
               open
             </Link>{' '}
             <Id id={runId} label="run id" />

@@ -33,7 +33,7 @@ interface Props {
   readonly approval: Approval;
 }
 
-const link = 'text-working underline-offset-2 hover:underline';
+const link = 'text-working underline underline-offset-2';
 
 /** The agent path, with a link to its session. */
 export function Requester({ approval: { agentPath, sessionId, runId } }: Props) {
