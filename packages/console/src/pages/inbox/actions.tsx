@@ -137,9 +137,12 @@ interface QuestionActionsProps {
   readonly approval: Approval;
   readonly digest: string;
   readonly isBusy: boolean;
+  readonly formId?: string;
 }
 
-function QuestionActions({ approval: { id }, digest, isBusy }: QuestionActionsProps) {
+export function QuestionActions(props: QuestionActionsProps) {
+  const { digest, isBusy, formId = answerFormId } = props;
+  const { id } = props.approval;
   const [isDeclining, setDeclining] = useState(false);
   if (isDeclining) {
     return (
@@ -154,7 +157,7 @@ function QuestionActions({ approval: { id }, digest, isBusy }: QuestionActionsPr
   }
   return (
     <div className="flex flex-wrap gap-2 max-sm:grid max-sm:grid-cols-2">
-      <Button kind="approve" type="submit" form={answerFormId} disabled={isBusy}>
+      <Button kind="approve" type="submit" form={formId} disabled={isBusy}>
         {isBusy ? 'Sending …' : 'Send the answer'}
       </Button>
       <Button kind="danger" disabled={isBusy} onClick={() => setDeclining(true)}>

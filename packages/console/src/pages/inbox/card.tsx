@@ -229,11 +229,15 @@ interface CallProps {
   readonly approval: Approval;
   readonly digest: string;
   readonly mayAnswer: boolean;
+  /** Called when the call can be read. */
   readonly onReadable: () => void;
+  /** Of the form of an answer. */
+  readonly formId?: string;
 }
 
 /** What is asked: the call exactly as it will run, the question, or what is not known. */
-function Call({ approval, digest, mayAnswer, onReadable }: CallProps) {
+export function Call(props: CallProps) {
+  const { approval, digest, mayAnswer, onReadable, formId = answerFormId } = props;
   const { kind, prompt, display, tool, concrete, shown, params, executedParams } = approval;
   const { data: explanation } = useExplanation(approval);
   const flags = describeFlags(display.flags);
@@ -256,7 +260,7 @@ function Call({ approval, digest, mayAnswer, onReadable }: CallProps) {
           {approval.status === 'pending' ? (
             mayAnswer ? (
               <Suspense fallback={<Loading lines={2} />}>
-                <Question approval={approval} digest={digest} formId={answerFormId} />
+                <Question approval={approval} digest={digest} formId={formId} />
               </Suspense>
             ) : null
           ) : approval.input === undefined ? null : (

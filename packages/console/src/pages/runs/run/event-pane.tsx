@@ -8,7 +8,7 @@ import { Json } from '../../../text/json.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { Button, IconButton } from '../../../ui/button.tsx';
 import { formatCount, formatDateTime, formatDuration } from '../../../ui/values.tsx';
-import { discardReason, shortContent, summaryOf, usageText } from './describe.ts';
+import { discardReason, shortContent, summaryOf, usageText } from '../../../transcript/describe.ts';
 import type { PaneProps } from './run-page.tsx';
 
 export const EventPane = memo(function EventPane({

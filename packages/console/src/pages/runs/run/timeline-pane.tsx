@@ -39,7 +39,7 @@ import {
   type Scale,
   scaleOf,
   type Span,
-} from './timeline.ts';
+} from '../../../transcript/timeline.ts';
 import { useWidth } from './use-width.ts';
 
 const trackHeight = 20;
