@@ -27,7 +27,7 @@ const approval: Approval = {
 };
 
 describe('the rows of the inbox', () => {
-  it('follow the wanted order while nobody points at them', () => {
+  it('follow the wanted order while no pointer is on them', () => {
     const situation = { wanted: ['new', 'a', 'b'], lastFixed: -1, open: undefined };
     expect(arrange(['a', 'b'], situation)).toEqual({ ids: ['new', 'a', 'b'], held: 0 });
   });

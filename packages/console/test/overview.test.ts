@@ -67,7 +67,7 @@ describe('Decisions within three seconds', () => {
     expect(of(4, 10)).toMatchObject({ share: 0.4, isHigh: true });
     expect(of(3, 10)).toMatchObject({ share: 0.3, isHigh: false });
     expect(of(9, 9)).toMatchObject({ share: 1, isHigh: false });
-    expect(of(0, 0)).toEqual({ isHigh: false, text: 'Nobody has decided anything yet.' });
+    expect(of(0, 0)).toEqual({ isHigh: false, text: 'No decisions by people yet.' });
   });
 });
 

@@ -1,7 +1,7 @@
 /**
  * Sessions, kept up to date one by one: the feed names the session that has changed, and only that one is
  * read again. A terminal changes its session several times per second, so a session is read at most once
- * per `pauseMs`, and not at all while nobody looks at the page.
+ * per `pauseMs`, and not at all while the page is hidden.
  */
 import { RelayApiError, type AgentStatus, type Session } from '@relay/sdk';
 import { useQuery } from '@tanstack/react-query';

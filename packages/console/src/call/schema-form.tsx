@@ -483,7 +483,7 @@ function LabelledEditor(props: LabelledEditorProps) {
   const isHere = (issue: FieldIssue) =>
     isWhole ? issue.path === path : isWithin(issue.path, path);
   const found = [...problems, ...issues].filter(isHere);
-  // Nobody has made a mistake before they have typed anything.
+  // An untouched field shows no error.
   const isQuiet =
     value === undefined && !touched.has(path) && !problems.some(({ path: each }) => each === path);
   const { title, description } = schema;

@@ -264,7 +264,7 @@ export class Timeline {
   #discard(event: Extract<StoredEvent, { type: 'turn.discarded' }>, at: number): void {
     const agent = this.#agentOf(event);
     const isCrash = event.reason === 'crash';
-    // After a crash nobody worked on the turn: it ended with what was stored of it.
+    // After a crash no server worked on the turn: it ended with what was stored of it.
     const endedAt = isCrash ? this.endAt : at;
     if (agent.turn !== undefined) close(agent.turn, event, endedAt, 'failed');
     agent.turn = undefined;

@@ -43,7 +43,7 @@ describe('A draft of the policy', () => {
     expect(changesText(changes)).toBe('order changed');
   });
 
-  it('makes its own changes to what somebody else has saved meanwhile', () => {
+  it('makes its own changes to what another person has saved meanwhile', () => {
     const base = { ...none, deny: [press], ask: [push] };
     const mine = { ...none, deny: [press, remove], ask: [] };
     const theirs = { ...none, deny: [], ask: [push, press] };

@@ -15,7 +15,7 @@ function spansOf({ lanes }: Timeline): Span[] {
 
 const hour = 3_600_000;
 
-/** A turn of a second, two hours until somebody approves, a tool of a second, an answer of a second. */
+/** A turn of a second, two hours until a person approves, a tool of a second, an answer of a second. */
 function approvedAfterHours(): JournalFixture {
   return new JournalFixture()
     .created()

@@ -34,7 +34,7 @@ export function BulkBar({ chosen, onClear }: BulkProps) {
     const sender = async () => {
       for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
         const { id } = next;
-        // Somebody else may have decided it since it was chosen.
+        // Another approver may have decided it since it was chosen.
         if (approvals.get(id)?.status !== 'pending') continue;
         if (await decide(id, label, { ...body, digest: shownDigest(next) })) done += 1;
       }

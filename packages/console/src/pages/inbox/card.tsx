@@ -214,7 +214,7 @@ function Verdict({ approval }: { readonly approval: Approval }) {
             asked)
           </span>
         )}
-        {status === 'expired' ? ': nobody decided in time, so the call did not run.' : null}
+        {status === 'expired' ? ': no approver decided in time, so the call did not run.' : null}
         {reason === undefined ? null : (
           <q className="mt-1 block">
             <SafeText text={reason} maxLength={600} />

@@ -263,7 +263,7 @@ function NothingPending({ isFiltered, onClear }: NothingPendingProps) {
         }
       >
         When an agent wants to use a tool that no rule allows, its request appears here, live: what
-        exactly would run, who asks and why. Nothing runs before somebody approves it.
+        exactly would run, who asks and why. Nothing runs before a person approves it.
       </Empty>
       {/* Where there is room for both, it is beside the list. */}
       <div className="px-4 pb-4 min-[900px]:hidden">

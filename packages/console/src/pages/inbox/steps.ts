@@ -10,7 +10,7 @@ export interface Step {
   readonly text: string;
   /** What became of the call. */
   readonly state?: 'completed' | 'failed' | 'denied' | 'open';
-  /** Who said it: the agent, or somebody who sent a message to it. */
+  /** Who said it: the agent, or the sender of a message to it. */
   readonly from?: string;
 }
 

@@ -19,7 +19,7 @@ export interface FastDecisions {
 
 export function fastDecisionsOf(totals: Totals): FastDecisions {
   const { decisionsByPeople: all, decisionsUnder3s: fast } = totals;
-  if (all === 0) return { isHigh: false, text: 'Nobody has decided anything yet.' };
+  if (all === 0) return { isHigh: false, text: 'No decisions by people yet.' };
   const share = fast / all;
   const isHigh = all >= fewestDecisions && share > highShare;
   const counts = `${formatCount(fast)} of ${formatCount(all)} decisions.`;
@@ -91,7 +91,7 @@ export function firstTokenSentence({ totals: { firstTokenMs } }: Stats): string 
 }
 
 export function waitSentence({ totals: { approvalWaitMs } }: Stats): string {
-  if (approvalWaitMs === null) return 'Nobody has decided anything.';
+  if (approvalWaitMs === null) return 'No decisions by people.';
   return `Half of the decisions came within ${formatDuration(approvalWaitMs.p50)}, 95 % within ${formatDuration(approvalWaitMs.p95)}.`;
 }
 

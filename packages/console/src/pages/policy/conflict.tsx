@@ -1,4 +1,4 @@
-/** Somebody else has saved the policy while it was being edited. Nothing is lost: the editor chooses. */
+/** Another person has saved the policy while it was being edited. Nothing is lost: the editor chooses. */
 import type { Policy } from '@relay/protocol/wire';
 import { useEffect, useRef } from 'react';
 import { DiffOf } from '../../text/diff.tsx';
@@ -40,7 +40,7 @@ export function Conflict({ draft, theirs, onResolve }: ConflictProps) {
         }
       >
         <strong className="font-semibold">
-          <SafeText text={updatedBy?.owner ?? updatedBy?.name ?? 'Somebody else'} /> has saved
+          <SafeText text={updatedBy?.owner ?? updatedBy?.name ?? 'Another person'} /> has saved
           version {version}
         </strong>{' '}
         {updatedAt === undefined ? null : <Ago at={updatedAt} />}, while you were changing version{' '}

@@ -94,7 +94,7 @@ export const modes: readonly {
     label: 'Before the next model call',
     about: 'Enters before the model is called the next time.',
   },
-  { mode: 'manual', label: 'Manually', about: 'Waits in the queue until somebody delivers it.' },
+  { mode: 'manual', label: 'Manually', about: 'Waits in the queue until a person delivers it.' },
 ];
 
 /** The mode of a message without one. */

@@ -34,7 +34,7 @@ export function receiptOf(delivery: KnownDelivery, isTerminal = false): Receipt 
         word: 'Stored',
         title: title(
           mode === 'manual'
-            ? 'Stored. Waits in the queue until somebody delivers it'
+            ? 'Stored. Waits in the queue until a person delivers it'
             : 'Stored, not delivered yet',
         ),
       };

@@ -100,7 +100,7 @@ export function StartSession({ onClose, harnesses }: StartSessionProps) {
           label="What runs"
           hint={
             needsApprove
-              ? 'A program can do whatever nobody asks about: starting one needs the scope approve.'
+              ? 'What a program does without asking needs no approval: starting one needs the scope approve.'
               : isNative
                 ? 'Each turn is a run of the agent.'
                 : 'The program is installed on the machine of the server, and works in the workspace of the tenant.'

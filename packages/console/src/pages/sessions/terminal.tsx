@@ -252,7 +252,7 @@ class Screen {
     const { cols = this.#terminal.cols, rows = this.#terminal.rows } = event;
     const isSame = cols === this.#terminal.cols && rows === this.#terminal.rows;
     if (isSame || this.#size !== undefined) return;
-    // Somebody else has changed the size, and the screen was painted before that was known here.
+    // Another viewer has changed the size, and the screen was painted before that was known here.
     this.#terminal.resize(cols, rows);
     this.#terminal.write(this.#sinceReset);
   }

@@ -1,4 +1,4 @@
-/** Streams are closed while nobody looks: a browser has six connections to a server. */
+/** Streams are closed while the tab is hidden: a browser has six connections to a server. */
 import { useSyncExternalStore } from 'react';
 
 export function useVisible(): boolean {

@@ -100,7 +100,8 @@ export function PauseAndStop() {
           isBusy={pause.isPending}
           onConfirm={() => pause.mutate(true)}
         >
-          All agents of this tenant stop working until somebody continues it here. Nothing is lost.
+          All agents of this tenant stop working until an administrator resumes it here. Nothing is
+          lost.
         </Confirm>
       ) : null}
       {asked === 'cancel' ? (

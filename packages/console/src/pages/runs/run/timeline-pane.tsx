@@ -352,7 +352,7 @@ function Markers({
     else groups.push({ x, marks: [marker] });
   }
   return groups.map(({ x, marks }) => {
-    // The worst of them is shown: it is why somebody looks.
+    // The worst of them is shown: it matters most.
     const shown = marks.find(({ kind }) => markerLooks[kind].tone === 'failed') ?? marks[0];
     if (shown === undefined) return null;
     const { icon: Icon, tone } = markerLooks[shown.kind];
