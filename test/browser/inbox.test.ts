@@ -382,7 +382,7 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
       const approval = await ask('notify late', own);
       await waitingRow(page, approval).click();
       await page.getByText(/expires in \d/).waitFor();
-      expect(await verdict(page)).toMatch(/^Expired[\s\S]*nobody decided in time/);
+      expect(await verdict(page)).toMatch(/^Expired[\s\S]*no approver decided in time/);
       expect(await page.getByRole('button', { name: /Approve/ }).count()).toBe(0);
       expect(shortLived.notes).toEqual([]);
     } finally {
