@@ -278,8 +278,9 @@ export function parseNumber(text: string): Parsed {
   const value = Number(trimmed);
   if (!Number.isFinite(value)) return { ok: false, problem: 'The number is too large' };
   if (Number.isInteger(value) && !Number.isSafeInteger(value) && /^[+-]?\d+$/.test(trimmed)) {
-    // `JSON.parse` would round it as well.
-    if (BigInt(value) !== BigInt(trimmed.replace('+', ''))) {
+    // `JSON.parse` would round it as well. What a number is written as comes back as that number.
+    const digits = trimmed.replace('+', '');
+    if (BigInt(value) !== BigInt(digits) && String(value) !== digits) {
       return { ok: false, problem: 'The number has too many digits to be kept exactly' };
     }
   }
