@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { addressOfRule } from '../../src/pages/policy/address.ts';
+import { addressOfRule } from '../../src/call/rule-address.ts';
 import {
   changesText,
   combine,

@@ -12,11 +12,11 @@ import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import { useAccount } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
+import { addressOfRule } from '../../call/rule-address.ts';
 import { SafeText } from '../../text/safe-text.tsx';
 import { cx } from '../../ui/cx.ts';
 import { errorText } from '../../ui/notice.tsx';
 import { Time } from '../../ui/values.tsx';
-import { addressOfRule } from '../policy/address.ts';
 import { Row } from './parts.tsx';
 import { lastSteps, requestOf, type Step } from './steps.ts';
 import {
