@@ -134,8 +134,9 @@ function PermissionActions({
   const onlyOnce = noAlways(approval);
   const ready = isBusy || form !== undefined;
   useShortcuts({
-    a: () => {
-      if (!ready) approve();
+    a: ({ repeat }) => {
+      // A key that was held down before the card was shown was not meant for it.
+      if (!ready && !repeat) approve();
     },
     d: () => {
       if (!ready) setForm('deny');

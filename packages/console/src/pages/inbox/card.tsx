@@ -3,7 +3,7 @@ import { describeFlags, escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { RelayApiError } from '@relay/sdk';
 import { Clock } from 'lucide-react';
-import { lazy, type ReactNode, Suspense, useState } from 'react';
+import { lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
 import { Link } from 'wouter';
 import { useAccount, useMay } from '../../api/account.tsx';
 import { useApproval } from '../../api/approvals.ts';
@@ -25,19 +25,21 @@ import {
 } from './context.tsx';
 import { Evidence } from './outcome.tsx';
 import { Row, Warning } from './parts.tsx';
-import { isMe, nameOf, shownDigest, shownParams, urgencyOf, verdictOf } from './words.ts';
+import { callKey, isMe, nameOf, shownDigest, shownParams, urgencyOf, verdictOf } from './words.ts';
 
 interface CardProps {
   readonly id: string;
+  /** Called with the key of the call that the card shows. */
+  readonly onSeen: (call: string) => void;
   /** Opens the next request. */
   readonly onNext: () => void;
   readonly identical: ReactNode;
 }
 
-export function Card({ id, onNext, identical }: CardProps) {
+export function Card({ id, ...rest }: CardProps) {
   const { approval, error } = useApproval(id);
   if (approval !== undefined) {
-    return <ApprovalCard key={id} approval={approval} onNext={onNext} identical={identical} />;
+    return <ApprovalCard key={id} approval={approval} {...rest} />;
   }
   if (error === undefined) return <Loading />;
   if (error instanceof RelayApiError && error.status === 404) {
@@ -52,6 +54,7 @@ export function Card({ id, onNext, identical }: CardProps) {
 
 function ApprovalCard({
   approval,
+  onSeen,
   onNext,
   identical,
 }: Omit<CardProps, 'id'> & { readonly approval: Approval }) {
@@ -59,6 +62,10 @@ function ApprovalCard({
   const [seen, setSeen] = useState(() => shownDigest(approval));
   const mayApprove = useMay('approve');
   const isChanged = approval.status === 'pending' && seen !== shownDigest(approval);
+  const call = callKey(approval);
+  useEffect(() => {
+    if (!isChanged) onSeen(call);
+  }, [isChanged, onSeen, call]);
   return (
     <>
       <article

@@ -1,4 +1,5 @@
 /** The rows of the inbox. Only those in view are rendered. */
+import { escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { CircleHelp, Clock, Flag, LoaderCircle, RotateCcw, Users, Wrench } from 'lucide-react';
 import { memo, type Ref, useImperativeHandle, useRef, useState, useSyncExternalStore } from 'react';
@@ -144,7 +145,7 @@ const Row = memo(function Row(props: RowProps) {
         <label className="relative flex w-9 shrink-0 cursor-pointer items-center justify-center pointer-coarse:w-11">
           <input
             type="checkbox"
-            aria-label={`Choose ${approval.tool}`}
+            aria-label={`Choose ${escapeMisleading(approval.tool)}`}
             checked={isChosen}
             onChange={() => onChoose(approval)}
             className={cx(
