@@ -16,6 +16,9 @@ const faults = [
 /** Real coding agents, which are installed for them: `npm run test:agents`. */
 const agents = 'test/agents/**/*.test.ts';
 
+/** The console in Chromium: `npm run test:browser`. */
+const browser = 'test/browser/**/*.test.ts';
+
 /** Suites that ask for a store, which is that of their project. */
 const onBothStores = globSync('packages/server/test/**/*.test.ts', {
   cwd: fileURLToPath(new URL('.', import.meta.url)),
@@ -47,7 +50,7 @@ export default defineConfig({
         test: {
           name: 'behaviour',
           include: ['packages/*/{src,test}/**/*.test.ts', 'test/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...faults, agents],
+          exclude: [...configDefaults.exclude, ...faults, agents, browser],
           // The files of a worker share their imports, which would cost more than most tests.
           isolate: false,
         },
@@ -68,6 +71,17 @@ export default defineConfig({
           include: ['test/conformance/runtime-001-*.test.ts', ...onBothStores],
           env: { TEST_STORE: 'postgres' },
           isolate: false,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'browser',
+          include: [browser],
+          testTimeout: 60_000,
+          // The files of a worker share a browser.
+          isolate: false,
+          maxWorkers: 2,
         },
       },
       {

@@ -179,7 +179,7 @@ function streamsPage(): string {
     '',
     generated,
     '',
-    'Every stream of a run is a projection of its journal in the dialect of one surface. One event becomes at most one frame: `data` is one line of JSON with a `type`, and `id` is the event’s `seq`. After a disconnect, send the last id as `Last-Event-ID` (or `?after=`) to `GET /v1/runs/:id/stream`, with `?dialect=` for a dialect other than `runs`, and the stream resumes after it. Lines that begin with a colon are heartbeats, sent every 15 seconds.',
+    'Every stream of a run is a projection of its journal in the dialect of one surface. One event becomes at most one frame: `data` is one line of JSON with a `type`, and `id` is the event’s `seq`. After a disconnect, send the last id as `Last-Event-ID` (or `?after=`) to `GET /v1/runs/:id/stream`, with `?dialect=` for a dialect other than `runs`, and the stream resumes after it. Lines that begin with a colon are heartbeats, sent every 15 seconds. `GET /v1/runs/:id/events/stream` has no dialect: its frames are [the events](events.md) of all agents, as they are stored.',
     '',
     ...section('runs'),
     ...section('chat'),

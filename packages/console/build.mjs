@@ -3,7 +3,7 @@
  * place when it is complete, so that a server never serves half of one. Runs in a few seconds.
  */
 import { createHash } from 'node:crypto';
-import { globSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { build } from 'vite';
@@ -48,13 +48,23 @@ function compress(folder) {
   }
 }
 
-/** Another build of the same sources may be faster. */
+/**
+ * Another build of the same sources may be faster. The old folder is moved away before it is deleted: deleting
+ * it in place could delete what the other build has just moved there.
+ */
 function moveIntoPlace(folder) {
-  try {
-    rmSync(dist, { recursive: true, force: true });
-    renameSync(folder, dist);
-  } catch (error) {
-    if (!isBuiltFrom(hash)) throw error;
+  const old = `${folder}.old`;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      if (existsSync(dist)) renameSync(dist, old);
+      renameSync(folder, dist);
+      return;
+    } catch (error) {
+      if (isBuiltFrom(hash)) return;
+      if (attempt === 5) throw error;
+    } finally {
+      rmSync(old, { recursive: true, force: true });
+    }
   }
 }
 

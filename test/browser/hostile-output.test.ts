@@ -1,9 +1,9 @@
 /** What models and tools write is shown and does nothing: no script runs, no request leaves the page. */
 import { startScriptedProvider, type ScriptedProvider } from '@relay/models/testing';
-import { createClient, type RelayClient } from '@relay/sdk';
+import { createClient, type RelayClient, type RunTool } from '@relay/sdk';
 import type { Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { says } from '../conformance/scripted.ts';
+import { calls, says } from '../conformance/scripted.ts';
 import { TestServer } from '../support/server.ts';
 import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
 
@@ -132,4 +132,43 @@ describe('Hostile output in the console', inBrowser, () => {
     await page.waitForURL(/\/inbox/);
     expect(await page.locator('*').count()).toBeLessThan(20_000);
   });
+
+  it(
+    'is shown as it would run in the inbox, also if it is nested deeply',
+    { timeout: 60_000 },
+    async () => {
+      let deep: unknown = '<img src=x onerror="window.attacked=5">';
+      for (let level = 0; level < 50; level += 1) deep = level % 2 === 0 ? [deep] : { deep };
+      const input = {
+        command: 'cat annexe\u202Eexe.gpj',
+        url: `https://bank.example@elsewhere.example/pay`,
+        '<b>name</b>': 'x'.repeat(200_000),
+        deep,
+      };
+      const tool: RunTool = {
+        kind: 'function',
+        name: 'deploy',
+        inputSchema: { type: 'object' },
+        needsApproval: true,
+      };
+      provider.script(calls({ id: 'call_1', name: 'deploy', input }));
+      const run = await client.runs.create({ model: 'gpt-4o-mini', input: 'Go', tools: [tool] });
+      await run.detach();
+      await expect
+        .poll(async () => (await client.approvals.list({ status: 'pending' }).page()).items.length)
+        .toBe(1);
+      const [approval] = (await client.approvals.list({ status: 'pending' }).page()).items;
+      const page = await open(`/inbox/${approval?.id}`);
+      const card = page.getByRole('article', { name: 'Approval of deploy' });
+      await card.getByText('U+202E RLO').first().waitFor();
+      await card.getByText('reverse the direction of text').first().waitFor();
+      await card.locator('strong', { hasText: /^elsewhere\.example$/ }).waitFor();
+      await card.getByText('<b>name</b>').first().waitFor();
+      await card.getByText('of 200,000 characters are not shown').first().waitFor();
+      expect(await page.locator('main :is(img, b, iframe)').count()).toBe(0);
+      expect(await attacked(page)).toBeUndefined();
+      await client.approvals.deny(approval?.id ?? '', 'No');
+      await card.getByText('Denied').first().waitFor();
+    },
+  );
 });

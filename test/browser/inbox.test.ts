@@ -49,6 +49,10 @@ function open(id: string, options: ContextOptions & { person?: keyof typeof peop
 const button = (page: Page, name: string) =>
   page.getByRole('button', { name, exact: false }).first();
 
+/** The call can be read, and decided with a key. */
+const canApprove = (page: Page) =>
+  page.locator('button:enabled', { hasText: 'Approve once' }).waitFor();
+
 /** What the card says has become of the approval. */
 async function verdict(page: Page): Promise<string> {
   const shown = page.locator('[data-verdict]');
@@ -72,8 +76,9 @@ async function executedInput({ runId = '', toolCallId }: Approval): Promise<unkn
 
 const waitingRow = (page: Page, { id }: Approval) => page.locator(`[data-approval="${id}"]`);
 
-describe('The inbox', inBrowser, () => {
-  it('offers a newcomer a run that asks, which then appears', { timeout: 60_000 }, async () => {
+// Several browsers at once take their time on a busy machine.
+describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
+  it('offers a newcomer a run that asks, which then appears', async () => {
     const page = await browser.signIn('/inbox', { apiKey: people.ada });
     await page.getByText('Nothing waits for you').waitFor();
     await button(page, 'Start a demo run that asks').click();
@@ -186,13 +191,13 @@ describe('The inbox', inBrowser, () => {
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     await page.keyboard.press('j');
-    await button(page, 'Approve once').waitFor();
+    await canApprove(page);
     await page.keyboard.press('a');
     expect(await verdict(page)).toMatch(/^Approved by you/);
     // The decided one stays open: the same key does not decide the next one.
     await page.keyboard.press('a');
     await page.keyboard.press('j');
-    await button(page, 'Approve once').waitFor();
+    await canApprove(page);
     await page.keyboard.press('d');
     await page.keyboard.type('no');
     await page.keyboard.press('Enter');
@@ -227,12 +232,19 @@ describe('The inbox', inBrowser, () => {
     const page = await open(approval.id, { person: 'grace' });
     await button(page, 'Approve once').waitFor();
     await page.getByText('live').waitFor();
-    const startedAt = performance.now();
-    const decided = client.approvals.approve(approval.id);
+    const seenAt = page.evaluate<number>(`new Promise((resolve) => {
+      const look = () =>
+        document.querySelector('[data-verdict]') ? resolve(Date.now()) : requestAnimationFrame(look);
+      look();
+    })`);
+    const startedAt = Date.now();
+    await client.approvals.approve(approval.id);
+    const decidedAt = Date.now();
+    const [all, after] = [(await seenAt) - startedAt, (await seenAt) - decidedAt];
+    console.info(
+      `Another browser showed a decision ${all} ms after it was sent (${after} ms after its response)`,
+    );
     expect(await verdict(page)).toMatch(/^Approved by bootstrap/);
-    const seenAfter = performance.now() - startedAt;
-    await decided;
-    console.info(`A decision was visible in another browser after ${Math.round(seenAfter)} ms`);
     // It does not vanish from the list while it is open.
     await waitingRow(page, approval).getByText('Approved by bootstrap').waitFor();
   });
@@ -289,6 +301,10 @@ describe('The inbox', inBrowser, () => {
     await page.getByText('Look at the changed call first').waitFor();
     await page.getByRole('group', { name: 'Call of transfer' }).getByText('5000').waitFor();
     expect((await client.approvals.get(approval.id)).votes).toHaveLength(1);
+    const other = await open(approval.id, { person: 'grace' });
+    await other.getByText('You have approved it. It waits for 1 more person.').waitFor();
+    await other.getByLabel('Only mine to decide').check();
+    await other.getByText('Nothing matches these filters').waitFor();
     await button(page, 'I have seen the change').click();
     await page.keyboard.press('a');
     expect(await verdict(page)).toMatch(/^Approved with changes by you/);
@@ -358,7 +374,7 @@ describe('The inbox', inBrowser, () => {
     await client.approvals.deny(approval.id);
   });
 
-  it('says what happened when the time is over', { timeout: 60_000 }, async () => {
+  it('says what happened when the time is over', async () => {
     const shortLived = new TestServer({ RELAY_APPROVAL_TTL_MS: '4000' });
     const visitor = new TestBrowser(shortLived);
     try {
@@ -378,60 +394,56 @@ describe('The inbox', inBrowser, () => {
     }
   });
 
-  it(
-    'asks whether a call took effect that a crash has interrupted',
-    { timeout: 60_000 },
-    async () => {
-      const orders = ['completed', 'rerun', 'failed'] as const;
-      const runs = new Map<string, string>();
-      for (const order of orders) {
-        const message = `use refund {"order":"${order}"}`;
-        const { id } = await client.runs.sendMessage({ message, model: 'demo' });
-        runs.set(order, id);
-        await expect
-          .poll(async () => {
-            const { items } = await client.runs.events(id).page();
-            return items.some(({ type }) => type === 'tool.started');
-          })
-          .toBe(true);
+  it('asks whether a call took effect that a crash has interrupted', async () => {
+    const orders = ['completed', 'rerun', 'failed'] as const;
+    const runs = new Map<string, string>();
+    for (const order of orders) {
+      const message = `use refund {"order":"${order}"}`;
+      const { id } = await client.runs.sendMessage({ message, model: 'demo' });
+      runs.set(order, id);
+      await expect
+        .poll(async () => {
+          const { items } = await client.runs.events(id).page();
+          return items.some(({ type }) => type === 'tool.started');
+        })
+        .toBe(true);
+    }
+    const page = await browser.signIn('/inbox', { apiKey: people.ada });
+    await page.getByText('live').waitFor();
+    await server.kill();
+    await page.getByText('reconnecting').waitFor();
+    await server.start({ RELAY_PORT: new URL(page.url()).port });
+    // The page recovers by itself.
+    for (const order of orders) {
+      const row = page.locator('[data-approval]', { hasText: order });
+      await row.waitFor({ timeout: 30_000 });
+      await row.click();
+      await page.getByText('This tool was started before a crash. Did it take effect?').waitFor();
+      await page.getByText('No result was stored.').waitFor();
+      await page.getByText(/entry #\d+ of the journal/).waitFor();
+      // A key that approves does not answer it.
+      await page.keyboard.press('a');
+      if (order === 'completed') {
+        await button(page, 'It took effect…').click();
+        await page.getByLabel('What did it return?').fill('{"refunded":"by hand"}');
+        await button(page, 'It took effect, with this result').click();
+        expect(await verdict(page)).toMatch(/^Recorded as completed by you/);
+      } else if (order === 'rerun') {
+        await button(page, 'It did not: run it again').click();
+        expect(await verdict(page)).toMatch(/^Run again by you/);
+      } else {
+        await button(page, 'Treat as failed…').click();
+        await button(page, 'Treat as failed').click();
+        expect(await verdict(page)).toMatch(/^Recorded as failed by you/);
       }
-      const page = await browser.signIn('/inbox', { apiKey: people.ada });
-      await page.getByText('live').waitFor();
-      await server.kill();
-      await page.getByText('reconnecting').waitFor();
-      await server.start({ RELAY_PORT: new URL(page.url()).port });
-      // The page recovers by itself.
-      for (const order of orders) {
-        const row = page.locator('[data-approval]', { hasText: order });
-        await row.waitFor({ timeout: 30_000 });
-        await row.click();
-        await page.getByText('This tool was started before a crash. Did it take effect?').waitFor();
-        await page.getByText('No result was stored.').waitFor();
-        await page.getByText(/entry #\d+ of the journal/).waitFor();
-        // A key that approves does not answer it.
-        await page.keyboard.press('a');
-        if (order === 'completed') {
-          await button(page, 'It took effect…').click();
-          await page.getByLabel('What did it return?').fill('{"refunded":"by hand"}');
-          await button(page, 'It took effect, with this result').click();
-          expect(await verdict(page)).toMatch(/^Recorded as completed by you/);
-        } else if (order === 'rerun') {
-          await button(page, 'It did not: run it again').click();
-          expect(await verdict(page)).toMatch(/^Run again by you/);
-        } else {
-          await button(page, 'Treat as failed…').click();
-          await button(page, 'Treat as failed').click();
-          expect(await verdict(page)).toMatch(/^Recorded as failed by you/);
-        }
-      }
-      for (const [order, id] of runs) {
-        await expect.poll(async () => (await client.runs.get(id)).status).toBe('completed');
-        const { output } = await client.runs.get(id);
-        if (order === 'completed') expect(output).toContain('by hand');
-        if (order === 'rerun') expect(output).toContain('rerun');
-      }
-    },
-  );
+    }
+    for (const [order, id] of runs) {
+      await expect.poll(async () => (await client.runs.get(id)).status).toBe('completed');
+      const { output } = await client.runs.get(id);
+      if (order === 'completed') expect(output).toContain('by hand');
+      if (order === 'rerun') expect(output).toContain('rerun');
+    }
+  });
 
   it('reports no error and no violation of the content security policy', () => {
     expect(browser.problems).toEqual([]);

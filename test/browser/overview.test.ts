@@ -1,4 +1,5 @@
 /** The overview of the console, in a browser. */
+import type { Stats } from '@relay/protocol/wire';
 import { createClient } from '@relay/sdk';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -87,13 +88,33 @@ describe('The overview', inBrowser, () => {
   });
 
   it(
+    'suggests a rule for what people approve, which a person must add, review and save',
+    { timeout: 60_000 },
+    async () => {
+      const page = await browser.signIn('/inbox');
+      await page.route('**/v1/stats*', async (route) => {
+        const stats = (await (await route.fetch()).json()) as Stats;
+        const suggestedRule = { tool: 'send_note', params: { to: 'ops*' } };
+        const tools = stats.tools.map((tool) => ({ ...tool, suggestedRule }));
+        await route.fulfill({ json: { ...stats, tools } });
+      });
+      await page.goto('/console/overview');
+      await page.getByRole('link', { name: 'Allow this …' }).click();
+      await page.getByText('Suggested for Allow').waitFor();
+      await page.getByRole('button', { name: 'Add it to the draft' }).click();
+      await page.getByText('Not saved: 1 added').waitFor();
+      expect(page.url()).toBe(`${server.url}/console/policy`);
+      expect(await client().policy.get()).toMatchObject({ version: 0, allow: [] });
+    },
+  );
+
+  it(
     'does not compute the statistics again for each run that changes',
     { timeout: 60_000 },
     async () => {
       const page = await browser.signIn('/overview');
       await page.getByText('live', { exact: true }).waitFor();
       await page.getByText('1 run ended').waitFor();
-      await page.waitForLoadState('load');
       let read = 0;
       page.on('request', (request) => {
         if (request.url().includes('/v1/stats')) read += 1;

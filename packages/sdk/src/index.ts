@@ -44,7 +44,7 @@ export type {
 } from './sessions/session-handle.ts';
 export type { Chat, ChatEvent } from './streaming/chat.ts';
 export type { Disconnect, FeedOptions, FeedEvent } from './streaming/frames.ts';
-export type { CallOptions, Fetch } from './http.ts';
+export { type CallOptions, type Fetch, uuid } from './http.ts';
 export type { Listing, Page } from './listing.ts';
 export type { NewPolicy } from './resources.ts';
 export type {

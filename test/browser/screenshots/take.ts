@@ -45,9 +45,15 @@ async function main(): Promise<void> {
   });
   try {
     await server.start();
-    const client = createClient({ baseUrl: server.url, apiKey: keyOfTenant(server) });
-    const pages = await liveThroughADay(server, client, urlOf(model));
-    await takeAll(server, pages);
+    const operator = createClient({ baseUrl: server.url, apiKey: keyOfTenant(server) });
+    const { apiKey } = await operator.keys.create({
+      name: 'ada',
+      owner: 'ada',
+      scopes: ['runs', 'approve', 'admin'],
+    });
+    const ada = createClient({ baseUrl: server.url, apiKey });
+    const pages = await liveThroughADay(server, ada, urlOf(model));
+    await takeAll(server, apiKey, pages);
   } finally {
     await closeBrowser();
     await server.dispose();
@@ -56,16 +62,13 @@ async function main(): Promise<void> {
   }
 }
 
-let apiKey = '';
-
 function keyOfTenant(server: TestServer): string {
   const args = ['packages/server/src/bootstrap.ts', '--tenant', 'acme', '--workspace', workspace];
   const output = execFileSync(process.execPath, [...args, '--json'], {
     env: { ...process.env, RELAY_DATA_DIR: server.dataDir },
     encoding: 'utf8',
   });
-  ({ apiKey } = JSON.parse(output) as { apiKey: string });
-  return apiKey;
+  return (JSON.parse(output) as { apiKey: string }).apiKey;
 }
 
 /** Returns the addresses of the pages. */
@@ -75,16 +78,15 @@ async function liveThroughADay(
   baseUrl: string,
 ): Promise<Readonly<Record<string, string>>> {
   await client.credentials.put('openai', { apiKey: 'sk-screenshots', baseUrl });
-  const ada = await client.keys.create({ name: 'ada', owner: 'ada', scopes: ['approve', 'admin'] });
-  await client.keys.create({ name: 'ci', role: 'operator', owner: 'ci' });
-  await client.keys.create({ name: 'lin', role: 'approver', owner: 'lin' });
-  const person = createClient({ baseUrl: server.url, apiKey: ada.apiKey });
+  await client.keys.create({ name: 'ci', scopes: ['runs'], owner: 'ci' });
+  const lin = await client.keys.create({ name: 'lin', scopes: ['approve'], owner: 'lin' });
+  const person = createClient({ baseUrl: server.url, apiKey: lin.apiKey });
   await client.policy.put({
     version: 0,
     allow: [{ tool: 'read' }, { tool: 'patch', params: { filePath: '*.md' } }],
     deny: [{ tool: 'bash', params: { command: 'git push --force*' } }],
     ask: [{ tool: 'bash', params: { command: 'npm publish*' } }, { tool: 'refund' }],
-    approvers: [{ tool: 'bash', params: { command: 'npm publish*' }, roles: ['admin'], quorum: 2 }],
+    approvers: [{ tool: 'bash', params: { command: 'npm publish*' }, quorum: 2 }],
   });
   await client.tenant.update({
     budgets: { tenant: { period: 'day', costUsd: 25, tokens: 5_000_000 } },
@@ -191,7 +193,11 @@ async function liveThroughADay(
   };
 }
 
-async function takeAll(server: TestServer, pages: Readonly<Record<string, string>>): Promise<void> {
+async function takeAll(
+  server: TestServer,
+  apiKey: string,
+  pages: Readonly<Record<string, string>>,
+): Promise<void> {
   mkdirSync(images, { recursive: true });
   for (const [shape, options] of Object.entries(shapes)) {
     const browser = new TestBrowser(server);

@@ -41,9 +41,10 @@ export function Frame({ children }: { readonly children: ReactNode }) {
           <Button
             kind="quiet"
             size="sm"
-            aria-label="Search pages, runs and actions"
+            title="Search pages, runs and actions"
             onClick={() => setPaletteOpen(true)}
           >
+            <span className="sr-only">Search </span>
             {isMac ? '⌘K' : '^K'}
           </Button>
         </div>

@@ -29,7 +29,7 @@ export function Json({ value, collapsed = false }: JsonProps) {
             aria-label="Show as text"
             title={isRaw ? 'Show as a tree' : 'Show as text'}
             className={cx(
-              'rounded-sm p-1 hover:bg-hover hover:text-text',
+              'rounded-sm p-1.5 hover:bg-hover hover:text-text',
               isRaw ? 'bg-sunken text-text' : 'text-faint',
             )}
             onClick={() => setRaw(!isRaw)}

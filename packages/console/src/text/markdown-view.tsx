@@ -205,13 +205,13 @@ function CodeBlock({ text, language = '' }: CodeBlockProps) {
 function HtmlText({ text }: { readonly text: string }) {
   return (
     <code className="font-mono text-[0.92em] whitespace-pre-wrap text-muted">
-      <SafeText text={text} />
+      <SafeText text={text} maxLength={20_000} />
     </code>
   );
 }
 
 function Words({ text }: { readonly text: string }) {
-  return <SafeText text={decodeEntities(text)} />;
+  return <SafeText text={decodeEntities(text)} maxLength={20_000} />;
 }
 
 function inlineOf(tokens: readonly Token[] | undefined): ReactNode {

@@ -15,7 +15,8 @@ const centred =
 
 interface DialogProps {
   readonly open: boolean;
-  readonly onOpenChange: (open: boolean) => void;
+  /** `reason`: such as `close-press`, `escape-key` or `outside-press`. */
+  readonly onOpenChange: (open: boolean, reason: string) => void;
   readonly title: string;
   readonly children: ReactNode;
   /** Buttons, at the end. */
@@ -27,7 +28,7 @@ const widths = { sm: 'max-w-md', md: 'max-w-xl', lg: 'max-w-4xl' };
 
 export function Dialog({ open, onOpenChange, title, children, footer, width = 'md' }: DialogProps) {
   return (
-    <BaseDialog.Root open={open} onOpenChange={onOpenChange}>
+    <BaseDialog.Root open={open} onOpenChange={(next, { reason }) => onOpenChange(next, reason)}>
       <BaseDialog.Portal>
         <BaseDialog.Backdrop className={backdrop} />
         <BaseDialog.Popup className={cx(popup, centred, widths[width])}>
@@ -61,11 +62,14 @@ interface ConfirmProps {
   readonly isBusy?: boolean;
   /** A word that has to be typed, before something that affects everyone. */
   readonly typed?: string;
+  /** What the button says that changes nothing. Default: Cancel. */
+  readonly dismiss?: string;
 }
 
 /** Before something that cannot be undone. */
 export function Confirm(props: ConfirmProps) {
   const { open, onOpenChange, title, children, action, onConfirm, isBusy = false, typed } = props;
+  const { dismiss = 'Cancel' } = props;
   const [text, setText] = useState('');
   const isTyped = typed === undefined || text.trim().toLowerCase() === typed;
   return (
@@ -93,7 +97,7 @@ export function Confirm(props: ConfirmProps) {
             )}
           </div>
           <footer className="flex justify-end gap-2 border-t border-line p-3">
-            <AlertDialog.Close render={<Button />}>Cancel</AlertDialog.Close>
+            <AlertDialog.Close render={<Button />}>{dismiss}</AlertDialog.Close>
             <Button kind="danger" disabled={isBusy || !isTyped} onClick={onConfirm}>
               {action}
             </Button>

@@ -29,7 +29,7 @@ export function CopyButton({ text, label, className }: CopyProps) {
       type="button"
       aria-label={isCopied ? `Copied the ${label}` : `Copy the ${label}`}
       title={`Copy the ${label}`}
-      className={cx('rounded-sm p-1 text-faint hover:bg-hover hover:text-text', className)}
+      className={cx('rounded-sm p-1.5 text-faint hover:bg-hover hover:text-text', className)}
       onClick={(event) => {
         event.stopPropagation();
         void copyText(typeof text === 'string' ? text : text()).then(() => setCopied(true));

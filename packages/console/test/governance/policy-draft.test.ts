@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { addressOfRule } from '../../src/pages/policy/address.ts';
+import { addressOfRule } from '../../src/call/rule-address.ts';
 import {
   changesText,
   combine,
@@ -76,6 +76,9 @@ describe('A draft of the policy', () => {
     ['{"denied": []}', /no list "denied"/],
     ['{"deny": {}}', /deny must be a list/],
     ['{"ask": [{"tool": "a"}, {"params": {}}]}', /ask\[1\]/],
+    ['{"ask": [{"tool": "a", "params": {"to": 5}}]}', /ask\[0\] has "params"/],
+    ['{"deny": [{"tool": "a", "exact": "x"}]}', /deny\[0\] has "exact"/],
+    ['{"approvers": [{"tool": "a", "roles": "admin"}]}', /approvers\[0\] has "roles"/],
   ])('says what is wrong with the text %s', (text, problem) => {
     expect(parseRules(text)).toEqual({ problem: expect.stringMatching(problem) });
   });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { StoredEvent } from '@relay/protocol/wire';
-import { barsOf, scaleOf, type Span, Timeline } from '../../src/pages/runs/run/timeline.ts';
+import { barsOf, scaleOf, type Span, Timeline } from '../../src/transcript/timeline.ts';
 import { JournalFixture, root, subAgent, usage } from './journal-fixture.ts';
 
 function fold(events: readonly StoredEvent[]): Timeline {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { GrowingText } from '../../src/pages/runs/run/growing-text.ts';
+import { GrowingText } from '../../src/transcript/growing-text.ts';
 import {
   asOf,
   type Item,
@@ -8,7 +8,7 @@ import {
   Transcript,
   type ToolItem,
   toolStateAt,
-} from '../../src/pages/runs/run/transcript.ts';
+} from '../../src/transcript/transcript.ts';
 import { JournalFixture, root, subAgent } from './journal-fixture.ts';
 import type { StoredEvent } from '@relay/protocol/wire';
 

@@ -414,7 +414,7 @@ async function storeDecision(
   const notices = [noticeOfDecision(run, approval, { status, at, by, outcome, edited })];
   const audit = auditRecordsOf(engine, store.tenantId, [
     entry,
-    ...(grant === undefined ? [] : [auditOfGrant(grant, approval.runId)]),
+    ...(grant === undefined ? [] : [auditOfGrant(grant, approval)]),
   ]);
   if (run === undefined) {
     const isStored = await decideRequest(engine, store, approval, { decided, notices, audit });

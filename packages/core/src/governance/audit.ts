@@ -183,10 +183,14 @@ function votesOf({ votes, quorum }: ApprovalVotes) {
   return { votes: names, quorum };
 }
 
-export function auditOfGrant(grant: NewGrant, runId?: string): AuditEntry {
+/** `approval`: that which the grant was made with. */
+export function auditOfGrant(
+  grant: NewGrant,
+  approval?: Pick<ApprovalRecord, 'id' | 'runId'>,
+): AuditEntry {
   const { id: grantId, tool, scope, scopeId, expiresAt, uses, createdAt: at, createdBy } = grant;
   const what = {
-    ...defined({ runId, expiresAt, uses }),
+    ...defined({ runId: approval?.runId, approvalId: approval?.id, expiresAt, uses }),
     grantId,
     tool,
     scope,

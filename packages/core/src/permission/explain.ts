@@ -380,15 +380,16 @@ function describe(
   if (list === 'needsApproval') {
     return 'The tool declares `needsApproval`: each call requires an approval, whatever allows it.';
   }
-  if (source === 'policy') return `${list}[${index}] of the policy ${effects[verdict.decision]}.`;
-  if (verdict.decision === 'deny') return `${list}[${index}] of the ${rulesOf} denies it.`;
+  const name = `Rule ${index + 1} of \`${list}\``;
+  if (source === 'policy') return `${name} in the policy ${effects[verdict.decision]}.`;
+  if (verdict.decision === 'deny') return `${name} in the ${rulesOf} denies it.`;
   if (verdict.decision === 'ask') {
-    return `${list}[${index}] of the ${rulesOf} requires an approval, whatever allows it.`;
+    return `${name} in the ${rulesOf} requires an approval, whatever allows it.`;
   }
   if (source === 'builtin' && isFunction) {
     return 'A function tool is the caller’s own code: it runs without an approval, unless a rule denies or asks, or it declares `needsApproval`.';
   }
   if (source === 'builtin') return 'The tool is allowed unless a rule denies it.';
   if (source === 'grant') return 'A grant allows it.';
-  return `${list}[${index}] of the ${rulesOf} allows it.`;
+  return `${name} in the ${rulesOf} allows it.`;
 }

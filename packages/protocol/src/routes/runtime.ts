@@ -1,5 +1,6 @@
 /** `/api/chat`: a conversation, its approvals and its resumption. */
 import { z } from 'zod';
+import { contentPartsSchema } from '../schemas/messages.ts';
 import { limitsSchema } from '../schemas/runs.ts';
 import {
   approvalKinds,
@@ -8,10 +9,11 @@ import {
   seenDigestSchema,
 } from '../schemas/permissions.ts';
 import { idSchema, jsonSchema, toolCallIdSchema } from '../schemas/values.ts';
-import { keyErrors, bodyErrors, type Route, startErrors } from './route.ts';
+import { attachmentsBodyLimit, keyErrors, bodyErrors, type Route, startErrors } from './route.ts';
 
 export const apiChatBodySchema = z.strictObject({
-  message: z.string().min(1),
+  /** A text, or texts, images and files. */
+  message: z.union([z.string().min(1), contentPartsSchema.min(1)]),
   conversationId: idSchema.optional(),
   agent: z.string().min(1).optional(),
   model: z.string().min(1).optional(),
@@ -82,6 +84,7 @@ export const runtimeRoutes = {
     scopes: ['runs'],
     body: apiChatBodySchema,
     requiredFields: { fields: ['message'], message: 'message is required' },
+    bodyLimit: attachmentsBodyLimit,
     responseType: 'sse',
     errors: [...startErrors, 'unknown_agent', 'idempotency_mismatch'],
   },

@@ -94,7 +94,8 @@ export type ContentPart = z.infer<typeof contentPartSchema>;
 export const attachmentPartSchema = z.discriminatedUnion('type', [imagePartSchema, filePartSchema]);
 export type AttachmentPart = z.infer<typeof attachmentPartSchema>;
 
-export const contentSchema = z.union([z.string(), z.array(contentPartSchema).max(maxParts)]);
+export const contentPartsSchema = z.array(contentPartSchema).max(maxParts);
+export const contentSchema = z.union([z.string(), contentPartsSchema]);
 export type MessageContent = z.infer<typeof contentSchema>;
 
 export const messageToolCallSchema = z.strictObject({

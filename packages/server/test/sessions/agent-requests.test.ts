@@ -204,7 +204,7 @@ describe.each(Object.entries(stores))('requests of agents on %s', (_name, open) 
     expect(await explain(approval, input)).toMatchObject({
       decision: 'ask',
       rule: { ...approval.rule, params: { command: 'git log*' } },
-      reason: 'ask[0] of the session requires an approval, whatever allows it.',
+      reason: 'Rule 1 of `ask` in the session requires an approval, whatever allows it.',
     });
     expect(await explain(approval, { command: 'rm x' })).toMatchObject({
       decision: 'deny',

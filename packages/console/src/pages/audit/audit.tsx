@@ -2,7 +2,7 @@
 import { type AuditEntry, type AuditQuery, defined } from '@relay/protocol/wire';
 import { useQuery } from '@tanstack/react-query';
 import { Download, ListFilter } from 'lucide-react';
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useId, useRef, useState } from 'react';
 import { VList, type VListHandle } from 'virtua';
 import { Link, useSearchParams } from 'wouter';
 import { useMay } from '../../api/account.tsx';
@@ -82,8 +82,11 @@ function Trail() {
 
   return (
     <>
-      <Verification />
-      <Filters />
+      {/* On a phone an entry has the page for itself. */}
+      <div className={cx('shrink-0', seq !== null && 'max-[899px]:hidden')}>
+        <Verification />
+        <Filters />
+      </div>
       <Split
         back={addressOf(undefined)}
         placeholder={<Empty title="Choose an entry">It shows what was recorded, and why.</Empty>}
@@ -170,6 +173,7 @@ function Entries({ items, selected, addressOf, onEnd }: EntriesProps) {
   return (
     <VList
       ref={list}
+      role="group"
       aria-label="Audit entries"
       className="min-h-0 flex-1"
       data={items}
@@ -235,17 +239,20 @@ function Filters() {
         className={cx('flex-wrap items-end gap-2 max-sm:mt-2 sm:flex', isOpen ? 'flex' : 'hidden')}
       >
         <Labelled label="Action" className="w-full sm:w-52">
-          <Select
-            value={search.get('action') ?? ''}
-            onChange={(event) => set('action', event.target.value)}
-          >
-            <option value="">Every action</option>
-            {actions.map((action) => (
-              <option key={action} value={action}>
-                {actionWords[action]}
-              </option>
-            ))}
-          </Select>
+          {(id) => (
+            <Select
+              id={id}
+              value={search.get('action') ?? ''}
+              onChange={(event) => set('action', event.target.value)}
+            >
+              <option value="">Every action</option>
+              {actions.map((action) => (
+                <option key={action} value={action}>
+                  {actionWords[action]}
+                </option>
+              ))}
+            </Select>
+          )}
         </Labelled>
         <TextFilter
           label="Actor id"
@@ -258,18 +265,24 @@ function Filters() {
           onChange={(value) => set('runId', value)}
         />
         <Labelled label="From" className="w-full sm:w-auto">
-          <Input
-            type="datetime-local"
-            value={toLocal(search.get('since'))}
-            onChange={(event) => set('since', fromLocal(event.target.value))}
-          />
+          {(id) => (
+            <Input
+              id={id}
+              type="datetime-local"
+              value={toLocal(search.get('since'))}
+              onChange={(event) => set('since', fromLocal(event.target.value))}
+            />
+          )}
         </Labelled>
         <Labelled label="Until" className="w-full sm:w-auto">
-          <Input
-            type="datetime-local"
-            value={toLocal(search.get('until'))}
-            onChange={(event) => set('until', fromLocal(event.target.value))}
-          />
+          {(id) => (
+            <Input
+              id={id}
+              type="datetime-local"
+              value={toLocal(search.get('until'))}
+              onChange={(event) => set('until', fromLocal(event.target.value))}
+            />
+          )}
         </Labelled>
         {count === 0 ? null : (
           <Button kind="quiet" onClick={() => setSearch(new URLSearchParams())}>
@@ -284,15 +297,18 @@ function Filters() {
 interface LabelledProps {
   readonly label: string;
   readonly className?: string;
-  readonly children: React.ReactNode;
+  readonly children: (id: string) => React.ReactNode;
 }
 
 function Labelled({ label, className, children }: LabelledProps) {
+  const id = useId();
   return (
-    <label className={cx('flex flex-col gap-0.5 text-xs text-muted', className)}>
-      {label}
-      {children}
-    </label>
+    <div className={cx('flex flex-col gap-0.5', className)}>
+      <label htmlFor={id} className="text-xs text-muted">
+        {label}
+      </label>
+      {children(id)}
+    </div>
   );
 }
 
@@ -308,18 +324,21 @@ function TextFilter({ label, value, onChange }: TextFilterProps) {
   useEffect(() => setText(value), [value]);
   return (
     <Labelled label={label} className="w-full sm:w-40">
-      <Input
-        className="font-mono"
-        autoComplete="off"
-        spellCheck={false}
-        placeholder={value === '' ? 'any' : shortId(value)}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-        onBlur={() => onChange(text.trim())}
-        onKeyDown={(event) => {
-          if (event.key === 'Enter') onChange(text.trim());
-        }}
-      />
+      {(id) => (
+        <Input
+          id={id}
+          className="font-mono"
+          autoComplete="off"
+          spellCheck={false}
+          placeholder={value === '' ? 'any' : shortId(value)}
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+          onBlur={() => onChange(text.trim())}
+          onKeyDown={(event) => {
+            if (event.key === 'Enter') onChange(text.trim());
+          }}
+        />
+      )}
     </Labelled>
   );
 }

@@ -97,8 +97,11 @@ function Fact({ name, value }: FactProps): ReactNode {
   const page = pages[name];
   if (page !== undefined) {
     return (
-      <span className="inline-flex items-center gap-2">
-        <Link href={`${page}${encodeURIComponent(value)}`} className="font-mono text-xs underline">
+      <span className="inline-flex flex-wrap items-center gap-x-2">
+        <Link
+          href={`${page}${encodeURIComponent(value)}`}
+          className="font-mono text-xs break-all underline"
+        >
           {value}
         </Link>
         <CopyButton text={value} label={name} />

@@ -1,8 +1,10 @@
 /** The decision: always in the same place, below the card, and always about the approval in the card. */
 import type { Approval } from '@relay/protocol/wire';
+import { useQuery } from '@tanstack/react-query';
 import { LoaderCircle } from 'lucide-react';
 import { lazy, type ReactNode, Suspense, useState } from 'react';
-import { useMay } from '../../api/account.tsx';
+import { useAccount, useMay } from '../../api/account.tsx';
+import { isDecidable } from '../../api/approvals.ts';
 import { useShortcuts } from '../../frame/shortcuts.ts';
 import { Button } from '../../ui/button.tsx';
 import { Kbd } from '../../ui/layout.tsx';
@@ -10,6 +12,7 @@ import { decide, dismissRefusal, useDecision } from './decisions.ts';
 import { OutcomeActions } from './outcome.tsx';
 import { Reason } from './reason.tsx';
 import { Refusal } from './refusal.tsx';
+import { hasVoted } from './words.ts';
 
 const Always = lazy(async () => ({ default: (await import('./always.tsx')).Always }));
 const Edit = lazy(async () => ({ default: (await import('./edit.tsx')).Edit }));
@@ -20,12 +23,13 @@ interface ActionBarProps {
   readonly digest: string;
   /** The call is not what they have seen. */
   readonly isChanged: boolean;
+  /** The call is on the page. */
+  readonly isReadable: boolean;
   readonly onNext: () => void;
 }
 
 export function ActionBar(props: ActionBarProps) {
-  const { approval, isChanged, onNext } = props;
-  const mayApprove = useMay('approve');
+  const { approval } = props;
   const decision = useDecision(approval.id);
   return (
     <footer className="shrink-0 border-t border-line bg-surface">
@@ -40,32 +44,82 @@ export function ActionBar(props: ActionBarProps) {
             </Button>
           </div>
         ) : null}
-        {approval.status !== 'pending' ? (
-          <div className="flex items-center gap-3">
-            <Button kind="primary" onClick={onNext}>
-              Next request <Kbd>J</Kbd>
-            </Button>
-          </div>
-        ) : !mayApprove ? (
-          <p className="text-sm text-muted">
-            You can read this request but not decide it: your key does not have the scope approve.
-          </p>
-        ) : isChanged ? (
-          <p className="text-sm text-muted">Look at the changed call first, and say so above.</p>
-        ) : (
-          <Actions
-            {...props}
-            sending={decision?.status === 'sending' ? decision.label : undefined}
-          />
-        )}
+        <Decision {...props} />
       </div>
     </footer>
   );
 }
 
+/** What the person can do: decide, go on, or read why there is nothing to do. */
+function Decision(props: ActionBarProps): ReactNode {
+  const { approval, isChanged, onNext } = props;
+  const { data: account } = useAccount();
+  const mayApprove = useMay('approve');
+  const isMine = useIsMine(approval);
+  const decision = useDecision(approval.id);
+  if (approval.status !== 'pending') {
+    return (
+      <div>
+        <Button kind="primary" onClick={onNext}>
+          Next request <Kbd>J</Kbd>
+        </Button>
+      </div>
+    );
+  }
+  if (!mayApprove) {
+    return (
+      <p className="text-sm text-muted">
+        You can read this request but not decide it: your key does not have the scope approve.
+      </p>
+    );
+  }
+  if (!isMine) return <NotMine approval={approval} isVoter={hasVoted(approval, account)} />;
+  if (isChanged) {
+    return <p className="text-sm text-muted">Look at the changed call first, and say so above.</p>;
+  }
+  const sending = decision?.status === 'sending' ? decision.label : undefined;
+  return <Actions {...props} sending={sending} />;
+}
+
+/** Whether the person may decide it now. The server says so if they try before that is known. */
+function useIsMine(approval: Approval): boolean {
+  const { id, approvers, votes = [], status } = approval;
+  const { data = true } = useQuery({
+    // Each vote changes who is still asked.
+    queryKey: ['decidable', id, votes.length],
+    queryFn: () => isDecidable(approval),
+    enabled: approvers !== undefined && status === 'pending',
+  });
+  return approvers === undefined ? true : data;
+}
+
+interface NotMineProps {
+  readonly approval: Approval;
+  readonly isVoter: boolean;
+}
+
+/** The policy names others, or more persons than this one. */
+function NotMine({ approval, isVoter }: NotMineProps) {
+  const { quorum = 1, votes = [] } = approval;
+  const missing = quorum - votes.length;
+  if (!isVoter) {
+    return (
+      <p className="text-sm text-muted">
+        You cannot decide this request: the policy names other approvers, see “Who may decide”.
+      </p>
+    );
+  }
+  return (
+    <p role="status" className="text-sm">
+      <strong className="font-semibold">You have approved it.</strong> It waits for {missing}{' '}
+      {missing === 1 ? 'more person' : 'more persons'}.
+    </p>
+  );
+}
+
 function Actions(props: ActionBarProps & { readonly sending: string | undefined }): ReactNode {
   const { approval, digest, sending } = props;
-  const isBusy = sending !== undefined;
+  const isBusy = sending !== undefined || !props.isReadable;
   switch (approval.kind) {
     case 'permission':
       return <PermissionActions {...props} />;
@@ -83,9 +137,12 @@ interface QuestionActionsProps {
   readonly approval: Approval;
   readonly digest: string;
   readonly isBusy: boolean;
+  readonly formId?: string;
 }
 
-function QuestionActions({ approval: { id }, digest, isBusy }: QuestionActionsProps) {
+export function QuestionActions(props: QuestionActionsProps) {
+  const { digest, isBusy, formId = answerFormId } = props;
+  const { id } = props.approval;
   const [isDeclining, setDeclining] = useState(false);
   if (isDeclining) {
     return (
@@ -100,7 +157,7 @@ function QuestionActions({ approval: { id }, digest, isBusy }: QuestionActionsPr
   }
   return (
     <div className="flex flex-wrap gap-2 max-sm:grid max-sm:grid-cols-2">
-      <Button kind="approve" type="submit" form={answerFormId} disabled={isBusy}>
+      <Button kind="approve" type="submit" form={formId} disabled={isBusy}>
         {isBusy ? 'Sending …' : 'Send the answer'}
       </Button>
       <Button kind="danger" disabled={isBusy} onClick={() => setDeclining(true)}>
@@ -124,25 +181,26 @@ function PermissionActions({
   approval,
   digest,
   sending,
+  isReadable,
 }: ActionBarProps & { readonly sending: string | undefined }) {
   const [form, setForm] = useState<'always' | 'edit' | 'deny'>();
-  const { id, editable } = approval;
-  const isBusy = sending !== undefined;
+  const { id, editable, quorum = 1, votes = [] } = approval;
+  const isBusy = sending !== undefined || !isReadable;
   const close = () => setForm(undefined);
   const approve = () => void decide(id, 'Approving', { approved: true, digest });
   const canEdit = editable !== false;
   const onlyOnce = noAlways(approval);
-  const ready = isBusy || form !== undefined;
+  const isBlocked = isBusy || form !== undefined;
   useShortcuts({
     a: ({ repeat }) => {
       // A key that was held down before the card was shown was not meant for it.
-      if (!ready && !repeat) approve();
+      if (!isBlocked && !repeat) approve();
     },
     d: () => {
-      if (!ready) setForm('deny');
+      if (!isBlocked) setForm('deny');
     },
     e: () => {
-      if (!ready && canEdit) setForm('edit');
+      if (!isBlocked && canEdit) setForm('edit');
     },
   });
 
@@ -166,7 +224,7 @@ function PermissionActions({
         <Button kind="approve" disabled={isBusy} onClick={approve}>
           {sending === undefined ? (
             <>
-              Approve once <Kbd>A</Kbd>
+              {quorum > 1 ? 'Approve' : 'Approve once'} <Kbd>A</Kbd>
             </>
           ) : (
             <>
@@ -200,6 +258,11 @@ function PermissionActions({
         >
           Edit… <Kbd>E</Kbd>
         </Button>
+        {quorum < 2 ? null : (
+          <span className="ml-auto text-sm text-muted sm:order-last">
+            votes {votes.length} / {quorum}
+          </span>
+        )}
       </div>
       {onlyOnce === undefined ? null : <p className="text-xs text-muted">{onlyOnce}</p>}
       <Suspense>

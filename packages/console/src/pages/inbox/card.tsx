@@ -3,7 +3,7 @@ import { describeFlags, escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { RelayApiError } from '@relay/sdk';
 import { Clock } from 'lucide-react';
-import { lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
+import { lazy, type ReactNode, Suspense, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { useAccount, useMay } from '../../api/account.tsx';
 import { useApproval } from '../../api/approvals.ts';
@@ -25,7 +25,16 @@ import {
 } from './context.tsx';
 import { Evidence } from './outcome.tsx';
 import { Row, Warning } from './parts.tsx';
-import { callKey, isMe, nameOf, shownDigest, shownParams, urgencyOf, verdictOf } from './words.ts';
+import {
+  callKey,
+  hasVoted,
+  isMe,
+  nameOf,
+  shownDigest,
+  shownParams,
+  urgencyOf,
+  verdictOf,
+} from './words.ts';
 
 interface CardProps {
   readonly id: string;
@@ -61,11 +70,16 @@ function ApprovalCard({
   // What the person has seen: a decision is bound to it, whatever arrives meanwhile.
   const [seen, setSeen] = useState(() => shownDigest(approval));
   const mayApprove = useMay('approve');
-  const isChanged = approval.status === 'pending' && seen !== shownDigest(approval);
+  // Nothing can be decided before it can be read.
+  const [isReadable, setReadable] = useState(false);
+  const { data: account } = useAccount();
+  const isOther = approval.status === 'pending' && seen !== shownDigest(approval);
+  // Who has voted knows the call: a change by another person would have cleared the vote.
+  const isChanged = isOther && !hasVoted(approval, account);
   const call = callKey(approval);
   useEffect(() => {
-    if (!isChanged) onSeen(call);
-  }, [isChanged, onSeen, call]);
+    if (isReadable && !isChanged) onSeen(call);
+  }, [isReadable, isChanged, onSeen, call]);
   return (
     <>
       <article
@@ -88,7 +102,12 @@ function ApprovalCard({
               </Button>
             </Warning>
           ) : null}
-          <Call approval={approval} digest={seen} mayAnswer={mayApprove && !isChanged} />
+          <Call
+            approval={approval}
+            digest={seen}
+            mayAnswer={mayApprove && !isChanged}
+            onReadable={() => setReadable(true)}
+          />
           {identical}
           <dl className="flex flex-col divide-y divide-line rounded border border-line bg-surface">
             <Why approval={approval} />
@@ -110,7 +129,13 @@ function ApprovalCard({
           </dl>
         </div>
       </article>
-      <ActionBar approval={approval} digest={seen} isChanged={isChanged} onNext={onNext} />
+      <ActionBar
+        approval={approval}
+        digest={seen}
+        isChanged={isChanged}
+        isReadable={isReadable}
+        onNext={onNext}
+      />
     </>
   );
 }
@@ -220,10 +245,15 @@ interface CallProps {
   readonly approval: Approval;
   readonly digest: string;
   readonly mayAnswer: boolean;
+  /** Called when the call can be read. */
+  readonly onReadable: () => void;
+  /** Of the form of an answer. */
+  readonly formId?: string;
 }
 
 /** What is asked: the call exactly as it will run, the question, or what is not known. */
-function Call({ approval, digest, mayAnswer }: CallProps) {
+export function Call(props: CallProps) {
+  const { approval, digest, mayAnswer, onReadable, formId = answerFormId } = props;
   const { kind, prompt, display, tool, concrete, shown, params, executedParams } = approval;
   const { data: explanation } = useExplanation(approval);
   const flags = describeFlags(display.flags);
@@ -246,7 +276,7 @@ function Call({ approval, digest, mayAnswer }: CallProps) {
           {approval.status === 'pending' ? (
             mayAnswer ? (
               <Suspense fallback={<Loading lines={2} />}>
-                <Question approval={approval} digest={digest} formId={answerFormId} />
+                <Question approval={approval} digest={digest} formId={formId} />
               </Suspense>
             ) : null
           ) : approval.input === undefined ? null : (
@@ -267,6 +297,7 @@ function Call({ approval, digest, mayAnswer }: CallProps) {
             resolvedPaths={approval.resolvedPaths}
             parameters={explanation?.parameters}
           />
+          <Rendered onRendered={onReadable} />
         </Suspense>
       </Box>
       {executedParams === undefined ? null : (
@@ -288,6 +319,13 @@ function Call({ approval, digest, mayAnswer }: CallProps) {
       )}
     </section>
   );
+}
+
+/** Tells that its siblings, some of which are loaded first, are on the page. */
+function Rendered({ onRendered }: { readonly onRendered: () => void }) {
+  const latest = useRef(onRendered);
+  useEffect(() => latest.current(), []);
+  return null;
 }
 
 const CallView = lazy(async () => ({
@@ -342,10 +380,7 @@ function Details({ approval }: { readonly approval: Approval }) {
         </Named>
         {runId === undefined ? null : (
           <Named name="run">
-            <Link
-              href={`/runs/${runId}`}
-              className="text-working underline-offset-2 hover:underline"
-            >
+            <Link href={`/runs/${runId}`} className="text-working underline underline-offset-2">
               open
             </Link>{' '}
             <Id id={runId} label="run id" />

@@ -12,6 +12,7 @@ import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import { useAccount } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
+import { addressOfRule } from '../../call/rule-address.ts';
 import { SafeText } from '../../text/safe-text.tsx';
 import { cx } from '../../ui/cx.ts';
 import { errorText } from '../../ui/notice.tsx';
@@ -32,7 +33,7 @@ interface Props {
   readonly approval: Approval;
 }
 
-const link = 'text-working underline-offset-2 hover:underline';
+const link = 'text-working underline underline-offset-2';
 
 /** The agent path, with a link to its session. */
 export function Requester({ approval: { agentPath, sessionId, runId } }: Props) {
@@ -110,13 +111,11 @@ export function Why({ approval }: Props) {
 }
 
 function RuleLink({ rule }: { readonly rule: Explanation['rule'] | Approval['rule'] }) {
-  if (rule?.source !== 'policy') return null;
+  const address = rule === undefined ? undefined : addressOfRule(rule);
+  if (address === undefined) return null;
   return (
-    <Link
-      href={`/policy?list=${rule.list}&rule=${rule.index + 1}`}
-      className={cx(link, 'whitespace-nowrap')}
-    >
-      Policy, {rule.list} rule {rule.index + 1} ▸
+    <Link href={address.href} className={cx(link, 'whitespace-nowrap')}>
+      {escapeMisleading(address.label)} ▸
     </Link>
   );
 }

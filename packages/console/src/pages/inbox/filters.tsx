@@ -38,9 +38,10 @@ interface FilterBarProps {
   readonly setSearch: (change: (before: URLSearchParams) => URLSearchParams) => void;
   /** What there is to choose from. */
   readonly approvals: readonly Approval[];
+  readonly isPending: boolean;
 }
 
-export function FilterBar({ search, setSearch, approvals }: FilterBarProps) {
+export function FilterBar({ search, setSearch, approvals, isPending }: FilterBarProps) {
   const set = (name: string, value: string) =>
     setSearch((before) => {
       if (value === '') before.delete(name);
@@ -59,7 +60,7 @@ export function FilterBar({ search, setSearch, approvals }: FilterBarProps) {
   const agent = search.get('agent') ?? '';
   const isMine = search.get('mine') === 'true';
   return (
-    <div className="flex min-w-0 items-center gap-2 overflow-x-auto py-1 sm:ml-auto">
+    <div className="flex min-w-0 items-center gap-2 overflow-x-auto py-1">
       <Choice
         label="Kind"
         value={search.get('kind') ?? ''}
@@ -80,20 +81,22 @@ export function FilterBar({ search, setSearch, approvals }: FilterBarProps) {
         <option value="">All agents</option>
         <Options values={withChosen(agents, agent)} />
       </Choice>
-      <label
-        className={cx(
-          'flex h-7 shrink-0 items-center gap-1.5 rounded border px-2 text-xs whitespace-nowrap pointer-coarse:h-11',
-          isMine ? 'border-line-strong bg-selected text-text' : 'border-line text-muted',
-        )}
-      >
-        <input
-          type="checkbox"
-          className="accent-solid"
-          checked={isMine}
-          onChange={(event) => set('mine', event.target.checked ? 'true' : '')}
-        />
-        Only mine to decide
-      </label>
+      {isPending ? (
+        <label
+          className={cx(
+            'flex h-7 shrink-0 items-center gap-1.5 rounded border px-2 text-xs whitespace-nowrap pointer-coarse:h-11',
+            isMine ? 'border-line-strong bg-selected text-text' : 'border-line text-muted',
+          )}
+        >
+          <input
+            type="checkbox"
+            className="accent-solid"
+            checked={isMine}
+            onChange={(event) => set('mine', event.target.checked ? 'true' : '')}
+          />
+          Only mine to decide
+        </label>
+      ) : null}
     </div>
   );
 }

@@ -12,7 +12,7 @@ import { useShortcuts } from '../../frame/shortcuts.ts';
 import { setPreferences, usePreferences } from '../../preferences.ts';
 import { Button, IconButton } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
-import { Kbd, PageHeader, Split } from '../../ui/layout.tsx';
+import { Kbd, PageHeader, Split, Tabs } from '../../ui/layout.tsx';
 import { Empty, ErrorNotice, errorText, Loading } from '../../ui/notice.tsx';
 import { toast } from '../../ui/toast.tsx';
 import { BulkBar } from './bulk.tsx';
@@ -82,6 +82,15 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
     },
     '?': () => setHelpOpen(true),
   });
+  // A list that was hidden, as on a phone, has lost its place.
+  const lastOpen = useRef(id);
+  useEffect(() => {
+    if (id === undefined && lastOpen.current !== undefined)
+      list.current?.scrollTo(lastOpen.current);
+    lastOpen.current = id;
+  }, [id]);
+  // The card needs it as soon as a request is opened, and says so if it cannot be loaded.
+  useEffect(() => void import('../../call/call-view.tsx').catch(() => undefined), []);
   // What was decided elsewhere is no longer chosen.
   useEffect(() => {
     setChosen((before) => {
@@ -90,18 +99,29 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
     });
   }, [store, state.pending]);
 
-  const setTab = (tab: 'decided' | undefined) =>
-    setSearch((before) => {
-      if (tab === undefined) before.delete('tab');
-      else before.set('tab', tab);
-      return before;
-    });
+  const hrefOfTab = (tab: 'decided' | undefined) => {
+    const next = new URLSearchParams(search);
+    if (tab === undefined) next.delete('tab');
+    else next.set('tab', tab);
+    const text = next.toString();
+    return `/inbox${text === '' ? '' : `?${text}`}`;
+  };
+  const isUnknown = pending.length === 0 && !state.isComplete;
+  const pendingLabel = isUnknown
+    ? 'Pending'
+    : `Pending ${pending.length}${state.isComplete ? '' : '+'}`;
   const ids = useMemo(() => new Set(chosen.map((each) => each.id)), [chosen]);
 
   return (
     <>
       <div className={cx(id !== undefined && 'max-[899px]:hidden')}>
         <PageHeader title="Inbox">
+          <FilterBar
+            search={search}
+            setSearch={setSearch}
+            approvals={state.pending}
+            isPending={!isDecidedTab}
+          />
           <NotificationsButton />
           <IconButton
             label="Shortcuts"
@@ -111,21 +131,13 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
             <CircleHelp aria-hidden size={16} />
           </IconButton>
         </PageHeader>
-        <div className="flex items-center gap-x-4 border-b border-line px-4 max-sm:flex-col max-sm:items-stretch">
-          <div role="tablist" aria-label="Approvals" className="flex gap-4">
-            <Tab isOpen={!isDecidedTab} onOpen={() => setTab(undefined)}>
-              Pending
-              <span className="min-w-6 text-left text-muted">
-                {state.isLoading && pending.length === 0 ? '' : pending.length}
-                {state.isComplete || pending.length === 0 ? '' : '+'}
-              </span>
-            </Tab>
-            <Tab isOpen={isDecidedTab} onOpen={() => setTab('decided')}>
-              Decided
-            </Tab>
-          </div>
-          <FilterBar search={search} setSearch={setSearch} approvals={state.pending} />
-        </div>
+        <Tabs
+          label="Approvals"
+          tabs={[
+            { href: hrefOfTab(undefined), label: pendingLabel, isHere: !isDecidedTab },
+            { href: hrefOfTab('decided'), label: 'Decided', isHere: isDecidedTab },
+          ]}
+        />
       </div>
       <Split
         back={back}
@@ -140,8 +152,6 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
             />
           ) : state.isLoading && pending.length === 0 && !state.isComplete ? (
             <Loading />
-          ) : pending.length === 0 && id === undefined ? (
-            <NothingPending isFiltered={filter.isActive} onClear={() => navigate('/inbox')} />
           ) : (
             <>
               <List
@@ -153,6 +163,9 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
                 hrefOf={hrefOf}
                 chosen={ids}
                 onChoose={mayApprove ? choose : undefined}
+                empty={
+                  <NothingPending isFiltered={filter.isActive} onClear={() => navigate('/inbox')} />
+                }
               />
               <BulkBar
                 chosen={chosen}
@@ -194,29 +207,6 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
       />
       <Suspense>{isHelpOpen ? <Help onClose={() => setHelpOpen(false)} /> : null}</Suspense>
     </>
-  );
-}
-
-interface TabProps {
-  readonly isOpen: boolean;
-  readonly onOpen: () => void;
-  readonly children: React.ReactNode;
-}
-
-function Tab({ isOpen, onOpen, children }: TabProps) {
-  return (
-    <button
-      type="button"
-      role="tab"
-      aria-selected={isOpen}
-      onClick={onOpen}
-      className={cx(
-        '-mb-px flex h-9 items-center gap-1.5 border-b-2 text-sm pointer-coarse:h-11',
-        isOpen ? 'border-solid font-medium' : 'border-transparent text-muted hover:text-text',
-      )}
-    >
-      {children}
-    </button>
   );
 }
 

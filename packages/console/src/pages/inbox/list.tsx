@@ -1,12 +1,21 @@
 /** The rows of the inbox. Only those in view are rendered. */
-import { escapeMisleading } from '@relay/protocol/display';
+import { describeFlags, escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { CircleHelp, Clock, Flag, LoaderCircle, RotateCcw, Users, Wrench } from 'lucide-react';
-import { memo, type Ref, useImperativeHandle, useRef, useState, useSyncExternalStore } from 'react';
+import {
+  memo,
+  type ReactNode,
+  type Ref,
+  useImperativeHandle,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from 'react';
 import { VList, type VListHandle } from 'virtua';
 import { Link } from 'wouter';
 import { useAccount } from '../../api/account.tsx';
 import type { ApprovalStore } from '../../api/approval-store.ts';
+import { approvals } from '../../api/approvals.ts';
 import { Marked } from '../../text/safe-text.tsx';
 import { Button } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
@@ -30,11 +39,14 @@ interface ListProps {
   readonly hrefOf: (id: string) => string;
   readonly chosen: ReadonlySet<string>;
   readonly onChoose: ((approval: Approval) => void) | undefined;
+  /** In place of rows, if there are none. */
+  readonly empty: ReactNode;
 }
 
 const rowHeight = 56;
 
-export function List({ ref, store, pending, open, hrefOf, chosen, onChoose }: ListProps) {
+export function List(props: ListProps) {
+  const { ref, store, pending, open, hrefOf, chosen, onChoose, empty } = props;
   const list = useRef<VListHandle>(null);
   const shown = useRef<Arrangement>({ ids: [], held: 0 });
   const [isPointedAt, setPointedAt] = useState(false);
@@ -67,6 +79,7 @@ export function List({ ref, store, pending, open, hrefOf, chosen, onChoose }: Li
     [],
   );
 
+  if (ids.length === 0) return empty;
   return (
     <div
       className="relative min-h-0 flex-1"
@@ -126,7 +139,11 @@ const kindIcons = { permission: Wrench, question: CircleHelp, outcome: RotateCcw
 
 const Row = memo(function Row(props: RowProps) {
   const { id, store, href, isOpen, isChosen, isChoosing, onChoose } = props;
-  const approval = useSyncExternalStore(store.subscribe, () => store.get(id));
+  const approval = useSyncExternalStore(
+    store.subscribe,
+    // A list of its own forgets what is no longer in it.
+    () => store.get(id) ?? approvals.get(id),
+  );
   if (approval === undefined) return <div className="h-14" />;
   const isPending = approval.status === 'pending';
   const Icon = kindIcons[approval.kind];
@@ -205,7 +222,7 @@ function Marks({ approval }: { readonly approval: Approval }) {
       {display.flags.length === 0 ? null : (
         <span
           className="inline-flex shrink-0 items-center gap-1 text-failed"
-          title={display.flags.join(', ')}
+          title={`The request ${describeFlags(display.flags).join(', ')}`}
         >
           <Flag aria-hidden size={12} /> {display.flags.length === 1 ? display.flags[0] : 'flagged'}
         </span>
@@ -225,7 +242,6 @@ function Marks({ approval }: { readonly approval: Approval }) {
 /** What is being done with it, what became of it, or how long it waits and how much time is left. */
 function RowState({ approval }: { readonly approval: Approval }) {
   const decision = useDecision(approval.id);
-  const { data: account } = useAccount();
   const now = useNow();
   if (decision?.status === 'sending') {
     return (
@@ -234,21 +250,24 @@ function RowState({ approval }: { readonly approval: Approval }) {
       </span>
     );
   }
-  if (approval.status !== 'pending') {
-    const { icon: Icon, tone } = lookOf(approval.status);
-    const { decidedBy } = approval;
-    const who = decidedBy === undefined ? '' : ` by ${nameOf(decidedBy, account)}`;
-    return (
-      <span className={cx('inline-flex items-center gap-1', toneText[tone])}>
-        <Icon aria-hidden size={12} /> {verdictOf(approval)}
-        <Marked text={who} />
-      </span>
-    );
-  }
+  if (approval.status !== 'pending') return <Ended approval={approval} />;
   return (
     <span className="inline-flex items-center gap-2">
       <span title="Waiting">{formatAge(Math.max(0, now - Date.parse(approval.requestedAt)))}</span>
       <TimeLeft approval={approval} now={now} />
+    </span>
+  );
+}
+
+function Ended({ approval }: { readonly approval: Approval }) {
+  const { data: account } = useAccount();
+  const { status, decidedBy } = approval;
+  const { icon: Icon, tone } = lookOf(status);
+  const who = decidedBy === undefined ? '' : ` by ${nameOf(decidedBy, account)}`;
+  return (
+    <span className={cx('inline-flex items-center gap-1', toneText[tone])}>
+      <Icon aria-hidden size={12} /> {verdictOf(approval)}
+      <Marked text={who} />
     </span>
   );
 }

@@ -35,7 +35,7 @@ export function Evidence({ approval }: { readonly approval: Approval }) {
                 {' · '}
                 <Link
                   href={`/runs/${runId}?seq=${seq}`}
-                  className="text-working underline-offset-2 hover:underline"
+                  className="text-working underline underline-offset-2"
                 >
                   entry #{seq} of the journal
                 </Link>

@@ -57,6 +57,10 @@ export function isMe({ id, owner }: Decider, account: Account | undefined): bool
   return id === (account.parent ?? account.id);
 }
 
+export function hasVoted({ votes = [] }: Approval, account: Account | undefined): boolean {
+  return votes.some(({ by }) => isMe(by, account));
+}
+
 /** "you", "ada", "a rule". */
 export function nameOf(by: Decider, account: Account | undefined): string {
   if (isMe(by, account)) return 'you';

@@ -1,5 +1,6 @@
 /** Somebody else has saved the policy while it was being edited. Nothing is lost: the editor chooses. */
 import type { Policy } from '@relay/protocol/wire';
+import { useEffect, useRef } from 'react';
 import { DiffOf } from '../../text/diff.tsx';
 import { SafeText } from '../../text/safe-text.tsx';
 import { Button } from '../../ui/button.tsx';
@@ -17,9 +18,13 @@ interface ConflictProps {
 export function Conflict({ draft, theirs, onResolve }: ConflictProps) {
   const { version, updatedAt, updatedBy } = theirs;
   const base = { ...rulesOf(theirs), version };
+  const section = useRef<HTMLElement>(null);
+  useEffect(() => {
+    section.current?.scrollIntoView({ block: 'start' });
+  }, []);
   const combined = combine(draft.base, draft.rules, theirs);
   return (
-    <section aria-label="Conflict" className="flex flex-col gap-3">
+    <section ref={section} aria-label="Conflict" className="flex flex-col gap-3">
       <Note
         tone="waiting"
         actions={

@@ -107,10 +107,27 @@ export function parseRules(text: string): Rules | { readonly problem: string } {
   for (const list of policyLists) {
     const rules = value[list] ?? [];
     if (!Array.isArray(rules)) return { problem: `${list} must be a list` };
-    const wrong = rules.findIndex((rule) => !isObject(rule) || typeof rule['tool'] !== 'string');
-    if (wrong >= 0) return { problem: `${list}[${wrong}] must be an object with a "tool"` };
+    for (const [index, rule] of rules.entries()) {
+      const problem = problemOf(rule);
+      if (problem !== undefined) return { problem: `${ruleKey(list, index)} ${problem}` };
+    }
   }
   return rulesOf({ deny: [], ask: [], allow: [], approvers: [], ...(value as Partial<Rules>) });
+}
+
+/** What keeps a rule from being shown. */
+function problemOf(rule: unknown): string | undefined {
+  if (!isObject(rule) || typeof rule['tool'] !== 'string') return 'must be an object with a "tool"';
+  const { params = {}, exact = {} } = rule;
+  if (!isObject(params) || Object.values(params).some((pattern) => typeof pattern !== 'string')) {
+    return 'has "params" that are no patterns';
+  }
+  if (!isObject(exact)) return 'has "exact" arguments that are no object';
+  const wrong = ['roles', 'groups', 'keys'].find((name) => {
+    const given = rule[name] ?? [];
+    return !Array.isArray(given) || given.some((each) => typeof each !== 'string');
+  });
+  return wrong === undefined ? undefined : `has "${wrong}" that are no list of names`;
 }
 
 export interface RuleIssues {

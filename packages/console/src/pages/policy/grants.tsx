@@ -24,15 +24,15 @@ const scopeNames: readonly GrantScope[] = ['run', 'conversation', 'session', 'te
 
 export function Grants() {
   const [search, setSearch] = useSearchParams();
-  const status = search.get('status') === 'all' ? 'all' : 'active';
   const tool = search.get('tool') ?? '';
   const scope = scopeNames.find((name) => name === search.get('scope'));
   const target = search.get('grant');
+  // The grant that the address names may have ended.
+  const status = search.get('status') === 'all' || target !== null ? 'all' : 'active';
   const grants = useListing(['grants', status, tool, scope ?? null], (options) =>
     client.grants.list(
       {
-        // The grant that the address names may have ended.
-        status: target === null ? status : 'all',
+        status,
         limit: 100,
         ...(tool === '' ? {} : { tool }),
         ...(scope === undefined ? {} : { scope }),
@@ -61,7 +61,7 @@ export function Grants() {
       <div className="flex flex-wrap gap-2">
         <Select
           aria-label="Status"
-          className="w-auto"
+          className="w-auto!"
           value={status}
           onChange={(event) => set('status', event.target.value === 'all' ? 'all' : '')}
         >
@@ -70,7 +70,7 @@ export function Grants() {
         </Select>
         <Select
           aria-label="Scope"
-          className="w-auto"
+          className="w-auto!"
           value={scope ?? ''}
           onChange={(event) => set('scope', event.target.value)}
         >
@@ -192,9 +192,14 @@ function GrantRow({ grant, isTarget }: { readonly grant: Grant; readonly isTarge
             </span>
           )}
           {mayAudit ? (
-            <Link href={`/audit?actor=${encodeURIComponent(id)}`} className="underline">
-              Calls that it allowed
-            </Link>
+            <>
+              <Link href={madeAddress(createdAt)} className="underline">
+                How it was made
+              </Link>
+              <Link href={`/audit?actor=${encodeURIComponent(id)}`} className="underline">
+                Calls that it allowed
+              </Link>
+            </>
           ) : null}
           <Id id={id} label="grant id" />
         </div>
@@ -221,6 +226,13 @@ function GrantRow({ grant, isTarget }: { readonly grant: Grant; readonly isTarge
       </Confirm>
     </li>
   );
+}
+
+/** The audit entry, which names the approval. */
+function madeAddress(createdAt: string): string {
+  const until = new Date(Date.parse(createdAt) + 1).toISOString();
+  const query = new URLSearchParams({ action: 'grant.created', since: createdAt, until });
+  return `/audit?${query.toString()}`;
 }
 
 function ScopeLink({ grant: { scope, scopeId } }: { readonly grant: Grant }) {

@@ -6,7 +6,7 @@ import { Button, IconButton } from '../../ui/button.tsx';
 import { Field, Input, Select, Switch, TextArea } from '../../ui/form.tsx';
 import { AgentSelect } from './agent-select.tsx';
 import type { ApproverRule, PolicyList, ToolRule } from './draft.ts';
-import { kindWords, useKinds } from './rule-summary.tsx';
+import { type Kind, kindWords, useKinds } from './rule-summary.tsx';
 import { useTools } from './use-policy.ts';
 
 interface RuleFormProps {
@@ -88,7 +88,7 @@ export function RuleForm({ list, rule, isOfAgent, onApply, onCancel }: RuleFormP
         </Field>
       </div>
       {match === 'patterns' ? (
-        <Patterns tool={tool} patterns={patterns} onChange={setPatterns} />
+        <Patterns list={list} tool={tool} patterns={patterns} onChange={setPatterns} />
       ) : null}
       {match === 'exact' ? (
         <Field label="Arguments" hint="JSON; taken literally, without patterns">
@@ -122,13 +122,30 @@ export function RuleForm({ list, rule, isOfAgent, onApply, onCancel }: RuleFormP
   );
 }
 
+/** Kinds make a rule that allows narrower, and all others wider. */
+function kindHint(kind: Kind, isAllow: boolean): string {
+  switch (kind) {
+    case 'command':
+      return isAllow
+        ? 'every command of the line must match. ls* covers ls and its arguments, and not lsof'
+        : 'one matching command in the line is enough, also behind sudo or in another order of options';
+    case 'path':
+      return isAllow
+        ? 'the path and what it leads to must both match, such as src/**/*.ts'
+        : 'the path, or what it leads to';
+    case 'url':
+      return 'scheme and host are matched apart from the path';
+  }
+}
+
 interface PatternsProps {
+  readonly list: PolicyList;
   readonly tool: string;
   readonly patterns: readonly (readonly [string, string])[];
   readonly onChange: (patterns: [string, string][]) => void;
 }
 
-function Patterns({ tool, patterns, onChange }: PatternsProps) {
+function Patterns({ list, tool, patterns, onChange }: PatternsProps) {
   const { data } = useTools();
   const kinds = useKinds(tool);
   const ids = useId();
@@ -148,11 +165,11 @@ function Patterns({ tool, patterns, onChange }: PatternsProps) {
         const kind = kinds[name];
         return (
           <div key={index} className="flex flex-col gap-1">
-            <div className="flex items-center gap-2">
+            <div className="flex flex-wrap items-center gap-2">
               <Input
                 aria-label={`Parameter ${index + 1}`}
                 placeholder="parameter"
-                className="basis-1/3 font-mono"
+                className="flex-1 basis-0 font-mono sm:max-w-52"
                 list={`${ids}-names`}
                 autoComplete="off"
                 spellCheck={false}
@@ -162,7 +179,7 @@ function Patterns({ tool, patterns, onChange }: PatternsProps) {
               <Input
                 aria-label={`Pattern of parameter ${index + 1}`}
                 placeholder="pattern, such as docs/**"
-                className="flex-1 font-mono"
+                className="order-last min-w-full font-mono sm:order-none sm:min-w-0 sm:flex-1 sm:basis-0"
                 autoComplete="off"
                 spellCheck={false}
                 value={pattern}
@@ -180,7 +197,7 @@ function Patterns({ tool, patterns, onChange }: PatternsProps) {
             <p className="text-xs text-muted">
               {kind === undefined
                 ? 'text: * stands for any characters'
-                : `${kindWords[kind].label}: ${kindWords[kind].hint}`}
+                : `${kindWords[kind]}: ${kindHint(kind, list === 'allow')}`}
             </p>
           </div>
         );

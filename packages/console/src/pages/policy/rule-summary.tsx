@@ -6,18 +6,12 @@ import { Badge } from '../../ui/state.tsx';
 import type { ApproverRule, ToolRule } from './draft.ts';
 import { useTools } from './use-policy.ts';
 
-type Kind = NonNullable<ToolList['tools'][number]['kinds']>[string];
+export type Kind = NonNullable<ToolList['tools'][number]['kinds']>[string];
 
-export const kindWords: Readonly<Record<Kind, { label: string; hint: string }>> = {
-  command: {
-    label: 'command',
-    hint: 'Every command of the line must match. ls* covers ls and its arguments, and not lsof.',
-  },
-  path: {
-    label: 'path',
-    hint: 'Both the path and what it leads to must match: src/**/*.ts',
-  },
-  url: { label: 'URL', hint: 'Scheme and host are matched apart from the path.' },
+export const kindWords: Readonly<Record<Kind, string>> = {
+  command: 'command',
+  path: 'path',
+  url: 'URL',
 };
 
 /** The kind that the tool declares for a parameter; undefined: text. */
@@ -32,8 +26,8 @@ export function RuleSummary({ rule }: { readonly rule: ToolRule | ApproverRule }
   const exact = 'exact' in rule ? rule.exact : undefined;
   const patterns = Object.entries(params ?? {});
   return (
-    <div className="flex min-h-8 min-w-0 flex-1 flex-col justify-center gap-1 text-sm">
-      <div className="flex min-w-0 flex-wrap items-baseline gap-x-3 gap-y-1">
+    <div className="flex min-w-0 flex-1 flex-col text-sm">
+      <div className="flex min-h-8 min-w-0 flex-wrap content-center items-baseline gap-x-3 gap-y-1">
         <code className="font-mono font-medium break-all">
           <SafeText text={tool} maxLength={200} />
         </code>
@@ -46,7 +40,9 @@ export function RuleSummary({ rule }: { readonly rule: ToolRule | ApproverRule }
               <span className="font-mono">
                 <SafeText text={name} maxLength={200} />
               </span>
-              {kinds[name] === undefined ? '' : ` (${kindWords[kinds[name]].label})`}
+              {kinds[name] === undefined || kinds[name] === name
+                ? ''
+                : ` (${kindWords[kinds[name]]})`}
             </span>
             <code dir="ltr" className="rounded-sm bg-sunken px-1 font-mono break-all">
               <SafeText text={pattern} maxLength={500} />
@@ -55,7 +51,7 @@ export function RuleSummary({ rule }: { readonly rule: ToolRule | ApproverRule }
         ))}
       </div>
       {exact === undefined ? null : (
-        <div className="min-w-0">
+        <div className="min-w-0 pb-1">
           <span className="text-xs text-muted">exactly these arguments</span>
           <Json value={exact} />
         </div>
@@ -68,7 +64,7 @@ export function RuleSummary({ rule }: { readonly rule: ToolRule | ApproverRule }
 function Approvers({ rule }: { readonly rule: ApproverRule }) {
   const { agent, quorum, notRequester } = rule;
   return (
-    <div className="flex flex-wrap items-center gap-1.5 text-muted">
+    <div className="flex flex-wrap items-center gap-1.5 pb-1 text-muted">
       <span>{approversText(rule)}</span>
       {quorum > 1 ? <Badge tone="ended">{quorum} persons</Badge> : null}
       {notRequester ? <Badge tone="ended">not the requester</Badge> : null}

@@ -38,6 +38,7 @@ import {
 import { Review } from './review.tsx';
 import { RuleForm } from './rule-form.tsx';
 import { RuleSummary } from './rule-summary.tsx';
+import { Suggestion } from './suggestion.tsx';
 import { setDraft, useDraft, usePolicy } from './use-policy.ts';
 
 const about: Readonly<Record<PolicyList, { title: string; text: string }>> = {
@@ -76,14 +77,14 @@ export function RulesEditor() {
         <div role="group" aria-label="View" className="flex">
           <Button
             aria-pressed={!isJson}
-            className={cx('rounded-r-none', !isJson && 'bg-selected')}
+            className={cx('rounded-r-none', !isJson && 'bg-selected!')}
             onClick={() => change('view', undefined)}
           >
             Rows
           </Button>
           <Button
             aria-pressed={isJson}
-            className={cx('-ml-px rounded-l-none', isJson && 'bg-selected')}
+            className={cx('-ml-px rounded-l-none', isJson && 'bg-selected!')}
             onClick={() => change('view', 'json')}
           >
             JSON
@@ -155,6 +156,8 @@ function Editor({ agent, policy, isJson, onConflict }: EditorProps) {
 
   const update = (next: Rules) => {
     setIssues(noIssues);
+    preview.reset();
+    save.reset();
     const base = draft?.base ?? { ...rulesOf(policy), version: policy.version };
     setDraft(agent, { base, rules: rulesOf(next) });
   };
@@ -183,6 +186,8 @@ function Editor({ agent, policy, isJson, onConflict }: EditorProps) {
     },
     onError,
   });
+  // A text that is no JSON is gone with its view.
+  useEffect(() => setJsonProblem(undefined), [isJson]);
   const isConflict = draft !== null && draft.base.version !== policy.version;
   const error = save.error ?? preview.error;
   const isAtRules = issues.byRule.size > 0;
@@ -220,6 +225,9 @@ function Editor({ agent, policy, isJson, onConflict }: EditorProps) {
         </Note>
       )}
       <Moved policy={policy} />
+      <Suggestion
+        onAdd={mayEdit ? (rule) => update({ ...rules, allow: [...rules.allow, rule] }) : undefined}
+      />
       {isJson ? (
         <JsonEditor
           rules={rules}
@@ -251,8 +259,8 @@ function Editor({ agent, policy, isJson, onConflict }: EditorProps) {
         ))
       )}
       {draft === null ? null : (
-        <div className="sticky bottom-0 -mx-4 -mb-4 flex flex-wrap items-center gap-2 border-t border-line bg-surface px-4 py-2">
-          <span role="status" className="mr-auto text-sm">
+        <div className="sticky bottom-0 -mx-4 -mb-4 flex flex-wrap items-center justify-end gap-2 border border-line bg-surface px-4 py-2 sm:rounded-t">
+          <span role="status" className="mr-auto text-sm max-sm:w-full">
             Not saved: {changesText(countChanges(draft.base, draft.rules))}
             {open === undefined ? null : '. Apply or cancel the open rule first'}
           </span>

@@ -1,7 +1,7 @@
 /** How the rules decide a call, and which one decides. Nothing is executed. */
 import { defined, type Explanation, isObject } from '@relay/protocol/wire';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { client } from '../../api/client.ts';
 import { CallView } from '../../call/call-view.tsx';
@@ -11,7 +11,7 @@ import { Button } from '../../ui/button.tsx';
 import { Field, Input, TextArea } from '../../ui/form.tsx';
 import { PageBody, Section } from '../../ui/layout.tsx';
 import { ErrorNotice, Note } from '../../ui/notice.tsx';
-import { addressOfRule } from './address.ts';
+import { addressOfRule } from '../../call/rule-address.ts';
 import { AgentSelect } from './agent-select.tsx';
 import { DecisionBadge } from './decision-badge.tsx';
 import { approversText } from './rule-summary.tsx';
@@ -54,6 +54,13 @@ export function Tester() {
   const isForm = schema !== undefined && !isJson;
   const given = isForm ? params : parsed(text);
   const isComplete = tool !== '' && isObject(given);
+  const chooseTool = (name: string) => {
+    setTool(name);
+    // The parameters of one tool are none of another.
+    if (!(data?.tools.some((each) => each.name === name) ?? false)) return;
+    setParams({});
+    setText('{}');
+  };
   const explain = (asAgent: string | undefined) => {
     if (!isComplete) return;
     setSearch(
@@ -90,7 +97,7 @@ export function Tester() {
                   spellCheck={false}
                   required
                   value={tool}
-                  onChange={(event) => setTool(event.target.value)}
+                  onChange={(event) => chooseTool(event.target.value)}
                 />
               )}
             </Field>
@@ -171,9 +178,14 @@ function Result({ call }: { readonly call: Call }) {
     placeholderData: keepPreviousData,
   });
   const { data, error } = explanation;
+  const result = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // On a phone it is below the form.
+    if (data !== undefined) result.current?.scrollIntoView({ block: 'nearest' });
+  }, [data]);
   return (
     <Section title="Decision">
-      <div className="flex min-h-40 min-w-0 flex-col gap-4" aria-live="polite">
+      <div ref={result} className="flex min-h-40 min-w-0 flex-col gap-4" aria-live="polite">
         {error === null ? null : (
           <ErrorNotice error={error} onRetry={() => void explanation.refetch()} />
         )}

@@ -25,7 +25,7 @@ import { sessionStatuses } from './columns.ts';
 import { Composer } from './composer.tsx';
 import { MessageView } from './message.tsx';
 import { leastOf, receiptOf } from './receipt.ts';
-import { TailList } from './tail-list.tsx';
+import { TailList } from '../../ui/tail-list.tsx';
 import { DeliveryReceipt, Ticks } from './ticks.tsx';
 import { type Thread, threadsOf } from './threads.ts';
 import { ViewSwitch } from './views.tsx';

@@ -26,7 +26,7 @@ import {
   usePendingApprovals,
   useSessionMessages,
 } from './session-data.ts';
-import { TailList } from './tail-list.tsx';
+import { TailList } from '../../ui/tail-list.tsx';
 import { DeliveryReceipt } from './ticks.tsx';
 import { type TimelineItem, timelineOf } from './timeline.ts';
 

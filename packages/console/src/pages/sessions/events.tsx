@@ -11,7 +11,7 @@ import { Empty, Loading } from '../../ui/notice.tsx';
 import { formatCount, Time } from '../../ui/values.tsx';
 import { Older } from './conversation.tsx';
 import type { Journal } from './journal.ts';
-import { TailList } from './tail-list.tsx';
+import { TailList } from '../../ui/tail-list.tsx';
 
 export function Events({ journal }: { readonly journal: Journal }) {
   const [search, setSearch] = useSearchParams();

@@ -122,7 +122,7 @@ function Bar({ label, value, limit, format }: BarProps) {
           aria-valuenow={Math.min(100, Math.round(share * 100))}
           aria-valuemin={0}
           aria-valuemax={100}
-          className="h-2 overflow-hidden rounded-full bg-sunken"
+          className="h-2 overflow-hidden rounded-full bg-line"
         >
           <div
             className={cx(

@@ -110,6 +110,7 @@ export function PauseAndStop() {
           title={`Cancel ${formatCount(open)} ${open === 1 ? 'run' : 'runs'}?`}
           action="Cancel all runs"
           typed="cancel all"
+          dismiss="Keep them"
           isBusy={cancel.isPending}
           onConfirm={() => cancel.mutate()}
         >

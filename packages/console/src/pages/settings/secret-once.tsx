@@ -17,8 +17,10 @@ export function SecretOnce({ title, label, secret, children, onClose }: SecretOn
   return (
     <Dialog
       open
-      // Only by its button: a click beside it would lose the secret.
-      onOpenChange={() => undefined}
+      // Only by its buttons: a click beside it would lose the secret.
+      onOpenChange={(_, reason) => {
+        if (reason === 'close-press') onClose();
+      }}
       title={title}
       footer={
         <Button kind="primary" onClick={onClose}>
@@ -29,9 +31,9 @@ export function SecretOnce({ title, label, secret, children, onClose }: SecretOn
       <div className="flex flex-col gap-3 text-sm">
         <Note tone="waiting">This is shown only once. Store it before you close this.</Note>
         <div className="flex items-start gap-2 rounded bg-sunken p-2">
-          <code aria-label={label} className="min-w-0 flex-1 font-mono text-sm break-all">
+          <output aria-label={label} className="min-w-0 flex-1 font-mono text-sm break-all">
             {secret}
-          </code>
+          </output>
           <CopyButton text={secret} label={label} />
         </div>
         {children}

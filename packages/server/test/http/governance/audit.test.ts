@@ -67,6 +67,7 @@ describe('the audit trail', () => {
       tool: 'send_note',
       scope: 'tenant',
       params: ['to', 'text'],
+      approvalId,
     });
     expect(made?.what['runId']).toBe((await last('approval.decided'))?.what['runId']);
     expect((await last('approval.decided'))?.what['approvalId']).toBe(approvalId);

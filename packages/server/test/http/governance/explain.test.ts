@@ -99,7 +99,7 @@ describe('the explanation of an approval', () => {
     expect(await explain(approval)).toEqual({
       decision: 'ask',
       rule: { ...named, ...rule },
-      reason: 'ask[1] of the policy requires an approval.',
+      reason: 'Rule 2 of `ask` in the policy requires an approval.',
     });
     // Changed arguments are decided by the same rules.
     expect(await explain(approval, { params: { to: 'eve', text: 'hi' } })).toMatchObject({

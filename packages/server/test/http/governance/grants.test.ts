@@ -252,12 +252,12 @@ describe('/v1/permissions/explain', () => {
     expect(await explain({ permissions: { allowlist: [other, toAda] } })).toEqual({
       decision: 'allow',
       rule: { list: 'allowlist', index: 1, source: 'request', ...toAda },
-      reason: 'allowlist[1] of the request allows it.',
+      reason: 'Rule 2 of `allowlist` in the request allows it.',
     });
     expect(await explain({ permissions: { allowlist: [toAda], denylist: [toAda] } })).toEqual({
       decision: 'deny',
       rule: { list: 'denylist', index: 0, source: 'request', ...toAda },
-      reason: 'denylist[0] of the request denies it.',
+      reason: 'Rule 1 of `denylist` in the request denies it.',
     });
     expect(await explain({ permissions: { allowOnce: [toAda] } })).toMatchObject({
       decision: 'allow',
@@ -269,7 +269,7 @@ describe('/v1/permissions/explain', () => {
     expect(await explain({ permissions: { allowlist: [toAda], ask: [toAda] } })).toEqual({
       decision: 'ask',
       rule: { list: 'ask', index: 0, source: 'request', ...toAda },
-      reason: 'ask[0] of the request requires an approval, whatever allows it.',
+      reason: 'Rule 1 of `ask` in the request requires an approval, whatever allows it.',
     });
     const bad = await server.request('/v1/permissions/explain', {
       body: { tool: 'x', params: {}, permissions: { ask: [{ tool: 'x', params: { a: '!b' } }] } },

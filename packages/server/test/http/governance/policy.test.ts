@@ -139,12 +139,12 @@ describe('a policy', () => {
     expect(await explain('send_note', { to: 'eve', text: 'x' })).toEqual({
       decision: 'deny',
       rule: { list: 'deny', index: 0, source: 'policy', id: `*@${version}`, ...toEve },
-      reason: 'deny[0] of the policy denies it.',
+      reason: 'Rule 1 of `deny` in the policy denies it.',
     });
     expect(await explain('calculator', { a: 1, b: 2, op: '+' })).toMatchObject({
       decision: 'ask',
       rule: { list: 'ask', source: 'policy', tool: 'calculator' },
-      reason: 'ask[0] of the policy requires an approval.',
+      reason: 'Rule 1 of `ask` in the policy requires an approval.',
     });
     expect(await explain('send_note', { to: 'ada', text: 'x' })).toMatchObject({
       decision: 'allow',

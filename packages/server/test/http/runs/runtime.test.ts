@@ -202,6 +202,23 @@ describe('a chat by /api/chat', () => {
     expect(details[0]?.path).toMatch(new RegExp(`^${path}`));
   });
 
+  it('takes a message with images and files, of more than 1 MB', async () => {
+    const message = [
+      { type: 'text', text: 'calculate 2*3' },
+      { type: 'image', mediaType: 'image/png', data: 'QUJD' },
+      { type: 'file', mediaType: 'text/plain', filename: 'a.txt', data: 'QUJD'.repeat(400_000) },
+    ];
+    const response = await server.request('/api/chat', { body: { model: 'demo', message } });
+    expect(await response.text()).toContain('"result":6');
+    const runId = response.headers.get('x-run-id') ?? '';
+    const { input } = (await (await server.request(`/v1/runs/${runId}`)).json()) as {
+      input: unknown;
+    };
+    expect(input).toEqual([{ role: 'user', content: message }]);
+    const none = await server.request('/api/chat', { body: { model: 'demo', message: [] } });
+    expect(none.status).toBe(400);
+  });
+
   it('is refused for an unknown field', async () => {
     const body = { message: 'x', model: 'demo', tools: ['send_note'] };
     const response = await server.request('/api/chat', { body });

@@ -23,6 +23,7 @@ const times = [
 
 export function Filters({ filter, onChange }: FiltersProps) {
   const [isOpen, setOpen] = useState(false);
+  const [isShown, setShown] = useState(false);
   const agents = useQuery({
     queryKey: ['agents'],
     queryFn: ({ signal }) => client.agents.list({ signal }).page(),
@@ -44,98 +45,111 @@ export function Filters({ filter, onChange }: FiltersProps) {
       aria-label="Filter runs"
       className="flex flex-wrap items-center gap-2 border-b border-line px-4 py-1.5"
     >
-      <div role="group" aria-label="Status" className="flex flex-wrap gap-1">
-        {statuses.map((status) => {
-          const { icon: Icon, label, tone } = lookOf(status);
-          const isOn = filter.statuses.includes(status);
-          return (
-            <button
-              key={status}
-              type="button"
-              aria-pressed={isOn}
-              onClick={() =>
-                set({
-                  statuses: statuses.filter((each) =>
-                    each === status ? !isOn : filter.statuses.includes(each),
-                  ),
-                })
-              }
-              className={cx(
-                'inline-flex h-7 items-center gap-1 rounded border px-2 text-xs pointer-coarse:h-11',
-                isOn
-                  ? 'border-line-strong bg-selected font-medium text-text'
-                  : 'border-line text-muted hover:bg-hover',
-              )}
-            >
-              <Icon aria-hidden size={12} className={isOn ? toneText[tone] : undefined} />
-              {label}
-            </button>
-          );
-        })}
-      </div>
-      <Select
-        aria-label="Agent"
-        className="w-auto! max-w-40"
-        value={filter.agent ?? ''}
-        onChange={({ target }) => set({ agent: target.value || undefined })}
+      {/* On a phone the runs come first. */}
+      <Button
+        size="sm"
+        aria-expanded={isShown}
+        className="md:hidden"
+        onClick={() => setShown(!isShown)}
       >
-        <option value="">Any agent</option>
-        {[...names].map((name) => (
-          <option key={name} value={name}>
-            {name}
-          </option>
-        ))}
-      </Select>
-      <Select
-        aria-label="Started"
-        className="w-auto!"
-        value={isPreset && !hasRange ? (filter.since ?? '') : 'range'}
-        onChange={({ target }) => {
-          if (target.value === 'range') setOpen(true);
-          else set({ since: target.value || undefined, until: undefined });
-        }}
+        {isEmpty(filter) ? 'Filter' : 'Filter (on)'}
+      </Button>
+      <div
+        className={cx('flex flex-wrap items-center gap-2', isShown ? undefined : 'max-md:hidden')}
       >
-        {times.map(([value, label]) => (
-          <option key={value} value={value}>
-            {label}
-          </option>
-        ))}
-        <option value="range">From … to …</option>
-      </Select>
-      {isOpen || hasRange || filter.label !== undefined || filter.conversation !== undefined ? (
-        <>
-          <TimeField label="From" value={filter.since} onChange={(since) => set({ since })} />
-          <TimeField label="To" value={filter.until} onChange={(until) => set({ until })} />
-          <TextFilter
-            label="Label (name:value)"
-            value={filter.label}
-            pattern="[^:]+:.*"
-            onChange={(label) => set({ label })}
-          />
-          <TextFilter
-            label="Conversation id"
-            value={filter.conversation}
-            pattern="[0-9a-fA-F\-]{36}"
-            onChange={(conversation) => set({ conversation })}
-          />
-        </>
-      ) : (
-        <Button kind="quiet" size="sm" onClick={() => setOpen(true)}>
-          More filters
-        </Button>
-      )}
-      {isEmpty(filter) ? null : (
-        <Button
-          kind="quiet"
-          size="sm"
-          onClick={() => {
-            setOpen(false);
-            onChange({ statuses: [] });
+        <div role="group" aria-label="Status" className="flex flex-wrap gap-1">
+          {statuses.map((status) => {
+            const { icon: Icon, label, tone } = lookOf(status);
+            const isOn = filter.statuses.includes(status);
+            return (
+              <button
+                key={status}
+                type="button"
+                aria-pressed={isOn}
+                onClick={() =>
+                  set({
+                    statuses: statuses.filter((each) =>
+                      each === status ? !isOn : filter.statuses.includes(each),
+                    ),
+                  })
+                }
+                className={cx(
+                  'inline-flex h-7 items-center gap-1 rounded border px-2 text-xs pointer-coarse:h-11',
+                  isOn
+                    ? 'border-line-strong bg-selected font-medium text-text'
+                    : 'border-line text-muted hover:bg-hover',
+                )}
+              >
+                <Icon aria-hidden size={12} className={isOn ? toneText[tone] : undefined} />
+                {label}
+              </button>
+            );
+          })}
+        </div>
+        <Select
+          aria-label="Agent"
+          className="w-auto! max-w-40"
+          value={filter.agent ?? ''}
+          onChange={({ target }) => set({ agent: target.value || undefined })}
+        >
+          <option value="">Any agent</option>
+          {[...names].map((name) => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </Select>
+        <Select
+          aria-label="Started"
+          className="w-auto!"
+          value={isPreset && !hasRange ? (filter.since ?? '') : 'range'}
+          onChange={({ target }) => {
+            if (target.value === 'range') setOpen(true);
+            else set({ since: target.value || undefined, until: undefined });
           }}
         >
-          Clear
-        </Button>
-      )}
+          {times.map(([value, label]) => (
+            <option key={value} value={value}>
+              {label}
+            </option>
+          ))}
+          <option value="range">From … to …</option>
+        </Select>
+        {isOpen || hasRange || filter.label !== undefined || filter.conversation !== undefined ? (
+          <>
+            <TimeField label="From" value={filter.since} onChange={(since) => set({ since })} />
+            <TimeField label="To" value={filter.until} onChange={(until) => set({ until })} />
+            <TextFilter
+              label="Label (name:value)"
+              value={filter.label}
+              pattern="[^:]+:.*"
+              onChange={(label) => set({ label })}
+            />
+            <TextFilter
+              label="Conversation id"
+              value={filter.conversation}
+              pattern="[0-9a-fA-F\-]{36}"
+              onChange={(conversation) => set({ conversation })}
+            />
+          </>
+        ) : (
+          <Button kind="quiet" size="sm" onClick={() => setOpen(true)}>
+            More filters
+          </Button>
+        )}
+        {isEmpty(filter) ? null : (
+          <Button
+            kind="quiet"
+            size="sm"
+            onClick={() => {
+              setOpen(false);
+              onChange({ statuses: [] });
+            }}
+          >
+            Clear
+          </Button>
+        )}
+      </div>
     </div>
   );
 }

@@ -7,8 +7,8 @@ import { CallView } from '../../../call/call-view.tsx';
 import { Json } from '../../../text/json.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { Button, IconButton } from '../../../ui/button.tsx';
-import { CopyButton, formatCount, formatDateTime, formatDuration } from '../../../ui/values.tsx';
-import { discardReason, shortContent, summaryOf, usageText } from './describe.ts';
+import { formatCount, formatDateTime, formatDuration } from '../../../ui/values.tsx';
+import { discardReason, shortContent, summaryOf, usageText } from '../../../transcript/describe.ts';
 import type { PaneProps } from './run-page.tsx';
 
 export const EventPane = memo(function EventPane({
@@ -59,10 +59,9 @@ export const EventPane = memo(function EventPane({
             {sincePrevious(fold.at(selected - 1), event)}
           </p>
           <Facts event={event} />
-          <div className="mt-3 flex items-center justify-between border-t border-line pt-2">
-            <h3 className="text-xs font-semibold text-muted">As it is stored</h3>
-            <CopyButton text={JSON.stringify(event, null, 2)} label="event" />
-          </div>
+          <h3 className="mt-3 border-t border-line pt-2 text-xs font-semibold text-muted">
+            As it is stored
+          </h3>
           <Json value={event} />
         </div>
       )}

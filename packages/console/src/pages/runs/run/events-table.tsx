@@ -7,7 +7,7 @@ import { escapeMisleading } from '@relay/protocol/display';
 import { cx } from '../../../ui/cx.ts';
 import { Select } from '../../../ui/form.tsx';
 import { formatCount } from '../../../ui/values.tsx';
-import { summaryOf } from './describe.ts';
+import { summaryOf } from '../../../transcript/describe.ts';
 import { EventPane } from './event-pane.tsx';
 import type { PaneProps } from './run-page.tsx';
 

@@ -11,7 +11,7 @@ import { errorText } from '../../../ui/notice.tsx';
 import { toast } from '../../../ui/toast.tsx';
 import { copyText } from '../../../ui/values.tsx';
 import { codeSamples } from './code-sample.ts';
-import type { JournalState } from './journal.ts';
+import type { JournalState } from '../../../transcript/journal.ts';
 
 const overlay = () => import('../../../ui/overlay.tsx');
 const Confirm = lazy(async () => ({ default: (await overlay()).Confirm }));

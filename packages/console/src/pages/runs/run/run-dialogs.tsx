@@ -10,7 +10,7 @@ import { errorText } from '../../../ui/notice.tsx';
 import { Dialog } from '../../../ui/overlay.tsx';
 import { toast } from '../../../ui/toast.tsx';
 import { inputText } from '../list/run-filter.ts';
-import type { JournalState } from './journal.ts';
+import type { JournalState } from '../../../transcript/journal.ts';
 
 interface ForkDialogProps {
   readonly run: Run;

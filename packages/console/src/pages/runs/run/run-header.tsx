@@ -9,7 +9,7 @@ import { Badge, StatusBadge } from '../../../ui/state.tsx';
 import { formatCost, formatCount, Id, shortId, Time } from '../../../ui/values.tsx';
 import { Duration } from '../list/duration.tsx';
 import { inputText } from '../list/run-filter.ts';
-import type { JournalState } from './journal.ts';
+import type { JournalState } from '../../../transcript/journal.ts';
 import { RunActions } from './run-actions.tsx';
 
 interface RunHeaderProps {

@@ -21,7 +21,7 @@ import { Empty, ErrorNotice, Loading } from '../../../ui/notice.tsx';
 import { formatDuration, formatTime } from '../../../ui/values.tsx';
 import { EventPane } from './event-pane.tsx';
 import { EventsTable } from './events-table.tsx';
-import { type Disconnection, type JournalState, RunJournal } from './journal.ts';
+import { type Disconnection, type JournalState, RunJournal } from '../../../transcript/journal.ts';
 import { RunHeader } from './run-header.tsx';
 import { TimelinePane } from './timeline-pane.tsx';
 import { TranscriptPane } from './transcript-pane.tsx';

@@ -39,7 +39,7 @@ import {
   type Scale,
   scaleOf,
   type Span,
-} from './timeline.ts';
+} from '../../../transcript/timeline.ts';
 import { useWidth } from './use-width.ts';
 
 const trackHeight = 20;
@@ -115,7 +115,7 @@ export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
           max={Math.max(fold.firstSeq, journal.lastSeq)}
           value={cursor}
           onChange={({ target }) => moveTo(Number(target.value))}
-          className="min-w-24 flex-1 accent-(--working) pointer-coarse:h-11"
+          className="min-w-24 flex-1 accent-(--working) pointer-coarse:h-11 max-sm:basis-full"
         />
         <span className="min-w-32 text-right text-xs whitespace-nowrap text-muted sm:min-w-56">
           Event {whole.format(cursor)} of {whole.format(journal.lastSeq)}

@@ -5,7 +5,7 @@ import type { StoredEvent } from '@relay/protocol/wire';
 import { Button } from '../../../ui/button.tsx';
 import { formatDateTime } from '../../../ui/values.tsx';
 import type { PaneProps } from './run-page.tsx';
-import { type Item, type Row, rowsAt } from './transcript.ts';
+import { type Item, type Row, rowsAt } from '../../../transcript/transcript.ts';
 import { TranscriptRow } from './transcript-row.tsx';
 
 /** So close to the end the reader follows it. */

@@ -1,24 +1,19 @@
 /** One row of a transcript, drawn as it was at the cursor. */
 import { defined, type EventOf, type Stored } from '@relay/protocol/wire';
-import { Bot, ChevronDown, ChevronRight, CircleAlert, Hand, Wrench } from 'lucide-react';
-import { memo, type ReactNode } from 'react';
+import { Bot, ChevronDown, ChevronRight, Hand, Wrench } from 'lucide-react';
+import type { ReactNode } from 'react';
 import { Link } from 'wouter';
-import { ArgumentsDiff } from '../../../call/arguments-diff.tsx';
 import { CallView } from '../../../call/call-view.tsx';
-import { Json } from '../../../text/json.tsx';
-import { Markdown } from '../../../text/markdown.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
-import { Button } from '../../../ui/button.tsx';
-import { cx } from '../../../ui/cx.ts';
-import { Badge, StatusBadge, type Tone } from '../../../ui/state.tsx';
+import { shortContent, summaryOf, usageText } from '../../../transcript/describe.ts';
+import { Label, Reasoning, Text } from '../../../transcript/text-view.tsx';
 import {
-  formatCount,
-  formatDateTime,
-  formatDuration,
-  formatTime,
-  useNow,
-} from '../../../ui/values.tsx';
-import { discardReason, shortContent, summaryOf, usageText } from './describe.ts';
+  Decision,
+  Part,
+  ToolDuration,
+  toolLooks,
+  ToolResult,
+} from '../../../transcript/tool-view.tsx';
 import {
   type AgentItem,
   type ApprovalState,
@@ -28,11 +23,13 @@ import {
   type Row,
   segmentAt,
   type StartItem,
-  type TextItem,
   type ToolItem,
-  type ToolState,
   toolStateAt,
-} from './transcript.ts';
+} from '../../../transcript/transcript.ts';
+import { Button } from '../../../ui/button.tsx';
+import { cx } from '../../../ui/cx.ts';
+import { Badge, StatusBadge, type Tone } from '../../../ui/state.tsx';
+import { formatCount, formatDateTime, formatTime } from '../../../ui/values.tsx';
 
 interface RowProps {
   readonly row: Row;
@@ -95,10 +92,6 @@ function Content({ row, cursor, isLive, isFolded, onToggle, onSelect }: RowProps
     case 'note':
       return <Note item={item} onSelect={onSelect} />;
   }
-}
-
-function Label({ children }: { readonly children: ReactNode }) {
-  return <div className="mb-0.5 text-xs font-medium text-muted">{children}</div>;
 }
 
 function Start({ item: { created } }: { readonly item: StartItem }) {
@@ -167,103 +160,6 @@ function Message({
   );
 }
 
-const MarkdownOnce = memo(Markdown);
-
-interface TextProps {
-  readonly text: string;
-  readonly fence: string | undefined;
-  readonly item: TextItem;
-  readonly cursor: number;
-  readonly isFirst: boolean;
-  readonly isGrowing: boolean;
-}
-
-function Text({ text, fence, item, cursor, isFirst, isGrowing }: TextProps) {
-  const discarded = asOf(item.discarded, cursor);
-  const isOpen = isGrowing && item.completed === undefined && discarded === undefined;
-  const shown = fence === undefined ? text : `${fence}\n${text}`;
-  if (discarded === undefined) {
-    return (
-      <div className="max-w-[80ch] text-base" aria-live={isOpen ? 'off' : undefined}>
-        <MarkdownOnce text={shown} isStreaming={isOpen} />
-        {isOpen ? (
-          <span
-            aria-hidden
-            className="inline-block h-4 w-1.5 animate-pulse bg-working align-text-bottom"
-          />
-        ) : null}
-      </div>
-    );
-  }
-  return (
-    <div className="max-w-[80ch] text-base">
-      {isFirst ? (
-        <Label>
-          <span className="text-failed">Discarded: {discardReason(discarded.reason)}</span>
-        </Label>
-      ) : null}
-      <del className="block text-faint line-through">
-        <MarkdownOnce text={shown} />
-      </del>
-    </div>
-  );
-}
-
-function Reasoning({
-  item,
-  text,
-  isFirst,
-  cursor,
-  isFolded,
-  onToggle,
-}: {
-  readonly item: TextItem;
-  readonly text: string;
-  readonly isFirst: boolean;
-  readonly cursor: number;
-  readonly isFolded: boolean;
-  readonly onToggle: () => void;
-}) {
-  const Icon = isFolded ? ChevronRight : ChevronDown;
-  const isDiscarded = asOf(item.discarded, cursor) !== undefined;
-  return (
-    <div className="max-w-[80ch]">
-      {isFirst ? (
-        <button
-          type="button"
-          aria-expanded={!isFolded}
-          onClick={onToggle}
-          className="flex items-center gap-1 text-xs text-muted hover:text-text"
-        >
-          <Icon aria-hidden size={12} />
-          Reasoning{isDiscarded ? ', discarded' : ''}, {formatCount(item.text.lengthAt(cursor))}{' '}
-          characters
-        </button>
-      ) : null}
-      {isFolded ? null : (
-        <div
-          className={cx(
-            'mt-1 border-l-2 border-line pl-3 text-sm break-words whitespace-pre-wrap text-muted',
-            isDiscarded && 'line-through',
-          )}
-        >
-          <SafeText text={text} maxLength={20_000} />
-        </div>
-      )}
-    </div>
-  );
-}
-
-const toolLooks: Readonly<Record<ToolState, { readonly tone: Tone; readonly label: string }>> = {
-  called: { tone: 'ended', label: 'Called' },
-  waiting: { tone: 'waiting', label: 'Waiting for a person' },
-  running: { tone: 'working', label: 'Running' },
-  completed: { tone: 'done', label: 'Completed' },
-  failed: { tone: 'failed', label: 'Failed' },
-  denied: { tone: 'failed', label: 'Denied' },
-  expired: { tone: 'ended', label: 'Expired' },
-};
-
 function Tool({
   item,
   cursor,
@@ -320,73 +216,6 @@ function Tool({
   );
 }
 
-function Part({ name, children }: { readonly name: string; readonly children: ReactNode }) {
-  return (
-    <div>
-      <div className="text-xs text-muted">{name}</div>
-      {children}
-    </div>
-  );
-}
-
-function ToolDuration({
-  started,
-  settled,
-  isLive,
-}: {
-  readonly started: ToolItem['started'];
-  readonly settled: ToolItem['settled'];
-  readonly isLive: boolean;
-}) {
-  const now = useNow();
-  if (started === undefined) return null;
-  const from = Date.parse(started.at);
-  const measured =
-    settled !== undefined && 'durationMs' in settled ? settled.durationMs : undefined;
-  const to = settled === undefined ? (isLive ? now : undefined) : Date.parse(settled.at);
-  if (measured === undefined && to === undefined) return null;
-  return (
-    <span className="text-xs text-muted">{formatDuration(measured ?? (to ?? from) - from)}</span>
-  );
-}
-
-function ToolResult({ settled }: { readonly settled: NonNullable<ToolItem['settled']> }) {
-  switch (settled.type) {
-    case 'tool.completed': {
-      const { result, context } = settled;
-      if (result === undefined && context === undefined) return null;
-      return (
-        <Part name="Result">
-          {typeof result === 'string' || result === undefined ? (
-            <div className="max-h-96 overflow-auto font-mono text-xs break-words whitespace-pre-wrap">
-              <SafeText text={result ?? context ?? ''} />
-            </div>
-          ) : (
-            <Json value={result} />
-          )}
-        </Part>
-      );
-    }
-    case 'tool.failed':
-      return (
-        <p className="flex gap-1 text-failed">
-          <CircleAlert aria-hidden size={14} className="mt-1 shrink-0" />
-          <span className="min-w-0 break-words">
-            <SafeText text={settled.error} />
-          </span>
-        </p>
-      );
-    case 'tool.denied':
-      return (
-        <p className="text-muted">
-          Not run: {settled.status}
-          {settled.reason === undefined ? '' : ', '}
-          <SafeText text={settled.reason ?? ''} />
-        </p>
-      );
-  }
-}
-
 function Approval({
   approval: { requested, resolved },
   cursor,
@@ -425,57 +254,6 @@ function Approval({
         In the inbox
       </Link>
     </div>
-  );
-}
-
-function Decision({
-  answer,
-  asked,
-}: {
-  readonly answer: NonNullable<ApprovalState['resolved']>;
-  readonly asked: ApprovalState['requested'];
-}) {
-  const waited =
-    asked === undefined
-      ? ''
-      : ` after ${formatDuration(Date.parse(answer.at) - Date.parse(asked.at))}`;
-  const when = (
-    <time dateTime={answer.at} title={formatDateTime(answer.at)} className="text-muted">
-      {formatTime(answer.at)}
-      {waited}
-    </time>
-  );
-  if (answer.type !== 'approval.decided') {
-    const status = answer.type === 'approval.expired' ? 'expired' : 'closed';
-    return (
-      <>
-        <StatusBadge status={status} />
-        {when}
-      </>
-    );
-  }
-  const { approved, by, reason, input, outcome, always } = answer;
-  return (
-    <>
-      <StatusBadge status={approved ? 'approved' : 'denied'} />
-      <span>
-        by <SafeText text={by.owner ?? by.name} />
-        {always === true ? ', always' : ''}
-        {outcome === undefined ? '' : `, outcome: ${outcome}`}
-        {input === undefined ? '' : ', with changed arguments'}
-      </span>
-      {when}
-      {reason === undefined ? null : (
-        <span className="basis-full pl-5 text-muted">
-          “<SafeText text={reason} />”
-        </span>
-      )}
-      {input === undefined || asked === undefined ? null : (
-        <div className="basis-full pl-5">
-          <ArgumentsDiff before={asked.params} after={input} />
-        </div>
-      )}
-    </>
   );
 }
 

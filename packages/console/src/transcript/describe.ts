@@ -1,6 +1,6 @@
 /** What an event says, in words. */
 import type { StoredEvent } from '@relay/protocol/wire';
-import { formatCost, formatCount, formatDuration } from '../../../ui/values.tsx';
+import { formatCost, formatCount, formatDuration } from '../ui/values.tsx';
 
 /** One line, for lists. The text of models and tools in it is not escaped yet. */
 export function summaryOf(event: StoredEvent): string {

@@ -8,9 +8,9 @@
  */
 import type { Run, StoredEvent } from '@relay/protocol/wire';
 import type { EventsPage } from '@relay/sdk';
-import { client } from '../../../api/client.ts';
-import { onFeedEvent } from '../../../api/feed.ts';
-import { queries } from '../../../api/queries.ts';
+import { client } from '../api/client.ts';
+import { onFeedEvent } from '../api/feed.ts';
+import { queries } from '../api/queries.ts';
 import { Timeline } from './timeline.ts';
 import { Transcript } from './transcript.ts';
 
@@ -108,15 +108,17 @@ export class RunJournal {
   readonly #stop = new AbortController();
   readonly #whole = new Fold();
   #preview: Fold | undefined;
-  #lastSeq = 0;
+  #lastSeq: number;
   #isWhole = false;
   #error: unknown;
   #disconnection: Disconnection | undefined;
   #state: JournalState;
   #drawTimer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(id: string) {
+  /** `lastSeq`: of the whole journal, if that is known. */
+  constructor(id: string, lastSeq = 0) {
     this.#id = id;
+    this.#lastSeq = lastSeq;
     this.#state = this.#snapshot(0);
   }
 
@@ -127,8 +129,12 @@ export class RunJournal {
 
   readonly getState = (): JournalState => this.#state;
 
-  /** Reads the journal and follows it. `around`: the event to show first, instead of the last one. */
-  start(around: number | undefined): void {
+  /**
+   * Reads the journal and follows it; after an error, again. `around`: the event to show first, instead of
+   * the last one.
+   */
+  start(around?: number): void {
+    this.#error = undefined;
     void this.#read(around);
   }
 
@@ -140,9 +146,8 @@ export class RunJournal {
   async #read(around: number | undefined): Promise<void> {
     const { signal } = this.#stop;
     try {
-      const run = await this.#run();
-      this.#lastSeq = run.lastSeq;
-      if (run.lastSeq > pageSize) await this.#readPreview(around ?? run.lastSeq);
+      if (this.#lastSeq === 0) this.#lastSeq = (await this.#run()).lastSeq;
+      if (this.#lastSeq > pageSize) await this.#readPreview(around ?? this.#lastSeq);
       await this.#readRest();
       this.#isWhole = true;
       this.#preview = undefined;

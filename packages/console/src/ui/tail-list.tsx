@@ -1,6 +1,8 @@
 /** A long list that is read at its end: it stays there while it grows, and older items are put above. */
-import { type ReactNode, useEffect, useRef } from 'react';
+import { ArrowDown } from 'lucide-react';
+import { type ReactNode, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { VList, type VListHandle } from 'virtua';
+import { Button } from './button.tsx';
 
 interface TailListProps<Item> {
   readonly label: string;
@@ -9,14 +11,20 @@ interface TailListProps<Item> {
   readonly children: (item: Item) => ReactNode;
   /** Above the first item, such as a button that loads older ones. */
   readonly top?: ReactNode;
+  /** Of the button that leads back to the end, while the reader is elsewhere. Left out: no button. */
+  readonly endLabel?: string;
+  /** When it changes, the end is shown, wherever the reader was. */
+  readonly showEnd?: number;
 }
 
 /** This close to the end, in pixels, counts as being there. */
 const tolerance = 40;
 
-export function TailList<Item>({ label, items, keyOf, children, top }: TailListProps<Item>) {
+export function TailList<Item>(props: TailListProps<Item>) {
+  const { label, items, keyOf, children, top, endLabel, showEnd } = props;
   const list = useRef<VListHandle>(null);
   const isAtEnd = useRef(true);
+  const [isAway, setAway] = useState(false);
   const first = items[0] === undefined ? undefined : keyOf(items[0]);
   const shownFirst = useRef(first);
   // Items were put above: what is visible must not move.
@@ -26,20 +34,35 @@ export function TailList<Item>({ label, items, keyOf, children, top }: TailListP
   }, [first]);
   const place = useRef<HTMLDivElement>(null);
   const lastOffset = useRef(0);
+  /** The browser has scrolled back, because there is less to show: text was discarded. */
+  const hasShrunk = useRef(false);
+  /** The last item; `top` is the first. */
+  const last = useRef(0);
+  last.current = items.length;
+  const toEnd = useCallback(() => {
+    isAtEnd.current = true;
+    list.current?.scrollToIndex(last.current, { align: 'end' });
+  }, []);
   useEffect(() => {
     // Items change their height when they are measured, opened, or have loaded what they show.
     const content = place.current?.firstElementChild?.firstElementChild;
     if (content === null || content === undefined) return undefined;
-    const stay = () => {
-      if (isAtEnd.current) list.current?.scrollTo(list.current.scrollSize);
-    };
-    const resizes = new ResizeObserver(stay);
+    let height = 0;
+    const resizes = new ResizeObserver(() => {
+      if (content.clientHeight < height) hasShrunk.current = true;
+      height = content.clientHeight;
+      if (isAtEnd.current) toEnd();
+    });
     resizes.observe(content);
     resizes.observe(content.parentElement ?? content);
     return () => resizes.disconnect();
-  }, []);
+  }, [toEnd]);
+  useEffect(toEnd, [toEnd, showEnd]);
+  useLayoutEffect(() => {
+    if (isAtEnd.current) toEnd();
+  }, [items, toEnd]);
   return (
-    <div ref={place} className="h-full">
+    <div ref={place} className="relative h-full">
       <VList
         ref={list}
         role="log"
@@ -52,9 +75,12 @@ export function TailList<Item>({ label, items, keyOf, children, top }: TailListP
           const { scrollSize = 0, viewportSize = 0 } = list.current ?? {};
           const isThere = offset + viewportSize >= scrollSize - tolerance;
           // Only a person scrolls back; that the end has moved away is no reason to stay behind.
+          const isBack = offset < lastOffset.current && !hasShrunk.current;
           if (isThere) isAtEnd.current = true;
-          else if (offset < lastOffset.current) isAtEnd.current = false;
+          else if (isBack) isAtEnd.current = false;
           lastOffset.current = offset;
+          hasShrunk.current = false;
+          setAway(!isAtEnd.current);
         }}
       >
         <div>{top}</div>
@@ -62,6 +88,15 @@ export function TailList<Item>({ label, items, keyOf, children, top }: TailListP
           <div key={keyOf(item)}>{children(item)}</div>
         ))}
       </VList>
+      {isAway && endLabel !== undefined ? (
+        <Button
+          size="sm"
+          className="absolute bottom-3 left-1/2 -translate-x-1/2 shadow-overlay"
+          onClick={toEnd}
+        >
+          <ArrowDown aria-hidden size={14} /> {endLabel}
+        </Button>
+      ) : null}
     </div>
   );
 }
