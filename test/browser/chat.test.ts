@@ -1,7 +1,7 @@
 /** Chatting with agents in the console, in a browser, with a server that may be killed meanwhile. */
 import { createClient } from '@relay/sdk';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { TestServer } from '../support/server.ts';
 import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
 
@@ -24,7 +24,17 @@ async function send(page: Page, text: string): Promise<void> {
   await message(page).press('Enter');
 }
 
-const newChat = (path = '/chat/new') => browser.signIn(path);
+const open: Page[] = [];
+// A page that stays open goes on reading.
+afterEach(() => Promise.all(open.splice(0).map((page) => page.close())));
+
+async function signIn(...options: Parameters<TestBrowser['signIn']>): Promise<Page> {
+  const page = await browser.signIn(...options);
+  open.push(page);
+  return page;
+}
+
+const newChat = (path = '/chat/new') => signIn(path);
 
 const conversationOf = (page: Page) => new URL(page.url()).pathname.split('/').at(-1) ?? '';
 
@@ -51,10 +61,18 @@ const readAndScroll = `(async () => {
   return { rows, isEnd };
 })()`;
 
+const scrollToTop = `(async () => {
+  const list = document.querySelector('[role=log]');
+  list.scrollTo(0, 0);
+  for (let frames = 0; frames < 10; frames += 1) await new Promise(requestAnimationFrame);
+  return list.scrollTop;
+})()`;
+
 /** The whole text of the answers. */
 async function answers(page: Page): Promise<string> {
   const parts = new Map<string, string>();
-  await page.evaluate('document.querySelector("[role=log]").scrollTo(0, 0)');
+  // Until the list is measured, it may still move to its end.
+  await expect.poll(() => page.evaluate(scrollToTop)).toBe(0);
   for (let isEnd = false; !isEnd;) {
     const read = await page.evaluate<{ rows: [string, string][]; isEnd: boolean }>(readAndScroll);
     // The ids of runs and texts sort by time; the last part is the position in the text.
@@ -248,7 +266,7 @@ describe('Chat', inBrowser, () => {
   });
 
   it('keeps the composer on a phone', async () => {
-    const page = await browser.signIn('/chat', { width: 375, height: 667 });
+    const page = await signIn('/chat', { width: 375, height: 667 });
     await page.getByRole('link', { name: 'New chat' }).click();
     await message(page).fill('say 1000');
     await page.getByRole('button', { name: 'Send', exact: true }).click();
@@ -265,7 +283,7 @@ describe('Chat', inBrowser, () => {
   it('offers no message to a person who may only read', async () => {
     const { apiKey } = await client().keys.create({ name: 'reader', role: 'viewer' });
     const { items } = await client().conversations.list().page();
-    const page = await browser.signIn(`/chat/${items[0]?.id ?? ''}`, { apiKey });
+    const page = await signIn(`/chat/${items[0]?.id ?? ''}`, { apiKey });
     await page.getByText('your key does not have the scope runs').waitFor();
     expect(await message(page).count()).toBe(0);
   });
@@ -273,15 +291,15 @@ describe('Chat', inBrowser, () => {
   it('goes on by itself after the server was killed', { timeout: 90_000 }, async () => {
     const page = await newChat();
     const { port } = new URL(server.url);
-    await send(page, 'slow 8000');
-    await log(page).getByText('I wait for 8000 ms').waitFor();
+    await send(page, 'slow 12000');
+    await log(page).getByText('I wait for 12000 ms', { exact: true }).waitFor();
     await server.kill();
     await page.getByText('Reconnecting …').waitFor();
     // What was read stays.
-    expect(await answers(page)).toBe('I wait for 8000 ms');
+    expect(await answers(page)).toBe('I wait for 12000 ms');
     await server.start({ RELAY_PORT: port });
     await page.getByRole('link', { name: 'Details' }).waitFor({ timeout: 60_000 });
-    expect(await answers(page)).toBe('I wait for 8000 ms and go on.');
+    expect(await answers(page)).toBe('I wait for 12000 ms and go on.');
     expect(await page.getByText('Reconnecting …').count()).toBe(0);
     await log(page)
       .getByText(/^Discarded: the server stopped/)
