@@ -278,6 +278,9 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
     const third = await ask('notify third');
     await waitingRow(page, third).waitFor();
     await page.getByLabel('Choose send_note').nth(0).check();
+    // The row shows only the beginning of a call.
+    expect(await button(page, 'Approve 1 identical call').isDisabled()).toBe(true);
+    await page.getByText('Open one of them first').waitFor();
     await page.getByLabel('Choose send_note').nth(1).click();
     await page.getByText('Only identical calls can be decided together.').waitFor();
     for (const { id } of [other, third]) await client.approvals.deny(id);

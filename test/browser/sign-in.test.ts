@@ -44,6 +44,26 @@ describe('Signing in to the console', inBrowser, () => {
     expect(await page.getByRole('status').count()).toBe(0);
   });
 
+  it('with a link asks a person first who is signed in already, and then changes every tab', async () => {
+    const ada = await admin().keys.create({ name: 'ada', role: 'viewer' });
+    const bob = await admin().keys.create({ name: 'bob', role: 'viewer' });
+    const first = await browser.signIn('/settings', { apiKey: ada.apiKey });
+    const accountIn = (page: typeof first, name: string) =>
+      page.getByRole('main').getByText(name, { exact: true }).first();
+    await accountIn(first, 'ada').waitFor();
+    const asBob = createClient({ baseUrl: server.url, apiKey: bob.apiKey });
+    const second = await first.context().newPage();
+    await second.goto((await asBob.console.link()).url);
+    await second.getByText('You are signed in as ada').waitFor();
+    await second.getByRole('button', { name: 'Stay signed in as ada' }).click();
+    await second.getByRole('heading', { name: 'Inbox' }).waitFor();
+    await second.goto((await asBob.console.link()).url);
+    await second.getByRole('button', { name: 'Sign in with the link' }).click();
+    await second.getByRole('heading', { name: 'Inbox' }).waitFor();
+    // No tab goes on showing what the other person could see.
+    await accountIn(first, 'bob').waitFor();
+  });
+
   it('ends on an open page when its key is revoked, and the page says so', async () => {
     const { id, apiKey } = await admin().keys.create({ name: 'ada', role: 'viewer' });
     const page = await browser.signIn('/inbox', { apiKey });

@@ -2,7 +2,7 @@
 import { RelayApiError } from '@relay/sdk';
 import { lazy, Suspense, useEffect, useState } from 'react';
 import { Redirect, Route, Switch, useLocation } from 'wouter';
-import { useAccount } from './api/account.tsx';
+import { announceSignIn, reloadAfterSignIn, useAccount } from './api/account.tsx';
 import { startFeed } from './api/feed.ts';
 import { queries, whenSignedOut } from './api/queries.ts';
 import { Frame } from './frame/frame.tsx';
@@ -36,6 +36,7 @@ export function App() {
       // Nothing of the account stays in memory.
       queries.clear();
     });
+    return reloadAfterSignIn();
   }, []);
 
   if (signedOut === false && !location.startsWith('/login')) return <SignedIn />;
@@ -43,11 +44,12 @@ export function App() {
     <SignIn
       hasEnded={signedOut === 'ended'}
       onSignIn={(account) => {
-        queries.clear();
-        queries.setQueryData(['account'], account);
-        setSignedOut(false);
-        if (location.startsWith('/login')) navigate('/inbox', { replace: true });
+        announceSignIn(account);
+        // A new page has nothing in memory of the person who was signed in before.
+        if (location.startsWith('/login')) window.location.replace('/console/inbox');
+        else window.location.reload();
       }}
+      onStay={() => navigate('/inbox', { replace: true })}
     />
   );
 }

@@ -129,6 +129,28 @@ describe('the store of pending approvals', () => {
     expect(reported).toEqual(['b']);
   });
 
+  it('does not take in what was on its way when it was cleared', async () => {
+    const server = new Server(['a']);
+    const store = new ApprovalStore(server);
+    await store.reload();
+    const reported: string[] = [];
+    store.onNew(({ id }) => reported.push(id));
+    server.hold();
+    store.change('a');
+    store.change('gone');
+    const reloaded = store.reload();
+    store.clear();
+    server.release();
+    await reloaded;
+    await vi.waitFor(() => expect(server.gets).toBe(2));
+    expect([idsOf(store), store.get('a'), store.errorOf('gone'), reported]).toEqual([
+      [],
+      undefined,
+      undefined,
+      [],
+    ]);
+  });
+
   it('does not let a response that was read earlier overwrite a decision', async () => {
     const server = new Server(['a']);
     const store = new ApprovalStore(server);

@@ -336,9 +336,9 @@ describe('A terminal', () => {
 
   it('sends keys, and not what it answers by itself', () => {
     const keys = 'ls\r\x1b[A\x03';
-    expect(withoutAnswers(`\x1b[12;40R${keys}\x1b[?1;2c\x1b]11;rgb:0/0/0\x07\x1b[?2026;2$y`)).toBe(
-      keys,
-    );
+    expect(
+      withoutAnswers(`\x1b[12;40R${keys}\x1b[?1;2c\x1b]11;rgb:0/0/0\x07\x1b[?2026;2$y\x1b[4;2$y`),
+    ).toBe(keys);
   });
 });
 

@@ -51,6 +51,8 @@ export class ApprovalStore {
   #unsorted = new Set<string>();
   #clock = 0;
   #load = 0;
+  /** How often it was cleared. */
+  #clears = 0;
   #nextCursor: string | undefined;
   #readers = 0;
   #state: PendingApprovals = {
@@ -129,6 +131,7 @@ export class ApprovalStore {
   /** Forgets everything, and what is under way. */
   clear(): void {
     this.#load += 1;
+    this.#clears += 1;
     this.#entries.clear();
     this.#errors.clear();
     this.#changed.clear();
@@ -192,14 +195,17 @@ export class ApprovalStore {
 
   async #read(id: string): Promise<void> {
     const requestedAt = this.#tick();
+    const clears = this.#clears;
     try {
       const { approval, isListed } = await this.#source.get(id);
+      if (clears !== this.#clears) return;
       const isNew = isListed && !this.#entries.has(id);
       this.#errors.delete(id);
       this.#apply(approval, isListed, requestedAt);
       this.#publish({});
       if (isNew) for (const listener of this.#newListeners) listener(approval);
     } catch (error) {
+      if (clears !== this.#clears) return;
       this.#errors.set(id, error);
       this.#publish({});
     }

@@ -1,5 +1,5 @@
 /** A tool call exactly as it will run: every parameter, readable, with what it leads to. */
-import { describeFlags, displayParts } from '@relay/protocol/display';
+import { describeFlags, displayParts, escapeMisleading } from '@relay/protocol/display';
 import { type ExplainedParameter, isObject } from '@relay/protocol/wire';
 import { ArrowRight, TriangleAlert } from 'lucide-react';
 import { type ReactNode, useMemo } from 'react';
@@ -47,7 +47,11 @@ export function CallView(props: CallViewProps) {
   const warnings = [...describeFlags(flags).map((flag) => `The request ${flag}`), ...notes];
   const names = isObject(params) ? Object.keys(params) : [];
   return (
-    <div role="group" aria-label={`Call of ${tool}`} className="flex min-w-0 flex-col gap-3">
+    <div
+      role="group"
+      aria-label={`Call of ${escapeMisleading(tool)}`}
+      className="flex min-w-0 flex-col gap-3"
+    >
       {warnings.length === 0 ? null : (
         <ul className="flex flex-col gap-1">
           {warnings.map((warning) => (

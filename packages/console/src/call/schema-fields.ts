@@ -13,6 +13,7 @@ import {
   type JsonSchema,
   resolveRef,
 } from '@relay/protocol/wire';
+import { parseExactly } from '../text/exact-json.ts';
 import { jsonText } from '../text/json-rows.ts';
 
 export type Field =
@@ -294,7 +295,7 @@ export function formatNumber(value: unknown): string {
 export function parseJson(text: string): Parsed {
   if (text.trim() === '') return { ok: true, value: undefined };
   try {
-    return { ok: true, value: JSON.parse(text) };
+    return { ok: true, value: parseExactly(text) };
   } catch (error) {
     return { ok: false, problem: `Not valid JSON: ${(error as Error).message}` };
   }

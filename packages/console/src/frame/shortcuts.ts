@@ -3,7 +3,7 @@ import { useEffect, useRef } from 'react';
 import { usePreferences } from '../preferences.ts';
 
 /** Keyed by `j`, `?`, `Enter` or `mod+k` (the Command key on a Mac, else Ctrl). */
-export type Shortcuts = Readonly<Record<string, () => void>>;
+export type Shortcuts = Readonly<Record<string, (event: KeyboardEvent) => void>>;
 
 /** Active while the component is shown; the one that was shown last comes first. */
 export function useShortcuts(shortcuts: Shortcuts): void {
@@ -18,7 +18,7 @@ export function useShortcuts(shortcuts: Shortcuts): void {
       const action = latest.current[isMod ? `mod+${event.key.toLowerCase()}` : event.key];
       if (action === undefined) return;
       event.preventDefault();
-      action();
+      action(event);
     };
     document.addEventListener('keydown', onKeyDown);
     return () => document.removeEventListener('keydown', onKeyDown);

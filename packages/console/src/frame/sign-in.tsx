@@ -1,4 +1,5 @@
 /** Sign-in with an API key, or with the one-time link that the address contains. */
+import { escapeMisleading } from '@relay/protocol/display';
 import type { CurrentKey } from '@relay/protocol/wire';
 import { RelayApiError } from '@relay/sdk';
 import { useMutation } from '@tanstack/react-query';
@@ -12,10 +13,13 @@ import { errorText } from '../ui/notice.tsx';
 interface Props {
   readonly hasEnded: boolean;
   readonly onSignIn: (account: CurrentKey) => void;
+  /** The person goes on as who they are. */
+  readonly onStay: () => void;
 }
 
-export function SignIn({ hasEnded, onSignIn }: Props) {
+export function SignIn({ hasEnded, onSignIn, onStay }: Props) {
   const [apiKey, setApiKey] = useState('');
+  const [asked, setAsked] = useState<{ readonly link: string; readonly account: CurrentKey }>();
   const signIn = useMutation({
     mutationFn: (body: { apiKey: string } | { link: string }) => client.console.login(body),
     onSuccess: (account) => {
@@ -32,8 +36,31 @@ export function SignIn({ hasEnded, onSignIn }: Props) {
     const link = location.hash.slice(1);
     if (link === '') return;
     history.replaceState(null, '', location.pathname);
-    mutate({ link });
+    // Anybody can lead a person to a link of their own: it does not replace a sign-in unasked.
+    client.keys.current().then(
+      (account) => setAsked({ link, account }),
+      () => mutate({ link }),
+    );
   }, [mutate]);
+
+  if (asked !== undefined && signIn.isIdle) {
+    const name = escapeMisleading(asked.account.owner ?? asked.account.name);
+    return (
+      <main className="flex min-h-full items-center justify-center p-4">
+        <div className="flex w-full max-w-sm flex-col gap-4 rounded border border-line bg-surface p-6">
+          <h1 className="text-xl font-semibold">Sign in to Relay</h1>
+          <Notice>
+            You are signed in as {name}. This link ends that and signs you in with the key that it
+            was made for. Use it only if you asked for it.
+          </Notice>
+          <Button kind="primary" onClick={onStay}>
+            Stay signed in as {name}
+          </Button>
+          <Button onClick={() => mutate({ link: asked.link })}>Sign in with the link</Button>
+        </div>
+      </main>
+    );
+  }
 
   return (
     <main className="flex min-h-full items-center justify-center p-4">

@@ -70,6 +70,27 @@ function labelOf(code: number): string {
 /** Elements are slow; a text with more marks than these has the others as escape sequences. */
 const maxMarks = 500;
 
+/** From so much white space on, what follows it may be out of sight. */
+const longSpace = /\n(?:[ \t]*\n){9,}|[ \t]{100,}/g;
+
+/** Text with marks in place of white space that nobody would scroll over. */
+function withoutLongSpace(text: string, maxCount: number): Piece[] {
+  const pieces: Piece[] = [];
+  let end = 0;
+  for (const { 0: space, index } of text.matchAll(longSpace)) {
+    if (pieces.length >= 2 * maxCount) break;
+    const lines = space.split('\n').length - 1;
+    pieces.push(text.slice(end, index), {
+      label: lines === 0 ? 'space' : 'line break',
+      about: 'White space that would push the rest out of sight',
+      count: lines === 0 ? space.length : lines,
+    });
+    // What follows begins a line of its own.
+    end = index + space.length - (lines === 0 ? 0 : 1);
+  }
+  return [...pieces, text.slice(end)].filter((piece) => piece !== '');
+}
+
 /** The same character several times in a row is one mark. */
 export function piecesOf(text: string): Piece[] {
   const pieces: Piece[] = [];
@@ -81,7 +102,9 @@ export function piecesOf(text: string): Piece[] {
     if (markCount === maxMarks) {
       escaped += typeof piece === 'string' ? piece : escapeMisleading(piece.char);
     } else if (typeof piece === 'string') {
-      pieces.push(piece);
+      const parts = withoutLongSpace(piece, maxMarks - markCount);
+      markCount += parts.filter((part) => typeof part === 'object').length;
+      pieces.push(...parts);
       previous = undefined;
     } else if (piece.char === previous && typeof last === 'object') {
       pieces[pieces.length - 1] = { ...last, count: last.count + 1 };

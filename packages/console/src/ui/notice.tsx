@@ -1,4 +1,5 @@
 /** What a page says when it has nothing, cannot load, or is loading. */
+import { escapeMisleading } from '@relay/protocol/display';
 import { RelayApiError } from '@relay/sdk';
 import { CircleAlert, CircleCheck, Info, TriangleAlert } from 'lucide-react';
 import type { ReactNode } from 'react';
@@ -26,11 +27,12 @@ export function Empty({ title, children, action }: EmptyProps) {
 /** An error in words: what the server says, else what happened. */
 export function errorText(error: unknown): string {
   if (!(error instanceof RelayApiError)) {
-    return error instanceof Error ? error.message : String(error);
+    return escapeMisleading(error instanceof Error ? error.message : String(error));
   }
   if (error.code === 'network_error') return 'The server does not answer.';
   const fields = (error.details ?? []).map(({ path, message }) => `${path}: ${message}`);
-  return [error.message, ...fields].join('\n');
+  // They may quote what models, tools and agents wrote.
+  return escapeMisleading([error.message, ...fields].join('\n'));
 }
 
 interface ErrorNoticeProps {

@@ -78,6 +78,20 @@ describe('Fields of a schema form', () => {
     expect(parseNumber(' 1.50 ')).toEqual({ ok: true, value: 1.5 });
     expect(parseNumber('9007199254740992')).toEqual({ ok: true, value: 2 ** 53 });
     expect(parseJson('{"a":')).toMatchObject({ ok: false });
+    // They would become other numbers, or null.
+    for (const text of [
+      '9007199254740993',
+      '1e400',
+      '-1e999',
+      '1e-400',
+      '0.10000000000000000055',
+    ]) {
+      expect(parseJson(`{"a":[${text}]}`), text).toMatchObject({ ok: false });
+    }
+    for (const value of [2 ** 53 - 1, 2 ** 60, 1e300, 5e-324, 0.1, 0, 123.456]) {
+      expect(parseJson(`[${value}]`)).toEqual({ ok: true, value: [value] });
+    }
+    expect(parseJson('[1.50, 100e2, 0.000]')).toEqual({ ok: true, value: [1.5, 10_000, 0] });
   });
 
   it('keep all other properties and their order when one is changed', () => {

@@ -34,6 +34,30 @@ describe('Marks', () => {
     }
   });
 
+  it('stand for white space that would push the rest out of sight', () => {
+    const about = 'White space that would push the rest out of sight';
+    expect(piecesOf(`ls${'\n'.repeat(3_000)}rm -rf /`)).toEqual([
+      'ls',
+      { label: 'line break', about, count: 3_000 },
+      '\nrm -rf /',
+    ]);
+    expect(piecesOf(`ls${' \t\n'.repeat(50)}x`)).toEqual([
+      'ls \t',
+      { label: 'line break', about, count: 50 },
+      '\nx',
+    ]);
+    expect(piecesOf(`ls${' '.repeat(500)}; rm -rf /`)).toEqual([
+      'ls',
+      { label: 'space', about, count: 500 },
+      '; rm -rf /',
+    ]);
+    for (const text of [`a${'\n'.repeat(9)}b`, `a\n${' '.repeat(99)}b`]) {
+      expect(piecesOf(text)).toEqual([text]);
+    }
+    const many = piecesOf(`${'\n'.repeat(10)}x`.repeat(2_000));
+    expect(many.filter((piece) => typeof piece === 'object').length).toBeLessThanOrEqual(500);
+  });
+
   it('count the same character that follows itself', () => {
     const pieces = piecesOf(`a${'\u200b'.repeat(100_000)}b`);
     expect(pieces).toHaveLength(3);

@@ -134,12 +134,19 @@ function accepts(accepted: string, encoding: string): boolean {
   return found !== undefined && !found.some((part) => /^q=0(?:\.0*)?$/.test(part));
 }
 
+/** Of a file that does not exist, or cannot. */
+const absent: ReadonlySet<string | undefined> = new Set([
+  'ENOENT',
+  'EISDIR',
+  'ENOTDIR',
+  'ENAMETOOLONG',
+]);
+
 async function readIfPresent(path: string): Promise<Buffer | undefined> {
   try {
     return await readFile(path);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT' || code === 'EISDIR' || code === 'ENOTDIR') return undefined;
+    if (absent.has((error as NodeJS.ErrnoException).code)) return undefined;
     throw error;
   }
 }

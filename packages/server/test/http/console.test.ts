@@ -135,6 +135,7 @@ describe('the pages of the console', () => {
     }
     expect((await get('/console/runs/x', { accept: '*/*' })).status).toBe(404);
     expect((await get('/console/assets/gone.js', html)).status).toBe(404);
+    expect((await get(`/console/assets/${'long'.repeat(100)}.js`, html)).status).toBe(404);
   });
 
   it('allow no script but their own files, and no frame around them', async () => {
@@ -628,6 +629,29 @@ describe('signing out', () => {
     const without = await server.request('/console/logout', { method: 'POST', key: null });
     expect(without.status).toBe(204);
     expect((await server.request('/v1/runs')).status).toBe(200);
+  });
+});
+
+describe('signing in again', () => {
+  it('ends the sign-in whose cookie the browser had, and its streams', async () => {
+    const before = await signIn({ apiKey: server.apiKey });
+    const feed = new FrameReader(await server.request('/v1/feed', withCookie(before)));
+    const { apiKey } = await addKey(server.store, { scopes: ['read'] });
+    const own = withCookie(before).headers;
+    const after = await signIn({ link: await newLink(apiKey) }, own);
+    await feed.rest();
+    expect((await server.request('/v1/runs', withCookie(before))).status).toBe(401);
+    // A cookie that has ended is no obstacle.
+    await signIn({ apiKey }, own);
+    expect((await server.request('/v1/runs', withCookie(after))).status).toBe(200);
+  });
+
+  it('leaves the sign-in as it is if it fails', async () => {
+    const before = await signIn({ apiKey: server.apiKey });
+    expect((await login({ link: makeSecret('link') }, withCookie(before).headers)).status).toBe(
+      401,
+    );
+    expect((await server.request('/v1/runs', withCookie(before))).status).toBe(200);
   });
 });
 

@@ -192,8 +192,9 @@ function PermissionActions({
   const onlyOnce = noAlways(approval);
   const isBlocked = isBusy || form !== undefined;
   useShortcuts({
-    a: () => {
-      if (!isBlocked) approve();
+    a: ({ repeat }) => {
+      // A key that was held down before the card was shown was not meant for it.
+      if (!isBlocked && !repeat) approve();
     },
     d: () => {
       if (!isBlocked) setForm('deny');

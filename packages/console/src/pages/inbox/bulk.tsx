@@ -10,13 +10,15 @@ import { shownDigest } from './words.ts';
 
 interface BulkProps {
   readonly chosen: readonly Approval[];
+  /** Whether the person has seen the whole call: a row shows only its beginning. */
+  readonly isSeen: boolean;
   readonly onClear: () => void;
 }
 
 /** Requests at a time. */
 const maxRequests = 4;
 
-export function BulkBar({ chosen, onClear }: BulkProps) {
+export function BulkBar({ chosen, isSeen, onClear }: BulkProps) {
   const [isDenying, setDenying] = useState(false);
   const [isSending, setSending] = useState(false);
   const [first] = chosen;
@@ -66,7 +68,7 @@ export function BulkBar({ chosen, onClear }: BulkProps) {
         <div className="flex flex-wrap items-center gap-2">
           <Button
             kind="approve"
-            disabled={isSending}
+            disabled={isSending || !isSeen}
             onClick={() => void send('Approved', 'Approving', { approved: true })}
           >
             Approve {what}
@@ -77,6 +79,11 @@ export function BulkBar({ chosen, onClear }: BulkProps) {
           <Button kind="quiet" disabled={isSending} onClick={onClear}>
             Clear
           </Button>
+          {isSeen ? null : (
+            <p className="w-full text-xs text-muted">
+              Open one of them first, to see all of what would run.
+            </p>
+          )}
         </div>
       )}
     </div>

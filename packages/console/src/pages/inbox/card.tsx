@@ -25,19 +25,30 @@ import {
 } from './context.tsx';
 import { Evidence } from './outcome.tsx';
 import { Row, Warning } from './parts.tsx';
-import { hasVoted, isMe, nameOf, shownDigest, shownParams, urgencyOf, verdictOf } from './words.ts';
+import {
+  callKey,
+  hasVoted,
+  isMe,
+  nameOf,
+  shownDigest,
+  shownParams,
+  urgencyOf,
+  verdictOf,
+} from './words.ts';
 
 interface CardProps {
   readonly id: string;
+  /** Called with the key of the call that the card shows. */
+  readonly onSeen: (call: string) => void;
   /** Opens the next request. */
   readonly onNext: () => void;
   readonly identical: ReactNode;
 }
 
-export function Card({ id, onNext, identical }: CardProps) {
+export function Card({ id, ...rest }: CardProps) {
   const { approval, error } = useApproval(id);
   if (approval !== undefined) {
-    return <ApprovalCard key={id} approval={approval} onNext={onNext} identical={identical} />;
+    return <ApprovalCard key={id} approval={approval} {...rest} />;
   }
   if (error === undefined) return <Loading />;
   if (error instanceof RelayApiError && error.status === 404) {
@@ -52,6 +63,7 @@ export function Card({ id, onNext, identical }: CardProps) {
 
 function ApprovalCard({
   approval,
+  onSeen,
   onNext,
   identical,
 }: Omit<CardProps, 'id'> & { readonly approval: Approval }) {
@@ -64,6 +76,10 @@ function ApprovalCard({
   const isOther = approval.status === 'pending' && seen !== shownDigest(approval);
   // Who has voted knows the call: a change by another person would have cleared the vote.
   const isChanged = isOther && !hasVoted(approval, account);
+  const call = callKey(approval);
+  useEffect(() => {
+    if (isReadable && !isChanged) onSeen(call);
+  }, [isReadable, isChanged, onSeen, call]);
   return (
     <>
       <article

@@ -2,7 +2,7 @@
 import type { Approval } from '@relay/protocol/wire';
 import { useMutation } from '@tanstack/react-query';
 import { Bell, BellOff, CircleHelp } from 'lucide-react';
-import { lazy, Suspense, useEffect, useMemo, useRef, useState } from 'react';
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { approvals, useApprovalStore, usePendingApprovals } from '../../api/approvals.ts';
@@ -35,6 +35,12 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
   const list = useRef<ListHandle>(null);
   const [isHelpOpen, setHelpOpen] = useState(false);
   const [chosen, setChosen] = useState<readonly Approval[]>([]);
+  /** The calls whose cards were open. */
+  const [seen, setSeen] = useState<ReadonlySet<string>>(new Set());
+  const addSeen = useCallback(
+    (call: string) => setSeen((before) => (before.has(call) ? before : new Set([...before, call]))),
+    [],
+  );
 
   const query = search.toString();
   const hrefOf = (each: string) => `/inbox/${each}${query === '' ? '' : `?${query}`}`;
@@ -161,7 +167,11 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
                   <NothingPending isFiltered={filter.isActive} onClear={() => navigate('/inbox')} />
                 }
               />
-              <BulkBar chosen={chosen} onClear={() => setChosen([])} />
+              <BulkBar
+                chosen={chosen}
+                isSeen={chosen.every((each) => seen.has(callKey(each)))}
+                onClear={() => setChosen([])}
+              />
             </>
           )
         }
@@ -169,6 +179,7 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
           id === undefined ? undefined : (
             <Card
               id={id}
+              onSeen={addSeen}
               onNext={() => (isDecidedTab ? navigate('/inbox') : move(1))}
               identical={
                 <Identical

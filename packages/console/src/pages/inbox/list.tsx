@@ -1,5 +1,5 @@
 /** The rows of the inbox. Only those in view are rendered. */
-import { describeFlags } from '@relay/protocol/display';
+import { describeFlags, escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { CircleHelp, Clock, Flag, LoaderCircle, RotateCcw, Users, Wrench } from 'lucide-react';
 import {
@@ -162,7 +162,7 @@ const Row = memo(function Row(props: RowProps) {
         <label className="relative flex w-9 shrink-0 cursor-pointer items-center justify-center pointer-coarse:w-11">
           <input
             type="checkbox"
-            aria-label={`Choose ${approval.tool}`}
+            aria-label={`Choose ${escapeMisleading(approval.tool)}`}
             checked={isChosen}
             onChange={() => onChoose(approval)}
             className={cx(

@@ -3,6 +3,7 @@ import { escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { useState } from 'react';
 import { Link } from 'wouter';
+import { parseExactly } from '../../text/exact-json.ts';
 import { SafeText } from '../../text/safe-text.tsx';
 import { Button } from '../../ui/button.tsx';
 import { Field, TextArea } from '../../ui/form.tsx';
@@ -158,7 +159,7 @@ function CompletedForm({ isBusy, onCancel, onSend }: CompletedFormProps) {
 
 function jsonOrText(text: string): JsonInput {
   try {
-    return JSON.parse(text) as JsonInput;
+    return parseExactly(text) as JsonInput;
   } catch {
     return text;
   }

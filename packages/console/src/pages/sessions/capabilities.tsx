@@ -112,10 +112,24 @@ function Facts({ session }: { readonly session: Session }) {
       <Fact name="Id">
         <Id id={session.id} label="session id" />
       </Fact>
-      <Fact name="Harness">{session.harness}</Fact>
-      {session.agent === undefined ? null : <Fact name="Agent">{session.agent}</Fact>}
-      {session.model === undefined ? null : <Fact name="Model">{session.model}</Fact>}
-      {session.workspace === undefined ? null : <Fact name="Folder">{session.workspace}</Fact>}
+      <Fact name="Harness">
+        <SafeText text={session.harness} />
+      </Fact>
+      {session.agent === undefined ? null : (
+        <Fact name="Agent">
+          <SafeText text={session.agent} />
+        </Fact>
+      )}
+      {session.model === undefined ? null : (
+        <Fact name="Model">
+          <SafeText text={session.model} />
+        </Fact>
+      )}
+      {session.workspace === undefined ? null : (
+        <Fact name="Folder">
+          <SafeText text={session.workspace} />
+        </Fact>
+      )}
       <Fact name="Owner">
         <SafeText text={session.owner} />
       </Fact>

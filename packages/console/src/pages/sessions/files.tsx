@@ -1,4 +1,5 @@
 /** The files that a session has changed, with their differences. */
+import { escapeMisleading } from '@relay/protocol/display';
 import type { Session } from '@relay/sdk';
 import { useEffect, useMemo } from 'react';
 import { useSearchParams } from 'wouter';
@@ -72,7 +73,10 @@ export function Files({ session, journal }: FilesProps) {
               })
             }
           >
-            <span className="min-w-0 flex-1 truncate font-mono text-xs" title={file.path}>
+            <span
+              className="min-w-0 flex-1 truncate font-mono text-xs"
+              title={escapeMisleading(file.path)}
+            >
               <SafeText text={file.path} />
             </span>
             <Operation file={file} />

@@ -1,4 +1,5 @@
 /** A message on the page. */
+import { escapeMisleading } from '@relay/protocol/display';
 import type { SessionMessage } from '@relay/sdk';
 import { Paperclip, Reply } from 'lucide-react';
 import type { ReactNode } from 'react';
@@ -27,7 +28,7 @@ export function MessageView(props: MessageViewProps) {
   const { from, text, attachments, at, editedAt, withdrawnAt } = message;
   return (
     <article
-      aria-label={`Message of ${from.name}`}
+      aria-label={`Message of ${escapeMisleading(from.name)}`}
       className={cx(
         'group flex flex-col gap-1 rounded px-3 py-2',
         direction === 'in' ? 'border border-line bg-surface' : 'bg-sunken',

@@ -1,4 +1,5 @@
 /** One session: what is said in it, what waits, what it has done, and what can be done with it. */
+import { escapeMisleading } from '@relay/protocol/display';
 import { RelayApiError, type Approval, type Session } from '@relay/sdk';
 import { ArrowLeft, Hand } from 'lucide-react';
 import { lazy, Suspense, type ReactNode } from 'react';
@@ -155,7 +156,10 @@ function Header({ session, journal }: { readonly session: Session; readonly jour
       </h1>
       <StatusBadge status={status} />
       {doing === undefined ? null : (
-        <span className="min-w-0 max-w-md truncate text-sm text-muted" title={doing}>
+        <span
+          className="min-w-0 max-w-md truncate text-sm text-muted"
+          title={escapeMisleading(doing)}
+        >
           <SafeText text={doing} />
         </span>
       )}

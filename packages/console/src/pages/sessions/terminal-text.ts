@@ -5,7 +5,7 @@ import type { StoredSessionEvent } from '@relay/sdk';
 export function withoutAnswers(keys: string): string {
   return keys.replaceAll(
     // oxlint-disable-next-line no-control-regex
-    /\x1b\[[?>]?[\d;]*[cnR]|\x1b\[\?[\d;]*\$y|\x1b[\]P][^\x07\x1b]*(?:\x07|\x1b\\)/g,
+    /\x1b\[[?>]?[\d;]*[cnR]|\x1b\[\??[\d;]*\$y|\x1b[\]P][^\x07\x1b]*(?:\x07|\x1b\\)/g,
     '',
   );
 }

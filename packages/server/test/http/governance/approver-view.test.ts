@@ -135,6 +135,20 @@ describe('an approver', () => {
     expect(JSON.stringify(await reader.rest())).toContain('A link that the command names');
   });
 
+  it('sees where the arguments lead that another approver has changed and voted for', async () => {
+    const approvers = [{ tool: 'read', quorum: 2 }];
+    await server.request('/v1/policy', { method: 'PUT', body: { version: 0, approvers } });
+    const { id } = await asked('read', { filePath: 'deploy/prod.sh' });
+    const input = { filePath: 'docs/a.txt' };
+    writeFileSync(join(folder, 'docs/a.txt'), '');
+    expect((await decide(id, { approved: true, input })).status).toBe(200);
+    expect(await server.json(`/v1/approvals/${id}`)).toMatchObject({
+      status: 'pending',
+      executedParams: input,
+      resolvedPaths: { filePath: join(folder, 'docs/a.txt') },
+    });
+  });
+
   it('sees where changed arguments lead, and what they change', async () => {
     const { id, reader } = await asked('patch', { filePath: 'a.txt', ...edit('', 'new\n') });
     const input = { filePath: 'docs/readme.md', ...edit('make\n', 'true\n') };

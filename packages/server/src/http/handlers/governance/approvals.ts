@@ -208,6 +208,8 @@ async function presentApproval(
   return {
     ...rest,
     status: statusNow(approval),
+    // Those of the arguments that are shown: others would lead elsewhere.
+    resolvedPaths: edited === undefined ? rest.resolvedPaths : edited.resolvedPaths,
     executedParams: edited?.params,
     executedDigest: edited?.digest,
     ...question,

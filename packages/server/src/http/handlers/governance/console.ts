@@ -27,6 +27,9 @@ export const loginToConsole: SignInHandler<'loginToConsole'> = async (call) => {
   const { key, apiKey } = await attemptWithinLimits(context, presented, { request, reply }, () =>
     signIn(call, secret),
   );
+  // The browser forgets the cookie that it had, so that nobody could end that sign-in any more.
+  const previous = consoleSecretIn(request);
+  if (previous !== undefined) await endSignIn(context, previous).catch(ignoreUnauthorized);
   const { expiresAt } = key;
   const origin = request.headers.origin ?? config.publicUrl ?? '';
   setConsoleCookie(reply, {
@@ -106,16 +109,22 @@ export const logoutOfConsole: SignInHandler<'logoutOfConsole'> = async (call) =>
   rejectForeignPage(request, context.config, { requireOrigin: secret !== undefined });
   clearConsoleCookie(reply);
   if (secret === undefined) return;
-  await attemptWithinLimits(context, secret, { request, reply }, async () => {
-    const { key, apiKey } = await findValidKey(secret, 'console', context);
-    const audit = auditOf(context, apiKey, 'console.signed-out', { keyId: key.id });
-    const { clock } = context.control.engine;
-    await context.store.tenant(key.tenantId).revokeKey(key.id, clock.now(), audit);
-    context.streams.closeByKey(key.id);
-  }).catch((error: unknown) => {
-    if (!isUnauthorized(error)) throw error;
-  });
+  await attemptWithinLimits(context, secret, { request, reply }, () =>
+    endSignIn(context, secret),
+  ).catch(ignoreUnauthorized);
 };
+
+async function endSignIn(context: ServerContext, secret: string): Promise<void> {
+  const { key, apiKey } = await findValidKey(secret, 'console', context);
+  const audit = auditOf(context, apiKey, 'console.signed-out', { keyId: key.id });
+  const { clock } = context.control.engine;
+  await context.store.tenant(key.tenantId).revokeKey(key.id, clock.now(), audit);
+  context.streams.closeByKey(key.id);
+}
+
+function ignoreUnauthorized(error: unknown): void {
+  if (!isUnauthorized(error)) throw error;
+}
 
 function isUnauthorized(error: unknown): boolean {
   return error instanceof RelayError && error.code === 'unauthorized';
