@@ -231,7 +231,7 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
     const approval = await ask('notify quickly');
     const page = await open(approval.id, { person: 'grace' });
     await button(page, 'Approve once').waitFor();
-    await page.getByText('live').waitFor();
+    await page.getByText('live', { exact: true }).waitFor();
     const seenAt = page.evaluate<number>(`new Promise((resolve) => {
       const look = () =>
         document.querySelector('[data-verdict]') ? resolve(Date.now()) : requestAnimationFrame(look);
@@ -365,7 +365,7 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
       headers: { origin: server.url },
     });
     await page.goto('/console/inbox');
-    await page.getByText('live').waitFor();
+    await page.getByText('live', { exact: true }).waitFor();
     await button(page, 'Notify me of new requests').click();
     const approval = await ask('notify desktop');
     await expect
@@ -381,7 +381,7 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
       await shortLived.start();
       const own = createClient({ baseUrl: shortLived.url, apiKey: shortLived.apiKey });
       const page = await visitor.signIn('/inbox');
-      await page.getByText('live').waitFor();
+      await page.getByText('live', { exact: true }).waitFor();
       const approval = await ask('notify late', own);
       await waitingRow(page, approval).click();
       await page.getByText(/expires in \d/).waitFor();
@@ -409,7 +409,7 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
         .toBe(true);
     }
     const page = await browser.signIn('/inbox', { apiKey: people.ada });
-    await page.getByText('live').waitFor();
+    await page.getByText('live', { exact: true }).waitFor();
     await server.kill();
     await page.getByText('reconnecting').waitFor();
     await server.start({ RELAY_PORT: new URL(page.url()).port });
