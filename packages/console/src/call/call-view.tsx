@@ -147,7 +147,7 @@ function Parameter({ name, value, explained, resolved, isPreviewed }: ParameterP
     const isOutside = explained?.kind === 'path' && explained.outside === true;
     return <Path path={value} target={target} isOutside={isOutside} />;
   }
-  if (/^(?:diff |--- |@@ )/.test(value) && !isPreviewed) return <Diff text={value} />;
+  if (/^(?:diff |--- |@@ )/.test(value) && !isPreviewed) return <Diff text={value} isClaim />;
   if (targetOf(value) !== undefined) return <Url url={value} credentials={false} understood />;
   return <Text text={value} isCommand={name === 'command'} />;
 }

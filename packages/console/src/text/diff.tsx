@@ -31,10 +31,16 @@ function useLibrary(): Library | undefined {
   return library;
 }
 
+interface DiffProps {
+  readonly text: string;
+  /** Nobody has checked which lines are unchanged: all of them are shown. */
+  readonly isClaim?: boolean;
+}
+
 /** A unified diff. A text that is none is shown line by line. */
-export function Diff({ text }: { readonly text: string }) {
+export function Diff({ text, isClaim = false }: DiffProps) {
   const lines = useMemo(() => parseDiff(text), [text]);
-  return <DiffTable lines={lines} />;
+  return <DiffTable lines={lines} isClaim={isClaim} />;
 }
 
 interface DiffOfProps {
@@ -71,12 +77,17 @@ function compare({ diffLines }: Library, before: string, after: string): DiffLin
 const firstRows = 300;
 const moreRows = 1_000;
 
-function DiffTable({ lines }: { readonly lines: readonly DiffLine[] }) {
+interface DiffTableProps {
+  readonly lines: readonly DiffLine[];
+  readonly isClaim?: boolean;
+}
+
+function DiffTable({ lines, isClaim = false }: DiffTableProps) {
   const library = useLibrary();
   const [limit, setLimit] = useState(firstRows);
   const [opened, setOpened] = useState<ReadonlySet<Fold>>(new Set());
-  const folded = useMemo(() => foldUnchanged(lines), [lines]);
-  const rows = folded.flatMap((row): readonly (DiffLine | Fold)[] =>
+  const folded = useMemo(() => (isClaim ? lines : foldUnchanged(lines)), [lines, isClaim]);
+  const rows = folded.flatMap((row: DiffLine | Fold): readonly (DiffLine | Fold)[] =>
     row.kind === 'fold' && opened.has(row) ? row.lines : [row],
   );
   const count = (kind: DiffLine['kind']) => lines.filter((line) => line.kind === kind).length;

@@ -141,6 +141,13 @@ describe('A call', () => {
     expect(text).toMatch(/Warning: .*p\u0430ypal/);
   });
 
+  it('hides no line of a text that only claims to be a diff', () => {
+    const lines = Array.from({ length: 30 }, (_, at) => ` pay ${at} to eve`);
+    const text = `@@ -1,30 +1,30 @@\n${lines.join('\n')}`;
+    const html = render({ tool: 'send_note', params: { text } });
+    for (const line of lines) expect(textOf(html)).toContain(line.trim());
+  });
+
   it('shows its change as a diff, and the parameters as well', () => {
     const html = render({
       tool: 'patch',

@@ -1,4 +1,5 @@
 /** A request for approval where the agent waits for it. What needs more room is in the inbox. */
+import { escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { ExternalLink, Hand, LoaderCircle } from 'lucide-react';
 import { useState } from 'react';
@@ -44,7 +45,7 @@ function Pending({ approval }: { readonly approval: Approval }) {
   const formId = `answer-${id}`;
   return (
     <section
-      aria-label={`Approval of ${tool}`}
+      aria-label={`Approval of ${escapeMisleading(tool)}`}
       data-approval={id}
       className="flex min-w-0 flex-col gap-3 rounded border border-waiting bg-surface p-3"
     >

@@ -1,5 +1,6 @@
 /** Changes to a policy before they are saved: what differs, what is wrong, and what others have saved meanwhile. */
 import { canonicalJson, type FieldIssue, isObject, type Policy } from '@relay/protocol/wire';
+import { parseExactly } from '../../text/exact-json.ts';
 
 /** In the order in which they decide. */
 export const policyLists = ['deny', 'ask', 'allow', 'approvers'] as const;
@@ -95,7 +96,7 @@ export function jsonOf(rules: Rules): string {
 export function parseRules(text: string): Rules | { readonly problem: string } {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseExactly(text);
   } catch (error) {
     return { problem: `This is not JSON: ${error instanceof Error ? error.message : 'unknown'}` };
   }

@@ -2,6 +2,7 @@
 import { defined, isObject, type Role, roleNames } from '@relay/protocol/wire';
 import { Plus, X } from 'lucide-react';
 import { type FormEvent, useId, useState } from 'react';
+import { parseExactly } from '../../text/exact-json.ts';
 import { Button, IconButton } from '../../ui/button.tsx';
 import { Field, Input, Select, Switch, TextArea } from '../../ui/form.tsx';
 import { AgentSelect } from './agent-select.tsx';
@@ -390,7 +391,7 @@ function conditionsOf(
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseExactly(text);
   } catch {
     return undefined;
   }

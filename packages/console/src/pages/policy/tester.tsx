@@ -6,6 +6,7 @@ import { Link, useSearchParams } from 'wouter';
 import { client } from '../../api/client.ts';
 import { CallView } from '../../call/call-view.tsx';
 import { SchemaForm } from '../../call/schema-form.tsx';
+import { parseExactly } from '../../text/exact-json.ts';
 import { SafeText } from '../../text/safe-text.tsx';
 import { Button } from '../../ui/button.tsx';
 import { Field, Input, TextArea } from '../../ui/form.tsx';
@@ -33,7 +34,7 @@ function callOf(search: URLSearchParams): Call | undefined {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseExactly(text);
   } catch {
     return undefined;
   }
