@@ -167,7 +167,7 @@ test('reports an invalid key, a key with few scopes, and no key', async () => {
   const small = await diagnose({ RELAY_API_KEY: apiKey });
   expect(small.of('key')).toMatchObject({
     state: 'warning',
-    message: expect.stringMatching(/: runs$/),
+    message: expect.stringMatching(/: runs, read$/),
   });
   expect(small.of('providers')).toBeUndefined();
   const none = await diagnose({ RELAY_DATA_DIR: empty() });

@@ -81,7 +81,8 @@ export function anyOf<const Values extends readonly [string, ...string[]]>(value
     .regex(/,/)
     .transform((text): string[] => text.split(','))
     .pipe(z.array(one));
-  return z.union([one, several]);
+  // A query parameter is text in either case.
+  return z.union([one, several]).meta({ type: 'string' });
 }
 
 export function listOf<Name extends string, Item extends z.ZodType>(name: Name, item: Item) {

@@ -86,8 +86,11 @@ ${responseList(responses)}</article>`;
 /** Any one of the security schemes is enough. */
 function access({ security = [] }: Operation): string {
   if (security.length === 0) return '<em>Public.</em>';
-  const schemes = security.map((scheme) => {
+  const schemes = security.flatMap((scheme) => {
     if ('internal' in scheme) return 'the internal secret';
+    // The cookie stands for a key, with the same scopes.
+    if ('console' in scheme) return [];
+    if ('session' in scheme) return 'a session token';
     const scopes = Object.values(scheme).flat();
     if (scopes.length === 0) return 'none on this machine';
     return `a key with the scope <code>${escapeHtml(scopes.join(', '))}</code>`;

@@ -193,6 +193,7 @@ describe('/v1/runs', () => {
         finishReason: 'stop',
         usage: { input_tokens: expect.any(Number), output_tokens: expect.any(Number) },
         checkpoint: expect.objectContaining({ version: 1 }),
+        owner: expect.stringMatching(uuid),
         labels: {},
         lastSeq: expect.any(Number),
         createdAt: expect.stringMatching(/^\d{4}-.*Z$/),

@@ -167,6 +167,7 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
       allowedByDefault: false,
       needsApproval: false,
       idempotent: false,
+      kinds: { text: 'path' },
     });
     expect(found('trusted_look')).toMatchObject({ allowedByDefault: true });
     expect(found('trusted_fit')).toBeUndefined();

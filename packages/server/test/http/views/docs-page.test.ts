@@ -28,7 +28,7 @@ describe('docsPage', () => {
   it('starts with the authentication and ends with the system routes', () => {
     expect(page).toContain('<code>Authorization: Bearer relay_live_…</code>');
     const sections = [...page.matchAll(/<section id="([^"]+)">/g)].map(([, tag]) => tag);
-    expect(sections.slice(0, 3)).toEqual(['models', 'tools', 'chat']);
+    expect(sections.slice(0, 3)).toEqual(['models', 'agents', 'tools']);
     expect(sections.slice(-2)).toEqual(['system', 'types']);
   });
 
