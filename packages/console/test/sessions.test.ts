@@ -2,14 +2,14 @@ import type { Delivery, Session, SessionMessage, StoredSessionEvent } from '@rel
 import { RelayApiError } from '@relay/sdk';
 import { describe, expect, it } from 'vitest';
 import { modes, whyNot } from '../src/pages/sessions/abilities.ts';
-import { changedFiles } from '../src/pages/sessions/changed-files.ts';
-import { columnOf, columns, sessionStatuses } from '../src/pages/sessions/columns.ts';
-import { JournalReader } from '../src/pages/sessions/journal-reader.ts';
-import { mentionAt } from '../src/pages/sessions/mention.ts';
-import { isQueued, leastOf, receiptOf } from '../src/pages/sessions/receipt.ts';
-import { beginningOf, sinceReset, withoutAnswers } from '../src/pages/sessions/terminal-text.ts';
-import { threadsOf } from '../src/pages/sessions/threads.ts';
-import { activityOf, timelineOf } from '../src/pages/sessions/timeline.ts';
+import { changedFiles } from '../src/pages/sessions/session/changed-files.ts';
+import { columnOf, columns, sessionStatuses } from '../src/pages/sessions/board/columns.ts';
+import { JournalReader } from '../src/pages/sessions/session/journal-reader.ts';
+import { mentionAt } from '../src/pages/sessions/messages/mention.ts';
+import { isQueued, leastOf, receiptOf } from '../src/pages/sessions/messages/receipt.ts';
+import { beginningOf, sinceReset, withoutAnswers } from '../src/pages/sessions/terminal/text.ts';
+import { threadsOf } from '../src/pages/sessions/messages/threads.ts';
+import { activityOf, timelineOf } from '../src/pages/sessions/session/timeline.ts';
 
 type Unstored<Event> = Event extends unknown ? Omit<Event, 'seq' | 'at'> : never;
 

@@ -42,7 +42,7 @@ export const scenes: Readonly<Record<string, readonly Turn[]>> = {
   'Why was invoice 1042 charged twice?': [
     {
       text: 'I ask billing to check.',
-      call: ['agent', { agent: 'billing', task: 'Check invoice 1042 for duplicates' }],
+      call: ['agent', { agent: 'billing', prompt: 'Check invoice 1042 for duplicates' }],
     },
     {
       text: [

@@ -1,8 +1,8 @@
 /** Sessions: the board, the page of one session, and channels. */
 import { useSearchParams } from 'wouter';
-import { Board } from './board.tsx';
-import { Channels } from './channels.tsx';
-import { SessionPage } from './session-page.tsx';
+import { Board } from './board/board.tsx';
+import { Channels } from './messages/channels.tsx';
+import { SessionPage } from './session/session-page.tsx';
 
 export function Sessions({ id }: { readonly id: string | undefined }) {
   const [search] = useSearchParams();

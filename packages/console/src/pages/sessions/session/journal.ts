@@ -3,8 +3,8 @@
  * so that a page needs no stream for them.
  */
 import { useEffect, useMemo, useSyncExternalStore } from 'react';
-import { client } from '../../api/client.ts';
-import { onFeedEvent } from '../../api/feed.ts';
+import { client } from '../../../api/client.ts';
+import { onFeedEvent } from '../../../api/feed.ts';
 import { JournalReader, type JournalState } from './journal-reader.ts';
 
 export interface Journal extends JournalState {

@@ -3,13 +3,13 @@ import { defined } from '@relay/protocol/wire';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
 import { useLocation } from 'wouter';
-import { useMay } from '../../api/account.tsx';
-import { client } from '../../api/client.ts';
-import { sessionChanged } from '../../api/sessions.ts';
-import { Button } from '../../ui/button.tsx';
-import { Field, Input, Select } from '../../ui/form.tsx';
-import { ErrorNotice } from '../../ui/notice.tsx';
-import { Dialog } from '../../ui/overlay.tsx';
+import { useMay } from '../../../api/account.tsx';
+import { client } from '../../../api/client.ts';
+import { sessionChanged } from '../../../api/sessions.ts';
+import { Button } from '../../../ui/button.tsx';
+import { Field, Input, Select } from '../../../ui/form.tsx';
+import { ErrorNotice } from '../../../ui/notice.tsx';
+import { Dialog } from '../../../ui/overlay.tsx';
 
 const codingAgents = ['claude', 'codex', 'opencode', 'gemini'];
 /** Its name is typed: only the operator's configuration has it. */

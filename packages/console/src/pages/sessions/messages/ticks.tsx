@@ -1,13 +1,13 @@
 /** Receipts on the page. */
 import { useMutation } from '@tanstack/react-query';
 import { Check, CheckCheck, CircleX, Clock, RotateCw } from 'lucide-react';
-import { useMay } from '../../api/account.tsx';
-import { client } from '../../api/client.ts';
-import { queries } from '../../api/queries.ts';
-import { Button } from '../../ui/button.tsx';
-import { cx } from '../../ui/cx.ts';
-import { errorText } from '../../ui/notice.tsx';
-import { toast } from '../../ui/toast.tsx';
+import { useMay } from '../../../api/account.tsx';
+import { client } from '../../../api/client.ts';
+import { queries } from '../../../api/queries.ts';
+import { Button } from '../../../ui/button.tsx';
+import { cx } from '../../../ui/cx.ts';
+import { errorText } from '../../../ui/notice.tsx';
+import { toast } from '../../../ui/toast.tsx';
 import { type KnownDelivery, type Receipt, receiptOf } from './receipt.ts';
 
 const looks = {

@@ -3,22 +3,22 @@ import type { Delivery, DeliveryMode, Session, SessionMessage } from '@relay/sdk
 import { useMutation } from '@tanstack/react-query';
 import { Pencil, Send, Undo2 } from 'lucide-react';
 import { useState } from 'react';
-import { useAccount, useMay } from '../../api/account.tsx';
-import { client } from '../../api/client.ts';
-import { queries } from '../../api/queries.ts';
-import { sessionChanged } from '../../api/sessions.ts';
-import { Markdown } from '../../text/markdown.tsx';
-import { SafeText } from '../../text/safe-text.tsx';
-import { Button } from '../../ui/button.tsx';
-import { TextArea } from '../../ui/form.tsx';
-import { Empty, ErrorNotice, errorText, Loading } from '../../ui/notice.tsx';
-import { toast } from '../../ui/toast.tsx';
-import { Time } from '../../ui/values.tsx';
-import { modes } from './abilities.ts';
-import { ModeSelect } from './composer.tsx';
-import { isQueued } from './receipt.ts';
+import { useAccount, useMay } from '../../../api/account.tsx';
+import { client } from '../../../api/client.ts';
+import { queries } from '../../../api/queries.ts';
+import { sessionChanged } from '../../../api/sessions.ts';
+import { Markdown } from '../../../text/markdown.tsx';
+import { SafeText } from '../../../text/safe-text.tsx';
+import { Button } from '../../../ui/button.tsx';
+import { TextArea } from '../../../ui/form.tsx';
+import { Empty, ErrorNotice, errorText, Loading } from '../../../ui/notice.tsx';
+import { toast } from '../../../ui/toast.tsx';
+import { Time } from '../../../ui/values.tsx';
+import { modes } from '../abilities.ts';
+import { ModeSelect } from '../messages/composer.tsx';
+import { isQueued } from '../messages/receipt.ts';
 import { useMessage, useQueue, useSessionMessages } from './session-data.ts';
-import { DeliveryReceipt } from './ticks.tsx';
+import { DeliveryReceipt } from '../messages/ticks.tsx';
 
 export function Queue({ session }: { readonly session: Session }) {
   const mayRun = useMay('runs');

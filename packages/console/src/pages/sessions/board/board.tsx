@@ -4,21 +4,21 @@ import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
 import { Plus, Search, TriangleAlert } from 'lucide-react';
 import { lazy, type ReactNode, Suspense, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
-import { useMay } from '../../api/account.tsx';
-import { client } from '../../api/client.ts';
-import { mostPerStatus, sessionsWith } from '../../api/sessions.ts';
-import { SafeText } from '../../text/safe-text.tsx';
-import { Button } from '../../ui/button.tsx';
-import { cx } from '../../ui/cx.ts';
-import { Input, Select } from '../../ui/form.tsx';
-import { PageHeader } from '../../ui/layout.tsx';
-import { Empty, ErrorNotice, Loading } from '../../ui/notice.tsx';
-import { StatusBadge } from '../../ui/state.tsx';
-import { Ago, formatCost, formatCount } from '../../ui/values.tsx';
+import { useMay } from '../../../api/account.tsx';
+import { client } from '../../../api/client.ts';
+import { mostPerStatus, sessionsWith } from '../../../api/sessions.ts';
+import { SafeText } from '../../../text/safe-text.tsx';
+import { Button } from '../../../ui/button.tsx';
+import { cx } from '../../../ui/cx.ts';
+import { Input, Select } from '../../../ui/form.tsx';
+import { PageHeader } from '../../../ui/layout.tsx';
+import { Empty, ErrorNotice, Loading } from '../../../ui/notice.tsx';
+import { StatusBadge } from '../../../ui/state.tsx';
+import { Ago, formatCost, formatCount } from '../../../ui/values.tsx';
 import { columnOf, columns, sessionStatuses } from './columns.ts';
 import { FirstSession } from './first-session.tsx';
-import { activityOf } from './timeline.ts';
-import { HarnessIcon, kindOf, titleOf, ViewSwitch } from './views.tsx';
+import { activityOf } from '../session/timeline.ts';
+import { HarnessIcon, kindOf, titleOf, ViewSwitch } from '../views.tsx';
 
 const StartSession = lazy(async () => ({
   default: (await import('./start-session.tsx')).StartSession,

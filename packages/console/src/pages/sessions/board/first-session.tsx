@@ -1,12 +1,12 @@
 /** What the board says while there is no session. */
 import { useMutation } from '@tanstack/react-query';
 import { useLocation } from 'wouter';
-import { useMay } from '../../api/account.tsx';
-import { client } from '../../api/client.ts';
-import { sessionChanged } from '../../api/sessions.ts';
-import { Button } from '../../ui/button.tsx';
-import { Empty, ErrorNotice } from '../../ui/notice.tsx';
-import { CopyButton } from '../../ui/values.tsx';
+import { useMay } from '../../../api/account.tsx';
+import { client } from '../../../api/client.ts';
+import { sessionChanged } from '../../../api/sessions.ts';
+import { Button } from '../../../ui/button.tsx';
+import { Empty, ErrorNotice } from '../../../ui/notice.tsx';
+import { CopyButton } from '../../../ui/values.tsx';
 
 const startAgent = `relay sessions start claude \\
   --handle reviewer --workspace app`;

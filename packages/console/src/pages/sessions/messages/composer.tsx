@@ -5,14 +5,14 @@ import type { DeliveryMode, Session, SessionMessage } from '@relay/sdk';
 import { useMutation } from '@tanstack/react-query';
 import { Paperclip, Send, X } from 'lucide-react';
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from 'react';
-import { client } from '../../api/client.ts';
-import { SafeText } from '../../text/safe-text.tsx';
-import { Button, IconButton } from '../../ui/button.tsx';
-import { cx } from '../../ui/cx.ts';
-import { Select, TextArea } from '../../ui/form.tsx';
-import { errorText } from '../../ui/notice.tsx';
-import { formatCount } from '../../ui/values.tsx';
-import { defaultMode, modes } from './abilities.ts';
+import { client } from '../../../api/client.ts';
+import { SafeText } from '../../../text/safe-text.tsx';
+import { Button, IconButton } from '../../../ui/button.tsx';
+import { cx } from '../../../ui/cx.ts';
+import { Select, TextArea } from '../../../ui/form.tsx';
+import { errorText } from '../../../ui/notice.tsx';
+import { formatCount } from '../../../ui/values.tsx';
+import { defaultMode, modes } from '../abilities.ts';
 import { mentionAt } from './mention.ts';
 
 interface ComposerProps {

@@ -1,7 +1,7 @@
 /** What the agent of a native session writes right now: its turn is a run, whose stream has each token. */
 import { useEffect, useState } from 'react';
-import { client } from '../../api/client.ts';
-import { useVisible } from './visible.ts';
+import { client } from '../../../api/client.ts';
+import { useVisible } from '../visible.ts';
 
 interface Token {
   readonly seq: number;

@@ -3,31 +3,31 @@ import type { Approval, Delivery, Session, SessionMessage } from '@relay/sdk';
 import { ChevronRight, FileDiff, Wrench } from 'lucide-react';
 import { useMemo, useState } from 'react';
 import { Link } from 'wouter';
-import { useMay } from '../../api/account.tsx';
-import { queries } from '../../api/queries.ts';
-import { CallSummary } from '../../call/call-summary.tsx';
-import { CallView } from '../../call/call-view.tsx';
-import { Json } from '../../text/json.tsx';
-import { Markdown } from '../../text/markdown.tsx';
-import { SafeText } from '../../text/safe-text.tsx';
-import { Button } from '../../ui/button.tsx';
-import { cx } from '../../ui/cx.ts';
-import { Empty, ErrorNotice, errorText, Loading } from '../../ui/notice.tsx';
-import { lookOf, toneText } from '../../ui/state.tsx';
-import { formatDuration, Time } from '../../ui/values.tsx';
-import { hasTerminal, whyNoMessage } from './abilities.ts';
-import { Composer } from './composer.tsx';
+import { useMay } from '../../../api/account.tsx';
+import { queries } from '../../../api/queries.ts';
+import { CallSummary } from '../../../call/call-summary.tsx';
+import { CallView } from '../../../call/call-view.tsx';
+import { Json } from '../../../text/json.tsx';
+import { Markdown } from '../../../text/markdown.tsx';
+import { SafeText } from '../../../text/safe-text.tsx';
+import { Button } from '../../../ui/button.tsx';
+import { cx } from '../../../ui/cx.ts';
+import { Empty, ErrorNotice, errorText, Loading } from '../../../ui/notice.tsx';
+import { lookOf, toneText } from '../../../ui/state.tsx';
+import { formatDuration, Time } from '../../../ui/values.tsx';
+import { hasTerminal, whyNoMessage } from '../abilities.ts';
+import { Composer } from '../messages/composer.tsx';
 import type { Journal } from './journal.ts';
 import { useLiveText } from './live-text.ts';
-import { MessageView } from './message.tsx';
+import { MessageView } from '../messages/message.tsx';
 import {
   useDeliveries,
   useMessage,
   usePendingApprovals,
   useSessionMessages,
 } from './session-data.ts';
-import { TailList } from '../../ui/tail-list.tsx';
-import { DeliveryReceipt } from './ticks.tsx';
+import { TailList } from '../../../ui/tail-list.tsx';
+import { DeliveryReceipt } from '../messages/ticks.tsx';
 import { type TimelineItem, timelineOf } from './timeline.ts';
 
 interface ConversationProps {

@@ -17,14 +17,14 @@ import { FitAddon } from '@xterm/addon-fit';
 import { Terminal as XTerm } from '@xterm/xterm';
 import { Maximize } from 'lucide-react';
 import { useEffect, useRef, useState } from 'react';
-import { useMay } from '../../api/account.tsx';
-import { client } from '../../api/client.ts';
-import { Button } from '../../ui/button.tsx';
-import { cx } from '../../ui/cx.ts';
-import { errorText } from '../../ui/notice.tsx';
-import { openWithStyles } from './terminal-styles.ts';
-import { beginningOf, sinceReset, withoutAnswers } from './terminal-text.ts';
-import { useVisible } from './visible.ts';
+import { useMay } from '../../../api/account.tsx';
+import { client } from '../../../api/client.ts';
+import { Button } from '../../../ui/button.tsx';
+import { cx } from '../../../ui/cx.ts';
+import { errorText } from '../../../ui/notice.tsx';
+import { openWithStyles } from './styles.ts';
+import { beginningOf, sinceReset, withoutAnswers } from './text.ts';
+import { useVisible } from '../visible.ts';
 
 /** Events from the end of the journal in which a whole screen is looked for. */
 const lookBack = 1_000;

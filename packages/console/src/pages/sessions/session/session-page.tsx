@@ -4,15 +4,15 @@ import { RelayApiError, type Approval, type Session } from '@relay/sdk';
 import { ArrowLeft, Hand } from 'lucide-react';
 import { lazy, Suspense, type ReactNode } from 'react';
 import { Link, useSearchParams } from 'wouter';
-import { useMay } from '../../api/account.tsx';
-import { useSession } from '../../api/sessions.ts';
-import { CallSummary } from '../../call/call-summary.tsx';
-import { SafeText } from '../../text/safe-text.tsx';
-import { cx } from '../../ui/cx.ts';
-import { Empty, ErrorNotice, Loading } from '../../ui/notice.tsx';
-import { StatusBadge } from '../../ui/state.tsx';
-import { formatCost, formatCount } from '../../ui/values.tsx';
-import { hasTerminal } from './abilities.ts';
+import { useMay } from '../../../api/account.tsx';
+import { useSession } from '../../../api/sessions.ts';
+import { CallSummary } from '../../../call/call-summary.tsx';
+import { SafeText } from '../../../text/safe-text.tsx';
+import { cx } from '../../../ui/cx.ts';
+import { Empty, ErrorNotice, Loading } from '../../../ui/notice.tsx';
+import { StatusBadge } from '../../../ui/state.tsx';
+import { formatCost, formatCount } from '../../../ui/values.tsx';
+import { hasTerminal } from '../abilities.ts';
 import { Capabilities } from './capabilities.tsx';
 import { Conversation } from './conversation.tsx';
 import { Events } from './events.tsx';
@@ -21,9 +21,11 @@ import { type Journal, useJournal } from './journal.ts';
 import { Queue } from './queue.tsx';
 import { usePendingApprovals } from './session-data.ts';
 import { activityOf } from './timeline.ts';
-import { HarnessIcon, kindOf, titleOf } from './views.tsx';
+import { HarnessIcon, kindOf, titleOf } from '../views.tsx';
 
-const Terminal = lazy(async () => ({ default: (await import('./terminal.tsx')).Terminal }));
+const Terminal = lazy(async () => ({
+  default: (await import('../terminal/terminal.tsx')).Terminal,
+}));
 const Lifecycle = lazy(async () => ({ default: (await import('./lifecycle.tsx')).Lifecycle }));
 
 const tabs = ['terminal', 'conversation', 'queue', 'files', 'events', 'capabilities'] as const;

@@ -1,7 +1,7 @@
 /** What the page of a session reads besides its journal. */
 import type { Delivery, Session, SessionMessage } from '@relay/sdk';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { client } from '../../api/client.ts';
+import { client } from '../../../api/client.ts';
 
 const most = 200;
 

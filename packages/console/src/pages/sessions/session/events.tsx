@@ -3,15 +3,15 @@ import type { StoredSessionEvent } from '@relay/sdk';
 import { ChevronRight } from 'lucide-react';
 import { useMemo } from 'react';
 import { useSearchParams } from 'wouter';
-import { Json } from '../../text/json.tsx';
-import { SafeText } from '../../text/safe-text.tsx';
-import { cx } from '../../ui/cx.ts';
-import { Select } from '../../ui/form.tsx';
-import { Empty, Loading } from '../../ui/notice.tsx';
-import { formatCount, Time } from '../../ui/values.tsx';
+import { Json } from '../../../text/json.tsx';
+import { SafeText } from '../../../text/safe-text.tsx';
+import { cx } from '../../../ui/cx.ts';
+import { Select } from '../../../ui/form.tsx';
+import { Empty, Loading } from '../../../ui/notice.tsx';
+import { formatCount, Time } from '../../../ui/values.tsx';
 import { Older } from './conversation.tsx';
 import type { Journal } from './journal.ts';
-import { TailList } from '../../ui/tail-list.tsx';
+import { TailList } from '../../../ui/tail-list.tsx';
 
 export function Events({ journal }: { readonly journal: Journal }) {
   const [search, setSearch] = useSearchParams();

@@ -4,11 +4,11 @@ import type { SessionMessage } from '@relay/sdk';
 import { Paperclip, Reply } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
-import { Markdown } from '../../text/markdown.tsx';
-import { SafeText } from '../../text/safe-text.tsx';
-import { Button } from '../../ui/button.tsx';
-import { cx } from '../../ui/cx.ts';
-import { formatCount, Time } from '../../ui/values.tsx';
+import { Markdown } from '../../../text/markdown.tsx';
+import { SafeText } from '../../../text/safe-text.tsx';
+import { Button } from '../../../ui/button.tsx';
+import { cx } from '../../../ui/cx.ts';
+import { formatCount, Time } from '../../../ui/values.tsx';
 
 interface MessageViewProps {
   readonly message: SessionMessage;

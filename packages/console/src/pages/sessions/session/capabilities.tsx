@@ -2,11 +2,11 @@
 import type { Session } from '@relay/sdk';
 import { Check, Minus } from 'lucide-react';
 import type { ReactNode } from 'react';
-import { Section } from '../../ui/layout.tsx';
-import { Id, Time } from '../../ui/values.tsx';
-import { SafeText } from '../../text/safe-text.tsx';
+import { Section } from '../../../ui/layout.tsx';
+import { Id, Time } from '../../../ui/values.tsx';
+import { SafeText } from '../../../text/safe-text.tsx';
 import { Link } from 'wouter';
-import { modes, type Operation } from './abilities.ts';
+import { modes, type Operation } from '../abilities.ts';
 
 const operations: readonly {
   readonly operation: Exclude<Operation, 'cancel'>;

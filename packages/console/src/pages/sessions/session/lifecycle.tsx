@@ -14,16 +14,16 @@ import {
 } from 'lucide-react';
 import { type FormEvent, useId, useState } from 'react';
 import { useLocation } from 'wouter';
-import { useMay } from '../../api/account.tsx';
-import { client } from '../../api/client.ts';
-import { sessionChanged } from '../../api/sessions.ts';
-import { Button } from '../../ui/button.tsx';
-import { Field, Input } from '../../ui/form.tsx';
-import { ErrorNotice, errorText } from '../../ui/notice.tsx';
-import { Confirm, Dialog, Menu } from '../../ui/overlay.tsx';
-import { toast } from '../../ui/toast.tsx';
-import { Id } from '../../ui/values.tsx';
-import { type Operation, whyNot } from './abilities.ts';
+import { useMay } from '../../../api/account.tsx';
+import { client } from '../../../api/client.ts';
+import { sessionChanged } from '../../../api/sessions.ts';
+import { Button } from '../../../ui/button.tsx';
+import { Field, Input } from '../../../ui/form.tsx';
+import { ErrorNotice, errorText } from '../../../ui/notice.tsx';
+import { Confirm, Dialog, Menu } from '../../../ui/overlay.tsx';
+import { toast } from '../../../ui/toast.tsx';
+import { Id } from '../../../ui/values.tsx';
+import { type Operation, whyNot } from '../abilities.ts';
 
 type Command = 'pause' | 'resume' | 'cancel' | 'release';
 
