@@ -5,6 +5,7 @@
 import { parseArgs } from 'node:util';
 import { defined } from '@relay/protocol';
 import { benchApproval } from './approval.ts';
+import { benchConsole } from './console.ts';
 import { benchConversation } from './conversation.ts';
 import { benchJournal } from './journal.ts';
 import { UnknownRow } from './measure.ts';
@@ -20,6 +21,7 @@ import { benchStream } from './stream.ts';
 
 const benches = {
   approval: benchApproval,
+  console: benchConsole,
   conversation: benchConversation,
   journal: benchJournal,
   memories: benchMemories,
