@@ -2,6 +2,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
+import { useAgents } from '../api/catalog.ts';
 import { client } from '../api/client.ts';
 import { setPreferences } from '../preferences.ts';
 import { SafeText } from '../text/safe-text.tsx';
@@ -120,10 +121,7 @@ function useEntries(): Entry[] {
     queryKey: ['sessions', 'palette'],
     queryFn: ({ signal }) => client.sessions.list(latest, { signal }).page(),
   });
-  const agents = useQuery({
-    queryKey: ['agents'],
-    queryFn: ({ signal }) => client.agents.list({ signal }).page(),
-  });
+  const agents = useAgents();
   const to = (path: string) => () => navigate(path);
   return [
     ...places.map(({ path, label }) => ({ kind: 'Page', label, select: to(path) })),
@@ -134,7 +132,7 @@ function useEntries(): Entry[] {
       note: lookOf(status).label,
       select: to(`/sessions/${id}`),
     })),
-    ...(agents.data?.items ?? []).map(({ name }) => ({
+    ...(agents.data ?? []).map(({ name }) => ({
       kind: 'Chat with',
       label: name,
       select: to(`/chat?agent=${encodeURIComponent(name)}`),

@@ -18,7 +18,7 @@ import { errorText } from '../../ui/notice.tsx';
 import { attach, type Attached, contentOf, formatSize, whyTooMuch } from './attachments.ts';
 import { type Choice, resolved } from './choice.ts';
 import { Chip } from './content.tsx';
-import { useAgents, useModels } from './options.ts';
+import { useAgents, useModels } from '../../api/catalog.ts';
 
 interface ComposerProps {
   /** Drafts are kept by it while the page is open. */

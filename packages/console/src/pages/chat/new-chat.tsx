@@ -7,7 +7,7 @@ import { useMay } from '../../api/account.tsx';
 import { SafeText } from '../../text/safe-text.tsx';
 import { type Choice, isDemoOnly } from './choice.ts';
 import { Composer } from './composer.tsx';
-import { useAgents, useModels } from './options.ts';
+import { useAgents, useModels } from '../../api/catalog.ts';
 import { sendMessage } from './outbox.ts';
 
 const examples = [

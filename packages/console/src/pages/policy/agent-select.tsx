@@ -1,5 +1,5 @@
 import { Select } from '../../ui/form.tsx';
-import { useAgents } from './use-policy.ts';
+import { useAgents } from '../../api/catalog.ts';
 
 interface AgentSelectProps {
   readonly id?: string;
@@ -12,7 +12,7 @@ interface AgentSelectProps {
 /** An agent of the server, or the one that is named already. */
 export function AgentSelect({ id, agent, onChange, none }: AgentSelectProps) {
   const { data } = useAgents();
-  const names = new Set(data?.items.map(({ name }) => name));
+  const names = new Set(data?.map(({ name }) => name));
   if (agent !== undefined) names.add(agent);
   return (
     <Select

@@ -41,10 +41,3 @@ export function useTools() {
     queryFn: ({ signal }) => client.tools({ signal }),
   });
 }
-
-export function useAgents() {
-  return useQuery({
-    queryKey: ['agents'],
-    queryFn: ({ signal }) => client.agents.list({ signal }).page(),
-  });
-}

@@ -1,7 +1,6 @@
 /** The filters of the list of runs. */
-import { useQuery } from '@tanstack/react-query';
 import { useEffect, useState } from 'react';
-import { client } from '../../../api/client.ts';
+import { useAgents } from '../../../api/catalog.ts';
 import { Button } from '../../../ui/button.tsx';
 import { cx } from '../../../ui/cx.ts';
 import { Input, Select } from '../../../ui/form.tsx';
@@ -24,11 +23,8 @@ const times = [
 export function Filters({ filter, onChange }: FiltersProps) {
   const [isOpen, setOpen] = useState(false);
   const [isShown, setShown] = useState(false);
-  const agents = useQuery({
-    queryKey: ['agents'],
-    queryFn: ({ signal }) => client.agents.list({ signal }).page(),
-  });
-  const names = new Set(agents.data?.items.map(({ name }) => name));
+  const agents = useAgents();
+  const names = new Set(agents.data?.map(({ name }) => name));
   if (filter.agent !== undefined) names.add(filter.agent);
   const set = (changes: { readonly [Name in keyof RunFilter]?: RunFilter[Name] | undefined }) => {
     const next = Object.entries({ ...filter, ...changes }).filter(

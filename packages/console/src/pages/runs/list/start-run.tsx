@@ -1,6 +1,7 @@
-import { useMutation, useQuery } from '@tanstack/react-query';
+import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
+import { useAgents, useModels } from '../../../api/catalog.ts';
 import { client } from '../../../api/client.ts';
 import { Button } from '../../../ui/button.tsx';
 import { Field, Select, TextArea } from '../../../ui/form.tsx';
@@ -13,14 +14,8 @@ export function StartRun({ onClose }: { readonly onClose: () => void }) {
   const [agent, setAgent] = useState('');
   const [model, setModel] = useState<string>();
   const [message, setMessage] = useState('');
-  const agents = useQuery({
-    queryKey: ['agents'],
-    queryFn: ({ signal }) => client.agents.list({ signal }).page(),
-  });
-  const models = useQuery({
-    queryKey: ['models'],
-    queryFn: ({ signal }) => client.models({ signal }),
-  });
+  const agents = useAgents();
+  const models = useModels();
   const start = useMutation({
     mutationFn: () =>
       client.runs.sendMessage({
@@ -31,7 +26,7 @@ export function StartRun({ onClose }: { readonly onClose: () => void }) {
     onSuccess: ({ id }) => navigate(`/runs/${id}`),
   });
   const ids = models.data?.models.map(({ id }) => id) ?? [];
-  const chosenAgent = agents.data?.items.find(({ name }) => name === agent);
+  const chosenAgent = agents.data?.find(({ name }) => name === agent);
   const own = chosenAgent?.model;
   // An agent with a model of its own uses it; else the demo model works without a key.
   const chosen = model ?? (own === undefined && ids.includes('demo') ? 'demo' : '');
@@ -78,7 +73,7 @@ export function StartRun({ onClose }: { readonly onClose: () => void }) {
             {(ids) => (
               <Select {...ids} value={agent} onChange={({ target }) => setAgent(target.value)}>
                 <option value="">Default</option>
-                {agents.data?.items.map(({ name }) => (
+                {agents.data?.map(({ name }) => (
                   <option key={name} value={name}>
                     {name}
                   </option>

@@ -1,8 +1,9 @@
 /** Dialogs that continue a run: with a message, or as a fork. */
 import type { Run, RunMessageBody } from '@relay/protocol/wire';
-import { useMutation, useQuery } from '@tanstack/react-query';
+import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
+import { useModels } from '../../../api/catalog.ts';
 import { client } from '../../../api/client.ts';
 import { Button } from '../../../ui/button.tsx';
 import { Field, Select, TextArea } from '../../../ui/form.tsx';
@@ -26,10 +27,7 @@ export function ForkDialog({ run, journal, cursor, onClose }: ForkDialogProps) {
   const seq = isAtEnd ? undefined : journal.fold.timeline.boundaryUpTo(cursor);
   const [input, setInput] = useState(typeof run.input === 'string' ? run.input : inputText(run));
   const [model, setModel] = useState(run.model);
-  const models = useQuery({
-    queryKey: ['models'],
-    queryFn: ({ signal }) => client.models({ signal }),
-  });
+  const models = useModels();
   const names = new Set([run.model, ...(models.data?.models.map(({ id }) => id) ?? [])]);
   const fork = useMutation({
     mutationFn: () =>

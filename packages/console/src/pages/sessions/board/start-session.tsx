@@ -1,9 +1,10 @@
 /** Starts a session of an agent, a coding agent or another harness of the server. */
 import { defined } from '@relay/protocol/wire';
-import { useMutation, useQuery } from '@tanstack/react-query';
+import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
 import { useLocation } from 'wouter';
 import { useMay } from '../../../api/account.tsx';
+import { useAgents, useModels } from '../../../api/catalog.ts';
 import { client } from '../../../api/client.ts';
 import { sessionChanged } from '../../../api/sessions.ts';
 import { Button } from '../../../ui/button.tsx';
@@ -33,14 +34,8 @@ export function StartSession({ onClose, harnesses }: StartSessionProps) {
   const [agent, setAgent] = useState('');
   const [model, setModel] = useState<string>();
   const [workspace, setWorkspace] = useState('');
-  const { data: agents = [] } = useQuery({
-    queryKey: ['agents'],
-    queryFn: async ({ signal }) => (await client.agents.list({ signal }).page()).items,
-  });
-  const { data: models = [] } = useQuery({
-    queryKey: ['models'],
-    queryFn: async ({ signal }) => (await client.models({ signal })).models,
-  });
+  const { data: agents = [] } = useAgents();
+  const models = useModels().data?.models ?? [];
   const isNative = chosen === 'native';
   const named = agents.find((each) => (agent === '' ? each.isDefault : each.name === agent));
   // A server without a provider has the demo model alone, and no default.
