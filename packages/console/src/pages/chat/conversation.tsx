@@ -210,7 +210,7 @@ function statusOf(active: Run | undefined, journal: JournalState | undefined): s
   if (active === undefined || journal === undefined) return undefined;
   const { disconnection, fold } = journal;
   if (disconnection !== undefined && disconnection.until === undefined) {
-    return 'Reconnecting … The answer goes on where it stopped.';
+    return 'Reconnecting … Nothing is lost: the run goes on by itself.';
   }
   return fold.timeline.isSuspended
     ? 'The agent waits. You can close this page: nothing is lost.'
