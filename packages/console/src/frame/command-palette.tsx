@@ -48,6 +48,7 @@ export function CommandPalette({ onClose }: { readonly onClose: () => void }) {
   return (
     <Dialog open onOpenChange={onClose} title="Go to">
       <Input
+        autoFocus
         role="combobox"
         aria-label="Search pages, runs, sessions, agents and actions"
         aria-expanded
