@@ -132,15 +132,15 @@ function Item({ step, isDone, isNext, children }: ItemProps) {
       aria-current={isNext ? 'step' : undefined}
       className={cx(
         'grid grid-cols-[auto_minmax(0,1fr)] gap-x-2 rounded px-2 py-1.5',
-        isNext && 'bg-sunken',
+        isNext ? 'bg-sunken' : 'items-center',
       )}
     >
       <Icon
         aria-hidden
         size={16}
-        className={cx('mt-0.5 shrink-0', isDone ? 'text-done' : 'text-faint')}
+        className={cx('shrink-0', isNext && 'mt-0.5', isDone ? 'text-done' : 'text-faint')}
       />
-      <div className="grid min-w-0 grid-cols-[minmax(0,1fr)_auto] gap-x-4">
+      <div className="grid min-w-0 grid-cols-[minmax(0,1fr)_auto] items-center gap-x-4">
         <h3 className={cx('text-sm', isDone ? 'text-muted' : 'font-medium')}>
           {titles[step]}
           <span className="sr-only">{isDone ? ' (done)' : ' (not done yet)'}</span>
@@ -259,7 +259,7 @@ function Body({ about, isNext, reason, children }: BodyProps) {
   return (
     <>
       {isNext ? <div className="col-start-1 row-start-2 text-sm text-muted">{about}</div> : null}
-      <div className="col-start-2 row-span-2 row-start-1 self-center">
+      <div className={cx('col-start-2 row-start-1 self-center', isNext && 'row-span-2')}>
         {reason === undefined ? children : <span className="text-xs text-muted">{reason}</span>}
       </div>
     </>
