@@ -38,7 +38,11 @@ export function Numbers({ stats, range }: NumbersProps) {
         value={formatCount(pendingApprovals)}
         mark={pendingApprovals > 0 ? { tone: 'waiting', icon: Hand } : undefined}
       >
-        {pendingApprovals === 0 ? 'Nothing waits for a person.' : 'Requests wait for a person.'}
+        {pendingApprovals === 0
+          ? 'Nothing waits for a person.'
+          : pendingApprovals === 1
+            ? 'One request waits for a person.'
+            : 'Requests wait for a person.'}
       </Tile>
       <Tile href={`/runs?${since}`} label="Cost" value={formatCost(totals.costUsd)}>
         {formatCount(tokens.input + tokens.output)} tokens. {unknownCost(totals)}
