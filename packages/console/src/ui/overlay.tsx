@@ -3,7 +3,7 @@ import { AlertDialog } from '@base-ui/react/alert-dialog';
 import { Dialog as BaseDialog } from '@base-ui/react/dialog';
 import { Menu as BaseMenu } from '@base-ui/react/menu';
 import { X } from 'lucide-react';
-import { type ReactElement, type ReactNode, useState } from 'react';
+import { type ReactElement, type ReactNode, useRef, useState } from 'react';
 import { Button, IconButton } from './button.tsx';
 import { cx } from './cx.ts';
 import { Input } from './form.tsx';
@@ -24,21 +24,37 @@ interface DialogProps {
   readonly width?: 'sm' | 'md' | 'lg';
 }
 
+const fields =
+  'input:not(:disabled, [type="radio"], [type="checkbox"]), textarea:not(:disabled), select:not(:disabled)';
+
 const widths = { sm: 'max-w-md', md: 'max-w-xl', lg: 'max-w-4xl' };
 
 export function Dialog({ open, onOpenChange, title, children, footer, width = 'md' }: DialogProps) {
+  const body = useRef<HTMLDivElement>(null);
+  /** The field that asks for it, else the first: not the button that closes. */
+  const firstField = (by: string): HTMLElement | true => {
+    const { activeElement } = document;
+    if (activeElement instanceof HTMLElement && body.current?.contains(activeElement) === true) {
+      return activeElement;
+    }
+    // A keyboard on the screen would cover what the dialog says.
+    if (by === 'touch') return true;
+    return body.current?.querySelector<HTMLElement>(fields) ?? true;
+  };
   return (
     <BaseDialog.Root open={open} onOpenChange={(next, { reason }) => onOpenChange(next, reason)}>
       <BaseDialog.Portal>
         <BaseDialog.Backdrop className={backdrop} />
-        <BaseDialog.Popup className={cx(popup, centred, widths[width])}>
+        <BaseDialog.Popup initialFocus={firstField} className={cx(popup, centred, widths[width])}>
           <header className="flex items-center justify-between gap-2 border-b border-line py-2 pr-2 pl-4">
             <BaseDialog.Title className="text-base font-semibold">{title}</BaseDialog.Title>
             <BaseDialog.Close render={<IconButton label="Close" />}>
               <X aria-hidden size={16} />
             </BaseDialog.Close>
           </header>
-          <div className="min-h-0 flex-1 overflow-y-auto p-4">{children}</div>
+          <div ref={body} className="min-h-0 flex-1 overflow-y-auto p-4">
+            {children}
+          </div>
           {footer === undefined ? null : (
             <footer className="flex flex-wrap justify-end gap-2 border-t border-line p-3">
               {footer}
