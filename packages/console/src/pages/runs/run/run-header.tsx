@@ -31,7 +31,7 @@ export function RunHeader({ run, journal, cursor }: RunHeaderProps) {
         </h1>
         <RunActions run={run} journal={journal} cursor={cursor} />
       </div>
-      <dl className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-xs text-muted max-md:max-h-10 max-md:overflow-y-auto">
+      <dl className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-xs text-muted max-md:flex-nowrap max-md:overflow-x-auto">
         <Fact name="Run">
           <Id id={run.id} label="run id" />
         </Fact>
