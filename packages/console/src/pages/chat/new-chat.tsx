@@ -15,7 +15,7 @@ const examples = [
   { text: 'notify hello', about: 'Wants to send a note, and asks you first', icon: Hand },
   {
     text: 'say 400',
-    about: 'A long answer: reload the page while it is written',
+    about: 'A long answer, streamed token by token',
     icon: MessageSquareText,
   },
 ] as const;
