@@ -18,7 +18,7 @@ export function summaryOf(event: StoredEvent): string {
     case 'run.errored':
       return `Error ${event.error.code}: ${event.error.message}`;
     case 'run.summarized':
-      return `Used ${event.trust.toolsInvoked.length} tools, ${event.trust.toolFailures} failures, ${event.trust.retryAttempts} retries`;
+      return `Tools used: ${event.trust.toolsInvoked.length}, failures: ${event.trust.toolFailures}, retries: ${event.trust.retryAttempts}`;
     case 'run.ended':
       return `Ended: ${event.status}`;
     case 'agent.started':
