@@ -32,21 +32,21 @@ describe('the arguments of a call', () => {
   });
 
   it('are refused with the paths of the invalid fields', () => {
-    const strict = toolThat(() => ({
-      ok: false,
-      issues: [
-        { path: 'a', message: 'Required' },
-        { path: '', message: 'Too many' },
-      ],
-    }));
-    expect(parseArguments(strict, {})).toEqual({ ok: false, problem: 'a: Required; Too many' });
+    const issues = [
+      { path: 'a', message: 'Required' },
+      { path: '', message: 'Too many' },
+    ];
+    const strict = toolThat(() => ({ ok: false, issues }));
+    const problem = 'a: Required; Too many';
+    expect(parseArguments(strict, {})).toEqual({ ok: false, problem, issues });
   });
 
   it('are refused if the schema throws, or makes no object of them', () => {
     const throwing = toolThat(() => {
       throw new Error('Broken');
     });
-    expect(parseArguments(throwing, {})).toEqual({ ok: false, problem: 'Broken' });
+    const issues = [{ path: '', message: 'Broken' }];
+    expect(parseArguments(throwing, {})).toEqual({ ok: false, problem: 'Broken', issues });
     expect(
       parseArguments(
         toolThat(() => accept([1])),
