@@ -214,6 +214,17 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
     ]);
     await button(grace, 'Deny').click();
     await button(ada, 'Approve once').waitFor();
+    // Both have decided before either is answered.
+    let sent = 0;
+    for (const page of [ada, grace]) {
+      await page.route(`**/v1/approvals/${approval.id}`, async (route) => {
+        if (route.request().method() === 'POST') {
+          sent += 1;
+          await expect.poll(() => sent).toBe(2);
+        }
+        await route.continue();
+      });
+    }
     await Promise.all([
       button(ada, 'Approve once').click(),
       grace.getByRole('button', { name: 'Deny', exact: true }).click(),
