@@ -75,6 +75,8 @@ function oneOf(text: string): string {
 }
 
 /** Events per request. */
+/** What the page has just read need not be read again. */
+const freshMs = 2_000;
 const pageSize = 5_000;
 /** Events that are read first, if the journal is longer than a page. */
 const previewSize = 1_000;
@@ -160,13 +162,15 @@ export class RunJournal {
     }
   }
 
-  #run(): Promise<Run> {
+  async #run(): Promise<Run> {
     const { signal } = this.#stop;
-    return queries.fetchQuery({
-      queryKey: ['run', this.#id],
-      queryFn: () => client.runs.get(this.#id, { signal }),
-      staleTime: 2_000,
-    });
+    const key = ['run', this.#id];
+    const { data, dataUpdatedAt = 0 } = queries.getQueryState<Run>(key) ?? {};
+    if (data !== undefined && Date.now() - dataUpdatedAt < freshMs) return data;
+    // Not through the cache, whose reads are cancelled when the feed reports a change.
+    const run = await client.runs.get(this.#id, { signal });
+    queries.setQueryData(key, run);
+    return run;
   }
 
   async #readPreview(around: number): Promise<void> {
