@@ -184,8 +184,8 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'deliveries: nothing starts a turn beside what is sent again',
     file: 'packages/store/src/sql/sessions/deliveries.ts',
-    from: 'AND (h.stream_id <> ? OR h.attempts > 1)',
-    to: 'AND (h.stream_id <> ? AND h.attempts < 0)',
+    from: 'AND (h.stream_id <> ? OR (h.stream_id IS NOT NULL AND h.attempts > 1)',
+    to: 'AND ((h.stream_id <> ? AND h.attempts < 0) OR (h.stream_id IS NOT NULL AND h.attempts < 0)',
     noticedBy: sqliteStore,
     only: 'sessions',
   },

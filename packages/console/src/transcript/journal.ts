@@ -74,9 +74,9 @@ function oneOf(text: string): string {
   return text;
 }
 
-/** Events per request. */
 /** What the page has just read need not be read again. */
 const freshMs = 2_000;
+/** Events per request. */
 const pageSize = 5_000;
 /** Events that are read first, if the journal is longer than a page. */
 const previewSize = 1_000;
