@@ -1,10 +1,10 @@
 import { PassThrough } from 'node:stream';
 import { deliveryModes, agentStatuses } from '@relay/protocol';
-import { runCli } from '@relay/cli';
 import type { Delivery, Session, SessionMessage, SessionSnapshot } from '@relay/sdk';
 import { expect, test } from 'vitest';
 import { deliveryModes as offeredModes } from '../../packages/cli/src/commands/messages.ts';
 import { sessionStatuses } from '../../packages/cli/src/commands/sessions.ts';
+import { runCli } from '../../packages/cli/src/main.ts';
 import { values } from '../support/cli.ts';
 import { until } from '../support/kernel.ts';
 import { cliFixture } from './fixture.ts';

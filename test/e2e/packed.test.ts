@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { publint } from 'publint';
 import { formatMessage } from 'publint/utils';
@@ -27,6 +27,11 @@ const packages = readdirSync(join(root, 'packages'));
 /** The console is a bundle of files for the server: no program imports it. */
 const libraries = packages.filter((name) => name !== 'console');
 
+const publishedAs = (name: string) => (name === 'cli' ? 'relay-agents' : `@relay/${name}`);
+/** A folder per package, because `relay-agents` and `@relay/agents` have the same file name. */
+const tarballOf = (name: string) =>
+  join(dir, 'tarballs', name, `relay-${name === 'cli' ? 'agents' : name}-${version}.tgz`);
+
 /** Packing rewrites manifests for a moment, so it happens in a copy of the tree. */
 const copy = join(dir, 'copy');
 
@@ -38,23 +43,20 @@ beforeAll(() => {
   }
   mkdirSync(join(modules, '@relay'), { recursive: true });
   for (const name of readdirSync(join(root, 'node_modules'))) {
-    if (name.startsWith('.') || name === '@relay') continue;
+    if (name.startsWith('.') || name === '@relay' || name === 'relay-agents') continue;
     symlinkSync(join(root, 'node_modules', name), join(modules, name));
   }
-  for (const name of libraries) {
-    const cwd = join(copy, 'packages', name);
-    execFileSync(process.execPath, ['../../scripts/pack.mjs', 'rewrite'], { cwd });
-  }
-  const folders = packages.map((name) => `./packages/${name}`);
-  execFileSync('npm', ['pack', '--ignore-scripts', '--pack-destination', dir, ...folders], {
-    cwd: copy,
-    stdio: 'ignore',
-  });
   for (const name of packages) {
-    const target = join(modules, '@relay', name);
+    const cwd = join(copy, 'packages', name);
+    if (libraries.includes(name)) {
+      execFileSync(process.execPath, ['../../scripts/pack.mjs', 'rewrite'], { cwd });
+    }
+    mkdirSync(dirname(tarballOf(name)), { recursive: true });
+    const destination = ['--pack-destination', dirname(tarballOf(name))];
+    execFileSync('npm', ['pack', '--ignore-scripts', ...destination], { cwd, stdio: 'ignore' });
+    const target = join(modules, publishedAs(name));
     mkdirSync(target);
-    const tarball = join(dir, `relay-${name}-${version}.tgz`);
-    execFileSync('tar', ['xzf', tarball, '-C', target, '--strip-components=1']);
+    execFileSync('tar', ['xzf', tarballOf(name), '-C', target, '--strip-components=1']);
   }
 }, 120_000);
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -83,7 +85,7 @@ test('a program can install the packages and run a server from them', () => {
 }, 60_000);
 
 test('the command runs from its tarball: a server, and a chat with it', async () => {
-  const bin = join(modules, '@relay/cli/bin/relay.mjs');
+  const bin = join(modules, 'relay-agents/bin/relay.mjs');
   const env = {
     ...process.env,
     XDG_CACHE_HOME: join(dir, 'cache'),
@@ -143,7 +145,7 @@ test('the SDK is all that a client needs: it loads without zod or anything else'
 
 test('a tarball holds the build and neither source nor tests', () => {
   for (const name of libraries) {
-    const files = readdirSync(join(dir, 'node_modules/@relay', name), {
+    const files = readdirSync(join(modules, publishedAs(name)), {
       recursive: true,
       encoding: 'utf8',
     });
@@ -160,7 +162,7 @@ test('the tarball of the console holds the bundle alone', () => {
 });
 
 test.each(packages)('publint has nothing to say about the tarball of %s', async (name) => {
-  const { buffer } = new Uint8Array(readFileSync(join(dir, `relay-${name}-${version}.tgz`)));
+  const { buffer } = new Uint8Array(readFileSync(tarballOf(name)));
   const { messages, pkg } = await publint({ pack: { tarball: buffer }, strict: true });
   expect(messages.map((message) => formatMessage(message, pkg))).toEqual([]);
 });
@@ -174,9 +176,9 @@ test.each([
     const program = join(dir, `consumer-${resolution}`);
     mkdirSync(program);
     const entries = libraries.flatMap((name) => {
-      const manifest = readFileSync(join(modules, '@relay', name, 'package.json'), 'utf8');
+      const manifest = readFileSync(join(modules, publishedAs(name), 'package.json'), 'utf8');
       const { exports } = JSON.parse(manifest) as { exports: Record<string, unknown> };
-      return Object.keys(exports).map((path) => `@relay/${name}${path.slice(1)}`);
+      return Object.keys(exports).map((path) => `${publishedAs(name)}${path.slice(1)}`);
     });
     writeFileSync(
       join(program, 'entries.ts'),
@@ -218,7 +220,7 @@ test.each([
     const tsc = join(root, 'node_modules/.bin/tsc');
     const { stdout } = spawnSync(tsc, ['-p', program], { cwd: program, encoding: 'utf8' });
     // Declarations of others may be as they are.
-    const ours = (line: string) => !/node_modules\/(?!@relay\/)/.test(line);
+    const ours = (line: string) => !/node_modules\/(?!@relay\/|relay-agents\/)/.test(line);
     const errors = stdout.split('\n').filter((line) => line.includes('error TS') && ours(line));
     expect(errors).toEqual([]);
   },

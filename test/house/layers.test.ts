@@ -18,7 +18,7 @@ const layers: Record<string, readonly string[]> = {
   harnesses: ['core', 'processes', 'protocol'],
   agents: ['core', 'models', 'protocol', 'store', 'tools'],
   server: ['console', 'core', 'harnesses', 'models', 'processes', 'protocol', 'store', 'tools'],
-  cli: ['protocol', 'sdk', 'server'],
+  cli: ['agents', 'protocol', 'sdk', 'server'],
 };
 
 interface Manifest {

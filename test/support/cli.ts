@@ -1,7 +1,7 @@
 /** Runs the CLI in this process with pipes, and the path of its executable. */
 import { PassThrough, Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { runCli } from '@relay/cli';
+import { runCli } from '../../packages/cli/src/main.ts';
 
 export const relayBin = fileURLToPath(new URL('../../packages/cli/bin/relay.mjs', import.meta.url));
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Runs on any Node version: uses the project's Node if this one is too old, or reports the problem.
+// Runs on any Node version: uses the Node of the project if this one is too old, or reports the problem.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import * as modules from 'node:module';
@@ -9,13 +9,14 @@ import { fileURLToPath } from 'node:url';
 
 const minVersion = '24.16';
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-// A checkout of the repository has the source and its own Node, and needs no build step.
-const isSource = existsSync(here('../src/index.ts'));
-const projectNode = here('../../../node_modules/node/bin/node');
+// A checkout of the repository has the source, and needs no build step.
+const isSource = existsSync(here('../src/main.ts'));
+// The npm package `node` of this repository, or of the project that installed this package.
+const projectNode = here(isSource ? '../../../node_modules/node/bin/node' : '../../node/bin/node');
 
 if (isSupported(process.versions.node)) {
   await start();
-} else if (isSource && existsSync(projectNode)) {
+} else if (existsSync(projectNode)) {
   runWithProjectNode();
 } else {
   console.error(
@@ -36,7 +37,7 @@ async function start() {
   modules.enableCompileCache?.(
     isSource ? here('../../../node_modules/.cache/relay') : join(cacheDir, 'relay'),
   );
-  const { runCli } = await import(isSource ? '../src/index.ts' : '../dist/index.js');
+  const { runCli } = await import(isSource ? '../src/main.ts' : '../dist/main.js');
   process.exitCode = await runCli(process.argv.slice(2));
 }
 

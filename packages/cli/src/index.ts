@@ -1,2 +1,2 @@
-export { runCli } from './main.ts';
-export type { CliEnvironment } from './environment.ts';
+/** What a `relay.config.ts`, and a program that embeds a server, import. */
+export * from '@relay/server';

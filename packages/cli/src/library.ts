@@ -1,0 +1,2 @@
+/** The loop and its permissions in a program, without a server. */
+export * from '@relay/agents';

@@ -1,0 +1,2 @@
+/** The client of a Relay server. */
+export * from '@relay/sdk';
