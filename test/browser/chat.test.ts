@@ -188,6 +188,16 @@ describe('Chat', inBrowser, () => {
     expect(await log(page).locator('[data-message]').count()).toBe(2);
   });
 
+  it('answers such a message although the list of runs cannot be read', async () => {
+    const page = await newChat();
+    await send(page, 'slow 3000');
+    await page.getByRole('button', { name: 'Stop' }).waitFor();
+    await page.route(/\/v1\/runs\?/, (route) => route.abort());
+    await send(page, 'calculate 6*7');
+    await log(page).getByText('6 * 7 is 42.').waitFor();
+    expect(await runsOf(page)).toHaveLength(2);
+  });
+
   it('gives a message to the agent that waits for an approval', async () => {
     const page = await newChat();
     await send(page, 'notify later');

@@ -141,8 +141,7 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
     await page.getByRole('button', { name: 'Resume' }).waitFor();
     await client.messages.send({ to: `@${identity.handle}`, text: 'say 2 later' });
     const waits = receipt(page, 'say 2 later').and(page.locator('[data-receipt=waits]'));
-    await waits.waitFor();
-    expect(await waits.getAttribute('title')).toBe('Waits: paused');
+    await expect.poll(() => waits.getAttribute('title')).toBe('Waits: paused');
     await page.getByRole('button', { name: 'Resume' }).click();
     await receipt(page, 'say 2 later').and(page.locator('[data-receipt=read]')).waitFor();
 

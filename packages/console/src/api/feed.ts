@@ -125,6 +125,8 @@ const concerns: Readonly<Record<string, readonly string[]>> = {
 };
 
 const dueKinds = new Set<string>();
+/** The hashes of those to read again as soon as their present read has ended. */
+const lateQueries = new Set<string>();
 let isWaiting = false;
 /** The first event of a burst is handled at once, the rest of it together. */
 const burstMs = 250;
@@ -136,15 +138,23 @@ function deliver(event: FeedEvent): void {
 }
 
 function refresh(): void {
-  if (dueKinds.size === 0) return void (isWaiting = false);
+  if (dueKinds.size === 0 && lateQueries.size === 0) return void (isWaiting = false);
   isWaiting = true;
   const kinds = new Set(dueKinds);
   dueKinds.clear();
   const isAll = [...kinds].some((kind) => concerns[kind] === undefined);
   const names = new Set([...kinds].flatMap((kind) => concerns[kind] ?? []));
-  void queries.invalidateQueries({
-    predicate: ({ queryKey: [name] }) => name !== 'stats' && (isAll || names.has(String(name))),
+  const due = queries.getQueryCache().findAll({
+    predicate: ({ queryHash, queryKey: [name] }) =>
+      lateQueries.has(queryHash) || (name !== 'stats' && (isAll || names.has(String(name)))),
   });
+  lateQueries.clear();
+  for (const { queryKey, queryHash, state } of due) {
+    // It may have read the state before the event, and is read once more after that. Cancelling it
+    // instead would never let a slow one arrive while events go on.
+    if (state.fetchStatus === 'fetching') lateQueries.add(queryHash);
+    else void queries.invalidateQueries({ queryKey, exact: true });
+  }
   if (isAll || names.has('stats')) refreshStats();
   setTimeout(refresh, burstMs);
 }

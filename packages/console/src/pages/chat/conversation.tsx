@@ -16,7 +16,7 @@ import { Composer } from './composer.tsx';
 import { useConversationRuns, useJournals } from './conversation-runs.ts';
 import { removeSent, sendMessage, sendToRun, type Sent, useSent } from './outbox.ts';
 import { ChatRowView, type RowActions } from './row.tsx';
-import { chatRows, inputOf, isStored, isUnread, shownRuns } from './rows.ts';
+import { chatRows, inputOf, isCanceled, isStored, isUnread, shownRuns } from './rows.ts';
 
 export function Conversation({ id }: { readonly id: string }) {
   const { runs, data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage } =
@@ -37,11 +37,10 @@ export function Conversation({ id }: { readonly id: string }) {
     // What a journal has is no longer on its way.
     const stored = sent.filter((each) => isStored(each, runs, journals));
     // The answer was complete before these were read: they continue the conversation.
-    const unread = sent.filter((each) => {
-      const run = runs.find(({ id: runId }) => runId === each.to);
-      const isNext = run?.endedAt !== undefined && run.status !== 'canceled';
-      return isNext && !stored.includes(each) && isUnread(each, journals);
-    });
+    const unread = sent.filter(
+      (each) =>
+        !stored.includes(each) && isUnread(each, journals) && !isCanceled(each.to, journals),
+    );
     removeSent([...stored, ...unread].map(({ key }) => key));
     const earlier = new Set(runs.map((run) => run.id));
     for (const each of unread) void sendMessage(each, earlier);

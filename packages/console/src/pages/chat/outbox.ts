@@ -3,7 +3,8 @@
  * as the input of a new run, or as a message that a run received while it was going on.
  */
 import { defined, type MessageContent } from '@relay/protocol/wire';
-import { RelayApiError } from '@relay/sdk';
+import { RelayApiError, type Run } from '@relay/sdk';
+import type { InfiniteData } from '@tanstack/react-query';
 import { useSyncExternalStore } from 'react';
 import { client } from '../../api/client.ts';
 import { queries } from '../../api/queries.ts';
@@ -96,11 +97,23 @@ export async function sendMessage(
       ...defined({ agent, model }),
     });
     change(key, { runId: run.id });
-    await queries.invalidateQueries({ queryKey: ['runs', 'conversation', conversationId] });
+    showRun(conversationId, await client.runs.get(run.id));
     void queries.invalidateQueries({ queryKey: ['conversations'] });
   } catch (error) {
     change(key, { error: errorText(error) });
   }
+}
+
+/** Its answer is shown even if the list cannot be read at this moment. */
+function showRun(conversationId: string, run: Run): void {
+  const queryKey = ['runs', 'conversation', conversationId];
+  queries.setQueryData<InfiniteData<{ readonly items: readonly Run[] }>>(queryKey, (known) => {
+    const [first, ...others] = known?.pages ?? [];
+    if (known === undefined || first === undefined) return known;
+    const items = [run, ...first.items.filter(({ id }) => id !== run.id)];
+    return { ...known, pages: [{ ...first, items }, ...others] };
+  });
+  void queries.invalidateQueries({ queryKey });
 }
 
 /** Sends a text to a run that is going on. */

@@ -106,6 +106,15 @@ export function isUnread(
   return isOver(journal) && journal?.isWhole === true;
 }
 
+/** By its journal: the list of runs may be older. */
+export function isCanceled(
+  runId: string | undefined,
+  journals: ReadonlyMap<string, JournalState>,
+): boolean {
+  const last = journals.get(runId ?? '')?.fold.events.at(-1);
+  return last?.type === 'run.ended' && last.status === 'canceled';
+}
+
 function hasEvents(journal: JournalState | undefined): boolean {
   return journal !== undefined && journal.fold.events.length > 0;
 }
