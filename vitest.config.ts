@@ -42,8 +42,12 @@ export default defineConfig({
     maxWorkers: 3,
     // A deadline, not a promise: the machine may be busy.
     expect: { poll: { timeout: 15_000 } },
-    // Child processes compile the project once, not each.
-    env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('.cache/node', import.meta.url)) },
+    env: {
+      // Child processes compile the project once, not each.
+      NODE_COMPILE_CACHE: fileURLToPath(new URL('.cache/node', import.meta.url)),
+      // Servers of tests are not those that the CLI of this machine finds.
+      XDG_STATE_HOME: fileURLToPath(new URL('.cache/state', import.meta.url)),
+    },
     projects: [
       {
         extends: true,

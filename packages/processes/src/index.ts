@@ -9,4 +9,5 @@ export {
   killOwnProcesses,
   memoryByMarker,
   ownMarker,
+  startTimeOf,
 } from './process-marker.ts';

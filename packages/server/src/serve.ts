@@ -13,14 +13,17 @@ import { auditRestore, operatorAuditEntry } from './audit/operator-entries.ts';
 import { loadConfigFile } from './config/config-file.ts';
 import { compose, type Relay, stopAll } from './compose.ts';
 import { type Config, ConfigError, type Installation, readConfig } from './config/config.ts';
-import { showFirstKey } from './secrets/keys.ts';
+import { issueCliKey, showFirstKey } from './secrets/keys.ts';
 import { issueLink, linkUrl } from './secrets/sign-ins.ts';
 import { createLog, type ServerLog } from './observability/log.ts';
 import { openStore } from './config/open-store.ts';
+import { registerServer } from './registration.ts';
 import { unknownSettings } from './config/unknown-settings.ts';
 
 export interface ServeOptions extends Installation {
   readonly terminal: boolean;
+  /** Whether the CLI on this machine finds the server by itself, until this process exits. */
+  readonly register?: boolean;
   readonly print: (line: string) => void;
   /** Replace the built-in models and tools. */
   readonly models?: ModelRegistry;
@@ -83,6 +86,7 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
         const onCreated = (key: KeyRecord) => void (created = key);
         const lines = await showFirstKey(store, { dataDir, terminal, audit, onCreated });
         for (const line of lines) print(line);
+        if (created !== undefined && terminal) await issueCliKey(store, dataDir, created, audit);
         return created;
       },
       stop,
@@ -101,8 +105,9 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     const firstKey = await opened.showFirstKey();
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
+    if (options.register === true) registerServer(options.env, { url, dataDir: config.dataDir });
     options.print(`Relay is listening on ${url}`);
-    if (relay.sandbox !== undefined) options.print(relay.sandbox);
+    for (const line of detailLines(opened, url)) options.print(line);
     for (const line of keylessNotes(options.env, config)) options.print(line);
     // Without a terminal it would be in a log.
     if (firstKey !== undefined && options.terminal) {
@@ -113,6 +118,17 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     await stop();
     throw error;
   }
+}
+
+function detailLines({ config, relay }: OpenedServer, url: string): string[] {
+  const store = config.databaseUrl === undefined ? 'SQLite' : 'PostgreSQL';
+  const details = {
+    console: `${config.publicUrl ?? url}/console/`,
+    data: `${config.dataDir} (${store})`,
+    pid: process.pid,
+    ...defined({ sandbox: relay.sandbox }),
+  };
+  return Object.entries(details).map(([name, value]) => `  ${name.padEnd(7)}  ${value}`);
 }
 
 async function loginLines(
@@ -131,6 +147,8 @@ async function loginLines(
     'Open the console (the link works once, within 15 minutes):',
     '',
     `  ${linkUrl(config.publicUrl ?? url, token)}`,
+    '',
+    'The command "relay" needs no key on this machine. Try "relay chat" in another terminal.',
     '',
   ];
 }
@@ -163,6 +181,7 @@ export async function serveProcess({ env, cwd }: Installation): Promise<void> {
     env,
     cwd,
     terminal: process.stdout.isTTY,
+    register: true,
     print: (line) => console.log(line),
   });
   let running: RunningServer | undefined;

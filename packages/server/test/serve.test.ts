@@ -1,4 +1,12 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { once } from 'node:events';
 import { spawn } from 'node:child_process';
@@ -55,7 +63,12 @@ describe('the first start', () => {
     expect(said).toEqual([
       `The first API key is in ${file}`,
       `Relay is listening on ${url}`,
-      expect.stringMatching(/^(?:No command runs|Commands that a rule allows run) in a sandbox/),
+      `  console  ${url}/console/`,
+      `  data     ${dataDir} (SQLite)`,
+      `  pid      ${process.pid}`,
+      expect.stringMatching(
+        /^ {2}sandbox {2}(?:No command runs|Commands that a rule allows run) in a sandbox/,
+      ),
     ]);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     const apiKey = readFileSync(file, 'utf8').trim();
@@ -72,7 +85,30 @@ describe('the first start', () => {
       headers: { authorization: `Bearer ${keyIn(said)}` },
     });
     expect(response.status).toBe(200);
-    expect(existsSync(join(dataDir, 'first-key'))).toBe(false);
+    expect(readdirSync(dataDir)).not.toContain('first-key');
+  });
+
+  it('writes a key for the CLI on a terminal, whose holder is the same person', async () => {
+    const { url, said } = await start({ terminal: true });
+    const file = join(dataDir, 'cli-key');
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    const current = async (apiKey: string | undefined) => {
+      const headers = { authorization: `Bearer ${apiKey}` };
+      const response = await fetch(`${url}/v1/keys/current`, { headers });
+      return (await response.json()) as { id: string; scopes: string[] };
+    };
+    const printed = await current(keyIn(said));
+    const own = await current(readFileSync(file, 'utf8').trim());
+    expect(own).toMatchObject({ name: 'cli', owner: printed.id, scopes: printed.scopes });
+    await serving.pop()?.stop();
+    rmSync(file);
+    await start({ terminal: true });
+    expect(existsSync(file)).toBe(false);
+  });
+
+  it('writes no key for the CLI without a terminal', async () => {
+    await start();
+    expect(readdirSync(dataDir)).not.toContain('cli-key');
   });
 
   it('prints a link on a terminal that signs in to the console once', async () => {
@@ -118,7 +154,7 @@ describe('the first start', () => {
     await serving.pop()?.stop();
     const { said } = await start({ terminal: true });
     expect(keyIn(said)).toBeUndefined();
-    expect(said).toHaveLength(2);
+    expect(said[0]).toMatch(/^Relay is listening on/);
   });
 
   it('shows a valid key even if the start then fails', async () => {

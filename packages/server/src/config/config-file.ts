@@ -233,6 +233,6 @@ export async function bashSettings(
     summary:
       mode === 'bwrap'
         ? 'All commands run in a sandbox (RELAY_SANDBOX=bwrap)'
-        : 'Commands that a rule allows run in a sandbox; those that a person approves do not (RELAY_SANDBOX=auto)',
+        : 'Commands that a rule allows run in a sandbox, approved ones do not',
   };
 }

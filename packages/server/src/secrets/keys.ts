@@ -146,6 +146,27 @@ export async function showFirstKey(
 }
 
 const firstKeyFile = 'first-key';
+const cliKeyFile = 'cli-key';
+
+/**
+ * After a first start with a terminal, whose printed key is for a person to keep, the CLI on this machine
+ * has a key of its own in the data folder. It is the same person as the first key, so that their decisions
+ * with either key count once.
+ */
+export async function issueCliKey(
+  store: SystemStore,
+  dataDir: string,
+  firstKey: KeyRecord,
+  audit: Engine['audit'],
+): Promise<void> {
+  const key = { ...firstKey, id: uuidv7(), name: 'cli', owner: firstKey.id };
+  const { id: keyId, name, owner, scopes, expiresAt } = key;
+  const what = { keyId, name, owner, scopes, expiresAt };
+  const entry = operatorAuditEntry('first start', 'key.created', what);
+  const apiKey = makeApiKey();
+  await store.addKey(key, hashApiKey(apiKey), auditRecordsOf({ audit }, key.tenantId, [entry]));
+  writeFileSync(join(dataDir, cliKeyFile), `${apiKey}\n`, { mode: 0o600 });
+}
 
 /** Nodes that start at once may share the folder: each writes its own draft. */
 function draftOf(dataDir: string, keyId: string): string {

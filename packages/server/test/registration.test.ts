@@ -1,0 +1,117 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { registerServer, runningServers } from '../src/registration.ts';
+
+let home: string;
+let env: Record<string, string>;
+
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), 'relay-registration-'));
+  env = { XDG_STATE_HOME: home };
+  onTestFinished(() => rmSync(home, { recursive: true, force: true }));
+});
+
+const folder = () => join(home, 'relay', 'servers');
+
+const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+
+async function startServer(more: Record<string, string> = {}) {
+  const dataDir = mkdtempSync(join(tmpdir(), 'relay-registered-'));
+  const settings = { RELAY_DATA_DIR: dataDir, RELAY_PORT: '0', ...env, ...more };
+  const child = spawn(process.execPath, [main], {
+    env: { ...process.env, ...settings },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const exited = once(child, 'exit');
+  onTestFinished(async () => {
+    child.kill('SIGKILL');
+    await exited;
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+  let said = '';
+  child.stdout.on('data', (chunk) => (said += String(chunk)));
+  await expect.poll(() => said).toContain('listening on');
+  return {
+    pid: child.pid,
+    dataDir,
+    url: /listening on (\S+)/.exec(said)?.[1],
+    child,
+    exited,
+    said,
+  };
+}
+
+describe('the registration of a running server', () => {
+  it('names its process, URL and data folder, without a secret and for its owner alone', async () => {
+    const { pid, url, dataDir, said } = await startServer();
+    expect(runningServers(env)).toEqual([{ pid, url, dataDir, startedAt: expect.any(String) }]);
+    expect(said).toContain(`pid      ${pid}`);
+    const path = join(folder(), `${pid}.json`);
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    const apiKey = readFileSync(join(dataDir, 'first-key'), 'utf8').trim();
+    expect(readFileSync(path, 'utf8')).not.toContain(apiKey.slice(-20));
+  });
+
+  it('is one file per server; that of a stopped server is deleted', async () => {
+    const [first, second] = [await startServer(), await startServer()];
+    expect(runningServers(env).map(({ pid }) => pid)).toEqual([first.pid, second.pid]);
+    first.child.kill('SIGTERM');
+    await first.exited;
+    expect(readdirSync(folder())).toEqual([`${second.pid}.json`]);
+  });
+
+  it('is ignored and deleted after kill -9', async () => {
+    const { child, exited } = await startServer();
+    child.kill('SIGKILL');
+    await exited;
+    expect(readdirSync(folder())).toHaveLength(1);
+    expect(runningServers(env)).toEqual([]);
+    expect(readdirSync(folder())).toEqual([]);
+  });
+
+  it.runIf(process.platform === 'linux')('is ignored if another process has its pid', () => {
+    registerServer(env, { url: 'http://127.0.0.1:4000', dataDir: '/data' });
+    const path = join(folder(), `${process.pid}.json`);
+    const registration = JSON.parse(readFileSync(path, 'utf8')) as { processStart: number };
+    expect(runningServers(env)).toHaveLength(1);
+    const earlier = { ...registration, processStart: registration.processStart - 1 };
+    writeFileSync(path, JSON.stringify(earlier));
+    expect(runningServers(env)).toEqual([]);
+    expect(existsSync(path)).toBe(false);
+  });
+
+  it.each([
+    ['http://0.0.0.0:4000', 'http://127.0.0.1:4000'],
+    ['http://[::]:4000', 'http://[::1]:4000'],
+    ['http://10.0.0.7:4000', 'http://10.0.0.7:4000'],
+  ])('of a server that listens on %s has the URL %s', (url, reachable) => {
+    registerServer(env, { url, dataDir: '/data' });
+    expect(runningServers(env)).toMatchObject([{ url: reachable }]);
+  });
+
+  it('is not required: the server starts without a home that it can write to', async () => {
+    writeFileSync(join(home, 'file'), '');
+    const { url } = await startServer({ XDG_STATE_HOME: join(home, 'file') });
+    expect((await fetch(`${url}/health`)).status).toBe(200);
+  });
+
+  it('leaves out files that are no registrations', () => {
+    registerServer(env, { url: 'http://127.0.0.1:4000', dataDir: '/data' });
+    writeFileSync(join(folder(), '1.json'), '{"pid": 1}');
+    writeFileSync(join(folder(), '2.json'), 'not JSON');
+    expect(runningServers(env)).toHaveLength(1);
+  });
+});
