@@ -334,6 +334,11 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   startRun: () => ended(),
   listRuns: async () => expect((await client.runs.list({ limit: 1 }).page()).items).toHaveLength(1),
   getRun: async () => client.runs.get(await ended()),
+  findIds: async () => {
+    const id = await ended();
+    const found = await client.findIds({ kind: 'run', match: id.slice(-8) });
+    expect(found).toEqual({ ids: [id], more: false });
+  },
   listConversations: async () => {
     const { conversationId } = await client.runs.get(await ended('say 3'));
     const [latest] = (await client.conversations.list({ q: 'SAY 3' }).page()).items;

@@ -3,6 +3,7 @@ import type { Listing, RelayClient } from '@relay/sdk';
 import { Command } from 'commander';
 import { type Connection, clientFor, connectionOf } from './connection.ts';
 import type { CliEnvironment } from './environment.ts';
+import type { IdKind } from './ids.ts';
 import { Print } from './output/print.ts';
 
 export interface SharedOptions {
@@ -28,6 +29,22 @@ export class Context<Options extends object = object> {
 
   client(): Promise<RelayClient> {
     return clientFor(this.connection);
+  }
+
+  /** The id that the person means: whole, a part of it, `latest`, or chosen from a list. */
+  async id(kind: IdKind, given: string | undefined): Promise<string> {
+    const { resolveId } = await import('./ids.ts');
+    return resolveId(this, kind, given);
+  }
+
+  /** The same for an option, which can be left out. */
+  async optionalId(kind: IdKind, given: string | undefined): Promise<string | undefined> {
+    return given === undefined ? undefined : this.id(kind, given);
+  }
+
+  async ids(kind: IdKind, given: readonly string[]): Promise<string[]> {
+    const { resolveIds } = await import('./ids.ts');
+    return resolveIds(this, kind, given);
   }
 }
 

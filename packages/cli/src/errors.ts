@@ -17,6 +17,8 @@ export interface CliErrorOptions {
   readonly exit?: ExitCode;
   /** How to fix it. */
   readonly hint?: string | undefined;
+  /** What could be meant, one line each. */
+  readonly candidates?: readonly string[] | undefined;
 }
 
 export class CliError extends Error {
@@ -24,12 +26,14 @@ export class CliError extends Error {
   readonly code: string;
   readonly exit: ExitCode;
   readonly hint: string | undefined;
+  readonly candidates: readonly string[] | undefined;
 
   constructor(code: string, message: string, options: CliErrorOptions = {}) {
     super(message);
     this.code = code;
     this.exit = options.exit ?? exitCodes.failure;
     this.hint = options.hint;
+    this.candidates = options.candidates;
   }
 }
 
@@ -59,13 +63,14 @@ export interface Failure {
   readonly error: string;
   readonly code: string;
   readonly hint?: string | undefined;
+  readonly candidates?: readonly string[] | undefined;
   readonly exit: ExitCode;
 }
 
 export function failureOf(error: unknown): Failure {
   if (error instanceof CliError) {
-    const { message, code, hint, exit } = error;
-    return { error: message, code, exit, hint };
+    const { message, code, hint, exit, candidates } = error;
+    return { error: message, code, exit, hint, candidates };
   }
   if (isApiError(error)) return apiFailure(error);
   const message = error instanceof Error ? error.message : String(error);

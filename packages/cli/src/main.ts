@@ -3,7 +3,7 @@ import { CommanderError } from 'commander';
 import { type CliEnvironment, processEnvironment } from './environment.ts';
 import { exitCodes, type Failure, failureOf } from './errors.ts';
 import { paintFor } from './output/paint.ts';
-import { escapeUnsafe } from './output/escape.ts';
+import { escapeLine, escapeUnsafe } from './output/escape.ts';
 import { createProgram } from './program.ts';
 
 export async function runCli(
@@ -32,16 +32,17 @@ function exitOnClosedPipe(error: NodeJS.ErrnoException): void {
 function printFailure(
   environment: CliEnvironment,
   args: readonly string[],
-  { error, code, hint }: Failure,
+  { error, code, hint, candidates }: Failure,
 ): void {
   if (args.includes('--json')) {
-    environment.stderr.write(`${JSON.stringify({ error, code, hint })}\n`);
+    environment.stderr.write(`${JSON.stringify({ error, code, hint, candidates })}\n`);
     return;
   }
   const paint = paintFor(environment, environment.stderr);
   const more = hint === undefined ? '' : ` – ${hint}`;
   const text = escapeUnsafe(error).replaceAll('\n', ' ');
   environment.stderr.write(`${paint('red', 'relay:')} ${text} [${code}]${more}\n`);
+  for (const each of candidates ?? []) environment.stderr.write(`  ${escapeLine(each)}\n`);
 }
 
 /** `undefined`: commander has printed the help of a command that lacks its subcommand. */

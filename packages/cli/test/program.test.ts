@@ -97,7 +97,7 @@ describe('a usage error', () => {
   test.each([
     [['bogus'], "unknown command 'bogus'"],
     [['runs', 'lisst'], "unknown command 'lisst'"],
-    [['runs', 'show'], "missing required argument 'run'"],
+    [['runs', 'show'], 'Name a run'],
     [['runs', 'list', '--nonsense'], "unknown option '--nonsense'"],
     [['runs', 'list', '--limit', 'x'], 'Must be a positive integer'],
     [['completion', 'tcsh'], 'Unknown shell "tcsh"'],

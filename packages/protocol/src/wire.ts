@@ -201,5 +201,7 @@ export type FeedFrame = z.output<typeof feedFrameSchema>;
 export type Agent = ResponseOf<'listAgents'>['agents'][number];
 export type Conversation = ResponseOf<'getConversation'>;
 export type ConversationsQuery = RequestQueryOf<'listConversations'>;
+export type IdsQuery = QueryOf<'findIds'>;
+export type FoundIds = ResponseOf<'findIds'>;
 export type ModelList = ResponseOf<'listModels'>;
 export type ToolList = ResponseOf<'listTools'>;

@@ -1,4 +1,11 @@
-import type { ChatBody, Health, ModelList, ToolList } from '@relay/protocol/wire';
+import type {
+  ChatBody,
+  FoundIds,
+  Health,
+  IdsQuery,
+  ModelList,
+  ToolList,
+} from '@relay/protocol/wire';
 import { type CallOptions, Http, type HttpOptions } from './http.ts';
 import {
   agents,
@@ -57,6 +64,9 @@ export function createClient(options: ClientOptions) {
     chat: (body: ChatBody, options: CallOptions = {}) => Chat.open(http, body, options),
     /** Notifications about changed runs, approvals, sessions, messages and deliveries, instead of polling. */
     feed: (options: FeedOptions = {}) => feed(http, options),
+    /** The ids that begin or end with `match`, newest first. */
+    findIds: (query: IdsQuery, options: CallOptions = {}) =>
+      http.json<FoundIds>('GET', '/v1/ids', { query, ...options }),
     models: (options: CallOptions = {}) => http.json<ModelList>('GET', '/models', options),
     /** The tools that a run can name as `builtin`. */
     tools: (options: CallOptions = {}) => http.json<ToolList>('GET', '/v1/tools', options),

@@ -63,7 +63,7 @@ import type {
 } from '@relay/core';
 import { eventLoop } from '@relay/core';
 import { RelayError } from '@relay/protocol';
-import type { StoredEvent } from '@relay/protocol';
+import type { IdKind, StoredEvent } from '@relay/protocol';
 import { missingText, TurnText, withText } from './codec/events.ts';
 import { hintOfCommand, type HintSender, hintsOfAppend } from './codec/hints.ts';
 import type { RowSigner, SignedTable } from './codec/signed-table.ts';
@@ -101,6 +101,7 @@ import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbo
 import * as memories from './sql/memories/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
 import * as approvals from './sql/runs/approvals.ts';
+import { findIds } from './sql/ids.ts';
 import { readList } from './sql/lists.ts';
 import {
   decodeListing,
@@ -503,6 +504,10 @@ export class SqlTenantStore implements TenantStore {
       position: number(row, 'position'),
       journalSize: number(row, 'journal_size'),
     }));
+  }
+
+  findIds(kind: IdKind, match: string, limit: number): Promise<string[]> {
+    return findIds(this.#driver, this.tenantId, { kind, match, limit });
   }
 
   async findConnection(connectionId: string): Promise<{ runId: string } | undefined> {

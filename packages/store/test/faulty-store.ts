@@ -142,6 +142,7 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
       write('postRunCommand', () => inner.postRunCommand(runId, queued, audit)),
     readInbox: (runId) => read(() => inner.readInbox(runId)),
     readConversation: (id) => read(() => inner.readConversation(id)),
+    findIds: (kind, match, limit) => read(() => inner.findIds(kind, match, limit)),
     listConversations: (filter, page) => read(() => inner.listConversations(filter, page)),
     countEndedRuns: (id) => read(() => inner.countEndedRuns(id)),
     endedRuns: (id, positions) => read(() => inner.endedRuns(id, positions)),

@@ -127,8 +127,9 @@ async function invokeAction(
   await printInvocation(context, client, invocation);
 }
 
-async function showInvocation(context: Context, [id = '']: readonly string[]): Promise<void> {
+async function showInvocation(context: Context, [given]: readonly string[]): Promise<void> {
   const client = await context.client();
+  const id = await context.id('invocation', given);
   await printInvocation(context, client, await client.invocations.get(id));
 }
 

@@ -27,18 +27,18 @@ export function registerApprovals(program: CliCommand): void {
     .description('list pending approvals, newest first')
     .addOption(new Option('--status <status>', 'only approvals with this status').choices(statuses))
     .option('--all', 'include decided approvals')
-    .option('--run <id>', 'only approvals of this run')
+    .option('--run <run>', 'only approvals of this run')
     .option('--mine', 'only pending approvals that you may decide and have not voted on')
     .option('--limit <n>', 'maximum number of results', count, 20)
     .examples(['relay approvals list', 'relay approvals list --status denied --json'])
     .handle(listApprovals);
   approvals
-    .command('show <approval>')
+    .command('show [approval]')
     .description('show one approval with the exact call')
     .examples(['relay approvals show APPROVAL_ID'])
     .handle(showApproval);
   approvals
-    .command('approve <approval>')
+    .command('approve [approval]')
     .description('allow the call, once or always')
     .option('--always', 'also allow the same call in future')
     .addOption(
@@ -63,7 +63,7 @@ export function registerApprovals(program: CliCommand): void {
     ])
     .handle(approveApproval);
   approvals
-    .command('answer <approval>')
+    .command('answer [approval]')
     .description('say what became of a call that was started before a crash')
     .option('--completed <json>', 'it took effect, with this result; it does not run again', json)
     .option('--failed [reason]', 'it did not take effect; it does not run again')
@@ -78,7 +78,7 @@ export function registerApprovals(program: CliCommand): void {
     )
     .handle(answerOutcome);
   approvals
-    .command('deny <approval>')
+    .command('deny [approval]')
     .description('deny the call; the agent receives the reason')
     .option('--reason <text>', 'reason for the agent')
     .examples(['relay approvals deny APPROVAL_ID --reason "Not on a Friday"'])
@@ -93,13 +93,14 @@ async function listApprovals(context: Context<ListOptions>): Promise<void> {
   const wanted = status ?? (all === true ? undefined : 'pending');
   const { approvals, sessions } = await context.client();
   const decidable = mine === true ? 'true' : undefined;
-  const query = { status: wanted, runId: run, decidable, limit: pageSize(limit) } as const;
+  const runId = await context.optionalId('run', run);
+  const query = { status: wanted, runId, decidable, limit: pageSize(limit) } as const;
   const listed = await take(approvals.list(query), limit);
   const handles = await handlesOf(sessions, listed);
   context.print.list(
     listed,
     [
-      { title: 'approval', value: ({ id }) => id },
+      { title: 'approval', value: ({ id }) => id, id: true },
       { title: 'status', value: ({ status }) => status, status: true },
       { title: 'session', value: ({ sessionId = '' }) => handles.get(sessionId) ?? '' },
       { title: 'votes', value: votesText },
@@ -117,9 +118,9 @@ function requestText({ prompt, display, tool, executedParams }: Approval): strin
   return `${tool} ${JSON.stringify(executedParams)} (changed by the approver)`;
 }
 
-async function showApproval(context: Context, [id = '']: readonly string[]): Promise<void> {
+async function showApproval(context: Context, [given]: readonly string[]): Promise<void> {
   const { approvals, sessions } = await context.client();
-  const approval = await approvals.get(id);
+  const approval = await approvals.get(await context.id('approval', given));
   const handles = await handlesOf(sessions, [approval]);
   printApproval(context, approval, handles.get(approval.sessionId ?? ''));
 }
@@ -146,7 +147,7 @@ type ApproveOptions = Omit<
 
 async function approveApproval(
   context: Context<ApproveOptions>,
-  [id = '']: readonly string[],
+  [given]: readonly string[],
 ): Promise<void> {
   const { always, scope, rule, uses, expires, input, reason, digest } = context.options;
   const alwaysOptions = [scope, rule, uses, expires];
@@ -154,7 +155,7 @@ async function approveApproval(
     throw usageError('--scope, --rule, --uses and --expires require --always');
   }
   const { approvals } = await context.client();
-  const decided = await approvals.approve(id, {
+  const decided = await approvals.approve(await context.id('approval', given), {
     always,
     scope,
     rule,
@@ -178,10 +179,12 @@ interface AnswerOptions {
 
 async function answerOutcome(
   context: Context<AnswerOptions>,
-  [id = '']: readonly string[],
+  [given]: readonly string[],
 ): Promise<void> {
+  const answer = outcomeOf(context.options);
   const { approvals } = await context.client();
-  printDecision(context, await approvals.decide(id, outcomeOf(context.options)));
+  const id = await context.id('approval', given);
+  printDecision(context, await approvals.decide(id, answer));
 }
 
 function outcomeOf({ completed, failed, rerun }: AnswerOptions): DecisionBody {
@@ -192,8 +195,9 @@ function outcomeOf({ completed, failed, rerun }: AnswerOptions): DecisionBody {
   return { outcome: 'failed', reason: failed === true ? undefined : failed };
 }
 
-async function denyApproval(context: Context<{ reason?: string }>, [id = '']: readonly string[]) {
+async function denyApproval(context: Context<{ reason?: string }>, [given]: readonly string[]) {
   const { approvals } = await context.client();
+  const id = await context.id('approval', given);
   printDecision(context, await approvals.deny(id, context.options.reason));
 }
 

@@ -78,7 +78,7 @@ export function registerAudit(program: CliCommand): void {
       new Option('--action <action>', 'only entries with this action').choices(auditActions),
     )
     .option('--actor <id>', 'only entries of this actor, such as a key or a grant')
-    .option('--run <id>', 'only entries of this run')
+    .option('--run <run>', 'only entries of this run')
     .option('--since <time>', 'start time: a date, or 12h, 7d ago', pastTime)
     .option('--until <time>', 'end time: a date, or 12h, 7d ago', pastTime)
     .option('--limit <n>', 'maximum number of results', count, 20)
@@ -136,7 +136,8 @@ interface ListOptions extends Pick<AuditQuery, 'action' | 'actor' | 'since' | 'u
 async function listAudit(context: Context<ListOptions>): Promise<void> {
   const { action, actor, run, since, until, limit } = context.options;
   const { audit } = await context.client();
-  const query = { action, actor, runId: run, since, until, limit: pageSize(limit) };
+  const runId = await context.optionalId('run', run);
+  const query = { action, actor, runId, since, until, limit: pageSize(limit) };
   context.print.list(
     await take(audit.list(query), limit),
     [

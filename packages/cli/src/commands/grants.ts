@@ -43,7 +43,7 @@ export function registerGrants(program: CliCommand): void {
     .examples(['relay grants preview send_note --param to=operator'])
     .handle(previewGrant);
   grants
-    .command('revoke <grants...>')
+    .command('revoke [grants...]')
     .description('revoke grants; their calls need approval again')
     .examples(['relay grants revoke GRANT_ID'])
     .handle(revokeGrants);
@@ -120,7 +120,7 @@ async function listGrants(context: Context<ListOptions>): Promise<void> {
   context.print.list(
     await take(grants.list(query), limit),
     [
-      { title: 'grant', value: ({ id }) => id },
+      { title: 'grant', value: ({ id }) => id, id: true },
       { title: 'status', value: ({ status }) => status, status: true },
       { title: 'scope', value: ({ scope }) => scope },
       { title: 'uses left', value: ({ usesLeft }) => usesLeft, minor: true },
@@ -152,16 +152,16 @@ async function previewGrant(context: Context<RuleOptions>, [tool = '']: readonly
     `It would have allowed ${preview.matched} of the last ${preview.looked} requests.`,
   );
   context.print.list(preview.calls, [
-    { title: 'approval', value: ({ approvalId }) => approvalId },
+    { title: 'approval', value: ({ approvalId }) => approvalId, id: true },
     { title: 'status', value: ({ status }) => status, status: true },
     { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
     { title: 'request', value: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
   ]);
 }
 
-async function revokeGrants(context: Context, ids: readonly string[]): Promise<void> {
+async function revokeGrants(context: Context, given: readonly string[]): Promise<void> {
   const { grants } = await context.client();
-  for (const id of ids) {
+  for (const id of await context.ids('grant', given)) {
     await grants.revoke(id);
     context.print.result({ id, status: 'revoked' }, `Revoked ${id}.`);
   }

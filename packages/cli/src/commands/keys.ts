@@ -42,7 +42,7 @@ export function registerKeys(program: CliCommand): void {
     ])
     .handle(createKey);
   keys
-    .command('rotate <key>')
+    .command('rotate [key]')
     .description('replace a key by a new one with the same rights; it is shown only once')
     .option(
       '--overlap <time>',
@@ -60,7 +60,7 @@ export function registerKeys(program: CliCommand): void {
     )
     .handle(rotateKey);
   keys
-    .command('revoke <keys...>')
+    .command('revoke [keys...]')
     .description('revoke keys and close their open connections')
     .examples(['relay keys revoke KEY_ID'])
     .handle(revokeKeys);
@@ -71,7 +71,7 @@ async function listKeys(context: Context<{ limit: number }>): Promise<void> {
   context.print.list(
     await take(keys.list(), context.options.limit),
     [
-      { title: 'key', value: ({ id }) => id },
+      { title: 'key', value: ({ id }) => id, id: true },
       {
         title: 'status',
         value: ({ revokedAt, expiresAt }) => statusOf(revokedAt, expiresAt),
@@ -114,19 +114,20 @@ async function createKey(
 
 async function rotateKey(
   context: Context<{ overlap?: number; expires?: string }>,
-  [id = '']: readonly string[],
+  [given]: readonly string[],
 ): Promise<void> {
   const { overlap: overlapSeconds, expires: expiresAt } = context.options;
   const { keys } = await context.client();
+  const id = await context.id('key', given);
   const key = await keys.rotate(id, defined({ overlapSeconds, expiresAt }));
   const old = overlapSeconds === 0 ? 'no longer works' : 'works until the overlap ends';
   const note = `API key ${key.name}, id ${key.id} (shown only once). The key ${id} ${old}:`;
   context.print.secret(key, note, key.apiKey);
 }
 
-async function revokeKeys(context: Context, ids: readonly string[]): Promise<void> {
+async function revokeKeys(context: Context, given: readonly string[]): Promise<void> {
   const { keys } = await context.client();
-  for (const id of ids) {
+  for (const id of await context.ids('key', given)) {
     await keys.revoke(id);
     context.print.result({ id, status: 'revoked' }, `Revoked ${id}.`);
   }

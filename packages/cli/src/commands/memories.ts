@@ -32,7 +32,7 @@ export function registerMemories(program: CliCommand): void {
     .examples(['relay memories add "Releases go out on Tuesdays" --ttl 90d'])
     .handle(addMemory);
   memories
-    .command('delete <memories...>')
+    .command('delete [memories...]')
     .description('delete memories')
     .examples(['relay memories delete MEMORY_ID'])
     .handle(deleteMemories);
@@ -45,7 +45,7 @@ export function registerMemories(program: CliCommand): void {
 }
 
 const columns: readonly Column<Memory>[] = [
-  { title: 'memory', value: ({ id }) => id },
+  { title: 'memory', value: ({ id }) => id, id: true },
   { title: 'namespace', value: ({ namespace }) => namespace },
   { title: 'source', value: ({ source }) => source, minor: true },
   { title: 'created', value: ({ createdAt }) => createdAt, time: true },
@@ -96,9 +96,9 @@ async function addMemory(
   context.print.result(memory, `Added ${memory.id}.`);
 }
 
-async function deleteMemories(context: Context, ids: readonly string[]): Promise<void> {
+async function deleteMemories(context: Context, given: readonly string[]): Promise<void> {
   const { memories } = await context.client();
-  for (const id of ids) {
+  for (const id of await context.ids('memory', given)) {
     await memories.delete(id);
     context.print.result({ id, status: 'deleted' }, `Deleted ${id}.`);
   }

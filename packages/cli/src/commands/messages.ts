@@ -76,7 +76,7 @@ export function registerMessages(program: CliCommand): void {
     )
     .handle(sendMessage);
   messages
-    .command('show <message>')
+    .command('show [message]')
     .description('show a message and its deliveries')
     .examples(['relay messages show MESSAGE_ID'])
     .handle(showMessage);
@@ -87,12 +87,12 @@ export function registerMessages(program: CliCommand): void {
     .examples(['relay messages edit MESSAGE_ID "run only the unit tests"'])
     .handle(editMessage);
   messages
-    .command('withdraw <messages...>')
+    .command('withdraw [messages...]')
     .description('withdraw messages that no recipient has yet')
     .examples(['relay messages withdraw MESSAGE_ID'])
     .handle(withdrawMessages);
   messages
-    .command('redeliver <deliveries...>')
+    .command('redeliver [deliveries...]')
     .description('deliver messages again whose delivery failed')
     .examples(
       ['relay messages redeliver DELIVERY_ID'],
@@ -113,11 +113,18 @@ interface ListOptions {
 async function listMessages(context: Context<ListOptions>): Promise<void> {
   const { channel, with: handle, thread, search, since, limit } = context.options;
   const { messages } = await context.client();
-  const query = { channel, with: handle, thread, q: search, since, limit: pageSize(limit) };
+  const query = {
+    channel,
+    with: handle,
+    thread: await context.optionalId('message', thread),
+    q: search,
+    since,
+    limit: pageSize(limit),
+  };
   context.print.list(
     await take(messages.list(query), limit),
     [
-      { title: 'message', value: ({ id }) => id },
+      { title: 'message', value: ({ id }) => id, id: true },
       { title: 'sent', value: ({ at }) => at, time: true },
       { title: 'from', value: ({ from }) => from.name },
       { title: 'to', value: addresseesOf },
@@ -163,7 +170,8 @@ export async function printSent(
   { messages }: RelayClient,
   body: Pick<MessageBody, 'to' | 'text'>,
 ): Promise<void> {
-  const { mode, replyTo, wait } = context.options;
+  const { mode, wait } = context.options;
+  const replyTo = await context.optionalId('message', context.options.replyTo);
   const message = await messages.send({ ...body, mode, replyTo });
   if (wait === undefined) {
     context.print.result(message, sentText(message));
@@ -193,8 +201,9 @@ function sentText({ id, deliveries }: Pick<SessionMessage, 'id' | 'deliveries'>)
   return `Sent ${id}: ${states.length === 0 ? 'no session receives it' : states.join(', ')}.`;
 }
 
-async function showMessage(context: Context, [id = '']: readonly string[]): Promise<void> {
+async function showMessage(context: Context, [given]: readonly string[]): Promise<void> {
   const { messages } = await context.client();
+  const id = await context.id('message', given);
   const [message, deliveries] = await Promise.all([messages.get(id), messages.deliveries(id)]);
   const { print } = context;
   print.record(
@@ -216,7 +225,7 @@ async function showMessage(context: Context, [id = '']: readonly string[]): Prom
 }
 
 const deliveryColumns = [
-  { title: 'delivery', value: ({ id }: Delivery) => id },
+  { title: 'delivery', value: ({ id }: Delivery) => id, id: true },
   { title: 'to', value: ({ handle }: Delivery) => `@${handle}` },
   { title: 'status', value: ({ status }: Delivery) => status, status: true },
   { title: 'mode', value: ({ mode }: Delivery) => mode, minor: true },
@@ -226,7 +235,7 @@ const deliveryColumns = [
 
 async function editMessage(
   context: Context<{ mode?: DeliveryMode }>,
-  [id = '', ...words]: readonly string[],
+  [given, ...words]: readonly string[],
 ): Promise<void> {
   const text = words.length === 0 ? undefined : words.join(' ');
   const { mode } = context.options;
@@ -234,21 +243,21 @@ async function editMessage(
     throw usageError('Nothing to change', 'pass a text, --mode, or both');
   }
   const { messages } = await context.client();
-  const message = await messages.edit(id, { text, mode });
+  const message = await messages.edit(await context.id('message', given), { text, mode });
   context.print.result(message, `Changed ${message.id}.`);
 }
 
-async function withdrawMessages(context: Context, ids: readonly string[]): Promise<void> {
+async function withdrawMessages(context: Context, given: readonly string[]): Promise<void> {
   const { messages } = await context.client();
-  for (const id of ids) {
+  for (const id of await context.ids('message', given)) {
     await messages.withdraw(id);
     context.print.result({ id, status: 'withdrawn' }, `Withdrew ${id}.`);
   }
 }
 
-async function redeliver(context: Context, ids: readonly string[]): Promise<void> {
+async function redeliver(context: Context, given: readonly string[]): Promise<void> {
   const { deliveries } = await context.client();
-  for (const id of ids) {
+  for (const id of await context.ids('delivery', given)) {
     const delivery = await deliveries.redeliver(id);
     context.print.result(
       delivery,

@@ -24,7 +24,7 @@ export function registerRuns(program: CliCommand): void {
     .description('list runs, newest first')
     .addOption(new Option('--status <status>', 'only runs with this status').choices(statuses))
     .option('--agent <name>', 'only runs of this agent')
-    .option('--conversation <id>', 'only runs of this conversation')
+    .option('--conversation <conversation>', 'only runs of this conversation')
     .option('--workflow <id>', 'only runs of this workflow')
     .option('--label <name:value>', 'only runs with this label')
     .option('--since <time>', 'started after: a date, or 12h, 7d ago', pastTime)
@@ -33,13 +33,13 @@ export function registerRuns(program: CliCommand): void {
     .examples(['relay runs list --status failed --since 24h', 'relay runs list --json | jq .id'])
     .handle(listRuns);
   runs
-    .command('show <run>')
+    .command('show [run]')
     .description('show one run')
     .option('--events', 'also print its events, oldest first')
     .examples(['relay runs show RUN_ID', 'relay runs show RUN_ID --events --json'])
     .handle(showRun);
   runs
-    .command('tail <run>')
+    .command('tail [run]')
     .description('follow a run until it ends')
     .option('--after <seq>', 'only events after this sequence number', count)
     .examples(
@@ -48,17 +48,17 @@ export function registerRuns(program: CliCommand): void {
     )
     .handle(tailRun);
   runs
-    .command('cancel <runs...>')
+    .command('cancel [runs...]')
     .description('cancel runs, with their model calls and tools')
     .examples(['relay runs cancel RUN_ID'])
     .handle(cancelRuns);
   runs
-    .command('resume <run>')
+    .command('resume [run]')
     .description('resume an abandoned run')
     .examples(['relay runs resume RUN_ID'])
     .handle(resumeRun);
   runs
-    .command('fork <run>')
+    .command('fork [run]')
     .description('start a new run from the history of another')
     .option('--seq <seq>', 'sequence number to fork at (default: the last turn)', count)
     .option('--input <text>', 'message for the new run')
@@ -73,7 +73,7 @@ async function listRuns(context: Context<ListOptions>): Promise<void> {
   const query = {
     status,
     agent,
-    conversationId: conversation,
+    conversationId: await context.optionalId('conversation', conversation),
     workflowId: workflow,
     label,
     since,
@@ -83,7 +83,7 @@ async function listRuns(context: Context<ListOptions>): Promise<void> {
   context.print.list(
     await take(runs.list(query), limit),
     [
-      { title: 'run', value: ({ id }) => id },
+      { title: 'run', value: ({ id }) => id, id: true },
       { title: 'status', value: ({ status }) => status, status: true },
       { title: 'agent', value: ({ agent }) => agent, minor: true },
       { title: 'model', value: ({ model }) => model, minor: true },
@@ -94,8 +94,9 @@ async function listRuns(context: Context<ListOptions>): Promise<void> {
   );
 }
 
-async function showRun(context: Context<{ events?: boolean }>, [id = '']: readonly string[]) {
+async function showRun(context: Context<{ events?: boolean }>, [given]: readonly string[]) {
   const { runs } = await context.client();
+  const id = await context.id('run', given);
   const run = await runs.get(id);
   printRun(context, run);
   if (context.options.events !== true) return;
@@ -111,16 +112,17 @@ async function showRun(context: Context<{ events?: boolean }>, [id = '']: readon
   }
 }
 
-async function tailRun(context: Context<{ after?: number }>, [id = '']: readonly string[]) {
+async function tailRun(context: Context<{ after?: number }>, [given]: readonly string[]) {
   const { runs } = await context.client();
+  const id = await context.id('run', given);
   const { followRun } = await import('../output/transcript.ts');
   const { after } = context.options;
   await followRun(context.print, runs.stream(id, { after }));
 }
 
-async function cancelRuns(context: Context, ids: readonly string[]): Promise<void> {
+async function cancelRuns(context: Context, given: readonly string[]): Promise<void> {
   const { runs } = await context.client();
-  for (const id of ids) {
+  for (const id of await context.ids('run', given)) {
     const run = await runs.cancel(id);
     const { status } = run;
     const hasEnded = status === 'completed' || status === 'failed';
@@ -129,9 +131,9 @@ async function cancelRuns(context: Context, ids: readonly string[]): Promise<voi
   }
 }
 
-async function resumeRun(context: Context, [id = '']: readonly string[]): Promise<void> {
+async function resumeRun(context: Context, [given]: readonly string[]): Promise<void> {
   const { runs } = await context.client();
-  const run = await runs.resume(id);
+  const run = await runs.resume(await context.id('run', given));
   context.print.result(run, `${run.id} is ${run.status}.`);
 }
 
@@ -141,9 +143,10 @@ interface ForkOptions {
   readonly follow?: boolean;
 }
 
-async function forkRun(context: Context<ForkOptions>, [id = '']: readonly string[]): Promise<void> {
+async function forkRun(context: Context<ForkOptions>, [given]: readonly string[]): Promise<void> {
   const { seq, input, follow } = context.options;
   const { runs } = await context.client();
+  const id = await context.id('run', given);
   const run = await runs.fork(id, { seq, input });
   context.print.result(run, `Started ${run.id} from ${id}.`);
   if (follow !== true) return;

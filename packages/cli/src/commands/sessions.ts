@@ -1,7 +1,8 @@
 import type { RelayClient, Session, SessionsQuery, SessionSummary } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
-import { CliError, exitCodes, failureOf, usageError } from '../errors.ts';
+import { CliError, failureOf, usageError } from '../errors.ts';
+import { findSession } from '../handles.ts';
 import { confirmed } from '../input.ts';
 import { collect, count } from '../options.ts';
 import { escapeLine } from '../output/escape.ts';
@@ -43,7 +44,7 @@ export function registerSessions(program: CliCommand): void {
     .examples(['relay sessions list --status active', 'relay sessions list --json | jq .id'])
     .handle(listSessions);
   sessions
-    .command('show <session>')
+    .command('show [session]')
     .description('show one session, by its handle or id')
     .option('--events', 'also print its events, oldest first')
     .examples(['relay sessions show builder', 'relay sessions show builder --events --json'])
@@ -88,7 +89,7 @@ export function registerSessions(program: CliCommand): void {
     ])
     .handle(sendToSession);
   sessions
-    .command('tail <session>')
+    .command('tail [session]')
     .description('follow the events of a session')
     .option('--after <seq>', 'only events after this sequence number; 0 for all', countOrZero)
     .examples(
@@ -97,7 +98,7 @@ export function registerSessions(program: CliCommand): void {
     )
     .handle(tailSession);
   sessions
-    .command('attach <session>')
+    .command('attach [session]')
     .description('use the terminal of a session in this one')
     .examples(
       ['relay sessions start shell --handle build', 'relay sessions attach build'],
@@ -116,32 +117,32 @@ export function registerSessions(program: CliCommand): void {
     ])
     .handle(typeIntoSession);
   sessions
-    .command('pause <sessions...>')
+    .command('pause [sessions...]')
     .description('pause sessions after their running model call or tool')
     .examples(['relay sessions pause builder'])
     .handle(commanding('pause'));
   sessions
-    .command('resume <sessions...>')
+    .command('resume [sessions...]')
     .description('resume sessions that are paused')
     .examples(['relay sessions resume builder'])
     .handle(commanding('resume'));
   sessions
-    .command('cancel <sessions...>')
+    .command('cancel [sessions...]')
     .description('stop the current turn of sessions; the sessions stay')
     .examples(['relay sessions cancel builder'])
     .handle(commanding('cancel'));
   sessions
-    .command('release <sessions...>')
+    .command('release [sessions...]')
     .description('end sessions; messages that they did not consume fail')
     .examples(['relay sessions release builder'])
     .handle(commanding('release'));
   sessions
-    .command('flush <sessions...>')
+    .command('flush [sessions...]')
     .description('deliver the messages of the mode manual')
     .examples(['relay sessions flush builder'])
     .handle(commanding('flush'));
   sessions
-    .command('fork <session>')
+    .command('fork [session]')
     .description('start a session that continues from what another has done')
     .requiredOption('--handle <handle>', 'handle of the new session')
     .option('--seq <seq>', 'position between two turns (default: the last)', count)
@@ -151,7 +152,7 @@ export function registerSessions(program: CliCommand): void {
     ])
     .handle(forkSession);
   sessions
-    .command('snapshot <session>')
+    .command('snapshot [session]')
     .description('keep the state of a session, to start others from it')
     .examples([
       'relay sessions snapshot builder',
@@ -159,14 +160,14 @@ export function registerSessions(program: CliCommand): void {
     ])
     .handle(snapshotSession);
   sessions
-    .command('queue <session>')
+    .command('queue [session]')
     .description('list the messages that wait for a session, or that failed')
     .option('--failed', 'those that failed instead')
     .option('--limit <n>', 'maximum number of results', count, 20)
     .examples(['relay sessions queue builder', 'relay sessions queue builder --failed'])
     .handle(showQueue);
   sessions
-    .command('drop <sessions...>')
+    .command('drop [sessions...]')
     .description('delete sessions with their events and deliveries')
     .option('--yes', 'do not ask')
     .examples(['relay sessions drop builder --yes'])
@@ -175,25 +176,6 @@ export function registerSessions(program: CliCommand): void {
 
 function countOrZero(text: string): number {
   return text === '0' ? 0 : count(text);
-}
-
-const idForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-
-/** By id, or by the handle that people know. A session that is not released comes first. */
-async function findSession({ sessions }: RelayClient, named: string): Promise<Session> {
-  if (idForm.test(named)) return sessions.get(named);
-  const handle = named.replace(/^@/, '');
-  let released: Session | undefined;
-  for await (const session of sessions.list({ limit: 200 })) {
-    if (session.identity.handle !== handle) continue;
-    if (session.releasedAt === undefined) return session;
-    released ??= session;
-  }
-  if (released !== undefined) return released;
-  throw new CliError('not_found', `No session has the handle ${handle}`, {
-    exit: exitCodes.notFound,
-    hint: '"relay sessions list" shows all',
-  });
 }
 
 interface ListOptions extends Pick<SessionsQuery, 'status' | 'harness' | 'label'> {
@@ -213,7 +195,7 @@ async function listSessions(context: Context<ListOptions>): Promise<void> {
       { title: 'harness', value: ({ harness }) => harness, minor: true },
       { title: 'queue', value: queueOf },
       { title: 'active', value: ({ lastActiveAt }) => lastActiveAt, time: true },
-      { title: 'session', value: ({ id }) => id },
+      { title: 'session', value: ({ id }) => id, id: true },
     ],
     'No matching sessions.',
   );
@@ -230,12 +212,9 @@ function queueOf(session: Session): string | undefined {
   return stuck ? `${queue.length} stuck` : String(queue.length);
 }
 
-async function showSession(
-  context: Context<{ events?: boolean }>,
-  [named = '']: readonly string[],
-) {
+async function showSession(context: Context<{ events?: boolean }>, [named]: readonly string[]) {
   const client = await context.client();
-  const session = await findSession(client, named);
+  const session = await findSession(context, named);
   if (isWhole(session)) printSession(context, session);
   else printSummary(context, session);
   if (context.options.events !== true) return;
@@ -384,18 +363,15 @@ async function sendToSession(
   [named = '', ...words]: readonly string[],
 ): Promise<void> {
   const client = await context.client();
-  // A handle needs no request; an id is looked up.
-  const handle = idForm.test(named)
-    ? (await findSession(client, named)).identity.handle
-    : named.replace(/^@/, '');
-  await printSent(context, client, { to: `@${handle}`, text: words.join(' ') });
+  const { identity } = await findSession(context, named);
+  await printSent(context, client, { to: `@${identity.handle}`, text: words.join(' ') });
 }
 
 const shownBefore = 10;
 
-async function tailSession(context: Context<{ after?: number }>, [named = '']: readonly string[]) {
+async function tailSession(context: Context<{ after?: number }>, [named]: readonly string[]) {
   const client = await context.client();
-  const session = await findSession(client, named);
+  const session = await findSession(context, named);
   const { eventLine } = await import('../output/session-events.ts');
   const { after = Math.max(0, session.lastSeq - shownBefore) } = context.options;
   for await (const event of client.sessions.stream(session, { after })) {
@@ -404,9 +380,9 @@ async function tailSession(context: Context<{ after?: number }>, [named = '']: r
   }
 }
 
-async function attachTerminal(context: Context, [named = '']: readonly string[]): Promise<void> {
+async function attachTerminal(context: Context, [named]: readonly string[]): Promise<void> {
   const client = await context.client();
-  const session = await findSession(client, named);
+  const session = await findSession(context, named);
   const { AttachedTerminal } = await import('../chat/attached-terminal.ts');
   const reason = await new AttachedTerminal(context, client, session).run();
   context.environment.stderr.write(`${escapeLine(reason)}\n`);
@@ -417,10 +393,15 @@ async function typeIntoSession(
   [named = '', ...words]: readonly string[],
 ): Promise<void> {
   const client = await context.client();
-  const { id, identity } = await findSession(client, named);
+  const { id, identity } = await findSession(context, named);
   const text = words.join(' ');
   await client.sessions.input(id, { text: context.options.enter ? `${text}\r` : text });
   context.print.result({ id, typed: text.length }, `Typed it into @${identity.handle}.`);
+}
+
+/** Without a name, one is chosen from a list. */
+function orPicked(named: readonly string[]): readonly (string | undefined)[] {
+  return named.length === 0 ? [undefined] : named;
 }
 
 type Command = 'pause' | 'resume' | 'cancel' | 'release' | 'flush';
@@ -428,8 +409,8 @@ type Command = 'pause' | 'resume' | 'cancel' | 'release' | 'flush';
 function commanding(command: Command) {
   return async (context: Context, named: readonly string[]): Promise<void> => {
     const client = await context.client();
-    for (const each of named) {
-      const before = await findSession(client, each);
+    for (const each of orPicked(named)) {
+      const before = await findSession(context, each);
       const session = await client.sessions[command](before.id).catch((error: unknown) => {
         throw failureOfSession(before, error);
       });
@@ -481,17 +462,17 @@ interface ForkOptions {
   readonly seq?: number;
 }
 
-async function forkSession(context: Context<ForkOptions>, [named = '']: readonly string[]) {
+async function forkSession(context: Context<ForkOptions>, [named]: readonly string[]) {
   const client = await context.client();
-  const { id } = await findSession(client, named);
+  const { id } = await findSession(context, named);
   const { handle, seq } = context.options;
   const session = await client.sessions.fork(id, { handle: handle.replace(/^@/, ''), seq });
   context.print.result(session, startedLine(session));
 }
 
-async function snapshotSession(context: Context, [named = '']: readonly string[]) {
+async function snapshotSession(context: Context, [named]: readonly string[]) {
   const client = await context.client();
-  const { id: sessionId } = await findSession(client, named);
+  const { id: sessionId } = await findSession(context, named);
   const snapshot = await client.sessions.snapshot(sessionId);
   const { id, seq } = snapshot;
   context.print.result(
@@ -505,10 +486,10 @@ interface QueueOptions {
   readonly limit: number;
 }
 
-async function showQueue(context: Context<QueueOptions>, [named = '']: readonly string[]) {
+async function showQueue(context: Context<QueueOptions>, [named]: readonly string[]) {
   const { failed = false, limit } = context.options;
   const client = await context.client();
-  const { id: sessionId } = await findSession(client, named);
+  const { id: sessionId } = await findSession(context, named);
   const statuses = failed
     ? (['failed'] as const)
     : (['accepted', 'deferred', 'delivered'] as const);
@@ -523,7 +504,7 @@ async function showQueue(context: Context<QueueOptions>, [named = '']: readonly 
   context.print.list(
     shown.map((delivery, at) => ({ ...delivery, message: messages[at] })),
     [
-      { title: 'delivery', value: ({ id }) => id },
+      { title: 'delivery', value: ({ id }) => id, id: true },
       { title: 'status', value: ({ status }) => status, status: true },
       { title: 'mode', value: ({ mode }) => mode, minor: true },
       { title: 'accepted', value: ({ acceptedAt }) => acceptedAt, time: true, minor: true },
@@ -537,8 +518,8 @@ async function showQueue(context: Context<QueueOptions>, [named = '']: readonly 
 
 async function dropSessions(context: Context<{ yes?: boolean }>, named: readonly string[]) {
   const client = await context.client();
-  for (const each of named) {
-    const { id, identity } = await findSession(client, each);
+  for (const each of orPicked(named)) {
+    const { id, identity } = await findSession(context, each);
     const question = `Delete @${identity.handle} with its events and deliveries?`;
     if (context.options.yes !== true && !(await confirmed(context.environment, question))) {
       throw new CliError('not_confirmed', `@${identity.handle} was not deleted`, {

@@ -53,12 +53,12 @@ export function registerWebhooks(program: CliCommand): void {
     ])
     .handle(addWebhook);
   webhooks
-    .command('delete <webhooks...>')
+    .command('delete [webhooks...]')
     .description('delete webhooks and their pending deliveries')
     .examples(['relay webhooks delete WEBHOOK_ID'])
     .handle(deleteWebhooks);
   webhooks
-    .command('deliveries <webhook>')
+    .command('deliveries [webhook]')
     .description('list the deliveries of a webhook, newest first')
     .option('--limit <n>', 'maximum number of results', count, 20)
     .examples(['relay webhooks deliveries WEBHOOK_ID'])
@@ -76,7 +76,7 @@ async function listWebhooks(context: Context<{ limit: number }>): Promise<void> 
   context.print.list(
     await take(webhooks.list({ limit: pageSize(limit) }), limit),
     [
-      { title: 'webhook', value: ({ id }) => id },
+      { title: 'webhook', value: ({ id }) => id, id: true },
       { title: 'created', value: ({ createdAt }) => createdAt, time: true, minor: true },
       {
         title: 'events',
@@ -112,17 +112,18 @@ function conditionsOf(filter: Readonly<Record<string, string | undefined>>): str
   return Object.entries(filter).map(([name, value]) => `${name}=${value}`);
 }
 
-async function deleteWebhooks(context: Context, ids: readonly string[]): Promise<void> {
+async function deleteWebhooks(context: Context, given: readonly string[]): Promise<void> {
   const { webhooks } = await context.client();
-  for (const id of ids) {
+  for (const id of await context.ids('webhook', given)) {
     await webhooks.delete(id);
     context.print.result({ id, status: 'deleted' }, `Deleted ${id}.`);
   }
 }
 
-async function listDeliveries(context: Context<{ limit: number }>, [id = '']: readonly string[]) {
+async function listDeliveries(context: Context<{ limit: number }>, [given]: readonly string[]) {
   const { limit } = context.options;
   const { webhooks } = await context.client();
+  const id = await context.id('webhook', given);
   context.print.list(
     await take(webhooks.deliveries(id, { limit: pageSize(limit) }), limit),
     [

@@ -1,16 +1,19 @@
 /**
  * A text table. In a pipe it has all columns and full times, and nothing is cut. On a terminal it
- * fits the width: times become ages, empty columns are dropped, then minor ones, and the last column
+ * fits the width: ids are shortened, times become ages, empty columns are dropped, then minor ones, and the last column
  * is cut to the remaining width. If even that is too narrow, items are stacked.
  */
 import { type Paint, paintStatus } from './paint.ts';
 import { cutTo, escapeLine, widthOf } from './escape.ts';
+import { shortId } from './short-id.ts';
 
 export interface Column<Item> {
   readonly title: string;
   readonly value: (item: Item) => string | number | undefined;
   /** Coloured by its value. */
   readonly status?: boolean;
+  /** An id, of which a terminal shows the end: commands take that too. */
+  readonly id?: boolean;
   /** A time in ISO 8601. */
   readonly time?: boolean;
   /** Dropped first on a narrow terminal. */
@@ -70,11 +73,12 @@ export function tableOf<Item>(
 
 function rendered<Item>(
   items: readonly Item[],
-  { title, value, status = false, time = false, minor = false }: Column<Item>,
+  { title, value, status = false, id = false, time = false, minor = false }: Column<Item>,
   { width, now = Date.now() }: TableOptions,
 ): Rendered {
   const cells = items.map((item) => {
     const text = String(value(item) ?? '');
+    if (id && width !== undefined) return shortId(text);
     if (!time || text === '') return escapeLine(text);
     return width === undefined ? (formatTime(text) ?? '') : age(text, now);
   });

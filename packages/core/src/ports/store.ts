@@ -6,7 +6,7 @@
  * the epoch. A write has committed when its promise resolves. Expected outcomes are values; a failing
  * store throws a `RelayError` with `storage_full`, `storage_failed` or `journal_corrupt`.
  */
-import type { RunEvent, StoredEvent } from '@relay/protocol';
+import type { IdKind, RunEvent, StoredEvent } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
 import type {
   CredentialRecord,
@@ -256,6 +256,12 @@ export interface TenantStore {
     conversationId: string,
     positions: { after: number; upTo: number },
   ): Promise<EndedRun[]>;
+
+  /**
+   * Ids that begin or end with `match`, newest first. With at least 8 characters any id that begins with it
+   * is found, otherwise one of the newest ten thousand.
+   */
+  findIds(kind: IdKind, match: string, limit: number): Promise<string[]>;
 
   /** The run of an open chat connection. */
   findConnection(connectionId: string): Promise<{ runId: string } | undefined>;

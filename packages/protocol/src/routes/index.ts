@@ -9,6 +9,7 @@ import { consoleRoutes } from './console.ts';
 import { conversationRoutes } from './conversations.ts';
 import { credentialRoutes } from './credentials.ts';
 import { grantRoutes } from './grants.ts';
+import { idRoutes } from './ids.ts';
 import { keyRoutes } from './keys.ts';
 import { mcpRoutes } from './mcp.ts';
 import { memoryRoutes } from './memories.ts';
@@ -32,6 +33,7 @@ export * from './console.ts';
 export * from './conversations.ts';
 export * from './credentials.ts';
 export * from './grants.ts';
+export * from './ids.ts';
 export * from './keys.ts';
 export * from './memories.ts';
 export * from './messages.ts';
@@ -51,6 +53,7 @@ export const routes = {
   ...runtimeRoutes,
   ...runRoutes,
   ...conversationRoutes,
+  ...idRoutes,
   ...toolResultRoutes,
   ...actionRoutes,
   ...approvalRoutes,

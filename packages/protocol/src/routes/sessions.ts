@@ -119,6 +119,11 @@ export const sessionsQuerySchema = z.strictObject({
   status: z.enum(agentStatuses).optional(),
   harness: z.string().min(1).max(64).optional(),
   label: labelFilterSchema.optional(),
+  handle: handleSchema
+    .optional()
+    .describe(
+      'The session with this handle, then the last one that had it; no other filter applies',
+    ),
 });
 
 export const sessionStreamQuerySchema = streamQuerySchema.omit({ dialect: true });

@@ -12,6 +12,7 @@ import { idempotencyTests } from './runs/idempotency.ts';
 import { journalTests } from './runs/journal.ts';
 import { keyTests } from './tenants/keys.ts';
 import { leaseTests } from './runs/leases.ts';
+import { idTests } from './ids.ts';
 import { inboxTests } from './runs/inbox.ts';
 import { memoryTests } from './memories/memories.ts';
 import { memorySearchTests } from './memories/memory-search.ts';
@@ -61,6 +62,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('conversations', () => conversationTests(open));
     describe('connections', () => connectionTests(open));
     describe('idempotency', () => idempotencyTests(open));
+    describe('ids', () => idTests(open));
     describe('lists of runs', () => runListTests(open));
     describe('lists of runs, filtered', () => runFilterTests(open));
     describe('lists of approvals', () => approvalListTests(open));

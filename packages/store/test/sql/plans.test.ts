@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Append, AuditFilter, ApprovalFilter, RunFilter } from '@relay/core';
+import { idKinds } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver, Statement } from '../../src/drivers/driver.ts';
 import { openSqliteDriver } from '../../src/drivers/sqlite/file-driver.ts';
@@ -73,6 +74,7 @@ import {
   selectSample,
   deleteExpiredMemories,
 } from '../../src/sql/memories/memories.ts';
+import { selectBeginning } from '../../src/sql/ids.ts';
 import { selectLast, selectPage } from '../../src/sql/lists.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
 import { selectConnectionSql, selectMetadata } from '../../src/sql/system.ts';
@@ -416,6 +418,14 @@ describe('query plans', () => {
       const whole = await plan(selectConversations(list, page).sql);
       expect(scansIn(whole)).toEqual([]);
       expect(whole.find((line) => line.startsWith('SEARCH l '))).toContain('(id=?)');
+    });
+  }
+
+  for (const kind of idKinds) {
+    test(`an id of a ${kind} is found by its beginning in the primary key`, async () => {
+      const search = { kind, match: '018f0000', limit: 9 };
+      const [step] = await plan(selectBeginning('t', search).sql);
+      expect(step).toMatch(/^SEARCH t .*(id>\? AND id<\?)/);
     });
   }
 

@@ -22,6 +22,7 @@ import type {
   SignInHandler,
   SignInRoute,
 } from './handler.ts';
+import * as ids from './ids.ts';
 import * as keys from './governance/keys.ts';
 import * as mcp from './mcp.ts';
 import * as memories from './memories.ts';
@@ -55,6 +56,7 @@ export const handlers: { readonly [Name in CallerRoute]: Handler<Name> } = {
   ...conversations,
   ...credentials,
   ...grants,
+  ...ids,
   ...keys,
   ...mcp,
   ...memories,

@@ -74,10 +74,20 @@ export const listSessions: Handler<'listSessions'> = async (call) => {
       'A session token shows no harnesses and labels of sessions: filter by status, or use an API key',
     );
   }
+  if (call.query.handle !== undefined) return sessionsWith(call, call.query.handle);
   const list = (page: core.Page) => storeOf(call).sessions.list(filterOf(call.query), page);
   const { items, nextCursor } = await readListed(call.query, list);
   return { sessions: items.map((session) => presentShown(call, session)), nextCursor };
 };
+
+async function sessionsWith(call: ApiRequest, handle: string) {
+  const { sessions } = storeOf(call);
+  const found = await Promise.all([sessions.readByHandle(handle), sessions.readReleased(handle)]);
+  const shown = found.flatMap((session) =>
+    session === undefined ? [] : presentShown(call, session),
+  );
+  return { sessions: shown, nextCursor: null };
+}
 
 function filterOf({ status, harness, label }: QueryOf<'listSessions'>): SessionFilter {
   return defined({ status, harness, label: labelOf(label) });
