@@ -9,6 +9,7 @@ import {
   type Decision,
   requestFromApproval,
 } from './client.ts';
+import { decideApproval } from './decide.ts';
 
 export interface DurableChatOptions {
   readonly client: RelayClient;
@@ -71,14 +72,6 @@ export class DurableChatClient implements ChatClient {
   }
 }
 
-/** The user can correct a decision that was rejected with one of these. */
-const correctableCodes = new Set([
-  'tool_input_invalid',
-  'denied_by_rule',
-  'tool_unavailable',
-  'invalid_request',
-]);
-
 class DurableTurn implements ChatTurn {
   readonly #client: RelayClient;
   readonly #run: RunHandle;
@@ -99,29 +92,11 @@ class DurableTurn implements ChatTurn {
     return approval.status === 'pending' ? requestFromApproval(approval) : undefined;
   }
 
-  async decide({ id, digest }: ApprovalRequest, decision: Decision): Promise<string | undefined> {
-    try {
-      const bound = decision.approved === true ? { ...decision, digest } : decision;
-      const { status, votes = [], quorum } = await this.#client.approvals.decide(id, bound);
-      if (status === 'pending') {
-        this.#note(`Your approval counts: ${votes.length} of ${quorum}. Waiting for the others.`);
-      }
-      return undefined;
-    } catch (error) {
-      const { code = '', message } = error as { code?: string; message: string };
-      // Another approver has decided first.
-      if (code === 'approval_conflict') return undefined;
-      if (code === 'scope_required') {
-        this.#note(`This key cannot decide; approval ${id} waits for another approver.`);
-        return undefined;
-      }
-      if (code === 'not_an_approver' || code === 'approval_changed') {
-        this.#note(`${message}. Approval ${id} is still pending.`);
-        return undefined;
-      }
-      if (correctableCodes.has(code)) return `  ${message} [${code}]`;
-      throw error;
-    }
+  async decide(request: ApprovalRequest, decision: Decision): Promise<string | undefined> {
+    const result = await decideApproval(this.#client, request, decision);
+    if ('problem' in result) return result.problem;
+    if (result.note !== undefined) this.#note(result.note);
+    return undefined;
   }
 
   async onUndecided({ id, kind }: ApprovalRequest): Promise<void> {

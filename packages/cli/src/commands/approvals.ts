@@ -38,6 +38,18 @@ export function registerApprovals(program: CliCommand): void {
     .examples(['relay approvals show APPROVAL_ID'])
     .handle(showApproval);
   approvals
+    .command('watch')
+    .description('decide approvals one after the other, as they come')
+    .option('--tool <name>', 'only calls of this tool')
+    .option('--agent <name>', 'only calls of this agent')
+    .option('--mine', 'only those that you may decide and have not voted on')
+    .examples(
+      ['relay approvals watch', 'relay approvals watch --tool send_note --mine'],
+      'It needs a terminal. If another person decides first, the prompt closes. Ctrl-C and Ctrl-D ' +
+        'leave; what is not decided stays pending.',
+    )
+    .handle(watchApprovals);
+  approvals
     .command('approve [approval]')
     .description('allow the call, once or always')
     .option('--always', 'also allow the same call in future')
@@ -123,6 +135,24 @@ async function showApproval(context: Context, [given]: readonly string[]): Promi
   const approval = await approvals.get(await context.id('approval', given));
   const handles = await handlesOf(sessions, [approval]);
   printApproval(context, approval, handles.get(approval.sessionId ?? ''));
+}
+
+interface WatchOptions {
+  readonly tool?: string;
+  readonly agent?: string;
+  readonly mine?: boolean;
+}
+
+async function watchApprovals(context: Context<WatchOptions>): Promise<void> {
+  const { stdin, stdout } = context.environment;
+  if (stdin.isTTY !== true || stdout.isTTY !== true || context.print.json) {
+    throw usageError(
+      '"relay approvals watch" needs a terminal',
+      'use "relay approvals list --json" and "relay approvals approve ID" in a script',
+    );
+  }
+  const { ApprovalInbox } = await import('../watch/approval-inbox.ts');
+  await new ApprovalInbox(context, await context.client(), context.options).run();
 }
 
 /** The handles of the sessions that ask, by id. One that was deleted since has none. */

@@ -1,7 +1,9 @@
-import type { Run, RunsQuery } from '@relay/sdk';
+import type { Run, RunsQuery, StoredEvent } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { failureOf, usageError } from '../errors.ts';
 import { count, pastTime } from '../options.ts';
+import type { RunsFilter } from '../watch/all-runs.ts';
 import type { Fields } from '../output/print.ts';
 import { formatCost, formatTime } from '../output/table.ts';
 import { escapeLine } from '../output/escape.ts';
@@ -18,7 +20,7 @@ export function registerRuns(program: CliCommand): void {
   const runs = program
     .command('runs')
     .description('list, show, follow and control runs')
-    .examples(['relay runs list --status waiting', 'relay runs tail RUN_ID']);
+    .examples(['relay runs list --status waiting', 'relay runs show latest', 'relay runs tail']);
   runs
     .command('list')
     .description('list runs, newest first')
@@ -34,17 +36,32 @@ export function registerRuns(program: CliCommand): void {
     .handle(listRuns);
   runs
     .command('show [run]')
-    .description('show one run')
-    .option('--events', 'also print its events, oldest first')
-    .examples(['relay runs show RUN_ID', 'relay runs show RUN_ID --events --json'])
+    .description('show one run with its turns, calls and approvals')
+    .option('--events', 'print its events as they are stored, oldest first')
+    .examples(['relay runs show latest', 'relay runs show RUN_ID --events --json'])
     .handle(showRun);
   runs
     .command('tail [run]')
-    .description('follow a run until it ends')
+    .description('follow a run until it ends, or without a run all of them')
     .option('--after <seq>', 'only events after this sequence number', count)
+    .option('--agent <name>', 'without a run: only runs of this agent')
+    .option('--label <name:value>', 'without a run: only runs with this label')
+    .addOption(
+      new Option('--status <status>', 'without a run: only ends with this status').choices([
+        'completed',
+        'failed',
+        'canceled',
+      ]),
+    )
     .examples(
-      ['relay runs tail RUN_ID', 'relay runs tail RUN_ID --json'],
-      'Exits with 7 if the run fails or is canceled. Interrupting it does not cancel the run.',
+      [
+        'relay runs tail',
+        'relay runs tail --agent support --status failed',
+        'relay runs tail latest',
+        'relay runs tail RUN_ID --json',
+      ],
+      'Exits with 7 if the run fails or is canceled. Interrupting it does not cancel the run. ' +
+        'Without a run it goes on until Ctrl-C, also when the server restarts.',
     )
     .handle(tailRun);
   runs
@@ -99,7 +116,10 @@ async function showRun(context: Context<{ events?: boolean }>, [given]: readonly
   const id = await context.id('run', given);
   const run = await runs.get(id);
   printRun(context, run);
-  if (context.options.events !== true) return;
+  if (context.options.events !== true) {
+    if (!context.print.json) await printTimeline(context, runs.events(id));
+    return;
+  }
   for await (const event of runs.events(id)) {
     if (context.print.json) context.print.value(event);
     else {
@@ -112,7 +132,47 @@ async function showRun(context: Context<{ events?: boolean }>, [given]: readonly
   }
 }
 
-async function tailRun(context: Context<{ after?: number }>, [given]: readonly string[]) {
+/** A run whose journal was deleted has none. */
+async function printTimeline({ print }: Context, events: AsyncIterable<StoredEvent>) {
+  const { Timeline } = await import('../output/timeline.ts');
+  const timeline = new Timeline(print.paint);
+  print.raw('\n');
+  try {
+    for await (const event of events) {
+      for (const line of timeline.add(event)) print.raw(`${line}\n`);
+    }
+  } catch (error) {
+    const { code, error: text } = failureOf(error);
+    if (code !== 'journal_pruned') throw error;
+    print.note(text);
+  }
+}
+
+interface TailOptions extends RunsFilter {
+  readonly after?: number;
+}
+
+async function tailAll(context: Context<TailOptions>): Promise<void> {
+  if (context.options.after !== undefined) throw usageError('--after requires a run');
+  const { AllRuns } = await import('../watch/all-runs.ts');
+  const stop = new AbortController();
+  const interrupt = () => stop.abort();
+  process.once('SIGINT', interrupt);
+  try {
+    await new AllRuns(context, await context.client(), context.options).run(stop.signal);
+  } catch (error) {
+    if (!stop.signal.aborted) throw error;
+  } finally {
+    process.off('SIGINT', interrupt);
+  }
+}
+
+async function tailRun(context: Context<TailOptions>, [given]: readonly string[]) {
+  if (given === undefined) return tailAll(context);
+  const { agent, label, status } = context.options;
+  if ((agent ?? label ?? status) !== undefined) {
+    throw usageError('--agent, --label and --status are for all runs: not together with a run');
+  }
   const { runs } = await context.client();
   const id = await context.id('run', given);
   const { followRun } = await import('../output/transcript.ts');

@@ -2,7 +2,7 @@
 import { styleText } from 'node:util';
 import { type CliEnvironment, type Output, setting } from '../environment.ts';
 
-export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
+export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan' | 'magenta' | 'blue';
 export type Paint = (style: Style, text: string) => string;
 
 export function paintFor(environment: Pick<CliEnvironment, 'env'>, output: Output): Paint {

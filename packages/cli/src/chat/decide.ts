@@ -1,0 +1,42 @@
+/** Sends a decision, and says what became of it. */
+import type { RelayClient } from '@relay/sdk';
+import type { ApprovalRequest, Decision } from './client.ts';
+
+export type DecisionResult =
+  /** The person can correct it. */
+  { readonly problem: string } | { readonly note?: string; readonly isPending: boolean };
+
+/** The person can correct a decision that was rejected with one of these. */
+const correctableCodes = new Set([
+  'tool_input_invalid',
+  'denied_by_rule',
+  'tool_unavailable',
+  'invalid_request',
+]);
+
+export async function decideApproval(
+  { approvals }: RelayClient,
+  { id, digest }: ApprovalRequest,
+  decision: Decision,
+): Promise<DecisionResult> {
+  try {
+    const bound = decision.approved === true ? { ...decision, digest } : decision;
+    const { status, votes = [], quorum } = await approvals.decide(id, bound);
+    if (status !== 'pending') return { isPending: false };
+    const note = `Your approval counts: ${votes.length} of ${quorum}. Waiting for the others.`;
+    return { note, isPending: true };
+  } catch (error) {
+    const { code = '', message } = error as { code?: string; message: string };
+    // Another approver has decided first.
+    if (code === 'approval_conflict') return { isPending: false };
+    if (code === 'scope_required') {
+      const note = `This key cannot decide; approval ${id} waits for another approver.`;
+      return { note, isPending: true };
+    }
+    if (code === 'not_an_approver' || code === 'approval_changed') {
+      return { note: `${message}. Approval ${id} is still pending.`, isPending: true };
+    }
+    if (correctableCodes.has(code)) return { problem: `  ${message} [${code}]` };
+    throw error;
+  }
+}

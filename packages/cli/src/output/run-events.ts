@@ -1,0 +1,98 @@
+/** One line for each event of a run that is worth one. */
+import type { StoredEvent } from '@relay/sdk';
+import { cutTo, escapeLine } from './escape.ts';
+import { type Paint, paintStatus } from './paint.ts';
+import { shortId } from './short-id.ts';
+import { formatCost } from './table.ts';
+
+export type RunEventUsage = Extract<StoredEvent, { type: 'run.ended' }>['usage'];
+
+export function usageText({ inputTokens, outputTokens, costUsd }: RunEventUsage): string {
+  const cost = formatCost(costUsd);
+  return `${inputTokens} in, ${outputTokens} out${cost === undefined ? '' : `, ${cost}`}`;
+}
+
+/** `320ms`, `4.2s`, `3m 5s`, `2h 10m`. */
+export function formatDuration(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)}ms`;
+  if (ms < 60_000) return `${Number((ms / 1_000).toFixed(1))}s`;
+  const seconds = Math.round(ms / 1_000);
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)}m ${seconds % 60}s`;
+  const minutes = Math.round(seconds / 60);
+  return `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
+}
+
+const maxLength = 200;
+
+export function shortText(value: unknown): string {
+  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+  return cutTo(escapeLine(text), maxLength);
+}
+
+/** Undefined for an event that is not worth a line. */
+export function runEventText(event: StoredEvent, paint: Paint): string | undefined {
+  switch (event.type) {
+    case 'run.created': {
+      const last = event.messages.findLast(({ role }) => role === 'user')?.content;
+      return `${paint('bold', 'started')} ${shortText(last ?? '')}`;
+    }
+    case 'run.resumed':
+      return paint('dim', 'resumed');
+    case 'run.errored':
+      return paint('red', `✗ ${shortText(event.error.message)} [${event.error.code}]`);
+    case 'run.ended': {
+      const end = event.error?.message ?? event.output;
+      return `${paintStatus(paint, event.status)} (${usageText(event.usage)}) ${shortText(end)}`;
+    }
+    case 'agent.started':
+      return event.spawned === undefined
+        ? undefined
+        : `${paint('cyan', `+ ${escapeLine(event.name)}`)} ${shortText(event.spawned.task)}`;
+    case 'agent.handed-off':
+      return paint('dim', `${escapeLine(event.from)} hands off to ${escapeLine(event.to)}`);
+    case 'limit.reached':
+      return paint('yellow', `limit reached: ${event.limit}`);
+    case 'context.compacted':
+      return paint('dim', `context compacted (${usageText(event.usage)})`);
+    case 'message.added':
+      return paint('cyan', `@ ${escapeLine(event.from.name)}: ${shortText(event.content)}`);
+    case 'turn.discarded':
+      return paint('yellow', `turn ${event.turn} again: ${event.code ?? event.reason}`);
+    case 'tool.called':
+      return paint('cyan', `→ ${escapeLine(event.name)} ${shortText(event.input)}`);
+    case 'tool.completed':
+      return paint('dim', `← ${escapeLine(event.name)}${took(event)}`);
+    case 'tool.failed':
+      return paint('red', `✗ ${escapeLine(event.name)}: ${shortText(event.error)}${took(event)}`);
+    case 'tool.denied':
+      return paint('red', `✗ ${escapeLine(event.name)} ${event.status}${because(event)}`);
+    case 'approval.requested':
+      return paint('yellow', `? ${escapeLine(event.tool)} waits for ${approvalText(event)}`);
+    case 'approval.decided':
+      return paint('dim', `· ${decisionWord(event)} by ${escapeLine(event.by.name)}`);
+    case 'approval.expired':
+      return paint('yellow', `· approval ${shortId(event.approvalId)} expired`);
+    default:
+      return undefined;
+  }
+}
+
+function took({ durationMs }: { readonly durationMs?: number | undefined }): string {
+  return durationMs === undefined ? '' : ` ${formatDuration(durationMs)}`;
+}
+
+function because({ reason }: { readonly reason?: string | undefined }): string {
+  return reason === undefined ? '' : `: ${shortText(reason)}`;
+}
+
+function approvalText({ kind, approvalId }: { kind: string; approvalId: string }): string {
+  const what =
+    kind === 'permission' ? 'approval' : kind === 'question' ? 'an answer' : 'its outcome';
+  return `${what} ${shortId(approvalId)}`;
+}
+
+export function decisionWord(event: Extract<StoredEvent, { type: 'approval.decided' }>): string {
+  if (event.outcome !== undefined) return event.outcome;
+  if (!event.approved) return 'denied';
+  return event.always === true ? 'approved always' : 'approved';
+}

@@ -1,0 +1,83 @@
+/** A run as a timeline: its turns, calls, approvals and sub-agents, with their durations and cost. */
+import type { StoredEvent } from '@relay/sdk';
+import { escapeLine } from './escape.ts';
+import type { Paint } from './paint.ts';
+import { decisionWord, formatDuration, runEventText, usageText } from './run-events.ts';
+import { shortId } from './short-id.ts';
+
+type EventOf<Type extends StoredEvent['type']> = Extract<StoredEvent, { type: Type }>;
+
+/** Receives the events in order, and returns the lines that each adds. */
+export class Timeline {
+  readonly #paint: Paint;
+  #startedAt: number | undefined;
+  readonly #depths = new Map<string, number>();
+  readonly #turns = new Map<string, number>();
+  readonly #calls = new Map<string, number>();
+  readonly #requests = new Map<string, number>();
+
+  constructor(paint: Paint) {
+    this.#paint = paint;
+  }
+
+  add(event: StoredEvent): string[] {
+    const at = Date.parse(event.at);
+    this.#startedAt ??= at;
+    const text = this.#text(event, at);
+    if (text === undefined) return [];
+    const since = `+${formatDuration(at - this.#startedAt)}`.padStart(8);
+    const depth = 'agentId' in event ? (this.#depths.get(event.agentId ?? '') ?? 0) : 0;
+    const inner = /^(tool|approval)\./.test(event.type) ? 1 : 0;
+    return [`${this.#paint('dim', since)}  ${'  '.repeat(depth + inner)}${text}`];
+  }
+
+  #text(event: StoredEvent, at: number): string | undefined {
+    switch (event.type) {
+      case 'agent.started': {
+        const parent = this.#depths.get(event.parentId ?? '');
+        this.#depths.set(event.agentId, parent === undefined ? 0 : parent + 1);
+        return runEventText(event, this.#paint);
+      }
+      case 'turn.started':
+        this.#turns.set(event.agentId, at);
+        return undefined;
+      case 'turn.completed':
+        return this.#turn(event, at);
+      case 'tool.called':
+        this.#calls.set(event.toolCallId, at);
+        return runEventText(event, this.#paint);
+      case 'tool.started':
+        this.#calls.set(event.toolCallId, at);
+        return undefined;
+      case 'tool.completed':
+        return this.#completed(event, at);
+      case 'approval.requested':
+        this.#requests.set(event.approvalId, at);
+        return runEventText(event, this.#paint);
+      case 'approval.decided':
+        return this.#decided(event, at);
+      default:
+        return runEventText(event, this.#paint);
+    }
+  }
+
+  #turn({ agentId, turn, usage, responseModel }: EventOf<'turn.completed'>, at: number): string {
+    const ms = at - (this.#turns.get(agentId) ?? at);
+    const model = responseModel === undefined ? '' : `, ${escapeLine(responseModel)}`;
+    return `turn ${turn}  ${formatDuration(ms)}${this.#paint('dim', `  ${usageText(usage)}${model}`)}`;
+  }
+
+  #completed(event: EventOf<'tool.completed'>, at: number): string {
+    const { name, toolCallId } = event;
+    const durationMs = event.durationMs ?? at - (this.#calls.get(toolCallId) ?? at);
+    return this.#paint('dim', `← ${escapeLine(name)} ${formatDuration(durationMs)}`);
+  }
+
+  #decided(event: EventOf<'approval.decided'>, at: number): string {
+    const waited = formatDuration(at - (this.#requests.get(event.approvalId) ?? at));
+    const by = escapeLine(event.by.name);
+    const reason = event.reason === undefined ? '' : `: ${escapeLine(event.reason)}`;
+    const text = `· ${decisionWord(event)} by ${by} after ${waited}${reason}`;
+    return this.#paint('dim', `${text} (${shortId(event.approvalId)})`);
+  }
+}

@@ -1,0 +1,202 @@
+/**
+ * Works through the approvals that wait for a person: shows the oldest one, takes the decision and goes on.
+ * If there is none, it waits for the next. A decision by another person closes the prompt.
+ */
+import type { Approval, ApprovalsQuery, RelayClient } from '@relay/sdk';
+import { ApprovalPrompt } from '../chat/approval-prompt.ts';
+import { requestFromApproval } from '../chat/client.ts';
+import { decideApproval } from '../chat/decide.ts';
+import { Interrupted, Terminal } from '../chat/terminal.ts';
+import { take, type Context } from '../command.ts';
+import { escapeLine } from '../output/escape.ts';
+import { shortId } from '../output/short-id.ts';
+import { age } from '../output/table.ts';
+
+export interface InboxFilter {
+  readonly tool?: string | undefined;
+  readonly agent?: string | undefined;
+  readonly mine?: boolean | undefined;
+}
+
+/** The prompt was closed: the approval is no longer pending. */
+class DecidedElsewhere extends Error {
+  override readonly name = 'DecidedElsewhere';
+}
+
+const mostListed = 1_000;
+
+export class ApprovalInbox {
+  readonly #context: Context;
+  readonly #client: RelayClient;
+  readonly #filter: InboxFilter;
+  readonly #terminal: Terminal;
+  readonly #prompt: ApprovalPrompt;
+  readonly #stop = new AbortController();
+  /** Those that this key cannot decide, or has voted on. */
+  readonly #passed = new Set<string>();
+  #open: { readonly id: string; readonly close: AbortController } | undefined;
+  #wake: () => void = () => {};
+  #hasChanged = false;
+
+  constructor(context: Context, client: RelayClient, filter: InboxFilter) {
+    this.#context = context;
+    this.#client = client;
+    this.#filter = filter;
+    this.#terminal = new Terminal(context.environment, context.environment.stdout);
+    this.#prompt = new ApprovalPrompt({
+      terminal: this.#terminal,
+      paint: context.print.paint,
+      writeLine: (line) => this.#line(line),
+    });
+  }
+
+  /** Until the person leaves. */
+  async run(): Promise<void> {
+    this.#terminal.onInterrupt = () => this.#leave();
+    const interrupt = () => this.#terminal.interrupt();
+    process.on('SIGINT', interrupt);
+    const following = this.#follow();
+    try {
+      await Promise.race([this.#work(), following]);
+    } catch (error) {
+      const hasLeft = error instanceof Interrupted || this.#stop.signal.aborted;
+      if (!hasLeft) throw error;
+    } finally {
+      this.#leave();
+      await following.catch(() => undefined);
+      process.off('SIGINT', interrupt);
+      this.#terminal.close();
+    }
+  }
+
+  #leave(): void {
+    this.#stop.abort();
+    this.#wake();
+  }
+
+  #line(text: string): void {
+    this.#context.environment.stdout.write(`${text}\n`);
+  }
+
+  #note(text: string): void {
+    this.#line(this.#context.print.paint('dim', `· ${escapeLine(text)}`));
+  }
+
+  /** Notices new approvals, and that the open one was decided. */
+  async #follow(): Promise<void> {
+    let isLost = false;
+    const feed = this.#client.feed({
+      signal: this.#stop.signal,
+      reconnectTimeoutMs: Infinity,
+      onDisconnect: () => {
+        if (!isLost) this.#note('The connection was lost; connecting again …');
+        isLost = true;
+      },
+    });
+    for await (const { kind } of feed) {
+      if (kind === 'connected' && isLost) this.#note('Connected again.');
+      if (kind === 'connected') isLost = false;
+      if (kind !== 'approval' && kind !== 'connected' && kind !== 'all') continue;
+      this.#hasChanged = true;
+      this.#wake();
+      await this.#checkOpen();
+    }
+  }
+
+  async #checkOpen(): Promise<void> {
+    const open = this.#open;
+    if (open === undefined) return;
+    const { status } = await this.#client.approvals.get(open.id);
+    if (status !== 'pending') open.close.abort(new DecidedElsewhere());
+  }
+
+  async #work(): Promise<void> {
+    let isIdle = false;
+    while (!this.#stop.signal.aborted) {
+      this.#hasChanged = false;
+      const waiting = await this.#waiting();
+      const [next, ...others] = waiting;
+      if (next !== undefined) {
+        isIdle = false;
+        if (!(await this.#ask(next, others.length))) return;
+        continue;
+      }
+      if (!isIdle) this.#note('No approval waits. The next one appears here; Ctrl-C leaves.');
+      isIdle = true;
+      await this.#changed();
+    }
+  }
+
+  /** Resolves at the next change, or when the person leaves. */
+  async #changed(): Promise<void> {
+    if (this.#hasChanged || this.#stop.signal.aborted) return;
+    await new Promise<void>((resolve) => (this.#wake = resolve));
+  }
+
+  /** Oldest first. */
+  async #waiting(): Promise<readonly Approval[]> {
+    const { tool, agent, mine } = this.#filter;
+    const query: ApprovalsQuery = {
+      status: 'pending',
+      tool,
+      decidable: mine === true ? 'true' : undefined,
+      limit: 200,
+    };
+    const found = await take(this.#client.approvals.list(query), mostListed);
+    return found
+      .filter(({ id }) => !this.#passed.has(id))
+      .filter(({ agentPath }) => agent === undefined || agentPath.includes(agent))
+      .toReversed();
+  }
+
+  /** False if the input has ended. */
+  async #ask(approval: Approval, others: number): Promise<boolean> {
+    const { id } = approval;
+    this.#title(approval, others);
+    const close = new AbortController();
+    this.#open = { id, close };
+    try {
+      for (;;) {
+        const request = requestFromApproval(approval);
+        const decision = await this.#prompt.ask(request, close.signal);
+        if (decision === undefined) return false;
+        const result = await decideApproval(this.#client, request, decision);
+        if ('problem' in result) {
+          this.#line(result.problem);
+          continue;
+        }
+        if (result.note !== undefined) this.#note(result.note);
+        else await this.#report(id);
+        if (result.isPending) this.#passed.add(id);
+        return true;
+      }
+    } catch (error) {
+      if (!(error instanceof DecidedElsewhere)) throw error;
+      await this.#report(id);
+      return true;
+    } finally {
+      this.#open = undefined;
+    }
+  }
+
+  #title({ id, runId, agentPath, requestedAt, expiresAt }: Approval, others: number): void {
+    const { paint } = this.#context.print;
+    const now = Date.now();
+    const facts = [
+      `approval ${shortId(id)}`,
+      ...(runId === undefined ? [] : [`run ${shortId(runId)}`]),
+      ...(agentPath[0] === undefined ? [] : [escapeLine(agentPath[0])]),
+      `asked ${age(requestedAt, now)}`,
+      `expires ${age(expiresAt, now)}`,
+      ...(others === 0 ? [] : [`${others} more`]),
+    ];
+    this.#line('');
+    this.#line(paint('dim', facts.join(', ')));
+  }
+
+  async #report(id: string): Promise<void> {
+    const { status, decidedBy, outcome } = await this.#client.approvals.get(id);
+    const by = decidedBy === undefined ? '' : ` by ${decidedBy.name}`;
+    this.#note(`${outcome ?? status}${by}`);
+  }
+}

@@ -1,0 +1,86 @@
+/** Commands that follow what happens, on a real terminal. */
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { relayBin, values } from '../support/cli.ts';
+import { TmuxTerminal, tmuxProblem } from '../support/tmux.ts';
+import { cliFixture, waitingNote } from './fixture.ts';
+
+const fixture = cliFixture();
+const { run } = fixture;
+
+test('approvals watch and its prompt need a terminal', async () => {
+  const failed = await run('approvals', 'watch');
+  expect(failed).toMatchObject({ code: 2, out: '' });
+  expect(failed.err).toContain('needs a terminal');
+});
+
+test('options for all runs are not for one, and the other way round', async () => {
+  expect((await run('runs', 'tail', 'latest', '--agent', 'assistant')).code).toBe(2);
+  expect((await run('runs', 'tail', '--after', '3')).code).toBe(2);
+});
+
+test('runs show prints a timeline with the approval and who decided it', async () => {
+  const { runId, approvalId } = await waitingNote(fixture, 'the timeline');
+  await run('approvals', 'approve', approvalId);
+  await vi.waitUntil(async () => (await fixture.client.runs.get(runId)).status === 'completed');
+  const { out } = await run('runs', 'show', runId);
+  const lines = out.slice(out.indexOf('started notify')).split('\n');
+  const found = (pattern: RegExp) => lines.findIndex((line) => pattern.test(line));
+  const order = [
+    found(/→ send_note \{"to":"operator","text":"the timeline"\}/),
+    found(/turn 1 .* \d+ in, \d+ out/),
+    found(/\? send_note waits for approval [0-9a-f]{8}/),
+    found(/· approved by \S+ after \d/),
+    found(/← send_note \d/),
+    found(/turn 2 /),
+    found(/completed \(\d+ in, \d+ out\) The note was sent/),
+  ];
+  expect(order).not.toContain(-1);
+  expect(order.toSorted((a, b) => a - b)).toEqual(order);
+  // Only the run, for programs.
+  expect(values(await run('runs', 'show', runId, '--json'))).toHaveLength(1);
+});
+
+describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
+  let terminal: TmuxTerminal;
+  afterEach(() => terminal.close());
+
+  function open(command: string): void {
+    const env = { RELAY_URL: fixture.server.url, RELAY_API_KEY: fixture.server.apiKey };
+    terminal = new TmuxTerminal({ command: `node ${relayBin} ${command}`, cwd: '/', env });
+  }
+
+  const until = (isThere: (screen: string) => boolean) =>
+    vi.waitUntil(() => isThere(terminal.screen), { timeout: 20_000, interval: 50 });
+
+  test('approvals watch goes from one to the next, and notices decisions of others', async () => {
+    const one = await waitingNote(fixture, 'first');
+    const two = await waitingNote(fixture, 'second');
+    open('approvals watch');
+    await until((screen) => screen.includes('"first"') && screen.includes('eny'));
+    terminal.line('o');
+    await until((screen) => screen.includes('"second"'));
+    expect(await fixture.client.approvals.get(one.approvalId)).toMatchObject({
+      status: 'approved',
+    });
+    await fixture.client.approvals.deny(two.approvalId);
+    await until((screen) => screen.includes('· denied by'));
+    await until((screen) => screen.includes('No approval waits.'));
+    await waitingNote(fixture, 'third');
+    await until((screen) => screen.includes('"third"'));
+    terminal.press('C-c');
+    await until((screen) => screen.trimEnd().endsWith('\n$'));
+  });
+
+  test('runs tail shows all runs with their ids until it is interrupted', async () => {
+    open('runs tail');
+    await until((screen) => screen.includes('Following all runs'));
+    const { id } = await (
+      await fixture.client.runs.create({ model: 'demo', input: 'say 2' })
+    ).result();
+    const end = id.slice(-8);
+    await until((screen) => screen.includes(`${end}  assistant  completed`));
+    expect(terminal.screen).toContain(`${end}  assistant  started say 2`);
+    terminal.press('C-c');
+    await until((screen) => screen.trimEnd().endsWith('\n$'));
+  });
+});
