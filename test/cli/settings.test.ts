@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { roleNames, scopes } from '@relay/protocol';
@@ -169,7 +169,7 @@ test('memories are added, found, listed, deleted and cleared', async () => {
 test('the key in the data folder is used for a local server only', async () => {
   const { dataDir, url } = fixture.server;
   const env = { RELAY_API_KEY: '', RELAY_DATA_DIR: dataDir };
-  expect((await runIn({ env }, 'keys', 'list')).code).toBe(0);
+  expect((await runIn({ env }, 'tools')).code).toBe(0);
   expect((await runIn({ env: { ...env, RELAY_DATA_DIR: folder() } }, 'keys', 'list')).code).toBe(4);
   const { connectionOf } = await import('../../packages/cli/src/connection.ts');
   const environment = {
@@ -179,7 +179,8 @@ test('the key in the data folder is used for a local server only', async () => {
     stdout: process.stdout,
     stderr: process.stderr,
   };
-  expect(connectionOf(environment, { url }).apiKey).toBe(fixture.server.apiKey);
+  const own = readFileSync(join(dataDir, 'cli-key'), 'utf8').trim();
+  expect(connectionOf(environment, { url }).apiKey).toBe(own);
   expect(connectionOf(environment, { url: 'https://relay.example.com' }).apiKey).toBeUndefined();
 });
 

@@ -27,7 +27,8 @@ export async function relay(
   stdout.on('data', (chunk: Buffer) => (texts.out += chunk.toString()));
   stderr.on('data', (chunk: Buffer) => (texts.err += chunk.toString()));
   const code = await runCli(args, {
-    env: options.env ?? {},
+    // Neither the servers nor the profiles of this machine.
+    env: { XDG_STATE_HOME: '/nowhere', XDG_CONFIG_HOME: '/nowhere', ...options.env },
     cwd: options.cwd ?? '/nowhere',
     stdin: Readable.from(options.stdin === undefined ? [] : [options.stdin]),
     stdout,

@@ -4,6 +4,7 @@ import { Command } from 'commander';
 import { type Connection, clientFor, connectionOf } from './connection.ts';
 import type { CliEnvironment } from './environment.ts';
 import type { IdKind } from './ids.ts';
+import { installationOf } from './local-server.ts';
 import { Print } from './output/print.ts';
 
 export interface SharedOptions {
@@ -25,6 +26,11 @@ export class Context<Options extends object = object> {
 
   get connection(): Connection {
     return connectionOf(this.environment, this.options);
+  }
+
+  /** The installation on this machine, for commands that work on its data folder. */
+  installation(dataDir?: string): CliEnvironment {
+    return installationOf(this.environment, this.options, dataDir);
   }
 
   client(): Promise<RelayClient> {

@@ -3,12 +3,13 @@
  * and the shell history would expose it: it comes from the environment, a profile, or the data
  * folder of a server on this machine.
  */
-import { readFileSync, statSync } from 'node:fs';
-import { homedir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { RelayClient } from '@relay/sdk';
 import { type CliEnvironment, setting } from './environment.ts';
-import { CliError, usageError } from './errors.ts';
+import { usageError } from './errors.ts';
+import { keyFiles, localKey, localUrl } from './local-server.ts';
+import { defaultProfile, keyOf, type Profile, profileNamed, readProfiles } from './profiles.ts';
 
 export interface Target {
   readonly url?: string | undefined;
@@ -20,45 +21,85 @@ export interface Connection {
   readonly apiKey: string | undefined;
   /** Where the key comes from, for messages. */
   readonly keyFrom: string | undefined;
-}
-
-interface Profile {
-  readonly url?: string;
-  readonly apiKey?: string;
-  readonly keyFile?: string;
+  /** The name of the profile that selected the server. */
+  readonly profile?: string | undefined;
+  /** The data folder whose first key this is. */
+  readonly firstKeyIn?: string | undefined;
 }
 
 export function connectionOf(environment: CliEnvironment, target: Target): Connection {
-  const profile = profileFor(environment, target);
-  const url = urlOf(
-    target.url ?? profile?.url ?? setting(environment, 'RELAY_URL') ?? localUrl(environment),
+  const selected = profileFor(environment, target);
+  const [name, profile] = selected ?? [];
+  const url = checkedUrl(
+    target.url ?? profile?.url ?? environmentUrl(environment, selected) ?? localUrl(environment),
   );
-  return { url, ...keyFor(environment, url, profile) };
+  return { url, ...keyFor(environment, url, profile), profile: name };
+}
+
+/** A profile without a URL is for the server on this machine. */
+function environmentUrl(environment: CliEnvironment, selected: unknown): string | undefined {
+  return selected === undefined ? setting(environment, 'RELAY_URL') : undefined;
 }
 
 /** The key of a profile is sent to the server of that profile only. */
 function profileFor(
   environment: CliEnvironment,
   { url, profile: named }: Target,
-): Profile | undefined {
+): [string, Profile] | undefined {
   if (named === undefined && url !== undefined) return undefined;
   const name = named ?? setting(environment, 'RELAY_PROFILE');
-  if (name === undefined) return undefined;
+  if (name === undefined) return implicitProfile(environment);
   if (url !== undefined) throw usageError('Use either --profile or --url, not both');
-  return readProfile(environment, name);
+  return [name, profileNamed(environment, name)];
 }
 
-export async function clientFor({ url, apiKey }: Connection): Promise<RelayClient> {
+/** Variables that name a server, or have the key of one, come before the default profile. */
+function implicitProfile(environment: CliEnvironment): [string, Profile] | undefined {
+  const names = ['RELAY_URL', 'RELAY_API_KEY', 'RELAY_PORT', 'RELAY_DATA_DIR'];
+  if (names.some((name) => setting(environment, name) !== undefined)) return undefined;
+  return defaultProfile(readProfiles(environment));
+}
+
+export async function clientFor(connection: Connection): Promise<RelayClient> {
   const { createClient } = await import('@relay/sdk');
+  const { url } = connection;
+  const apiKey = await ownKey(connection, createClient);
   // A person waits at the terminal: report a failure soon.
   return createClient({ baseUrl: url, apiKey, maxRetries: 1 });
 }
 
-function localUrl(environment: CliEnvironment): string {
-  return `http://127.0.0.1:${setting(environment, 'RELAY_PORT') ?? '4000'}`;
+/**
+ * The file of the first key is deleted when its holder signs in to the console. So that the CLI works also
+ * after that, its first command with that key makes a key of its own, for the same person.
+ */
+async function ownKey(
+  { url, apiKey, firstKeyIn }: Connection,
+  createClient: typeof import('@relay/sdk').createClient,
+): Promise<string | undefined> {
+  if (firstKeyIn === undefined) return apiKey;
+  const client = createClient({ baseUrl: url, apiKey, maxRetries: 0 });
+  try {
+    const { id, owner = id, scopes } = await client.keys.current();
+    const made = await client.keys.create({ name: 'cli', owner, scopes });
+    try {
+      writeCliKey(firstKeyIn, made.apiKey);
+      return made.apiKey;
+    } catch {
+      // The folder is read-only, or another command was first.
+      await client.keys.revoke(made.id);
+    }
+  } catch {
+    // The command itself reports what is wrong.
+  }
+  return apiKey;
 }
 
-function urlOf(text: string): string {
+/** Fails if there is one. */
+export function writeCliKey(dataDir: string, apiKey: string): void {
+  writeFileSync(join(dataDir, keyFiles.own), `${apiKey}\n`, { mode: 0o600, flag: 'wx' });
+}
+
+export function checkedUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol)) {
     throw usageError(`Invalid server URL "${text}"`, 'for example http://127.0.0.1:4000');
@@ -70,69 +111,18 @@ function urlOf(text: string): string {
   return text.replace(/\/+$/, '');
 }
 
-export function isLocal(url: string): boolean {
-  const { hostname } = new URL(url);
-  return hostname === 'localhost' || hostname === '[::1]' || /^127\.[\d.]+$/.test(hostname);
-}
-
-function dataDirOf(environment: CliEnvironment): string {
-  return resolve(environment.cwd, setting(environment, 'RELAY_DATA_DIR') ?? '.relay');
-}
-
-type Key = Pick<Connection, 'apiKey' | 'keyFrom'>;
+type Key = Pick<Connection, 'apiKey' | 'keyFrom' | 'firstKeyIn'>;
 
 function keyFor(environment: CliEnvironment, url: string, profile: Profile | undefined): Key {
-  if (profile?.apiKey !== undefined) return { apiKey: profile.apiKey, keyFrom: 'the profile' };
-  if (profile?.keyFile !== undefined) {
-    const path = resolve(environment.cwd, profile.keyFile.replace(/^~(?=\/)/, homedir()));
-    return { apiKey: readPrivate(path), keyFrom: path };
-  }
+  const stored = profile === undefined ? undefined : keyOf(environment, profile);
+  if (stored !== undefined) return stored;
   const apiKey = setting(environment, 'RELAY_API_KEY');
   if (apiKey !== undefined) return { apiKey, keyFrom: 'RELAY_API_KEY' };
-  // The key of the local server is never sent to another machine.
-  if (!isLocal(url)) return { apiKey: undefined, keyFrom: undefined };
-  const path = join(dataDirOf(environment), 'first-key');
-  try {
-    return { apiKey: readFileSync(path, 'utf8').trim(), keyFrom: path };
-  } catch {
-    return { apiKey: undefined, keyFrom: undefined };
-  }
-}
-
-function profilesPath(environment: CliEnvironment): string {
-  const base = setting(environment, 'XDG_CONFIG_HOME') ?? join(homedir(), '.config');
-  return setting(environment, 'RELAY_PROFILES') ?? join(base, 'relay', 'profiles.json');
-}
-
-function readProfile(environment: CliEnvironment, name: string): Profile {
-  const path = profilesPath(environment);
-  const profiles = parseProfiles(path, readPrivate(path));
-  const profile = Object.hasOwn(profiles, name) ? profiles[name] : undefined;
-  if (profile !== undefined) return profile;
-  const names = Object.keys(profiles).join(', ');
-  throw usageError(`No profile "${name}" in ${path}`, `profiles there: ${names || 'none'}`);
-}
-
-function parseProfiles(path: string, text: string): Readonly<Record<string, Profile>> {
-  try {
-    return JSON.parse(text) as Readonly<Record<string, Profile>>;
-  } catch {
-    throw usageError(`${path} is not JSON`, 'for example {"prod": {"url": "…", "keyFile": "…"}}');
-  }
-}
-
-/** Refuses a file that other users of this machine can read. */
-function readPrivate(path: string): string {
-  let mode: number;
-  try {
-    mode = statSync(path).mode;
-  } catch {
-    throw usageError(`No such file: ${path}`);
-  }
-  if ((mode & 0o077) !== 0) {
-    throw new CliError('file_not_private', `Other users can read ${path}`, {
-      hint: `chmod 600 ${path}`,
-    });
-  }
-  return readFileSync(path, 'utf8').trim();
+  const local = localKey(environment, url);
+  if (local === undefined) return { apiKey: undefined, keyFrom: undefined };
+  return {
+    apiKey: local.apiKey,
+    keyFrom: local.path,
+    firstKeyIn: local.isFirst ? local.dataDir : undefined,
+  };
 }

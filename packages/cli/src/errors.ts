@@ -115,8 +115,8 @@ const modelHint = 'choose a model with --model; the model "demo" needs no provid
 const hints: Readonly<Record<string, string>> = {
   network_error: 'is the server running? Start one with "relay serve", or run "relay doctor"',
   unauthorized:
-    "the key is missing, mistyped, expired or revoked; to create one on the server's machine: " +
-    'export RELAY_API_KEY=$(relay bootstrap)',
+    'the key is missing, mistyped, expired or revoked; sign in with "relay login" on the ' +
+    'server\'s machine, or with "relay login URL" elsewhere',
   scope_required:
     'use a key with that scope; an administrator can create one with "relay keys create"',
   approve_scope_required: 'use a key with the scope approve',

@@ -14,14 +14,17 @@ import { registerDoctor } from './commands/doctor.ts';
 import { registerExplain } from './commands/explain.ts';
 import { registerGrants } from './commands/grants.ts';
 import { registerKeys } from './commands/keys.ts';
+import { registerLogin } from './commands/login.ts';
 import { registerMasterKey } from './commands/master-key.ts';
 import { registerMemories } from './commands/memories.ts';
 import { registerMessages } from './commands/messages.ts';
 import { registerModels } from './commands/models.ts';
 import { registerPolicy } from './commands/policy.ts';
+import { registerProfile } from './commands/profile.ts';
 import { registerRuns } from './commands/runs.ts';
 import { registerServe } from './commands/serve.ts';
 import { registerSessions } from './commands/sessions.ts';
+import { registerStatus } from './commands/status.ts';
 import { registerTools } from './commands/tools.ts';
 import { registerWebhooks } from './commands/webhooks.ts';
 import { CliCommand } from './command.ts';
@@ -32,7 +35,7 @@ export function createProgram(environment: CliEnvironment): CliCommand {
     .description('Run AI agents durably, with human approval for tool calls')
     .version(cliVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'show this help')
-    .option('--url <url>', 'server to use (default: $RELAY_URL, or http://127.0.0.1:4000)')
+    .option('--url <url>', 'server to use (default: $RELAY_URL, or the one that runs here)')
     .option('--profile <name>', 'profile with a server and its key (or $RELAY_PROFILE)')
     .option('--json', 'print one JSON value per line')
     .configureHelp({ showGlobalOptions: true })
@@ -57,6 +60,10 @@ export function createProgram(environment: CliEnvironment): CliCommand {
   registerTools(program);
   registerExplain(program);
   registerMemories(program);
+  program.commandsGroup('Sign in:');
+  registerLogin(program);
+  registerProfile(program);
+  registerStatus(program);
   program.commandsGroup('Operate a server:');
   registerServe(program);
   registerConsole(program);
@@ -75,7 +82,7 @@ export function createProgram(environment: CliEnvironment): CliCommand {
   program.helpCommand('help [command]', 'show help for a command');
   return program.examples(
     ['relay serve', 'relay chat', 'relay approvals list', 'relay doctor'],
-    'The API key comes from $RELAY_API_KEY, a profile, or the data folder of a server on this ' +
+    'The API key comes from $RELAY_API_KEY, "relay login", or the data folder of a server on this ' +
       'machine; it is never an argument. Exit codes: 0 success, 1 failure, 2 usage error, 3 not ' +
       'found, 4 not allowed, 5 conflict, 6 server unreachable, 7 run failed, 130 interrupted.',
   );

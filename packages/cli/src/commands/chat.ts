@@ -1,6 +1,6 @@
 import type { RelayClient } from '@relay/sdk';
 import type { CliCommand, Context } from '../command.ts';
-import { isLocal } from '../connection.ts';
+import { isLocal } from '../local-server.ts';
 import { CliError, exitCodes, usageError } from '../errors.ts';
 
 interface Options {

@@ -7,8 +7,13 @@ export function registerDoctor(program: CliCommand): void {
     .command('doctor')
     .description('diagnose problems with a server or its setup')
     .option('--remote', 'check only the server and the key, not local data')
+    .option('--data-dir <folder>', 'data folder (or $RELAY_DATA_DIR; default: of the server here)')
     .examples(
-      ['relay doctor', 'relay doctor --url https://relay.example.com --remote'],
+      [
+        'relay doctor',
+        'relay doctor --data-dir /var/lib/relay',
+        'relay doctor --url https://relay.example.com --remote',
+      ],
       'Changes nothing. Exits with 1 if a check fails; warnings do not count.',
     )
     .handle(diagnose);
@@ -16,16 +21,18 @@ export function registerDoctor(program: CliCommand): void {
 
 const marks = { ok: ['green', '✓'], warning: ['yellow', '!'], wrong: ['red', '✗'] } as const;
 
-async function diagnose({
-  environment,
-  print,
-  connection,
-  options,
-}: Context<{ remote?: boolean }>) {
+interface Options {
+  readonly remote?: boolean;
+  readonly dataDir?: string;
+}
+
+async function diagnose(context: Context<Options>): Promise<void> {
+  const { print, connection, options } = context;
   const { runChecks } = await import('../doctor/doctor.ts');
   let failed = 0;
   const checksData = options.remote !== true;
-  for await (const finding of runChecks(environment, connection, checksData)) {
+  const installation = context.installation(options.dataDir);
+  for await (const finding of runChecks(installation, connection, checksData)) {
     if (finding.state === 'wrong') failed += 1;
     if (print.json) {
       print.value(finding);

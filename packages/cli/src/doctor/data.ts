@@ -2,7 +2,7 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Inspection } from '@relay/server/operator';
-import { type CliEnvironment, setting } from '../environment.ts';
+import type { CliEnvironment } from '../environment.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
 
 const minFreeBytes = 1024 ** 3;
@@ -33,9 +33,7 @@ export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<F
     yield warning(
       'data folder',
       `${dataDir} does not exist yet`,
-      setting({ env }, 'RELAY_DATA_DIR') === undefined
-        ? 'the first start creates it; if it is elsewhere, set RELAY_DATA_DIR or change directory'
-        : 'the first start creates it; if it is elsewhere, correct RELAY_DATA_DIR',
+      'the first start creates it; if it is elsewhere, use --data-dir or set RELAY_DATA_DIR',
     );
     return;
   }
@@ -63,7 +61,7 @@ function* checkFolder(dataDir: string): Generator<Finding> {
     );
     return;
   }
-  const open = ['.', 'relay.db', 'master-key', 'first-key']
+  const open = ['.', 'relay.db', 'master-key', 'first-key', 'cli-key']
     .map((name) => join(dataDir, name))
     .filter((path) => existsSync(path) && (statSync(path).mode & 0o077) !== 0);
   yield open.length === 0
@@ -83,7 +81,7 @@ function* checkFolder(dataDir: string): Generator<Finding> {
     yield warning(
       'first key',
       `The first API key is still in ${join(dataDir, 'first-key')}`,
-      'fine for trying things out; later move it to your secret manager and delete the file',
+      '"relay login" makes a key of its own for the CLI and deletes it',
     );
   }
 }

@@ -1,6 +1,7 @@
 /** The checks of `relay doctor`, each after those that it depends on. */
-import { type Connection, isLocal } from '../connection.ts';
+import type { Connection } from '../connection.ts';
 import type { CliEnvironment } from '../environment.ts';
+import { isLocal } from '../local-server.ts';
 import { cliVersion } from '../program.ts';
 import { checkData } from './data.ts';
 import { type Finding, ok, wrong } from './finding.ts';

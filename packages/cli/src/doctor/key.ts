@@ -1,16 +1,17 @@
 /** Checks the API key, its scopes and the keys of providers. */
 import { createClient, RelayApiError, type RelayClient } from '@relay/sdk';
 import { keyScopes } from '../commands/keys.ts';
-import { type Connection, isLocal } from '../connection.ts';
+import type { Connection } from '../connection.ts';
+import { isLocal } from '../local-server.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
 
 export async function* checkKey(connection: Connection): AsyncGenerator<Finding> {
   const { url, apiKey, keyFrom = '' } = connection;
   if (apiKey === undefined) {
-    const fix = "create one on the server's machine: export RELAY_API_KEY=$(relay bootstrap)";
+    const fix = 'create one on the server\'s machine: "relay login"';
     yield isLocal(url)
       ? warning('key', 'No API key: only "relay chat" works, on this machine', fix)
-      : wrong('key', 'No API key', 'set RELAY_API_KEY, or use --profile');
+      : wrong('key', 'No API key', `sign in with "relay login ${url}", or set RELAY_API_KEY`);
     return;
   }
   const client = createClient({ baseUrl: url, apiKey, maxRetries: 0, timeoutMs: 10_000 });
@@ -23,7 +24,7 @@ export async function* checkKey(connection: Connection): AsyncGenerator<Finding>
       ? wrong(
           'key',
           `The server rejects the key from ${keyFrom}`,
-          'it is mistyped, expired, revoked, or for another server; create one with "relay bootstrap"',
+          'it is mistyped, expired, revoked, or for another server; create one on its machine with "relay login" or "relay bootstrap"',
         )
       : wrong('key', `The key cannot be checked: ${key.message}`, 'see the server log');
     return;

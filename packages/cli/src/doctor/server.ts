@@ -1,6 +1,6 @@
 /** Checks that the server is reachable, is Relay, is ready, and agrees on version and time. */
 import { connect } from 'node:net';
-import { isLocal } from '../connection.ts';
+import { isLocal } from '../local-server.ts';
 import { fetchReason } from '../errors.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
 

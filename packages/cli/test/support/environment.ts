@@ -15,7 +15,9 @@ export interface FakeEnvironmentOptions {
 }
 
 export function fakeEnvironment(options: FakeEnvironmentOptions = {}): FakeEnvironment {
-  const { env = {}, isTTY = false, columns } = options;
+  const { isTTY = false, columns } = options;
+  // Not those of this machine.
+  const env = { XDG_STATE_HOME: '/nowhere', XDG_CONFIG_HOME: '/nowhere', ...options.env };
   const [stdout, out] = recorded(isTTY, columns);
   const [stderr, err] = recorded(isTTY, columns);
   const stdin = Object.assign(new PassThrough(), isTTY ? { isTTY, setRawMode: () => {} } : {});

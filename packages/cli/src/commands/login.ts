@@ -1,0 +1,182 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { CurrentKey } from '@relay/sdk';
+import type { CliCommand, Context } from '../command.ts';
+import { checkedUrl, clientFor, writeCliKey } from '../connection.ts';
+import { CliError, exitCodes, isApiError } from '../errors.ts';
+import { readSecret } from '../input.ts';
+import {
+  dataDirOf,
+  existingStore,
+  keyFiles,
+  localKey,
+  localUrl,
+  registeredAt,
+} from '../local-server.ts';
+import {
+  defaultProfile,
+  profileNamed,
+  profilesPath,
+  readProfiles,
+  storeProfile,
+  writeProfiles,
+} from '../profiles.ts';
+
+export function registerLogin(program: CliCommand): void {
+  program
+    .command('login [server]')
+    .description('sign in to a server, and keep its key on this machine')
+    .option('--name <name>', 'name of the profile (default: the host of the server)')
+    .examples(
+      [
+        'relay login',
+        'relay login https://relay.example.com',
+        'relay login https://relay.example.com --name prod < prod.key',
+      ],
+      "Without a URL, on the server's machine, it creates a key for the CLI in the data folder. For " +
+        'another server it asks for a key, or reads it from standard input, and stores it as a profile.',
+    )
+    .handle(logIn);
+  program
+    .command('logout [profile]')
+    .description('delete the key that "relay login" has kept')
+    .examples(['relay logout', 'relay logout prod'])
+    .handle(logOut);
+}
+
+interface LoginOptions {
+  readonly name?: string;
+}
+
+async function logIn(
+  context: Context<LoginOptions>,
+  [given = context.options.url]: readonly (string | undefined)[],
+): Promise<void> {
+  const url = checkedUrl(given ?? localUrl(context.environment));
+  const isHere = given === undefined || registeredAt(context.environment, url) !== undefined;
+  if (isHere && context.options.name === undefined) await logInHere(context, url);
+  else await logInByKey(context, url);
+}
+
+/** Another server: its key comes from an administrator. */
+async function logInByKey(context: Context<LoginOptions>, url: string): Promise<void> {
+  const { environment, options, print } = context;
+  await anonymous(url);
+  const apiKey = await readSecret(environment, `API key for ${url}`);
+  const key = await checkedKey(url, apiKey, 'the given key');
+  const name = options.name ?? new URL(url).host;
+  storeProfile(environment, name, { url, apiKey });
+  const isDefault = defaultProfile(readProfiles(environment))?.[0] === name;
+  const next = isDefault ? 'It is the default.' : `Use it with --profile ${name}.`;
+  print.result(
+    { url, profile: name, isDefault, key },
+    `${signedIn(url, key)}\nStored as the profile ${name} in ${profilesPath(environment)}. ${next}`,
+  );
+}
+
+/** The server on this machine: the access to its data folder is the proof. */
+async function logInHere({ environment, print }: Context, url: string): Promise<void> {
+  await anonymous(url);
+  const dataDir = dataDirOf(environment, url);
+  const path = join(dataDir, keyFiles.own);
+  const key = (await heldKey(environment, url)) ?? (await createdKey(environment, url));
+  // Its holder has a key of its own now.
+  rmSync(join(dataDir, keyFiles.first), { force: true });
+  print.result({ url, keyFile: path, key }, `${signedIn(url, key)}\nThe key is in ${path}.`);
+}
+
+type Environment = Context['environment'];
+
+/** Makes the CLI's own key from the first key, if there is only that. */
+async function heldKey(environment: Environment, url: string): Promise<CurrentKey | undefined> {
+  const local = localKey(environment, url);
+  if (local === undefined) return undefined;
+  const { apiKey, path, dataDir, isFirst } = local;
+  const connection = { url, apiKey, keyFrom: path, firstKeyIn: isFirst ? dataDir : undefined };
+  try {
+    const client = await clientFor(connection);
+    const key = await client.keys.current();
+    return isFirst && localKey(environment, url)?.isFirst === true ? undefined : key;
+  } catch (error) {
+    if (isApiError(error) && error.code === 'unauthorized') return undefined;
+    throw error;
+  }
+}
+
+async function createdKey(environment: Environment, url: string): Promise<CurrentKey> {
+  const dataDir = dataDirOf(environment, url);
+  const installation = { ...environment, env: { ...environment.env, RELAY_DATA_DIR: dataDir } };
+  const { env, cwd } = existingStore(installation);
+  const { makeTenantKey } = await import('@relay/server/operator');
+  const { apiKey } = await makeTenantKey({ env, cwd }, 'default');
+  const key = await checkedKey(url, apiKey, `the data folder ${dataDir}`);
+  // One that the server rejects.
+  rmSync(join(dataDir, keyFiles.own), { force: true });
+  writeCliKey(dataDir, apiKey);
+  return key;
+}
+
+/** Fails if no server responds, before anything is asked or created. */
+async function anonymous(url: string): Promise<void> {
+  const client = await clientFor({ url, apiKey: undefined, keyFrom: undefined });
+  await client.health();
+}
+
+async function checkedKey(url: string, apiKey: string, from: string): Promise<CurrentKey> {
+  const client = await clientFor({ url, apiKey, keyFrom: from });
+  try {
+    return await client.keys.current();
+  } catch (error) {
+    if (!isApiError(error) || error.code !== 'unauthorized') throw error;
+    throw new CliError('unauthorized', `The server at ${url} rejects the key from ${from}`, {
+      exit: exitCodes.notAllowed,
+      hint: 'it is mistyped, expired, revoked, or for another server; nothing was stored',
+    });
+  }
+}
+
+function signedIn(url: string, key: CurrentKey): string {
+  const { name, tenant, scopes } = key;
+  return `Signed in to ${url} with the key ${name} (tenant ${tenant.name}; ${scopes.join(', ')}).`;
+}
+
+async function logOut(context: Context, [given]: readonly string[]): Promise<void> {
+  const { environment, print } = context;
+  const named = given ?? context.connection.profile;
+  if (named !== undefined) {
+    profileNamed(environment, named);
+    const { [named]: _removed, ...others } = readProfiles(environment);
+    writeProfiles(environment, others);
+    print.result(
+      { profile: named, status: 'removed' },
+      `Removed the profile ${named}. Its key stays valid until it is revoked: "relay keys revoke".`,
+    );
+    return;
+  }
+  const { url } = context.connection;
+  const local = localKey(environment, url);
+  if (local === undefined || local.isFirst) {
+    throw new CliError('not_signed_in', `No key for ${url} is kept here`, {
+      hint: '"relay profile list" shows the profiles',
+    });
+  }
+  const isRevoked = await revoked(url, local.apiKey);
+  rmSync(local.path, { force: true });
+  print.result(
+    { keyFile: local.path, isRevoked },
+    isRevoked
+      ? `Revoked the key in ${local.path}, and deleted the file.`
+      : `Deleted ${local.path}. The key was not revoked, because the server did not accept it.`,
+  );
+}
+
+async function revoked(url: string, apiKey: string): Promise<boolean> {
+  const client = await clientFor({ url, apiKey, keyFrom: undefined });
+  try {
+    await client.keys.revoke((await client.keys.current()).id);
+    return true;
+  } catch (error) {
+    if (isApiError(error)) return false;
+    throw error;
+  }
+}
