@@ -41,6 +41,7 @@ export type {
 export type {
   ApprovalKind,
   ApprovalStatus,
+  CommandEffect,
   CommandRole,
   CommandSegment,
   Decider,

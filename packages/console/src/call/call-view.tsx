@@ -16,12 +16,21 @@ interface Link {
   readonly target: string;
 }
 
+interface ExecutionProps {
+  readonly folder: string;
+  readonly sandboxed: boolean;
+}
+
 interface CallViewProps {
   readonly tool: string;
   readonly params: unknown;
   /** What the call would change, and the paths in it that lead elsewhere. */
   readonly preview?:
-    | { readonly links?: readonly Link[] | undefined; readonly diff?: string | undefined }
+    | {
+        readonly links?: readonly Link[] | undefined;
+        readonly diff?: string | undefined;
+        readonly execution?: ExecutionProps | undefined;
+      }
     | undefined;
   /** Keyed by parameter. */
   readonly resolvedPaths?: Readonly<Record<string, string>> | undefined;
@@ -35,7 +44,7 @@ const noFlags: readonly string[] = [];
 
 export function CallView(props: CallViewProps) {
   const { tool, params, preview, resolvedPaths = {}, parameters = {}, flags = noFlags } = props;
-  const { links = [], diff } = preview ?? {};
+  const { links = [], diff, execution } = preview ?? {};
   // Which words look like others.
   const notes = useMemo(
     () =>
@@ -87,6 +96,25 @@ export function CallView(props: CallViewProps) {
         <Json value={params} />
       )}
       <Links links={links.filter(({ name }) => !names.includes(name))} />
+      {execution === undefined ? null : <Execution {...execution} />}
+    </div>
+  );
+}
+
+/** Where a command runs that is approved. */
+function Execution({ folder, sandboxed }: ExecutionProps) {
+  return (
+    <div className="flex min-w-0 flex-col gap-1 text-sm">
+      <p className="min-w-0 break-words">
+        <span className="text-muted">Runs in</span>{' '}
+        <span dir="ltr" className="font-mono">
+          <PathText path={folder} />
+        </span>
+        {sandboxed ? <span className="text-muted">, in the sandbox</span> : null}
+      </p>
+      {sandboxed ? null : (
+        <Warning>Outside the sandbox: it may do whatever the account of the server may do</Warning>
+      )}
     </div>
   );
 }

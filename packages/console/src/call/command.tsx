@@ -1,5 +1,5 @@
 /** A shell command word by word, with what each word is. */
-import type { CommandRole, CommandSegment } from '@relay/protocol/wire';
+import type { CommandEffect, CommandRole, CommandSegment } from '@relay/protocol/wire';
 import { TriangleAlert } from 'lucide-react';
 import { useMemo, useState } from 'react';
 import { SafeText } from '../text/safe-text.tsx';
@@ -19,16 +19,30 @@ const looks: Partial<Readonly<Record<CommandRole, string>>> = {
   unparsed: 'rounded-sm bg-waiting-soft px-1 text-waiting',
 };
 
+const effectText: Readonly<Record<CommandEffect, string>> = {
+  deletes: 'deletes',
+  'changes-files': 'changes files',
+  'changes-permissions': 'changes permissions',
+  installs: 'installs packages',
+  publishes: 'publishes',
+  network: 'uses the network',
+  privileges: 'as another user',
+  system: 'affects the system or other processes',
+  'rewrites-history': 'rewrites git history',
+  'runs-code': 'runs code that is not shown here',
+};
+
 interface CommandProps {
   readonly segments: readonly CommandSegment[];
   readonly understood: boolean;
+  readonly effects: readonly CommandEffect[];
 }
 
 /** More than anybody reads at once. */
 const firstWords = 400;
 
 /** The labels are drawn by the style sheet: selecting and copying gives the command alone. */
-export function Command({ segments, understood }: CommandProps) {
+export function Command({ segments, understood, effects }: CommandProps) {
   const [isAll, setAll] = useState(false);
   const words = useMemo(() => wordsOfCommand(segments), [segments]);
   const shown = isAll ? words : words.slice(0, firstWords);
@@ -67,6 +81,20 @@ export function Command({ segments, understood }: CommandProps) {
           </Button>
         ) : null}
       </div>
+      {effects.length === 0 ? null : (
+        <ul
+          aria-label="What it may do"
+          title="By the names of well-known programs. A command without a mark may do the same."
+          className="flex flex-wrap gap-x-3 gap-y-1 text-sm text-waiting"
+        >
+          {effects.map((effect) => (
+            <li key={effect} className="flex items-center gap-1.5">
+              <TriangleAlert aria-hidden size={14} className="shrink-0" />
+              {effectText[effect]}
+            </li>
+          ))}
+        </ul>
+      )}
       {understood ? null : (
         <p className="flex items-start gap-1.5 text-sm text-waiting">
           <TriangleAlert aria-hidden size={14} className="mt-0.5 shrink-0" />

@@ -55,11 +55,41 @@ describe('A command', () => {
     const html = render({
       tool: 'bash',
       params: { command },
-      parameters: { command: { kind: 'command', segments: [...segments], understood: false } },
+      parameters: {
+        command: {
+          kind: 'command',
+          segments: [...segments],
+          understood: false,
+          effects: [],
+        },
+      },
     });
     expect(textOf(html)).toContain(command.replace('<', '&lt;'));
     expect(html).toContain('data-label="not understood"');
     expect(html).toContain('does not understand the marked part');
+  });
+
+  it('is shown with what it may do, and where it runs', () => {
+    const shown = (sandboxed: boolean) =>
+      textOf(
+        render({
+          tool: 'bash',
+          params: { command: 'rm x' },
+          parameters: {
+            command: {
+              kind: 'command',
+              segments: [{ text: 'rm x', role: 'command' }],
+              understood: true,
+              effects: ['deletes', 'rewrites-history'],
+            },
+          },
+          preview: { execution: { folder: '/srv/acme', sandboxed } },
+        }),
+      );
+    expect(shown(false)).toContain('deletesrewrites git history');
+    expect(shown(false)).toMatch(/Runs in \/srv\/acme.*Outside the sandbox/);
+    expect(shown(true)).toContain('Runs in /srv/acme, in the sandbox');
+    expect(shown(true)).not.toContain('Outside');
   });
 
   it('is not shown by an explanation of another command', () => {
@@ -67,7 +97,12 @@ describe('A command', () => {
       tool: 'bash',
       params: { command: 'rm -rf /' },
       parameters: {
-        command: { kind: 'command', segments: [{ text: 'ls', role: 'command' }], understood: true },
+        command: {
+          kind: 'command',
+          segments: [{ text: 'ls', role: 'command' }],
+          understood: true,
+          effects: [],
+        },
       },
     });
     expect(textOf(html)).toContain('rm -rf /');

@@ -3,6 +3,7 @@ import type { ExplainedParameter } from '@relay/protocol';
 import type { ResolvedPaths } from '../ports/index.ts';
 import type { ParameterKind } from './match.ts';
 import { relativeTo } from './path.ts';
+import { effectsOf } from './shell/effects.ts';
 import { segmentsOf } from './shell/segments.ts';
 import { explainUrl } from './url.ts';
 
@@ -30,7 +31,7 @@ function explainParameter(
     case 'command': {
       const segments = segmentsOf(value);
       const understood = segments.every(({ role }) => role !== 'unparsed');
-      return { kind, segments, understood };
+      return { kind, segments, understood, effects: effectsOf(segments) };
     }
     case 'path': {
       const path = resolved?.paths[name];

@@ -82,8 +82,13 @@ export async function previewCall(
   if (tool === undefined || !isObject(input)) return undefined;
   const preview = await previewOf(tool, input, resolvedPaths?.paths ?? {});
   const links = [...linksOf(input, resolvedPaths), ...(preview.links ?? [])];
-  const { diff, digest } = preview;
-  const all = defined({ links: links.length === 0 ? undefined : links, diff, digest });
+  const { diff, execution, digest } = preview;
+  const all = defined({
+    links: links.length === 0 ? undefined : links,
+    diff,
+    execution,
+    digest,
+  });
   return Object.keys(all).length === 0 ? undefined : all;
 }
 

@@ -5,7 +5,12 @@ it('explains texts of the kinds that the tool declares, and nothing else', () =>
   const kinds = { command: 'command', cwd: 'path', url: 'url', note: 'text' } as const;
   const input = { command: 'ls', cwd: ['a'], url: null, note: 'x', other: 'y' };
   expect(explainParameters(input, kinds)).toEqual({
-    command: { kind: 'command', segments: [{ text: 'ls', role: 'command' }], understood: true },
+    command: {
+      kind: 'command',
+      segments: [{ text: 'ls', role: 'command' }],
+      understood: true,
+      effects: [],
+    },
   });
   expect(explainParameters({ command: 'ls' }, {})).toBeUndefined();
   const inherited = Object.fromEntries([['toString', 'command' as const]]);

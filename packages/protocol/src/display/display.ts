@@ -63,7 +63,9 @@ export function displayOf(request: DisplayedRequest): Display {
 /** Undefined if the tool and its arguments say everything, and nothing in them is misleading. */
 export function displayUnlessPlain(request: DisplayedRequest): Display | undefined {
   const display = displayOf(request);
-  return display.flags.length === 0 && request.preview?.diff === undefined ? undefined : display;
+  const { diff, execution } = request.preview ?? {};
+  const isPlain = display.flags.length === 0 && diff === undefined && execution === undefined;
+  return isPlain ? undefined : display;
 }
 
 export function displayParts(request: DisplayedRequest): DisplayParts {
@@ -71,7 +73,12 @@ export function displayParts(request: DisplayedRequest): DisplayParts {
   const flags = new Set<DisplayFlag>();
   const call = `${tool} ${jsonOf(question ?? params, flags)}`;
   const links = linesOf(preview, flags);
-  const remarks = [...saidOf(request, flags), ...denialOf(earlierDenial), ...editOf(edited, flags)];
+  const remarks = [
+    ...executionOf(preview),
+    ...saidOf(request, flags),
+    ...denialOf(earlierDenial),
+    ...editOf(edited, flags),
+  ];
   // The call comes last: it can be so long that not all of it is checked.
   const words = misleadingWords([...links, ...remarks, preview?.diff ?? '', call].join('\n'));
   for (const { flag } of words) flags.add(flag);
@@ -112,6 +119,13 @@ function pathText(path: string): string {
   return /^[\p{L}\p{M}\p{N}._\/@+\-]+$/v.test(path) ? path : JSON.stringify(path);
 }
 
+/** Where a command runs that is approved. */
+function executionOf({ execution }: Preview = {}): string[] {
+  if (execution === undefined) return [];
+  const where = execution.sandboxed ? 'in the sandbox' : 'outside the sandbox';
+  return [`Runs in ${pathText(execution.folder)}, ${where}`];
+}
+
 function saidOf({ shown, isConcrete }: DisplayedRequest, flags: Set<DisplayFlag>): string[] {
   return [
     ...(isConcrete === false ? ['The agent does not say what this call would do exactly'] : []),
@@ -133,6 +147,7 @@ function editOf(edited: DisplayedRequest['edited'], flags: Set<DisplayFlag>): st
   return [
     `Changed by the approver to ${jsonOf(params, flags)}`,
     ...linesOf(preview, flags),
+    ...executionOf(preview),
     ...(preview?.diff === undefined ? [] : [preview.diff]),
   ];
 }

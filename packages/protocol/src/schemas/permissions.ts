@@ -252,6 +252,13 @@ export const previewSchema = z.object({
     .optional()
     .describe('Paths of the call that lead elsewhere than their text says'),
   diff: z.string().optional().describe('The change to a file, as a unified diff'),
+  execution: z
+    .object({
+      folder: z.string().describe('The folder on the server'),
+      sandboxed: z.boolean().describe('Whether it runs in the sandbox if a person approves it'),
+    })
+    .optional()
+    .describe('Where a command runs if it is approved'),
   /** Of everything that was previewed, also of what is too long to be shown. */
   digest: z.string().optional(),
 });
@@ -286,6 +293,22 @@ export type CommandRole = (typeof commandRoles)[number];
 export const commandSegmentSchema = z.object({ text: z.string(), role: z.enum(commandRoles) });
 export type CommandSegment = z.infer<typeof commandSegmentSchema>;
 
+/** What a command may do that an approver should not overlook. A missing one proves nothing. */
+export const commandEffects = [
+  'deletes',
+  'changes-files',
+  'changes-permissions',
+  'installs',
+  'publishes',
+  'network',
+  'privileges',
+  'system',
+  'rewrites-history',
+  /** Text that another program executes, or a program whose name is filled in by the shell. */
+  'runs-code',
+] as const;
+export type CommandEffect = (typeof commandEffects)[number];
+
 /** A parameter of a call, as its tool declares it. */
 export const explainedParameterSchema = z.discriminatedUnion('kind', [
   z.object({
@@ -294,6 +317,8 @@ export const explainedParameterSchema = z.discriminatedUnion('kind', [
     segments: z.array(commandSegmentSchema),
     /** Whether no segment is `unparsed`. */
     understood: z.boolean(),
+    /** By the names of well-known programs. */
+    effects: z.array(z.enum(commandEffects)),
   }),
   z.object({
     kind: z.literal('path'),

@@ -20,6 +20,15 @@ describe('displayOf', () => {
     expect(displayOf({ tool: 'noop', params: null }).text).toBe('noop null');
   });
 
+  it('says where a command runs, also one that the approver changed', () => {
+    const preview = { execution: { folder: '/srv/acme', sandboxed: false } };
+    const edited = { params: {}, preview: { execution: { folder: '/srv/a b', sandboxed: true } } };
+    expect(displayOf({ tool: 'bash', params: {}, preview, edited })).toEqual({
+      text: 'bash {}\nRuns in /srv/acme, outside the sandbox\nChanged by the approver to {}\nRuns in "/srv/a b", in the sandbox',
+      flags: [],
+    });
+  });
+
   it.each([
     ['\u202egpj.exe', 'bidi', '\\u{202e}gpj.exe'],
     ['pay\u200bpal', 'invisible', 'pay\\u{200b}pal'],

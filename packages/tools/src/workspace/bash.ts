@@ -69,6 +69,16 @@ export function createBash(options: BashOptions): Tool {
   /** Undefined if the command is not about git. */
   const checkGit = (command: string) =>
     mayUseGit(command) ? checkRepositories(root, ownEnvironment()) : undefined;
+  const { sandbox } = options;
+  const isSandboxed = (byRule: boolean) =>
+    sandbox !== undefined && (sandbox.commands === 'all' || byRule);
+  /** What an approval is bound to: changed links or another sandbox refuse the command. */
+  const preview = async (folder: string, command: string): Promise<Preview> => {
+    const links = await linksIn(root, folder, command);
+    const execution = { folder, sandboxed: isSandboxed(false) };
+    const digest = createHash('sha256').update(JSON.stringify({ links, execution })).digest('hex');
+    return { links, execution, digest };
+  };
   return defineTool({
     name: 'bash',
     description:
@@ -85,7 +95,7 @@ export function createBash(options: BashOptions): Tool {
       if (named !== undefined) return { ok: false, problem: refusedName(named) };
       return { ...resolution, ...defined({ needsApproval: (await checkGit(command))?.problem }) };
     },
-    preview: ({ command }, { cwd = root }) => previewLinks(root, cwd, command),
+    preview: ({ command }, { cwd = root }) => preview(cwd, command),
     derivePermission: ({ command, cwd }) => {
       const pattern = suggestedPattern(command);
       const isPlain = cwd === undefined || /^[\w./-]+$/.test(cwd);
@@ -103,10 +113,10 @@ export function createBash(options: BashOptions): Tool {
         const { previewDigest } = context;
         if (
           previewDigest !== undefined &&
-          previewDigest !== (await previewLinks(root, resolved, command)).digest
+          previewDigest !== (await preview(resolved, command)).digest
         ) {
           throw new PathRefused(
-            'A link that the command names was changed after the approval was requested',
+            'A link that the command names, or the sandbox, was changed after the approval was requested',
           );
         }
         const named = await hiddenNameIn(command, resolved, { hidden: hidden(), home });
@@ -123,8 +133,7 @@ export function createBash(options: BashOptions): Tool {
           cwd: resolved,
           env: { ...ownEnvironment(), ...(byRule ? readerEnvironment(git?.folders) : {}) },
         };
-        const { sandbox } = options;
-        if (sandbox === undefined || (sandbox.commands === 'allowed-by-rule' && !byRule)) {
+        if (sandbox === undefined || !isSandboxed(byRule)) {
           const inFolder = { ...line, cwd: childPath(folder, resolved, '.') };
           return await run(inFolder, timeoutMs, options.outputs, context);
         }
@@ -147,12 +156,10 @@ export function createBash(options: BashOptions): Tool {
 const word = /[^\s;&|<>()"'`$=,:]+/g;
 const maxWords = 200;
 
-async function previewLinks(root: string, cwd: string, command: string): Promise<Preview> {
+async function linksIn(root: string, cwd: string, command: string) {
   const words = [...new Set(command.match(word))].slice(0, maxWords);
   const found = await Promise.all(words.map((path) => linkBehind(root, cwd, path)));
-  const links = found.filter((link) => link !== undefined);
-  const digest = createHash('sha256').update(JSON.stringify(links)).digest('hex');
-  return { links, digest };
+  return found.filter((link) => link !== undefined);
 }
 
 async function linkBehind(root: string, cwd: string, path: string) {

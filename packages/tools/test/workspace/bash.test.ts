@@ -68,6 +68,25 @@ describe('bash', () => {
     );
   });
 
+  it('shows an approver the folder and the sandbox, and runs only so', async () => {
+    folder.write('src/x', '');
+    const sandbox = { network: true, memoryBytes: 2 ** 32, processes: 100 };
+    const previewed = (commands?: 'all' | 'allowed-by-rule') =>
+      tool(commands === undefined ? {} : { sandbox: { ...sandbox, commands } }).preview?.(
+        { command: 'ls', cwd: 'src' },
+        { cwd: join(folder.root, 'src') },
+      );
+    const src = join(folder.root, 'src');
+    const none = await previewed();
+    expect(none?.execution).toEqual({ folder: src, sandboxed: false });
+    expect((await previewed('allowed-by-rule'))?.execution).toEqual(none?.execution);
+    const all = await previewed('all');
+    expect(all?.execution).toEqual({ folder: src, sandboxed: true });
+    const run = (digest = '') => bash({ command: 'ls', cwd: 'src' }, { previewDigest: digest });
+    expect((await run(none?.digest)).result['stdout']).toBe('x\n');
+    await expect(run(all?.digest)).rejects.toThrow('the sandbox, was changed after');
+  });
+
   it('starts in the folder that was allowed, even if its path is replaced meanwhile', async () => {
     folder.write('src/x', '');
     const swap = () => {

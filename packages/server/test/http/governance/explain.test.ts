@@ -65,6 +65,7 @@ describe('the explanation of an approval', () => {
         command: {
           kind: 'command',
           understood: false,
+          effects: ['privileges'],
           segments: [
             { text: 'sudo', role: 'wrapper' },
             { text: ' ', role: 'space' },
