@@ -26,12 +26,12 @@ export const documents: readonly Document[] = [
 
 function readDocument(path: string): Document {
   const text = readFileSync(`${root}/${path}`, 'utf8');
-  const blocks = [...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map(
-    ([, language = '', code = '']) => ({
-      language,
-      code,
-    }),
-  );
+  // Those in a list are indented.
+  const fenced = text.matchAll(/^( *)```(\w*)\n(.*?)^\1```$/gms);
+  const blocks = [...fenced].map(([, indent = '', language = '', code = '']) => ({
+    language,
+    code: code.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
+  }));
   const commands = blocks
     .filter(({ language }) => /^(sh|bash|shell|console)$/.test(language))
     .flatMap(({ code }) => commandsOf(code));

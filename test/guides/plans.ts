@@ -122,6 +122,7 @@ async function webhookDelivery(reader: Reader): Promise<void> {
 
 const noAgent = 'needs the coding agent and its provider; test/agents runs them';
 const noTerminal = 'needs a terminal; test/e2e/attach.test.ts has one';
+const noInstall = 'changes the machine';
 const noDocker = 'needs Docker; test/house/scale-out.test.ts checks the files';
 
 const shellHarness = `
@@ -252,6 +253,44 @@ const plans: Readonly<Record<string, Plan>> = {
       'relay approvals show': { before: (reader) => waitingNote(reader) },
       'relay approvals approve': { before: (reader) => waitingNote(reader) },
       'relay approvals deny': { before: (reader) => waitingNote(reader) },
+    },
+  },
+
+  'docs/guides/approvals-in-slack.md': {
+    steps: {
+      'relay webhooks add': {
+        after: (reader, output) =>
+          reader.set({ WEBHOOK_SECRET: /whsec_\S+/.exec(output)?.[0] ?? '' }),
+      },
+      // test/e2e/slack-bridge.test.ts follows a request through the bridge.
+      'npx node': {
+        instead: (command) => command.replace(' npx', ' PORT=0 npx'),
+        until: /receives webhooks on/,
+      },
+      'curl -N': { until: /approval_requested/ },
+    },
+  },
+
+  'docs/guides/deploy.md': {
+    prepare: async (reader) => {
+      await reader.run('cp -r .relay /var/lib/relay');
+    },
+    steps: {
+      ...each(['useradd', 'npm install', 'install -m', 'chown', 'mv '], '', { skip: noInstall }),
+      'cp relay.service': { skip: noInstall },
+      systemctl: { skip: 'needs systemd; test/e2e/deploy.test.ts verifies the unit' },
+      journalctl: { skip: 'needs systemd' },
+      'caddy validate': { skip: 'test/e2e/deploy.test.ts runs Caddy' },
+      'nginx -t': { skip: 'test/e2e/deploy.test.ts runs nginx' },
+      'export RELAY_URL=https': {
+        skip: 'needs a public name; test/e2e/deploy.test.ts has a local one',
+      },
+      'curl -N': { until: /approval_requested/ },
+      'relay restore': {
+        before: async (reader) => {
+          await reader.run('mv /var/lib/relay /var/lib/relay.newer');
+        },
+      },
     },
   },
 

@@ -174,7 +174,7 @@ export class Reader {
     const here = this.#inFolder(
       command.replaceAll(/\b(localhost|127\.0\.0\.1):4000\b/g, this.url.replace('http://', '')),
     );
-    return here.replaceAll(/(?<![$\w{])([A-Z]+_ID|DIGEST|PID)(?![\w=])/g, (name) => {
+    return here.replaceAll(/(?<![$\w{])([A-Z]+_ID|DIGEST|PID|WEBHOOK_SECRET)(?![\w=])/g, (name) => {
       const value = this.#values[name];
       if (value === undefined) throw new Error(`There is no value for ${name} in: ${command}`);
       return value;
@@ -204,7 +204,8 @@ export class Reader {
     if (until === undefined) shell.stdin.end(stdin);
     else shell.stdin.write(stdin);
     const outcome = await outcomeOf(shell, until);
-    this.#readEnvironment();
+    // What was interrupted is in the middle of a command, with its variables.
+    if (!outcome.isInterrupted) this.#readEnvironment();
     await this.#restartIfAsked();
     return outcome;
   }
