@@ -97,10 +97,10 @@ async function expectProxy(url: string): Promise<void> {
 describe('nginx', requires('nginx', isMissing('nginx') ?? isMissing('openssl')), () => {
   test('passes events on at once, over TLS', async () => {
     const certificate = [join(folder, 'cert.pem'), join(folder, 'key.pem')] as const;
-    const made = spawnSync('openssl', [
-      ...['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', `/CN=${host}`],
-      ...['-out', certificate[0], '-keyout', certificate[1]],
-    ]);
+    const subject = ['-days', '2', '-subj', `/CN=${host}`];
+    const files = ['-out', certificate[0], '-keyout', certificate[1]];
+    const request = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes'];
+    const made = spawnSync('openssl', [...request, ...subject, ...files]);
     expect(made.status).toBe(0);
     const [http, https] = [await freePort(), await freePort()];
     const site = example('nginx.conf')

@@ -166,6 +166,17 @@ const plans: Readonly<Record<string, Plan>> = {
     },
   },
 
+  'docs/guides/approvals-in-your-page.md': {
+    steps: {
+      // test/browser/approvals-page.test.ts uses the page.
+      'npx node': {
+        instead: (command) => command.replace('npx', 'PORT=0 npx'),
+        until: /The page is at/,
+      },
+      'curl -N': { until: /approval_requested/ },
+    },
+  },
+
   'docs/guides/approvers.md': {
     steps: {
       'curl $RELAY_URL/v1/keys': {

@@ -6,7 +6,7 @@ import { type Browser, type BrowserContext, chromium, type Page } from 'playwrig
 import { requires } from '../../support/requires.ts';
 import type { TestServer } from '../../support/server.ts';
 
-const executablePath = [
+export const executablePath = [
   '/usr/bin/chromium',
   '/usr/bin/chromium-browser',
   '/usr/bin/google-chrome',
