@@ -132,5 +132,5 @@ const hints: Readonly<Record<string, string>> = {
   capability_missing: '"relay sessions show SESSION" shows what it can do',
   handle_taken: 'choose another handle; "relay sessions list" shows those in use',
   inbox_full: 'wait until the session has taken some; see "relay sessions queue SESSION"',
-  tenant_paused: 'an administrator has paused this tenant',
+  tenant_paused: 'an administrator has paused this tenant; "relay unpause" lets its runs go on',
 };

@@ -1,6 +1,7 @@
 /** The command tree. It loads no SDK and no server, so that help is fast. */
 import { readFileSync } from 'node:fs';
 import { registerActions } from './commands/actions.ts';
+import { registerAgents } from './commands/agents.ts';
 import { registerApprovals } from './commands/approvals.ts';
 import { registerAudit } from './commands/audit.ts';
 import { registerBackup } from './commands/backup.ts';
@@ -19,6 +20,7 @@ import { registerMasterKey } from './commands/master-key.ts';
 import { registerMemories } from './commands/memories.ts';
 import { registerMessages } from './commands/messages.ts';
 import { registerModels } from './commands/models.ts';
+import { registerPause } from './commands/pause.ts';
 import { registerPolicy } from './commands/policy.ts';
 import { registerProfile } from './commands/profile.ts';
 import { registerRuns } from './commands/runs.ts';
@@ -26,6 +28,7 @@ import { registerServe } from './commands/serve.ts';
 import { registerSessions } from './commands/sessions.ts';
 import { registerStatus } from './commands/status.ts';
 import { registerTools } from './commands/tools.ts';
+import { registerUsage } from './commands/usage.ts';
 import { registerWebhooks } from './commands/webhooks.ts';
 import { CliCommand } from './command.ts';
 import type { CliEnvironment } from './environment.ts';
@@ -51,6 +54,7 @@ export function createProgram(environment: CliEnvironment): CliCommand {
   program.commandsGroup('Use agents:');
   registerChat(program);
   registerRuns(program);
+  registerAgents(program);
   registerSessions(program);
   registerMessages(program);
   registerChannels(program);
@@ -71,6 +75,8 @@ export function createProgram(environment: CliEnvironment): CliCommand {
   registerKeys(program);
   registerCredentials(program);
   registerModels(program);
+  registerUsage(program);
+  registerPause(program);
   registerPolicy(program);
   registerAudit(program);
   registerWebhooks(program);

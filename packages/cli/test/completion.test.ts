@@ -63,6 +63,6 @@ test('the bash script completes in bash', () => {
       { encoding: 'utf8', env: { ...process.env, PATH: `${dir}:${process.env['PATH']}` } },
     ).trim();
   expect(complete('approvals', 'd')).toBe('deny');
-  expect(complete('approvals', '')).toBe('list\nshow\napprove\nanswer\ndeny');
+  expect(complete('approvals', '')).toBe('list\nshow\nwatch\napprove\nanswer\ndeny');
   expect(complete('runs', 'list', '--status', 'wa')).toBe('waiting');
 });

@@ -5,6 +5,7 @@ import { type CliCommand, type Context, pageSize, take } from '../command.ts';
 import { readDocument, readFile, readLines } from '../input.ts';
 import { CliError, usageError } from '../errors.ts';
 import { count, pastTime } from '../options.ts';
+import { shortId } from '../output/short-id.ts';
 import { formatTime } from '../output/table.ts';
 
 type Action = NonNullable<AuditQuery['action']>;
@@ -136,16 +137,17 @@ interface ListOptions extends Pick<AuditQuery, 'action' | 'actor' | 'since' | 'u
 async function listAudit(context: Context<ListOptions>): Promise<void> {
   const { action, actor, run, since, until, limit } = context.options;
   const { audit } = await context.client();
+  const isTerminal = context.environment.stdout.isTTY === true;
   const runId = await context.optionalId('run', run);
   const query = { action, actor, runId, since, until, limit: pageSize(limit) };
   context.print.list(
     await take(audit.list(query), limit),
     [
       { title: 'seq', value: ({ seq }) => seq },
-      { title: 'at', value: ({ at }) => formatTime(at) },
+      { title: 'at', value: ({ at }) => at, time: true },
       { title: 'action', value: ({ action }) => action },
       { title: 'who', value: whoText },
-      { title: 'what', value: whatText },
+      { title: 'what', value: (entry) => whatText(entry, isTerminal) },
     ],
     'No matching entries.',
   );
@@ -155,10 +157,20 @@ function whoText({ who }: AuditEntry): string {
   return who.name === who.type ? who.type : `${who.type} ${who.name}`;
 }
 
-/** Empty values are left out; `--json` has them all. */
-function whatText({ what, why }: AuditEntry): string {
-  const facts = Object.entries(what).flatMap(([name, value]) => {
-    const text = [value ?? []].flat().join(',');
+/** What a reader looks for first. */
+const firstFacts = ['tool', 'decision', 'outcome', 'status', 'name'];
+
+/** Empty values are left out; `--json` has them all. A terminal shows the ends of ids. */
+function whatText({ what, why }: AuditEntry, isTerminal: boolean): string {
+  const rank = ([name]: readonly [string, unknown]) => {
+    const at = firstFacts.indexOf(name);
+    return at === -1 ? firstFacts.length : at;
+  };
+  const entries = Object.entries(what);
+  const ordered = isTerminal ? entries.toSorted((a, b) => rank(a) - rank(b)) : entries;
+  const facts = ordered.flatMap(([name, value]) => {
+    const texts = [value ?? []].flat().map(String);
+    const text = (isTerminal ? texts.map(shortId) : texts).join(',');
     return text === '' ? [] : [`${name}=${text}`];
   });
   return [...facts, ...(why === undefined ? [] : [`(${why})`])].join(' ');

@@ -1,7 +1,10 @@
 /** Shell completion: the scripts call `relay __complete`, which computes the candidates. */
 import type { Command, Option } from 'commander';
-import type { CliCommand } from '../command.ts';
+import type { CliCommand, Context } from '../command.ts';
 import { usageError } from '../errors.ts';
+import type { IdKind } from '../ids.ts';
+import { cutTo, escapeLine } from '../output/escape.ts';
+import { shortId } from '../output/short-id.ts';
 
 export function registerCompletion(program: CliCommand): void {
   program
@@ -22,10 +25,10 @@ export function registerCompletion(program: CliCommand): void {
     .command('__complete [words...]', { hidden: true })
     .allowUnknownOption()
     .helpOption(false)
-    .handle(({ print }, words) => {
-      for (const { word, description } of candidates(program, words)) {
-        print.raw(`${word}\t${description}\n`);
-      }
+    .handle(async (context, words) => {
+      const known = candidates(program, words);
+      const found = known.length > 0 ? known : await idCandidates(context, program, words);
+      for (const { word, description } of found) context.print.raw(`${word}\t${description}\n`);
     });
 }
 
@@ -42,9 +45,69 @@ export function candidates(program: Command, words: readonly string[]): Candidat
   return candidatesFor(command, pending, typed).filter(({ word }) => word.startsWith(typed));
 }
 
-/** The command that the words select, and the option whose value comes next. */
+/** A shell waits no longer for a server. */
+const timeoutMs = 1_500;
+const mostIds = 30;
+
+/** Ids of what the next argument is. None if the server does not respond: a shell shows no errors. */
+async function idCandidates(
+  context: Context,
+  program: Command,
+  words: readonly string[],
+): Promise<readonly Candidate[]> {
+  const kind = kindOfNext(program, words.slice(0, -1));
+  if (kind === undefined) return [];
+  const typed = words.at(-1) ?? '';
+  try {
+    const [{ recentIds }, { createClient }] = await Promise.all([
+      import('../ids.ts'),
+      import('@relay/sdk'),
+    ]);
+    const { url: baseUrl, apiKey } = context.connection;
+    const client = createClient({ baseUrl, apiKey, maxRetries: 0, timeoutMs });
+    const found = await recentIds(client, kind, mostIds);
+    return found.flatMap(({ id, text }) => {
+      const word = id.startsWith(typed) && typed !== '' ? id : shortId(id);
+      const description = cutTo(escapeLine(text), 60);
+      return word.startsWith(typed) ? [{ word, description }] : [];
+    });
+  } catch {
+    return [];
+  }
+}
+
+/** The names of arguments and of values of options that are ids. */
+const idArguments: Readonly<Record<string, IdKind>> = {
+  run: 'run',
+  runs: 'run',
+  approval: 'approval',
+  conversation: 'conversation',
+  message: 'message',
+  messages: 'message',
+  deliveries: 'delivery',
+  memories: 'memory',
+  grants: 'grant',
+  key: 'key',
+  keys: 'key',
+  webhook: 'webhook',
+  webhooks: 'webhook',
+  session: 'session',
+  sessions: 'session',
+};
+
+/** Whose id comes next after these words. */
+export function kindOfNext(program: Command, words: readonly string[]): IdKind | undefined {
+  const { command, pending, taken } = walk(program, words);
+  if (pending !== undefined) return idArguments[/<(\w+)>/.exec(pending.flags)?.[1] ?? ''];
+  const expected = command.registeredArguments;
+  const next = expected[taken] ?? expected.findLast(({ variadic }) => variadic);
+  return idArguments[next?.name() ?? ''];
+}
+
+/** The command that the words select, the option whose value comes next, and the arguments so far. */
 function walk(program: Command, words: readonly string[]) {
   let command = program;
+  let taken = 0;
   let pending: Option | undefined;
   for (const word of words) {
     if (pending !== undefined && !(pending.variadic && word.startsWith('-'))) {
@@ -54,9 +117,12 @@ function walk(program: Command, words: readonly string[]) {
     const option = optionsOf(command).find(({ short, long }) => word === short || word === long);
     pending = option?.required === true || option?.variadic === true ? option : undefined;
     const named = option === undefined ? subcommands(command) : [];
-    command = named.find((each) => each.name() === word) ?? command;
+    const selected = named.find((each) => each.name() === word);
+    if (selected === undefined && option === undefined && !word.startsWith('-')) taken += 1;
+    if (selected !== undefined) taken = 0;
+    command = selected ?? command;
   }
-  return { command, pending };
+  return { command, pending, taken };
 }
 
 function candidatesFor(command: Command, pending: Option | undefined, typed: string): Candidate[] {

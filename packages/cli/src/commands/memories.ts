@@ -71,15 +71,27 @@ async function searchMemories(
   const { namespace = 'default', limit } = context.options;
   const { memories } = await context.client();
   const query = { namespace, q: words.join(' '), limit: pageSize(limit) };
+  const found = await take(memories.list(query), limit);
   context.print.list(
-    await take(memories.list(query), limit),
+    found,
     [
       { title: 'score', value: scoreOf },
       { title: 'by', value: ({ foundBy }) => foundBy },
       ...columns,
     ],
-    'No matching memories.',
+    found.length === 0 ? await nothingFound(context, namespace) : undefined,
   );
+}
+
+/** Says where it searched, and where there are memories. */
+async function nothingFound(context: Context, namespace: string): Promise<string> {
+  const { memories } = await context.client();
+  const { items } = await memories.list({ limit: 200 }).page();
+  const others = new Set(items.map((each) => each.namespace));
+  others.delete(namespace);
+  const searched = `No memory in the namespace ${namespace} matches.`;
+  if (others.size === 0) return searched;
+  return `${searched} Others: ${[...others].slice(0, 10).join(', ')}. Search one with --namespace.`;
 }
 
 function scoreOf({ score, similarity, foundBy }: Memory): string | undefined {

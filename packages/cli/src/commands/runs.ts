@@ -162,6 +162,8 @@ async function tailAll(context: Context<TailOptions>): Promise<void> {
     await new AllRuns(context, await context.client(), context.options).run(stop.signal);
   } catch (error) {
     if (!stop.signal.aborted) throw error;
+    // The shell continues after `^C`.
+    if (context.environment.stderr.isTTY === true) context.print.note('');
   } finally {
     process.off('SIGINT', interrupt);
   }

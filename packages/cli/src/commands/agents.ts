@@ -1,0 +1,67 @@
+import type { Agent } from '@relay/sdk';
+import type { CliCommand, Context } from '../command.ts';
+import { CliError, exitCodes } from '../errors.ts';
+
+export function registerAgents(program: CliCommand): void {
+  const agents = program
+    .command('agents')
+    .description('list the agents of the server, or show one')
+    .examples(['relay agents', 'relay agents show support', 'relay chat --agent support'])
+    .handle(listAgents);
+  agents
+    .command('show <agent>')
+    .description('show an agent with its model and tools')
+    .examples(['relay agents show support'])
+    .handle(showAgent);
+}
+
+async function listAgents(context: Context): Promise<void> {
+  const { agents } = await context.client();
+  const { items } = await agents.list().page();
+  context.print.list(
+    items,
+    [
+      { title: 'agent', value: ({ name }) => name },
+      { title: 'default', value: ({ isDefault }) => (isDefault ? 'yes' : ''), minor: true },
+      { title: 'model', value: ({ model }) => model },
+      { title: 'tools', value: ({ tools }) => (tools === undefined ? 'all' : tools.length) },
+      { title: 'description', value: ({ description }) => description },
+    ],
+    'No agents.',
+  );
+}
+
+async function showAgent(context: Context, [name = '']: readonly string[]): Promise<void> {
+  const client = await context.client();
+  const { items } = await client.agents.list().page();
+  const agent = items.find((each) => each.name === name);
+  if (agent === undefined) {
+    throw new CliError('not_found', `No agent has the name ${name}`, {
+      exit: exitCodes.notFound,
+      hint: `agents of this server: ${items.map((each) => each.name).join(', ')}`,
+    });
+  }
+  const { defaultModel } = await client.models();
+  context.print.record(agent, {
+    agent: agent.name,
+    description: agent.description,
+    default: agent.isDefault ? 'yes' : undefined,
+    model: agent.model ?? (defaultModel === undefined ? undefined : `${defaultModel} (default)`),
+    tools: await toolsText(context, agent),
+    'hands off to': agent.handoffs?.join(', '),
+  });
+}
+
+/** One per line, with those that need an approval. */
+async function toolsText(context: Context, { tools }: Agent): Promise<string> {
+  if (tools === undefined) return 'those that a run names, or all in a chat (see "relay tools")';
+  const known = new Map(
+    (await (await context.client()).tools()).tools.map((each) => [each.name, each]),
+  );
+  const lines = tools.map((name) => {
+    const tool = known.get(name);
+    if (tool === undefined || (tool.allowedByDefault && !tool.needsApproval)) return name;
+    return `${name} (needs approval${tool.needsApproval ? ', always' : ''})`;
+  });
+  return lines.length === 0 ? 'none' : lines.join('\n');
+}

@@ -1,0 +1,65 @@
+/** Agents, usage, the pause of a tenant, and the completion of ids. */
+import { expect, test } from 'vitest';
+import { values } from '../support/cli.ts';
+import { cliFixture, waitingNote } from './fixture.ts';
+
+const fixture = cliFixture();
+const { run, runIn } = fixture;
+
+async function finished(input: string, labels: Record<string, string> = {}): Promise<string> {
+  const started = await fixture.client.runs.create({ model: 'demo', input, labels });
+  return (await started.result()).id;
+}
+
+test('agents lists agents and shows one', async () => {
+  expect((await run('agents')).out).toContain('assistant');
+  expect((await run('agents', 'show', 'assistant')).out).toMatch(/agent +assistant/);
+  const unknown = await run('agents', 'show', 'nobody');
+  expect(unknown.code).toBe(3);
+  expect(unknown.err).toContain('agents of this server: assistant');
+});
+
+test('usage shows tokens by model and agent, or of a label', async () => {
+  await finished('say 3', { customer: 'acme' });
+  await finished('say 3');
+  const { out } = await run('usage', '--since', '1h');
+  expect(out).toMatch(/runs +\d+ started, \d+ completed/);
+  expect(out).toMatch(/MODEL +RUNS +IN +OUT/);
+  expect(out).toMatch(/AGENT +RUNS/);
+  const [total] = values(await run('usage', '--label', 'customer:acme', '--json'));
+  expect(total).toMatchObject({ label: 'customer:acme', runs: 1, outputTokens: 3 });
+});
+
+test('pause keeps runs from starting until unpause', async () => {
+  expect((await run('pause')).out).toContain('Paused.');
+  const refused = await run('chat', 'say 1');
+  expect(refused.err).toContain('relay unpause');
+  expect((await run('unpause')).out).toContain('No longer paused');
+  expect((await run('chat', 'say 1')).code).toBe(0);
+});
+
+test('the completion offers recent ids with what they are, and nothing without a server', async () => {
+  const id = await finished('say 7');
+  const { approvalId } = await waitingNote(fixture, 'completed');
+  const complete = (...words: readonly string[]) => run('__complete', '--', ...words);
+  expect((await complete('runs', 'show', '')).out).toMatch(
+    new RegExp(`^${id.slice(-8)}\\tcompleted +assistant +say 7$`, 'm'),
+  );
+  expect((await complete('runs', 'show', id.slice(0, 10))).out).toContain(`${id}\t`);
+  expect((await complete('approvals', 'list', '--run', '')).out).toContain(id.slice(-8));
+  expect((await complete('approvals', 'approve', '')).out).toMatch(
+    new RegExp(`^${approvalId.slice(-8)}\\tpending`),
+  );
+  const env = { RELAY_URL: 'http://127.0.0.1:9' };
+  expect(await runIn({ env }, '__complete', '--', 'runs', 'show', '')).toEqual({
+    code: 0,
+    out: '',
+    err: '',
+  });
+});
+
+test('a memory search without results says where it searched, and where memories are', async () => {
+  await run('memories', 'add', 'Releases go out on Tuesdays', '--namespace', 'team');
+  const { err } = await run('memories', 'search', 'release');
+  expect(err).toContain('No memory in the namespace default matches. Others: team.');
+});
