@@ -261,3 +261,35 @@ test('reports an unreachable database and a missing master key', async () => {
   expect(dead.of('store')).toMatchObject({ state: 'wrong' });
   expect(JSON.stringify(dead.findings)).not.toContain('hush-hush');
 });
+
+test('reports where relay.config.ts is wrong, and that it is valid', async () => {
+  const dir = empty();
+  const path = join(dir, 'relay.config.ts');
+  const check = async (text: string) => {
+    writeFileSync(path, text);
+    return (await diagnose({ RELAY_CONFIG: path })).of('config');
+  };
+  expect(await check('console.log("hi");\nexport default {\n  agents [],\n};\n')).toMatchObject({
+    state: 'wrong',
+    message: expect.stringContaining(`${path}:3:`),
+    excerpt: expect.stringMatching(/^ {2}3 \| {3}agents \[\],\n +\^$/),
+    fix: expect.any(String),
+  });
+  expect(await check('export default { limits: { maxTurns: -1 } };')).toMatchObject({
+    state: 'wrong',
+    message: expect.stringContaining(`${path}: limits.`),
+  });
+  expect(await check("export default { agents: [{ name: 'a', tools: ['no'] }] };")).toMatchObject({
+    state: 'wrong',
+    message: 'relay.config: the agent a uses the tool no, which does not exist',
+  });
+  expect(await check('process.exit(3);')).toMatchObject({
+    message: expect.stringContaining('it ended the process with the code 3'),
+  });
+  // What the file has started does not keep it from ending.
+  const valid = "setInterval(() => {}, 1000);\nexport default { agents: [{ name: 'a' }] };";
+  expect(await check(valid)).toMatchObject({
+    state: 'ok',
+    message: `${path} is valid (agents: 1, tools: 0)`,
+  });
+});

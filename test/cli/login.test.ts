@@ -238,3 +238,17 @@ describe('profiles', () => {
     ]);
   });
 });
+
+describe('relay credentials set', () => {
+  test('checks the server and the key before it reads the secret', async () => {
+    const server = await started();
+    const made = await run(['keys', 'create', 'small', '--role', 'operator']);
+    // Without input it would wait for the secret, or say that there is none.
+    const small = { RELAY_URL: server.url, RELAY_API_KEY: made.out.trim() };
+    expect((await run(['credentials', 'set', 'openai'], { env: small })).code).toBe(4);
+    const gone = { RELAY_URL: 'http://127.0.0.1:1' };
+    expect((await run(['credentials', 'set', 'openai'], { env: gone })).code).toBe(6);
+    const set = await run(['credentials', 'set', 'openai'], { stdin: 'sk-0042\n' });
+    expect(set).toMatchObject({ code: 0, err: 'Try it: relay chat --model openai:MODEL\n' });
+  });
+});

@@ -17,6 +17,8 @@ export interface CliErrorOptions {
   readonly exit?: ExitCode;
   /** How to fix it. */
   readonly hint?: string | undefined;
+  /** Lines of a file, shown below the message. */
+  readonly excerpt?: string | undefined;
   /** What could be meant, one line each. */
   readonly candidates?: readonly string[] | undefined;
 }
@@ -26,6 +28,7 @@ export class CliError extends Error {
   readonly code: string;
   readonly exit: ExitCode;
   readonly hint: string | undefined;
+  readonly excerpt: string | undefined;
   readonly candidates: readonly string[] | undefined;
 
   constructor(code: string, message: string, options: CliErrorOptions = {}) {
@@ -33,6 +36,7 @@ export class CliError extends Error {
     this.code = code;
     this.exit = options.exit ?? exitCodes.failure;
     this.hint = options.hint;
+    this.excerpt = options.excerpt;
     this.candidates = options.candidates;
   }
 }
@@ -64,13 +68,14 @@ export interface Failure {
   readonly code: string;
   readonly hint?: string | undefined;
   readonly candidates?: readonly string[] | undefined;
+  readonly excerpt?: string | undefined;
   readonly exit: ExitCode;
 }
 
 export function failureOf(error: unknown): Failure {
   if (error instanceof CliError) {
-    const { message, code, hint, exit, candidates } = error;
-    return { error: message, code, exit, hint, candidates };
+    const { message, code, hint, exit, candidates, excerpt } = error;
+    return { error: message, code, exit, hint, candidates, excerpt };
   }
   if (isApiError(error)) return apiFailure(error);
   const message = error instanceof Error ? error.message : String(error);

@@ -32,16 +32,17 @@ function exitOnClosedPipe(error: NodeJS.ErrnoException): void {
 function printFailure(
   environment: CliEnvironment,
   args: readonly string[],
-  { error, code, hint, candidates }: Failure,
+  { error, code, hint, candidates, excerpt }: Failure,
 ): void {
   if (args.includes('--json')) {
-    environment.stderr.write(`${JSON.stringify({ error, code, hint, candidates })}\n`);
+    environment.stderr.write(`${JSON.stringify({ error, code, hint, candidates, excerpt })}\n`);
     return;
   }
   const paint = paintFor(environment, environment.stderr);
   const more = hint === undefined ? '' : ` – ${hint}`;
   const text = escapeUnsafe(error).replaceAll('\n', ' ');
   environment.stderr.write(`${paint('red', 'relay:')} ${text} [${code}]${more}\n`);
+  if (excerpt !== undefined) environment.stderr.write(`\n${escapeUnsafe(excerpt)}\n\n`);
   for (const each of candidates ?? []) environment.stderr.write(`  ${escapeLine(each)}\n`);
 }
 

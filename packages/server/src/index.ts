@@ -19,4 +19,5 @@ export {
   serve,
   type ServeOptions,
   serveProcess,
+  startErrorExcerpt,
 } from './serve.ts';

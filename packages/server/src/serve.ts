@@ -214,6 +214,11 @@ async function stopProcess(starting: Promise<RunningServer>, timeoutMs: number):
   process.exit(0);
 }
 
+/** The line of a file that a failed start is about, with a marker. */
+export function startErrorExcerpt(error: unknown): string | undefined {
+  return error instanceof ConfigError ? error.excerpt : undefined;
+}
+
 /** One line for the operator; undefined for an unexpected error. */
 export function explainStartError(error: unknown): string | undefined {
   if (error instanceof ConfigError || error instanceof RelayError) return error.message;

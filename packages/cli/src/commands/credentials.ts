@@ -52,9 +52,12 @@ interface SetOptions {
 async function setCredential(context: Context<SetOptions>, [provider = '']: readonly string[]) {
   const { label, baseUrl } = context.options;
   const client = await context.client();
+  // Fails before a secret is typed: the server must respond, and accept this key as an administrator's.
+  await client.credentials.list().page();
   const apiKey = await readSecret(context.environment, `API key for ${provider}`);
   const credential = await client.credentials.put(provider, { apiKey, label, baseUrl });
   context.print.result(credential, `Stored the key …${credential.last4} for ${provider}.`);
+  if (!context.print.json) context.print.note(`Try it: relay chat --model ${provider}:MODEL`);
 }
 
 async function deleteCredential(

@@ -39,8 +39,9 @@ async function diagnose(context: Context<Options>): Promise<void> {
       continue;
     }
     const [style, mark] = marks[finding.state];
-    const { check, message, fix } = finding;
+    const { check, message, fix, excerpt } = finding;
     print.raw(`${print.paint(style, mark)} ${check.padEnd(12)} ${escapeUnsafe(message)}\n`);
+    if (excerpt !== undefined) print.raw(`\n${escapeUnsafe(excerpt)}\n\n`);
     if (fix !== undefined) print.raw(`  ${' '.repeat(12)} → ${escapeUnsafe(fix)}\n`);
   }
   if (failed === 0) return;

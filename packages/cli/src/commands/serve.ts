@@ -22,7 +22,7 @@ export function registerServe(program: CliCommand): void {
 }
 
 async function serve({ environment, options }: Context<Options>): Promise<void> {
-  const { explainStartError, serveProcess } = await import('@relay/server');
+  const { explainStartError, serveProcess, startErrorExcerpt } = await import('@relay/server');
   const { host, port, dataDir } = options;
   const { env, cwd } = environment;
   const overrides = {
@@ -35,6 +35,7 @@ async function serve({ environment, options }: Context<Options>): Promise<void> 
   } catch (error) {
     const reason = explainStartError(error);
     if (reason === undefined) throw error;
-    throw new CliError('start_failed', reason, { hint: 'run "relay doctor" for a diagnosis' });
+    const hint = 'run "relay doctor" for a diagnosis';
+    throw new CliError('start_failed', reason, { hint, excerpt: startErrorExcerpt(error) });
   }
 }

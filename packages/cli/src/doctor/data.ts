@@ -1,14 +1,14 @@
 /** Checks the installation on this machine: settings, data folder, store and master key. */
 import { accessSync, constants, existsSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Inspection } from '@relay/server/operator';
+import type { ConfigCheck, Inspection } from '@relay/server/operator';
 import type { CliEnvironment } from '../environment.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
 
 const minFreeBytes = 1024 ** 3;
 
 export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<Finding> {
-  const { inspectStore } = await import('@relay/server/operator');
+  const { checkConfigFile, inspectStore } = await import('@relay/server/operator');
   let inspection: Inspection;
   try {
     inspection = await inspectStore({ env, cwd });
@@ -21,6 +21,7 @@ export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<F
   for (const message of inspection.unknownSettings) {
     yield warning('settings', message, 'correct its name, or unset it');
   }
+  yield* configFindings(await checkConfigFile({ env, cwd }));
   const { dataDir, sandbox } = inspection;
   yield sandbox.isMissing
     ? warning(
@@ -48,6 +49,18 @@ export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<F
       'stop the server and run "relay rotate-master-key" again, or delete the file if its key is in use',
     );
   }
+}
+
+function* configFindings(check: ConfigCheck): Generator<Finding> {
+  if (check.state === 'absent') return;
+  if (check.state === 'valid') {
+    const { path, agents, tools } = check;
+    yield ok('config', `${path} is valid (agents: ${agents}, tools: ${tools})`);
+    return;
+  }
+  const { problem, excerpt } = check;
+  const fix = 'correct it; the server does not start with it';
+  yield { ...wrong('config', problem, fix), excerpt };
 }
 
 function* checkFolder(dataDir: string): Generator<Finding> {

@@ -5,6 +5,8 @@ export interface Finding {
   readonly message: string;
   /** How to fix it. */
   readonly fix?: string;
+  /** Lines of a file, shown below it. */
+  readonly excerpt?: string | undefined;
 }
 
 export function ok(check: string, message: string): Finding {

@@ -111,8 +111,9 @@ export function SignIn({ hasEnded, onSignIn, onStay }: Props) {
           {signIn.isPending ? 'Signing in …' : 'Sign in'}
         </Button>
         <p className="text-xs text-muted">
-          Without a key: <code className="font-mono">relay console</code> on the server prints a
-          link that signs in once. The first start of a server prints one too.
+          On the server’s machine, <code className="font-mono">relay console</code> prints a link
+          that signs in once, without a key. Elsewhere it needs one:{' '}
+          <code className="font-mono">relay login</code>.
         </p>
       </form>
     </main>

@@ -1,6 +1,6 @@
 /**
  * `relay.config.ts`: what an operator defines in code. It is imported once at startup. A mistake in it
- * stops the start with a one-line error that says where it is.
+ * stops the start with a one-line error that says where it is, and shows the line.
  */
 import { existsSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
@@ -24,6 +24,7 @@ import {
 import { z } from 'zod';
 import type { Timeouts } from '@relay/models';
 import { ConfigError, type Config } from './config.ts';
+import { describeLoadError } from './load-error.ts';
 import { type EmbeddingConfig, embeddingSchema } from '../jobs/embeddings.ts';
 import type { KnownProvider } from '../outbound/providers.ts';
 
@@ -79,7 +80,7 @@ export async function loadConfigFile(
   env: Readonly<Record<string, string | undefined>>,
   cwd: string,
 ): Promise<RelayConfig> {
-  const path = findFile(env['RELAY_CONFIG']?.trim() ?? '', cwd);
+  const path = findConfigFile(env, cwd);
   if (path === undefined) return {};
   const { default: config } = await importFile(path);
   const parsed = schema.safeParse(config, { error: issueMessage });
@@ -93,7 +94,11 @@ export async function loadConfigFile(
   );
 }
 
-function findFile(named: string, cwd: string): string | undefined {
+export function findConfigFile(
+  env: Readonly<Record<string, string | undefined>>,
+  cwd: string,
+): string | undefined {
+  const named = env['RELAY_CONFIG']?.trim() ?? '';
   if (named === '') return names.map((name) => join(cwd, name)).find((path) => existsSync(path));
   const path = isAbsolute(named) ? named : resolve(cwd, named);
   if (!existsSync(path)) throw new ConfigError(`RELAY_CONFIG: there is no file ${path}`);
@@ -104,8 +109,8 @@ async function importFile(path: string): Promise<{ default?: unknown }> {
   try {
     return (await import(pathToFileURL(path).href)) as { default?: unknown };
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(`${path} could not be loaded: ${why}`);
+    const { message, excerpt } = describeLoadError(path, error);
+    throw new ConfigError(message, excerpt);
   }
 }
 

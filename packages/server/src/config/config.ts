@@ -76,6 +76,13 @@ export interface PrivateNetworkSetting {
 /** A mistake in the configuration. Its message is shown to the operator as one line. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
+  /** The lines of a file that it is about, for people. */
+  readonly excerpt: string | undefined;
+
+  constructor(message: string, excerpt?: string) {
+    super(message);
+    this.excerpt = excerpt;
+  }
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;

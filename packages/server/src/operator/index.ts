@@ -16,5 +16,6 @@ export {
   type ModelChange,
   updateModelTable,
 } from '../config/model-table.ts';
+export { checkConfigFile, type ConfigCheck } from './check-config.ts';
 export { type Rotation, rotateMasterKey } from './rotate.ts';
 export { makeTenantKey } from './tenant-key.ts';

@@ -90,8 +90,8 @@ describe('relay.config', () => {
     ],
     ['export default 7;', /must export its configuration as default/],
     ['export const config = {};', /must export its configuration as default/],
-    ['throw new Error("Not today");', /could not be loaded: Not today$/],
-    ['import "./missing.ts";', /could not be loaded: .*missing/],
+    ['throw new Error("Not today");', /relay\.config\.ts.*: Not today$/],
+    ['import "./missing.ts";', /relay\.config\.ts:1:9: .*missing/],
   ])('stops the start with one line: %s', async (text, line) => {
     write('relay.config.ts', text);
     const failure = await loadConfigFile({}, dir).catch((error: unknown) => error);
