@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { queryOf, rangeOf, ranges } from '../src/pages/overview/ranges.ts';
 import {
   approvalsSentence,
+  costOf,
   costSentence,
   fastDecisionsOf,
   firstTokenSentence,
@@ -101,6 +102,9 @@ describe('The statistics in words', () => {
       'No known cost. The cost of 1 run is unknown.',
     );
     expect(costSentence(stats({ costUsd: 1.5 }))).toBe('$1.50 in all.');
+    expect(costOf(stats({ unpricedRuns: 1 }).totals)).toBe('–');
+    expect(costOf(stats({ unpricedRuns: 1, costUsd: 1.5 }).totals)).toBe('$1.50');
+    expect(costOf(stats({}).totals)).toBe('$0');
   });
 
   it('give percentiles as a share of the runs', () => {

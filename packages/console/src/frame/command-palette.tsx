@@ -124,6 +124,8 @@ function useEntries(): Entry[] {
   });
   const agents = useAgents();
   const to = (path: string) => () => navigate(path);
+  /** A run is known by what was asked for first. */
+  const titles = new Map(conversations.data?.items.map(({ id, title }) => [id, title]));
   return [
     ...places.map(({ path, label }) => ({ kind: 'Page', label, select: to(path) })),
     ...(sessions.data?.items ?? []).map(({ id, identity, status }) => ({
@@ -144,9 +146,9 @@ function useEntries(): Entry[] {
       also: id,
       select: to(`/chat/${id}`),
     })),
-    ...(runs.data?.items ?? []).map(({ id, agent, status }) => ({
+    ...(runs.data?.items ?? []).map(({ id, agent, status, conversationId }) => ({
       kind: 'Run',
-      label: `${shortId(id)} ${agent}`,
+      label: `${titles.get(conversationId) ?? shortId(id)} · ${agent}`,
       also: id,
       note: lookOf(status).label,
       select: to(`/runs/${id}`),

@@ -101,7 +101,7 @@ export const approvalSchema = z.object({
   /** Resolved file paths, keyed by parameter. */
   resolvedPaths: z.record(z.string(), z.string()).optional(),
   /** What the call leads to, with misleading characters made visible. It is part of `display.text`. */
-  preview: previewSchema.pick({ links: true, diff: true }).optional(),
+  preview: previewSchema.pick({ links: true, diff: true, execution: true }).optional(),
   /** The arguments as an approver changed them: those that run, or that a pending approval is about. */
   executedParams: z.json().optional(),
   executedDigest: z.string().optional(),

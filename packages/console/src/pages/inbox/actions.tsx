@@ -25,7 +25,7 @@ interface ActionBarProps {
   readonly isChanged: boolean;
   /** The call is on the page. */
   readonly isReadable: boolean;
-  readonly onNext: () => void;
+  readonly onNext: (() => void) | undefined;
 }
 
 export function ActionBar(props: ActionBarProps) {
@@ -58,7 +58,9 @@ function Decision(props: ActionBarProps): ReactNode {
   const isMine = useIsMine(approval);
   const decision = useDecision(approval.id);
   if (approval.status !== 'pending') {
-    return (
+    return onNext === undefined ? (
+      <p className="text-sm text-muted">No other request waits.</p>
+    ) : (
       <div>
         <Button kind="primary" onClick={onNext}>
           Next request <Kbd>J</Kbd>

@@ -41,7 +41,8 @@ interface CardProps {
   /** Called with the key of the call that the card shows. */
   readonly onSeen: (call: string) => void;
   /** Opens the next request. */
-  readonly onNext: () => void;
+  /** Undefined: no other request waits. */
+  readonly onNext: (() => void) | undefined;
   readonly identical: ReactNode;
 }
 

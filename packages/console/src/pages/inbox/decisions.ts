@@ -4,6 +4,7 @@ import { RelayApiError } from '@relay/sdk';
 import { useSyncExternalStore } from 'react';
 import { approvals } from '../../api/approvals.ts';
 import { client } from '../../api/client.ts';
+import { onFeedEvent } from '../../api/feed.ts';
 import { queries } from '../../api/queries.ts';
 import { errorText } from '../../ui/notice.tsx';
 
@@ -13,7 +14,12 @@ export type JsonInput = NonNullable<DecisionBody['input']> | null;
 export type Decision =
   /** What is being done, such as "Approving". */
   | { readonly status: 'sending'; readonly label: string }
-  | { readonly status: 'refused'; readonly message: string };
+  | {
+      readonly status: 'refused';
+      readonly message: string;
+      /** The server did not answer: the message is over when it does. */
+      readonly isUnreachable: boolean;
+    };
 
 const decisions = new Map<string, Decision>();
 const watchers = new Set<() => void>();
@@ -23,6 +29,13 @@ function set(id: string, decision: Decision | undefined): void {
   else decisions.set(id, decision);
   for (const watcher of watchers) watcher();
 }
+
+onFeedEvent(({ kind }) => {
+  if (kind !== 'connected') return;
+  for (const [id, decision] of decisions) {
+    if (decision.status === 'refused' && decision.isUnreachable) set(id, undefined);
+  }
+});
 
 export function useDecision(id: string): Decision | undefined {
   return useSyncExternalStore(
@@ -50,7 +63,8 @@ export async function decide(id: string, label: string, body: DecisionBody): Pro
   } catch (error) {
     // The approval itself says what has become of it.
     approvals.change(id);
-    set(id, { status: 'refused', message: refusalText(error) });
+    const isUnreachable = error instanceof RelayApiError && error.code === 'network_error';
+    set(id, { status: 'refused', message: refusalText(error), isUnreachable });
     return false;
   }
 }

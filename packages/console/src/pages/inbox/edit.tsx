@@ -44,6 +44,7 @@ export function Edit({ approval, digest, onClose }: EditProps) {
   const [refused, setRefused] = useState<Explanation>();
   const [error, setError] = useState<unknown>();
   const [isChecking, setChecking] = useState(false);
+  const [isLeaving, setLeaving] = useState(false);
   const isSending = useDecision(id)?.status === 'sending';
   const isChanged = changesBetween(before, value).length > 0;
   const isReady = issues.length === 0 && isChanged && isObject(value);
@@ -69,22 +70,41 @@ export function Edit({ approval, digest, onClose }: EditProps) {
   return (
     <Dialog
       open
-      onOpenChange={onClose}
+      // A key or a click beside it is easily pressed by mistake.
+      onOpenChange={(_, reason) =>
+        isChanged && (reason === 'escape-key' || reason === 'outside-press')
+          ? setLeaving(true)
+          : onClose()
+      }
       title={`Edit the call of ${escapeMisleading(tool)}`}
       width="lg"
       footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button
-            kind="approve"
-            disabled={
-              !isReady || isChecking || isSending || (shown !== undefined && isRefused(shown))
-            }
-            onClick={() => void send()}
-          >
-            {isSending ? 'Approving …' : isChecking ? 'Checking …' : 'Approve with changes'}
-          </Button>
-        </>
+        isLeaving ? (
+          <>
+            <p role="alert" className="mr-auto self-center text-sm">
+              Discard your changes?
+            </p>
+            <Button autoFocus onClick={() => setLeaving(false)}>
+              Keep editing
+            </Button>
+            <Button kind="danger" onClick={onClose}>
+              Discard
+            </Button>
+          </>
+        ) : (
+          <>
+            <Button onClick={onClose}>Cancel</Button>
+            <Button
+              kind="approve"
+              disabled={
+                !isReady || isChecking || isSending || (shown !== undefined && isRefused(shown))
+              }
+              onClick={() => void send()}
+            >
+              {isSending ? 'Approving …' : isChecking ? 'Checking …' : 'Approve with changes'}
+            </Button>
+          </>
+        )
       }
     >
       <div className="grid gap-6 md:grid-cols-2">

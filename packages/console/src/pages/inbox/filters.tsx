@@ -84,7 +84,7 @@ export function FilterBar({ search, setSearch, approvals, isPending }: FilterBar
       {isPending ? (
         <label
           className={cx(
-            'flex h-7 shrink-0 items-center gap-1.5 rounded border px-2 text-xs whitespace-nowrap pointer-coarse:h-11',
+            'flex h-7 shrink-0 items-center gap-1.5 rounded border px-2 text-xs whitespace-nowrap max-sm:order-first pointer-coarse:h-11',
             isMine ? 'border-line-strong bg-selected text-text' : 'border-line text-muted',
           )}
         >

@@ -56,6 +56,11 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
     navigate(hrefOf(next), { replace: id !== undefined });
     list.current?.scrollTo(next);
   };
+  const openNext = () => {
+    if (isDecidedTab) navigate('/inbox');
+    // After the last one, the one before it.
+    else move(list.current?.neighbour(id, 1) === id ? -1 : 1);
+  };
   const choose = (approval: Approval) => {
     if (chosen.some((each) => each.id === approval.id)) {
       setChosen(chosen.filter((each) => each.id !== approval.id));
@@ -180,7 +185,7 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
             <Card
               id={id}
               onSeen={addSeen}
-              onNext={() => (isDecidedTab ? navigate('/inbox') : move(1))}
+              onNext={pending.some((each) => each.id !== id) ? openNext : undefined}
               identical={
                 <Identical
                   id={id}
@@ -192,7 +197,9 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
           )
         }
         placeholder={
-          isDecidedTab ? null : pending.length === 0 ? (
+          isDecidedTab ? (
+            <Empty title="Decided requests">Choose one to see who decided it, and why.</Empty>
+          ) : pending.length === 0 ? (
             <div className="overflow-y-auto p-4">
               <Checklist />
             </div>

@@ -5,9 +5,9 @@ import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import { cx } from '../../ui/cx.ts';
 import { type Tone, toneText } from '../../ui/state.tsx';
-import { formatCost, formatCount, formatDuration } from '../../ui/values.tsx';
+import { formatCount, formatDuration } from '../../ui/values.tsx';
 import type { Range } from './ranges.ts';
-import { fastDecisionsOf, formatShare, unknownCost } from './words.ts';
+import { costOf, fastDecisionsOf, formatShare, unknownCost } from './words.ts';
 
 interface NumbersProps {
   readonly stats: Stats;
@@ -44,7 +44,7 @@ export function Numbers({ stats, range }: NumbersProps) {
             ? 'One request waits for a person.'
             : 'Requests wait for a person.'}
       </Tile>
-      <Tile href={`/runs?${since}`} label="Cost" value={formatCost(totals.costUsd)}>
+      <Tile href={`/runs?${since}`} label="Cost" value={costOf(totals)}>
         {formatCount(tokens.input + tokens.output)} tokens. {unknownCost(totals)}
       </Tile>
       <Tile

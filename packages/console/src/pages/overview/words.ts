@@ -80,6 +80,11 @@ export function costSentence({ totals }: Stats): string {
   return `${known} ${unknownCost(totals)}`.trim();
 }
 
+/** A dash if nothing of it is known. */
+export function costOf({ costUsd, unpricedRuns }: Totals): string {
+  return costUsd === 0 && unpricedRuns > 0 ? '–' : formatCost(costUsd);
+}
+
 /** Empty if all costs are known. */
 export function unknownCost({ unpricedRuns }: Totals): string {
   return unpricedRuns === 0 ? '' : `The cost of ${counted(unpricedRuns, 'run')} is unknown.`;

@@ -56,6 +56,8 @@ describe('the explanation of an approval', () => {
   it('says that no rule allows the call, and shows the command word by word', async () => {
     const command = 'sudo ls "a b" | wc -l; cat <<E\nx\nE';
     const approval = await askedFor('bash', { command, cwd: 'link' });
+    const { cwd } = approval['resolvedPaths'] as Json;
+    expect(approval['preview']).toMatchObject({ execution: { folder: cwd, sandboxed: false } });
     const { apiKey } = await addKey(server.store, { scopes: ['read'] });
     const explained = await explain(approval, {}, apiKey);
     expect(explained).toEqual({

@@ -237,7 +237,13 @@ function previewOf(approval: ApprovalRecord) {
     path: safe(path),
     target: safe(target),
   }));
-  return defined({ links, diff: preview.diff === undefined ? undefined : safe(preview.diff) });
+  const { diff, execution } = preview;
+  return defined({
+    links,
+    diff: diff === undefined ? undefined : safe(diff),
+    execution:
+      execution === undefined ? undefined : { ...execution, folder: safe(execution.folder) },
+  });
 }
 
 /** The stored answer to a question, or to an approval of kind `outcome`. */
