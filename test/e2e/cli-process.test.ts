@@ -142,6 +142,58 @@ test('without a user, an approval stays pending for another approver', async () 
   expect(chat.output).toContain('The note was sent.');
 });
 
+test('--headless exits with 8 while the approval waits, and --deny lets the run end', () => {
+  const waiting = relay('chat', '--headless', '--json', 'notify headless');
+  expect(waiting.status).toBe(8);
+  const last = JSON.parse(waiting.stdout.trimEnd().split('\n').at(-1) ?? '') as { id: string };
+  expect(last).toMatchObject({ type: 'approval_requested', tool: 'send_note' });
+  expect(JSON.parse(waiting.stderr)).toMatchObject({ code: 'approval_pending' });
+  expect(waiting.stderr).toContain(`relay approvals approve ${last.id}`);
+  const approval = JSON.parse(relay('approvals', 'show', last.id, '--json').stdout) as object;
+  expect(approval).toMatchObject({ status: 'pending' });
+  const denied = relay('chat', '--deny', 'notify denied');
+  expect([denied.status, denied.stdout]).toEqual([
+    0,
+    'The note was not sent: it was denied (No person is present to approve it).\n',
+  ]);
+});
+
+test('--timeout stops waiting with 124, and the run goes on', () => {
+  const chat = relay('chat', '--timeout', '1s', 'slow 600000');
+  expect(chat.status).toBe(124);
+  const [, id = ''] = /relay runs tail (\S+)"/.exec(chat.stderr) ?? [];
+  const run = JSON.parse(relay('runs', 'show', id, '--json').stdout) as object;
+  expect(run).toMatchObject({ status: 'running' });
+  relay('runs', 'cancel', id);
+});
+
+test('a message is read from standard input, and files are attached', () => {
+  const send = (input: string, ...args: string[]) =>
+    spawnSync(process.execPath, [relayBin, 'chat', ...args], {
+      env: environment(),
+      encoding: 'utf8',
+      input,
+    });
+  // Nothing in the text is a command, an answer or a file.
+  const { stdout, status } = send('say 2\n@/etc/passwd\n/exit\n', '-');
+  expect([status, stdout]).toEqual([0, '1 2\n']);
+  const file = relay('chat', 'say 3', `@${relayBin}`);
+  expect([file.status, file.stdout]).toEqual([0, '1 2 3\n']);
+  const [run] = JSON.parse(`[${relay('runs', 'list', '--limit', '1', '--json').stdout}]`) as {
+    input: unknown;
+  }[];
+  expect(JSON.stringify(run?.input)).toContain(`<file path=\\\"${relayBin}\\\">`);
+  const none = relay('chat', 'read @./missing.ts');
+  expect([none.status, none.stderr.includes('No such file: ./missing.ts')]).toEqual([2, true]);
+});
+
+test('--continue continues the latest conversation, which is in the list', () => {
+  relay('chat', 'say 1');
+  expect(relay('chat', '--continue', 'say 2').stdout).toBe('1 2\n');
+  const [first] = relay('conversations', 'list', '--json').stdout.split('\n');
+  expect(JSON.parse(first ?? '')).toMatchObject({ title: 'say 1', runs: 2, agent: 'assistant' });
+});
+
 test('approvals of one turn are prompted for and decided one by one', async () => {
   const note = (text: string) => `use send_note ${JSON.stringify({ to: 'operator', text })}`;
   const chat = begin(['chat', [note('left'), note('right')].join('\n')]);

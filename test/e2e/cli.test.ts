@@ -55,23 +55,23 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     expect(shell.screen).toContain('→ calculator {"a":23,"b":47,"op":"*"}');
 
     shell.line('notify the build is green');
-    await shows('[o]nce  [a]lways  [e]dit  [d]eny >');
+    await shows('[y]es  [n]o  [a]lways  [e]dit >');
     expect(shell.screen).toContain('"text": "the build is green"');
     expect(notesOf('green')).toEqual([]);
     // Enter alone approves nothing.
     shell.press('Enter');
     await expect
-      .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 30_000 })
+      .poll(() => shell.screen.match(/\[e\]dit >/g)?.length, { timeout: 30_000 })
       .toBeGreaterThan(1);
     expect(notesOf('green')).toEqual([]);
-    shell.line('o');
+    shell.line('y');
     await shows('The note was sent.');
     expect(notesOf('green')).toHaveLength(1);
 
     shell.line('notify the build is red');
     await shows('"text": "the build is red"');
-    await shows('[d]eny > ');
-    shell.line('d');
+    await shows('[e]dit > ');
+    shell.line('n');
     await shows('Reason for the agent');
     shell.line('not on a Friday');
     await shows('it was denied (not on a Friday)');
@@ -84,7 +84,8 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     const lines = shell.screen.split('\n').map((line) => line.trimEnd());
     const shown = lines
       .slice(lines.findIndex((line) => line.startsWith('you ›')))
-      .filter((line) => /^(you ›|[→←?·]|  \[|  Reason|[A-Z0-9])/.test(line));
+      .filter((line) => /^(you ›|[→←?·]|  \[|  Reason|[A-Z0-9])/.test(line))
+      .filter((line) => !/ tokens in, /.test(line));
     expect(shown.map((line) => line.replace(/(--conversation) \S+/, '$1 ID'))).toEqual([
       'you › calculate 23*47',
       '→ calculator {"a":23,"b":47,"op":"*"}',
@@ -93,15 +94,15 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
       'you › notify the build is green',
       '→ send_note {"to":"operator","text":"the build is green"}',
       '? send_note needs approval:',
-      '  [o]nce  [a]lways  [e]dit  [d]eny >',
-      '  [o]nce  [a]lways  [e]dit  [d]eny > o',
+      '  [y]es  [n]o  [a]lways  [e]dit >',
+      '  [y]es  [n]o  [a]lways  [e]dit > y',
       '· approved',
       '← {"sent":true}',
       'The note was sent.',
       'you › notify the build is red',
       '→ send_note {"to":"operator","text":"the build is red"}',
       '? send_note needs approval:',
-      '  [o]nce  [a]lways  [e]dit  [d]eny > d',
+      '  [y]es  [n]o  [a]lways  [e]dit > n',
       '  Reason for the agent (optional) > not on a Friday',
       '· denied',
       '← {"status":"denied","reason":"not on a Friday"}',
@@ -115,9 +116,9 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     const { shell, shows } = terminal('chat', 'key', { columns: 34 });
     await shows('you ›');
     shell.line('notify 你好，世界 is what one says here');
-    await shows('[d]eny >');
-    shell.line('yes');
-    await shows('Invalid choice: type o, a, e or d.');
+    await shows('[e]dit >');
+    shell.line('yep');
+    await shows('Invalid choice: type y, n, a or e.');
     shell.resize(26);
     shell.line('e');
     await shows('Arguments > {"to":"operator","text":"你好，世界 is what one says here"}');
@@ -126,8 +127,8 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await shows('The note was sent.');
     expect(notesOf('世')).toMatchObject([{ text: '你好，世界 is what one says 世' }]);
     const { screen } = shell;
-    expect(screen).toContain('[o]nce  [a]lways  [e]dit  [d]eny > yes\n');
-    expect(screen).toContain('type o, a, e or d.\n  [o]nce  [a]lways  [e]dit  [d]eny > e\n');
+    expect(screen).toContain('[y]es  [n]o  [a]lways  [e]dit > yep\n');
+    expect(screen).toContain('type y, n, a or e.\n  [y]es  [n]o  [a]lways  [e]dit > e\n');
     shell.press('C-d');
     await shows('ended with 0');
   });
@@ -159,6 +160,76 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await shows('ended with 0');
   });
 
+  test('Ctrl-D at an approval leaves it for later, and --continue shows it again', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    shell.line('notify later');
+    await shows('[e]dit >');
+    shell.press('C-d');
+    await shows('send_note waits for approval. Decide it later, here or with:');
+    expect(shell.screen).toMatch(/^ {2}relay approvals approve \S+$/m);
+    await shows('ended with 0');
+    expect(notesOf('later')).toEqual([]);
+    const again = terminal('chat --continue');
+    await again.shows('you › notify later');
+    await again.shows('[e]dit >');
+    again.shell.line('y');
+    await again.shows('The note was sent.');
+    expect(notesOf('later')).toHaveLength(1);
+  });
+
+  test('arguments are edited in the editor of the user', async () => {
+    const before = `export EDITOR="sed -i s/draft/final/"; `;
+    const { shell, shows } = terminal('chat', 'key', { before });
+    await shows('you ›');
+    shell.line('notify the draft of the editor');
+    await shows('[e]dit >');
+    shell.line('e');
+    await shows('The note was sent.');
+    expect(notesOf('of the editor')).toMatchObject([{ text: 'the final of the editor' }]);
+    // The terminal is the chat's again.
+    shell.line('exit');
+    await shows('ended with 0');
+  });
+
+  test('commands: a mistyped one, a completed one, another conversation', async () => {
+    const { shell, shows } = terminal('chat', 'key', { columns: 80 });
+    await shows('you ›');
+    shell.line('say 1');
+    await shows('tokens in, 1 out');
+    shell.line('/modle demo');
+    await shows('Unknown command /modle. Did you mean /model? /help lists all.');
+    shell.type('/mod');
+    shell.press('Tab');
+    shell.line('demo');
+    await shows('you › /model demo\nThe next message uses demo.');
+    shell.line('/new');
+    await shows('begins a new conversation.');
+    shell.line('say 2');
+    await shows('tokens in, 2 out');
+    shell.line('/cost');
+    await shows('1 run · ');
+    shell.line('/resume');
+    await shows('or Enter to stay >');
+    shell.line('2');
+    await expect.poll(() => shell.screen.match(/^you › say 1$/gm)?.length).toBe(2);
+    shell.line('quit');
+    await shows('ended with 0');
+  });
+
+  test('a line shows what goes on and for how long, and leaves no trace', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    shell.line('use send_note {"to":"operator","text":"spinner"}\\');
+    shell.line('slow 1');
+    await shows('[e]dit >');
+    expect(shell.screen).not.toMatch(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]/);
+    shell.line('n');
+    shell.press('Enter');
+    await shows('tokens in,');
+    expect(shell.screen).not.toMatch(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]/);
+  });
+
   test('chat works without a key on the same machine, with fewer choices', async () => {
     const { shell, shows } = terminal('chat', 'keyless');
     await shows('you ›');
@@ -166,7 +237,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
       'Without a key (RELAY_API_KEY or --profile) this chat has the model demo only',
     );
     shell.line('notify no key needed');
-    await shows('[o]nce  [a]lways  [d]eny >');
+    await shows('[y]es  [n]o  [a]lways >');
     shell.line('o');
     await shows('The note was sent.');
     expect(notesOf('no key needed')).toHaveLength(1);
@@ -188,7 +259,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     };
     expect(runs.map(({ input }) => input)).toContain('slow 600000');
     shell.line('say 3');
-    await shows('1 2 3\nyou ›');
+    await expect.poll(() => shell.screen).toMatch(/^1 2 3\n.* tokens in, 3 out · .* s\n\nyou ›/m);
     shell.press('C-c');
     await shows('ended with 0');
   });
@@ -202,10 +273,10 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     shell.line('a');
     shell.type('o');
     await shows('"text": "typed ahead"');
-    await shows('[o]nce');
+    await shows('[y]es');
     shell.press('Enter');
     await expect
-      .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 30_000 })
+      .poll(() => shell.screen.match(/\[e\]dit >/g)?.length, { timeout: 30_000 })
       .toBeGreaterThan(1);
     expect(notesOf('typed ahead')).toEqual([]);
     shell.line('d');
@@ -219,7 +290,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('notify from elsewhere');
-    await shows('[o]nce');
+    await shows('[y]es');
     const pending = await server.request('/v1/approvals?status=pending&limit=1');
     const { approvals } = (await pending.json()) as { approvals: { id: string }[] };
     shell.type('half an ans');
@@ -236,7 +307,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     const first = terminal('chat');
     await first.shows('you ›');
     first.shell.line('notify survived');
-    await first.shows('[o]nce');
+    await first.shows('[y]es');
     const { runs } = (await (await server.request('/v1/runs?status=waiting')).json()) as {
       runs: { conversationId: string }[];
     };
@@ -245,7 +316,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await server.start();
     const again = terminal(`chat --conversation ${runs[0]?.conversationId}`);
     await again.shows('you › notify survived');
-    await again.shows('[o]nce');
+    await again.shows('[y]es');
     again.shell.line('o');
     await again.shows('The note was sent.');
     expect(notesOf('survived')).toHaveLength(1);
@@ -270,12 +341,12 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('notify after the break');
-    await shows('[d]eny >');
+    await shows('[e]dit >');
     const { port } = new URL(server.url);
     await server.kill();
     await shows('(connection lost; trying again)');
     const { screen } = shell;
-    expect(screen).toMatch(/\[d\]eny >\s*\n\(connection lost.*\)\n {2}\[o\]nce .*\[d\]eny >/);
+    expect(screen).toMatch(/\[e\]dit >\s*\n\(connection lost.*\)\n {2}\[y\]es .*\[e\]dit >/);
     await server.start({ RELAY_PORT: port });
     shell.line('o');
     await shows('The note was sent.');

@@ -4,7 +4,10 @@ import type { Readable, Writable } from 'node:stream';
 export interface CliEnvironment {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
-  readonly stdin: Readable & { readonly isTTY?: boolean };
+  readonly stdin: Readable & {
+    readonly isTTY?: boolean;
+    setRawMode?(isRaw: boolean): unknown;
+  };
   readonly stdout: Output;
   readonly stderr: Output;
 }

@@ -9,6 +9,8 @@ export const exitCodes = {
   conflict: 5,
   unreachable: 6,
   runFailed: 7,
+  waiting: 8,
+  timeout: 124,
   interrupted: 130,
 } as const;
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];

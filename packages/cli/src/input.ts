@@ -61,7 +61,7 @@ function cannotRead(path: string, error: unknown): CliError {
   );
 }
 
-async function readStdin({ stdin }: CliEnvironment, maxLength: number): Promise<string> {
+export async function readStdin({ stdin }: CliEnvironment, maxLength: number): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
   for await (const chunk of stdin) {

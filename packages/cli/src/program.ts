@@ -10,6 +10,7 @@ import { registerChannels } from './commands/channels.ts';
 import { registerChat } from './commands/chat.ts';
 import { registerCompletion } from './commands/completion.ts';
 import { registerConsole } from './commands/console.ts';
+import { registerConversations } from './commands/conversations.ts';
 import { registerCredentials } from './commands/credentials.ts';
 import { registerDoctor } from './commands/doctor.ts';
 import { registerExplain } from './commands/explain.ts';
@@ -53,6 +54,7 @@ export function createProgram(environment: CliEnvironment): CliCommand {
     .exitOverride();
   program.commandsGroup('Use agents:');
   registerChat(program);
+  registerConversations(program);
   registerRuns(program);
   registerAgents(program);
   registerSessions(program);
@@ -90,7 +92,8 @@ export function createProgram(environment: CliEnvironment): CliCommand {
     ['relay serve', 'relay chat', 'relay approvals list', 'relay doctor'],
     'The API key comes from $RELAY_API_KEY, "relay login", or the data folder of a server on this ' +
       'machine; it is never an argument. Exit codes: 0 success, 1 failure, 2 usage error, 3 not ' +
-      'found, 4 not allowed, 5 conflict, 6 server unreachable, 7 run failed, 130 interrupted.',
+      'found, 4 not allowed, 5 conflict, 6 server unreachable, 7 run failed, 8 waiting for ' +
+      'approval, 124 timeout, 130 interrupted.',
   );
 }
 

@@ -48,7 +48,6 @@ export { sendReplies } from './sessions/replies.ts';
 export { noTerminal, requestInput, requireTerminal } from './commands/sessions/input.ts';
 export * from './commands/sessions/lifecycle.ts';
 export * from './engine.ts';
-export { nearestTo } from './runtime/nearest.ts';
 export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';
 export * from './commands/fork.ts';

@@ -3,12 +3,15 @@ import { describeFlags } from '@relay/protocol/display';
 import type { Paint } from '../output/paint.ts';
 import { escapeLine, escapeUnsafe, safeJson } from '../output/escape.ts';
 import type { ApprovalRequest, Decision } from './client.ts';
-import type { Terminal } from './terminal.ts';
+import type { OpenEditor } from './editor.ts';
+import { Interrupted, type Terminal } from './terminal.ts';
 
 export interface ApprovalPromptOptions {
   readonly terminal: Terminal;
   readonly paint: Paint;
   readonly writeLine: (line: string) => void;
+  /** Without it, arguments are edited on one line. */
+  readonly openEditor?: OpenEditor | undefined;
 }
 
 type Input = NonNullable<Decision['input']>;
@@ -57,19 +60,20 @@ export class ApprovalPrompt {
 
   async #permission(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
     const { canEdit, canAllowAlways } = request;
-    const choices = `[o]nce  ${canAllowAlways ? '[a]lways  ' : ''}${canEdit ? '[e]dit  ' : ''}`;
     if (!canAllowAlways) this.#options.writeLine('  A rule demands an approval of each such call.');
-    const prompt = `  ${choices}[d]eny > `;
+    const more = `${canAllowAlways ? '  [a]lways' : ''}${canEdit ? '  [e]dit' : ''}`;
+    const prompt = `  [y]es  [n]o${more} > `;
     for (;;) {
       const choice = await this.#choose(prompt, signal);
       if (choice === undefined) return undefined;
-      if (choice === 'o' || choice === 'once') return { approved: true };
-      if (canAllowAlways && (choice === 'a' || choice === 'always')) {
-        return { approved: true, always: true };
-      }
-      if (choice === 'd' || choice === 'deny') return this.#denial(signal);
-      if (canEdit && (choice === 'e' || choice === 'edit')) {
-        const input = await this.#edited(request.params, signal);
+      if (/^(y|yes|o|once)$/.test(choice)) return { approved: true };
+      if (canAllowAlways && /^(a|always)$/.test(choice)) return { approved: true, always: true };
+      const isEdit = canEdit && /^(e|edit)$/.test(choice);
+      if (/^(n|no|d|deny)$/.test(choice)) {
+        const denial = await backOnInterrupt(this.#denial(signal));
+        if (denial !== undefined) return denial;
+      } else if (isEdit) {
+        const input = await backOnInterrupt(this.#edited(request.params, signal));
         if (input !== undefined) return { approved: true, input };
       } else this.#rejectChoice(choice, prompt);
     }
@@ -85,10 +89,10 @@ export class ApprovalPrompt {
       if (choice === undefined) return undefined;
       if (choice === 'r' || choice === 'rerun') return { outcome: 'rerun' };
       if (choice === 'f' || choice === 'failed') {
-        return { outcome: 'failed', ...(await this.#reason(signal)) };
-      }
-      if (choice === 'c' || choice === 'completed') {
-        const line = await this.#line('  Its result, as JSON or text > ', signal);
+        const reason = await backOnInterrupt(this.#reason(signal));
+        if (reason !== undefined) return { outcome: 'failed', ...reason };
+      } else if (choice === 'c' || choice === 'completed') {
+        const line = await backOnInterrupt(this.#line('  Its result, as JSON or text > ', signal));
         if (line !== undefined) return { outcome: 'completed', output: jsonOrText(line) as Input };
       } else this.#rejectChoice(choice, prompt);
     }
@@ -106,9 +110,11 @@ export class ApprovalPrompt {
     for (;;) {
       const choice = await this.#choose(prompt, signal);
       if (choice === undefined) return undefined;
-      if (choice === 'd') return this.#denial(signal);
-      if (choice === 'a') {
-        const input = await this.#answer(schema, signal);
+      if (/^(d|decline|n|no)$/.test(choice)) {
+        const denial = await backOnInterrupt(this.#denial(signal));
+        if (denial !== undefined) return denial;
+      } else if (/^(a|answer)$/.test(choice)) {
+        const input = await backOnInterrupt(this.#answer(schema, signal));
         if (input !== undefined) return { approved: true, input: input as Input };
       } else this.#rejectChoice(choice, prompt);
     }
@@ -124,7 +130,69 @@ export class ApprovalPrompt {
     return reason === '' ? {} : { reason };
   }
 
+  /** `undefined`: back to the choice. */
   async #edited(params: unknown, signal: AbortSignal): Promise<Input | undefined> {
+    const { openEditor } = this.#options;
+    if (openEditor === undefined) return this.#editedLine(params, signal);
+    const texts = longTexts(params);
+    const field = texts.length === 0 ? undefined : await this.#chosenText(texts, signal);
+    if (field === null) return undefined;
+    if (field === undefined) return this.#editedJson(params, openEditor, signal);
+    const before = field.text;
+    const text = await openEditor(before, 'text.txt');
+    // Editors end a file with a line break.
+    const after = before.endsWith('\n') ? text : text?.replace(/\n$/, '');
+    if (after === undefined || after === before) return this.#unchanged(after);
+    return { ...(params as Record<string, Input>), [field.name]: after };
+  }
+
+  /** One of several long texts; `undefined`: all arguments; `null`: back. */
+  async #chosenText(
+    texts: readonly LongText[],
+    signal: AbortSignal,
+  ): Promise<LongText | undefined | null> {
+    const names = texts.map(({ name, lines }, at) => {
+      return `[${at + 1}] ${escapeLine(name)} (${lines} lines)`;
+    });
+    const last = texts.length + 1;
+    const prompt = `  Edit ${names.join('  ')}  [${last}] all as JSON > `;
+    for (;;) {
+      const choice = await this.#choose(prompt, signal);
+      if (choice === undefined) return null;
+      if (choice === String(last)) return undefined;
+      const text = texts[Number(choice) - 1];
+      if (text !== undefined) return text;
+      this.#rejectChoice(choice, prompt);
+    }
+  }
+
+  async #editedJson(
+    params: unknown,
+    openEditor: OpenEditor,
+    signal: AbortSignal,
+  ): Promise<Input | undefined> {
+    const before = `${safeJson(params, 2)}\n`;
+    let text = before;
+    for (;;) {
+      const edited = await openEditor(text, 'arguments.json');
+      if (edited === undefined || edited === before) return this.#unchanged(edited);
+      try {
+        return JSON.parse(edited) as Input;
+      } catch (error) {
+        this.#options.writeLine(`  Invalid JSON: ${escapeLine((error as Error).message)}`);
+        text = edited;
+      }
+      const line = await this.#line('  Enter: edit again; Ctrl-C: back > ', signal);
+      if (line === undefined) return undefined;
+    }
+  }
+
+  #unchanged(edited: string | undefined): undefined {
+    const failure = 'The editor failed, and nothing was changed.';
+    this.#options.writeLine(`  ${edited === undefined ? failure : 'Nothing was changed.'}`);
+  }
+
+  async #editedLine(params: unknown, signal: AbortSignal): Promise<Input | undefined> {
     let text = safeJson(params);
     for (;;) {
       const line = await this.#line('  Arguments > ', signal, text);
@@ -132,7 +200,7 @@ export class ApprovalPrompt {
       try {
         return JSON.parse(line) as Input;
       } catch (error) {
-        this.#options.writeLine(`  Invalid JSON: ${(error as Error).message}`);
+        this.#options.writeLine(`  Invalid JSON: ${escapeLine((error as Error).message)}`);
         text = line;
       }
     }
@@ -158,7 +226,7 @@ export class ApprovalPrompt {
 
   /** There is no default choice: an empty line repeats the prompt. */
   async #choose(prompt: string, signal: AbortSignal): Promise<string | undefined> {
-    const line = await this.#line(prompt, signal);
+    const line = await this.#options.terminal.ask({ prompt, signal, fresh: true });
     return line?.trim().toLowerCase();
   }
 
@@ -170,8 +238,34 @@ export class ApprovalPrompt {
   }
 
   #line(prompt: string, signal: AbortSignal, prefill = ''): Promise<string | undefined> {
-    return this.#options.terminal.ask({ prompt, signal, prefill, fresh: true });
+    const { terminal } = this.#options;
+    return terminal.ask({ prompt, signal, prefill, fresh: true, cancelable: true });
   }
+}
+
+/** Ctrl-C at a prompt that follows a choice: back to the choice. */
+async function backOnInterrupt<Value>(answer: Promise<Value>): Promise<Value | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof Interrupted) return undefined;
+    throw error;
+  }
+}
+
+interface LongText {
+  readonly name: string;
+  readonly text: string;
+  readonly lines: number;
+}
+
+/** The arguments that are texts of several lines, which JSON shows on one. */
+function longTexts(params: unknown): LongText[] {
+  if (typeof params !== 'object' || params === null || Array.isArray(params)) return [];
+  return Object.entries(params).flatMap(([name, text]) => {
+    if (typeof text !== 'string' || !text.includes('\n')) return [];
+    return { name, text, lines: text.replace(/\n$/, '').split('\n').length };
+  });
 }
 
 type Schema = Readonly<Record<string, unknown>>;

@@ -1,25 +1,50 @@
 /** What the chat needs from a server, with an API key (durable runs) or without (`/chat`). */
 import { displayOf } from '@relay/protocol/display';
-import type { Approval, DecisionBody, RunStreamEvent } from '@relay/sdk';
+import type { Approval, DecisionBody, Message, RunStreamEvent } from '@relay/sdk';
 import { escapeUnsafe } from '../output/escape.ts';
 
+/** A text, or a text with attachments. */
+export type MessageContent = Extract<Message, { role: 'user' }>['content'];
+
 export interface ChatClient {
-  send(message: string): Promise<ChatTurn>;
+  /** Of the next message; undefined: the default of the agent or the server. */
+  model: string | undefined;
+  send(message: MessageContent): Promise<ChatTurn>;
+  /** The next message begins another conversation. */
+  startNew(): void;
   /** The conversation that can be continued later. */
   readonly conversationId: string | undefined;
+  /** What the conversation has used so far. */
+  usage(): Promise<ConversationUsage>;
+}
+
+export interface ConversationUsage {
+  readonly runs: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** Of the runs whose cost is known; undefined if none is. */
+  readonly costUsd: number | undefined;
+  /** Runs whose cost is not known. */
+  readonly unpricedRuns: number;
 }
 
 type ApprovalRequested = Extract<RunStreamEvent, { type: 'approval_requested' }>;
 
 /** One message and the events of its run. */
 export interface ChatTurn extends AsyncIterable<RunStreamEvent> {
+  /** Unknown if the run ends with its connection. */
+  readonly runId: string | undefined;
   /** The details of an approval; undefined if it is no longer pending. */
   request(event: ApprovalRequested): Promise<ApprovalRequest | undefined>;
   /** Returns why the decision was rejected, if the user can correct it. */
   decide(request: ApprovalRequest, decision: Decision): Promise<string | undefined>;
-  /** There is no user to decide. */
+  /** There is no user to decide, and the command goes on. */
   onUndecided(request: ApprovalRequest): Promise<void>;
   cancel(): Promise<void>;
+  /** Stops reading: the iteration throws the reason. A durable run goes on. */
+  leave(reason: Error): void;
+  /** Of the run, after its end; undefined if its price is not known. */
+  cost(): Promise<number | undefined>;
 }
 
 export type Decision = DecisionBody;

@@ -1,23 +1,52 @@
 /** The chat loop: reads a message, shows its turn, and repeats until the user leaves. */
 import type { Run, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes, failureOf, isApiError } from '../errors.ts';
-import { runError, Transcript } from '../output/transcript.ts';
+import { timeoutError } from '../deadline.ts';
+import { answerCommand, runError, Transcript } from '../output/transcript.ts';
 import type { Print } from '../output/print.ts';
+import type { StatusLine } from '../output/status-line.ts';
 import { escapeUnsafe } from '../output/escape.ts';
 import { ApprovalPrompt } from './approval-prompt.ts';
-import type { ChatClient, ChatTurn } from './client.ts';
+import type { AttachedMessage } from './attachments.ts';
+import { sizeText } from './attachments.ts';
+import type { ApprovalRequest, ChatClient, ChatTurn, Decision, MessageContent } from './client.ts';
+import type { OpenEditor } from './editor.ts';
+import type { SlashCommands } from './slash-commands.ts';
 import { TurnView } from './turn-view.ts';
 import { Interrupted, type Terminal } from './terminal.ts';
+import { answerText } from './usage-text.ts';
 
 export interface ConversationOptions {
   readonly print: Print;
   readonly terminal: Terminal;
   readonly client: ChatClient;
+  readonly status: StatusLine;
+  readonly openEditor: OpenEditor | undefined;
   /** For everything but the answer: tool calls, prompts, notes. */
   readonly writeLine: (line: string) => void;
+  /** Adds the files that a message names. */
+  readonly attach: (message: string, pasted: readonly string[]) => AttachedMessage;
+  /** What to do with approvals; `wait` leaves them to others and ends the command. */
+  readonly approvals: 'ask' | 'wait' | 'deny';
+  /** How long to wait for an answer, in seconds. */
+  readonly timeout: number | undefined;
 }
 
 type Done = Extract<RunStreamEvent, { type: 'done' }>;
+
+/** An approval is open, and there is no user to decide it. */
+class LeftWaiting extends CliError {
+  readonly request: ApprovalRequest;
+
+  constructor(request: ApprovalRequest, runId: string) {
+    const command = answerCommand(request.kind, request.id);
+    super('approval_pending', `${request.tool} waits for approval`, {
+      exit: exitCodes.waiting,
+      hint: `decide with "${command}", then "relay runs tail ${runId}"`,
+    });
+    this.request = request;
+  }
+}
 
 export class Conversation {
   readonly #options: ConversationOptions;
@@ -31,31 +60,32 @@ export class Conversation {
     this.#options = options;
   }
 
-  /** Turns until the input ends. */
-  async run(): Promise<void> {
-    const { terminal, client, print, writeLine } = this.#options;
+  /** Turns until the input ends. `commands` are those of an interactive chat. */
+  async run(commands: SlashCommands | undefined): Promise<void> {
+    const { terminal, print } = this.#options;
     const prompt = terminal.isInteractive ? `${print.paint('bold', 'you')} › ` : '';
+    const complete = (line: string) => commands?.complete(line) ?? [[], line];
     for (;;) {
-      const message = await terminal.ask({ prompt }).catch(endOnInterrupt);
-      if (message === undefined || /^\/(quit|exit)$/.test(message.trim())) return;
+      const message = await terminal.ask({ prompt, complete }).catch(endOnInterrupt);
+      if (message === undefined || /^(\/?quit|\/?exit)$/i.test(message.trim())) return;
       if (message.trim() === '') continue;
       try {
-        const done = await this.runTurn(() => client.send(message));
-        if (done?.status === 'canceled') writeLine('(canceled)');
+        if (commands?.matches(message) === true) await commands.run(message);
+        else if (!(await this.#answer(message))) return;
       } catch (error) {
         // A script ends with the error; a user can send another message.
-        if (!terminal.isInteractive || !isApiError(error)) throw error;
-        const { hint } = failureOf(error);
-        const more = hint === undefined ? '' : ` – ${hint}`;
-        writeLine(print.paint('red', `✗ ${escapeUnsafe(error.message)} [${error.code}]${more}`));
+        const canGoOn = isApiError(error) || error instanceof CliError;
+        if (error instanceof Interrupted) continue;
+        if (!terminal.isInteractive || !canGoOn) throw error;
+        this.#fail(error);
       }
     }
   }
 
-  /** One message and its answer; throws if the run fails or is canceled. */
-  async runOnce(message: string): Promise<void> {
+  /** One message and its answer; throws if the run fails, is canceled, or waits for an approval. */
+  async runOnce(content: MessageContent): Promise<void> {
     this.#isOnce = true;
-    const done = await this.runTurn(() => this.#options.client.send(message));
+    const done = await this.runTurn(() => this.#options.client.send(content));
     if (done === undefined || done.status === 'completed') return;
     if (done.status === 'canceled' && this.#wasInterrupted) {
       throw new CliError('interrupted', 'The run was canceled', { exit: exitCodes.interrupted });
@@ -65,44 +95,113 @@ export class Conversation {
 
   /** Shows a note during a turn, on a line of its own. */
   note(line: string): void {
+    const { terminal, status, writeLine } = this.#options;
+    status.hide();
     this.#transcript?.endText();
-    this.#options.terminal.writeAbove(() => this.#options.writeLine(line));
+    terminal.writeAbove(() => writeLine(line));
   }
 
   showHistory(runs: readonly Run[]): void {
-    const { writeLine, print } = this.#options;
-    for (const { input, output } of runs) {
+    const { writeLine, print, terminal } = this.#options;
+    for (const { input, output = '' } of runs) {
       const content =
         typeof input === 'string' ? input : input?.findLast((m) => m.role === 'user')?.content;
-      if (typeof content === 'string')
-        writeLine(print.paint('dim', `you › ${escapeUnsafe(content)}`));
-      if (output !== undefined && output !== '')
-        writeLine(print.paint('dim', escapeUnsafe(output)));
+      const [first] =
+        typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
+      const text = first !== undefined && 'text' in first ? first.text : '';
+      if (text !== '') writeLine(`${print.paint('bold', 'you')} › ${escapeUnsafe(text)}`);
+      if (output === '') continue;
+      if (!print.isStyled || print.json) {
+        writeLine(escapeUnsafe(output));
+        continue;
+      }
+      const transcript = new Transcript(print);
+      transcript.text(output);
+      transcript.endText();
+      if (terminal.isInteractive) writeLine('');
+    }
+  }
+
+  /** Shows the attached files. */
+  showFiles(files: AttachedMessage['files']): void {
+    const { writeLine, print } = this.#options;
+    for (const { path, bytes } of files) {
+      writeLine(print.paint('dim', `+ ${escapeUnsafe(path)} (${sizeText(bytes)})`));
     }
   }
 
   /** Starts a turn and shows it to its end. */
   async runTurn(begin: () => Promise<ChatTurn>): Promise<Done | undefined> {
-    const { print, terminal, writeLine } = this.#options;
+    const { print, terminal, writeLine, status, timeout } = this.#options;
     const transcript = new Transcript(print, { writeLine });
     this.#transcript = transcript;
     let interrupts = 0;
     let turn: ChatTurn | undefined;
+    let deadline: NodeJS.Timeout | undefined;
     const interrupt = () => {
       interrupts += 1;
       this.#wasInterrupted = true;
-      if (interrupts > 1) process.exit(130);
+      if (interrupts > 1) {
+        status.clear();
+        process.exit(130);
+      }
       this.note('(canceling; press Ctrl-C again to exit now)');
       turn?.cancel().catch((error: unknown) => this.note(`(could not cancel: ${String(error)})`));
     };
     terminal.onInterrupt = interrupt;
+    status.show('thinking');
     try {
       turn = await begin();
+      const { runId } = turn;
+      if (timeout !== undefined) {
+        const end = () => turn?.leave(timeoutError(timeout, runId));
+        deadline = setTimeout(end, timeout * 1_000);
+      }
       if (interrupts > 0) await turn.cancel();
       return await this.#follow(turn, interrupt, transcript);
     } finally {
+      clearTimeout(deadline);
+      status.clear();
+      transcript.endText();
       terminal.onInterrupt = () => {};
     }
+  }
+
+  /**
+   * The same in a conversation. False: a person has left it, and the run waits for an approval; a script
+   * fails.
+   */
+  async showTurn(begin: () => Promise<ChatTurn>): Promise<boolean> {
+    const { terminal, print, writeLine } = this.#options;
+    try {
+      const done = await this.runTurn(begin);
+      if (done?.status === 'canceled') writeLine('(canceled)');
+      if (terminal.isInteractive) writeLine('');
+      return true;
+    } catch (error) {
+      if (!(error instanceof LeftWaiting) || !terminal.isInteractive) throw error;
+      const { kind, id } = error.request;
+      writeLine(print.paint('dim', `${error.message}. Decide it later, here or with:`));
+      writeLine(print.paint('dim', `  ${answerCommand(kind, id)}`));
+      return false;
+    }
+  }
+
+  /** False: the user has left the chat. */
+  async #answer(message: string): Promise<boolean> {
+    const { terminal, client, attach } = this.#options;
+    const { content, files } = terminal.isInteractive
+      ? attach(message, terminal.pasted)
+      : { content: message, files: [] };
+    this.showFiles(files);
+    return this.showTurn(() => client.send(content));
+  }
+
+  #fail(error: unknown): void {
+    const { writeLine, print } = this.#options;
+    const { error: message, code, hint } = failureOf(error);
+    const more = hint === undefined ? '' : ` – ${hint}`;
+    writeLine(print.paint('red', `✗ ${escapeUnsafe(`${message} [${code}]${more}`)}`));
   }
 
   async #follow(
@@ -111,37 +210,103 @@ export class Conversation {
     transcript: Transcript,
   ): Promise<Done | undefined> {
     const { print, terminal, writeLine } = this.#options;
+    const startedAt = performance.now();
+    let askedMs = 0;
     const view = new TurnView({
-      transcript: print.json
-        ? { endText: () => {}, show: (event) => print.value(event) }
-        : transcript,
-      prompt: new ApprovalPrompt({ terminal, paint: print.paint, writeLine }),
+      transcript: {
+        endText: () => {
+          this.#options.status.clear();
+          if (!print.json) transcript.endText();
+        },
+        show: (event) => {
+          if (print.json) print.value(event);
+          else this.#show(event, transcript);
+        },
+      },
+      prompt: {
+        ask: async (request, signal) => {
+          const askedAt = performance.now();
+          try {
+            return await this.#decision(request, signal);
+          } finally {
+            askedMs += performance.now() - askedAt;
+          }
+        },
+      },
       decide: (request, decision) => turn.decide(request, decision),
       writeLine,
       interrupt,
-      undecided: (request) => turn.onUndecided(request),
+      undecided: async (request) => {
+        const { runId } = turn;
+        const isLeft = terminal.isInteractive || this.#options.approvals !== 'ask';
+        if (isLeft && runId !== undefined) turn.leave(new LeftWaiting(request, runId));
+        else await turn.onUndecided(request);
+      },
     });
     let done: Done | undefined;
-    for await (const event of turn) {
-      if (event.type === 'approval_requested') {
-        if (print.json) view.show(event);
-        view.enqueue(event.id, () => turn.request(event));
-        continue;
+    try {
+      for await (const event of turn) {
+        if (event.type === 'approval_requested') {
+          if (print.json) view.show(event);
+          view.enqueue(event.id, () => turn.request(event));
+          continue;
+        }
+        if (event.type === 'error') {
+          this.#error = { ...event, message: event.error };
+          if (this.#isOnce && !print.json) continue;
+        }
+        if (event.type === 'approval_resolved') view.dismiss(event.id);
+        if (event.type === 'done') {
+          done = event;
+          await view.finish();
+        }
+        view.show(event);
       }
-      if (event.type === 'error') {
-        this.#error = { ...event, message: event.error };
-        if (this.#isOnce && !print.json) continue;
-      }
-      if (event.type === 'approval_resolved') view.dismiss(event.id);
-      if (event.type === 'done') {
-        done = event;
-        await view.finish();
-      }
-      view.show(event);
+      await view.finish();
+    } catch (error) {
+      // A prompt that is still open closes with the turn.
+      await view.finish().catch(() => undefined);
+      throw error;
     }
-    await view.finish();
+    if (done !== undefined)
+      await this.#showUsage(turn, done, performance.now() - startedAt - askedMs);
     return done;
   }
+
+  #show(event: RunStreamEvent, transcript: Transcript): void {
+    const { status } = this.#options;
+    status.hide();
+    transcript.show(event);
+    const activity = transcript.isInLine ? undefined : activityAfter(event);
+    if (activity === undefined) status.clear();
+    else status.show(activity);
+  }
+
+  async #decision(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
+    const { terminal, print, writeLine, openEditor, approvals } = this.#options;
+    if (approvals === 'ask') {
+      const prompt = new ApprovalPrompt({ terminal, paint: print.paint, writeLine, openEditor });
+      return prompt.ask(request, signal);
+    }
+    // Whether a call has taken effect is not for a script to say.
+    if (approvals === 'wait' || request.kind === 'outcome') return undefined;
+    writeLine(`· ${escapeUnsafe(request.tool)} is denied (--deny)`);
+    return { approved: false, reason: 'No person is present to approve it' };
+  }
+
+  /** On a terminal only. */
+  async #showUsage(turn: ChatTurn, { usage, status }: Done, ms: number): Promise<void> {
+    const { print, writeLine } = this.#options;
+    if (!print.isStyled || print.json || status !== 'completed') return;
+    const cost = await turn.cost().catch(() => undefined);
+    writeLine(print.paint('dim', answerText(usage, cost, ms)));
+  }
+}
+
+/** What goes on after an event, until the next one. */
+function activityAfter(event: RunStreamEvent): string | undefined {
+  if (event.type === 'done' || event.type === 'error') return undefined;
+  return event.type === 'tool_call' ? `running ${event.name}` : 'thinking';
 }
 
 /** Ctrl-C at an empty prompt ends the chat. */

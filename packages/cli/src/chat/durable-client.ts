@@ -6,7 +6,9 @@ import {
   type ApprovalRequest,
   type ChatClient,
   type ChatTurn,
+  type ConversationUsage,
   type Decision,
+  type MessageContent,
   requestFromApproval,
 } from './client.ts';
 import { decideApproval } from './decide.ts';
@@ -15,7 +17,6 @@ export interface DurableChatOptions {
   readonly client: RelayClient;
   readonly model: string | undefined;
   readonly agent: string | undefined;
-  readonly conversationId: string | undefined;
   /** Shows a note about the connection or a decision. */
   readonly note: (line: string) => void;
 }
@@ -23,13 +24,12 @@ export interface DurableChatOptions {
 export class DurableChatClient implements ChatClient {
   readonly #options: DurableChatOptions;
   #conversationId: string | undefined;
-  #model: string | undefined;
+  model: string | undefined;
   #agent: string | undefined;
 
   constructor(options: DurableChatOptions) {
     this.#options = options;
-    this.#conversationId = options.conversationId;
-    this.#model = options.model;
+    this.model = options.model;
     this.#agent = options.agent;
   }
 
@@ -37,50 +37,117 @@ export class DurableChatClient implements ChatClient {
     return this.#conversationId;
   }
 
-  async send(message: string): Promise<ChatTurn> {
+  get agent(): string | undefined {
+    return this.#agent;
+  }
+
+  /** It uses its own model, if it has one. */
+  setAgent(name: string): void {
+    this.#agent = name;
+    this.model = undefined;
+  }
+
+  startNew(): void {
+    this.#conversationId = undefined;
+  }
+
+  async send(message: MessageContent): Promise<ChatTurn> {
     const { client, note } = this.#options;
+    const left = new AbortController();
+    const body = { message, agent: this.#agent, conversationId: this.#conversationId };
     const run = await client.runs.sendMessage(
-      { message, model: this.#model, agent: this.#agent, conversationId: this.#conversationId },
+      { ...body, model: this.model ?? (await this.#defaultModel()) },
       {
         onDisconnect: ({ attempt }) => attempt === 1 && note('(connection lost; trying again)'),
+        signal: left.signal,
       },
     );
     this.#conversationId ??= (await client.runs.get(run.id)).conversationId;
-    return new DurableTurn(client, run, note);
+    return new DurableTurn(client, run, note, left);
   }
 
-  /** Earlier runs, oldest first. The chat continues with the last agent and model by default. */
-  async history(limit: number): Promise<readonly Run[]> {
-    const { client, conversationId } = this.#options;
-    if (conversationId === undefined) return [];
-    const page = await client.runs.list({ conversationId, limit }).page();
+  /**
+   * Continues a conversation, with its last agent and model by default. Returns its last runs, oldest
+   * first.
+   */
+  async resume(conversationId: string, limit: number): Promise<readonly Run[]> {
+    const page = await this.#options.client.runs.list({ conversationId, limit }).page();
     const [last] = page.items;
     if (last === undefined) {
       throw new CliError('not_found', `No such conversation: ${conversationId}`, {
         exit: exitCodes.notFound,
+        hint: '"relay conversations list" shows them',
       });
     }
-    this.#agent ??= last.agent;
-    this.#model ??= last.model;
+    this.#conversationId = conversationId;
+    this.#agent = this.#options.agent ?? last.agent;
+    this.model = this.#options.model ?? last.model;
     return page.items.toReversed();
   }
 
   /** Follows a run of the conversation that has not ended. */
   rejoin(run: Run): ChatTurn {
     const { client, note } = this.#options;
-    return new DurableTurn(client, client.runs.stream(run.id), note);
+    const left = new AbortController();
+    const stream = client.runs.stream(run.id, { signal: left.signal });
+    return new DurableTurn(client, stream, note, left);
   }
+
+  async usage(): Promise<ConversationUsage> {
+    const conversationId = this.#conversationId;
+    if (conversationId === undefined) return usageOf([]);
+    return conversationUsage(this.#options.client, conversationId);
+  }
+
+  /** An agent can have its own model. Otherwise `demo` works without any setup. */
+  async #defaultModel(): Promise<string | undefined> {
+    if (this.#agent !== undefined) return undefined;
+    return (await this.#options.client.models()).defaultModel ?? 'demo';
+  }
+}
+
+/** The sum over all runs of a conversation. */
+export async function conversationUsage(
+  client: RelayClient,
+  conversationId: string,
+): Promise<ConversationUsage> {
+  const runs: Run[] = [];
+  for await (const run of client.runs.list({ conversationId, limit: 200 })) runs.push(run);
+  return usageOf(runs);
+}
+
+function usageOf(runs: readonly Run[]): ConversationUsage {
+  const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0);
+  const costs = runs.flatMap(({ costUsd }) => costUsd ?? []);
+  return {
+    runs: runs.length,
+    inputTokens: sum(runs.map(({ usage }) => usage.input_tokens)),
+    outputTokens: sum(runs.map(({ usage }) => usage.output_tokens)),
+    costUsd: costs.length === 0 ? undefined : sum(costs),
+    unpricedRuns: runs.length - costs.length,
+  };
 }
 
 class DurableTurn implements ChatTurn {
   readonly #client: RelayClient;
   readonly #run: RunHandle;
   readonly #note: (line: string) => void;
+  readonly #left: AbortController;
 
-  constructor(client: RelayClient, run: RunHandle, note: (line: string) => void) {
+  constructor(
+    client: RelayClient,
+    run: RunHandle,
+    note: (line: string) => void,
+    left: AbortController,
+  ) {
     this.#client = client;
     this.#run = run;
     this.#note = note;
+    this.#left = left;
+  }
+
+  get runId(): string {
+    return this.#run.id;
   }
 
   [Symbol.asyncIterator](): AsyncIterator<RunStreamEvent> {
@@ -105,5 +172,13 @@ class DurableTurn implements ChatTurn {
 
   async cancel(): Promise<void> {
     await this.#run.cancel();
+  }
+
+  leave(reason: Error): void {
+    this.#left.abort(reason);
+  }
+
+  async cost(): Promise<number | undefined> {
+    return (await this.#client.runs.get(this.#run.id)).costUsd;
   }
 }

@@ -5,7 +5,9 @@ import {
   type ApprovalRequest,
   type ChatClient,
   type ChatTurn,
+  type ConversationUsage,
   type Decision,
+  type MessageContent,
   requestFromEvent,
 } from './client.ts';
 
@@ -16,35 +18,67 @@ export interface EphemeralChatOptions {
 
 export class EphemeralChatClient implements ChatClient {
   readonly conversationId = undefined;
-  readonly #options: EphemeralChatOptions;
-  readonly #messages: Message[] = [];
+  model: string | undefined;
+  readonly #client: RelayClient;
+  #messages: Message[] = [];
+  #usage = { runs: 0, ...noUsage };
   /** "Always" applies to this conversation. */
-  readonly #ownConversationId = randomUUID();
+  #ownConversationId = randomUUID();
 
-  constructor(options: EphemeralChatOptions) {
-    this.#options = options;
+  constructor({ client, model }: EphemeralChatOptions) {
+    this.#client = client;
+    this.model = model;
   }
 
-  async send(message: string): Promise<ChatTurn> {
-    const { client, model } = this.#options;
+  startNew(): void {
+    this.#messages = [];
+    this.#usage = { runs: 0, ...noUsage };
+    this.#ownConversationId = randomUUID();
+  }
+
+  async usage(): Promise<ConversationUsage> {
+    return { ...this.#usage, costUsd: undefined, unpricedRuns: this.#usage.runs };
+  }
+
+  async send(message: MessageContent): Promise<ChatTurn> {
     const messages: Message[] = [...this.#messages, { role: 'user', content: message }];
     const connection = new AbortController();
-    const chat = await client.chat(
-      { messages, conversationId: this.#ownConversationId, model },
+    const chat = await this.#client.chat(
+      {
+        messages,
+        conversationId: this.#ownConversationId,
+        model: this.model ?? (await this.#client.models()).defaultModel ?? 'demo',
+      },
       { signal: connection.signal },
     );
-    return new EphemeralTurn(chat, connection, (text) => {
-      this.#messages.push({ role: 'user', content: message }, { role: 'assistant', content: text });
+    return new EphemeralTurn(chat, connection, ({ output, usage }) => {
+      const { runs, inputTokens, outputTokens } = this.#usage;
+      this.#usage = {
+        runs: runs + 1,
+        inputTokens: inputTokens + usage.inputTokens,
+        outputTokens: outputTokens + usage.outputTokens,
+      };
+      this.#messages = [...messages, { role: 'assistant', content: output }];
     });
   }
 }
 
+type Done = Extract<RunStreamEvent, { type: 'done' }>;
+
+/** Closing the connection is how such a run is canceled. */
+class Canceled extends Error {}
+
 class EphemeralTurn implements ChatTurn {
   readonly #chat: Chat;
   readonly #connection: AbortController;
-  readonly #remember: (text: string) => void;
+  readonly runId = undefined;
+  readonly #remember: (done: Pick<Done, 'output' | 'usage'>) => void;
 
-  constructor(chat: Chat, connection: AbortController, remember: (text: string) => void) {
+  constructor(
+    chat: Chat,
+    connection: AbortController,
+    remember: (done: Pick<Done, 'output' | 'usage'>) => void,
+  ) {
     this.#chat = chat;
     this.#connection = connection;
     this.#remember = remember;
@@ -59,13 +93,12 @@ class EphemeralTurn implements ChatTurn {
         const event = eventOf(frame, answer);
         if (event === undefined) continue;
         seq += 1;
-        if (event.type === 'done') this.#remember(event.output);
+        if (event.type === 'done') this.#remember(event);
         if (event.type === 'error') failed = { ...event, seq };
         yield { ...event, seq };
       }
     } catch (error) {
-      // Closing the connection is how such a run is canceled.
-      if (!this.#connection.signal.aborted) throw error;
+      if (!(this.#connection.signal.reason instanceof Canceled)) throw error;
       if (failed === undefined) yield { ...doneEvent('canceled', '', noUsage), seq: seq + 1 };
     }
   }
@@ -92,8 +125,14 @@ class EphemeralTurn implements ChatTurn {
   }
 
   async cancel(): Promise<void> {
-    this.#connection.abort(new Error('The chat was canceled'));
+    this.#connection.abort(new Canceled());
   }
+
+  leave(reason: Error): void {
+    this.#connection.abort(reason);
+  }
+
+  async cost(): Promise<undefined> {}
 }
 
 type Unnumbered = RunStreamEvent extends infer Event

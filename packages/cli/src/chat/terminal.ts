@@ -1,13 +1,17 @@
 /**
- * Reads lines from a terminal or a pipe. One reader holds the terminal in raw mode for the whole
- * chat: text typed while an answer streams is not echoed and not lost.
+ * Reads messages and answers from a terminal or a pipe. One reader holds the terminal in raw mode for
+ * the whole chat: text typed while an answer streams is not echoed and not lost.
  *
- * States: idle (an answer streams), prompting (the next line answers the prompt) and ended (no more
- * lines). A line typed while idle is kept for the next message. It never answers an approval prompt
- * that was not on the screen when it was typed: a `fresh` prompt discards unfinished input and skips
- * kept lines. In a pipe there is no echo, and lines are used in order.
+ * States: idle (an answer streams), prompting (the next line answers the prompt), suspended (another
+ * program has the terminal) and ended (no more lines). A line typed while idle is kept for the next
+ * message. It never answers an approval prompt that was not on the screen when it was typed: a `fresh`
+ * prompt discards unfinished input and skips kept lines. In a pipe there is no echo, and lines are used
+ * in order.
+ *
+ * On a terminal a message can have several lines: those of a pasted text, and those that end with a
+ * backslash or with Alt-Enter. All but the last are in `#earlier` until the message is complete.
  */
-import { createInterface, type Interface } from 'node:readline';
+import { createInterface, type Interface, type Key } from 'node:readline';
 import { Writable } from 'node:stream';
 import type { CliEnvironment, Output } from '../environment.ts';
 
@@ -16,72 +20,119 @@ export class Interrupted extends Error {
   override readonly name = 'Interrupted';
 }
 
+/** The candidates for the end of a line, and the part of the line that they replace. */
+export type Completion = [candidates: string[], replaced: string];
+
 export interface PromptOptions {
   readonly prompt: string;
   /** Editable text to start with. */
   readonly prefill?: string;
-  /** Only text typed after the prompt appears counts. */
+  /** Only text typed after the prompt appears counts, and all of it is one line. */
   readonly fresh?: boolean;
+  /** Ctrl-C ends the prompt even if something was typed. */
+  readonly cancelable?: boolean;
   /** Aborting it closes the prompt. */
   readonly signal?: AbortSignal;
+  /** For the Tab key. */
+  readonly complete?: (line: string) => Completion;
 }
 
 interface ActivePrompt {
-  readonly prompt: string;
-  answer(line: string | undefined): void;
+  readonly options: PromptOptions;
+  answer(line: Line | undefined): void;
   interrupt(): void;
 }
+
+interface Line {
+  readonly text: string;
+  readonly pasted: readonly string[];
+}
+
+const continuation = '… ';
+const bracketedPaste = { on: '\u001B[?2004h', off: '\u001B[?2004l' };
+/** Shift-Enter and Ctrl-Enter, of the terminals that report them. */
+const modifiedEnter = /^.\[(?:13;[25]u|27;[25];13~)$/;
 
 export class Terminal {
   readonly isInteractive: boolean;
   /** Ctrl-C while there is no prompt. */
   onInterrupt: () => void = () => {};
   readonly #reader: Interface;
+  readonly #stdin: CliEnvironment['stdin'];
   readonly #output: Output;
-  readonly #lines: string[] = [];
+  readonly #lines: Line[] = [];
+  #earlier: string[] = [];
   #active: ActivePrompt | undefined;
   #isEnded = false;
+  #isPasting = false;
+  /** The next line goes on: Alt-Enter. */
+  #isContinued = false;
+  /** Of the message that is being typed. */
+  #pasted: string[] = [];
+  #lastPasted: readonly string[] = [];
+  /** Written while another program has the terminal. */
+  #deferred: (() => void)[] | undefined;
+  readonly #leave = () => this.#setPasteMode(false);
 
   constructor(environment: CliEnvironment, output: Output) {
     this.isInteractive = environment.stdin.isTTY === true;
+    this.#stdin = environment.stdin;
     this.#output = output;
     this.#reader = createInterface({
       input: environment.stdin,
       output: this.#screen(),
       terminal: this.isInteractive,
       historySize: 500,
+      completer: (line: string) => this.#complete(line),
     });
     this.#reader.on('line', (line) => this.#receive(line));
     this.#reader.on('SIGINT', () => this.interrupt());
+    this.#reader.on('history', (history: string[]) => {
+      // Only messages are worth repeating.
+      if (this.#active?.options.fresh === true) history.shift();
+    });
     this.#reader.on('close', () => {
       this.#isEnded = true;
+      this.#leave();
       // Ctrl-D leaves the cursor on the line of the prompt.
       if (this.#active !== undefined && this.isInteractive) this.#output.write('\n');
       this.#active?.answer(undefined);
     });
+    if (!this.isInteractive) return;
+    environment.stdin.on('keypress', this.#onKey);
+    this.#setPasteMode(true);
+    process.once('exit', this.#leave);
+  }
+
+  /** The texts that were pasted into the last line that `ask` returned. */
+  get pasted(): readonly string[] {
+    return this.#lastPasted;
   }
 
   /** The next line; `undefined` at the end. Throws `Interrupted`, or the signal's reason. */
   async ask(options: PromptOptions): Promise<string | undefined> {
     options.signal?.throwIfAborted();
     const { prompt, prefill = '', fresh = false } = options;
+    const kept = fresh && this.isInteractive ? undefined : this.#lines.shift();
     if (fresh && this.isInteractive) this.#clearLine();
-    else if (this.#lines.length > 0) {
-      const line = this.#lines.shift() ?? '';
-      this.#output.write(this.isInteractive ? `${prompt}${line}\n` : '');
-      return line;
+    else if (kept !== undefined) {
+      this.#output.write(this.isInteractive ? `${prompt}${shownLines(kept.text)}\n` : '');
+      return this.#return(kept);
     }
     if (this.#isEnded) return undefined;
-    return this.#show(options, () => {
-      this.#reader.setPrompt(prompt);
-      this.#setRowsAbove(0);
-      this.#reader.prompt(true);
+    const line = await this.#show(options, () => {
+      this.#begin(prompt);
       if (prefill !== '' && this.isInteractive) this.#reader.write(prefill);
     });
+    return line === undefined ? undefined : this.#return(line);
   }
 
   /** Writes above an open prompt, which is shown again below. */
   writeAbove(write: () => void): void {
+    if (this.#deferred !== undefined) {
+      this.#deferred.push(write);
+      return;
+    }
     if (this.#active === undefined || !this.isInteractive) {
       write();
       return;
@@ -99,16 +150,54 @@ export class Terminal {
     return true;
   }
 
+  /** Gives the terminal to another program, such as an editor. */
+  async suspend<Result>(run: () => Promise<Result>): Promise<Result> {
+    this.#deferred = [];
+    this.#reader.pause();
+    this.#stdin.setRawMode?.(false);
+    this.#setPasteMode(false);
+    try {
+      return await run();
+    } finally {
+      this.#stdin.setRawMode?.(true);
+      this.#setPasteMode(true);
+      this.#reader.resume();
+      const deferred = this.#deferred;
+      this.#deferred = undefined;
+      for (const write of deferred) write();
+    }
+  }
+
   interrupt(): void {
+    // The other program receives it as well.
+    if (this.#deferred !== undefined) return;
     if (this.#active === undefined) this.onInterrupt();
     else this.#active.interrupt();
   }
 
   close(): void {
     this.#reader.close();
+    this.#stdin.off('keypress', this.#onKey);
+    process.off('exit', this.#leave);
   }
 
-  #show({ prompt, signal }: PromptOptions, show: () => void): Promise<string | undefined> {
+  #return({ text, pasted }: Line): string {
+    this.#lastPasted = pasted;
+    return text;
+  }
+
+  /** Shows the prompt, and before it the lines of a message that was begun while there was none. */
+  #begin(prompt: string): void {
+    if (this.#earlier.length > 0) {
+      this.#output.write(`${prompt}${shownLines(this.#earlier.join('\n'))}\n`);
+    }
+    this.#reader.setPrompt(this.#earlier.length > 0 ? continuation : prompt);
+    this.#setRowsAbove(0);
+    this.#reader.prompt(true);
+  }
+
+  #show(options: PromptOptions, show: () => void): Promise<Line | undefined> {
+    const { prompt, signal, cancelable = false } = options;
     return new Promise((resolve, reject) => {
       const settle = (end: () => void) => {
         signal?.removeEventListener('abort', abort);
@@ -124,18 +213,18 @@ export class Terminal {
       };
       signal?.addEventListener('abort', abort);
       this.#active = {
-        prompt,
+        options,
         answer: (line) => settle(() => resolve(line)),
         interrupt: () => {
-          if (this.#reader.line !== '') {
+          if (!cancelable && (this.#reader.line !== '' || this.#earlier.length > 0)) {
             // As in a shell: discard the line and show the prompt again.
             this.#output.write('^C\n');
             this.#clearLine();
-            this.#setRowsAbove(0);
-            this.#reader.prompt();
+            this.#begin(prompt);
             return;
           }
           this.#output.write('\n');
+          this.#clearLine();
           settle(() => reject(new Interrupted()));
         },
       };
@@ -144,8 +233,52 @@ export class Terminal {
   }
 
   #receive(line: string): void {
-    if (this.#active === undefined) this.#lines.push(line);
-    else this.#active.answer(line);
+    if (this.isInteractive && this.#goesOn(line)) {
+      this.#isContinued = false;
+      if (this.#active === undefined) return;
+      this.#reader.setPrompt(continuation);
+      this.#setRowsAbove(0);
+      this.#reader.prompt();
+      return;
+    }
+    const text = [...this.#earlier, line].join('\n');
+    const received = { text, pasted: this.#pasted };
+    this.#earlier = [];
+    this.#pasted = [];
+    if (this.#active === undefined) this.#lines.push(received);
+    else this.#active.answer(received);
+  }
+
+  /** Whether the message has more lines. */
+  #goesOn(line: string): boolean {
+    if (this.#isPasting || this.#isContinued) this.#earlier.push(line);
+    else if (this.#active?.options.fresh !== true && /(?<!\\)(?:\\\\)*\\$/.test(line)) {
+      this.#earlier.push(line.slice(0, -1));
+    } else return false;
+    return true;
+  }
+
+  readonly #onKey = (text: string | undefined, key: Key): void => {
+    if (key.name === 'paste-start') {
+      this.#isPasting = true;
+      this.#pasted.push('');
+    } else if (key.name === 'paste-end') this.#isPasting = false;
+    else if (this.#isPasting) {
+      const pasted = this.#pasted.pop() ?? '';
+      this.#pasted.push(pasted + (text === '\r' ? '\n' : (text ?? '')));
+    } else if (isModifiedEnter(key) && this.#active?.options.fresh !== true) {
+      this.#isContinued = true;
+      this.#reader.write(null, { name: 'return' });
+    }
+  };
+
+  #complete(line: string): Completion {
+    if (this.#isPasting) {
+      // The last tab of a pasted chunk: the others are text for the reader.
+      this.#reader.write('\t');
+      return [[], line];
+    }
+    return this.#active?.options.complete?.(line) ?? [[], line];
   }
 
   /**
@@ -159,9 +292,15 @@ export class Terminal {
   #clearLine(): void {
     const active = this.#active;
     this.#active = undefined;
+    this.#earlier = [];
+    this.#pasted = [];
     this.#reader.write(null, { ctrl: true, name: 'e' });
     this.#reader.write(null, { ctrl: true, name: 'u' });
     this.#active = active;
+  }
+
+  #setPasteMode(isOn: boolean): void {
+    if (this.isInteractive) this.#output.write(isOn ? bracketedPaste.on : bracketedPaste.off);
   }
 
   /** Suppresses what the reader writes while there is no prompt. */
@@ -181,4 +320,12 @@ export class Terminal {
     });
     return screen;
   }
+}
+
+function shownLines(text: string): string {
+  return text.replaceAll('\n', `\n${continuation}`);
+}
+
+function isModifiedEnter({ name, meta, sequence = '' }: Key): boolean {
+  return (meta === true && (name === 'return' || name === 'enter')) || modifiedEnter.test(sequence);
 }

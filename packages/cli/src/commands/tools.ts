@@ -10,7 +10,7 @@ export function registerTools(program: CliCommand): void {
     .handle(listTools);
 }
 
-const columns: readonly Column<ToolList['tools'][number]>[] = [
+export const toolColumns: readonly Column<ToolList['tools'][number]>[] = [
   { title: 'tool', value: ({ name }) => name },
   { title: 'approval', value: approvalOf },
   { title: 'description', value: ({ description }) => description },
@@ -24,5 +24,5 @@ function approvalOf({ allowedByDefault, needsApproval }: ToolList['tools'][numbe
 async function listTools(context: Context): Promise<void> {
   const client = await context.client();
   const { tools } = await client.tools();
-  context.print.list(tools, columns, 'No tools.');
+  context.print.list(tools, toolColumns, 'No tools.');
 }

@@ -11,9 +11,9 @@ export function escapeUnsafe(text: string): string {
 }
 
 /** JSON without characters that act on the terminal or are invisible; it has the same value. */
-export function safeJson(value: unknown): string {
-  const json = JSON.stringify(value) ?? 'null';
-  return json.replaceAll(/[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu, (char) =>
+export function safeJson(value: unknown, indent?: number): string {
+  const json = JSON.stringify(value, undefined, indent) ?? 'null';
+  return json.replaceAll(/[[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]--\n]/gv, (char) =>
     Array.from({ length: char.length }, (_, at) => {
       return `\\u${char.charCodeAt(at).toString(16).padStart(4, '0')}`;
     }).join(''),

@@ -2,15 +2,31 @@
 import { styleText } from 'node:util';
 import { type CliEnvironment, type Output, setting } from '../environment.ts';
 
-export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan' | 'magenta' | 'blue';
+export type Style =
+  | 'bold'
+  | 'dim'
+  | 'italic'
+  | 'underline'
+  | 'strikethrough'
+  | 'red'
+  | 'green'
+  | 'yellow'
+  | 'cyan'
+  | 'magenta'
+  | 'blue';
 export type Paint = (style: Style, text: string) => string;
 
+/** Whether the output is a terminal that shows styles and moves its cursor. */
+export function isStyled(environment: Pick<CliEnvironment, 'env'>, output: Output): boolean {
+  return (
+    output.isTTY === true &&
+    setting(environment, 'NO_COLOR') === undefined &&
+    setting(environment, 'TERM') !== 'dumb'
+  );
+}
+
 export function paintFor(environment: Pick<CliEnvironment, 'env'>, output: Output): Paint {
-  const plain =
-    output.isTTY !== true ||
-    setting(environment, 'NO_COLOR') !== undefined ||
-    setting(environment, 'TERM') === 'dumb';
-  if (plain) return (_, text) => text;
+  if (!isStyled(environment, output)) return (_, text) => text;
   return (style, text) => styleText(style, text, { validateStream: false });
 }
 

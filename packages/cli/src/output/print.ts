@@ -3,7 +3,7 @@
  * go to standard output, notes about them to standard error.
  */
 import type { CliEnvironment, Output } from '../environment.ts';
-import { type Paint, paintFor, paintStatus } from './paint.ts';
+import { isStyled, type Paint, paintFor, paintStatus } from './paint.ts';
 import { type Column, tableOf } from './table.ts';
 import { escapeUnsafe, safeJson } from './escape.ts';
 
@@ -12,6 +12,8 @@ export type Fields = Readonly<Record<string, string | number | undefined>>;
 export class Print {
   readonly json: boolean;
   readonly paint: Paint;
+  /** Whether results go to a terminal that shows styles. */
+  readonly isStyled: boolean;
   readonly #out: Output;
   readonly #err: Output;
 
@@ -20,6 +22,12 @@ export class Print {
     this.#out = environment.stdout;
     this.#err = environment.stderr;
     this.paint = paintFor(environment, environment.stdout);
+    this.isStyled = isStyled(environment, environment.stdout);
+  }
+
+  /** The width of the terminal. */
+  get columns(): number {
+    return this.#out.columns ?? 80;
   }
 
   /** The JSON value, whether or not `--json` is set. */
@@ -59,7 +67,7 @@ export class Print {
     else if (items.length === 0) {
       if (emptyNote !== undefined) this.note(emptyNote);
     } else {
-      const width = this.#out.isTTY === true ? (this.#out.columns ?? 80) : undefined;
+      const width = this.#out.isTTY === true ? this.columns : undefined;
       const lines = tableOf(items, columns, { paint: this.paint, width });
       this.#out.write(`${lines.join('\n')}\n`);
     }

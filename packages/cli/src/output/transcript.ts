@@ -2,14 +2,23 @@
 import { describeFlags } from '@relay/protocol/display';
 import type { Approval, RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes } from '../errors.ts';
+import { MarkdownWriter } from './markdown.ts';
 import type { Print } from './print.ts';
 import { escapeUnsafe, escapeLine } from './escape.ts';
 
-/** Prints text continuously, and every other event on a line of its own. */
+/** A model that writes no text for this long has made a pause. */
+const pauseMs = 150;
+
+/**
+ * Prints text continuously, and every other event on a line of its own. On a terminal the text is
+ * rendered as Markdown.
+ */
 export class Transcript {
   readonly #print: Print;
   readonly #writeLine: (line: string) => void;
+  readonly #markdown: MarkdownWriter | undefined;
   #isInText = false;
+  #pause: NodeJS.Timeout | undefined;
   /** The first half of a surrogate pair whose second half has not arrived yet. */
   #half = '';
   /** Whether there is text that a `reset` event would discard. */
@@ -18,15 +27,33 @@ export class Transcript {
   constructor(print: Print, options: { readonly writeLine?: (line: string) => void } = {}) {
     this.#print = print;
     this.#writeLine = options.writeLine ?? ((line) => print.raw(`${line}\n`));
+    if (!print.isStyled) return;
+    const write = (text: string) => print.raw(text);
+    this.#markdown = new MarkdownWriter({
+      paint: print.paint,
+      write,
+      columns: () => print.columns,
+    });
+  }
+
+  /** Whether the cursor is behind text. */
+  get isInLine(): boolean {
+    return this.#isInText && this.#markdown?.isAtLineStart !== true;
   }
 
   text(text: string): void {
+    this.#isInText = true;
+    this.#hasText = true;
+    if (this.#markdown !== undefined) {
+      this.#markdown.push(text);
+      clearTimeout(this.#pause);
+      this.#pause = setTimeout(() => this.#markdown?.settle(), pauseMs).unref();
+      return;
+    }
     const whole = this.#half + text;
     const isCut = /[\uD800-\uDBFF]$/.test(whole);
     this.#half = isCut ? whole.slice(-1) : '';
     this.#print.raw(escapeUnsafe(isCut ? whole.slice(0, -1) : whole));
-    this.#isInText = true;
-    this.#hasText = true;
   }
 
   line(text: string): void {
@@ -35,7 +62,9 @@ export class Transcript {
   }
 
   endText(): void {
-    if (this.#isInText) this.#print.raw(`${escapeUnsafe(this.#half)}\n`);
+    clearTimeout(this.#pause);
+    if (this.#markdown !== undefined) this.#markdown.end();
+    else if (this.#isInText) this.#print.raw(`${escapeUnsafe(this.#half)}\n`);
     this.#half = '';
     this.#isInText = false;
   }
@@ -143,10 +172,14 @@ function shortJson(value: unknown): string {
 /** Follows a run to its end; throws if it fails or is canceled. */
 export async function followRun(print: Print, run: RunHandle): Promise<void> {
   const transcript = new Transcript(print);
-  for await (const event of run) {
-    if (print.json) print.value(event);
-    // The command fails with this error, which prints it.
-    else if (event.type !== 'error') transcript.show(event);
+  try {
+    for await (const event of run) {
+      if (print.json) print.value(event);
+      // The command fails with this error, which prints it.
+      else if (event.type !== 'error') transcript.show(event);
+    }
+  } finally {
+    transcript.endText();
   }
   const result = await run.result();
   if (!print.json) print.note(`The run is ${result.status}.`);

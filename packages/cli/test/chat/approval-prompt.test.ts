@@ -1,23 +1,31 @@
 import { describe, expect, test } from 'vitest';
 import { ApprovalPrompt } from '../../src/chat/approval-prompt.ts';
 import { type ApprovalRequest, requestFromEvent } from '../../src/chat/client.ts';
-import type { PromptOptions, Terminal } from '../../src/chat/terminal.ts';
+import type { OpenEditor } from '../../src/chat/editor.ts';
+import { Interrupted, type PromptOptions, type Terminal } from '../../src/chat/terminal.ts';
 
 /** A user who types these lines, and the prompts and lines that the user sees. */
-function user(...lines: readonly string[]) {
+function user(...lines: readonly (string | Error)[]) {
+  return userWith(undefined, ...lines);
+}
+
+function userWith(openEditor: OpenEditor | undefined, ...lines: readonly (string | Error)[]) {
   const prompts: PromptOptions[] = [];
   const written: string[] = [];
   const left = [...lines];
   const terminal = {
     ask: async (options: PromptOptions) => {
       prompts.push(options);
-      return left.shift();
+      const line = left.shift();
+      if (line instanceof Error) throw line;
+      return line;
     },
   } as unknown as Terminal;
   const prompt = new ApprovalPrompt({
     terminal,
     paint: (_, text) => text,
     writeLine: (line) => void written.push(line),
+    openEditor,
   });
   const ask = (request: ApprovalRequest) => prompt.ask(request, new AbortController().signal);
   return { ask, prompts, written };
@@ -37,6 +45,8 @@ const permission: ApprovalRequest = {
 
 describe('permission prompt', () => {
   test.each([
+    ['y', { approved: true }],
+    ['Yes', { approved: true }],
     ['o', { approved: true }],
     ['once', { approved: true }],
     [' A ', { approved: true, always: true }],
@@ -46,9 +56,9 @@ describe('permission prompt', () => {
   });
 
   test('prompts again until the choice is valid', async () => {
-    const { ask, prompts, written } = user('', 'yes', 'y', 'ok', '\u001B[A', 'o');
+    const { ask, prompts, written } = user('', 'yep', 'r', 'ok', '\u001B[A', 'y');
     expect(await ask(permission)).toEqual({ approved: true });
-    const rejected = written.filter((line) => line === '  Invalid choice: type o, a, e or d.');
+    const rejected = written.filter((line) => line === '  Invalid choice: type y, n, a or e.');
     expect(rejected).toHaveLength(4);
     expect(prompts).toHaveLength(6);
     expect(prompts.every(({ fresh }) => fresh === true)).toBe(true);
@@ -59,16 +69,58 @@ describe('permission prompt', () => {
       approved: false,
       reason: 'not now',
     });
-    expect(await user('deny', '').ask(permission)).toEqual({ approved: false });
+    for (const choice of ['n', 'no', 'deny']) {
+      expect(await user(choice, '').ask(permission)).toEqual({ approved: false });
+    }
   });
 
   test('can be edited until it is valid JSON, starting from the last attempt', async () => {
     const { ask, prompts, written } = user('e', '{"to": ', '{"to": "eve"}');
     expect(await ask(permission)).toEqual({ approved: true, input: { to: 'eve' } });
-    expect(prompts.map(({ prefill }) => prefill)).toEqual(['', '{"to":"ada"}', '{"to": ']);
+    expect(prompts.map(({ prefill }) => prefill)).toEqual([undefined, '{"to":"ada"}', '{"to": ']);
     expect(written.at(-1)).toContain('Invalid JSON');
     // An empty line returns to the choices.
     expect(await user('e', '', 'o').ask(permission)).toEqual({ approved: true });
+  });
+
+  test('returns to the choice on Ctrl-C at the arguments or the reason', async () => {
+    const { ask } = user('e', new Interrupted(), 'n', new Interrupted(), 'y');
+    expect(await ask(permission)).toEqual({ approved: true });
+    await expect(user(new Interrupted()).ask(permission)).rejects.toThrow(Interrupted);
+  });
+
+  test('opens the editor until the arguments are valid JSON', async () => {
+    const opened: string[] = [];
+    const edits = ['{"to": ', '{"to": "eve"}\n'];
+    const { ask, written } = userWith(
+      async (text) => {
+        opened.push(text);
+        return edits.shift();
+      },
+      'e',
+      '',
+    );
+    expect(await ask(permission)).toEqual({ approved: true, input: { to: 'eve' } });
+    expect(opened).toEqual(['{\n  "to": "ada"\n}\n', '{"to": ']);
+    expect(written.at(-1)).toContain('Invalid JSON');
+  });
+
+  test('approves nothing if the editor fails or changes nothing', async () => {
+    for (const edit of [async () => undefined, async (text: string) => text]) {
+      const { ask, written } = userWith(edit, 'e', 'n', '');
+      expect(await ask(permission)).toEqual({ approved: false });
+      expect(written.join()).toMatch(/nothing was changed/i);
+    }
+  });
+
+  test('opens a text of several lines by itself', async () => {
+    const params = { filePath: 'a.md', content: 'one\ntwo' };
+    const { ask, prompts } = userWith(async (text) => `${text}!\n`, 'e', '1');
+    expect(await ask({ ...permission, params })).toEqual({
+      approved: true,
+      input: { filePath: 'a.md', content: 'one\ntwo!' },
+    });
+    expect(prompts.at(-1)?.prompt).toBe('  Edit [1] content (2 lines)  [2] all as JSON > ');
   });
 
   test('cannot be edited without a key', async () => {
@@ -106,7 +158,7 @@ describe('prompt for a call that a rule demands an approval of', () => {
   test('does not offer "always"', async () => {
     const { ask, prompts, written } = user('a', 'always', 'o');
     expect(await ask({ ...permission, canAllowAlways: false })).toEqual({ approved: true });
-    expect(prompts[0]?.prompt).toBe('  [o]nce  [e]dit  [d]eny > ');
+    expect(prompts[0]?.prompt).toBe('  [y]es  [n]o  [e]dit > ');
     expect(written).toContain('  A rule demands an approval of each such call.');
   });
 });

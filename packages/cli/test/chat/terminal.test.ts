@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { fakeEnvironment, settled } from '../support/environment.ts';
-import { Interrupted, Terminal } from '../../src/chat/terminal.ts';
+import { type Completion, Interrupted, Terminal } from '../../src/chat/terminal.ts';
 
 function open(isTTY: boolean, columns = 80) {
   const environment = fakeEnvironment({ isTTY, columns });
@@ -11,13 +11,16 @@ function open(isTTY: boolean, columns = 80) {
 const ctrlC = '\u0003';
 const ctrlD = '\u0004';
 const escape = '\u001B';
+const pasteMode = `${escape}[?2004h`;
+const paste = (text: string) => `${escape}[200~${text}${escape}[201~`;
+const altEnter = `${escape}\r`;
 
 describe('Terminal', () => {
   test('echoes input at a prompt only', async () => {
     const { terminal, types, environment } = open(true);
     types('secretly');
     await settled();
-    expect(environment.out()).toBe('');
+    expect(environment.out()).toBe(pasteMode);
     const asked = terminal.ask({ prompt: 'you › ' });
     await settled();
     // Text typed before the prompt can be continued.
@@ -41,7 +44,7 @@ describe('Terminal', () => {
     const { terminal, types, environment } = open(true);
     const note = () => terminal.writeAbove(() => void environment.stdout.write('(note)\n'));
     note();
-    expect(environment.out()).toBe('(note)\n');
+    expect(environment.out()).toBe(`${pasteMode}(note)\n`);
     const asked = terminal.ask({ prompt: '[o]nce > ', fresh: true });
     await settled();
     types('ha');
@@ -166,6 +169,66 @@ describe('Terminal', () => {
     types(ctrlD);
     expect(await asked).toBeUndefined();
     expect(await terminal.ask({ prompt: '› ' })).toBeUndefined();
+  });
+
+  test('pasted lines, and those that end with a backslash or Alt-Enter, are one message', async () => {
+    const { terminal, types, environment } = open(true);
+    const asked = terminal.ask({ prompt: '› ' });
+    types(`see ${paste('one\rtwo\r\tthree')}`);
+    await settled();
+    expect(environment.out()).toContain('… ');
+    types(' ends\\\r');
+    await settled();
+    types(`here${altEnter}`);
+    await settled();
+    types('now\r');
+    expect(await asked).toBe('see one\ntwo\n\tthree ends\nhere\nnow');
+    expect(terminal.pasted).toEqual(['one\ntwo\n\tthree']);
+    // The same while an answer streams.
+    types(`${paste('four\rfive')}\r`);
+    await settled();
+    expect(await terminal.ask({ prompt: '› ' })).toBe('four\nfive');
+    terminal.close();
+    expect(environment.out().endsWith(`${escape}[?2004l`)).toBe(true);
+  });
+
+  test('pasted lines do not answer an approval prompt one by one', async () => {
+    const { terminal, types } = open(true);
+    const asked = terminal.ask({ prompt: '[y]es > ', fresh: true });
+    await settled();
+    types(`${paste('y\ry')}\r`);
+    expect(await asked).toBe('y\ny');
+    terminal.close();
+  });
+
+  test('the Tab key completes a line', async () => {
+    const { terminal, types } = open(true);
+    const complete = (line: string): Completion => [
+      ['/model '].filter((c) => c.startsWith(line)),
+      line,
+    ];
+    const asked = terminal.ask({ prompt: '› ', complete });
+    await settled();
+    types('/mo');
+    await settled();
+    types('\t');
+    await settled();
+    types('x\r');
+    expect(await asked).toBe('/model x');
+    terminal.close();
+  });
+
+  test('Ctrl-C ends a cancelable prompt with its text', async () => {
+    const { terminal, types } = open(true);
+    const asked = terminal.ask({ prompt: '> ', prefill: '{}', fresh: true, cancelable: true });
+    await settled();
+    types(ctrlC);
+    await expect(asked).rejects.toThrow(Interrupted);
+    const next = terminal.ask({ prompt: '› ' });
+    await settled();
+    types('hi\r');
+    expect(await next).toBe('hi');
+    terminal.close();
   });
 
   test('an aborted prompt is closed and its input discarded', async () => {

@@ -1,6 +1,6 @@
 /** `RELAY_` variables that are not settings: most likely misspelled. Their values are never shown. */
 import { readConfig } from './config.ts';
-import { nearestTo } from '@relay/core';
+import { nearestTo } from '@relay/protocol/display';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

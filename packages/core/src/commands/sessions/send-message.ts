@@ -36,7 +36,7 @@ import {
   modeFor,
   refusedChange,
 } from '../../sessions/acceptance.ts';
-import { nearestTo } from '../../runtime/nearest.ts';
+import { nearestTo } from '@relay/protocol/display';
 import { requireCapability } from '../../sessions/capabilities.ts';
 import { wakeDue } from '../../sessions/due.ts';
 import { hopsOfProgram } from '../../sessions/hops.ts';
