@@ -164,6 +164,8 @@ test('--timeout stops waiting with 124, and the run goes on', () => {
   const [, id = ''] = /relay runs tail (\S+)"/.exec(chat.stderr) ?? [];
   const run = JSON.parse(relay('runs', 'show', id, '--json').stdout) as object;
   expect(run).toMatchObject({ status: 'running' });
+  const tail = relay('runs', 'tail', id, '--timeout', '1s');
+  expect([tail.status, tail.stdout.trim()]).toEqual([124, 'I wait for 600000 ms']);
   relay('runs', 'cancel', id);
 });
 
@@ -182,7 +184,7 @@ test('a message is read from standard input, and files are attached', () => {
   const [run] = JSON.parse(`[${relay('runs', 'list', '--limit', '1', '--json').stdout}]`) as {
     input: unknown;
   }[];
-  expect(JSON.stringify(run?.input)).toContain(`<file path=\\\"${relayBin}\\\">`);
+  expect(JSON.stringify(run?.input)).toContain(`<file path=\\"${relayBin}\\">`);
   const none = relay('chat', 'read @./missing.ts');
   expect([none.status, none.stderr.includes('No such file: ./missing.ts')]).toEqual([2, true]);
 });

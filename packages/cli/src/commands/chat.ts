@@ -24,7 +24,7 @@ export function registerChat(program: CliCommand): void {
     .option('--model <name>', "model to use (default: the server's, else demo)")
     .option('--agent <name>', 'agent to use (needs a key)')
     .option('-c, --continue', 'continue your latest conversation (needs a key)')
-    .option('--conversation <id>', 'continue this conversation (needs a key)')
+    .option('--conversation <conversation>', 'continue this conversation (needs a key)')
     .option('--headless', 'never prompt: exit with 8 if an approval is needed')
     .option('--deny', 'never prompt: deny what needs an approval')
     .addOption(timeoutOption())
@@ -99,14 +99,15 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
     }
     /** False: the user has left. */
     const resume = async (id: string) => {
-      const runs = (await durable?.resume(id, historyLength)) ?? [];
+      const whole = await context.id('conversation', id);
+      const runs = (await durable?.resume(whole, historyLength)) ?? [];
       conversation.showHistory(runs);
       const last = runs.at(-1);
       const isActive = last !== undefined && /^(queued|running|waiting)$/.test(last.status);
       if (!isActive || durable === undefined) return true;
       return conversation.showTurn(async () => durable.rejoin(last));
     };
-    const conversationId = await conversationToResume(client, options);
+    const conversationId = await conversationToResume(context, client);
     const isHere = conversationId === undefined || (await resume(conversationId));
     if (!isHere) return;
     if (words.length > 0) {
@@ -165,10 +166,11 @@ function checkKeyless(url: string, options: Options): void {
 }
 
 async function conversationToResume(
+  context: Context<Options>,
   client: RelayClient,
-  options: Options,
 ): Promise<string | undefined> {
-  if (options.continue !== true) return options.conversation;
+  const { options } = context;
+  if (options.continue !== true) return context.optionalId('conversation', options.conversation);
   const { ownConversations } = await import('./conversations.ts');
   const [latest] = await ownConversations(client, 1);
   if (latest !== undefined) return latest.id;

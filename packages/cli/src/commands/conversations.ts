@@ -26,7 +26,7 @@ export function registerConversations(program: CliCommand): void {
 }
 
 export const conversationColumns: readonly Column<Conversation>[] = [
-  { title: 'conversation', value: ({ id }) => id },
+  { title: 'conversation', value: ({ id }) => id, id: true },
   { title: 'status', value: ({ status }) => status, status: true },
   { title: 'agent', value: ({ agent }) => agent, minor: true },
   { title: 'runs', value: ({ runs }) => runs, minor: true },

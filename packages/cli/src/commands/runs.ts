@@ -1,6 +1,7 @@
 import type { Run, RunsQuery, StoredEvent } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { deadlineOf, timeoutOption } from '../deadline.ts';
 import { failureOf, usageError } from '../errors.ts';
 import { count, pastTime } from '../options.ts';
 import type { RunsFilter } from '../watch/all-runs.ts';
@@ -53,14 +54,16 @@ export function registerRuns(program: CliCommand): void {
         'canceled',
       ]),
     )
+    .addOption(timeoutOption())
     .examples(
       [
         'relay runs tail',
         'relay runs tail --agent support --status failed',
         'relay runs tail latest',
-        'relay runs tail RUN_ID --json',
+        'relay runs tail RUN_ID --timeout 5m --json',
       ],
-      'Exits with 7 if the run fails or is canceled. Interrupting it does not cancel the run. ' +
+      'Exits with 7 if the run fails or is canceled, and with 124 after the time of --timeout. ' +
+        'Interrupting it does not cancel the run. ' +
         'Without a run it goes on until Ctrl-C, also when the server restarts.',
     )
     .handle(tailRun);
@@ -80,6 +83,7 @@ export function registerRuns(program: CliCommand): void {
     .option('--seq <seq>', 'sequence number to fork at (default: the last turn)', count)
     .option('--input <text>', 'message for the new run')
     .option('--follow', 'follow the new run')
+    .addOption(timeoutOption())
     .examples(['relay runs fork RUN_ID --input "And in French?" --follow'])
     .handle(forkRun);
 }
@@ -150,10 +154,12 @@ async function printTimeline({ print }: Context, events: AsyncIterable<StoredEve
 
 interface TailOptions extends RunsFilter {
   readonly after?: number;
+  readonly timeout?: number;
 }
 
 async function tailAll(context: Context<TailOptions>): Promise<void> {
   if (context.options.after !== undefined) throw usageError('--after requires a run');
+  if (context.options.timeout !== undefined) throw usageError('--timeout requires a run');
   const { AllRuns } = await import('../watch/all-runs.ts');
   const stop = new AbortController();
   const interrupt = () => stop.abort();
@@ -178,8 +184,8 @@ async function tailRun(context: Context<TailOptions>, [given]: readonly string[]
   const { runs } = await context.client();
   const id = await context.id('run', given);
   const { followRun } = await import('../output/transcript.ts');
-  const { after } = context.options;
-  await followRun(context.print, runs.stream(id, { after }));
+  const { after, timeout } = context.options;
+  await followRun(context.print, runs.stream(id, { after, signal: deadlineOf(timeout, id) }));
 }
 
 async function cancelRuns(context: Context, given: readonly string[]): Promise<void> {
@@ -203,17 +209,19 @@ interface ForkOptions {
   readonly seq?: number;
   readonly input?: string;
   readonly follow?: boolean;
+  readonly timeout?: number;
 }
 
 async function forkRun(context: Context<ForkOptions>, [given]: readonly string[]): Promise<void> {
-  const { seq, input, follow } = context.options;
+  const { seq, input, follow, timeout } = context.options;
   const { runs } = await context.client();
   const id = await context.id('run', given);
   const run = await runs.fork(id, { seq, input });
   context.print.result(run, `Started ${run.id} from ${id}.`);
   if (follow !== true) return;
   const { followRun } = await import('../output/transcript.ts');
-  await followRun(context.print, runs.stream(run.id));
+  const signal = deadlineOf(timeout, run.id);
+  await followRun(context.print, runs.stream(run.id, { signal }));
 }
 
 function printRun({ print }: Context, run: Run): void {
@@ -245,5 +253,7 @@ function printRun({ print }: Context, run: Run): void {
 function inputOf({ input }: Run): string {
   if (typeof input === 'string') return input;
   const content = input?.findLast(({ role }) => role === 'user')?.content;
-  return typeof content === 'string' ? content : JSON.stringify(content ?? '');
+  if (typeof content === 'string') return content;
+  // What follows the text is attached.
+  return content?.flatMap((part) => (part.type === 'text' ? part.text : [])).at(0) ?? '';
 }

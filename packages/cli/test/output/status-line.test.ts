@@ -24,7 +24,7 @@ test('a status line shows what goes on and its seconds, cut to the screen, and i
   status.show('running a_tool_with_a_long_name');
   vi.advanceTimersByTime(100);
   await settled();
-  expect(environment.out()).toContain(' running a_tool_wi…');
+  expect(environment.out()).toContain(' running a_tool_w…');
   status.clear();
   await settled();
   const shown = environment.out();
