@@ -65,7 +65,7 @@ text{font:14px ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospac
 .bold{font-weight:600}.dim{fill:#59636e}.italic{font-style:italic}.underline{text-decoration:underline}
 .red{fill:#b3261e}.green{fill:#116329}.yellow{fill:#8a5a00}.cyan{fill:#0a6b7c}.cursor{fill:#1f2328}
 @media (prefers-color-scheme:dark){
-text{fill:#e6edf3}.back{fill:#0d1117;stroke:#30363d}.dim{fill:#9198a1}
+text{fill:#e6edf3}.back{fill:#0d1117;stroke:#30363d}.dim{fill:#9198a1}.cursor{fill:#e6edf3}
 .red{fill:#ff8a80}.green{fill:#7ee787}.yellow{fill:#e3b341}.cyan{fill:#76d9e6}}
 `;
 

@@ -20,7 +20,8 @@ export function usageText(usage: ConversationUsage): string {
 /** Of one answer. */
 export function answerText(tokens: Tokens, costUsd: number | undefined, ms: number): string {
   const cost = costUsd === undefined ? [] : [shortCost(costUsd)];
-  return [tokensText(tokens), ...cost, `${(ms / 1_000).toFixed(1)} s`].join(' · ');
+  const time = ms < 100 ? '<0.1 s' : `${(ms / 1_000).toFixed(1)} s`;
+  return [tokensText(tokens), ...cost, time].join(' · ');
 }
 
 function tokensText({ inputTokens, outputTokens }: Tokens): string {
