@@ -205,6 +205,10 @@ const plans: Readonly<Record<string, Plan>> = {
       },
       'relay chat "calculate': { prints: /1081/ },
       'relay chat --json': { prints: /completed/ },
+      '@README.md': { instead: (command) => `echo '# App' > README.md; ${command}` },
+      'git diff | relay chat': {
+        instead: (command) => command.replace('git diff', "echo '+ a line'"),
+      },
       ...each(['show', 'approve', 'deny'], 'relay approvals ', {
         before: (reader) => waitingNote(reader),
       }),
