@@ -56,8 +56,8 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     const one = await waitingNote(fixture, 'first');
     const two = await waitingNote(fixture, 'second');
     open('approvals watch');
-    await until((screen) => screen.includes('"first"') && screen.includes('eny'));
-    terminal.line('o');
+    await until((screen) => screen.includes('"first"') && screen.includes('[y]es'));
+    terminal.line('y');
     await until((screen) => screen.includes('"second"'));
     expect(await fixture.client.approvals.get(one.approvalId)).toMatchObject({
       status: 'approved',

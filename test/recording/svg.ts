@@ -70,7 +70,7 @@ text{fill:#e6edf3}.back{fill:#0d1117;stroke:#30363d}.dim{fill:#9198a1}.cursor{fi
 `;
 
 function textOf({ text, column, look }: Run): string {
-  const length = [...text].length * cell.width;
+  const length = text.length * cell.width;
   const named = look === '' ? '' : ` class="${look}"`;
   // The width of a character differs from font to font.
   return `<text x="${(column * cell.width).toFixed(1)}" textLength="${length.toFixed(1)}"${named}>${escaped(text)}</text>`;
