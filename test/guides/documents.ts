@@ -24,7 +24,8 @@ export const documents: readonly Document[] = [
     .map((name) => `docs/guides/${name}`),
 ].map(readDocument);
 
-function readDocument(path: string): Document {
+/** `path` from the root of the repository. */
+export function readDocument(path: string): Document {
   const text = readFileSync(`${root}/${path}`, 'utf8');
   // Those in a list are indented.
   const fenced = text.matchAll(/^( *)```(\w*)\n(.*?)^\1```$/gms);

@@ -1,6 +1,7 @@
 /** Every command of the README and the guides runs, in its order, against a server. */
 import { spawnSync } from 'node:child_process';
 import { afterAll, describe, expect, test } from 'vitest';
+import { ReadmeExamples, runExample } from '../support/readme-examples.ts';
 import { requires } from '../support/requires.ts';
 import { documents, type Document } from './documents.ts';
 import { type Plan, planned, planOf, type Step } from './plans.ts';
@@ -59,6 +60,13 @@ async function follow(document: Document): Promise<string[]> {
       if (step.skip !== undefined) continue;
       const problem = await problemOf(reader, command, step);
       if (problem !== undefined) problems.push(`${command}\n${problem}`);
+    }
+    for (const example of new ReadmeExamples(document.path).all) {
+      const here = example.code.replaceAll('http://127.0.0.1:4000', reader.url);
+      const env = { ...process.env, RELAY_API_KEY: reader.value('RELAY_API_KEY') };
+      const ran = await runExample(here, env);
+      if (ran.output === example.output.trimEnd() && ran.exit === 0) continue;
+      problems.push(`The program of "${example.title}" printed:\n${ran.output}${ran.errors}`);
     }
   } finally {
     await reader.close();

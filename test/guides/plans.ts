@@ -245,6 +245,10 @@ const plans: Readonly<Record<string, Plan>> = {
       },
       'relay credentials set': { stdin: 'sk-ant-example' },
       'relay keys rotate': { before: ownKey },
+      'relay login https': {
+        instead: (command) =>
+          `echo "$RELAY_API_KEY" | ${command.replace('https://relay.example.com', '$RELAY_URL')}`,
+      },
       'relay restore': {
         isReal: true,
         before: async (reader) => {
@@ -260,6 +264,17 @@ const plans: Readonly<Record<string, Plan>> = {
       },
     },
   },
+
+  'docs/guides/cost-per-customer.md': {
+    config: /prices: \{ demo/,
+    steps: {
+      'label=customer:acme': { prints: /"costUsd": 0?[.1-9]/ },
+      'jq .totals': { prints: /"started"/ },
+      'jq .usage': { prints: /\d/ },
+    },
+  },
+
+  'docs/guides/troubleshooting.md': {},
 
   'docs/guides/coding-agents.md': {
     steps: {

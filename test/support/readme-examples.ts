@@ -42,7 +42,10 @@ export class ReadmeExamples {
 }
 
 /** What the compiler has to say about all of these documents' examples in a strict program. */
-export function compileExamples(documents: readonly ReadmeExamples[]): string {
+export function compileExamples(
+  documents: readonly Pick<ReadmeExamples, 'path' | 'all'>[],
+  compilerOptions: Readonly<Record<string, boolean>> = {},
+): string {
   // Inside the repository, so that it finds what a program would have installed.
   mkdirSync(join(root, '.cache'), { recursive: true });
   const program = mkdtempSync(join(root, '.cache', 'readme-'));
@@ -51,7 +54,11 @@ export function compileExamples(documents: readonly ReadmeExamples[]): string {
       writeFileSync(join(program, `${path.replaceAll('/', '-')}-${index + 1}.ts`), code);
     }
   }
-  const config = { extends: '../../tsconfig.test.json', include: ['*.ts'] };
+  const config = {
+    extends: '../../tsconfig.test.json',
+    include: ['*.ts', '../../packages/*/src/**/*.d.ts'],
+    compilerOptions,
+  };
   writeFileSync(join(program, 'tsconfig.json'), JSON.stringify(config));
   const tsc = join(root, 'node_modules/.bin/tsc');
   const { stdout } = spawnSync(tsc, ['-p', program], { cwd: root, encoding: 'utf8' });

@@ -83,7 +83,7 @@ export async function loadConfigFile(
   const path = findConfigFile(env, cwd);
   if (path === undefined) return {};
   const { default: config } = await importFile(path);
-  const parsed = schema.safeParse(config, { error: issueMessage });
+  const parsed = configSchema.safeParse(config, { error: issueMessage });
   // Not the parsed copy: agents and tools are compared by identity.
   if (parsed.success) return config as RelayConfig;
   const [issue] = fieldIssues(parsed.error.issues);
@@ -155,7 +155,7 @@ const bashSchema = z.strictObject({
   /** Environment variables that commands inherit from the server, besides PATH and a few others. */
   environment: z.array(z.string()).readonly().optional(),
 });
-const schema = z.strictObject({
+export const configSchema = z.strictObject({
   agents: definitions.optional(),
   tools: definitions.optional(),
   actions: z.array(actionSchema).optional(),
