@@ -24,13 +24,14 @@ const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
   version: string;
 };
 const packages = readdirSync(join(root, 'packages'));
-/** The console is a bundle of files for the server: no program imports it. */
-const libraries = packages.filter((name) => name !== 'console');
+/** The console is a bundle of files for the server, and `create-relay` is not compiled. */
+const libraries = packages.filter((name) => name !== 'console' && name !== 'create');
 
-const publishedAs = (name: string) => (name === 'cli' ? 'relay-agents' : `@relay/${name}`);
+const unscoped: Readonly<Record<string, string>> = { cli: 'relay-agents', create: 'create-relay' };
+const publishedAs = (name: string) => unscoped[name] ?? `@relay/${name}`;
 /** A folder per package, because `relay-agents` and `@relay/agents` have the same file name. */
 const tarballOf = (name: string) =>
-  join(dir, 'tarballs', name, `relay-${name === 'cli' ? 'agents' : name}-${version}.tgz`);
+  join(dir, 'tarballs', name, `${unscoped[name] ?? `relay-${name}`}-${version}.tgz`);
 
 /** Packing rewrites manifests for a moment, so it happens in a copy of the tree. */
 const copy = join(dir, 'copy');
@@ -43,7 +44,7 @@ beforeAll(() => {
   }
   mkdirSync(join(modules, '@relay'), { recursive: true });
   for (const name of readdirSync(join(root, 'node_modules'))) {
-    if (name.startsWith('.') || name === '@relay' || name === 'relay-agents') continue;
+    if (/^\.|^@relay$/.test(name) || Object.values(unscoped).includes(name)) continue;
     symlinkSync(join(root, 'node_modules', name), join(modules, name));
   }
   for (const name of packages) {

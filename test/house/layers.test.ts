@@ -8,6 +8,7 @@ const root = fileURLToPath(new URL('../../packages', import.meta.url));
 /** The layers of ARCHITECTURE.md: which packages each package may import. */
 const layers: Record<string, readonly string[]> = {
   protocol: [],
+  create: [],
   sdk: ['protocol'],
   console: ['protocol', 'sdk'],
   core: ['protocol'],

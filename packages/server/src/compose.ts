@@ -138,7 +138,6 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
   const table = readModelTable(config.dataDir);
   const providers = new Providers({
     builtIn: models,
-    store,
     vault,
     guards,
     table,
@@ -150,6 +149,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
   }
   const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
+  vault.useEnvironment(tenant.id, config.providerKeys);
   // A caller that replaces the tools also replaces those of workspaces.
   const bash = options.tools === undefined ? await bashSettings(config, file.bash) : undefined;
   const workspaces = new Workspaces({

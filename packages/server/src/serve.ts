@@ -12,7 +12,14 @@ import { bubblewrapProblem } from '@relay/processes';
 import { auditRestore, operatorAuditEntry } from './audit/operator-entries.ts';
 import { loadConfigFile } from './config/config-file.ts';
 import { compose, type Relay, stopAll } from './compose.ts';
-import { type Config, ConfigError, type Installation, readConfig } from './config/config.ts';
+import {
+  type Config,
+  ConfigError,
+  type Installation,
+  isDevelopment,
+  readConfig,
+} from './config/config.ts';
+import { withEnvFile } from './config/env-file.ts';
 import { issueCliKey, showFirstKey } from './secrets/keys.ts';
 import { issueLink, linkUrl } from './secrets/sign-ins.ts';
 import { createLog, type ServerLog } from './observability/log.ts';
@@ -109,6 +116,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     options.print(`Relay is listening on ${url}`);
     for (const line of detailLines(opened, url)) options.print(line);
     for (const line of keylessNotes(options.env, config)) options.print(line);
+    for (const line of providerKeyNotes(config)) options.print(line);
     // Without a terminal it would be in a log.
     if (firstKey !== undefined && options.terminal) {
       for (const line of await loginLines(opened, firstKey, url)) options.print(line);
@@ -165,6 +173,14 @@ function keylessNotes(env: Installation['env'], { keylessChat }: Config): string
       ];
 }
 
+function providerKeyNotes({ providerKeys }: Config): string[] {
+  if (providerKeys.length === 0) return [];
+  const names = providerKeys.map(({ provider, variable }) => `${provider} (${variable})`);
+  return [
+    `Provider keys from the environment: ${names.join(', ')}; RELAY_ENV_CREDENTIALS=off ignores them`,
+  ];
+}
+
 function urlOf(config: Config, address: AddressInfo | string | null): string {
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
   const host = config.host.includes(':') ? `[${config.host}]` : config.host;
@@ -175,11 +191,16 @@ const stopTimeoutMs = 20_000;
 /** A start may be waiting for a database that does not answer. */
 const abortStartTimeoutMs = 10_000;
 
+export interface ServeProcessOptions extends Installation {
+  /** Reads `.env`, and uses the provider keys of the environment. Default: if only this machine reaches the server. */
+  readonly development?: boolean;
+}
+
 /** Resolves when the server listens. Signals stop the process gracefully, also during the start. */
-export async function serveProcess({ env, cwd }: Installation): Promise<void> {
+export async function serveProcess(options: ServeProcessOptions): Promise<void> {
   const starting = serve({
-    env,
-    cwd,
+    env: environmentOf(options),
+    cwd: options.cwd,
     terminal: process.stdout.isTTY,
     register: true,
     print: (line) => console.log(line),
@@ -202,6 +223,15 @@ export async function serveProcess({ env, cwd }: Installation): Promise<void> {
     log.error('Uncaught exception; the process exits', { error });
     process.exit(1);
   });
+}
+
+function environmentOf(options: ServeProcessOptions): Installation['env'] {
+  const { env, development } = options;
+  if (!(development ?? isDevelopment(env))) return env;
+  const merged = withEnvFile(options);
+  return development === true
+    ? { ...merged, RELAY_ENV_CREDENTIALS: merged['RELAY_ENV_CREDENTIALS'] ?? 'on' }
+    : merged;
 }
 
 async function stopProcess(starting: Promise<RunningServer>, timeoutMs: number): Promise<void> {

@@ -36,6 +36,7 @@ async function listCredentials(context: Context): Promise<void> {
     [
       { title: 'provider', value: ({ provider }) => provider },
       { title: 'key', value: ({ last4 }) => `…${last4}` },
+      { title: 'from', value: ({ source }) => source ?? 'stored' },
       { title: 'updated', value: ({ updatedAt }) => updatedAt, time: true },
       { title: 'label', value: ({ label }) => label ?? '' },
       { title: 'url', value: ({ baseUrl }) => baseUrl },

@@ -23,6 +23,8 @@ export const credentialSchema = z.object({
   label: z.string().nullable(),
   baseUrl: z.string().optional(),
   last4: z.string(),
+  /** A variable of the server's environment, in development. Absent: it is stored. */
+  source: z.literal('environment').optional(),
   updatedAt: timeSchema,
 });
 

@@ -5,6 +5,7 @@ import { getHeapStatistics } from 'node:v8';
 import { defaultSettings } from '@relay/core';
 import { parsePrivateNetwork } from '@relay/models';
 import { type LogLevel, logLevels } from '../observability/log.ts';
+import { type ProviderKey, providerKeys } from './provider-keys.ts';
 
 export interface Config {
   readonly host: string;
@@ -20,6 +21,8 @@ export interface Config {
   readonly sandbox: 'auto' | 'bwrap' | 'off';
   /** What callers on this machine may use without a key: nothing, the demonstration, or everything. */
   readonly keylessChat: 'off' | 'demo' | 'all';
+  /** Keys of model providers from the environment, for the tenant `default`. Empty unless in development. */
+  readonly providerKeys: readonly ProviderKey[];
   readonly defaultModel: string | undefined;
   /** The embedding model. Undefined: the one in `relay.config.ts`, or none. */
   readonly embeddings: string | undefined;
@@ -107,6 +110,14 @@ export function readConfig(env: Environment, cwd: string): Config {
     workspace: folderOf(env, cwd),
     sandbox: choice(env, 'RELAY_SANDBOX', ['auto', 'bwrap', 'off']) ?? 'auto',
     keylessChat: keylessChatOf(env, [host, ...allowedHosts, ...hostsOf(publicUrl)]),
+    providerKeys: hasEnvironmentKeys(env)
+      ? providerKeys(
+          (name) => text(env, name),
+          (message) => {
+            throw new ConfigError(message);
+          },
+        )
+      : [],
     defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
     embeddings: text(env, 'RELAY_EMBEDDINGS'),
     leaseTtlMs: integer(env, 'RELAY_LEASE_TTL_MS', { fallback: 15_000, min: 100, max: 3_600_000 }),
@@ -190,6 +201,22 @@ function keylessChatOf(env: Environment, hosts: readonly string[]): Config['keyl
   const setting = choice(env, 'RELAY_LOCAL_CHAT', ['on', 'off']);
   if (setting === 'off' || !hosts.every(isLoopback)) return 'off';
   return setting === 'on' ? 'all' : 'demo';
+}
+
+/** Off in production, where a variable of the machine must not pay for what callers do. */
+function hasEnvironmentKeys(env: Environment): boolean {
+  const setting = choice(env, 'RELAY_ENV_CREDENTIALS', ['on', 'off']);
+  return setting === undefined ? isDevelopment(env) : setting === 'on';
+}
+
+/** Only this machine reaches the server, under no public name, and no other node shares its store. */
+export function isDevelopment(env: Environment): boolean {
+  const hosts = [hostOf(env), ...listed(env, 'RELAY_ALLOWED_HOSTS', hostNameOf)];
+  return (
+    hosts.every(isLoopback) &&
+    publicUrlOf(env) === undefined &&
+    text(env, 'RELAY_DATABASE_URL') === undefined
+  );
 }
 
 function hostsOf(url: string | undefined): string[] {

@@ -16,7 +16,7 @@ export interface EmbeddingsOptions extends Pick<Engine, 'store' | 'clock' | 'log
   readonly config: Pick<Config, 'embeddings'>;
   readonly file: { readonly embeddings?: EmbeddingConfig };
   readonly providers: Providers;
-  readonly vault: Pick<Vault, 'onChange'>;
+  readonly vault: Pick<Vault, 'onChange' | 'read'>;
 }
 
 /** Undefined unless an embedding model is configured. */
@@ -26,12 +26,11 @@ export function openEmbeddings(
   const { config, file, providers, store, vault, clock, log } = options;
   const settings = embeddingSettings(config, file.embeddings);
   if (settings === undefined) return undefined;
-  const cache = new CredentialCache<Embedder>(store, (tenantId, record) => {
+  const cache = new CredentialCache<Embedder>(vault, (tenantId, record) => {
     const connection = { ...providers.connection(tenantId, record), ...settings };
     const isGoogle = settings.provider === 'google';
     return isGoogle ? createGoogleEmbedder(connection) : createOpenAiEmbedder(connection);
   });
-  vault.onChange((tenantId) => cache.drop(tenantId));
   const embedders: Embedders = {
     model: settings.name,
     of: (tenantId) => cache.get(tenantId, settings.provider),

@@ -2,7 +2,8 @@
  * Caches values that are created from a tenant's credential, such as a model with its API key. A value
  * is dropped when the credential changes or is deleted, so no decrypted key outlives it.
  */
-import type { CredentialRecord, SystemStore } from '@relay/core';
+import type { CredentialRecord } from '@relay/core';
+import type { Vault } from '../secrets/vault.ts';
 
 interface Entry<Value> {
   readonly sealed: string;
@@ -10,15 +11,19 @@ interface Entry<Value> {
 }
 
 export class CredentialCache<Value> {
-  readonly #store: SystemStore;
+  readonly #vault: Pick<Vault, 'read'>;
   readonly #make: (tenantId: string, record: CredentialRecord) => Value;
   /** By tenant, then by provider. */
   readonly #entries = new Map<string, Map<string, Entry<Value>>>();
   #drops = 0;
 
-  constructor(store: SystemStore, make: (tenantId: string, record: CredentialRecord) => Value) {
-    this.#store = store;
+  constructor(
+    vault: Pick<Vault, 'read' | 'onChange'>,
+    make: (tenantId: string, record: CredentialRecord) => Value,
+  ) {
+    this.#vault = vault;
     this.#make = make;
+    vault.onChange((tenantId) => this.drop(tenantId));
   }
 
   get size(): number {
@@ -27,7 +32,7 @@ export class CredentialCache<Value> {
 
   async get(tenantId: string, provider: string): Promise<Value | undefined> {
     const drops = this.#drops;
-    const record = await this.#store.tenant(tenantId).readCredential(provider);
+    const record = await this.#vault.read(tenantId, provider);
     const entries = this.#entries.get(tenantId) ?? new Map<string, Entry<Value>>();
     const known = entries.get(provider);
     if (record !== undefined && known?.sealed === record.sealed) return known.value;

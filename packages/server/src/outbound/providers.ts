@@ -2,7 +2,7 @@
  * The models of a tenant: those that need no key, and those of providers that the tenant has a key
  * for. The key is read for each call, so a changed or deleted key takes effect with the next call.
  */
-import type { CredentialRecord, Model, ModelRegistry, Price, SystemStore } from '@relay/core';
+import type { CredentialRecord, Model, ModelRegistry, Price } from '@relay/core';
 import {
   createAnthropicModel,
   createChatCompletionsModel,
@@ -29,7 +29,6 @@ export type KnownProvider = 'openai' | 'anthropic' | 'google';
 
 export interface ProviderOptions {
   readonly builtIn: ModelRegistry;
-  readonly store: SystemStore;
   readonly vault: Vault;
   readonly guards: OutboundGuards;
   /** The operator's own windows and prices. */
@@ -62,12 +61,10 @@ export class Providers {
   readonly #models: CredentialCache<Model>;
 
   constructor(options: ProviderOptions) {
-    const { store, vault } = options;
     this.#options = options;
-    this.#models = new CredentialCache(store, (tenantId, record) =>
+    this.#models = new CredentialCache(options.vault, (tenantId, record) =>
       this.#make(record, this.connection(tenantId, record)),
     );
-    vault.onChange((tenantId) => this.#models.drop(tenantId));
   }
 
   of(tenantId: string): ModelRegistry {
@@ -79,10 +76,8 @@ export class Providers {
       missing: async (name) => {
         const named = builtIn.resolve(name) === undefined ? parseModelName(name) : undefined;
         if (named === undefined) return undefined;
-        const store = this.#options.store.tenant(tenantId);
-        return (await store.readCredential(named.provider)) === undefined
-          ? named.provider
-          : undefined;
+        const credential = await this.#options.vault.read(tenantId, named.provider);
+        return credential === undefined ? named.provider : undefined;
       },
     };
   }
@@ -117,7 +112,8 @@ export class Providers {
     const baseUrl = record.baseUrl ?? own;
     if (baseUrl === null) throw noCredential(provider);
     const url = new URL(baseUrl);
-    const guard = record.baseUrl === null ? guards.operator : guards.of(tenantId);
+    const isOperators = record.baseUrl === null || vault.isFromEnvironment(record);
+    const guard = isOperators ? guards.operator : guards.of(tenantId);
     guard.checkUrl(url);
     const apiKey = vault.secretOf(tenantId, record);
     return { apiKey, baseUrl, agent: guard.agentFor(url), timeouts };

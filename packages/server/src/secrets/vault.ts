@@ -5,6 +5,7 @@
 import type { CredentialRecord, Ids, NewAuditEntry, SystemStore } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
 import { ConfigError } from '../config/config.ts';
+import type { ProviderKey } from '../config/provider-keys.ts';
 import type { ServerLog } from '../observability/log.ts';
 import type { MasterKeys } from './master-key.ts';
 import {
@@ -37,6 +38,9 @@ const pageSize = 100;
 
 export class Vault {
   readonly #options: VaultOptions;
+  /** Of the environment, by provider. They are encrypted like stored ones. */
+  readonly #environment = new Map<string, CredentialRecord>();
+  #environmentTenantId: string | undefined;
   readonly #listeners = new Set<(tenantId: string | undefined) => void>();
 
   constructor(options: VaultOptions) {
@@ -74,11 +78,21 @@ export class Vault {
     credential: Credential,
     audit?: readonly NewAuditEntry[],
   ): Promise<CredentialRecord> {
-    const { store, masters, ids, log } = this.#options;
+    const record = this.#encrypt({ tenantId, provider }, credential);
+    await this.#options.store.tenant(tenantId).putCredential(record, audit);
+    this.changed(tenantId);
+    return record;
+  }
+
+  #encrypt(
+    { tenantId, provider }: { tenantId: string; provider: string },
+    credential: Credential,
+  ): CredentialRecord {
+    const { masters, ids, log } = this.#options;
     log.addSecret(credential.apiKey);
     const recordId = ids.next();
     const now = Date.now();
-    const record: CredentialRecord = {
+    return {
       id: recordId,
       provider,
       label: credential.label,
@@ -92,9 +106,35 @@ export class Vault {
       createdAt: now,
       updatedAt: now,
     };
-    await store.tenant(tenantId).putCredential(record, audit);
-    this.changed(tenantId);
-    return record;
+  }
+
+  /** A tenant uses these where it has stored no credential. They are never stored. */
+  useEnvironment(tenantId: string, keys: readonly ProviderKey[]): void {
+    this.#environmentTenantId = tenantId;
+    for (const { provider, apiKey, baseUrl = null } of keys) {
+      const credential = { apiKey, label: null, baseUrl };
+      this.#environment.set(provider, this.#encrypt({ tenantId, provider }, credential));
+    }
+  }
+
+  isFromEnvironment(record: CredentialRecord): boolean {
+    return this.#environment.get(record.provider) === record;
+  }
+
+  async read(tenantId: string, provider: string): Promise<CredentialRecord | undefined> {
+    const stored = await this.#options.store.tenant(tenantId).readCredential(provider);
+    return stored ?? this.#environmentOf(tenantId).find((record) => record.provider === provider);
+  }
+
+  async list(tenantId: string): Promise<CredentialRecord[]> {
+    const stored = await this.#options.store.tenant(tenantId).listCredentials();
+    const isStored = (provider: string) => stored.some((record) => record.provider === provider);
+    const others = this.#environmentOf(tenantId).filter(({ provider }) => !isStored(provider));
+    return [...stored, ...others];
+  }
+
+  #environmentOf(tenantId: string): CredentialRecord[] {
+    return tenantId === this.#environmentTenantId ? [...this.#environment.values()] : [];
   }
 
   async delete(

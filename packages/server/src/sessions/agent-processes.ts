@@ -22,7 +22,7 @@ import type { Workspaces } from '../workspaces/workspaces.ts';
 export interface AgentProcessesOptions {
   readonly store: SystemStore;
   readonly config: Pick<Config, 'dataDir' | 'host' | 'maxAgents'>;
-  readonly vault: Pick<Vault, 'secretOf'>;
+  readonly vault: Pick<Vault, 'read' | 'secretOf'>;
   readonly workspaces: Pick<Workspaces, 'folderOf' | 'hiddenFrom'>;
   readonly defaultTenantId: string;
   readonly sandbox: HarnessSandbox | undefined;
@@ -90,7 +90,7 @@ export class AgentProcesses {
 
   /** `workspace`: relative to that of the tenant. Throws `workspace_missing`, or `invalid_request`. */
   async prepare(ref: SessionRef, workspace = '.'): Promise<PreparedProcess> {
-    const { store, vault, workspaces, defaultTenantId, sandbox, log } = this.#options;
+    const { vault, workspaces, defaultTenantId, sandbox, log } = this.#options;
     const { tenantId } = ref;
     if (this.#url === undefined) {
       throw new RelayError('harness_failed', 'An agent needs a server that listens on a port');
@@ -108,7 +108,7 @@ export class AgentProcesses {
     const token = makeSessionToken();
     log.addSecret(token);
     const credential = async (provider: string) => {
-      const record = await store.tenant(tenantId).readCredential(provider);
+      const record = await vault.read(tenantId, provider);
       if (record === undefined) return undefined;
       const apiKey = vault.secretOf(tenantId, record);
       return { apiKey, ...defined({ baseUrl: record.baseUrl ?? undefined }) };

@@ -36,6 +36,7 @@ const defaults: Config = {
   workspace: undefined,
   sandbox: 'auto',
   keylessChat: 'demo',
+  providerKeys: [],
   defaultModel: undefined,
   embeddings: undefined,
   leaseTtlMs: 15_000,

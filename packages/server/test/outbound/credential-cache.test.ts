@@ -21,12 +21,11 @@ describe('CredentialCache', () => {
     const log = { addSecret: () => undefined };
     vault = new Vault({ store, masters: [masterKeyOf(randomBytes(32))], ids, log });
     made = [];
-    cache = new CredentialCache(store, (tenantId, record) => {
+    cache = new CredentialCache(vault, (tenantId, record) => {
       const secret = vault.secretOf(tenantId, record);
       made.push(secret);
       return secret;
     });
-    vault.onChange((tenantId) => cache.drop(tenantId));
   });
 
   it('makes a value once per credential', async () => {

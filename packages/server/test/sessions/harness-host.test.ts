@@ -127,7 +127,7 @@ describe.each(Object.entries(stores))('the harness host on %s', (_name, open) =>
       processes: new AgentProcesses({
         store,
         config: server.config,
-        vault: { secretOf: () => '' },
+        vault: { read: async () => undefined, secretOf: () => '' },
         workspaces: { folderOf: () => undefined, hiddenFrom: () => [] },
         defaultTenantId: server.tenantId,
         sandbox: undefined,

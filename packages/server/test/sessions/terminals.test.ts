@@ -250,7 +250,7 @@ describe.each(Object.entries(stores))('sessions with a terminal on %s', (_name, 
     const processes = new AgentProcesses({
       store,
       config: server.config,
-      vault: { secretOf: () => '' },
+      vault: { read: async () => undefined, secretOf: () => '' },
       workspaces: { folderOf: () => undefined, hiddenFrom: () => [] },
       defaultTenantId: server.tenantId,
       sandbox: undefined,

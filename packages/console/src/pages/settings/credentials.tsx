@@ -80,17 +80,23 @@ export function Credentials() {
                         <SafeText text={credential.baseUrl} />
                       </span>
                     )}
-                    <span>
-                      set <Time at={credential.updatedAt} />
-                    </span>
+                    {credential.source === 'environment' ? (
+                      <span>from the server’s environment</span>
+                    ) : (
+                      <span>
+                        set <Time at={credential.updatedAt} />
+                      </span>
+                    )}
                   </span>
                 </div>
                 <Button size="sm" onClick={() => setEditing(credential)}>
                   Replace
                 </Button>
-                <Button size="sm" kind="danger" onClick={() => setDeleting(credential)}>
-                  Delete
-                </Button>
+                {credential.source === 'environment' ? null : (
+                  <Button size="sm" kind="danger" onClick={() => setDeleting(credential)}>
+                    Delete
+                  </Button>
+                )}
               </li>
             ))}
           </ul>

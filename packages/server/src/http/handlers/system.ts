@@ -3,7 +3,7 @@ import { namedAgents, type ParameterKind } from '@relay/core';
 import { knownModelsOf } from '@relay/models';
 import { defined, openApiDocument, RelayError } from '@relay/protocol';
 import { docsPage } from '../views/docs-page.ts';
-import { type ApiRequest, type Handler, type PublicHandler, storeOf } from './handler.ts';
+import type { ApiRequest, Handler, PublicHandler } from './handler.ts';
 import { defaultModelFor } from './runs/start.ts';
 
 export const welcome: PublicHandler<'welcome'> = async ({ version }) => ({
@@ -48,7 +48,7 @@ export const listModels: Handler<'listModels'> = async (call) => {
 
 /** The models behind a custom base URL are unknown. */
 async function modelsByCredential(call: ApiRequest): Promise<{ id: string; provider: string }[]> {
-  const credentials = await storeOf(call).listCredentials();
+  const credentials = await call.context.vault.list(call.caller.tenantId);
   return credentials
     .filter(({ baseUrl }) => baseUrl === null)
     .flatMap(({ provider }) => knownModelsOf(provider).map((id) => ({ id, provider })));

@@ -28,15 +28,16 @@ export const putCredential: Handler<'putCredential'> = async (call) => {
   const blocked = { status: 'blocked', harness: nativeHarness } as const;
   const { items } = await storeOf(call).sessions.list(blocked, { limit: maxWoken });
   for (const { id: sessionId } of items) engine.sessionDue?.({ tenantId, sessionId });
-  return presentCredential(record);
+  return presentCredential(call, record);
 };
 
 /** Any others look for their credential themselves, some seconds later. */
 const maxWoken = 100;
 
 export const listCredentials: Handler<'listCredentials'> = async (call) => {
-  const records = await storeOf(call).listCredentials();
-  return { credentials: records.map(presentCredential), nextCursor: null };
+  const records = await call.context.vault.list(call.caller.tenantId);
+  const credentials = records.map((record) => presentCredential(call, record));
+  return { credentials, nextCursor: null };
 };
 
 export const deleteCredential: Handler<'deleteCredential'> = async (call) => {
@@ -58,13 +59,14 @@ export function checkUrl(call: ApiRequest, path: string, url: string): void {
   }
 }
 
-function presentCredential(record: CredentialRecord) {
+function presentCredential({ context }: ApiRequest, record: CredentialRecord) {
   const { provider, label, baseUrl, last4, updatedAt } = record;
   return {
     provider,
     label,
     baseUrl: baseUrl ?? undefined,
     last4,
+    ...(context.vault.isFromEnvironment(record) && { source: 'environment' as const }),
     updatedAt: iso(updatedAt),
   };
 }

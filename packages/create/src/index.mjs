@@ -1,0 +1,212 @@
+/** Makes a project: `npm create relay my-bot`, and `relay init my-bot`. Runs on Node 20. */
+import { spawn } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
+import { basename, join, relative, resolve } from 'node:path';
+import { createInterface } from 'node:readline/promises';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const template = fileURLToPath(new URL('../template', import.meta.url));
+const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+
+const usage = `Usage: create-relay [folder] [options]
+
+Makes a project with one agent, one tool that needs approval, and a test.
+
+Options:
+  -y, --yes            ask nothing: the folder is my-bot unless it is given
+  --no-install         do not install the dependencies
+  --packages <folder>  install from the tarballs in this folder, without a registry
+  -h, --help           show this help
+  -V, --version        print the version
+
+Examples:
+  npm create relay my-bot
+  npm create relay my-bot -- --no-install`;
+
+export class CreateError extends Error {
+  name = 'CreateError';
+}
+
+export async function runCreate(args) {
+  try {
+    const { values, positionals } = readArguments(args);
+    if (values.help || values.version) {
+      console.log(values.help ? usage : version);
+      return 0;
+    }
+    const { yes, packages } = values;
+    const options = { folder: positionals[0], yes, packages, install: !values['no-install'] };
+    const isTerminal = process.stdin.isTTY && process.stdout.isTTY;
+    await createProject(options, {
+      cwd: process.cwd(),
+      env: process.env,
+      ask: isTerminal ? ask : undefined,
+      print: (line) => console.log(line),
+    });
+    return 0;
+  } catch (error) {
+    if (!(error instanceof CreateError)) throw error;
+    console.error(`create-relay: ${error.message}`);
+    return 1;
+  }
+}
+
+function readArguments(args) {
+  try {
+    const read = parseArgs({
+      args,
+      allowPositionals: true,
+      options: {
+        yes: { type: 'boolean', short: 'y' },
+        'no-install': { type: 'boolean' },
+        packages: { type: 'string' },
+        help: { type: 'boolean', short: 'h' },
+        version: { type: 'boolean', short: 'V' },
+      },
+    });
+    if (read.positionals.length <= 1) return read;
+  } catch (error) {
+    throw new CreateError(`${error.message}; see create-relay --help`);
+  }
+  throw new CreateError('there must be one folder; see create-relay --help');
+}
+
+async function ask(question, fallback) {
+  const terminal = createInterface({ input: process.stdin, output: process.stdout });
+  try {
+    return (await terminal.question(`${question} (${fallback}) `)).trim() || fallback;
+  } finally {
+    terminal.close();
+  }
+}
+
+const defaultFolder = 'my-bot';
+
+export async function createProject({ folder, yes, install = true, packages }, io) {
+  const { cwd, env, print } = io;
+  const asked = folder ?? (yes || !io.ask ? undefined : await io.ask('Folder?', defaultFolder));
+  const target = resolve(cwd, asked ?? defaultFolder);
+  requireEmpty(target);
+  const tarballs = packages === undefined ? undefined : tarballsIn(resolve(cwd, packages));
+  mkdirSync(target, { recursive: true });
+  cpSync(template, target, { recursive: true });
+  // npm leaves out or renames files with these names when it packs the template.
+  for (const name of ['gitignore', 'env.example']) {
+    renameSync(join(target, `_${name}`), join(target, `.${name}`));
+  }
+  const { manifest, missing } = manifestFor(basename(target), tarballs, target);
+  writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+  const shown = relative(cwd, target) || '.';
+  print(`Made a project in ${shown}.`);
+  if (missing.length > 0) {
+    print(`Left out, because there is no tarball of it: ${missing.join(', ')}.`);
+  }
+  const manager = packageManager(env);
+  if (install) {
+    print(`Installing its dependencies with ${manager} …`);
+    await installWith(manager, { cwd: target, env, isOffline: tarballs !== undefined });
+  }
+  const steps = [
+    ...(shown === '.' ? [] : [`cd ${shown}`]),
+    ...(install ? [] : [`${manager} install`]),
+    `${manager} run dev      # the server and its console`,
+    `${manager} run chat     # in a second terminal`,
+    `${manager} test`,
+  ];
+  print(`\nNext:\n\n${steps.map((step) => `  ${step}`).join('\n')}\n`);
+}
+
+function requireEmpty(target) {
+  let names = [];
+  try {
+    names = readdirSync(target);
+  } catch (error) {
+    if (error.code === 'ENOENT') return;
+    throw new CreateError(`${target} is not a folder`);
+  }
+  if (names.some((name) => name !== '.git')) {
+    throw new CreateError(`the folder ${target} is not empty; choose another one`);
+  }
+}
+
+/** Paths of tarballs, by the name of their package. */
+function tarballsIn(folder) {
+  if (!existsSync(folder)) throw new CreateError(`there is no folder ${folder}`);
+  const found = readdirSync(folder).filter((name) => name.endsWith('.tgz'));
+  const own = `relay-agents-${version}.tgz`;
+  if (!found.includes(own)) {
+    throw new CreateError(
+      `${folder} has no ${own}; make it with \`npm run pack\` in the repository`,
+    );
+  }
+  return new Map(found.map((name) => [name.replace(/-\d[^/]*\.tgz$/, ''), join(folder, name)]));
+}
+
+function manifestFor(name, tarballs, target) {
+  const manifest = JSON.parse(readFileSync(join(template, 'package.json'), 'utf8'));
+  const missing = [];
+  // As npm names the tarball of a package with a scope.
+  const fileOf = (dependency) => tarballs.get(dependency.replace(/^@/, '').replace('/', '-'));
+  for (const kind of ['dependencies', 'devDependencies']) {
+    for (const dependency of Object.keys(manifest[kind])) {
+      if (dependency === 'relay-agents') manifest[kind][dependency] = `^${version}`;
+      if (tarballs === undefined) continue;
+      const file = fileOf(dependency);
+      if (file === undefined) {
+        missing.push(dependency);
+        delete manifest[kind][dependency];
+      } else {
+        manifest[kind][dependency] = `file:${relative(target, file)}`;
+      }
+    }
+  }
+  if (missing.includes('node')) delete manifest.allowScripts;
+  return { manifest: { name: packageName(name), ...manifest }, missing };
+}
+
+function packageName(folder) {
+  return (
+    folder
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9-]+/g, '-')
+      .replaceAll(/^-+|-+$/g, '') || 'my-bot'
+  );
+}
+
+/** The one that started this process, as in `pnpm create relay`. */
+function packageManager(env) {
+  const [name] = (env['npm_config_user_agent'] ?? '').split('/');
+  return ['pnpm', 'yarn'].includes(name) ? name : 'npm';
+}
+
+function installWith(manager, { cwd, env, isOffline }) {
+  const args =
+    manager === 'npm'
+      ? [
+          'install',
+          '--no-audit',
+          '--no-fund',
+          '--loglevel=error',
+          ...(isOffline ? ['--offline'] : []),
+        ]
+      : ['install'];
+  const isWindows = process.platform === 'win32';
+  const child = spawn(manager, args, {
+    cwd,
+    env,
+    stdio: ['ignore', 'ignore', 'inherit'],
+    shell: isWindows,
+  });
+  return new Promise((done, fail) => {
+    const failed = (why) =>
+      fail(
+        new CreateError(`the installation failed (${why}); run \`${manager} install\` in ${cwd}`),
+      );
+    child.on('error', (error) => failed(error.message));
+    child.on('exit', (code, signal) =>
+      code === 0 ? done() : failed(signal ?? `exit code ${code}`),
+    );
+  });
+}

@@ -1,0 +1,51 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+
+const bin = fileURLToPath(new URL('../bin/create-relay.mjs', import.meta.url));
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+let dir: string;
+beforeEach(() => void (dir = mkdtempSync(join(tmpdir(), 'create-relay-'))));
+afterEach(() => rmSync(dir, { recursive: true }));
+
+const create = (...args: string[]) =>
+  spawnSync(process.execPath, [bin, ...args], { cwd: dir, encoding: 'utf8', input: '' });
+const read = (path: string) => readFileSync(join(dir, path), 'utf8');
+
+describe('create-relay', () => {
+  test('makes a project whose test passes and whose types are right', () => {
+    const { stdout, status } = create('my-bot', '--no-install');
+    expect(status).toBe(0);
+    expect(stdout).toContain('cd my-bot\n  npm install\n  npm run dev');
+    const project = join(dir, 'my-bot');
+    expect(read('my-bot/.gitignore')).toContain('.env\n');
+    expect(read('my-bot/.env.example')).toContain('OPENAI_API_KEY');
+    symlinkSync(join(root, 'node_modules'), join(project, 'node_modules'));
+    const options = { cwd: project, encoding: 'utf8' } as const;
+    expect(execFileSync(process.execPath, ['--test'], options)).toContain('pass 2');
+    // The sources of this repository are compiled with stricter options than those of a project.
+    const { stdout: errors } = spawnSync(join(root, 'node_modules/.bin/tsc'), [], options);
+    expect(errors.split('\n').filter((line) => /^(relay|test)/.test(line))).toEqual([]);
+  }, 60_000);
+
+  test('asks nothing without a terminal, and has a default folder', () => {
+    expect(create('--no-install').status).toBe(0);
+    expect(JSON.parse(read('my-bot/package.json'))).toMatchObject({ name: 'my-bot' });
+  });
+
+  test('refuses a folder that is not empty', () => {
+    mkdirSync(join(dir, 'taken'));
+    writeFileSync(join(dir, 'taken/a'), '');
+    const { stderr, status } = create('taken');
+    expect(stderr).toMatch(/^create-relay: the folder .*taken is not empty; choose another one\n$/);
+    expect(status).toBe(1);
+  });
+
+  test('refuses an unknown option, and a folder without the tarball', () => {
+    expect(create('--frobnicate').stderr).toContain('see create-relay --help');
+    expect(create('a', '--packages', '.').stderr).toContain('npm run pack');
+  });
+});

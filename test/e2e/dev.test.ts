@@ -1,0 +1,84 @@
+/** `relay dev`: a server that restarts when its configuration changes. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { relayBin } from '../support/cli.ts';
+
+let dir: string;
+let dev: ChildProcess;
+let said = '';
+const write = (name: string, text: string) => writeFileSync(join(dir, name), text);
+const starts = () => said.match(/listening on (\S+)/g)?.length ?? 0;
+const agents = (text: string) => `export default { agents: [${text}] };`;
+
+function start(...args: string[]): void {
+  const { OPENAI_API_KEY: _, GEMINI_API_KEY: _2, ...others } = process.env;
+  const env = { ...others, RELAY_API_KEY: '', XDG_STATE_HOME: dir };
+  dev = spawn(process.execPath, [relayBin, 'dev', '--port', '0', ...args], { cwd: dir, env });
+  for (const stream of [dev.stdout, dev.stderr]) {
+    stream?.on('data', (chunk: Buffer) => (said += chunk.toString()));
+  }
+}
+
+beforeEach(() => {
+  said = '';
+  dir = mkdtempSync(join(tmpdir(), 'relay-dev-'));
+});
+afterEach(async () => {
+  if (dev.exitCode === null && dev.signalCode === null) {
+    const ended = new Promise((resolve) => dev.once('exit', resolve));
+    dev.kill('SIGTERM');
+    await ended;
+  }
+  rmSync(dir, { recursive: true });
+});
+
+test('relay dev restarts for a change of the configuration or of a file that it imports', async () => {
+  mkdirSync(join(dir, 'agents'));
+  write('agents/one.ts', "export const one = { name: 'one', instructions: 'Help.' };");
+  write('relay.config.ts', `import { one } from './agents/one.ts';\n${agents('one')}`);
+  start();
+  await expect.poll(starts).toBe(1);
+  write('agents/one.ts', "export const one = { name: 'two', instructions: 'Help more.' };");
+  await expect.poll(starts).toBe(2);
+  expect(said).toContain('agents/one.ts has changed: the server restarts');
+  write('relay.config.ts', agents("{ name: 'three', instructions: 'Help.' }"));
+  await expect.poll(starts).toBe(3);
+}, 60_000);
+
+test('relay dev shows a mistake in the configuration, and waits until it is fixed', async () => {
+  write('relay.config.ts', "import './missing.ts';\nexport default {};");
+  start();
+  await expect.poll(() => said).toContain('Waiting for a change of the configuration');
+  expect(said).toContain('missing.ts');
+  write('missing.ts', 'export {};');
+  await expect.poll(starts).toBe(1);
+  write('relay.config.ts', 'export default { agents: [');
+  await expect.poll(() => said.match(/Waiting for a change/g)).toHaveLength(2);
+  write('relay.config.ts', 'export default {};');
+  await expect.poll(starts).toBe(2);
+}, 60_000);
+
+test('relay dev reads .env, names the provider keys in it, and notices its changes', async () => {
+  write('.env', 'OPENAI_API_KEY=sk-from-the-file-0001\n');
+  start('--data-dir', 'data');
+  await expect.poll(starts).toBe(1);
+  await expect
+    .poll(() => said)
+    .toContain('Provider keys from the environment: openai (OPENAI_API_KEY)');
+  write('.env', 'OPENAI_API_KEY=sk-from-the-file-0001\nGEMINI_API_KEY=sk-from-the-file-0002\n');
+  await expect.poll(() => said).toContain('google (GEMINI_API_KEY)');
+  expect(said).not.toContain('sk-from');
+}, 60_000);
+
+test('relay dev stops the server when it is stopped', async () => {
+  start();
+  await expect.poll(starts).toBe(1);
+  const url = /listening on (\S+)/.exec(said)?.[1] ?? '';
+  const code = new Promise((resolve) => dev.once('exit', resolve));
+  dev.kill('SIGTERM');
+  expect(await code).toBe(0);
+  await expect(fetch(`${url}/health`)).rejects.toThrow();
+}, 60_000);
