@@ -1,5 +1,6 @@
 /** The packages as they are published: packed, unpacked under node_modules, and used from there. */
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   cpSync,
   mkdirSync,
@@ -10,12 +11,21 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { createClient } from '@relay/sdk';
 import { publint } from 'publint';
 import { formatMessage } from 'publint/utils';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import {
+  bundle,
+  packageFolders,
+  packAll,
+  publishedAs,
+  unpack,
+} from '../../scripts/pack-project.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const dir = mkdtempSync(join(tmpdir(), 'relay-packed-'));
@@ -23,43 +33,19 @@ const modules = join(dir, 'node_modules');
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
   version: string;
 };
-const packages = readdirSync(join(root, 'packages'));
 /** The console is a bundle of files for the server, and `create-relay` is not compiled. */
-const libraries = packages.filter((name) => name !== 'console' && name !== 'create');
-
-const unscoped: Readonly<Record<string, string>> = { cli: 'relay-agents', create: 'create-relay' };
-const publishedAs = (name: string) => unscoped[name] ?? `@relay/${name}`;
-/** A folder per package, because `relay-agents` and `@relay/agents` have the same file name. */
-const tarballOf = (name: string) =>
-  join(dir, 'tarballs', name, `${unscoped[name] ?? `relay-${name}`}-${version}.tgz`);
-
-/** Packing rewrites manifests for a moment, so it happens in a copy of the tree. */
-const copy = join(dir, 'copy');
+const libraries = packageFolders.filter((name) => name !== 'console' && name !== 'create');
+let tarballOf: (folder: string) => string;
 
 beforeAll(() => {
-  execFileSync(join(root, 'node_modules/.bin/tsc'), ['-b'], { cwd: root, stdio: 'inherit' });
-  execFileSync(process.execPath, ['packages/console/build.mjs'], { cwd: root, stdio: 'inherit' });
-  for (const name of ['packages', 'scripts']) {
-    cpSync(join(root, name), join(copy, name), { recursive: true });
-  }
-  mkdirSync(join(modules, '@relay'), { recursive: true });
+  tarballOf = packAll(join(dir, 'tarballs'));
   for (const name of readdirSync(join(root, 'node_modules'))) {
-    if (/^\.|^@relay$/.test(name) || Object.values(unscoped).includes(name)) continue;
+    if (/^\.|^@relay$|^relay-agents$|^create-relay$/.test(name)) continue;
+    mkdirSync(modules, { recursive: true });
     symlinkSync(join(root, 'node_modules', name), join(modules, name));
   }
-  for (const name of packages) {
-    const cwd = join(copy, 'packages', name);
-    if (libraries.includes(name)) {
-      execFileSync(process.execPath, ['../../scripts/pack.mjs', 'rewrite'], { cwd });
-    }
-    mkdirSync(dirname(tarballOf(name)), { recursive: true });
-    const destination = ['--pack-destination', dirname(tarballOf(name))];
-    execFileSync('npm', ['pack', '--ignore-scripts', ...destination], { cwd, stdio: 'ignore' });
-    const target = join(modules, publishedAs(name));
-    mkdirSync(target);
-    execFileSync('tar', ['xzf', tarballOf(name), '-C', target, '--strip-components=1']);
-  }
-}, 120_000);
+  for (const name of packageFolders) unpack(tarballOf(name), join(modules, publishedAs(name)));
+}, 240_000);
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 test('a program can install the packages and run a server from them', () => {
@@ -119,6 +105,74 @@ test('the command runs from its tarball: a server, and a chat with it', async ()
   }
 }, 60_000);
 
+/** A process of the project, and what it has printed. */
+function inProject(project: string, command: string, args: readonly string[]) {
+  const env = { ...process.env, RELAY_API_KEY: '', XDG_STATE_HOME: dir, XDG_CACHE_HOME: dir };
+  const child = spawn(command, args, { cwd: project, env });
+  const output = { text: '' };
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk: Buffer) => (output.text += chunk.toString()));
+  }
+  const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  return { child, output, ended };
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+}
+
+test('a project from one tarball, without a registry: its test, a run, a change, an approval', async () => {
+  const tarballs = join(dir, 'bundle');
+  bundle(tarballOf, tarballs);
+  const create = join(modules, 'create-relay/bin/create-relay.mjs');
+  execFileSync(process.execPath, [create, 'my-bot', '--packages', tarballs], {
+    cwd: dir,
+    env: { ...process.env, npm_config_cache: join(dir, 'empty-cache') },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const project = join(dir, 'my-bot');
+  const tested = inProject(project, 'npm', ['test']);
+  expect(await tested.ended, tested.output.text).toBe(0);
+
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const dev = inProject(project, 'npm', ['run', 'dev', '--', '--port', String(port)]);
+  const starts = () => dev.output.text.match(/listening on/g)?.length ?? 0;
+  try {
+    await expect.poll(starts, { timeout: 30_000 }).toBe(1);
+    const apiKey = readFileSync(join(project, '.relay/first-key'), 'utf8').trim();
+    const client = createClient({ baseUrl: url, apiKey });
+    const input = 'use refund_order {"order": "A-17", "amount": 49.9, "reason": "Broken"}';
+    const run = await client.runs.create({ agent: 'support', model: 'demo', input });
+    const approvals = () => client.approvals.list({ status: 'pending' }).page();
+    await expect.poll(async () => (await approvals()).items.length).toBe(1);
+
+    const config = join(project, 'relay.config.ts');
+    const changed = readFileSync(config, 'utf8').replace('Answers customers', 'Serves customers');
+    writeFileSync(config, changed);
+    await expect.poll(starts, { timeout: 30_000 }).toBe(2);
+    const agents = (await client.agents.list().page()).items;
+    expect(agents.map(({ description }) => description)).toContainEqual(
+      expect.stringMatching(/^Serves/),
+    );
+
+    const [approval] = (await approvals()).items;
+    await client.approvals.approve(approval?.id ?? '');
+    expect((await client.runs.stream(run.id).result()).status).toBe('completed');
+    expect(readFileSync(join(project, 'refunds.log'), 'utf8')).toBe('A-17 $49.9 Broken\n');
+    const chat = inProject(project, 'npm', ['run', 'chat', '--', '--url', url, 'calculate 23*47']);
+    expect(await chat.ended, chat.output.text).toBe(0);
+  } finally {
+    dev.child.kill('SIGTERM');
+    await dev.ended;
+  }
+  await expect(fetch(`${url}/health`)).rejects.toThrow();
+}, 300_000);
+
 test('the SDK is all that a client needs: it loads without zod or anything else', () => {
   const client = join(dir, 'client');
   for (const name of ['sdk', 'protocol']) {
@@ -162,7 +216,7 @@ test('the tarball of the console holds the bundle alone', () => {
   expect(readdirSync(join(modules, '@relay/console/dist'))).toContain('index.html');
 });
 
-test.each(packages)('publint has nothing to say about the tarball of %s', async (name) => {
+test.each(packageFolders)('publint has nothing to say about the tarball of %s', async (name) => {
   const { buffer } = new Uint8Array(readFileSync(tarballOf(name)));
   const { messages, pkg } = await publint({ pack: { tarball: buffer }, strict: true });
   expect(messages.map((message) => formatMessage(message, pkg))).toEqual([]);

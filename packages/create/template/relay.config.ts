@@ -32,6 +32,8 @@ const refundOrder = defineTool({
 
 const support = defineAgent({
   name: 'support',
+  // Set it in .env. The model `demo` needs no key.
+  model: process.env['RELAY_DEFAULT_MODEL'] ?? 'demo',
   description: 'Answers customers and refunds their orders',
   instructions:
     'Help the customer. Look up an order before you refund it, and never refund more than its price.',
