@@ -84,7 +84,6 @@ export function Command({ segments, understood, effects }: CommandProps) {
       {effects.length === 0 ? null : (
         <ul
           aria-label="What it may do"
-          title="By the names of well-known programs. A command without a mark may do the same."
           className="flex flex-wrap gap-x-3 gap-y-1 text-sm text-waiting"
         >
           {effects.map((effect) => (
@@ -95,6 +94,10 @@ export function Command({ segments, understood, effects }: CommandProps) {
           ))}
         </ul>
       )}
+      <p className="text-xs text-muted">
+        {effects.length === 0 ? 'No known effect. ' : ''}
+        Only well-known programs are marked: what is not marked may still do harm.
+      </p>
       {understood ? null : (
         <p className="flex items-start gap-1.5 text-sm text-waiting">
           <TriangleAlert aria-hidden size={14} className="mt-0.5 shrink-0" />

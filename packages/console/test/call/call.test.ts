@@ -87,6 +87,7 @@ describe('A command', () => {
         }),
       );
     expect(shown(false)).toContain('deletesrewrites git history');
+    expect(shown(false)).toContain('what is not marked may still do harm');
     expect(shown(false)).toMatch(/Runs in \/srv\/acme.*Outside the sandbox/);
     expect(shown(true)).toContain('Runs in /srv/acme, in the sandbox');
     expect(shown(true)).not.toContain('Outside');
