@@ -67,6 +67,11 @@ const settings: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
       purpose:
         '`off`: `/chat` always requires a key. `on`: callers on this machine have all models and tools through `/chat` without a key. Unset: only the model `demo` and the tools `calculator` and `send_note`',
     },
+    RELAY_ENV_CREDENTIALS: {
+      default: none,
+      purpose:
+        'whether the tenant `default` uses the [provider keys of the environment](../guides/models.md#keys-from-the-environment) where it has stored none: `on` or `off`. Unset: in `relay dev`, and if only this machine reaches the server',
+    },
     RELAY_INTERNAL_SECRET: {
       default: none,
       purpose: 'shared secret for `/internal` and `/metrics`',
