@@ -110,7 +110,8 @@ function textPart(path: string, data: Buffer): Part {
     throw usageError(`${path} is not a text, an image or a PDF, and cannot be attached`);
   }
   const end = text.endsWith('\n') ? '' : '\n';
-  return { type: 'text', text: `<file path=${JSON.stringify(path)}>\n${text}${end}</file>` };
+  // Some views and models join the parts of a message.
+  return { type: 'text', text: `\n\n<file path=${JSON.stringify(path)}>\n${text}${end}</file>` };
 }
 
 export function sizeText(bytes: number): string {

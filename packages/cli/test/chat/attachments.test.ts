@@ -21,8 +21,8 @@ describe('@file in a message', () => {
     expect(sent('Review @src/main.ts, and @"two words.txt".')).toEqual({
       content: [
         { type: 'text', text: 'Review @src/main.ts, and @"two words.txt".' },
-        { type: 'text', text: '<file path="src/main.ts">\nlet a = 1;\n</file>' },
-        { type: 'text', text: '<file path="two words.txt">\nboth\n</file>' },
+        { type: 'text', text: '\n\n<file path="src/main.ts">\nlet a = 1;\n</file>' },
+        { type: 'text', text: '\n\n<file path="two words.txt">\nboth\n</file>' },
       ],
       files: [
         { path: 'src/main.ts', bytes: 10 },
