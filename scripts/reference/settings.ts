@@ -94,6 +94,11 @@ const settings: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
   },
   'Models and tools': {
     RELAY_DEFAULT_MODEL: { default: none, purpose: 'model for requests that name none' },
+    RELAY_ENV_CREDENTIALS: {
+      default: 'in `relay dev`, and if only this machine reaches the server',
+      purpose:
+        'whether the tenant `default` uses the [provider keys of the environment](../guides/models.md#keys-from-the-environment) where it has stored none: `on`, `off`',
+    },
     RELAY_EMBEDDINGS: {
       default: none,
       purpose:

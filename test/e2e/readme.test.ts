@@ -1,6 +1,7 @@
 /** Runs the commands of the README's quickstart. */
 import { spawn } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { until } from '../support/kernel.ts';
@@ -28,7 +29,12 @@ function run(code: string, filled: Readonly<Record<string, string>> = {}) {
   for (const [name, value] of Object.entries(filled)) text = text.replaceAll(name, value);
   const shell = spawn('bash', ['-ec', text], {
     cwd: root,
-    env: { ...process.env, RELAY_DATA_DIR: server.dataDir, ...exported },
+    env: {
+      ...process.env,
+      RELAY_URL: server.url,
+      RELAY_DATA_DIR: server.dataDir,
+      ...exported,
+    },
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   const running = { output: '', ended: new Promise((resolve) => shell.once('close', resolve)) };
@@ -44,11 +50,18 @@ function field(output: string, type: string, name: string): string {
   return frame[name] ?? '';
 }
 
-test('the quickstart has every command once, in this order', () => {
-  const order = ['npm start', 'calculate', 'notify the build', '/chat/relay/', 'bootstrap'];
-  const then = ['notify I survived', 'pkill -9', 'npm start', '/v1/approvals/', 'last-event-id'];
+test('the quickstart has every command once, in this order, and no other section has one', () => {
+  const order = ['npm start', 'npx relay chat', 'calculate', 'bootstrap', 'notify I survived'];
+  const then = ['kill -9 PID', 'npm start', '/v1/approvals/', 'last-event-id'];
   expect(blocks).toHaveLength(order.length + then.length);
   for (const [index, text] of [...order, ...then].entries()) expect(blocks[index]).toContain(text);
+  expect(readme.match(/^```sh$/gm)).toHaveLength(blocks.length);
+});
+
+test('chats on the command line', async () => {
+  const chat = run(`${block('npx relay chat').trim()} < <(echo 'calculate 23*47')`);
+  await chat.ended;
+  expect(chat.output).toContain('1081');
 });
 
 test('sends a message', async () => {
@@ -62,20 +75,6 @@ test('sends a message', async () => {
   expect(asked.output).toContain('1081');
 });
 
-test('approves a tool call', async () => {
-  const chat = run(block('notify the build is green'));
-  await until(async () => chat.output.includes('event: relay'));
-  expect(server.notes).toEqual([]);
-  const answer = run(block('/chat/relay/RELAY_ID'), {
-    RELAY_ID: field(chat.output, 'relay', 'id'),
-    SESSION_ID: field(chat.output, 'connected', 'sessionId'),
-  });
-  await Promise.all([answer.ended, chat.ended]);
-  expect(answer.output).toBe('{"success":true}');
-  expect(chat.output).toContain('event: harness_end');
-  expect(server.notes.map(({ text }) => text)).toEqual(['the build is green']);
-});
-
 test('continues a run after the server was killed', async () => {
   const key = run(`${block('bootstrap')}\necho "$RELAY_API_KEY"`);
   await key.ended;
@@ -84,8 +83,10 @@ test('continues a run after the server was killed', async () => {
 
   const stream = run(block('notify I survived'));
   await until(async () => stream.output.includes('"type":"approval_requested"'));
-  await server.kill();
+  const pid = /^ +pid +(\d+)$/m.exec(server.output)?.[1] ?? '';
+  await run(block('kill -9'), { PID: pid }).ended;
   await stream.ended;
+  await server.kill();
   await server.start();
 
   const approvalId = field(stream.output, 'approval_requested', 'id');
@@ -102,8 +103,23 @@ test('continues a run after the server was killed', async () => {
   expect(server.notes.filter(({ text }) => text === 'I survived')).toHaveLength(1);
 });
 
-test('every page that the README links to exists', () => {
-  const links = [...readme.matchAll(/\]\(([^)#:]+)\)/g)].map(([, path]) => path ?? '');
-  expect(links.length).toBeGreaterThan(5);
-  expect(links.filter((path) => !existsSync(`${root}/${path}`))).toEqual([]);
+const pages = [
+  'README.md',
+  'docs/README.md',
+  ...['guides', 'reference', 'specs'].flatMap((folder) =>
+    readdirSync(`${root}/docs/${folder}`).map((name) => `docs/${folder}/${name}`),
+  ),
+];
+
+test.each(pages)('every page that %s links to exists', (page) => {
+  const text = readFileSync(`${root}/${page}`, 'utf8');
+  const links = [...text.matchAll(/\]\((?!\w+:)([^)#\s]+)/g)].map(([, path]) => path ?? '');
+  expect(links.filter((path) => !existsSync(join(root, dirname(page), path)))).toEqual([]);
+});
+
+test('every guide is in the list of guides', () => {
+  const index = readFileSync(`${root}/docs/README.md`, 'utf8');
+  const guides = pages.filter((page) => page.startsWith('docs/guides/'));
+  const links = guides.map((page) => `(${page.replace('docs/', '')})`);
+  expect(links.filter((link) => !index.includes(link))).toEqual([]);
 });

@@ -40,7 +40,7 @@ export function readDocument(path: string): Document {
 }
 
 /** One per line, but for lines that end with a backslash or within quotes, and for here-documents. */
-export function commandsOf(code: string): string[] {
+function commandsOf(code: string): string[] {
   const commands: string[] = [];
   let command = '';
   for (const line of code.split('\n')) {

@@ -324,6 +324,12 @@ const plans: Readonly<Record<string, Plan>> = {
     },
   },
 
+  'docs/guides/first-project.md': {
+    steps: each(['npm ', 'npx relay init', 'cd my-bot'], '', {
+      skip: 'installs packages; test/e2e/packed.test.ts makes and starts a project from the tarball',
+    }),
+  },
+
   'docs/guides/function-tools.md': {
     steps: {
       'curl -N -D headers.txt': {
