@@ -371,6 +371,10 @@ const plans: Readonly<Record<string, Plan>> = {
     },
   },
 
+  'docs/guides/mcp-server.md': {
+    steps: { 'claude mcp add': { skip: noAgent } },
+  },
+
   'docs/guides/memory.md': {
     steps: {
       'curl -X DELETE "$RELAY_URL/v1/memories/$ID"': {
