@@ -227,6 +227,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await shows('[e]dit >');
     expect(shell.screen).not.toMatch(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]/);
     shell.line('n');
+    await shows('Reason for the agent');
     shell.press('Enter');
     await shows('tokens in,');
     expect(shell.screen).not.toMatch(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]/);
