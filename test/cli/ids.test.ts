@@ -84,6 +84,7 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     const { until } = screenOf(terminal);
     await until((screen) => screen.includes(`\n${id.slice(-8)}  completed`));
     expect(terminal.screen).not.toContain(id);
+    await until((screen) => /\n2 of \d+; more: --limit 4\n/.test(screen));
     terminal.line(`node ${relayBin} runs show`);
     await until((screen) => screen.includes('Which run?'));
     terminal.press('Enter');

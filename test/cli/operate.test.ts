@@ -30,6 +30,24 @@ test('usage shows tokens by model and agent, or of a label', async () => {
   expect(total).toMatchObject({ label: 'customer:acme', runs: 1, outputTokens: 3 });
 });
 
+test('lists count what matches, up to a bound', async () => {
+  for (let n = 0; n < 3; n += 1) await finished('say 1', { batch: 'counted' });
+  const page = await fixture.client.runs
+    .list({ label: 'batch:counted', limit: 2, count: 'true' })
+    .page();
+  expect(page).toMatchObject({ total: 3 });
+  expect(page.items).toHaveLength(2);
+  const whole = await fixture.client.runs.list({ label: 'batch:counted', count: 'true' }).page();
+  expect(whole.total).toBe(3);
+  const both = { label: 'batch:counted', status: 'completed', limit: 1, count: 'true' } as const;
+  expect((await fixture.client.runs.list(both).page()).total).toBe(3);
+  expect(await fixture.client.runs.list({ limit: 1 }).page()).not.toHaveProperty('total');
+  // Only a person reads it.
+  const piped = await run('runs', 'list', '--label', 'batch:counted', '--limit', '2');
+  expect(piped.out.trimEnd().split('\n')).toHaveLength(3);
+  expect(piped.err).toBe('');
+});
+
 test('pause keeps runs from starting until unpause', async () => {
   expect((await run('pause')).out).toContain('Paused.');
   const refused = await run('chat', 'say 1');

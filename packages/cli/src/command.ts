@@ -37,6 +37,12 @@ export class Context<Options extends object = object> {
     return clientFor(this.connection);
   }
 
+  /** A page of a list. A person also wants to know how many items there are. */
+  page(limit: number): { readonly limit: number; readonly count?: 'true' } {
+    const isForPerson = this.environment.stdout.isTTY === true && !this.print.json;
+    return { limit: pageSize(limit), ...(isForPerson ? { count: 'true' } : {}) };
+  }
+
   /** The id that the person means: whole, a part of it, `latest`, or chosen from a list. */
   async id(kind: IdKind, given: string | undefined): Promise<string> {
     const { resolveId } = await import('./ids.ts');
@@ -98,12 +104,33 @@ export function pageSize(limit: number): number {
   return Math.min(limit, maxPageSize);
 }
 
+/** The first items of a list, and how many there are. */
+export interface Taken<Item> {
+  readonly items: readonly Item[];
+  readonly hasMore: boolean;
+  readonly total?: number | undefined;
+  readonly totalIsMinimum?: boolean | undefined;
+}
+
 /** The first `limit` items of a listing, over as many pages as needed. */
-export async function take<Item>(listing: Listing<Item>, limit: number): Promise<Item[]> {
-  const items: Item[] = [];
-  for await (const item of listing) {
-    items.push(item);
-    if (items.length >= limit) break;
+export async function takeCounted<Item>(
+  listing: Listing<Item>,
+  limit: number,
+): Promise<Taken<Item>> {
+  const first = await listing.page();
+  const { total, totalIsMinimum } = first;
+  const items = [...first.items];
+  let { nextCursor } = first;
+  while (nextCursor !== null && items.length < limit) {
+    const page = await listing.page(nextCursor);
+    items.push(...page.items);
+    ({ nextCursor } = page);
   }
-  return items;
+  const hasMore = nextCursor !== null || items.length > limit;
+  return { items: items.slice(0, limit), hasMore, total, totalIsMinimum };
+}
+
+/** The same without their number. */
+export async function take<Item>(listing: Listing<Item>, limit: number): Promise<Item[]> {
+  return [...(await takeCounted(listing, limit)).items];
 }

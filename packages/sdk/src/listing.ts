@@ -1,3 +1,4 @@
+import { defined } from '@relay/protocol/wire';
 import type { CallOptions, Http, Query } from './http.ts';
 
 export interface Page<Item> {
@@ -7,6 +8,9 @@ export interface Page<Item> {
    * none, and be followed by others.
    */
   readonly nextCursor: string | null;
+  /** With `count: 'true'`: how many items match, or how many at least. */
+  readonly total?: number;
+  readonly totalIsMinimum?: boolean;
 }
 
 /** A list that fetches its pages while it is iterated. */
@@ -49,9 +53,11 @@ export function listOf<Item>(http: Http, path: string, options: ListOptions): Li
       query: cursor === undefined ? query : { ...query, cursor },
       signal,
     });
+    const { total, totalIsMinimum } = response as Partial<Page<Item>>;
     return {
       items: response[name] as readonly Item[],
       nextCursor: (response['nextCursor'] ?? null) as string | null,
+      ...defined({ total, totalIsMinimum }),
     };
   });
 }

@@ -216,12 +216,12 @@ export class SqlTenantStore implements TenantStore {
   async listRuns(filter: RunFilter, page: Page): Promise<Listed<RunListing>> {
     if (statusesOf(filter)?.length === 0) return { items: [], next: null };
     const lists = runLists(this.tenantId, filter);
-    const { items: rows, next } = await readList(this.#driver, lists, page, selectRuns);
+    const { items: rows, ...rest } = await readList(this.#driver, lists, page, selectRuns);
     const answers = selectAnswers(this.tenantId, rows);
     const parts = answers === undefined ? [] : await this.#select(answers);
     const byRun = Map.groupBy(parts, (part) => text(part, 'run_id'));
     const items = rows.map((row) => decodeListing(row, byRun.get(text(row, 'id')) ?? []));
-    return { items, next };
+    return { items, ...rest };
   }
 
   async append(append: Append): Promise<AppendOutcome> {
@@ -364,8 +364,9 @@ export class SqlTenantStore implements TenantStore {
 
   async listApprovals(filter: ApprovalFilter, page: Page): Promise<Listed<ApprovalRecord>> {
     const lists = approvals.approvalLists(this.tenantId, filter);
-    const { items, next } = await readList(this.#driver, lists, page, approvals.selectApprovals);
-    return { items: items.map((row) => approvals.decodeApproval(this.#signer, row)), next };
+    const { selectApprovals, decodeApproval } = approvals;
+    const { items, ...rest } = await readList(this.#driver, lists, page, selectApprovals);
+    return { items: items.map((row) => decodeApproval(this.#signer, row)), ...rest };
   }
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {
@@ -485,8 +486,8 @@ export class SqlTenantStore implements TenantStore {
   ): Promise<Listed<ConversationRecord>> {
     const lists = [conversations.conversationList(this.tenantId, filter)];
     const { selectConversations } = conversations;
-    const { items, next } = await readList(this.#driver, lists, page, selectConversations);
-    return { items: items.map(conversations.decodeConversation), next };
+    const { items, ...rest } = await readList(this.#driver, lists, page, selectConversations);
+    return { items: items.map(conversations.decodeConversation), ...rest };
   }
 
   async countEndedRuns(conversationId: string): Promise<number> {

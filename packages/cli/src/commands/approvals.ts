@@ -1,7 +1,7 @@
 import { describeFlags } from '@relay/protocol/display';
 import type { Approval, DecisionBody, RelayClient } from '@relay/sdk';
 import { Option } from 'commander';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, takeCounted } from '../command.ts';
 import { usageError } from '../errors.ts';
 import { count, futureTime, json } from '../options.ts';
 import { formatTime } from '../output/table.ts';
@@ -106,9 +106,9 @@ async function listApprovals(context: Context<ListOptions>): Promise<void> {
   const { approvals, sessions } = await context.client();
   const decidable = mine === true ? 'true' : undefined;
   const runId = await context.optionalId('run', run);
-  const query = { status: wanted, runId, decidable, limit: pageSize(limit) } as const;
-  const listed = await take(approvals.list(query), limit);
-  const handles = await handlesOf(sessions, listed);
+  const query = { status: wanted, runId, decidable, ...context.page(limit) } as const;
+  const listed = await takeCounted(approvals.list(query), limit);
+  const handles = await handlesOf(sessions, listed.items);
   context.print.list(
     listed,
     [

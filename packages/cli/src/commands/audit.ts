@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { AuditEntry, AuditExportQuery, AuditHead, AuditQuery } from '@relay/sdk';
 import { Option } from 'commander';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, takeCounted } from '../command.ts';
 import { readDocument, readFile, readLines } from '../input.ts';
 import { CliError, usageError } from '../errors.ts';
 import { count, pastTime } from '../options.ts';
@@ -139,9 +139,9 @@ async function listAudit(context: Context<ListOptions>): Promise<void> {
   const { audit } = await context.client();
   const isTerminal = context.environment.stdout.isTTY === true;
   const runId = await context.optionalId('run', run);
-  const query = { action, actor, runId, since, until, limit: pageSize(limit) };
+  const query = { action, actor, runId, since, until, ...context.page(limit) };
   context.print.list(
-    await take(audit.list(query), limit),
+    await takeCounted(audit.list(query), limit),
     [
       { title: 'seq', value: ({ seq }) => seq },
       { title: 'at', value: ({ at }) => at, time: true },
@@ -158,7 +158,7 @@ function whoText({ who }: AuditEntry): string {
 }
 
 /** What a reader looks for first. */
-const firstFacts = ['tool', 'decision', 'outcome', 'status', 'name'];
+const firstFacts = ['tool', 'approved', 'outcome', 'status', 'name', 'agent'];
 
 /** Empty values are left out; `--json` has them all. A terminal shows the ends of ids. */
 function whatText({ what, why }: AuditEntry, isTerminal: boolean): string {

@@ -1,4 +1,4 @@
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, pageSize, takeCounted } from '../command.ts';
 import { count } from '../options.ts';
 import { formatTime } from '../output/table.ts';
 
@@ -43,7 +43,7 @@ async function listChannels(context: Context<{ limit: number }>): Promise<void> 
   const { limit } = context.options;
   const { channels } = await context.client();
   context.print.list(
-    await take(channels.list({ limit: pageSize(limit) }), limit),
+    await takeCounted(channels.list({ limit: pageSize(limit) }), limit),
     [
       { title: 'channel', value: ({ name }) => `#${name}` },
       { title: 'created', value: ({ createdAt }) => createdAt, time: true, minor: true },

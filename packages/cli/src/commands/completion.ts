@@ -96,7 +96,7 @@ const idArguments: Readonly<Record<string, IdKind>> = {
 };
 
 /** Whose id comes next after these words. */
-export function kindOfNext(program: Command, words: readonly string[]): IdKind | undefined {
+function kindOfNext(program: Command, words: readonly string[]): IdKind | undefined {
   const { command, pending, taken } = walk(program, words);
   if (pending !== undefined) return idArguments[/<(\w+)>/.exec(pending.flags)?.[1] ?? ''];
   const expected = command.registeredArguments;

@@ -1,6 +1,6 @@
 import type { Grant, GrantBody } from '@relay/sdk';
 import { Option } from 'commander';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, pageSize, takeCounted } from '../command.ts';
 import { usageError } from '../errors.ts';
 import { collect, count, futureTime, jsonObject } from '../options.ts';
 
@@ -118,7 +118,7 @@ async function listGrants(context: Context<ListOptions>): Promise<void> {
     limit: pageSize(limit),
   };
   context.print.list(
-    await take(grants.list(query), limit),
+    await takeCounted(grants.list(query), limit),
     [
       { title: 'grant', value: ({ id }) => id, id: true },
       { title: 'status', value: ({ status }) => status, status: true },

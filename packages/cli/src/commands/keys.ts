@@ -1,7 +1,7 @@
 import type { ApiKeyBody } from '@relay/sdk';
 import { defined } from '@relay/protocol/wire';
 import { Option } from 'commander';
-import { type CliCommand, type Context, take } from '../command.ts';
+import { type CliCommand, type Context, takeCounted } from '../command.ts';
 import { count, durationOrZero, futureTime } from '../options.ts';
 
 /** Repeat the lists in @relay/protocol so that help does not load it; a test compares them. */
@@ -69,7 +69,7 @@ export function registerKeys(program: CliCommand): void {
 async function listKeys(context: Context<{ limit: number }>): Promise<void> {
   const { keys } = await context.client();
   context.print.list(
-    await take(keys.list(), context.options.limit),
+    await takeCounted(keys.list(), context.options.limit),
     [
       { title: 'key', value: ({ id }) => id, id: true },
       {

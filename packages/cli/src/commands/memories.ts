@@ -1,5 +1,5 @@
 import type { Memory } from '@relay/sdk';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, pageSize, take, takeCounted } from '../command.ts';
 import { CliError, exitCodes, usageError } from '../errors.ts';
 import { count, duration } from '../options.ts';
 import type { Column } from '../output/table.ts';
@@ -61,7 +61,7 @@ async function listMemories(context: Context<ListOptions>): Promise<void> {
   const { namespace, limit } = context.options;
   const { memories } = await context.client();
   const query = { namespace, limit: pageSize(limit) };
-  context.print.list(await take(memories.list(query), limit), columns, 'No memories.');
+  context.print.list(await takeCounted(memories.list(query), limit), columns, 'No memories.');
 }
 
 async function searchMemories(

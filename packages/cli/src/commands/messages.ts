@@ -1,6 +1,6 @@
 import type { Delivery, DeliveryMode, MessageBody, RelayClient, SessionMessage } from '@relay/sdk';
 import { Option } from 'commander';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, takeCounted } from '../command.ts';
 import { CliError, usageError } from '../errors.ts';
 import { count, pastTime } from '../options.ts';
 import { formatTime } from '../output/table.ts';
@@ -119,10 +119,10 @@ async function listMessages(context: Context<ListOptions>): Promise<void> {
     thread: await context.optionalId('message', thread),
     q: search,
     since,
-    limit: pageSize(limit),
+    ...context.page(limit),
   };
   context.print.list(
-    await take(messages.list(query), limit),
+    await takeCounted(messages.list(query), limit),
     [
       { title: 'message', value: ({ id }) => id, id: true },
       { title: 'sent', value: ({ at }) => at, time: true },

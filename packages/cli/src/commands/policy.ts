@@ -1,5 +1,5 @@
 import type { NewPolicy, Policy, PolicyPreview } from '@relay/sdk';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, pageSize, takeCounted } from '../command.ts';
 import { readDocument } from '../input.ts';
 import { CliError, exitCodes, usageError } from '../errors.ts';
 import { count, pastTime } from '../options.ts';
@@ -214,7 +214,7 @@ async function showHistory(context: Context<AgentOption & { limit: number }>): P
   const { policy } = await context.client();
   const versions = policy.versions({ agent, limit: pageSize(limit) });
   context.print.list(
-    await take(versions, limit),
+    await takeCounted(versions, limit),
     [
       { title: 'version', value: ({ version }) => version },
       { title: 'since', value: ({ updatedAt }) => updatedAt, time: true },

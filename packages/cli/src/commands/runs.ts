@@ -1,6 +1,6 @@
 import type { Run, RunsQuery, StoredEvent } from '@relay/sdk';
 import { Option } from 'commander';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, takeCounted } from '../command.ts';
 import { deadlineOf, timeoutOption } from '../deadline.ts';
 import { failureOf, usageError } from '../errors.ts';
 import { count, pastTime } from '../options.ts';
@@ -99,10 +99,10 @@ async function listRuns(context: Context<ListOptions>): Promise<void> {
     label,
     since,
     until,
-    limit: pageSize(limit),
+    ...context.page(limit),
   };
   context.print.list(
-    await take(runs.list(query), limit),
+    await takeCounted(runs.list(query), limit),
     [
       { title: 'run', value: ({ id }) => id, id: true },
       { title: 'status', value: ({ status }) => status, status: true },

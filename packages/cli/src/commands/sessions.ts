@@ -1,6 +1,6 @@
 import type { RelayClient, Session, SessionsQuery, SessionSummary } from '@relay/sdk';
 import { Option } from 'commander';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, take, takeCounted } from '../command.ts';
 import { CliError, failureOf, usageError } from '../errors.ts';
 import { findSession } from '../handles.ts';
 import { confirmed } from '../input.ts';
@@ -185,9 +185,9 @@ interface ListOptions extends Pick<SessionsQuery, 'status' | 'harness' | 'label'
 async function listSessions(context: Context<ListOptions>): Promise<void> {
   const { status, harness, label, limit } = context.options;
   const { sessions } = await context.client();
-  const query = { status, harness, label, limit: pageSize(limit) };
+  const query = { status, harness, label, ...context.page(limit) };
   context.print.list(
-    await take(sessions.list(query), limit),
+    await takeCounted(sessions.list(query), limit),
     [
       { title: 'handle', value: ({ identity }) => identity.handle },
       { title: 'status', value: ({ status }) => status, status: true },
@@ -495,7 +495,7 @@ async function showQueue(context: Context<QueueOptions>, [named]: readonly strin
     : (['accepted', 'deferred', 'delivered'] as const);
   const found = [];
   for (const status of statuses) {
-    const query = { sessionId, status, limit: pageSize(limit) };
+    const query = { sessionId, status, ...context.page(limit) };
     found.push(...(await take(client.deliveries.list(query), limit)));
   }
   // In the order in which they came.

@@ -1,6 +1,6 @@
 import type { WebhookBody } from '@relay/sdk';
 import { Option } from 'commander';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, pageSize, takeCounted } from '../command.ts';
 import { count } from '../options.ts';
 
 type Event = WebhookBody['events'][number];
@@ -74,7 +74,7 @@ async function listWebhooks(context: Context<{ limit: number }>): Promise<void> 
   const { limit } = context.options;
   const { webhooks } = await context.client();
   context.print.list(
-    await take(webhooks.list({ limit: pageSize(limit) }), limit),
+    await takeCounted(webhooks.list({ limit: pageSize(limit) }), limit),
     [
       { title: 'webhook', value: ({ id }) => id, id: true },
       { title: 'created', value: ({ createdAt }) => createdAt, time: true, minor: true },
@@ -125,7 +125,7 @@ async function listDeliveries(context: Context<{ limit: number }>, [given]: read
   const { webhooks } = await context.client();
   const id = await context.id('webhook', given);
   context.print.list(
-    await take(webhooks.deliveries(id, { limit: pageSize(limit) }), limit),
+    await takeCounted(webhooks.deliveries(id, { limit: pageSize(limit) }), limit),
     [
       { title: 'delivery', value: (each) => each.id },
       { title: 'event', value: ({ event }) => event },

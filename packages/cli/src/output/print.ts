@@ -6,8 +6,19 @@ import type { CliEnvironment, Output } from '../environment.ts';
 import { isStyled, type Paint, paintFor, paintStatus } from './paint.ts';
 import { type Column, tableOf } from './table.ts';
 import { escapeUnsafe, safeJson } from './escape.ts';
+import type { Taken } from '../command.ts';
 
 export type Fields = Readonly<Record<string, string | number | undefined>>;
+
+/** `20 of 133; more: --limit 40` */
+function moreText({ items, total, totalIsMinimum }: Taken<unknown>): string {
+  const shown = items.length;
+  const of =
+    total === undefined
+      ? `The first ${shown}`
+      : `${shown} of ${totalIsMinimum === true ? 'more than ' : ''}${total.toLocaleString('en')}`;
+  return `${of}; more: --limit ${shown * 2}`;
+}
 
 export class Print {
   readonly json: boolean;
@@ -62,7 +73,14 @@ export class Print {
     this.#err.write(`${escapeUnsafe(text)}\n`);
   }
 
-  list<Item>(items: readonly Item[], columns: readonly Column<Item>[], emptyNote?: string): void {
+  /** On a terminal a note says if there are more items than these. */
+  list<Item>(
+    listed: readonly Item[] | Taken<Item>,
+    columns: readonly Column<Item>[],
+    emptyNote?: string,
+  ): void {
+    const taken = 'items' in listed ? listed : { items: listed, hasMore: false };
+    const { items } = taken;
     if (this.json) for (const item of items) this.value(item);
     else if (items.length === 0) {
       if (emptyNote !== undefined) this.note(emptyNote);
@@ -70,6 +88,7 @@ export class Print {
       const width = this.#out.isTTY === true ? this.columns : undefined;
       const lines = tableOf(items, columns, { paint: this.paint, width });
       this.#out.write(`${lines.join('\n')}\n`);
+      if (taken.hasMore && width !== undefined) this.note(moreText(taken));
     }
   }
 

@@ -213,6 +213,8 @@ export interface Page {
   readonly limit: number;
   /** Default: from the newest. */
   readonly before?: Position;
+  /** Also counts what matches, up to this number. */
+  readonly countUpTo?: number;
 }
 
 /**
@@ -223,6 +225,8 @@ export interface Page {
 export interface Listed<Item> {
   readonly items: readonly Item[];
   readonly next: Position | null;
+  /** Set if it was counted. `isMinimum`: there are more. */
+  readonly total?: { readonly count: number; readonly isMinimum: boolean };
 }
 
 /** All given conditions must hold. */

@@ -71,6 +71,10 @@ export const pageQuery = {
     .default(50)
     .describe('Page size, from 1 to 200. Default: 50'),
   cursor: z.string().min(1).max(256).optional().describe('The nextCursor of the previous page'),
+  count: z
+    .enum(['true'])
+    .optional()
+    .describe('Also count all items that match, where the list can be counted'),
 };
 
 /** One of the values, or several of them, separated by commas. */
@@ -88,7 +92,15 @@ export function anyOf<const Values extends readonly [string, ...string[]]>(value
 export function listOf<Name extends string, Item extends z.ZodType>(name: Name, item: Item) {
   type Items = { [Key in Name]: z.ZodArray<Item> };
   const items = { [name]: z.array(item) } as Items;
-  return z.object({ ...items, nextCursor: z.string().nullable().describe(nextCursorText) });
+  return z.object({
+    ...items,
+    nextCursor: z.string().nullable().describe(nextCursorText),
+    total: z.int().optional().describe('With `count`: how many items match'),
+    totalIsMinimum: z
+      .literal(true)
+      .optional()
+      .describe('There are more than `total`: what takes long is not counted to its end'),
+  });
 }
 
 const nextCursorText =

@@ -18,7 +18,7 @@ import { messageLists } from './sessions/messages.ts';
 import { sessionLists } from './sessions/sessions.ts';
 import { readLong } from './statements.ts';
 
-export interface IdSearch {
+interface IdSearch {
   readonly kind: IdKind;
   readonly match: string;
   readonly limit: number;
@@ -75,7 +75,7 @@ export async function findIds(
   return [...found].slice(0, limit);
 }
 
-export function selectNewest(list: List, match: string, limit: number): Statement {
+function selectNewest(list: List, match: string, limit: number): Statement {
   const { sql, params } = selectPage(list, { limit: newestSearched });
   return {
     sql: `SELECT id FROM (${sql}) AS newest WHERE id LIKE ? OR id LIKE ? LIMIT ?`,

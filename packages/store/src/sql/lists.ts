@@ -9,7 +9,7 @@
 import type { Listed, Page, Position } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlAccess, SqlValue, Statement } from '../drivers/driver.ts';
-import { placeholders } from './statements.ts';
+import { placeholders, readLong } from './statements.ts';
 import { number, text } from '../codec/values.ts';
 
 /** A part of a WHERE clause. */
@@ -60,6 +60,43 @@ const mostPortions = 20;
  * and their time.
  */
 export async function readList(
+  driver: SqlAccess,
+  ways: readonly List[],
+  page: Page,
+  select: (list: List, range: Range) => Statement,
+): Promise<Listed<Row>> {
+  const listed = await readPageOf(driver, ways, page, select);
+  const { countUpTo } = page;
+  if (countUpTo === undefined) return listed;
+  const isWhole = listed.next === null && page.before === undefined;
+  const total = isWhole
+    ? { count: listed.items.length, isMinimum: false }
+    : await countRows(driver, ways, countUpTo);
+  return { ...listed, total };
+}
+
+/** As many portions as a page reads, and as many rows as asked for. Only indexes are read. */
+async function countRows(
+  driver: SqlAccess,
+  ways: readonly List[],
+  upTo: number,
+): Promise<{ count: number; isMinimum: boolean }> {
+  let count = 0;
+  let before: Position | undefined;
+  for (let n = 0; n < mostPortions; n += 1) {
+    const { list, end } = await nextPortion(driver, ways, before);
+    const { sql, params } = selectPage(list, { limit: upTo + 1 - count, before, from: end });
+    const counted = { sql: `SELECT COUNT(*) AS found FROM (${sql}) AS counted`, params };
+    const [row = {}] = await readLong(driver, counted);
+    count += number(row, 'found');
+    if (count > upTo) return { count: upTo, isMinimum: true };
+    if (end === undefined) return { count, isMinimum: false };
+    before = end;
+  }
+  return { count, isMinimum: true };
+}
+
+async function readPageOf(
   driver: SqlAccess,
   ways: readonly List[],
   page: Page,

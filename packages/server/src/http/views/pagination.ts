@@ -6,21 +6,39 @@ import { invalidRequest } from '../errors.ts';
 interface PageQuery {
   readonly limit: number;
   readonly cursor?: string | undefined;
+  readonly count?: 'true' | undefined;
 }
 
 interface PageOf<Item> {
   readonly items: readonly Item[];
   readonly nextCursor: string | null;
+  readonly total?: number;
+  readonly totalIsMinimum?: true;
+}
+
+const mostCounted = 10_000;
+
+function countOf({ count }: PageQuery): Pick<Page, 'countUpTo'> {
+  return count === undefined ? {} : { countUpTo: mostCounted };
+}
+
+type Total = Pick<PageOf<unknown>, 'total' | 'totalIsMinimum'>;
+
+function totalOf({ total }: Pick<Listed<unknown>, 'total'>): Total {
+  if (total === undefined) return {};
+  return { total: total.count, ...(total.isMinimum ? { totalIsMinimum: true as const } : {}) };
 }
 
 /** Reads one page of a list that says where the next one begins. */
 export async function readListed<Item>(
-  { limit, cursor }: PageQuery,
+  query: PageQuery,
   list: (page: Page) => Promise<Listed<Item>>,
 ): Promise<PageOf<Item>> {
+  const { limit, cursor } = query;
   const before = cursor === undefined ? undefined : decodeCursor(cursor);
-  const { items, next } = await list({ limit, ...defined({ before }) });
-  return { items, nextCursor: next === null ? null : encodeCursor(next) };
+  const listed = await list({ limit, ...countOf(query), ...defined({ before }) });
+  const { items, next } = listed;
+  return { items, nextCursor: next === null ? null : encodeCursor(next), ...totalOf(listed) };
 }
 
 /** The same for other lists. It reads one item more to know whether another page follows. */
@@ -69,21 +87,26 @@ export async function readPageBySize<Item>(
 
 /** The same for such items of a list that says where the next page begins. */
 export async function readListedBySize<Item>(
-  { limit, cursor }: PageQuery,
+  query: PageQuery,
   list: (page: Page) => Promise<Listed<Item>>,
 ): Promise<PageOf<Item>> {
+  const { limit, cursor } = query;
   let before = cursor === undefined ? undefined : decodeCursor(cursor);
   const items: Item[] = [];
   let chars = 0;
+  let total: Total | undefined;
   for (;;) {
     const count = Math.min(itemsAtOnce, limit - items.length);
-    const { items: found, next } = await list({ limit: count, ...defined({ before }) });
+    const counted = total === undefined ? countOf(query) : {};
+    const listed = await list({ limit: count, ...counted, ...defined({ before }) });
+    const { items: found, next } = listed;
+    total ??= totalOf(listed);
     items.push(...found);
     for (const item of found) chars += charsIn(item);
     // A list that finds fewer has read as much as it does at once.
     const isFull = items.length === limit || chars >= maxPageChars || found.length < count;
     if (next === null || isFull) {
-      return { items, nextCursor: next === null ? null : encodeCursor(next) };
+      return { items, nextCursor: next === null ? null : encodeCursor(next), ...total };
     }
     before = next;
   }

@@ -252,8 +252,8 @@ export class SqlSessionStore extends SqlSessionAccess implements SessionStore {
   async list(filter: SessionFilter, page: Page): Promise<Listed<SessionRecord>> {
     if (typeof filter.status === 'object' && filter.status.length === 0) return nothing;
     const lists = sessions.sessionLists(this.tenantId, filter);
-    const { items, next } = await readList(this.driver, lists, page, sessions.selectSessions);
-    return { items: items.map(this.#decode), next };
+    const { items, ...rest } = await readList(this.driver, lists, page, sessions.selectSessions);
+    return { items: items.map(this.#decode), ...rest };
   }
 
   async change(write: SessionWrite): Promise<SessionOutcome> {
@@ -356,8 +356,12 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
     // A search is one statement, whatever else is asked for.
     const lists = messages.messageLists(this.tenantId, query === undefined ? filter : {});
     const select = messages.messageSelector(this.driver.dialect, filter);
-    const { items, next } = await readList(this.driver, lists, page, select);
-    return { items: items.map(messages.decodeMessage), next };
+    // The lists have neither the words of a search nor what a session may see.
+    const isListed = query === undefined && filter.visibleTo === undefined;
+    const { countUpTo: _, ...uncounted } = page;
+    const counted = isListed ? page : uncounted;
+    const { items, ...rest } = await readList(this.driver, lists, counted, select);
+    return { items: items.map(messages.decodeMessage), ...rest };
   }
 
   async participants(threadId: string): Promise<string[]> {
@@ -453,8 +457,9 @@ export class SqlMessageStore extends SqlSessionAccess implements MessageStore {
 
   async listDeliveries(filter: DeliveryFilter, page: Page): Promise<Listed<MessageDelivery>> {
     const lists = deliveries.deliveryLists(this.tenantId, filter);
-    const { items, next } = await readList(this.driver, lists, page, deliveries.selectDeliveries);
-    return { items: items.map(deliveries.decodeDelivery), next };
+    const { selectDeliveries } = deliveries;
+    const { items, ...rest } = await readList(this.driver, lists, page, selectDeliveries);
+    return { items: items.map(deliveries.decodeDelivery), ...rest };
   }
 
   inbox(sessionId: string, range: EventRange): Promise<InboxEntry[]> {

@@ -126,8 +126,8 @@ export class SqlAuditTrail implements AuditTrail {
 
   async list(filter: AuditFilter, page: Page): Promise<Listed<AuditRecord>> {
     const lists = auditLists(this.#tenantId, filter);
-    const { items, next } = await readList(this.#driver, lists, page, selectAudit);
-    return { items: items.map(decodeRecord), next };
+    const { items, ...rest } = await readList(this.#driver, lists, page, selectAudit);
+    return { items: items.map(decodeRecord), ...rest };
   }
 
   read({ after, limit }: { after: number; limit: number }): Promise<AuditRecord[]> {

@@ -34,7 +34,10 @@ export const listApprovals: Handler<'listApprovals'> = async (call) => {
     call.query;
   const status = decidable === undefined ? page.status : 'pending';
   const filter = defined({ status, runId, sessionId, conversationId, invocationId, tool, kind });
-  const { items, nextCursor } = await readListedBySize(page, (each) =>
+  // What the caller may decide is not counted.
+  const { count: _, ...uncounted } = page;
+  const counted = decidable === undefined ? page : uncounted;
+  const { items, ...rest } = await readListedBySize(counted, (each) =>
     storeOf(call).listApprovals(filter, each),
   );
   const requirements = new Requirements(call);
@@ -47,7 +50,7 @@ export const listApprovals: Handler<'listApprovals'> = async (call) => {
   }
   return {
     approvals: await Promise.all(wanted.map((each) => presentApproval(call, each, requirements))),
-    nextCursor,
+    ...rest,
   };
 };
 

@@ -8,10 +8,10 @@ import { iso, isoOrUndefined, readListed, parseTime } from '../../views/paginati
 export const listAudit: Handler<'listAudit'> = async (call) => {
   const query = call.query;
   await sealNow(call);
-  const { items, nextCursor } = await readListed(query, (page) =>
+  const { items, ...rest } = await readListed(query, (page) =>
     storeOf(call).audit.list(filterOf(query), page),
   );
-  return { entries: items.map(presentEntry), nextCursor };
+  return { entries: items.map(presentEntry), ...rest };
 };
 
 export const auditHead: Handler<'auditHead'> = async (call) => {

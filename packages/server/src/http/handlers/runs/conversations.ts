@@ -7,10 +7,10 @@ import { type Handler, storeOf } from '../handler.ts';
 
 export const listConversations: Handler<'listConversations'> = async (call) => {
   const filter = defined({ query: call.query.q });
-  const { items, nextCursor } = await readListed(call.query, (page) =>
+  const { items, ...rest } = await readListed(call.query, (page) =>
     storeOf(call).listConversations(filter, page),
   );
-  return { conversations: items.map(presentConversation), nextCursor };
+  return { conversations: items.map(presentConversation), ...rest };
 };
 
 export const getConversation: Handler<'getConversation'> = async (call) => {

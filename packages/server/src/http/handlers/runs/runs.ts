@@ -72,10 +72,10 @@ function rejectUnavailableTools(
 }
 
 export const listRuns: Handler<'listRuns'> = async (call) => {
-  const { items, nextCursor } = await readListed(call.query, (page) =>
+  const { items, ...rest } = await readListed(call.query, (page) =>
     storeOf(call).listRuns(filterOf(call.query), page),
   );
-  return { runs: items.map(presentListed), nextCursor };
+  return { runs: items.map(presentListed), ...rest };
 };
 
 function filterOf(query: QueryOf<'listRuns'>): RunFilter {

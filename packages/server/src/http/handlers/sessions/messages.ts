@@ -44,10 +44,10 @@ export const listMessages: Handler<'listMessages'> = async (call) => {
     since: parseTime(since),
     visibleTo: await visibilityOf(call),
   });
-  const { items, nextCursor } = await readListedBySize(page, (each) =>
+  const { items, ...rest } = await readListedBySize(page, (each) =>
     store.messages.list(filter, each),
   );
-  return { messages: await Promise.all(items.map((each) => shown(call, each))), nextCursor };
+  return { messages: await Promise.all(items.map((each) => shown(call, each))), ...rest };
 };
 
 async function sessionWith(store: core.TenantStore, handle: string): Promise<string | undefined> {
@@ -146,10 +146,10 @@ function hasCome(
 export const listDeliveries: Handler<'listDeliveries'> = async (call) => {
   const { status, sessionId, ...page } = call.query;
   const { messages } = storeOf(call);
-  const { items, nextCursor } = await readListed(page, (each) =>
+  const { items, ...rest } = await readListed(page, (each) =>
     messages.listDeliveries(defined({ status, sessionId }), each),
   );
-  return { deliveries: items.map(presentDelivery), nextCursor };
+  return { deliveries: items.map(presentDelivery), ...rest };
 };
 
 /** Any key may: it sends nothing new. */

@@ -76,8 +76,8 @@ export const listSessions: Handler<'listSessions'> = async (call) => {
   }
   if (call.query.handle !== undefined) return sessionsWith(call, call.query.handle);
   const list = (page: core.Page) => storeOf(call).sessions.list(filterOf(call.query), page);
-  const { items, nextCursor } = await readListed(call.query, list);
-  return { sessions: items.map((session) => presentShown(call, session)), nextCursor };
+  const { items, ...rest } = await readListed(call.query, list);
+  return { sessions: items.map((session) => presentShown(call, session)), ...rest };
 };
 
 async function sessionsWith(call: ApiRequest, handle: string) {
