@@ -3,7 +3,7 @@
  * (npm start) and RELAY_API_KEY: npx node examples/function-tool/main.ts
  */
 import assert from 'node:assert/strict';
-import { createClient, tool } from '@relay/sdk';
+import { createClient, defineTool } from '@relay/sdk';
 import { z } from 'zod';
 
 const client = createClient({
@@ -13,11 +13,11 @@ const client = createClient({
 
 const users = new Map([['u_001', { name: 'Ada', plan: 'pro' }]]);
 
-const getUser = tool({
+const getUser = defineTool({
   name: 'get_user',
   description: 'Finds a user by id',
   schema: z.object({ id: z.string().startsWith('u_') }),
-  run({ id }) {
+  execute({ id }) {
     const user = users.get(id);
     if (user === undefined) throw new Error(`There is no user ${id}`);
     return user;

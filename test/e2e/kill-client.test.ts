@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { tool } from '@relay/sdk';
+import { defineTool } from '@relay/sdk';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { clientOf } from '../sdk/environment.ts';
 import { until } from '../support/kernel.ts';
@@ -100,10 +100,10 @@ describe('a function of a client', () => {
   test('delivers its result after the restart of a server that was killed meanwhile', async () => {
     const client = clientOf(server);
     let calls = 0;
-    const getUser = tool({
+    const getUser = defineTool({
       name: 'get_user',
       schema: { type: 'object' },
-      run: async () => {
+      execute: async () => {
         calls += 1;
         await server.kill();
         void server.start();

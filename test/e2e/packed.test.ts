@@ -241,11 +241,11 @@ test.each([
     );
     writeFileSync(
       join(program, 'program.ts'),
-      `import { createClient, RelayApiError, tool, type Policy, type Run } from '@relay/sdk';
+      `import { createClient, RelayApiError, defineTool, type Policy, type Run } from '@relay/sdk';
      const client = createClient({ baseUrl: 'http://relay.test' });
      export async function use(id: string): Promise<Run['status']> {
        const policy: Policy = await client.policy.get();
-       const get = tool({ name: 'get', schema: { type: 'object' }, run: () => policy.version });
+       const get = defineTool({ name: 'get', schema: { type: 'object' }, execute: () => policy.version });
        for await (const event of client.runs.stream(id, { tools: [get] })) {
          if (event.type === 'token') event.text.toUpperCase();
          // @ts-expect-error: a token has no name, so the types are there and are no any.

@@ -41,6 +41,8 @@ describe('SDK bundle', () => {
     expect(ofProtocol.map((id) => id.split('/').at(-1))).toEqual([
       'defined.ts',
       'observation.ts',
+      'schema.ts',
+      'tool-schema.ts',
       'sse.ts',
     ]);
     expect(code).not.toMatch(/zod|node:|\brequire\(|\bprocess\b|\bBuffer\b|import\s*[{"'(]/);
@@ -48,12 +50,12 @@ describe('SDK bundle', () => {
 });
 
 const page = `<!doctype html><script type="module">
-  import { createClient, tool } from '/sdk.js';
+  import { createClient, defineTool } from '/sdk.js';
   const apiKey = new URLSearchParams(location.search).get('key');
   const client = createClient({ baseUrl: location.origin, apiKey });
-  const where = tool({
+  const where = defineTool({
     name: 'where', schema: { type: 'object' },
-    run: () => ({ page: location.pathname, secure: isSecureContext }),
+    execute: () => ({ page: location.pathname, secure: isSecureContext }),
   });
   const report = (body) => fetch('/report', { method: 'POST', body: JSON.stringify(body) });
   try {
@@ -88,10 +90,10 @@ describe('SDK in an older Node', requires('older-Node', noOlderNode), () => {
     writeFileSync(join(folder, 'sdk.mjs'), code);
     writeFileSync(
       join(folder, 'program.mjs'),
-      `import { createClient, tool } from './sdk.mjs';
+      `import { createClient, defineTool } from './sdk.mjs';
        const [baseUrl, apiKey] = process.argv.slice(2);
        const { runs } = createClient({ baseUrl, apiKey });
-       const where = tool({ name: 'where', schema: { type: 'object' }, run: () => 'here' });
+       const where = defineTool({ name: 'where', schema: { type: 'object' }, execute: () => 'here' });
        const run = await runs.create({ model: 'demo', input: 'use where {}', tools: [where] });
        for await (const { type } of run) if (type === 'token') break;
        console.log(await run.text());`,

@@ -12,7 +12,7 @@ import {
   type Invocation,
   type RelayClient,
   type Session,
-  tool,
+  defineTool,
 } from '@relay/sdk';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TestServer } from '../support/server.ts';
@@ -98,7 +98,7 @@ async function asking(): Promise<{ runId: string; id: string }> {
 
 async function lookUp(): Promise<void> {
   const schema = { type: 'object' };
-  const mine = tool({ name: 'mine', schema, run: () => 'found' });
+  const mine = defineTool({ name: 'mine', schema, execute: () => 'found' });
   const run = await client.runs.create({ model: 'demo', input: 'use mine {}', tools: [mine] });
   expect(await run.text()).toContain('found');
 }

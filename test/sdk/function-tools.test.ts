@@ -1,6 +1,6 @@
 /** Function tools with a server in the same process. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createClient, tool, type ToolContext } from '@relay/sdk';
+import { createClient, defineTool, type ToolContext } from '@relay/sdk';
 import { z } from 'zod';
 import { until } from '../support/kernel.ts';
 import { verifies } from '../conformance/verifies.ts';
@@ -14,11 +14,11 @@ const userSchema = z.object({
 /** A function tool that records its calls. */
 function recording(run: (input: z.output<typeof userSchema>, context: ToolContext) => unknown) {
   const calls: ToolContext[] = [];
-  const getUser = tool({
+  const getUser = defineTool({
     name: 'get_user',
     description: 'Finds a user by id',
     schema: userSchema,
-    run(input, context) {
+    execute(input, context) {
       calls.push(context);
       return run(input, context);
     },
@@ -70,11 +70,11 @@ describe('function tool', () => {
   test('with needsApproval runs only after a person approved the call, with what was approved', async () => {
     const inputs: unknown[] = [];
     const approved: boolean[] = [];
-    const deleteUser = tool({
+    const deleteUser = defineTool({
       name: 'delete_user',
       schema: z.object({ id: z.string() }),
       needsApproval: true,
-      run(input) {
+      execute(input) {
         inputs.push(input);
         return { deleted: input.id, afterApproval: approved.length > 0 };
       },
@@ -118,11 +118,11 @@ describe('function tool', () => {
 
   test('with needsApproval never runs if the call is denied or nobody can be asked', async () => {
     const inputs: unknown[] = [];
-    const deleteUser = tool({
+    const deleteUser = defineTool({
       name: 'delete_user',
       schema: z.object({ id: z.string() }),
       needsApproval: true,
-      run: (input) => void inputs.push(input),
+      execute: (input) => void inputs.push(input),
     });
     const body = { model: 'demo', input: 'use delete_user {"id": "u_1"}', tools: [deleteUser] };
     const denied = await server.client.runs.create(body, {
@@ -208,11 +208,11 @@ describe('function tool', () => {
 
   test('is aborted after its timeout', async () => {
     let signal: AbortSignal | undefined;
-    const getUser = tool({
+    const getUser = defineTool({
       name: 'get_user',
       schema: userSchema,
       timeoutMs: 300,
-      run(_, context) {
+      execute(_, context) {
         signal = context.signal;
         return new Promise(() => {});
       },

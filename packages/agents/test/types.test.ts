@@ -158,15 +158,6 @@ describe('a tool', () => {
       readonly result?: unknown;
       readonly attachments?: readonly AttachmentPart[] | undefined;
     }>();
-    checked(() =>
-      defineTool({
-        name: 'wrong',
-        description: 'Wrong',
-        schema: z.object({}),
-        // @ts-expect-error The context is for the model, who reads text.
-        execute: async () => ({ context: 7 }),
-      }),
-    );
   });
 
   test('can be passed as a definition with any schema', () => {

@@ -7,6 +7,7 @@ export * from './events/observation.ts';
 export * from './events/session-events.ts';
 export * from './json-schema/check.ts';
 export type { JsonSchema } from './json-schema/schema.ts';
+export * from './json-schema/tool-schema.ts';
 export * from './json-schema/validate.ts';
 export * from './openapi/document.ts';
 export * from './routes/index.ts';

@@ -8,6 +8,7 @@ import type { auditLineSchema, feedFrameSchema, RouteName, routes } from './rout
 export * from './defined.ts';
 export { canObserve } from './events/observation.ts';
 export { childPath, isObject, type JsonSchema, resolveRef } from './json-schema/schema.ts';
+export * from './json-schema/tool-schema.ts';
 export { issuesOfValue } from './json-schema/validate.ts';
 export { canonicalJson } from './schemas/canonical.ts';
 export * from './sse/sse.ts';

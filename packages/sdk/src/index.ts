@@ -2,12 +2,10 @@ export { createClient, type ClientOptions, type RelayClient } from './client.ts'
 export { RelayApiError, type RelayApiErrorCode } from './errors.ts';
 export {
   type ClientTool,
-  type JsonSchema,
-  type JsonSchemaToolOptions,
-  type StandardSchema,
-  tool,
+  type DefinedTool,
+  defineTool,
   type ToolContext,
-  type ToolOptions,
+  type ToolDefinition,
 } from './tools/tool.ts';
 export { type RunHandle, type RunResult, type RunStreamEvent } from './streaming/run-handle.ts';
 export type {
@@ -107,6 +105,7 @@ export type {
   GrantsQuery,
   Health,
   Invocation,
+  JsonSchema,
   MemoriesQuery,
   Memory,
   MemoryBody,
@@ -116,6 +115,7 @@ export type {
   MessagesQuery,
   ModelList,
   ToolList,
+  ParameterKind,
   PermissionResponse,
   Permissions,
   Policy,
@@ -141,11 +141,14 @@ export type {
   SessionsQuery,
   StoredEvent,
   StoredSessionEvent,
+  StandardSchema,
   Stats,
   StatsQuery,
   Tenant,
   TenantBody,
+  ToolOutput,
   ToolPermission,
+  ToolSchema,
   Usage,
   ChatMessageBody,
   Webhook,

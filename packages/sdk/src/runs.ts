@@ -18,7 +18,7 @@ import { type FollowOptions, framesOf } from './streaming/frames.ts';
 import { RunHandle, type Watcher } from './streaming/run-handle.ts';
 import { anyOf } from './timing.ts';
 import { ToolWorker } from './tools/tool-worker.ts';
-import type { ClientTool } from './tools/tool.ts';
+import { type ClientTool, declarationOf } from './tools/tool.ts';
 
 /** The body of `POST /v1/runs`, with function tools among the tools. */
 export interface NewRun extends Omit<RunBody, 'tools'> {
@@ -80,7 +80,7 @@ export class Runs {
   /** Starts a run. Iterate the handle to follow it. */
   async create(body: NewRun, options: CreateRunOptions = {}): Promise<RunHandle> {
     const { tools } = body;
-    const declared = tools === undefined ? body : { ...body, tools: tools.map(declarationOf) };
+    const declared = tools === undefined ? body : { ...body, tools: tools.map(wireTool) };
     const { first, id, replayed } = await this.#start('/v1/runs', declared, options);
     return this.#handle(id, tools?.filter(isClientTool) ?? [], { ...options, first, replayed });
   }
@@ -219,9 +219,9 @@ interface HandleOptions extends StreamRunOptions {
 }
 
 function isClientTool(tool: RunTool | ClientTool): tool is ClientTool {
-  return 'declaration' in tool;
+  return 'execute' in tool;
 }
 
-function declarationOf(tool: RunTool | ClientTool): RunTool {
-  return isClientTool(tool) ? tool.declaration : tool;
+function wireTool(tool: RunTool | ClientTool): RunTool {
+  return isClientTool(tool) ? declarationOf(tool) : tool;
 }

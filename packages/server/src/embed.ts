@@ -6,7 +6,9 @@ import { createInProcessFetch, type InProcessFetch } from './http/in-process-fet
 import { issueBootstrapKey } from './secrets/keys.ts';
 import { openServer, type ServeOptions } from './serve.ts';
 
-export interface EmbedOptions extends Partial<Pick<ServeOptions, 'models' | 'tools' | 'cwd'>> {
+export interface EmbedOptions extends Partial<
+  Pick<ServeOptions, 'models' | 'tools' | 'config' | 'cwd'>
+> {
   /** The server's settings, as environment variables; `RELAY_DATA_DIR` names the data folder. */
   readonly env: ServeOptions['env'];
 }

@@ -10,7 +10,7 @@ import {
 import { defined, RelayError } from '@relay/protocol';
 import { bubblewrapProblem } from '@relay/processes';
 import { auditRestore, operatorAuditEntry } from './audit/operator-entries.ts';
-import { loadConfigFile } from './config/config-file.ts';
+import { checkConfig, loadConfigFile, type RelayConfig } from './config/config-file.ts';
 import { compose, type Relay, stopAll } from './compose.ts';
 import {
   type Config,
@@ -35,6 +35,8 @@ export interface ServeOptions extends Installation {
   /** Replace the built-in models and tools. */
   readonly models?: ModelRegistry;
   readonly tools?: (config: Config) => ToolRegistry;
+  /** Replaces the file `relay.config.ts`. */
+  readonly config?: RelayConfig;
 }
 
 export interface RunningServer {
@@ -56,7 +58,10 @@ export interface OpenedServer {
 /** Everything but the port. */
 export async function openServer(options: ServeOptions): Promise<OpenedServer> {
   const config = readConfig(options.env, options.cwd);
-  const file = await loadConfigFile(options.env, options.cwd);
+  const file =
+    options.config === undefined
+      ? await loadConfigFile(options.env, options.cwd)
+      : checkConfig('The configuration', options.config);
   const log = createLog({ level: config.logLevel, terminal: process.stderr.isTTY });
   for (const sentence of unknownSettings(options.env)) log.warn(sentence);
   const closing: (() => Promise<void> | void)[] = [];

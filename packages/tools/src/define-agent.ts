@@ -119,7 +119,7 @@ export class ToolCollection {
   /** Returns the name of the tool. */
   add(given: ToolReference): string {
     if (typeof given === 'string') return given;
-    const tool = isTool(given) ? given : toolOf(given);
+    const tool = isTool(given) ? given : toolOf(definitionIn(given));
     const present = this.#tools.get(given.name);
     if (present !== undefined && present !== tool) {
       throw new TypeError(`Two tools are named ${given.name}`);
@@ -138,6 +138,11 @@ function toolOf(definition: ToolDefinition): Tool {
   return tool;
 }
 
+/** A tool that the SDK defined is defined anew: a client leaves part of the validation to the server. */
 function isTool(given: Tool | ToolDefinition): given is Tool {
-  return 'validate' in given && 'inputSchema' in given;
+  return 'validate' in given && !('definition' in given);
+}
+
+function definitionIn(given: ToolDefinition): ToolDefinition {
+  return 'definition' in given ? (given.definition as ToolDefinition) : given;
 }

@@ -1,33 +1,33 @@
-import type {
-  PathResolution,
-  ParameterKind,
-  Task,
-  Tool,
-  ToolContext,
-  ToolOutput,
-  Validation,
-} from '@relay/core';
+import type { PathResolution, ParameterKind, Task, Tool, ToolContext } from '@relay/core';
 import {
   defined,
   type FieldIssue,
   fieldIssues,
   issueMessage,
+  issuesOfValue,
+  type JsonSchema,
+  type ParsedInput,
   type Preview,
+  type ReadSchema,
+  readToolSchema,
+  toolOutputOf,
   type ToolPermission,
+  type ToolSchema,
+  type Validation,
 } from '@relay/protocol';
 import { z } from 'zod';
 import { checkToolName } from './registry.ts';
 
-/** The output of the schema; `any` for a definition with an unknown schema. */
-type Parsed<Schema extends z.ZodType> = z.ZodType extends Schema
-  ? ReturnType<typeof JSON.parse>
-  : z.output<Schema>;
-
-interface BaseDefinition<Schema extends z.ZodType> {
+interface BaseDefinition<Schema extends ToolSchema> {
   readonly name: string;
   readonly description: string;
-  /** Must be the schema of an object: models call tools with objects. */
+  /**
+   * A Standard Schema (zod, valibot, arktype, …) or a JSON Schema of an object: models call tools with
+   * objects.
+   */
   readonly schema: Schema;
+  /** The JSON Schema for the model, if `schema` cannot be converted. */
+  readonly inputSchema?: JsonSchema;
   /** Runs without an approval unless a rule denies it. Default: false. */
   readonly allowedByDefault?: boolean;
   /** A person must approve each call, whatever allows it. Default: false. */
@@ -37,18 +37,18 @@ interface BaseDefinition<Schema extends z.ZodType> {
   /** Parameters that a rule with any parameters must name if the call has them. */
   readonly sensitive?: readonly string[];
   /** The rule to suggest to an approver. */
-  derivePermission?(input: Parsed<Schema>): ToolPermission | undefined;
+  derivePermission?(input: ParsedInput<Schema>): ToolPermission | undefined;
   /** Resolves path parameters; an approval is valid only while the result stays the same. */
-  resolvePaths?(input: Parsed<Schema>): Promise<PathResolution>;
+  resolvePaths?(input: ParsedInput<Schema>): Promise<PathResolution>;
   /** What a call would do, for the approver. Called when an approval is requested; has no effects. */
   preview?(
-    input: Parsed<Schema>,
+    input: ParsedInput<Schema>,
     resolvedPaths: Readonly<Record<string, string>>,
   ): Promise<Preview>;
 }
 
 export interface ToolDefinition<
-  Schema extends z.ZodType = z.ZodType,
+  Schema extends ToolSchema = ToolSchema,
 > extends BaseDefinition<Schema> {
   /** Safe to run again after a crash, with the same idempotency key. Default: false. */
   readonly idempotent?: boolean;
@@ -58,31 +58,39 @@ export interface ToolDefinition<
   readonly needsSession?: boolean;
   /** What to do when a crash left the outcome unknown. Default: ask. */
   readonly onUnknown?: 'ask' | 'fail';
-  execute(input: Parsed<Schema>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
+  /**
+   * Returns `{ context?, result?, attachments? }`, or any other value, which is the result. `context` is
+   * the text for the model.
+   */
+  execute(input: ParsedInput<Schema>, context: ToolContext): unknown;
 }
 
 /** A tool that delegates its work to a sub-agent. */
 export interface DelegatingToolDefinition<
-  Schema extends z.ZodType = z.ZodType,
+  Schema extends ToolSchema = ToolSchema,
 > extends BaseDefinition<Schema> {
-  delegates(input: Parsed<Schema>): Task;
+  delegates(input: ParsedInput<Schema>): Task;
 }
 
 /** More would not help the model. */
 const maxIssues = 20;
 
-export function defineTool<Schema extends z.ZodType>(definition: ToolDefinition<Schema>): Tool {
+/** The same object works in `relay.config.ts`, in the library and, for a client, in the SDK. */
+export function defineTool<const Schema extends ToolSchema>(
+  definition: ToolDefinition<Schema>,
+): Tool {
   return {
     ...baseTool(definition),
     idempotent: definition.idempotent ?? false,
     onUnknown: definition.onUnknown ?? 'ask',
     ...(definition.needsMemory === true ? { needsMemory: true } : {}),
     ...(definition.needsSession === true ? { needsSession: true } : {}),
-    execute: async (input, context) => definition.execute(input as Parsed<Schema>, context),
+    execute: async (input, context) =>
+      toolOutputOf(await definition.execute(input as ParsedInput<Schema>, context)),
   };
 }
 
-export function defineDelegatingTool<Schema extends z.ZodType>(
+export function defineDelegatingTool<Schema extends ToolSchema>(
   definition: DelegatingToolDefinition<Schema>,
 ): Tool {
   return {
@@ -90,13 +98,13 @@ export function defineDelegatingTool<Schema extends z.ZodType>(
     // The sub-agent is in the journal, so its outcome is never unknown after a crash.
     idempotent: true,
     onUnknown: 'fail',
-    delegates: (input) => definition.delegates(input as Parsed<Schema>),
+    delegates: (input) => definition.delegates(input as ParsedInput<Schema>),
     execute: () => Promise.reject(new TypeError(`${definition.name} is executed by a sub-agent`)),
   };
 }
 
-function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) {
-  const { name, description, schema, needsApproval, kinds, sensitive } = definition;
+function baseTool<Schema extends ToolSchema>(definition: BaseDefinition<Schema>) {
+  const { name, description, needsApproval, kinds, sensitive } = definition;
   const derive = definition.derivePermission?.bind(definition);
   const resolvePaths = definition.resolvePaths?.bind(definition);
   const preview = definition.preview?.bind(definition);
@@ -107,34 +115,34 @@ function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) 
   return {
     name,
     description,
-    inputSchema: inputSchemaOf(name, schema),
     allowedByDefault: definition.allowedByDefault ?? false,
-    validate: (input: unknown) => validate(schema, input),
+    ...readSchema(definition),
     ...defined({
       needsApproval,
       kinds,
       sensitive,
       resolvePaths:
         resolvePaths &&
-        ((input: Readonly<Record<string, unknown>>) => resolvePaths(input as Parsed<Schema>)),
+        ((input: Readonly<Record<string, unknown>>) => resolvePaths(input as ParsedInput<Schema>)),
       preview:
         preview &&
         ((
           input: Readonly<Record<string, unknown>>,
           resolvedPaths: Readonly<Record<string, string>>,
-        ) => preview(input as Parsed<Schema>, resolvedPaths)),
+        ) => preview(input as ParsedInput<Schema>, resolvedPaths)),
       derivePermission:
-        derive && ((input: Record<string, unknown>) => derive(input as Parsed<Schema>)),
+        derive && ((input: Record<string, unknown>) => derive(input as ParsedInput<Schema>)),
     }),
   };
 }
 
-function inputSchemaOf(name: string, schema: z.ZodType): Readonly<Record<string, unknown>> {
-  const { $schema: _, ...inputSchema } = z.toJSONSchema(schema, { io: 'input' });
-  if (inputSchema.type !== 'object') {
-    throw new TypeError(`The tool ${name} must take an object`);
-  }
-  return inputSchema;
+/** Zod's own interface has better messages than its Standard Schema. */
+function readSchema(definition: BaseDefinition<ToolSchema>): ReadSchema {
+  const { schema } = definition;
+  if (!(schema instanceof z.ZodType)) return readToolSchema(definition, issuesOfValue);
+  const inputSchema = definition.inputSchema ?? z.toJSONSchema(schema, { io: 'input' });
+  const read = readToolSchema({ ...definition, inputSchema }, issuesOfValue);
+  return { ...read, validate: (input) => validate(schema, input) };
 }
 
 /** Never throws: an error in the schema refuses the arguments. */

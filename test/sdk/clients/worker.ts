@@ -1,14 +1,15 @@
 /** A client process with one function tool, which records its calls and then may hang. */
 import { appendFileSync, fsyncSync, openSync } from 'node:fs';
-import { createClient, tool } from '@relay/sdk';
+import { createClient, defineTool } from '@relay/sdk';
 
 const { RELAY_URL = '', RELAY_API_KEY = '', RUN_ID, LEDGER = '', NAME, HOLD } = process.env;
 
-const charge = tool({
+const charge = defineTool({
   name: 'charge',
   description: 'Charges a card',
   schema: { type: 'object', properties: { cents: { type: 'integer' } }, required: ['cents'] },
-  async run({ cents }: { cents: number }, { idempotencyKey }) {
+  idempotent: true,
+  async execute({ cents }, { idempotencyKey }) {
     const ledger = openSync(LEDGER, 'a');
     appendFileSync(ledger, `${JSON.stringify({ by: NAME, cents, idempotencyKey })}\n`);
     fsyncSync(ledger);

@@ -1,5 +1,5 @@
 /** Function tools: clients claim calls and post their results. */
-import { canonicalJson } from '@relay/protocol';
+import { canonicalJson, defined } from '@relay/protocol';
 import type { RunControl } from './start-run.ts';
 import type { RunRef } from '../ports/index.ts';
 
@@ -13,11 +13,21 @@ export type ResultOutcome = 'accepted' | 'duplicate' | 'conflict' | 'missing';
 export async function postToolResult(
   control: RunControl,
   { tenantId, runId, toolCallId }: CallRef,
-  result: { readonly output: unknown; readonly failed: boolean },
+  {
+    context,
+    ...result
+  }: {
+    readonly output: unknown;
+    readonly failed: boolean;
+    /** The text for the model, instead of the output. */
+    readonly context?: string | undefined;
+  },
 ): Promise<ResultOutcome> {
   const { engine, supervisor } = control;
   const store = engine.store.tenant(tenantId);
-  const digest = engine.digest(canonicalJson({ output: result.output, failed: result.failed }));
+  const digest = engine.digest(
+    canonicalJson(defined({ output: result.output, failed: result.failed, context })),
+  );
   const known = await store.readClientCall(runId, toolCallId);
   if (known === undefined) return 'missing';
   const accepted =
@@ -27,7 +37,7 @@ export async function postToolResult(
       toolCallId,
       at: engine.clock.now(),
       result: { ...result, digest },
-      queued: { id: engine.ids.next(), command: { kind: 'result', toolCallId } },
+      queued: { id: engine.ids.next(), command: defined({ kind: 'result', toolCallId, context }) },
     }));
   if (accepted) {
     supervisor.wake({ tenantId, runId });
@@ -39,7 +49,13 @@ export async function postToolResult(
 }
 
 export type ClaimOutcome =
-  | { readonly kind: 'claimed'; readonly claimId: string; readonly until: number }
+  | {
+      readonly kind: 'claimed';
+      readonly claimId: string;
+      readonly until: number;
+      /** By another client, which may have run the call. */
+      readonly claimedBefore: boolean;
+    }
   | { readonly kind: 'taken' | 'missing' };
 
 const claimMs = 30_000;
@@ -57,5 +73,7 @@ export async function claimToolCall(
   const claimId = held ?? engine.ids.next();
   const until = Math.min(now + claimMs, known.resultBy);
   const won = await store.claimCall({ runId, toolCallId, claimId, now, until });
-  return won ? { kind: 'claimed', claimId, until } : { kind: 'taken' };
+  if (!won) return { kind: 'taken' };
+  const claimedBefore = known.claimId !== null && known.claimId !== claimId;
+  return { kind: 'claimed', claimId, until, claimedBefore };
 }

@@ -1,5 +1,5 @@
 /** How a rule matches a call: by text, as specification 002 defines it, and by the kinds of parameters. */
-import { canonicalJson, type Permissions } from '@relay/protocol';
+import { type ParameterKind, canonicalJson, type Permissions } from '@relay/protocol';
 import type { ResolvedPaths } from '../ports/tool.ts';
 import { checkPattern, compileGlob, type Effect } from './glob/glob.ts';
 import { literalPrefixLength } from './glob/pattern-text.ts';
@@ -18,7 +18,7 @@ import { checkRuleTool } from './tool-name.ts';
 import { allowsUrl, deniesUrl, isReadableUrl, urlReadings } from './url.ts';
 
 /** What a tool declares a parameter to be. Default: `text`. */
-export type ParameterKind = 'command' | 'path' | 'url' | 'text';
+export type { ParameterKind };
 
 export interface ToolCallLike {
   readonly name: string;

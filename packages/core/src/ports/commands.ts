@@ -25,7 +25,7 @@ export type RunCommand =
       readonly by: Decider;
     }
   /** A client posted the result of a call; it is stored with the call. */
-  | { readonly kind: 'result'; readonly toolCallId: string }
+  | { readonly kind: 'result'; readonly toolCallId: string; readonly context?: string }
   | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider }
   | MessageCommand
   /** Until a `resume` follows, no model is called, except for the last answer at a limit. */

@@ -407,6 +407,8 @@ export interface ClientCallRecord extends NewClientCall {
   readonly runId: string;
   /** `closed`: the call or its run ended without a result from a client. */
   readonly status: 'pending' | 'answered' | 'closed';
+  /** The latest claim, also if it has expired. */
+  readonly claimId: string | null;
   readonly result: ClientResult | null;
 }
 

@@ -1,5 +1,10 @@
-import type { AttachmentPart, FieldIssue, Preview, ToolPermission } from '@relay/protocol';
-import type { ParameterKind } from '../permission/match.ts';
+import type {
+  ParameterKind,
+  Preview,
+  ToolOutput,
+  ToolPermission,
+  Validation,
+} from '@relay/protocol';
 import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
 import type { MessageDraft, SentMessage } from '../commands/sessions/send-message.ts';
@@ -84,17 +89,7 @@ export interface Question {
   readonly schema: Readonly<Record<string, unknown>>;
 }
 
-/** `context` and `attachments` are for the model, `result` is for programs. */
-export interface ToolOutput {
-  readonly context?: string | undefined;
-  readonly result?: unknown;
-  /** Images and files. A model that cannot read one receives a note that it was left out. */
-  readonly attachments?: readonly AttachmentPart[] | undefined;
-}
-
-export type Validation =
-  | { readonly ok: true; readonly value: unknown }
-  | { readonly ok: false; readonly issues: readonly FieldIssue[] };
+export type { ToolOutput, Validation };
 
 /** Path parameters with links followed; relative paths start from `root`. */
 export interface ResolvedPaths {

@@ -8,6 +8,8 @@ const callParams = z.object({ id: idSchema, toolUseId: toolCallIdSchema });
 export const toolResultBodySchema = z.strictObject({
   // Parsed from JSON already and possibly large, so it is not checked again.
   output: z.unknown().refine((output) => output !== undefined, 'Required'),
+  /** The text for the model, instead of the output. */
+  context: z.string().optional(),
   /** The function failed; `output` describes the error. */
   isError: z.boolean().optional(),
 });
@@ -45,7 +47,12 @@ export const toolResultRoutes = {
     anyScope: true,
     params: callParams,
     body: claimBodySchema,
-    output: z.object({ claimId: idSchema, expiresAt: timeSchema }),
+    output: z.object({
+      claimId: idSchema,
+      expiresAt: timeSchema,
+      /** Another client had claimed it before and may have run it. */
+      claimedBefore: z.boolean(),
+    }),
     errors: [...itemErrors, ...bodyErrors, 'not_run_owner', 'call_claimed'],
   },
   awaitToolResult: {

@@ -187,6 +187,10 @@ export const functionSchema = z.strictObject({
     .optional(),
   /** A person must approve each call, whatever allows it. Default: the caller's code runs unasked. */
   needsApproval: z.boolean().optional(),
+  /** What parameters are, which decides how rules match them. Default: text. */
+  kinds: z.record(z.string(), z.enum(['command', 'path', 'url', 'text'])).optional(),
+  /** Parameters that a rule with any parameters must name if the call has them. */
+  sensitive: z.array(z.string()).max(100).optional(),
 });
 export type FunctionTool = z.infer<typeof functionSchema>;
 

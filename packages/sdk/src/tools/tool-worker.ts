@@ -6,13 +6,16 @@
  * the call. While another client holds the claim, it is requested again, since that client may die. A
  * function whose signal was aborted may still return a result, which is posted because its side effects
  * have happened. If it throws instead, the call is left to other clients.
+ *
+ * A call that another client had claimed may have taken effect: it is run again only if its tool is
+ * idempotent. Otherwise it fails.
  */
-import type { ToolClaim, ToolResultBody } from '@relay/protocol/wire';
+import { defined, type ToolClaim, type ToolResultBody } from '@relay/protocol/wire';
 import { RelayApiError } from '../errors.ts';
 import { type Http, messageOf, pathOf, uuid } from '../http.ts';
 import { anyOf, backoff, sleep } from '../timing.ts';
 import type { RunStreamEvent, Watcher } from '../streaming/run-handle.ts';
-import type { ClientTool } from './tool.ts';
+import { clientContext, type ClientTool, parseInput } from './tool.ts';
 
 type ToolCall = Extract<RunStreamEvent, { type: 'tool_call' }>;
 
@@ -23,7 +26,9 @@ interface Job {
   /** Aborted by `stop`, or by the signal of the reader. */
   readonly signal: AbortSignal;
   readonly path: string;
-  readonly claimId: string;
+  claimId: string;
+  /** Another client may have run the call. */
+  claimedBefore: boolean;
   settled: boolean;
 }
 
@@ -49,7 +54,7 @@ export class ToolWorker implements Watcher {
 
   constructor(options: ToolWorkerOptions) {
     this.#options = options;
-    this.#tools = new Map(options.tools.map((tool) => [tool.declaration.name, tool]));
+    this.#tools = new Map(options.tools.map((tool) => [tool.name, tool]));
   }
 
   onEvent(event: RunStreamEvent): void {
@@ -67,7 +72,8 @@ export class ToolWorker implements Watcher {
     const path = pathOf`/v1/runs/${runId}/tool-results/${call.id}`;
     const stop = new AbortController();
     const signal = anyOf(stop.signal, this.#options.signal);
-    const job: Job = { call, tool, path, stop, signal, claimId: uuid(), settled: false };
+    const fresh = { claimId: uuid(), claimedBefore: false, settled: false };
+    const job: Job = { call, tool, path, stop, signal, ...fresh };
     this.#jobs.set(call.id, job);
     void this.#work(job, key).finally(() => this.#jobs.delete(call.id));
   }
@@ -99,6 +105,8 @@ export class ToolWorker implements Watcher {
     for (let attempt = 0; !job.signal.aborted; attempt += 1) {
       const outcome = await this.#request(job, '/claim', { claimId: job.claimId });
       if (outcome === 'ok') return true;
+      // The response may have been lost, and said that another client had claimed the call.
+      if (outcome === 'retry' && !job.tool.idempotent) job.claimId = uuid();
       if (outcome === 'settled') job.settled = true;
       if (outcome === 'settled' || outcome === 'refused') return false;
       const ms = outcome === 'conflict' ? claimRetryMs * (1 + Math.random()) : backoff(attempt);
@@ -113,15 +121,23 @@ export class ToolWorker implements Watcher {
     if (outcome === 'conflict') job.stop.abort(new Error('Another client has claimed this call'));
   }
 
-  async #run({ tool, call, signal }: Job): Promise<ToolResultBody> {
+  async #run({ tool, call, signal, claimedBefore }: Job): Promise<ToolResultBody> {
     const { runId } = this.#options;
     const idempotencyKey = `${runId}:${call.id}`;
-    const context = { signal, runId, toolCallId: call.id, idempotencyKey };
+    if (claimedBefore && !tool.idempotent) return { output: outcomeUnknown, isError: true };
+    const given = clientContext({ signal, runId, toolCallId: call.id, idempotencyKey });
     try {
-      const output = (await tool.call(call.input, context)) ?? null;
+      const output = await tool.execute(parseInput(tool, call.input), given);
+      const { context, result = null, attachments } = output;
       // A result that is not JSON is an error of the function.
-      if (JSON.stringify(output) === undefined) throw new TypeError('The result is not JSON');
-      return { output };
+      if (JSON.stringify(result) === undefined) throw new TypeError('The result is not JSON');
+      if (context !== undefined && typeof context !== 'string') {
+        throw new TypeError('The context of a tool’s output must be text');
+      }
+      if (attachments !== undefined && attachments.length > 0) {
+        throw new TypeError('A client cannot post attachments: run this tool in the server');
+      }
+      return { output: result, ...defined({ context }) };
     } catch (error) {
       return { output: messageOf(error), isError: true };
     }
@@ -150,16 +166,19 @@ export class ToolWorker implements Watcher {
 
   async #request(job: Job, step: string, body: object): Promise<Outcome> {
     try {
-      await this.#options.http.json<ToolClaim>('POST', `${job.path}${step}`, {
-        body,
-        maxRetries: 0,
-      });
+      const path = `${job.path}${step}`;
+      const options = { body, maxRetries: 0 };
+      const claim = await this.#options.http.json<Partial<ToolClaim>>('POST', path, options);
+      if (claim.claimedBefore === true) job.claimedBefore = true;
       return 'ok';
     } catch (error) {
       return error instanceof RelayApiError ? outcomeOf(error) : 'refused';
     }
   }
 }
+
+const outcomeUnknown =
+  'The outcome is unknown: another client started this call and may have completed it. It was not run again.';
 
 type Outcome = 'ok' | 'settled' | 'conflict' | 'too_large' | 'retry' | 'refused';
 

@@ -1,31 +1,21 @@
 /** Function tools: functions that an agent can call and that run in this process. */
-import { defined, type RunTool } from '@relay/protocol/wire';
-
-/** The Standard Schema interface (zod, valibot, arktype, …). https://standardschema.dev */
-export interface StandardSchema<Input = unknown, Output = Input> {
-  readonly '~standard': {
-    readonly version: 1;
-    readonly vendor: string;
-    readonly validate: (value: unknown) => Validation<Output> | Promise<Validation<Output>>;
-    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
-    /** Set if the library can convert its schemas to JSON Schema. */
-    readonly jsonSchema?: { readonly input: (options: { target: string }) => object };
-  };
-}
-
-interface Issue {
-  readonly message: string;
-  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
-}
-
-type Validation<Output> =
-  | { readonly value: Output; readonly issues?: undefined }
-  | { readonly issues: readonly Issue[] };
-
-export type JsonSchema = Readonly<Record<string, unknown>>;
+import {
+  defined,
+  type JsonSchema,
+  type ParameterKind,
+  type ParsedInput,
+  readToolSchema,
+  type RunTool,
+  toolOutputOf,
+  type ToolOutput,
+  type ToolPermission,
+  type ToolSchema,
+  type Validation,
+} from '@relay/protocol/wire';
 
 type FunctionDeclaration = Extract<RunTool, { kind: 'function' }>;
 
+/** What `execute` receives everywhere. In the server and in the library it has more. */
 export interface ToolContext {
   /** Aborted when the result is no longer needed: the run has ended, or another client has the call. */
   readonly signal: AbortSignal;
@@ -33,93 +23,144 @@ export interface ToolContext {
   readonly toolCallId: string;
   /** The same for every execution of this call, by any client. */
   readonly idempotencyKey: string;
+  /** What the tool is doing. Text from a client is not shown. */
+  readonly progress: (text: string) => void;
 }
 
-interface ToolBase {
+export interface ToolDefinition<Schema extends ToolSchema = ToolSchema> {
   /** 1 to 64 letters, digits, `_` or `-`. */
   readonly name: string;
   readonly description?: string;
-  /** How long the run waits for the result. Default: set by the server. */
-  readonly timeoutMs?: number;
-  /** A person must approve each call before the function runs. Default: it runs unasked. */
-  readonly needsApproval?: boolean;
-}
-
-export interface ToolOptions<Schema extends StandardSchema> extends ToolBase {
-  /** Validates calls; `run` receives the parsed input. */
+  /** A Standard Schema (zod, valibot, arktype, …) or a JSON Schema of an object. */
   readonly schema: Schema;
   /** The JSON Schema for the model, if `schema` cannot be converted. */
   readonly inputSchema?: JsonSchema;
-  readonly run: (input: OutputOf<Schema>, context: ToolContext) => unknown;
+  /** A person must approve each call before the function runs. Default: in a client it runs unasked. */
+  readonly needsApproval?: boolean;
+  /** In the server and the library: runs unasked, as it does in a client. Default: false. */
+  readonly allowedByDefault?: boolean;
+  /**
+   * Safe to run again after a crash, with the same idempotency key. Otherwise a call that another client
+   * may have run fails with an error for the model. Default: false.
+   */
+  readonly idempotent?: boolean;
+  /** In the server: what to do when a crash left the outcome unknown. In a client the call fails. */
+  readonly onUnknown?: 'ask' | 'fail';
+  /** What parameters are, which decides how rules match them. Default: text. */
+  readonly kinds?: Readonly<Record<string, ParameterKind>>;
+  /** Parameters that a rule with any parameters must name if the call has them. */
+  readonly sensitive?: readonly string[];
+  /** In the server and the library: the rule to suggest to an approver. */
+  derivePermission?(input: ParsedInput<Schema>): ToolPermission | undefined;
+  /** In a client: how long the run waits for the result. Default: set by the server. */
+  readonly timeoutMs?: number;
+  /**
+   * Returns `{ context?, result? }`, or any other value, which is the result. `context` is the text for
+   * the model.
+   */
+  execute(input: ParsedInput<Schema>, context: ToolContext): unknown;
 }
 
-export interface JsonSchemaToolOptions<Input> extends ToolBase {
-  /** The server validates calls against it. */
-  readonly schema: JsonSchema;
-  readonly run: (input: Input, context: ToolContext) => unknown;
-}
-
-type OutputOf<Schema extends StandardSchema> = NonNullable<Schema['~standard']['types']>['output'];
-
-/** A function and its declaration. */
+/** What a client runs: what `defineTool` returns, here or in the server and the library. */
 export interface ClientTool {
-  readonly declaration: FunctionDeclaration;
-  /** Validates the input and runs the function. */
-  call(input: unknown, context: ToolContext): Promise<unknown>;
+  readonly name: string;
+  readonly description: string;
+  readonly inputSchema: JsonSchema;
+  readonly needsApproval?: boolean;
+  readonly idempotent: boolean;
+  readonly kinds?: Readonly<Record<string, ParameterKind>>;
+  readonly sensitive?: readonly string[];
+  readonly timeoutMs?: number;
+  validate(input: unknown): Validation;
+  execute(input: unknown, context: ToolContext): Promise<ToolOutput>;
 }
 
-export function tool<Schema extends StandardSchema>(options: ToolOptions<Schema>): ClientTool;
-export function tool<Input = Record<string, unknown>>(
-  options: JsonSchemaToolOptions<Input>,
-): ClientTool;
-export function tool(options: AnyOptions): ClientTool {
-  const { name, description, timeoutMs, needsApproval, schema, run } = options;
-  const inputSchema = (options.inputSchema ??
-    jsonSchemaOf(name, schema)) as FunctionDeclaration['inputSchema'];
+/** A tool for a client, a `relay.config.ts` and the library. */
+export interface DefinedTool extends ClientTool {
+  readonly allowedByDefault: boolean;
+  readonly onUnknown: 'ask' | 'fail';
+  readonly derivePermission?: (input: Record<string, unknown>) => ToolPermission | undefined;
+  /** The server and the library define the tool from it, with the validation that a client leaves to them. */
+  readonly definition: ToolDefinition;
+}
+
+export function defineTool<const Schema extends ToolSchema>(
+  definition: ToolDefinition<Schema>,
+): DefinedTool {
+  const { name, description = '', needsApproval, kinds, sensitive, timeoutMs } = definition;
+  const { allowedByDefault = false, idempotent = false, onUnknown = 'ask' } = definition;
+  if (needsApproval === true && allowedByDefault) {
+    throw new TypeError(`The tool ${name} has needsApproval and allowedByDefault: use one of them`);
+  }
+  const derive = definition.derivePermission?.bind(definition);
   return {
-    declaration: {
-      name,
-      kind: 'function',
-      inputSchema,
-      ...defined({ description, timeoutMs, needsApproval }),
-    },
-    async call(input, context) {
-      return run((isStandard(schema) ? await parse(schema, input) : input) as never, context);
-    },
+    name,
+    description,
+    ...readToolSchema(definition, () => []),
+    allowedByDefault,
+    idempotent,
+    onUnknown,
+    definition: { ...definition, description },
+    ...defined({
+      needsApproval,
+      kinds,
+      sensitive,
+      timeoutMs,
+      derivePermission:
+        derive && ((input: Record<string, unknown>) => derive(input as ParsedInput<Schema>)),
+    }),
+    execute: async (input, context) =>
+      toolOutputOf(await definition.execute(input as ParsedInput<Schema>, context)),
   };
 }
 
-interface AnyOptions extends ToolBase {
-  readonly schema: StandardSchema | JsonSchema;
-  readonly inputSchema?: JsonSchema;
-  readonly run: (input: never, context: ToolContext) => unknown;
-}
+/** What needs the process of the server: approvals depend on it, or the tool cannot work without it. */
+const serverOnly = ['resolvePaths', 'preview', 'delegates', 'needsMemory', 'needsSession'];
 
-function isStandard(schema: object): schema is StandardSchema {
-  return '~standard' in schema;
-}
-
-function jsonSchemaOf(name: string, schema: StandardSchema | JsonSchema): object {
-  if (!isStandard(schema)) return schema;
-  const { jsonSchema, vendor } = schema['~standard'];
-  if (jsonSchema === undefined) {
+export function declarationOf(tool: ClientTool): FunctionDeclaration {
+  const { name, description, timeoutMs, needsApproval, kinds, sensitive } = tool;
+  const field = serverOnly.find((each) => each in tool);
+  if (field !== undefined) {
     throw new TypeError(
-      `The ${vendor} schema of the tool ${name} cannot be converted to JSON Schema; pass inputSchema too`,
+      `The tool ${name} has ${field}, so a client cannot run it: put it into relay.config.ts`,
     );
   }
-  try {
-    return jsonSchema.input({ target: 'draft-2020-12' });
-  } catch {
-    return jsonSchema.input({ target: 'draft-07' });
-  }
+  return {
+    name,
+    kind: 'function',
+    inputSchema: tool.inputSchema as FunctionDeclaration['inputSchema'],
+    ...defined({
+      description: description === '' ? undefined : description,
+      timeoutMs,
+      needsApproval,
+      kinds,
+      sensitive: sensitive && [...sensitive],
+    }),
+  };
 }
 
-async function parse(schema: StandardSchema, input: unknown): Promise<unknown> {
-  const outcome = await schema['~standard'].validate(input);
-  if (outcome.issues === undefined) return outcome.value;
-  const issues = outcome.issues.map(({ path = [], message }) => {
-    const where = path.map((part) => String(typeof part === 'object' ? part.key : part)).join('.');
-    return where === '' ? message : `${where}: ${message}`;
-  });
+/** Parts of the context that only the server and the library have. */
+const missing = ['ask', 'spawn', 'allowedBy', 'context', 'tenantId', 'agentId'];
+
+/** A tool that uses a part of the context that a client does not have fails with its name. */
+export function clientContext(context: Omit<ToolContext, 'progress'>): ToolContext {
+  const full: ToolContext = { ...context, progress: () => undefined };
+  for (const name of missing) {
+    Object.defineProperty(full, name, {
+      get() {
+        throw new TypeError(`A client has no context.${name}: run this tool in the server`);
+      },
+    });
+  }
+  return full;
+}
+
+/** The arguments as the schema parsed them. */
+export function parseInput(tool: ClientTool, input: unknown): unknown {
+  const validation = tool.validate(input);
+  if (validation.ok) return validation.value;
+  const issues = validation.issues.map(({ path, message }) =>
+    path === '' ? message : `${path}: ${message}`,
+  );
   throw new TypeError(`Invalid input: ${issues.join('; ')}`);
 }

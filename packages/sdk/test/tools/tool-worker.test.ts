@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createClient } from '../../src/client.ts';
 import { FakeServer, FakeStream, json, options, refusal } from '../support/fake-server.ts';
-import { tool, type ToolContext } from '../../src/tools/tool.ts';
+import { type ClientTool, defineTool, type ToolContext } from '../../src/tools/tool.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -27,17 +27,18 @@ class Fixture {
     return this.stream.response;
   });
   readonly client = createClient({ ...options, fetch: this.server.fetch });
-  readonly getUser = tool({
+  readonly getUser = defineTool({
     name: 'get_user',
     schema: { type: 'object' },
-    run: (input, context) => {
+    idempotent: true,
+    execute: (input, context) => {
       this.calls.push({ input, context });
       return this.run(input, context);
     },
   });
 
   /** Follows the run in the background. */
-  follow(more: { signal?: AbortSignal } = {}) {
+  follow(more: { signal?: AbortSignal; tools?: ClientTool[] } = {}) {
     const run = this.client.runs.stream('run-1', { tools: [this.getUser], ...more });
     const result = run.result().catch((error: unknown) => error);
     return { run, result };
@@ -53,7 +54,47 @@ beforeEach(() => {
   fixture = new Fixture();
 });
 
+describe('a call that another client had claimed', () => {
+  const claimedBefore = () => json(200, { claimId: 'c', claimedBefore: true });
+
+  test('runs again if its tool is idempotent', async () => {
+    fixture.claims = [claimedBefore];
+    fixture.follow();
+    fixture.stream.frame(7, call);
+    await later(1);
+    expect(fixture.bodiesOf(post)).toEqual([{ output: { name: 'Ada' } }]);
+  });
+
+  test('fails and does not run otherwise', async () => {
+    fixture.claims = [claimedBefore];
+    fixture.follow({ tools: [{ ...fixture.getUser, idempotent: false }] });
+    fixture.stream.frame(7, call);
+    await later(1);
+    expect(fixture.calls).toEqual([]);
+    const output = expect.stringContaining('The outcome is unknown') as string;
+    expect(fixture.bodiesOf(post)).toEqual([{ output, isError: true }]);
+  });
+
+  test('is claimed anew after a lost response, so that the server can say so', async () => {
+    fixture.claims = [() => new Error('Lost'), claimedBefore];
+    fixture.follow({ tools: [{ ...fixture.getUser, idempotent: false }] });
+    fixture.stream.frame(7, call);
+    await later(5_000);
+    const ids = fixture.bodiesOf(claim).map((body) => (body as { claimId: string }).claimId);
+    expect(new Set(ids).size).toBe(2);
+    expect(fixture.calls).toEqual([]);
+  });
+});
+
 describe('function tool call', () => {
+  test('posts the text for the model as context', async () => {
+    fixture.run = () => ({ context: 'Ada', result: { name: 'Ada' } });
+    fixture.follow();
+    fixture.stream.frame(7, call);
+    await later(1);
+    expect(fixture.bodiesOf(post)).toEqual([{ output: { name: 'Ada' }, context: 'Ada' }]);
+  });
+
   test('is claimed, run with its input, and its result is posted', async () => {
     fixture.follow();
     fixture.stream.frame(7, call);

@@ -1,18 +1,29 @@
+import type { StandardSchema } from '@relay/protocol/wire';
 import { describe, expect, expectTypeOf, test } from 'vitest';
-import { type StandardSchema, tool, type ToolContext } from '../../src/tools/tool.ts';
+import {
+  clientContext,
+  declarationOf,
+  defineTool,
+  parseInput,
+  type ToolContext,
+} from '../../src/tools/tool.ts';
 
-const context: ToolContext = {
+const context: ToolContext = clientContext({
   signal: new AbortController().signal,
   runId: 'run-1',
   toolCallId: 'call-1',
   idempotencyKey: 'run-1:call-1',
-};
+});
 
 interface User {
   readonly id: string;
 }
 
-const userJson = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] };
+const userJson = {
+  type: 'object',
+  properties: { id: { type: 'string' } },
+  required: ['id'],
+} as const;
 
 type Props = StandardSchema<User, User & { readonly seen: true }>['~standard'];
 
@@ -37,110 +48,170 @@ function userSchema(jsonSchema?: Props['jsonSchema']): StandardSchema<User, User
   };
 }
 
-describe('tool with a Standard Schema', () => {
-  test('is declared with the JSON Schema of its schema', () => {
+const execute = () => null;
+
+describe('defineTool with a Standard Schema', () => {
+  test('declares the JSON Schema of the schema, and what decides about approvals', () => {
     const targets: string[] = [];
     const schema = userSchema({
       input: ({ target }) => {
         targets.push(target);
-        return userJson;
+        return { $schema: 'https://json-schema.org/draft/2020-12/schema', ...userJson };
       },
     });
-    const { declaration } = tool({
+    const tool = defineTool({
       name: 'get_user',
       description: 'Finds a user',
       schema,
       timeoutMs: 5000,
-      run: () => null,
+      needsApproval: true,
+      kinds: { id: 'path' },
+      sensitive: ['id'],
+      execute,
     });
-    expect(declaration).toEqual({
+    expect(declarationOf(tool)).toEqual({
       name: 'get_user',
       kind: 'function',
       description: 'Finds a user',
       inputSchema: userJson,
       timeoutMs: 5000,
+      needsApproval: true,
+      kinds: { id: 'path' },
+      sensitive: ['id'],
     });
     expect(targets).toEqual(['draft-2020-12']);
   });
 
-  test('is declared in draft-07 if the library supports nothing newer', () => {
+  test('declares draft-07 if the library supports nothing newer', () => {
     const schema = userSchema({
       input: ({ target }) => {
         if (target !== 'draft-07') throw new Error('Unknown target');
         return userJson;
       },
     });
-    expect(tool({ name: 'a', schema, run: () => null }).declaration.inputSchema).toEqual(userJson);
+    expect(defineTool({ name: 'a', schema, execute }).inputSchema).toEqual(userJson);
   });
 
   test('requires inputSchema if the library cannot convert its schema', () => {
-    expect(() => tool({ name: 'get_user', schema: userSchema(), run: () => null })).toThrow(
+    expect(() => defineTool({ name: 'get_user', schema: userSchema(), execute })).toThrow(
       'The test schema of the tool get_user cannot be converted to JSON Schema; pass inputSchema too',
     );
-    const withSchema = tool({
-      name: 'a',
-      schema: userSchema(),
-      inputSchema: userJson,
-      run: () => null,
-    });
-    expect(withSchema.declaration.inputSchema).toEqual(userJson);
+    const schema = userSchema();
+    const withSchema = defineTool({ name: 'a', schema, inputSchema: userJson, execute });
+    expect(withSchema.inputSchema).toEqual(userJson);
   });
 
-  test('receives the parsed, typed input', async () => {
-    const { call } = tool({
+  test('executes with the parsed, typed input', async () => {
+    const tool = defineTool({
       name: 'get_user',
       schema: userSchema(),
       inputSchema: userJson,
-      run(input, { idempotencyKey }) {
+      execute(input, { idempotencyKey }) {
         expectTypeOf(input).toEqualTypeOf<User & { seen: true }>();
         return { ...input, idempotencyKey };
       },
     });
-    expect(await call({ id: 'u_1', more: 1 }, context)).toEqual({
-      id: 'u_1',
-      seen: true,
-      idempotencyKey: 'run-1:call-1',
+    const input = parseInput(tool, { id: 'u_1', more: 1 });
+    expect(await tool.execute(input, context)).toEqual({
+      result: { id: 'u_1', seen: true, idempotencyKey: 'run-1:call-1' },
     });
   });
 
-  test('rejects invalid input with the path of the field', async () => {
-    let ran = false;
-    const { call } = tool({
-      name: 'get_user',
-      schema: userSchema(),
-      inputSchema: userJson,
-      run: () => (ran = true),
-    });
-    await expect(call({}, context)).rejects.toThrow(
-      'Invalid input: user.id: Must be a string; Bad',
-    );
-    expect(ran).toBe(false);
+  test('rejects invalid input with the path of the field', () => {
+    const schema = userSchema();
+    const tool = defineTool({ name: 'get_user', schema, inputSchema: userJson, execute });
+    expect(() => parseInput(tool, {})).toThrow('Invalid input: user.id: Must be a string; Bad');
+  });
+
+  test('rejects a schema that validates asynchronously', () => {
+    const schema: StandardSchema = {
+      '~standard': { version: 1, vendor: 'test', validate: async (value) => ({ value }) },
+    };
+    const tool = defineTool({ name: 'a', schema, inputSchema: userJson, execute });
+    expect(() => parseInput(tool, { id: 'u_1' })).toThrow('validates asynchronously');
   });
 
   test('accepts a schema that is a function', () => {
     const schema = Object.assign(() => {}, userSchema({ input: () => userJson }));
-    expect(tool({ name: 'a', schema, run: () => null }).declaration.inputSchema).toEqual(userJson);
+    expect(defineTool({ name: 'a', schema, execute }).inputSchema).toEqual(userJson);
   });
 });
 
-describe('tool with a JSON Schema', () => {
-  test('is declared with it, and validated by the server', async () => {
-    const { declaration, call } = tool({
-      name: 'get_user',
-      schema: userJson,
-      run: (input: User) => input.id,
-    });
-    expect(declaration).toEqual({ name: 'get_user', kind: 'function', inputSchema: userJson });
-    expect(await call({ id: 'u_1' }, context)).toBe('u_1');
-  });
-
-  test('receives an object by default', () => {
-    tool({
-      name: 'a',
-      schema: userJson,
-      run(input) {
-        expectTypeOf(input).toEqualTypeOf<Record<string, unknown>>();
+describe('defineTool with a JSON Schema', () => {
+  test('infers the parameters; the server validates them', async () => {
+    const tool = defineTool({
+      name: 'book',
+      schema: {
+        type: 'object',
+        properties: {
+          room: { enum: ['a', 'b'] },
+          nights: { type: 'integer' },
+          guests: { type: 'array', items: { type: 'string' } },
+        },
+        required: ['room', 'guests'],
+      },
+      execute(input) {
+        expectTypeOf(input).toEqualTypeOf<{
+          room: 'a' | 'b';
+          guests: string[];
+          nights?: number;
+        }>();
+        return input.guests.length;
       },
     });
+    expect(await tool.execute(parseInput(tool, { room: 'a', guests: ['Ada'] }), context)).toEqual({
+      result: 1,
+    });
+  });
+
+  test('takes an object of unknown fields if the compiler does not know the schema', () => {
+    const schema: Readonly<Record<string, unknown>> = userJson;
+    defineTool({
+      name: 'a',
+      schema,
+      execute: (input) => expectTypeOf(input).toEqualTypeOf<Record<string, unknown>>(),
+    });
+  });
+
+  test('must describe an object', () => {
+    expect(() => defineTool({ name: 'a', schema: { type: 'string' }, execute })).toThrow(
+      'The tool a must take an object',
+    );
+  });
+});
+
+describe('what a tool returns', () => {
+  test.each([
+    [undefined, { result: null }],
+    ['text', { result: 'text' }],
+    [{}, { result: {} }],
+    [[1], { result: [1] }],
+    [{ result: 1, more: 2 }, { result: { result: 1, more: 2 } }],
+    [{ context: 'for the model' }, { context: 'for the model' }],
+    [
+      { context: 'for the model', result: 7 },
+      { context: 'for the model', result: 7 },
+    ],
+  ])('%j is %j', async (returned, output) => {
+    const tool = defineTool({ name: 'a', schema: userJson, execute: () => returned });
+    expect(await tool.execute({ id: 'u_1' }, context)).toEqual(output);
+  });
+});
+
+describe('a tool that needs the server', () => {
+  test.each(['resolvePaths', 'preview', 'delegates', 'needsMemory', 'needsSession'])(
+    'is refused with %s',
+    (field) => {
+      const tool = { ...defineTool({ name: 'a', schema: userJson, execute }), [field]: () => {} };
+      expect(() => declarationOf(tool)).toThrow(
+        `The tool a has ${field}, so a client cannot run it: put it into relay.config.ts`,
+      );
+    },
+  );
+
+  test('fails if it uses a part of the context that a client does not have', () => {
+    expect(() => Reflect.get(context, 'ask')).toThrow(
+      'A client has no context.ask: run this tool in the server',
+    );
   });
 });

@@ -83,14 +83,19 @@ export async function loadConfigFile(
   const path = findConfigFile(env, cwd);
   if (path === undefined) return {};
   const { default: config } = await importFile(path);
+  return checkConfig(path, config);
+}
+
+/** `source` names it in errors. */
+export function checkConfig(source: string, config: unknown): RelayConfig {
   const parsed = configSchema.safeParse(config, { error: issueMessage });
   // Not the parsed copy: agents and tools are compared by identity.
   if (parsed.success) return config as RelayConfig;
   const [issue] = fieldIssues(parsed.error.issues);
   throw new ConfigError(
     issue === undefined || issue.path === ''
-      ? `${path} must export its configuration as default, made by defineConfig`
-      : `${path}: ${issue.path}: ${issue.message}`,
+      ? `${source} must export its configuration as default, made by defineConfig`
+      : `${source}: ${issue.path}: ${issue.message}`,
   );
 }
 

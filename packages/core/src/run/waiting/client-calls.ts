@@ -3,15 +3,18 @@
  * for a person (E5). A client posts the result, which arrives as a command. A call without a result
  * fails at its deadline; the store lets only one of the two happen (E6).
  */
-import { type EventOf, type FunctionTool, issuesOfValue } from '@relay/protocol';
-import type { QueuedRunCommand, Tool } from '../../ports/index.ts';
+import { defined, type EventOf, type FunctionTool, issuesOfValue } from '@relay/protocol';
+import type { QueuedRunCommand, RunCommand, Tool } from '../../ports/index.ts';
 import type { LiveRun } from '../live-run.ts';
 import { type CallState, toolCompleted, toolFailed } from '../state/call.ts';
 import { clientCalls } from '../state/state.ts';
 
+type Result = Exclude<EventOf<'tool.completed'>['result'], undefined>;
+
 /** A function of the caller as a tool. It is the caller's own code: it runs unasked by default. */
 export function clientTool(declared: FunctionTool): Tool {
-  const { name, description = '', inputSchema, timeoutMs, needsApproval = false } = declared;
+  const { name, description = '', inputSchema, timeoutMs } = declared;
+  const { needsApproval = false, kinds, sensitive } = declared;
   return {
     name,
     description,
@@ -20,6 +23,7 @@ export function clientTool(declared: FunctionTool): Tool {
     needsApproval,
     idempotent: false,
     onUnknown: 'fail',
+    ...defined({ kinds, sensitive }),
     client: timeoutMs === undefined ? {} : { timeoutMs },
     validate(input) {
       const issues = issuesOfValue(inputSchema, input);
@@ -33,7 +37,7 @@ export function clientTool(declared: FunctionTool): Tool {
 export async function applyResult(
   run: LiveRun,
   queued: QueuedRunCommand,
-  toolCallId: string,
+  { toolCallId, context }: Extract<RunCommand, { kind: 'result' }>,
 ): Promise<void> {
   const consumeCommands = [queued.id];
   const open = clientCalls(run.state).find(({ call }) => call.toolCallId === toolCallId);
@@ -45,12 +49,17 @@ export async function applyResult(
   }
   run.resume();
   const { agent, call } = open;
-  const output = posted.result.output as EventOf<'tool.completed'>['result'] & {};
+  const output = posted.result.output as Result;
   const text = typeof output === 'string' ? output : JSON.stringify(output);
   const settled = posted.result.failed
     ? toolFailed(agent, call, 'tool_failed', text)
-    : toolCompleted(agent, call, { result: output });
+    : toolCompleted(agent, call, outputOf(output, context));
   run.journal.stage([settled], { consumeCommands });
+}
+
+/** A tool that returned only text for the model has no result. */
+function outputOf(result: Result, context: string | undefined) {
+  return context !== undefined && result === null ? { context } : defined({ context, result });
 }
 
 /** When the open client calls time out: a result in time may still be on its way into the store. */

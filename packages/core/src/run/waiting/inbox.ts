@@ -32,7 +32,7 @@ export async function applyCommands(run: LiveRun): Promise<void> {
         applyDecision(run, command, { consumeCommands });
         break;
       case 'result':
-        await applyResult(run, queued, command.toolCallId);
+        await applyResult(run, queued, command);
         break;
       case 'cancel':
         run.stopWith({ kind: 'cancel', reason: command.reason });

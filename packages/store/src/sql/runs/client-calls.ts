@@ -59,7 +59,7 @@ export function claimClientCall(tenantId: string, claim: CallClaim): Statement {
 /** What the checksum of a result covers, in this order. */
 const resultColumns = ['tenant_id', 'run_id', 'tool_call_id', 'digest', 'failed', 'output'];
 
-const selectSql = `SELECT ${resultColumns.join(', ')}, status, result_by, checksum
+const selectSql = `SELECT ${resultColumns.join(', ')}, status, result_by, claim_id, checksum
   FROM client_calls WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ?`;
 
 export function selectClientCall({ tenantId, runId }: RunRef, toolCallId: string): Statement {
@@ -72,6 +72,7 @@ export function decodeClientCall(row: Row): ClientCallRecord {
     toolCallId: freeText(row, 'tool_call_id'),
     status: text(row, 'status') as ClientCallRecord['status'],
     resultBy: number(row, 'result_by'),
+    claimId: textOrNull(row, 'claim_id'),
     result: resultOf(row),
   };
 }

@@ -24,9 +24,10 @@ async function findCall(call: RouteRequest<'postToolResult' | 'claimToolCall'>) 
 }
 
 export const postToolResult: Handler<'postToolResult'> = async (call) => {
-  const { output, isError = false } = call.body;
+  const { output, context, isError = false } = call.body;
   const outcome = await core.postToolResult(call.context.control, await findCall(call), {
     output,
+    context,
     failed: isError,
   });
   switch (outcome) {
@@ -44,8 +45,10 @@ export const claimToolCall: Handler<'claimToolCall'> = async (call) => {
   const ref = await findCall(call);
   const claimed = await core.claimToolCall(call.context.control, ref, call.body?.claimId);
   switch (claimed.kind) {
-    case 'claimed':
-      return { claimId: claimed.claimId, expiresAt: iso(claimed.until) };
+    case 'claimed': {
+      const { claimId, until, claimedBefore } = claimed;
+      return { claimId, expiresAt: iso(until), claimedBefore };
+    }
     case 'taken':
       throw new RelayError('call_claimed', 'Another client has claimed this call');
     case 'missing':

@@ -1,0 +1,182 @@
+/**
+ * The schema and the output of a tool, read in the same way in the library, the server and a client:
+ * one tool definition works in all three.
+ */
+import type { FieldIssue } from '../errors.ts';
+import type { AttachmentPart } from '../schemas/messages.ts';
+import { childPath, isObject, type JsonSchema } from './schema.ts';
+
+/** The Standard Schema interface (zod, valibot, arktype, …). https://standardschema.dev */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly '~standard': {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => Standard<Output> | Promise<Standard<Output>>;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+    /** Set if the library can convert its schemas to JSON Schema. */
+    readonly jsonSchema?: { readonly input: (options: { target: string }) => object };
+  };
+}
+
+interface Issue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+type Standard<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly Issue[] };
+
+/** A schema of a library, or a plain JSON Schema. */
+export type ToolSchema = StandardSchema | JsonSchema;
+
+/** What `execute` receives; `any` if the schema is not known to the compiler. */
+export type ParsedInput<Schema extends ToolSchema> = ToolSchema extends Schema
+  ? ReturnType<typeof JSON.parse>
+  : Schema extends StandardSchema
+    ? NonNullable<Schema['~standard']['types']>['output']
+    : ObjectOf<Schema>;
+
+/** A JSON Schema that the compiler does not know literally describes some object. */
+type ObjectOf<Schema> = string extends keyof Schema ? Record<string, unknown> : FromJson<Schema>;
+
+type FromJson<Schema> = Schema extends { readonly const: infer Value }
+  ? Value
+  : Schema extends { readonly enum: readonly (infer Value)[] }
+    ? Value
+    : Schema extends { readonly type: infer Type }
+      ? OfType<Schema, Type>
+      : unknown;
+
+type OfType<Schema, Type> = Type extends 'string'
+  ? string
+  : Type extends 'number' | 'integer'
+    ? number
+    : Type extends 'boolean'
+      ? boolean
+      : Type extends 'null'
+        ? null
+        : Type extends 'array'
+          ? Schema extends { readonly items: infer Item }
+            ? FromJson<Item>[]
+            : unknown[]
+          : Schema extends { readonly properties: infer Properties }
+            ? Flat<Fields<Properties, RequiredOf<Schema>>>
+            : Record<string, unknown>;
+
+type RequiredOf<Schema> = Schema extends { readonly required: readonly (infer Name)[] }
+  ? Name
+  : never;
+
+type Fields<Properties, Required> = {
+  -readonly [Name in keyof Properties as Name extends Required ? Name : never]: FromJson<
+    Properties[Name]
+  >;
+} & {
+  -readonly [Name in keyof Properties as Name extends Required ? never : Name]?: FromJson<
+    Properties[Name]
+  >;
+};
+
+type Flat<Type> = { [Name in keyof Type]: Type[Name] };
+
+/** How rules match a parameter. */
+export type ParameterKind = 'command' | 'path' | 'url' | 'text';
+
+/** `context` and `attachments` are for the model, `result` is for programs. */
+export interface ToolOutput {
+  readonly context?: string | undefined;
+  readonly result?: unknown;
+  /** Images and files. A model that cannot read one receives a note that it was left out. */
+  readonly attachments?: readonly AttachmentPart[] | undefined;
+}
+
+const outputFields = new Set(['context', 'result', 'attachments']);
+
+/** What a tool returned: an object with no other fields than those of an output, or a plain value. */
+export function toolOutputOf(returned: unknown): ToolOutput {
+  if (isObject(returned)) {
+    const fields = Object.keys(returned);
+    if (fields.length > 0 && fields.every((field) => outputFields.has(field))) return returned;
+  }
+  return { result: returned ?? null };
+}
+
+export type Validation =
+  | { readonly ok: true; readonly value: unknown }
+  | { readonly ok: false; readonly issues: readonly FieldIssue[] };
+
+export interface ReadSchema {
+  /** The JSON Schema for the model. */
+  readonly inputSchema: JsonSchema;
+  /** Never throws: an error in the schema refuses the arguments. */
+  validate(input: unknown): Validation;
+}
+
+export interface SchemaToRead {
+  readonly name: string;
+  readonly schema: ToolSchema;
+  /** Needed if the library of the schema cannot convert it to JSON Schema. */
+  readonly inputSchema?: JsonSchema;
+}
+
+/** `issuesOf` validates a plain JSON Schema. A client has none: the server has validated the call. */
+export function readToolSchema(
+  { name, schema, inputSchema = jsonSchemaOf(name, schema) }: SchemaToRead,
+  issuesOf: (schema: JsonSchema, input: unknown) => readonly FieldIssue[],
+): ReadSchema {
+  const { $schema: _, ...plain } = inputSchema;
+  if (plain['type'] !== 'object') throw new TypeError(`The tool ${name} must take an object`);
+  return {
+    inputSchema: plain,
+    validate: (input) => {
+      if (isStandard(schema)) return validated(schema, input);
+      const issues = issuesOf(schema, input);
+      return issues.length === 0 ? { ok: true, value: input } : { ok: false, issues };
+    },
+  };
+}
+
+function isStandard(schema: ToolSchema): schema is StandardSchema {
+  return '~standard' in schema;
+}
+
+function jsonSchemaOf(name: string, schema: ToolSchema): JsonSchema {
+  if (!isStandard(schema)) return schema;
+  const { jsonSchema, vendor } = schema['~standard'];
+  if (jsonSchema === undefined) {
+    throw new TypeError(
+      `The ${vendor} schema of the tool ${name} cannot be converted to JSON Schema; pass inputSchema too`,
+    );
+  }
+  try {
+    return jsonSchema.input({ target: 'draft-2020-12' }) as JsonSchema;
+  } catch {
+    return jsonSchema.input({ target: 'draft-07' }) as JsonSchema;
+  }
+}
+
+function validated(schema: StandardSchema, input: unknown): Validation {
+  try {
+    const outcome = schema['~standard'].validate(input);
+    if (outcome instanceof Promise) {
+      outcome.catch(() => undefined);
+      return refused('The schema validates asynchronously: do that in execute');
+    }
+    if (outcome.issues === undefined) return { ok: true, value: outcome.value };
+    return { ok: false, issues: outcome.issues.map(fieldIssue) };
+  } catch (cause) {
+    return refused(cause instanceof Error ? cause.message : String(cause));
+  }
+}
+
+function refused(reason: string): Validation {
+  const message = `The arguments could not be validated: ${reason}`;
+  return { ok: false, issues: [{ path: '', message }] };
+}
+
+function fieldIssue({ path = [], message }: Issue): FieldIssue {
+  const keys = path.map((part) => (typeof part === 'object' ? part.key : part));
+  const where = keys.reduce<string>((parent, key) => childPath(parent, String(key)), '');
+  return { path: where, message };
+}
