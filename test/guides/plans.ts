@@ -158,6 +158,8 @@ export default defineConfig({ tools: [order] });
 const plans: Readonly<Record<string, Plan>> = {
   'README.md': { coveredBy: 'test/e2e/readme.test.ts' },
 
+  'docs/guides/library-to-server.md': { coveredBy: 'test/guides/programs.test.ts' },
+
   'docs/guides/agents.md': {
     config: /agents: \[triage\] \}\)/,
     steps: {

@@ -1,0 +1,106 @@
+/** The programs of the guides about projects run as a reader would write them, and print what is shown. */
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createClient } from '@relay/sdk';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { TestServer } from '../support/server.ts';
+import { documents, root } from './documents.ts';
+
+/** A folder with the files of a guide, in which `relay-agents` is installed. */
+class Project {
+  readonly folder: string;
+  /** What each program prints. */
+  readonly printed: ReadonlyMap<string, string>;
+  readonly commands: readonly string[];
+
+  constructor(guide: string) {
+    const document = documents.find(({ path }) => path === `docs/guides/${guide}.md`);
+    if (document === undefined) throw new Error(`There is no guide ${guide}`);
+    mkdirSync(join(root, '.cache'), { recursive: true });
+    this.folder = mkdtempSync(join(root, '.cache', 'guide-'));
+    mkdirSync(join(this.folder, 'node_modules'));
+    symlinkSync(join(root, 'packages/cli'), join(this.folder, 'node_modules/relay-agents'));
+    this.write('package.json', '{"type": "module"}');
+    const printed = new Map<string, string>();
+    for (const [index, { language, code }] of document.blocks.entries()) {
+      const name = /^\/\/ (\S+\.ts)$/m.exec(code.split('\n')[0] ?? '')?.[1];
+      if (language !== 'ts' || name === undefined) continue;
+      this.write(name, code);
+      const next = document.blocks[index + 1];
+      if (next?.language === 'text') printed.set(name, next.code.trimEnd());
+    }
+    this.printed = printed;
+    this.commands = document.commands;
+  }
+
+  write(name: string, text: string): void {
+    writeFileSync(join(this.folder, name), text);
+  }
+
+  async run(command: string, env: Readonly<Record<string, string>> = {}) {
+    const script = `relay() { node "${root}/packages/cli/bin/relay.mjs" "$@"; }\n${command}`;
+    const child = spawn('bash', ['-c', script], {
+      cwd: this.folder,
+      env: { ...process.env, NODE_NO_WARNINGS: '1', ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
+    }
+    const exit = await new Promise((resolve) => child.once('close', resolve));
+    return { exit, output: output.trimEnd() };
+  }
+
+  /** What the compiler has to say about the files in a strict program. */
+  compile() {
+    const config = {
+      extends: '../../tsconfig.test.json',
+      include: ['*.ts', '../../packages/*/src/**/*.d.ts'],
+    };
+    this.write('tsconfig.json', JSON.stringify(config));
+    return this.run(`"${root}/node_modules/.bin/tsc" -p .`);
+  }
+
+  remove(): void {
+    rmSync(this.folder, { recursive: true });
+  }
+}
+
+describe('From library to server', () => {
+  const project = new Project('library-to-server');
+  const configured = new TestServer({ RELAY_CONFIG: join(project.folder, 'relay.config.ts') });
+  const plain = new TestServer();
+  beforeAll(async () => void (await Promise.all([configured.start(), plain.start()])));
+  afterAll(async () => {
+    await Promise.all([configured.dispose(), plain.dispose()]);
+    project.remove();
+  });
+
+  test('compiles', async () => {
+    expect(await project.compile()).toEqual({ exit: 0, output: '' });
+  }, 60_000);
+
+  test.each([...project.printed])('%s prints what is shown', async (name, output) => {
+    const server = name === 'client.ts' ? plain : configured;
+    const env = { RELAY_API_KEY: server.apiKey, PORT_OF_TEST: new URL(server.url).port };
+    const command = `sed -i "s/:4000/:$PORT_OF_TEST/" ${name} && node ${name}`;
+    expect(await project.run(command, env)).toEqual({ exit: 0, output });
+  });
+
+  test.each(project.commands)('%s: another person approves the call', async (command) => {
+    const { approvals } = createClient({ baseUrl: configured.url, apiKey: configured.apiKey });
+    const env = { RELAY_API_KEY: configured.apiKey, RELAY_URL: configured.url };
+    const running = project.run(command, env);
+    await vi.waitFor(
+      async () => {
+        const { items } = await approvals.list({ status: 'pending' }).page();
+        expect(items).toHaveLength(1);
+        await approvals.approve(items[0]?.id ?? '');
+      },
+      { timeout: 15_000, interval: 50 },
+    );
+    expect((await running).output).toContain('Refunded');
+  });
+});
