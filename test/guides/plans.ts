@@ -158,6 +158,7 @@ export default defineConfig({ tools: [order] });
 const plans: Readonly<Record<string, Plan>> = {
   'README.md': { coveredBy: 'test/e2e/readme.test.ts' },
 
+  'docs/guides/migrate.md': { coveredBy: 'test/guides/programs.test.ts' },
   'docs/guides/library-to-server.md': { coveredBy: 'test/guides/programs.test.ts' },
 
   'docs/guides/agents.md': {

@@ -68,8 +68,8 @@ class Project {
   }
 }
 
-describe('From library to server', () => {
-  const project = new Project('library-to-server');
+describe.each(['library-to-server', 'migrate'])('the guide %s', (guide) => {
+  const project = new Project(guide);
   const configured = new TestServer({ RELAY_CONFIG: join(project.folder, 'relay.config.ts') });
   const plain = new TestServer();
   beforeAll(async () => void (await Promise.all([configured.start(), plain.start()])));
@@ -103,4 +103,19 @@ describe('From library to server', () => {
     );
     expect((await running).output).toContain('Refunded');
   });
+});
+
+describe('Test your agents in CI', () => {
+  const project = new Project('test-your-agents');
+  afterAll(() => project.remove());
+
+  test('compiles', async () => {
+    expect(await project.compile()).toEqual({ exit: 0, output: '' });
+  }, 60_000);
+
+  test('has tests that pass', async () => {
+    const { exit, output } = await project.run('node --test --test-reporter=tap');
+    expect(output).toContain('# pass 2');
+    expect(exit).toBe(0);
+  }, 60_000);
 });
