@@ -1,5 +1,5 @@
 /**
- * Packs Relay for use without a registry: `npm run pack -- FOLDER` makes one tarball of `relay-agents` that contains
+ * Packs Relay for use without a registry: `npm run pack -- FOLDER` makes one tarball of `relay-kit` that contains
  * all its dependencies. Works on copies: the manifests of the repository stay as they are.
  */
 import { execFileSync } from 'node:child_process';
@@ -10,7 +10,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const unscoped: Readonly<Record<string, string>> = { cli: 'relay-agents', create: 'create-relay' };
+const unscoped: Readonly<Record<string, string>> = { cli: 'relay-kit', create: 'create-relay' };
 /** Not compiled: the bundle of the console, and a package of plain modules. */
 const uncompiled = ['console', 'create'];
 
@@ -67,7 +67,7 @@ export function unpack(tarball: string, target: string): void {
   run('tar', ['xzf', tarball, '-C', target, '--strip-components=1']);
 }
 
-/** Puts `relay-agents` with all its dependencies into one tarball, and returns its path. */
+/** Puts `relay-kit` with all its dependencies into one tarball, and returns its path. */
 export function bundle(tarballOf: (folder: string) => string, target: string): string {
   const stage = mkdtempSync(join(tmpdir(), 'relay-bundle-'));
   try {
@@ -82,7 +82,7 @@ export function bundle(tarballOf: (folder: string) => string, target: string): s
     writeFileSync(join(stage, 'package.json'), `${JSON.stringify(bundled, null, 2)}\n`);
     mkdirSync(target, { recursive: true });
     npm(['pack', '--ignore-scripts', '--pack-destination', target], stage);
-    return join(target, `relay-agents-${manifest.version}.tgz`);
+    return join(target, `relay-kit-${manifest.version}.tgz`);
   } finally {
     rmSync(stage, { recursive: true });
   }
@@ -94,9 +94,9 @@ function placeOf(path: string): string {
   return nested === undefined ? path : `node_modules/${publishedAs(folder)}/${nested}`;
 }
 
-/** Of everything that `relay-agents` needs at run time, relative to the repository. */
+/** Of everything that `relay-kit` needs at run time, relative to the repository. */
 function dependencyPaths(): string[] {
-  const args = ['ls', '--all', '--omit=dev', '--parseable', '-w', 'relay-agents'];
+  const args = ['ls', '--all', '--omit=dev', '--parseable', '-w', 'relay-kit'];
   const stdio: ('ignore' | 'pipe')[] = ['ignore', 'pipe', 'ignore'];
   const output = execFileSync('npm', args, { cwd: root, encoding: 'utf8', stdio });
   return output

@@ -1,4 +1,4 @@
-import { defineAgent, defineConfig, defineTool } from 'relay-agents';
+import { defineAgent, defineConfig, defineTool } from 'relay-kit';
 import { z } from 'zod';
 
 const findInvoice = defineTool({

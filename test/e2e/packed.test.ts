@@ -40,7 +40,7 @@ let tarballOf: (folder: string) => string;
 beforeAll(() => {
   tarballOf = packAll(join(dir, 'tarballs'));
   for (const name of readdirSync(join(root, 'node_modules'))) {
-    if (/^\.|^@relay$|^relay-agents$|^create-relay$/.test(name)) continue;
+    if (/^\.|^@relay$|^relay-kit$|^create-relay$/.test(name)) continue;
     mkdirSync(modules, { recursive: true });
     symlinkSync(join(root, 'node_modules', name), join(modules, name));
   }
@@ -72,7 +72,7 @@ test('a program can install the packages and run a server from them', () => {
 }, 60_000);
 
 test('the command runs from its tarball: a server, and a chat with it', async () => {
-  const bin = join(modules, 'relay-agents/bin/relay.mjs');
+  const bin = join(modules, 'relay-kit/bin/relay.mjs');
   const env = {
     ...process.env,
     XDG_CACHE_HOME: join(dir, 'cache'),
@@ -275,7 +275,7 @@ test.each([
     const tsc = join(root, 'node_modules/.bin/tsc');
     const { stdout } = spawnSync(tsc, ['-p', program], { cwd: program, encoding: 'utf8' });
     // Declarations of others may be as they are.
-    const ours = (line: string) => !/node_modules\/(?!@relay\/|relay-agents\/)/.test(line);
+    const ours = (line: string) => !/node_modules\/(?!@relay\/|relay-kit\/)/.test(line);
     const errors = stdout.split('\n').filter((line) => line.includes('error TS') && ours(line));
     expect(errors).toEqual([]);
   },

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { TestServer } from '../support/server.ts';
 import { documents, root } from './documents.ts';
 
-/** A folder with the files of a guide, in which `relay-agents` is installed. */
+/** A folder with the files of a guide, in which `relay-kit` is installed. */
 class Project {
   readonly folder: string;
   /** What each program prints. */
@@ -20,7 +20,7 @@ class Project {
     mkdirSync(join(root, '.cache'), { recursive: true });
     this.folder = mkdtempSync(join(root, '.cache', 'guide-'));
     mkdirSync(join(this.folder, 'node_modules'));
-    symlinkSync(join(root, 'packages/cli'), join(this.folder, 'node_modules/relay-agents'));
+    symlinkSync(join(root, 'packages/cli'), join(this.folder, 'node_modules/relay-kit'));
     this.write('package.json', '{"type": "module"}');
     const printed = new Map<string, string>();
     for (const [index, { language, code }] of document.blocks.entries()) {

@@ -135,7 +135,7 @@ function requireEmpty(target) {
 function tarballsIn(folder) {
   if (!existsSync(folder)) throw new CreateError(`there is no folder ${folder}`);
   const found = readdirSync(folder).filter((name) => name.endsWith('.tgz'));
-  const own = `relay-agents-${version}.tgz`;
+  const own = `relay-kit-${version}.tgz`;
   if (!found.includes(own)) {
     throw new CreateError(
       `${folder} has no ${own}; make it with \`npm run pack\` in the repository`,
@@ -151,7 +151,7 @@ function manifestFor(name, tarballs, target) {
   const fileOf = (dependency) => tarballs.get(dependency.replace(/^@/, '').replace('/', '-'));
   for (const kind of ['dependencies', 'devDependencies']) {
     for (const dependency of Object.keys(manifest[kind])) {
-      if (dependency === 'relay-agents') manifest[kind][dependency] = `^${version}`;
+      if (dependency === 'relay-kit') manifest[kind][dependency] = `^${version}`;
       if (tarballs === undefined) continue;
       const file = fileOf(dependency);
       if (file === undefined) {

@@ -1,5 +1,5 @@
 import { appendFileSync } from 'node:fs';
-import { defineAgent, defineConfig, defineTool, z } from 'relay-agents';
+import { defineAgent, defineConfig, defineTool, z } from 'relay-kit';
 
 const prices: Record<string, number> = { 'A-17': 49.9, 'B-42': 120 };
 

@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { embed, type InProcessRelay } from 'relay-agents';
-import { createClient, type RelayClient } from 'relay-agents/sdk';
+import { embed, type InProcessRelay } from 'relay-kit';
+import { createClient, type RelayClient } from 'relay-kit/sdk';
 
 // The whole server in this process, without a port, with the agents of relay.config.ts.
 const project = process.cwd();
