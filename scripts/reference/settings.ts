@@ -94,11 +94,6 @@ const settings: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
   },
   'Models and tools': {
     RELAY_DEFAULT_MODEL: { default: none, purpose: 'model for requests that name none' },
-    RELAY_ENV_CREDENTIALS: {
-      default: 'in `relay dev`, and if only this machine reaches the server',
-      purpose:
-        'whether the tenant `default` uses the [provider keys of the environment](../guides/models.md#keys-from-the-environment) where it has stored none: `on`, `off`',
-    },
     RELAY_EMBEDDINGS: {
       default: none,
       purpose:
@@ -217,9 +212,11 @@ export function settingsPage(generated: string): string {
 export function requireSame(described: readonly string[], real: readonly string[]): void {
   const missing = real.filter((name) => !described.includes(name));
   const gone = described.filter((name) => !real.includes(name));
-  if (missing.length + gone.length === 0) return;
+  const twice = described.filter((name, index) => described.indexOf(name) < index);
+  if (missing.length + gone.length + twice.length === 0) return;
   const lines = [
     ...missing.map((name) => `${name} is not described`),
+    ...twice.map((name) => `${name} is described twice`),
     ...gone.map((name) => `${name} is described, but does not exist`),
   ];
   throw new Error(`scripts/reference: ${lines.join('; ')}`);
