@@ -244,7 +244,16 @@ const agentFields: Readonly<Record<string, Field>> = {
 const toolFields: Readonly<Record<string, Field>> = {
   name: { type: 'text', default: 'required', meaning: '1 to 64 letters, digits, `_` or `-`' },
   description: { type: 'text', default: 'required', meaning: 'what it does, for the model' },
-  schema: { type: 'zod object', default: 'required', meaning: 'its parameters' },
+  schema: {
+    type: 'Standard Schema (zod, valibot, arktype, …) or JSON Schema',
+    default: 'required',
+    meaning: 'its parameters: an object',
+  },
+  inputSchema: {
+    type: 'JSON Schema',
+    default: 'from `schema`',
+    meaning: 'for the model, if `schema` cannot be converted',
+  },
   execute: {
     type: 'function',
     default: 'required',
