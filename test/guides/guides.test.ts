@@ -93,3 +93,13 @@ test('every plan belongs to a document', () => {
   const paths = withCommands.map(({ path }) => path);
   expect(planned.filter((path) => !paths.includes(path))).toEqual([]);
 });
+
+test('commands are in blocks that run', () => {
+  const hidden = documents.flatMap(({ path, blocks }) =>
+    blocks
+      .filter(({ language }) => language === 'text' || language === '')
+      .filter(({ code }) => /^(npm|npx|relay|curl) /m.test(code))
+      .map(({ code }) => `${path}: ${code}`),
+  );
+  expect(hidden).toEqual([]);
+});
