@@ -117,7 +117,15 @@ describe('Governance in the console', inBrowser, () => {
     await conflict.getByText('theirs').first().waitFor();
     // The draft is kept on the way through other pages.
     await mine.getByRole('link', { name: 'Tester' }).click();
-    await mine.getByText('changes to the policy that are not saved').waitFor();
+    await mine.getByText('your changes to the policy for all agents').waitFor();
+    await mine.getByLabel('Tool').fill('send_note');
+    await mine.getByLabel(/^to/).fill('mined');
+    await mine.getByRole('button', { name: 'Explain' }).click();
+    const missed = mine.getByRole('region', { name: 'Rules that do not match' });
+    await missed.getByText('The pattern `mine` does not match `to` from `d` on.').waitFor();
+    await mine.getByLabel(/^to/).fill('mine');
+    await mine.getByRole('button', { name: 'Explain' }).click();
+    await mine.getByRole('link', { name: /^Draft of the policy, deny rule/ }).waitFor();
     await mine.getByRole('link', { name: 'Rules' }).click();
     await conflict.getByRole('button', { name: 'Combine both' }).click();
     await save(mine, version + 2);

@@ -67,7 +67,10 @@ async function explainCall(
     print.value(explanation);
     return;
   }
-  const { decision, reason, rule } = explanation;
+  const { decision, reason, rule, nearMisses = [] } = explanation;
   print.raw(`${paintStatus(print.paint, decision)}  ${escapeUnsafe(reason)}\n`);
   if (rule !== undefined) print.line(`rule: ${JSON.stringify(rule)}`);
+  for (const { list, index, source, reason: why } of nearMisses) {
+    print.line(`not matched: ${source} ${list}[${index}]: ${escapeUnsafe(why)}`);
+  }
 }

@@ -18,10 +18,12 @@ export function addressOfRule({ list, index, source, id }: Rule): RuleAddress | 
   const at = id?.lastIndexOf('@') ?? -1;
   const agent = id?.slice(0, Math.max(0, at)) ?? '';
   if (agent !== '' && agent !== '*') query.set('agent', agent);
-  if (at >= 0) query.set('version', id?.slice(at + 1) ?? '');
+  const version = at < 0 ? undefined : id?.slice(at + 1);
+  const isDraft = version === 'draft';
+  if (version !== undefined && !isDraft) query.set('version', version);
   const whose = query.has('agent') ? ` for ${agent}` : '';
   return {
     href: `/policy?${query.toString()}`,
-    label: `Policy${whose}, ${list} rule ${index + 1}`,
+    label: `${isDraft ? 'Draft of the policy' : 'Policy'}${whose}, ${list} rule ${index + 1}`,
   };
 }

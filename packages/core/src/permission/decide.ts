@@ -119,6 +119,21 @@ export function isForDefinition(
 }
 
 function evaluate(call: CallToDecide, all: RuleSet): Verdict {
+  const { counted, matcher } = matcherFor(call, all);
+  const { permissions, policies = [] } = counted;
+  const denies = (rule: ToolRule) => matcher.denies(rule);
+  const denial = findDenial(call, permissions, denies) ?? policyRule(policies, 'deny', denies);
+  if (denial !== undefined) return { decision: 'deny', ...denial };
+  const ask = findDemand(counted, denies);
+  if (ask !== undefined) return { decision: 'ask', ...ask };
+  return findAllowance(call, counted, matcher) ?? { decision: 'ask' };
+}
+
+/** The rules that count for a call, and what matches them. */
+export function matcherFor(
+  call: CallToDecide,
+  all: RuleSet,
+): { readonly counted: RuleSet; readonly matcher: CallMatcher } {
   const grants = all.grants.filter((grant) => isForDefinition(grant, all));
   const rules = { ...all, grants };
   const approvers = approverRulesFor(call, rules);
@@ -136,12 +151,7 @@ function evaluate(call: CallToDecide, all: RuleSet): Verdict {
     ...policies.flatMap(({ deny, ask }) => [...deny, ...ask]),
   ];
   const matcher = new CallMatcher(call, { standing, denylist, kinds, sensitive, resolvedPaths });
-  const denies = (rule: ToolRule) => matcher.denies(rule);
-  const denial = findDenial(call, permissions, denies) ?? policyRule(policies, 'deny', denies);
-  if (denial !== undefined) return { decision: 'deny', ...denial };
-  const ask = findDemand(rules, denies);
-  if (ask !== undefined) return { decision: 'ask', ...ask };
-  return findAllowance(call, counted, matcher) ?? { decision: 'ask' };
+  return { counted, matcher };
 }
 
 /**

@@ -6,6 +6,7 @@ import {
   type FieldIssue,
   type FunctionTool,
   type Permissions,
+  type PolicyRules,
   type RuleRef,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
@@ -16,12 +17,14 @@ import {
   declaredBy,
   type Grant,
   isForDefinition,
+  type RuleSet,
   tooLargeToDecide,
   type Verdict,
 } from './decide.ts';
 import { MAX_STEPS, turnAfter } from './step-budget.ts';
 import type { ToolRule } from './match.ts';
 import { type Policy, policiesOf } from './policy.ts';
+import { type NearMiss, nearMisses } from './near-misses.ts';
 import { explainParameters } from './parameters.ts';
 import { isSimilar, unknownToolNote } from './tool-name.ts';
 import { permissionsOf } from '../commands/request-permission.ts';
@@ -44,6 +47,12 @@ export interface CallToExplain {
   readonly params: Readonly<Record<string, unknown>>;
   /** Default: those of the run, as far as they are not used up. */
   readonly permissions?: Permissions;
+  /** Policies that are not saved, instead of the saved ones. */
+  readonly drafts?: readonly {
+    /** `null`: for all agents. */
+    readonly agent: string | null;
+    readonly rules: PolicyRules;
+  }[];
   /** The function tools of the request. */
   readonly functions: readonly FunctionTool[];
   /** Its run, session and agents count, and its tool, as when its call was decided. */
@@ -74,6 +83,8 @@ export interface Explanation {
   readonly parameters?: Readonly<Record<string, ExplainedParameter>>;
   /** Why the tool would refuse the call. */
   readonly problems?: readonly FieldIssue[];
+  /** Rules for the tool that would have changed the decision, had they matched. */
+  readonly nearMisses?: readonly NearMiss[];
 }
 
 export async function explainCall(
@@ -87,7 +98,12 @@ export async function explainCall(
   const requester = await findApprover(store, origin.keyId, now);
   const owner = origin.owner ?? requester.person;
   const grants = await store.readGrants({ runId, conversationId, sessionId, owner, now });
-  const policies = policiesOf(await store.policies.inForce(...path), ...path);
+  const { drafts = [] } = call;
+  const saved = (await store.policies.inForce(...path)).filter(
+    ({ agent }) => !drafts.some((draft) => draft.agent === agent),
+  );
+  const unsaved = drafts.map((draft) => ({ ...draft, version: 'draft' as const }));
+  const policies = policiesOf([...saved, ...unsaved], ...path);
   const read = await readCall(engine, store, call, origin);
   const { tool, input, location, problems, demand } = read;
   const toolCallId = call.approval?.toolCallId ?? '';
@@ -96,7 +112,7 @@ export async function explainCall(
   const declared = demand === undefined ? byTool : { ...byTool, needsApproval: true };
   // Others get their turn after the checks of the request, and after the decision.
   await turnAfter(MAX_STEPS);
-  const verdict = await decideInTurn(decided, {
+  const rules: RuleSet = {
     permissions,
     usedOnce,
     grants,
@@ -104,7 +120,8 @@ export async function explainCall(
     requester,
     builtinAllow: tool?.allowedByDefault ?? false,
     ...declared,
-  });
+  };
+  const verdict = await decideInTurn(decided, rules);
   const demanded = approverRulesFor(decided, { policies, ...declared });
   const approvers = demanded.at(-1);
   const known = engine.tools(store.tenantId).list();
@@ -128,12 +145,17 @@ export async function explainCall(
   const ruleRef = verdict.rule && sourced(verdict.rule, origin);
   const { params, exact } = (ruleRef && ruleAt(ruleRef, permissions, grants, policies)) ?? {};
   const rule = ruleRef && { ...ruleRef, tool: call.tool, ...defined({ params, exact }) };
+  const missed = (await nearMisses(decided, rules, verdict)).map((miss) => ({
+    ...miss,
+    source: sourced(miss, origin).source,
+  }));
   const parameters = explainParameters(input, declared.kinds, declared.resolvedPaths);
   return {
     decision,
     ...defined({ rule, approvers }),
     reason,
     ...defined({ parameters, problems: problems.length === 0 ? undefined : problems }),
+    ...(missed.length === 0 ? {} : { nearMisses: missed }),
   };
 }
 

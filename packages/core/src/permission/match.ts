@@ -11,7 +11,12 @@ import {
   relativeTo,
   samePath,
 } from './path.ts';
-import { allowsCommand, isVisibleToDenyRules } from './shell/allow.ts';
+import {
+  allowsCommand,
+  isVisibleToDenyRules,
+  type UncoveredCommand,
+  uncoveredCommand,
+} from './shell/allow.ts';
 import { type CommandReading, concernsCommand, deniesCommand, readCommands } from './shell/deny.ts';
 import { MAX_STEPS, spendSteps, turnAfter, withinSteps } from './step-budget.ts';
 import { checkRuleTool } from './tool-name.ts';
@@ -177,6 +182,30 @@ const VALUE_STEPS = 40;
 /** No allow rule with a pattern, and none beside deny rules, allows a command of this length. */
 const MAX_COMMAND = 65_536;
 
+/** Why a rule for the tool of a call does not match it. */
+export type Miss =
+  /** The rule is for other arguments; `parameter` is the first that differs. */
+  | { readonly kind: 'exact'; readonly parameter: string | undefined }
+  /** A link leads a path of the exact call elsewhere. */
+  | { readonly kind: 'link' }
+  /** No deny or ask rule matches the call, but one may be about it. */
+  | { readonly kind: 'concerned' }
+  /** The rule has patterns, but none for this parameter, which it must name. */
+  | { readonly kind: 'unnamed'; readonly parameter: string }
+  /** Deny and ask rules cannot see all that the parameter means. */
+  | { readonly kind: 'unreadable'; readonly parameter: string }
+  | ({ readonly parameter: string; readonly pattern: string } & ParameterMiss);
+
+type ParameterMiss =
+  | { readonly kind: 'absent' | 'not_text' }
+  /** The pattern does not match from this part of the value on, which is empty if the value ends too early. */
+  | { readonly kind: 'text'; readonly part: string }
+  /** The pattern matches the text, but not the path or URL that it means. */
+  | { readonly kind: 'path' | 'url' }
+  /** Runs code, which no pattern stands for. */
+  | { readonly kind: 'code' }
+  | { readonly kind: 'command'; readonly command: UncoveredCommand };
+
 interface CallMatcherOptions {
   /** Rules that are not used up by a call. */
   readonly standing: readonly ToolRule[];
@@ -247,6 +276,74 @@ export class CallMatcher {
       const pattern = patternFor(rule, name);
       return pattern === undefined ? this.#allowsUnnamed(name) : this.#allowsNamed(name, pattern);
     });
+  }
+
+  /** Why an allow rule for this tool does not allow the call; undefined if it does. */
+  missOfAllow(rule: ToolRule): Miss | undefined {
+    if (this.allows(rule)) return undefined;
+    const { params = {}, exact } = rule;
+    if (exact !== undefined) return this.#missOfExact(exact) ?? { kind: 'link' };
+    for (const [name, pattern] of Object.entries(params)) {
+      const miss = this.#missOfText(name, pattern, 'allow');
+      if (miss !== undefined) return miss;
+    }
+    const unnamed = this.#sensitive.find(
+      (name) => this.#has(name) && patternFor(rule, name) === undefined,
+    );
+    if (!this.#namesSensitive(rule)) return { kind: 'unnamed', parameter: unnamed ?? '' };
+    if (this.#isConcerned()) return { kind: 'concerned' };
+    for (const parameter of this.#kinds.keys()) {
+      const pattern = patternFor(rule, parameter);
+      if (pattern === undefined) {
+        if (!this.#allowsUnnamed(parameter)) return { kind: 'unreadable', parameter };
+      } else if (!this.#allowsNamed(parameter, pattern)) {
+        return { parameter, pattern, ...this.#narrowing(parameter, pattern) };
+      }
+    }
+    return undefined;
+  }
+
+  /** Why a deny or ask rule for this tool does not match the call; undefined if it does. */
+  missOfDeny(rule: ToolRule): Miss | undefined {
+    if (this.denies(rule)) return undefined;
+    const { params = {}, exact } = rule;
+    const differs = exact === undefined ? undefined : this.#missOfExact(exact);
+    if (differs !== undefined) return differs;
+    for (const [name, pattern] of Object.entries(params)) {
+      if (this.#deniesParameter(name, pattern)) continue;
+      const miss = this.#missOfText(name, pattern, 'deny');
+      if (miss !== undefined) return miss;
+    }
+    return undefined;
+  }
+
+  #missOfExact(exact: Readonly<Record<string, unknown>>): Miss | undefined {
+    if (hasArguments(this.#call, exact)) return undefined;
+    const values = this.#call.arguments ?? {};
+    const parameter = [...Object.keys(exact), ...Object.keys(values)].find(
+      (name) => !hasArguments({ name, arguments: { value: values[name] } }, { value: exact[name] }),
+    );
+    return { kind: 'exact', parameter };
+  }
+
+  #missOfText(parameter: string, pattern: string, effect: Effect): Miss | undefined {
+    const text = scalarText(this.#call.arguments, parameter);
+    if (text === undefined) {
+      return { kind: this.#has(parameter) ? 'not_text' : 'absent', parameter, pattern };
+    }
+    const glob = compileGlob(pattern, effect);
+    if (glob.matches(text)) return undefined;
+    return { kind: 'text', parameter, pattern, part: text.slice(glob.matchableLength(text)) };
+  }
+
+  /** Why a pattern that matches the text of a parameter does not allow it. */
+  #narrowing(name: string, pattern: string): ParameterMiss {
+    const text = scalarText(this.#call.arguments, name) ?? '';
+    const kind = this.#kinds.get(name);
+    if (kind === 'path' || kind === 'url') return { kind };
+    if (this.#reading(name, text).evaluates) return { kind: 'code' };
+    const command = uncoveredCommand(text, [pattern, ...this.#coveringPatterns(name)]);
+    return command === undefined ? { kind: 'not_text' } : { kind: 'command', command };
   }
 
   /**

@@ -12,6 +12,7 @@ import {
 } from '../schemas/permissions.ts';
 import { functionSchema } from '../schemas/runs.ts';
 import { idSchema, jsonSchema, timeSchema } from '../schemas/values.ts';
+import { policyDraftSchema } from './policy.ts';
 import {
   listErrors,
   idParam,
@@ -106,6 +107,11 @@ export const explainBodySchema = z.strictObject({
   params: z.record(z.string(), jsonSchema),
   /** Default: those of the run that is named. */
   permissions: permissionsSchema.optional(),
+  /**
+   * Policies that are not saved, instead of the saved ones for all agents or for their agent. Requires
+   * the scope admin.
+   */
+  policies: z.array(policyDraftSchema).max(2).optional(),
   /** The function tools of the request, as in `POST /v1/runs`. */
   tools: z
     .array(functionSchema.extend({ kind: z.literal('function') }))
@@ -126,15 +132,26 @@ export const explainBodySchema = z.strictObject({
   agent: z.string().min(1).max(128).optional(),
 });
 
+const namedRuleSchema = ruleRefSchema.extend({
+  tool: z.string(),
+  params: z.record(z.string(), z.string()).optional(),
+  exact: z.record(z.string(), z.json()).optional(),
+});
+
+const nearMissSchema = namedRuleSchema.extend({
+  /** The parameter that does not match. */
+  parameter: z.string().optional(),
+  /** Its pattern in the rule. */
+  pattern: z.string().optional(),
+  /** The part of its value that the pattern does not match; empty if the value ends too early. */
+  part: z.string().optional(),
+  reason: z.string(),
+});
+
 const explanationSchema = z.object({
   decision: z.enum(['allow', 'deny', 'ask']),
-  rule: ruleRefSchema
-    .extend({
-      tool: z.string(),
-      params: z.record(z.string(), z.string()).optional(),
-      exact: z.record(z.string(), z.json()).optional(),
-    })
-    .optional(),
+  /** The version in `id` is `draft` for a rule of `policies`. */
+  rule: namedRuleSchema.optional(),
   /** Who may approve the call, if the policy says so. */
   approvers: approverRuleSchema.optional(),
   reason: z.string(),
@@ -142,6 +159,8 @@ const explanationSchema = z.object({
   parameters: z.record(z.string(), explainedParameterSchema).optional(),
   /** Why the tool would refuse the parameters; `path` is empty for all of them. */
   problems: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
+  /** Rules for the tool that would have changed the decision, had they matched; at most 20. */
+  nearMisses: z.array(nearMissSchema).optional(),
 });
 
 export const grantRoutes = {

@@ -26,6 +26,12 @@ export const policyBodySchema = withRuleLimits(
   policyLists,
 );
 
+/** A policy that is not saved. */
+export const policyDraftSchema = withRuleLimits(
+  z.strictObject({ agent, ...policyRulesSchema.shape }),
+  policyLists,
+);
+
 export const policyPreviewBodySchema = withRuleLimits(
   z.strictObject({
     agent,

@@ -1,8 +1,9 @@
 /** How the rules decide a call, and which one decides. Nothing is executed. */
-import { defined, type Explanation, isObject } from '@relay/protocol/wire';
+import { defined, type ExplainBody, type Explanation, isObject } from '@relay/protocol/wire';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
+import { useMay } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
 import { CallView } from '../../call/call-view.tsx';
 import { SchemaForm } from '../../call/schema-form.tsx';
@@ -49,8 +50,7 @@ export function Tester() {
   const [text, setText] = useState(() => JSON.stringify(call?.params ?? {}, null, 2));
   const [isJson, setJson] = useState(false);
   const agent = search.get('agent') ?? undefined;
-  const draft = useDraft(agent);
-  const forAll = useDraft(undefined);
+  const drafts = useDrafts(agent);
   const schema = data?.tools.find(({ name }) => name === tool)?.inputSchema;
   const isForm = schema !== undefined && !isJson;
   const given = isForm ? params : parsed(text);
@@ -71,12 +71,12 @@ export function Tester() {
   return (
     <PageBody>
       <p className="text-sm text-muted">
-        Shows how the saved rules and grants of the tenant decide a call. Nothing is executed.
+        Shows how the rules and grants of the tenant decide a call. Nothing is executed.
       </p>
-      {draft === null && forAll === null ? null : (
+      {drafts.length === 0 ? null : (
         <Note tone="waiting">
-          You have changes to the policy that are not saved: they do not count here. “Review and
-          save” shows their effect on recent calls.
+          Decided by your changes to the policy {drafts.map(whoseText).join(' and ')}, which are not
+          saved yet. Runs still follow the saved rules.
         </Note>
       )}
       <div className="grid items-start gap-4 min-[900px]:grid-cols-2">
@@ -159,20 +159,42 @@ export function Tester() {
             </div>
           </form>
         </Section>
-        {call === undefined ? null : <Result call={call} />}
+        {call === undefined ? null : <Result call={call} drafts={drafts} />}
       </div>
     </PageBody>
   );
 }
 
-function Result({ call }: { readonly call: Call }) {
+type Drafts = NonNullable<ExplainBody['policies']>;
+
+/** The agent that decides where the address names none. */
+const defaultAgent = 'assistant';
+
+/** The changes that count for the calls of an agent and that this person may test. */
+function useDrafts(agent: string | undefined): Drafts {
+  const mayTest = useMay('admin');
+  const forAll = useDraft(undefined);
+  const own = useDraft(agent ?? defaultAgent);
+  if (!mayTest) return [];
+  return [
+    ...(forAll === null ? [] : [forAll.rules]),
+    ...(own === null ? [] : [{ agent: agent ?? defaultAgent, ...own.rules }]),
+  ].map((rules) => structuredClone(rules) as Drafts[number]);
+}
+
+function whoseText({ agent }: Drafts[number]): string {
+  return agent === undefined ? 'for all agents' : `for ${agent}`;
+}
+
+function Result({ call, drafts }: { readonly call: Call; readonly drafts: Drafts }) {
   const { tool, params, agent } = call;
+  const policies = drafts.length === 0 ? undefined : drafts;
   const explanation = useQuery({
-    queryKey: ['explain', tool, params, agent ?? null],
+    queryKey: ['explain', tool, params, agent ?? null, policies ?? null],
     queryFn: ({ signal }) =>
       client.permissions.explain(
         // Parsed from JSON.
-        { tool, params: params as Record<string, never>, ...defined({ agent }) },
+        { tool, params: params as Record<string, never>, ...defined({ agent, policies }) },
         { signal },
       ),
     staleTime: 0,
@@ -197,7 +219,7 @@ function Result({ call }: { readonly call: Call }) {
 }
 
 function Decision({ call, data }: { readonly call: Call; readonly data: Explanation }) {
-  const { decision, reason, rule, approvers, parameters, problems = [] } = data;
+  const { decision, reason, rule, approvers, parameters, problems = [], nearMisses = [] } = data;
   const address = rule === undefined ? undefined : addressOfRule(rule);
   return (
     <>
@@ -233,7 +255,38 @@ function Decision({ call, data }: { readonly call: Call; readonly data: Explanat
           </ul>
         </Note>
       )}
+      <NearMisses misses={nearMisses} />
       <CallView tool={call.tool} params={call.params} parameters={parameters} />
     </>
+  );
+}
+
+/** Rules for the tool that a person may have expected to decide. */
+function NearMisses({ misses }: { readonly misses: NonNullable<Explanation['nearMisses']> }) {
+  if (misses.length === 0) return null;
+  return (
+    <section aria-label="Rules that do not match" className="flex flex-col gap-2">
+      <h3 className="text-sm font-semibold">Rules for this tool that do not match</h3>
+      <ul className="flex flex-col gap-2">
+        {misses.map((miss) => {
+          const { list, index, source, id = '', reason } = miss;
+          const address = addressOfRule(miss);
+          return (
+            <li key={`${source} ${list} ${index} ${id}`} className="text-sm">
+              {address === undefined ? (
+                `${list} rule ${index + 1}`
+              ) : (
+                <Link href={address.href} className="underline underline-offset-2">
+                  {address.label}
+                </Link>
+              )}
+              <p className="text-muted">
+                <SafeText text={reason} />
+              </p>
+            </li>
+          );
+        })}
+      </ul>
+    </section>
   );
 }

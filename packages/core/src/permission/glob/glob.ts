@@ -56,6 +56,8 @@ export interface Glob {
   readonly fault: string | undefined;
   /** Whether it matches the value, or the value and the ending. */
   matches(value: string, ending?: string): boolean;
+  /** How much of a value that does not match can be the start of one that does. */
+  matchableLength(value: string): number;
 }
 
 const MAX_PATTERN_BYTES = 1_024;
@@ -161,6 +163,10 @@ class CompiledGlob implements Glob {
     if (value === '' && !isDenial) return false;
     if (!this.#mayMatch(value, ending)) return false;
     return this.#automaton()?.matches(value, ending) ?? isDenial;
+  }
+
+  matchableLength(value: string): number {
+    return this.#automaton()?.matchableLength(value) ?? 0;
   }
 
   #mayMatch(value: string, ending: string): boolean {

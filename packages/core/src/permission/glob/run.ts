@@ -39,6 +39,24 @@ export class GlobRun {
     }
   }
 
+  /** The number of code units that can be the start of a match: all of a value that ends too early. */
+  matchableLength(value: string): number {
+    const { cost, words, alphabet } = this.#automaton;
+    let from: Int32Array = new Int32Array(words);
+    let to: Int32Array = new Int32Array(words);
+    from[0] = 1;
+    let at = 0;
+    while (at < value.length) {
+      spendSteps(cost);
+      const code = value.codePointAt(at)!;
+      step(this.#automaton, alphabet.classOf(code), from, to);
+      if (to.every((word) => word === 0)) return at;
+      [from, to] = [to, from];
+      at += code > 0xff_ff ? 2 : 1;
+    }
+    return at;
+  }
+
   #matches(value: string, ending: string): boolean {
     if (!this.#canEndWith(value) && (ending === '' || !this.#canEndWith(ending))) return false;
     if (this.#sets.length === 0) this.#restart();

@@ -49,29 +49,75 @@ const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
 /** Commands that change the folder. */
 const FOLDER_CHANGERS: ReadonlySet<string> = new Set(['cd', 'pushd', 'popd']);
 
+/** Why patterns do not cover a command. */
+export type Obstacle =
+  /** The parser does not understand all of the text. */
+  | 'not_understood'
+  /** The shell replaces a word of it. */
+  | 'expands'
+  /** No pattern matches its text. */
+  | 'text'
+  /** The patterns depend on the folder, which has changed. */
+  | 'folder_changed'
+  /** A wildcard would stand for this. */
+  | 'program'
+  | 'evaluated'
+  | 'option'
+  | 'subcommand'
+  | 'wrapped'
+  | 'script';
+
+export interface UncoveredCommand {
+  readonly obstacle: Obstacle;
+  /** The whole text if it is not understood. */
+  readonly text: string;
+  /** What the wildcard stands for. */
+  readonly wildcard?: string;
+}
+
 /** Whether every command of the text is covered by one of the patterns. */
 export function allowsCommand(source: string, patterns: readonly string[]): boolean {
+  return uncoveredCommand(source, patterns) === undefined;
+}
+
+/** The first command of the text that no pattern covers. */
+export function uncoveredCommand(
+  source: string,
+  patterns: readonly string[],
+): UncoveredCommand | undefined {
+  const notUnderstood: UncoveredCommand = { obstacle: 'not_understood', text: source };
   const parsed = plainCommands(source);
-  if (parsed === undefined || parsed.length === 0) return false;
+  if (parsed === undefined || parsed.length === 0) return notUnderstood;
   const { commands, ambiguous } = scanShell(source);
-  if (ambiguous || commands.length !== parsed.length) return false;
+  if (ambiguous || commands.length !== parsed.length) return notUnderstood;
   const scanned = commands.toSorted((a, b) => a.words[0]!.start - b.words[0]!.start);
   let folderChanged = false;
-  return parsed.every((command, index) => {
+  for (const [index, command] of parsed.entries()) {
     const { words } = scanned[index]!;
     const agree =
       words[0]!.start === command.start &&
       words.length === command.words.length &&
       words.every((word, at) => word.text === command.words[at]);
-    if (!agree || words.some((word) => word.expands || word.hasBraceOrTilde)) return false;
+    if (!agree) return notUnderstood;
+    const text = source.slice(command.start, command.end);
+    if (words.some((word) => word.expands || word.hasBraceOrTilde)) {
+      return { obstacle: 'expands', text };
+    }
     const applicable = folderChanged
       ? patterns.filter((pattern) => !dependsOnFolder(pattern, words))
       : patterns;
-    folderChanged ||=
-      FOLDER_CHANGERS.has(words[0]!.text) &&
-      !patterns.includes(source.slice(command.start, command.end));
-    return new Coverage(source.slice(0, command.end), applicable).covers(words, 0);
-  });
+    const found = new Coverage(source.slice(0, command.end), applicable).obstacle(words, 0);
+    if (found !== undefined) {
+      const { obstacle, literalEnd } = found;
+      if (literalEnd !== undefined) {
+        return { obstacle, text, wildcard: source.slice(literalEnd, command.end) };
+      }
+      const wasCovered = applicable.length < patterns.length;
+      return { obstacle: wasCovered ? 'folder_changed' : obstacle, text };
+    }
+    folderChanged ||= FOLDER_CHANGERS.has(words[0]!.text) && !patterns.includes(text);
+  }
+  return undefined;
 }
 
 /**
@@ -112,51 +158,74 @@ function mayName(pattern: string, program: string): boolean {
   return program.startsWith(name) || name.startsWith(program);
 }
 
+interface Found {
+  readonly obstacle: Obstacle;
+  /** Where the literal text of the pattern ends that matches the text. */
+  readonly literalEnd?: number;
+}
+
+const noMatch: Found = { obstacle: 'text' };
+
 /** Whether patterns cover the commands of a source, which ends where the outermost command does. */
 class Coverage {
   readonly #source: string;
   readonly #patterns: readonly string[];
-  readonly #known = new Map<number, boolean>();
+  readonly #known = new Map<number, Found | undefined>();
 
   constructor(source: string, patterns: readonly string[]) {
     this.#source = source;
     this.#patterns = patterns;
   }
 
-  covers(words: readonly ShellWord[], depth: number): boolean {
+  /** What keeps the first pattern that matches the text from covering the command; undefined if one covers it. */
+  obstacle(words: readonly ShellWord[], depth: number): Found | undefined {
     const start = words[0]!.start;
-    const known = this.#known.get(start);
-    if (known !== undefined) return known;
-    const text = this.#source.slice(start);
-    const covered = this.#patterns.some(
-      (pattern) =>
-        compileGlob(pattern).matches(text) &&
-        matchingAlternatives(pattern, text).some(
-          (alternative) =>
-            endsAtWordEnd(alternative, words) &&
-            this.#isLiteralEnough(words, start + literalPrefixLength(alternative), depth),
-        ),
-    );
-    this.#known.set(start, covered);
-    return covered;
+    if (this.#known.has(start)) return this.#known.get(start);
+    const found = this.#findObstacle(words, depth);
+    this.#known.set(start, found);
+    return found;
   }
 
-  /** Whether a matching pattern is literal far enough, namely up to `literalEnd` in the source. */
-  #isLiteralEnough(words: readonly ShellWord[], literalEnd: number, depth: number): boolean {
+  #findObstacle(words: readonly ShellWord[], depth: number): Found | undefined {
+    const start = words[0]!.start;
+    const text = this.#source.slice(start);
+    let first: Found | undefined;
+    for (const pattern of this.#patterns) {
+      if (!compileGlob(pattern).matches(text)) continue;
+      for (const alternative of matchingAlternatives(pattern, text)) {
+        const literalEnd = start + literalPrefixLength(alternative);
+        const obstacle = endsAtWordEnd(alternative, words)
+          ? this.#obstacleTo(words, literalEnd, depth)
+          : 'program';
+        if (obstacle === undefined) return undefined;
+        first ??= { obstacle, literalEnd };
+      }
+    }
+    return first ?? noMatch;
+  }
+
+  /** What the pattern must contain literally, and does not: it is literal up to `literalEnd` in the source. */
+  #obstacleTo(
+    words: readonly ShellWord[],
+    literalEnd: number,
+    depth: number,
+  ): Obstacle | undefined {
     spendSteps(words.length);
     const isLiteral = literalEnd >= this.#source.length;
     const [head, ...rest] = words as readonly [ShellWord, ...ShellWord[]];
     const name = this.#source.slice(head.start, head.end);
-    if (!NAME.test(name) || depth > MAX_WRAPPERS) return false;
-    if (name.includes('/') && literalEnd < head.start + name.lastIndexOf('/') + 1) return false;
+    if (!NAME.test(name) || depth > MAX_WRAPPERS) return 'program';
+    if (name.includes('/') && literalEnd < head.start + name.lastIndexOf('/') + 1) return 'program';
     const program = programName(name);
-    if (!isLiteral && (EVALUATORS.has(program) || hasSideEffectOption(program, rest))) return false;
-    if (!isLiteral && !grantsSubcommand(program, rest, literalEnd)) return false;
+    if (!isLiteral && EVALUATORS.has(program)) return 'evaluated';
+    if (!isLiteral && hasSideEffectOption(program, rest)) return 'option';
+    if (!isLiteral && !grantsSubcommand(program, rest, literalEnd)) return 'subcommand';
     const wrapper = wrapperFor(name);
     if (wrapper !== undefined && isWrapping(wrapper, name, rest)) {
-      return this.#coversWrapped(rest, wrapper, literalEnd, depth);
+      return this.#coversWrapped(rest, wrapper, literalEnd, depth) ? undefined : 'wrapped';
     }
-    return !INTERPRETERS.has(program) || hasLiteralScript(rest, literalEnd, isLiteral);
+    if (!INTERPRETERS.has(program)) return undefined;
+    return hasLiteralScript(rest, literalEnd, isLiteral) ? undefined : 'script';
   }
 
   #coversWrapped(
@@ -174,11 +243,13 @@ class Coverage {
     }
     if (starts.length > MAX_STARTS) return false;
     if (literalEnd >= rest[last]!.end) {
-      return starts.every((at) => this.#isLiteralEnough(rest.slice(at), literalEnd, depth + 1));
+      return starts.every(
+        (at) => this.#obstacleTo(rest.slice(at), literalEnd, depth + 1) === undefined,
+      );
     }
     // `npm exec ls` runs a package, and `docker run` an image, that only happens to have this name.
     if (!bare || wrapper.appendsArguments === true || wrapper.only !== undefined) return false;
-    return this.covers(rest.slice(last), depth + 1);
+    return this.obstacle(rest.slice(last), depth + 1) === undefined;
   }
 }
 

@@ -178,4 +178,53 @@ describe('the explanation of an approval', () => {
     });
     expect([foreign.status, foreign.body]).toMatchObject([404, { code: 'not_found' }]);
   });
+
+  it('decides by policies that are not saved, for administrators only', async () => {
+    await setPolicy({ allow: [{ tool: 'send_note' }] });
+    const body = {
+      tool: 'send_note',
+      params: { to: 'eve', text: 'hi' },
+      policies: [
+        { ask: [{ tool: 'send_note', params: { to: 'eve' } }] },
+        { agent: 'assistant', deny: [{ tool: 'send_note', params: { to: 'ann' } }] },
+      ],
+    };
+    expect(await server.json('/v1/permissions/explain', { body })).toMatchObject({
+      decision: 'ask',
+      rule: { list: 'ask', index: 0, source: 'policy', id: '*@draft' },
+      nearMisses: [{ list: 'deny', id: 'assistant@draft', parameter: 'to', part: 'eve' }],
+    });
+    const { apiKey } = await addKey(server.store, { scopes: ['read'] });
+    const refused = await server.ask('/v1/permissions/explain', { body, key: apiKey });
+    expect(refused.status).toBe(403);
+    const wrong = { ...body, policies: [{ allow: [{ tool: 'bash', params: { command: '[' } }] }] };
+    const { body: problem } = await server.ask('/v1/permissions/explain', { body: wrong });
+    expect(problem).toMatchObject({
+      error: expect.stringMatching(/^policies\[0\]\.allow\[0\]\.params\.command: /),
+    });
+  });
+
+  it('says which pattern of a rule does not match, and from where on', async () => {
+    await setPolicy({
+      allow: [
+        { tool: 'bash', params: { command: 'npm *' } },
+        { tool: 'bash', params: { command: 'npm run build' } },
+        { tool: 'bash', params: { command: 'npm test *' } },
+        { tool: 'bash', params: { cwd: 'src' } },
+        { tool: 'calculator' },
+      ],
+    });
+    const body = { tool: 'bash', params: { command: 'npm test' } };
+    const { decision, nearMisses } = await server.json('/v1/permissions/explain', { body });
+    expect(decision).toBe('ask');
+    expect(nearMisses).toMatchObject([
+      { index: 0, parameter: 'command', pattern: 'npm *', part: 'test' },
+      { index: 1, parameter: 'command', pattern: 'npm run build', part: 'test' },
+      { index: 2, parameter: 'command', pattern: 'npm test *', part: '' },
+      { index: 3, parameter: 'cwd', pattern: 'src', reason: 'The call has no parameter `cwd`.' },
+    ]);
+    expect((nearMisses as Json[])[0]!['reason']).toBe(
+      'A wildcard does not stand for a subcommand that does more than read, here `test`. Write it out in the pattern `npm *` to allow `npm test`.',
+    );
+  });
 });

@@ -12,6 +12,7 @@ import {
   readPageBySize,
   parseTime,
 } from '../../views/pagination.ts';
+import { checkedRules } from './policy.ts';
 import { chooseToolsAndFunctions, faultsIn } from '../runs/start.ts';
 
 export const listGrants: Handler<'listGrants'> = async (call) => {
@@ -149,15 +150,34 @@ export const explainPermission: Handler<'explainPermission'> = async (call) => {
     ...(problem === undefined ? [] : [{ path: 'tool', message: problem }]),
     ...(await faultsIn(permissions ?? {})),
   ]);
+  const drafts = await draftsOf(call);
   return core.explainCall(call.context.control.engine, storeOf(call), {
     tool,
     params,
     functions,
     owner: personOf(call.caller.actor),
     keyId: core.keyIdOf(call.caller.actor),
-    ...defined({ approval, permissions, agent, runId, conversationId, sessionId }),
+    ...defined({ approval, permissions, drafts, agent, runId, conversationId, sessionId }),
   });
 };
+
+/** Who may not change policies learns nothing about the calls that a changed one would allow. */
+async function draftsOf(call: ApiRequest & { readonly body: BodyOf<'explainPermission'> }) {
+  const { policies } = call.body;
+  if (policies === undefined) return undefined;
+  if (!call.caller.scopes.has('admin')) {
+    throw new RelayError('scope_required', 'policies requires a key with the scope admin');
+  }
+  const agents = policies.map(({ agent = null }) => agent);
+  const repeated = agents.findIndex((agent, index) => agents.indexOf(agent) < index);
+  if (repeated >= 0) throw invalidField(`policies[${repeated}].agent`, 'Has a policy already');
+  const drafts = [];
+  for (const [index, policy] of policies.entries()) {
+    const rules = await checkedRules(call, policy, `policies[${index}].`);
+    drafts.push({ agent: policy.agent ?? null, rules });
+  }
+  return drafts;
+}
 
 async function approvalOf(
   call: ApiRequest,

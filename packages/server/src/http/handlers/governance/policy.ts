@@ -19,7 +19,7 @@ export const getPolicy: Handler<'getPolicy'> = async (call) => {
 
 export const putPolicy: Handler<'putPolicy'> = async (call) => {
   const body = call.body;
-  const rules = await rulesOf(call, body);
+  const rules = await checkedRules(call, body);
   const { agent = null } = body;
   const { engine } = call.context.control;
   const replaced = replacedVersion(call, body.version);
@@ -87,34 +87,41 @@ export const previewPolicy: Handler<'previewPolicy'> = async (call) => {
   const { engine } = call.context.control;
   const { agent = null } = body;
   const since = parseTime(body.since) ?? engine.clock.now() - defaultPreviewMs;
-  const draft = { agent, rules: await rulesOf(call, body), since };
+  const draft = { agent, rules: await checkedRules(call, body), since };
   const { changed, ...counts } = await core.previewPolicy(engine, storeOf(call), draft);
   const changes = firstBySize(changed, maxShownChanges);
   return { ...counts, since: iso(since), changed: changed.length, changes };
 };
 
-async function rulesOf(
+/** Throws if the server would not save them. */
+export async function checkedRules(
   call: ApiRequest,
   { agent, allow, deny, ask, approvers }: PolicyRules & { readonly agent?: string | undefined },
+  /** Where the rules are in the body. */
+  path = '',
 ): Promise<PolicyRules> {
   const named = approvers.map(({ tool, params }) => ({ tool, params }));
   rejectInvalidPatterns([
-    ...(await faultsInList('allow', allow)),
-    ...(await faultsInList('deny', deny)),
-    ...(await faultsInList('ask', ask)),
-    ...(await faultsInList('approvers', named)),
+    ...(await faultsInList(`${path}allow`, allow)),
+    ...(await faultsInList(`${path}deny`, deny)),
+    ...(await faultsInList(`${path}ask`, ask)),
+    ...(await faultsInList(`${path}approvers`, named)),
   ]);
-  await rejectUnmeetable(call, approvers);
+  await rejectUnmeetable(call, approvers, `${path}approvers`);
   const foreign = approvers.findIndex((rule) => agent !== undefined && rule.agent !== undefined);
   if (foreign >= 0) {
     const message = 'Not allowed in the policy of one agent: it applies to that agent only';
-    throw invalidField(`approvers[${foreign}].agent`, message);
+    throw invalidField(`${path}approvers[${foreign}].agent`, message);
   }
   return { allow, deny, ask, approvers };
 }
 
 /** A rule that nobody can meet would block its calls without saying why. */
-async function rejectUnmeetable(call: ApiRequest, rules: PolicyRules['approvers']): Promise<void> {
+async function rejectUnmeetable(
+  call: ApiRequest,
+  rules: PolicyRules['approvers'],
+  path: string,
+): Promise<void> {
   const now = call.context.control.engine.clock.now();
   const known = new Map<string, core.Approver>();
   for (const id of new Set(rules.flatMap(({ keys = [] }) => keys))) {
@@ -124,7 +131,7 @@ async function rejectUnmeetable(call: ApiRequest, rules: PolicyRules['approvers'
   }
   for (const [index, rule] of rules.entries()) {
     const fault = core.faultOfApprovers(rule, known);
-    if (fault !== undefined) throw invalidField(`approvers[${index}].${fault.path}`, fault.message);
+    if (fault !== undefined) throw invalidField(`${path}[${index}].${fault.path}`, fault.message);
   }
 }
 
