@@ -44,8 +44,8 @@ function person(...args: readonly string[]) {
     exit,
     write: (line: string) => stdin.write(`${line}\n`),
     leave: () => void stdin.end(),
-    shows: (text: string) => expect.poll(() => texts.out, { timeout: 10_000 }).toContain(text),
-    notes: (text: string) => expect.poll(() => texts.err, { timeout: 10_000 }).toContain(text),
+    shows: (text: string) => expect.poll(() => texts.out, { timeout: 30_000 }).toContain(text),
+    notes: (text: string) => expect.poll(() => texts.err, { timeout: 30_000 }).toContain(text),
   };
 }
 
@@ -266,7 +266,7 @@ test('actions invoke says whom it waits for, and actions status shows the result
   expect(invoking.texts.out).toBe('"done"\n');
   expect(await run('actions', 'status', id)).toMatchObject({ code: 0, out: '"done"\n' });
   await session.close();
-});
+}, 60_000);
 
 test('a session token lists and shows sessions', async () => {
   const other = await attached('other');

@@ -158,7 +158,9 @@ test('memories are added, found, listed, deleted and cleared', async () => {
     expect.objectContaining({ text: 'Lunch is at noon', expiresAt: expect.any(String) }),
   ]);
   expect((await run('memories', 'delete', memory?.id ?? '')).code).toBe(0);
-  expect((await run('memories', 'search', 'tuesdays')).err).toContain('No matching memories.');
+  expect((await run('memories', 'search', 'tuesdays')).err).toBe(
+    'No memory in the namespace default matches. Others: team. Search one with --namespace.\n',
+  );
   const unconfirmed = await run('memories', 'clear', 'team');
   expect(unconfirmed.code).toBe(2);
   expect(values(await run('memories', 'list', '--json'))).toHaveLength(1);

@@ -58,7 +58,7 @@ test('every program compiles', () => {
       lenient,
     ),
   ).toBe('');
-}, 60_000);
+}, 180_000);
 
 const lenient = { noUnusedLocals: false, noUnusedParameters: false };
 

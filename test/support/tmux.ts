@@ -61,8 +61,21 @@ export class TmuxTerminal {
   }
 
   #tmux(...args: readonly string[]): string {
-    // Colours depend on the terminal, not on who runs the tests.
-    const { NO_COLOR: _no, FORCE_COLOR: _force, ...env } = process.env;
-    return execFileSync('tmux', ['-L', this.#socket, ...args], { encoding: 'utf8', env });
+    return execFileSync('tmux', ['-L', this.#socket, ...args], {
+      encoding: 'utf8',
+      env: shellEnvironment(),
+    });
   }
+}
+
+/** Without the colours, the settings, the servers and the profiles of who runs the tests. */
+function shellEnvironment(): Record<string, string | undefined> {
+  const kept = Object.entries(process.env).filter(
+    ([name]) => !/^(RELAY_|NO_COLOR$|FORCE_COLOR$)/.test(name),
+  );
+  return {
+    ...Object.fromEntries(kept),
+    XDG_STATE_HOME: '/nowhere',
+    XDG_CONFIG_HOME: '/nowhere',
+  };
 }

@@ -24,7 +24,7 @@ export function formatDuration(ms: number): string {
 
 const maxLength = 200;
 
-export function shortText(value: unknown): string {
+function shortText(value: unknown): string {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
   return cutTo(escapeLine(text), maxLength);
 }
