@@ -304,6 +304,10 @@ describe('webhooks', () => {
     const again = await run('webhooks', 'redeliver', id, delivery?.id ?? '');
     expect(again).toMatchObject({ code: 0, out: `${delivery?.id} will be sent again.\n` });
     await expect.poll(() => received, { timeout: 10_000 }).toBe(2);
+    for (const named of [delivery?.id.slice(-6) ?? '', 'latest']) {
+      expect(await run('webhooks', 'redeliver', 'latest', named)).toMatchObject({ out: again.out });
+    }
+    expect(await run('webhooks', 'redeliver', id)).toMatchObject({ code: 2 });
     expect((await run('webhooks', 'delete', id)).out).toBe(`Deleted ${id}.\n`);
     expect(await run('webhooks', 'deliveries', id)).toMatchObject({ code: 3 });
   });

@@ -149,7 +149,7 @@ test('sessions fork and snapshot continue a native session in others', async () 
 
   expect((await run('sessions', 'snapshot', handle)).out).toContain('--from-snapshot');
   const [snapshot] = values<SessionSnapshot>(await run('sessions', 'snapshot', handle, '--json'));
-  const from = ['--from-snapshot', snapshot?.id ?? ''];
+  const from = ['--from-snapshot', snapshot?.id.slice(0, 30) ?? ''];
   const started = await run('sessions', 'start', copied, ...from);
   expect(started.out).toContain(`@${copied} is idle`);
   expect(await show(copied)).toMatchObject({ parentSessionId, model: 'demo' });
@@ -181,6 +181,10 @@ test('messages are sent, shown, changed and withdrawn, and the queue shows what 
   );
   expect(failed).toMatchObject({ messageId: id, error: { code: 'withdrawn' } });
   expect(await run('messages', 'redeliver', failed?.id ?? '')).toMatchObject({ code: 5 });
+  const waiting = ['sessions', 'send', identity.handle, 'later', '--mode', 'manual'];
+  const late = await run(...waiting, '--wait', 'consumed', '--timeout', '1s');
+  expect(late).toMatchObject({ code: 124, err: expect.stringContaining('accepted, not consumed') });
+  expect(await run(...waiting, '--timeout', '1s')).toMatchObject({ code: 2 });
   const wrong = await run('messages', 'send', identity.handle, 'x');
   expect(wrong).toMatchObject({ code: 2 });
   expect(wrong.err).toContain('@handle');
@@ -261,6 +265,9 @@ test('actions invoke says whom it waits for, and actions status shows the result
   const open = await run('actions', 'status', id);
   expect(open).toMatchObject({ code: 7, out: '' });
   expect(open.err).toContain(`relay actions status ${id}`);
+  const late = await run('actions', 'invoke', 'deploy', '--timeout', '3s');
+  expect(late).toMatchObject({ code: 124, out: '' });
+  expect(late.err).toContain('waiting up to 3 s');
   const session = await serve(before.token);
   expect(await invoking.exit).toBe(0);
   expect(invoking.texts.out).toBe('"done"\n');

@@ -1,10 +1,10 @@
-/** `--timeout`: when to stop waiting for a run, which goes on. */
+/** `--timeout`: when to stop waiting for a run, an invocation or a message, which goes on. */
 import { Option } from 'commander';
 import { CliError, exitCodes } from './errors.ts';
 import { duration } from './options.ts';
 
-export function timeoutOption(): Option {
-  const description = 'stop waiting after this time, such as 90s or 5m; the run goes on';
+export function timeoutOption(whatGoesOn = 'the run'): Option {
+  const description = `stop waiting after this time, such as 90s or 5m; ${whatGoesOn} goes on`;
   return new Option('--timeout <duration>', description).argParser(duration);
 }
 
@@ -23,4 +23,26 @@ export function timeoutError(seconds: number, runId: string | undefined): CliErr
       : `it goes on: "relay runs tail ${runId}" follows it, "relay runs cancel ${runId}" ends it`;
   const message = `The run has not ended after ${seconds} s`;
   return new CliError('timeout', message, { exit: exitCodes.timeout, hint });
+}
+
+/** A response waits at most this long; a wait without --timeout is about as long. */
+const longestRequestMs = 25_000;
+
+/**
+ * Asks again until the answer is final or the time is over, and returns the last answer. The server waits in
+ * each request.
+ */
+export async function askUntil<Answer>(
+  seconds: number | undefined,
+  ask: (waitMs: number) => Promise<Answer>,
+  isFinal: (answer: Answer, isEarly: boolean) => boolean,
+): Promise<Answer> {
+  const end = Date.now() + (seconds === undefined ? longestRequestMs : seconds * 1_000);
+  for (;;) {
+    const askedAt = Date.now();
+    const waitMs = Math.min(Math.max(0, end - askedAt), longestRequestMs);
+    const answer = await ask(waitMs);
+    const isEarly = Date.now() - askedAt < waitMs / 2;
+    if (isFinal(answer, isEarly) || Date.now() >= end) return answer;
+  }
 }

@@ -59,6 +59,13 @@ export function isApiError(error: unknown): error is ApiError {
   return error instanceof Error && error.name === 'RelayApiError';
 }
 
+/** The server, or a proxy before it, cannot be reached now; it restarts, for example. */
+export function isUnavailable(error: unknown): boolean {
+  return (
+    isApiError(error) && (error.code === 'network_error' || [502, 503, 504].includes(error.status))
+  );
+}
+
 /** The system's reason, which `fetch` hides behind "fetch failed". */
 export function fetchReason(error: unknown): string | undefined {
   const { cause } = (error ?? {}) as { cause?: { code?: string; message?: string } };

@@ -54,11 +54,42 @@ export async function resolveId(
     throw notFound(kind, `No ${kind} has an id that begins or ends with ${given}`);
   if (others.length === 0) return only;
   const number = more ? `more than ${ids.length}` : String(ids.length);
-  throw new CliError('ambiguous_id', `${given} is part of the ids of ${number} ${plural(kind)}`, {
+  throw ambiguous(
+    `${given} is part of the ids of ${number} ${plural(kind)}`,
+    await describe(client, kind, ids),
+  );
+}
+
+function ambiguous(message: string, candidates: readonly Candidate[]): CliError {
+  return new CliError('ambiguous_id', message, {
     exit: exitCodes.usage,
     hint: 'use one of these, or more characters:',
-    candidates: (await describe(client, kind, ids)).map(lineOf),
+    candidates: candidates.map(lineOf),
   });
+}
+
+/** The same for what only a list of the server has, such as the deliveries of one webhook. */
+export async function resolveAmong(
+  context: Context,
+  noun: string,
+  given: string | undefined,
+  recent: (limit: number) => Promise<readonly Candidate[]>,
+): Promise<string> {
+  if (given === undefined) {
+    if (!canPick(context)) throw usageError(`Name a ${noun}`, '"latest" is the newest');
+    return choose(context, noun, await recent(mostPicked));
+  }
+  const known = await recent(mostSearched);
+  const isMeant = ({ id }: Candidate) =>
+    given.length >= minLength && (id.startsWith(given) || id.endsWith(given));
+  const [only, ...others] = given === 'latest' ? known.slice(0, 1) : known.filter(isMeant);
+  if (only !== undefined && others.length === 0) return only.id;
+  if (only !== undefined) {
+    throw ambiguous(`${given} is part of several ${noun} ids`, [only, ...others]);
+  }
+  if (given === 'latest') throw notListed(`There is no ${noun} yet`);
+  // It can be an older one.
+  return given;
 }
 
 /** The same for a command that takes several. */
@@ -100,7 +131,10 @@ function invalidId(kind: IdKind, given: string): CliError {
 
 function notFound(kind: IdKind, message: string): CliError {
   const { listed } = sources[kind];
-  const hint = listed === undefined ? undefined : `"relay ${listed}" shows them`;
+  return notListed(message, listed === undefined ? undefined : `"relay ${listed}" shows them`);
+}
+
+function notListed(message: string, hint?: string): CliError {
   return new CliError('not_found', message, { exit: exitCodes.notFound, hint });
 }
 
@@ -113,27 +147,39 @@ function plural(kind: IdKind): string {
 }
 
 const mostPicked = 50;
+const mostSearched = 200;
+const minLength = 4;
 
 /** Asks on a terminal. Elsewhere the id is missing. */
 async function pick(context: Context, kind: IdKind): Promise<string> {
-  const { environment, print } = context;
-  const { stdin, stderr } = environment;
   const { recent } = sources[kind];
-  const isTerminal = stdin.isTTY === true && stderr.isTTY === true && !print.json;
-  if (!isTerminal || recent === undefined) throw missing(kind);
+  if (!canPick(context) || recent === undefined) throw missing(kind);
   const candidates = await recent(await context.client(), mostPicked);
   if (candidates.length === 0) throw notFound(kind, `There is no ${kind} to choose from`);
+  return choose(context, kind, candidates);
+}
+
+function canPick({ environment: { stdin, stderr }, print }: Context): boolean {
+  return stdin.isTTY === true && stderr.isTTY === true && !print.json;
+}
+
+async function choose(
+  { environment: { stdin, stderr } }: Context,
+  noun: string,
+  candidates: readonly Candidate[],
+): Promise<string> {
+  if (candidates.length === 0) throw notListed(`There is no ${noun} to choose from`);
   const { isCancel, select } = await import('@clack/prompts');
   const width = (stderr.columns ?? 80) - 6;
   const chosen = await select({
-    message: `Which ${kind}?`,
+    message: `Which ${noun}?`,
     options: candidates.map((each) => ({ value: each.id, label: cutTo(lineOf(each), width) })),
     maxItems: 10,
     input: stdin,
     output: stderr,
   });
   if (!isCancel(chosen)) return chosen;
-  throw new CliError('interrupted', `No ${kind} was chosen`, { exit: exitCodes.interrupted });
+  throw new CliError('interrupted', `No ${noun} was chosen`, { exit: exitCodes.interrupted });
 }
 
 function missing(kind: IdKind): CliError {
@@ -206,7 +252,7 @@ const sources: Readonly<Record<IdKind, Source>> = {
     get: async ({ approvals }, id) => ofApproval(await approvals.get(id)),
   },
   conversation: {
-    listed: 'runs list',
+    listed: 'conversations list',
     recent: async ({ conversations }, limit) =>
       (await conversations.list({ limit }).page()).items.map(ofConversation),
     get: async ({ conversations }, id) => ofConversation(await conversations.get(id)),

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Action, ActionInput, Invocation, RelayClient, SessionSummary } from '@relay/sdk';
 import { type CliCommand, type Context, pageSize, take } from '../command.ts';
-import { CliError, exitCodes } from '../errors.ts';
+import { askUntil, timeoutOption } from '../deadline.ts';
+import { CliError, type ExitCode, exitCodes } from '../errors.ts';
 import { count, json } from '../options.ts';
 import { formatTime } from '../output/table.ts';
 
@@ -25,10 +26,15 @@ export function registerActions(program: CliCommand): void {
     .command('invoke <action>')
     .description('invoke an action and print its output as JSON')
     .option('--input <json>', 'its input (default: {})', json)
+    .addOption(timeoutOption('the invocation'))
     .examples(
-      ['relay actions invoke count --input \'{"by": 2}\''],
+      [
+        'relay actions invoke count --input \'{"by": 2}\'',
+        'relay actions invoke deploy --timeout 10m',
+      ],
       'Exits with 1 if it fails, with 4 if you may not invoke it, and with 7 if it has not ended ' +
-        'within 30 s, such as one that waits for an approval.',
+        'within 30 s, such as one that waits for an approval. With --timeout it waits as long as ' +
+        'that says, and then exits with 124.',
     )
     .handle(invokeAction);
   actions
@@ -108,23 +114,37 @@ async function showAction(context: Context, [name = '']: readonly string[]): Pro
 
 /** Then it says what it waits for. */
 const quietMs = 2_000;
-const waitMs = 28_000;
+const defaultSeconds = 28;
+
+interface InvokeOptions {
+  readonly input?: { readonly value: unknown };
+  readonly timeout?: number;
+}
 
 async function invokeAction(
-  context: Context<{ input?: { value: unknown } }>,
+  context: Context<InvokeOptions>,
   [name = '']: readonly string[],
 ): Promise<void> {
   const client = await context.client();
+  const { timeout } = context.options;
   const input = (context.options.input?.value ?? {}) as ActionInput;
   const idempotencyKey = randomUUID();
+  // The same invocation, by its key.
   const invoke = (ms: number) => client.actions.invoke(name, input, { idempotencyKey, waitMs: ms });
   let invocation = await invoke(quietMs);
-  if (invocation.endedAt === undefined) {
-    context.print.note(`${await stateOf(client, invocation)}; waiting up to 30 s …`);
-    // The same invocation, by its key.
-    invocation = await invoke(waitMs);
+  const hasEnded = ({ endedAt }: Invocation) => endedAt !== undefined;
+  if (!hasEnded(invocation)) {
+    const state = await stateOf(client, invocation);
+    context.print.note(`${state}; waiting up to ${timeout ?? 30} s …`);
+    const seconds = timeout === undefined ? defaultSeconds : timeout - quietMs / 1_000;
+    invocation = await askUntil(seconds, invoke, hasEnded);
   }
-  await printInvocation(context, client, invocation);
+  await printInvocation(
+    context,
+    client,
+    invocation,
+    timeout === undefined ? exitCodes.runFailed : exitCodes.timeout,
+  );
 }
 
 async function showInvocation(context: Context, [given]: readonly string[]): Promise<void> {
@@ -138,6 +158,7 @@ async function printInvocation(
   context: Context,
   client: RelayClient,
   invocation: Invocation,
+  exit: ExitCode = exitCodes.runFailed,
 ): Promise<void> {
   const { id, status, output, error, approvalId } = invocation;
   if (context.print.json) context.print.value(invocation);
@@ -148,7 +169,7 @@ async function printInvocation(
   if (error !== undefined) throw new CliError(error.code, error.message);
   const later = `see later with "relay actions status ${id}"`;
   throw new CliError('not_ended', await stateOf(client, invocation), {
-    exit: exitCodes.runFailed,
+    exit,
     hint:
       status === 'waiting' && approvalId !== undefined
         ? `"relay approvals show ${approvalId}" shows what is asked; ${later}`

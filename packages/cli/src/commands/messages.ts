@@ -1,7 +1,8 @@
 import type { Delivery, DeliveryMode, MessageBody, RelayClient, SessionMessage } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, takeCounted } from '../command.ts';
-import { CliError, usageError } from '../errors.ts';
+import { askUntil, timeoutOption } from '../deadline.ts';
+import { CliError, exitCodes, usageError } from '../errors.ts';
 import { count, pastTime } from '../options.ts';
 import { formatTime } from '../output/table.ts';
 
@@ -18,6 +19,7 @@ export interface SendOptions {
   readonly mode?: DeliveryMode;
   readonly replyTo?: string;
   readonly wait?: 'delivered' | 'consumed';
+  readonly timeout?: number;
 }
 
 export function sendOptions(command: CliCommand): CliCommand {
@@ -32,9 +34,10 @@ export function sendOptions(command: CliCommand): CliCommand {
     .addOption(
       new Option(
         '--wait <status>',
-        'wait until it was delivered or consumed, for up to 25 s',
+        'wait until it was delivered or consumed, for up to 25 s or the time of --timeout',
       ).choices(['delivered', 'consumed']),
-    );
+    )
+    .addOption(timeoutOption('the delivery'));
 }
 
 export function registerMessages(program: CliCommand): void {
@@ -72,7 +75,8 @@ export function registerMessages(program: CliCommand): void {
       ],
       'In a shell, write a channel in quotes. accepted: stored, and it will not be lost. delivered: ' +
         'handed to the session. consumed: in the context of its model, or shown to the person. With ' +
-        '--wait, a message that did not get there within 25 s exits with 1.',
+        '--wait, a message that did not get there within 25 s exits with 1, or with 124 after the ' +
+        'time of --timeout.',
     )
     .handle(sendMessage);
   messages
@@ -170,22 +174,35 @@ export async function printSent(
   { messages }: RelayClient,
   body: Pick<MessageBody, 'to' | 'text'>,
 ): Promise<void> {
-  const { mode, wait } = context.options;
+  const { mode, wait, timeout } = context.options;
+  if (timeout !== undefined && wait === undefined) throw usageError('--timeout requires --wait');
   const replyTo = await context.optionalId('message', context.options.replyTo);
   const message = await messages.send({ ...body, mode, replyTo });
   if (wait === undefined) {
     context.print.result(message, sentText(message));
     return;
   }
-  const deliveries = await messages.deliveries(message.id, { wait });
+  const isThere = ({ status }: Delivery) => status === 'consumed' || status === wait;
+  const deliveries = await askUntil(
+    timeout,
+    (waitMs) => messages.deliveries(message.id, { wait, waitMs }),
+    // The server does not wait for a program that cannot say that it consumes.
+    (all, isEarly) =>
+      all.every(
+        (each) =>
+          isThere(each) || each.status === 'failed' || (isEarly && each.status === 'delivered'),
+      ),
+  );
   context.print.result({ ...message, deliveries }, sentText({ ...message, deliveries }));
-  const late = deliveries.find(({ status }) => status !== 'consumed' && status !== wait);
+  const late = deliveries.find((each) => !isThere(each));
   if (late === undefined) return;
   const why = late.reason === undefined ? '' : ` (${late.reason})`;
   throw new CliError(
     'not_delivered',
     `The message to @${late.handle} is ${late.status}${why}, not ${wait}`,
     {
+      exit:
+        timeout === undefined || late.status === 'failed' ? exitCodes.failure : exitCodes.timeout,
       hint:
         `"relay messages show ${message.id}" shows its deliveries` +
         (late.status === 'delivered' ? '; those to a terminal end as delivered' : ''),

@@ -48,11 +48,10 @@ export function registerRuns(program: CliCommand): void {
     .option('--agent <name>', 'without a run: only runs of this agent')
     .option('--label <name:value>', 'without a run: only runs with this label')
     .addOption(
-      new Option('--status <status>', 'without a run: only ends with this status').choices([
-        'completed',
-        'failed',
-        'canceled',
-      ]),
+      new Option(
+        '--status <status>',
+        'without a run: only the ends of runs with this status',
+      ).choices(['completed', 'failed', 'canceled']),
     )
     .addOption(timeoutOption())
     .examples(

@@ -310,7 +310,7 @@ async function startSession(context: Context<StartOptions>, [name = '']: readonl
     model,
     workspace,
     labels,
-    fromSnapshot,
+    fromSnapshot: await context.optionalId('snapshot', fromSnapshot),
   });
   const session = created.status === 'starting' ? await startedSession(client, created) : created;
   context.print.result(session, startedLine(session));

@@ -64,7 +64,7 @@ export function registerWebhooks(program: CliCommand): void {
     .examples(['relay webhooks deliveries WEBHOOK_ID'])
     .handle(listDeliveries);
   webhooks
-    .command('redeliver <webhook> <deliveries...>')
+    .command('redeliver [webhook] [deliveries...]')
     .description('send deliveries of a webhook again')
     .examples(['relay webhooks redeliver WEBHOOK_ID DELIVERY_ID'])
     .handle(redeliver);
@@ -139,12 +139,16 @@ async function listDeliveries(context: Context<{ limit: number }>, [given]: read
   );
 }
 
-async function redeliver(
-  context: Context,
-  [webhook = '', ...ids]: readonly string[],
-): Promise<void> {
+async function redeliver(context: Context, [given, ...deliveries]: readonly string[]) {
   const { webhooks } = await context.client();
-  for (const id of ids) {
+  const webhook = await context.id('webhook', given);
+  const recent = async (limit: number) => {
+    const { items } = await webhooks.deliveries(webhook, { limit }).page();
+    return items.map(({ id, at, event, status }) => ({ id, at, text: `${event}  ${status}` }));
+  };
+  const { resolveAmong } = await import('../ids.ts');
+  for (const each of deliveries.length === 0 ? [undefined] : deliveries) {
+    const id = await resolveAmong(context, 'delivery', each, recent);
     context.print.result(await webhooks.redeliver(webhook, id), `${id} will be sent again.`);
   }
 }

@@ -4,12 +4,15 @@
  */
 import type { RelayClient, Run, RunsQuery, StoredEvent } from '@relay/sdk';
 import type { Context } from '../command.ts';
+import { isUnavailable } from '../errors.ts';
 import { escapeLine } from '../output/escape.ts';
 import type { Style } from '../output/paint.ts';
 import { runEventText } from '../output/run-events.ts';
 import { shortId } from '../output/short-id.ts';
 
-export type RunsFilter = Pick<RunsQuery, 'status' | 'agent' | 'label'>;
+export interface RunsFilter extends Pick<RunsQuery, 'agent' | 'label'> {
+  readonly status?: 'completed' | 'failed' | 'canceled';
+}
 
 interface Followed {
   readonly run: Run;
@@ -24,6 +27,7 @@ export class AllRuns {
   readonly #context: Context;
   readonly #client: RelayClient;
   readonly #filter: RunsFilter;
+  /** Undefined: it has ended, or the filter excludes it. */
   readonly #followed = new Map<string, Followed | undefined>();
   readonly #startedAt = new Date();
 
@@ -46,10 +50,16 @@ export class AllRuns {
       },
     });
     for await (const event of feed) {
-      if (event.kind === 'run') await this.#read(event.id);
-      if (event.kind !== 'connected' && event.kind !== 'all') continue;
-      if (isFirst) await this.#begin();
-      else await this.#catchUp();
+      try {
+        if (event.kind === 'run') await this.#read(event.id);
+        if (event.kind !== 'connected' && event.kind !== 'all') continue;
+        if (isFirst) await this.#begin();
+        else await this.#catchUp();
+      } catch (error) {
+        // What is missing is read when the feed is connected again.
+        if (!isUnavailable(error)) throw error;
+        continue;
+      }
       if (isLost) print.note('Connected again.');
       isFirst = false;
       isLost = false;
@@ -70,9 +80,11 @@ export class AllRuns {
 
   async #catchUp(): Promise<void> {
     const since = this.#startedAt.toISOString();
-    const { items } = await this.#client.runs.list({ since, limit: 200 }).page();
-    const known = new Set([...items.map(({ id }) => id).toReversed(), ...this.#followed.keys()]);
-    for (const id of known) await this.#read(id);
+    const missed: string[] = [];
+    for await (const { id } of this.#client.runs.list({ since, limit: 200 })) missed.push(id);
+    for (const id of new Set([...missed.toReversed(), ...this.#followed.keys()])) {
+      await this.#read(id);
+    }
   }
 
   async #read(id: string): Promise<void> {
@@ -82,6 +94,7 @@ export class AllRuns {
     for await (const event of this.#client.runs.events(id, { after: followed.seq })) {
       followed.seq = event.seq;
       this.#show(followed.run, event);
+      if (event.type === 'run.ended') this.#followed.set(id, undefined);
     }
   }
 
@@ -98,7 +111,7 @@ export class AllRuns {
 
   #show(run: Run, event: StoredEvent): void {
     const { print } = this.#context;
-    if (event.type === 'run.ended' && !this.#isWanted(event.status)) return;
+    if (!this.#isWanted(event)) return;
     if (print.json) {
       print.value({ runId: run.id, ...event });
       return;
@@ -112,9 +125,9 @@ export class AllRuns {
     print.raw(`${time}  ${who}  ${text}\n`);
   }
 
-  /** With a status, ends with another one are left out. */
-  #isWanted(status: Run['status']): boolean {
+  /** With a status, only the ends with it. */
+  #isWanted(event: StoredEvent): boolean {
     const wanted = this.#filter.status;
-    return wanted === undefined || [wanted].flat().includes(status);
+    return wanted === undefined || (event.type === 'run.ended' && event.status === wanted);
   }
 }

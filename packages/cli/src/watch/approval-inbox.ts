@@ -7,7 +7,9 @@ import { ApprovalPrompt } from '../chat/approval-prompt.ts';
 import { requestFromApproval } from '../chat/client.ts';
 import { decideApproval } from '../chat/decide.ts';
 import { Interrupted, Terminal } from '../chat/terminal.ts';
+import { setTimeout as delay } from 'node:timers/promises';
 import { take, type Context } from '../command.ts';
+import { isUnavailable } from '../errors.ts';
 import { escapeLine } from '../output/escape.ts';
 import { shortId } from '../output/short-id.ts';
 import { age } from '../output/table.ts';
@@ -24,6 +26,7 @@ class DecidedElsewhere extends Error {
 }
 
 const mostListed = 1_000;
+const retryMs = 1_000;
 
 export class ApprovalInbox {
   readonly #context: Context;
@@ -106,16 +109,20 @@ export class ApprovalInbox {
   async #checkOpen(): Promise<void> {
     const open = this.#open;
     if (open === undefined) return;
-    const { status } = await this.#client.approvals.get(open.id);
-    if (status !== 'pending') open.close.abort(new DecidedElsewhere());
+    try {
+      const { status } = await this.#client.approvals.get(open.id);
+      if (status !== 'pending') open.close.abort(new DecidedElsewhere());
+    } catch (error) {
+      // It is checked again when the feed is connected again.
+      if (!isUnavailable(error)) throw error;
+    }
   }
 
   async #work(): Promise<void> {
     let isIdle = false;
     while (!this.#stop.signal.aborted) {
       this.#hasChanged = false;
-      const waiting = await this.#waiting();
-      const [next, ...others] = waiting;
+      const [next, ...others] = await this.#again(() => this.#waiting());
       if (next !== undefined) {
         isIdle = false;
         if (!(await this.#ask(next, others.length))) return;
@@ -124,6 +131,18 @@ export class ApprovalInbox {
       if (!isIdle) this.#note('No approval waits. The next one appears here; Ctrl-C leaves.');
       isIdle = true;
       await this.#changed();
+    }
+  }
+
+  /** Until the server can be reached. */
+  async #again<Value>(request: () => Promise<Value>): Promise<Value> {
+    for (;;) {
+      try {
+        return await request();
+      } catch (error) {
+        if (!isUnavailable(error)) throw error;
+        await delay(retryMs, undefined, { signal: this.#stop.signal });
+      }
     }
   }
 
@@ -160,7 +179,7 @@ export class ApprovalInbox {
         const request = requestFromApproval(approval);
         const decision = await this.#prompt.ask(request, close.signal);
         if (decision === undefined) return false;
-        const result = await decideApproval(this.#client, request, decision);
+        const result = await this.#again(() => decideApproval(this.#client, request, decision));
         if ('problem' in result) {
           this.#line(result.problem);
           continue;
@@ -195,7 +214,8 @@ export class ApprovalInbox {
   }
 
   async #report(id: string): Promise<void> {
-    const { status, decidedBy, outcome } = await this.#client.approvals.get(id);
+    const approval = await this.#again(() => this.#client.approvals.get(id));
+    const { status, decidedBy, outcome } = approval;
     const by = decidedBy === undefined ? '' : ` by ${decidedBy.name}`;
     this.#note(`${outcome ?? status}${by}`);
   }
