@@ -96,7 +96,11 @@ export class DurableChatClient implements ChatClient {
   async usage(): Promise<ConversationUsage> {
     const conversationId = this.#conversationId;
     if (conversationId === undefined) return usageOf([]);
-    return conversationUsage(this.#options.client, conversationId);
+    const runs: Run[] = [];
+    for await (const run of this.#options.client.runs.list({ conversationId, limit: 200 })) {
+      runs.push(run);
+    }
+    return usageOf(runs);
   }
 
   /** An agent can have its own model. Otherwise `demo` works without any setup. */
@@ -104,16 +108,6 @@ export class DurableChatClient implements ChatClient {
     if (this.#agent !== undefined) return undefined;
     return (await this.#options.client.models()).defaultModel ?? 'demo';
   }
-}
-
-/** The sum over all runs of a conversation. */
-export async function conversationUsage(
-  client: RelayClient,
-  conversationId: string,
-): Promise<ConversationUsage> {
-  const runs: Run[] = [];
-  for await (const run of client.runs.list({ conversationId, limit: 200 })) runs.push(run);
-  return usageOf(runs);
 }
 
 function usageOf(runs: readonly Run[]): ConversationUsage {

@@ -1,7 +1,7 @@
 import type { Conversation, RelayClient } from '@relay/sdk';
-import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { type CliCommand, type Context, takeCounted } from '../command.ts';
 import { count } from '../options.ts';
-import { type Column, formatCost } from '../output/table.ts';
+import type { Column } from '../output/table.ts';
 
 interface ListOptions {
   readonly query?: string;
@@ -36,24 +36,10 @@ export const conversationColumns: readonly Column<Conversation>[] = [
 
 async function listConversations(context: Context<ListOptions>): Promise<void> {
   const { query, limit } = context.options;
-  const client = await context.client();
-  const listed = await take(client.conversations.list({ q: query, limit: pageSize(limit) }), limit);
-  const { conversationUsage } = await import('../chat/durable-client.ts');
-  const items: (Conversation & { costUsd?: number | undefined })[] = [];
-  for (const conversation of listed) {
-    const { costUsd } = await conversationUsage(client, conversation.id);
-    items.push(costUsd === undefined ? conversation : { ...conversation, costUsd });
-  }
-  const [id, status, agent, runs, updated, about] = conversationColumns;
-  if (!(id && status && agent && runs && updated && about)) return;
-  const cost: Column<(typeof items)[number]> = {
-    title: 'cost',
-    value: ({ costUsd }) => formatCost(costUsd),
-    minor: true,
-  };
+  const { conversations } = await context.client();
   context.print.list(
-    items,
-    [id, status, agent, runs, cost, updated, about],
+    await takeCounted(conversations.list({ q: query, ...context.page(limit) }), limit),
+    conversationColumns,
     'No matching conversations.',
   );
 }

@@ -23,7 +23,7 @@ export function registerUsage(program: CliCommand): void {
     .examples(
       ['relay usage', 'relay usage --since 7d', 'relay usage --label customer:acme --since 30d'],
       'Times begin with an hour, or with a day if they are longer than 2 days ago, in UTC. With ' +
-        '--label it adds up the runs that were started since then.',
+        '--label it adds up the runs that were started since then, at most the latest 10,000.',
     )
     .handle(showUsage);
 }
@@ -113,14 +113,29 @@ function budgetText({ budgets, usage }: Tenant): string {
   return parts.length === 0 ? 'none' : `${parts.join(', ')} this ${tenant.period}`;
 }
 
+/** Each is read: 50 requests. */
+const mostRuns = 10_000;
+
 async function showLabel(
   context: Context<UsageOptions>,
   client: RelayClient,
   label: string,
 ): Promise<void> {
   const { since } = context.options;
-  const total = { label, since, runs: 0, inputTokens: 0, outputTokens: 0, costUsd: 0 };
+  const total = {
+    label,
+    since,
+    runs: 0,
+    inputTokens: 0,
+    outputTokens: 0,
+    costUsd: 0,
+    complete: true,
+  };
   for await (const { usage, costUsd = 0 } of client.runs.list({ label, since, limit: 200 })) {
+    if (total.runs === mostRuns) {
+      total.complete = false;
+      break;
+    }
     total.runs += 1;
     total.inputTokens += usage.input_tokens;
     total.outputTokens += usage.output_tokens;
@@ -133,4 +148,8 @@ async function showLabel(
     tokens: `${total.inputTokens} in, ${total.outputTokens} out`,
     cost: formatCost(total.costUsd),
   });
+  if (total.complete) return;
+  context.print.note(
+    `Only the latest ${mostRuns.toLocaleString('en')} runs were added up; use a later --since.`,
+  );
 }
