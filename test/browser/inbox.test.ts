@@ -101,7 +101,7 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
     // A key that is pressed by mistake does not discard it.
     await page.keyboard.press('Escape');
     await page.getByRole('alert').getByText('Discard your changes?').waitFor();
-    await button(page, 'Keep editing').click();
+    await button(page, 'Keep editing').and(page.locator(':focus')).click();
     const changes = page.getByLabel('What changes');
     await changes.getByText('1000').waitFor();
     await changes.getByText('12.5').waitFor();

@@ -120,6 +120,8 @@ describe('Runs in the console', inBrowser, () => {
     await page.getByRole('button', { name: 'Previous event' }).click();
     await page.getByRole('heading', { name: 'tool.started' }).waitFor();
     await page.getByRole('tab', { name: 'All events' }).click();
+    // The pieces of a text are one row.
+    await page.getByRole('button', { name: /text\.appended × \d+.*6 \* 7 is 42\./ }).waitFor();
     await page.getByLabel('Type of event').selectOption('turn.completed');
     await page.getByText('2 events').waitFor();
     expect(new URL(page.url()).searchParams.get('type')).toBe('turn.completed');
@@ -176,6 +178,7 @@ describe('Runs in the console', inBrowser, () => {
         .getByRole('button', { name: 'The server stopped; another one took over' })
         .waitFor();
       await transcript.getByText('I wait for 5000 ms and go on.').waitFor();
+      expect(await transcript.getByText(/discarded/i).count()).toBe(1);
       // The page was not loaded again meanwhile.
       expect(await page.getByText('This page was disconnected for').count()).toBe(1);
     },

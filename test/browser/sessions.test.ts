@@ -61,7 +61,9 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
     const page = await browser.signIn('/sessions');
     await page.getByRole('button', { name: 'Start a demo session' }).click();
     await page.getByRole('heading', { name: '@demo' }).waitFor();
-    await page.getByRole('textbox', { name: 'Message to @demo' }).fill('calculate 23*47');
+    const composer = page.getByRole('textbox', { name: 'Message to @demo' });
+    await composer.and(page.locator(':focus')).waitFor();
+    await composer.fill('calculate 23*47');
     await page.getByRole('button', { name: 'Send' }).click();
     await receipt(page, 'calculate 23*47').and(page.locator('[data-receipt=read]')).waitFor();
     // The final answer is there once, as the message that was sent.
@@ -76,9 +78,8 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
     await page.keyboard.press('Enter');
     await receipt(page, 'say 2 afterwards').and(page.locator('[data-receipt=one]')).waitFor();
     const { items: approvals } = await client.approvals.list({ status: 'pending' }).page();
-    const href = await page.getByRole('link', { name: 'Review' }).getAttribute('href');
-    expect(href).toBe(`/console/inbox/${approvals[0]?.id}`);
-    await client.approvals.approve(approvals[0]?.id ?? '');
+    const asked = page.locator(`[data-approval="${approvals[0]?.id}"]`);
+    await asked.getByRole('button', { name: 'Approve once' }).click();
     await receipt(page, 'say 2 afterwards').and(page.locator('[data-receipt=read]')).waitFor();
     await page.getByText('This session waits for your decision').waitFor({ state: 'detached' });
   });
@@ -307,6 +308,9 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
       await page.getByRole('button', { name: `Remove @${identity.handle}` }).waitFor();
     }
     const box = page.getByRole('textbox', { name: 'Message to #team' });
+    await box.fill('@nobody, are you there?');
+    await page.getByText('@nobody is not a member of #team').waitFor();
+    await box.fill('');
     await box.pressSequentially('say 2 please @agent');
     await page.getByRole('option', { name: `@${writer.identity.handle}` }).click();
     expect(await box.inputValue()).toBe(`say 2 please @${writer.identity.handle} `);
@@ -330,6 +334,7 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
     await page.getByText('This session waits for your decision').waitFor();
     const pending = await client.approvals.list({ status: 'pending', sessionId: id }).page();
     await client.approvals.approve(pending.items[0]?.id ?? '');
+    await page.getByText('This session waits for your decision').waitFor({ state: 'detached' });
     await page.getByRole('button', { name: /plan\.txt/ }).waitFor();
     await page.getByRole('cell', { name: 'first line' }).waitFor();
     await page.getByRole('link', { name: 'Events' }).click();

@@ -5,7 +5,7 @@ import { modes, whyNot } from '../src/pages/sessions/abilities.ts';
 import { changedFiles } from '../src/pages/sessions/session/changed-files.ts';
 import { columnOf, columns, sessionStatuses } from '../src/pages/sessions/board/columns.ts';
 import { JournalReader } from '../src/pages/sessions/session/journal-reader.ts';
-import { mentionAt } from '../src/pages/sessions/messages/mention.ts';
+import { mentionAt, mentionsOfOthers } from '../src/pages/sessions/messages/mention.ts';
 import { isQueued, leastOf, receiptOf } from '../src/pages/sessions/messages/receipt.ts';
 import { beginningOf, sinceReset, withoutAnswers } from '../src/pages/sessions/terminal/text.ts';
 import { threadsOf } from '../src/pages/sessions/messages/threads.ts';
@@ -350,6 +350,11 @@ describe('A mention', () => {
     expect(mentionAt('Ask @builder', 12, handles)).toBeUndefined();
     expect(mentionAt('mail me@ad', 10, handles)).toBeUndefined();
     expect(mentionAt('@ad and more', 3, handles)?.start).toBe(0);
+  });
+
+  it('names who is mentioned without being a member', () => {
+    const text = 'Ask @ada and @eve. Also @eve, `@code`, me@mail and (@bob-2)';
+    expect(mentionsOfOthers(text, ['ada'])).toEqual(['eve', 'bob-2']);
   });
 });
 

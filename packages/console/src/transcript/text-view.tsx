@@ -5,7 +5,6 @@ import { Markdown } from '../text/markdown.tsx';
 import { SafeText } from '../text/safe-text.tsx';
 import { cx } from '../ui/cx.ts';
 import { formatCount } from '../ui/values.tsx';
-import { discardReason } from './describe.ts';
 import { asOf, type TextItem } from './transcript.ts';
 
 export function Label({ children }: { readonly children: ReactNode }) {
@@ -19,11 +18,10 @@ interface TextProps {
   readonly fence: string | undefined;
   readonly item: TextItem;
   readonly cursor: number;
-  readonly isFirst: boolean;
   readonly isGrowing: boolean;
 }
 
-export function Text({ text, fence, item, cursor, isFirst, isGrowing }: TextProps) {
+export function Text({ text, fence, item, cursor, isGrowing }: TextProps) {
   const discarded = asOf(item.discarded, cursor);
   const isOpen = isGrowing && item.completed === undefined && discarded === undefined;
   const shown = fence === undefined ? text : `${fence}\n${text}`;
@@ -42,11 +40,6 @@ export function Text({ text, fence, item, cursor, isFirst, isGrowing }: TextProp
   }
   return (
     <div className="max-w-[80ch] text-base">
-      {isFirst ? (
-        <Label>
-          <span className="text-failed">Discarded: {discardReason(discarded.reason)}</span>
-        </Label>
-      ) : null}
       <del className="block text-faint line-through">
         <MarkdownOnce text={shown} />
       </del>

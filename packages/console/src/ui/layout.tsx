@@ -14,7 +14,7 @@ export function PageHeader({ title, children }: PageHeaderProps) {
   return (
     <header className="flex min-h-12 flex-wrap items-center gap-x-3 gap-y-1 border-b border-line px-4 py-1.5">
       <h1 className="min-w-0 text-lg font-semibold">{title}</h1>
-      <div className="ml-auto flex flex-wrap items-center gap-2">{children}</div>
+      <div className="ml-auto flex min-w-0 flex-wrap items-center gap-2">{children}</div>
     </header>
   );
 }

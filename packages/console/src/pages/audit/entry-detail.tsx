@@ -2,6 +2,7 @@
 import type { AuditEntry } from '@relay/protocol/wire';
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
+import { Person } from '../../api/people.tsx';
 import { SafeText } from '../../text/safe-text.tsx';
 import { Facts, Section } from '../../ui/layout.tsx';
 import { CopyButton, formatDateTime, Id } from '../../ui/values.tsx';
@@ -81,6 +82,9 @@ export function EntryDetail({ entry }: { readonly entry: AuditEntry }) {
   );
 }
 
+/** Facts that are the id of a key. */
+const keyFacts: ReadonlySet<string> = new Set(['keyId', 'owner', 'replaces', 'parent']);
+
 interface FactProps {
   readonly name: string;
   readonly value: AuditEntry['what'][string] | undefined;
@@ -115,7 +119,7 @@ function Fact({ name, value }: FactProps): ReactNode {
   }
   return (
     <span className="break-all">
-      <SafeText text={value} />
+      {keyFacts.has(name) ? <Person id={value} /> : <SafeText text={value} />}
     </span>
   );
 }

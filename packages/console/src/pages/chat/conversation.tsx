@@ -5,7 +5,7 @@ import { type ReactNode, useEffect, useMemo, useState } from 'react';
 import { Link } from 'wouter';
 import { useAccount, useMay } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
-import { SafeText } from '../../text/safe-text.tsx';
+import { Person } from '../../api/people.tsx';
 import type { JournalState } from '../../transcript/journal.ts';
 import { Button, buttonClass } from '../../ui/button.tsx';
 import { Empty, ErrorNotice, errorText, Loading } from '../../ui/notice.tsx';
@@ -255,8 +255,8 @@ function Writer({ id, choice, status, onSend, running }: WriterProps) {
   if (isForeign) {
     return (
       <NoComposer>
-        This conversation belongs to <SafeText text={info.owner} maxLength={200} />. Only they and
-        administrators can continue it.
+        This conversation belongs to <Person id={info.owner} />. Only they and administrators can
+        continue it.
       </NoComposer>
     );
   }

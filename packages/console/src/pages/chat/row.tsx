@@ -37,7 +37,7 @@ import { removeSent, type Sent } from './outbox.ts';
 import type { ChatRow, EndRow, ItemRow, SentRow } from './rows.ts';
 
 const InlineApproval = lazy(async () => ({
-  default: (await import('./inline-approval.tsx')).InlineApproval,
+  default: (await import('../inbox/inline-approval.tsx')).InlineApproval,
 }));
 const CallView = lazy(async () => ({
   default: (await import('../../call/call-view.tsx')).CallView,
@@ -110,7 +110,6 @@ function Content({ row, actions }: { readonly row: ItemRow; readonly actions: Ro
             fence={segment.fence}
             item={item}
             cursor={Infinity}
-            isFirst={segment.start === 0}
             isGrowing={isLive && segment === item.text.segments.at(-1)}
           />
         </Words>

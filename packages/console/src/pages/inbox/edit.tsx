@@ -11,7 +11,7 @@ import {
   type JsonSchema,
 } from '@relay/protocol/wire';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { client } from '../../api/client.ts';
 import { ArgumentsDiff } from '../../call/arguments-diff.tsx';
 import { changesBetween } from '../../call/changes.ts';
@@ -45,6 +45,10 @@ export function Edit({ approval, digest, onClose }: EditProps) {
   const [error, setError] = useState<unknown>();
   const [isChecking, setChecking] = useState(false);
   const [isLeaving, setLeaving] = useState(false);
+  const keepEditing = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (isLeaving) keepEditing.current?.focus();
+  }, [isLeaving]);
   const isSending = useDecision(id)?.status === 'sending';
   const isChanged = changesBetween(before, value).length > 0;
   const isReady = issues.length === 0 && isChanged && isObject(value);
@@ -84,7 +88,7 @@ export function Edit({ approval, digest, onClose }: EditProps) {
             <p role="alert" className="mr-auto self-center text-sm">
               Discard your changes?
             </p>
-            <Button autoFocus onClick={() => setLeaving(false)}>
+            <Button ref={keepEditing} onClick={() => setLeaving(false)}>
               Keep editing
             </Button>
             <Button kind="danger" onClick={onClose}>

@@ -121,20 +121,23 @@ export function Inbox({ id }: { readonly id: string | undefined }) {
     <>
       <div className={cx(id !== undefined && 'max-[899px]:hidden')}>
         <PageHeader title="Inbox">
-          <FilterBar
-            search={search}
-            setSearch={setSearch}
-            approvals={state.pending}
-            isPending={!isDecidedTab}
-          />
-          <NotificationsButton />
-          <IconButton
-            label="Shortcuts"
-            className="pointer-coarse:hidden"
-            onClick={() => setHelpOpen(true)}
-          >
-            <CircleHelp aria-hidden size={16} />
-          </IconButton>
+          {/* On a phone the filters scroll beside the buttons. */}
+          <div className="flex min-w-0 items-center gap-2">
+            <FilterBar
+              search={search}
+              setSearch={setSearch}
+              approvals={state.pending}
+              isPending={!isDecidedTab}
+            />
+            <NotificationsButton />
+            <IconButton
+              label="Shortcuts"
+              className="pointer-coarse:hidden"
+              onClick={() => setHelpOpen(true)}
+            >
+              <CircleHelp aria-hidden size={16} />
+            </IconButton>
+          </div>
         </PageHeader>
         <Tabs
           label="Approvals"

@@ -259,7 +259,7 @@ function Editor({ agent, policy, isJson, onConflict }: EditorProps) {
         ))
       )}
       {draft === null ? null : (
-        <div className="sticky bottom-0 -mx-4 -mb-4 flex flex-wrap items-center justify-end gap-2 border border-line bg-surface px-4 py-2 sm:rounded-t">
+        <div className="sticky bottom-0 -mb-4 flex flex-wrap items-center justify-end gap-2 rounded-t border border-line bg-surface px-4 py-2">
           <span role="status" className="mr-auto text-sm max-sm:w-full">
             Not saved: {changesText(countChanges(draft.base, draft.rules))}
             {open === undefined ? null : '. Apply or cancel the open rule first'}

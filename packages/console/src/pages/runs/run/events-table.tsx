@@ -29,19 +29,20 @@ export const EventsTable = memo(function EventsTable(props: PaneProps) {
   const list = useRef<VListHandle>(null);
   const counts = useMemo(() => countsOf(fold.events, version), [fold, version]);
   const events = useMemo(() => matching(fold.events, type, version), [fold, type, version]);
+  const rows = useMemo(() => rowsOf(events), [events]);
   // The selected event is in view at first, also when the whole journal replaces its end.
   const placedFold = useRef<typeof fold>(undefined);
   useEffect(() => {
     if (placedFold.current === fold) return;
     placedFold.current = fold;
-    const index = events.findIndex(({ seq }) => seq >= selected);
-    list.current?.scrollToIndex(index === -1 ? events.length - 1 : index, { align: 'center' });
-  }, [events, fold, selected]);
+    const index = rows.findIndex(({ last }) => last.seq >= selected);
+    list.current?.scrollToIndex(index === -1 ? rows.length - 1 : index, { align: 'center' });
+  }, [rows, fold, selected]);
 
   return (
     <div className="flex min-h-0 flex-1">
       <div className="flex min-w-0 flex-1 flex-col">
-        <div className="flex items-center gap-2 border-b border-line px-4 py-1.5">
+        <div className="flex shrink-0 items-center gap-2 border-b border-line px-4 py-1.5">
           <Select
             aria-label="Type of event"
             className="w-auto!"
@@ -68,29 +69,18 @@ export const EventsTable = memo(function EventsTable(props: PaneProps) {
           </Select>
           <span className="text-xs text-muted">{formatCount(events.length)} events</span>
         </div>
-        <VList ref={list} data={events} itemSize={28} className="flex-1">
-          {(event) => (
-            <button
-              key={event.seq}
-              type="button"
-              aria-current={event.seq === selected ? 'true' : undefined}
-              onClick={() => select(event.seq)}
-              className={cx(
-                'grid h-7 w-full grid-cols-[56px_88px_minmax(0,1fr)] items-center gap-x-3 px-4 text-left text-xs sm:grid-cols-[64px_96px_170px_minmax(0,1fr)] pointer-coarse:h-11',
-                event.seq === selected ? 'bg-selected' : 'hover:bg-hover',
-              )}
-            >
-              <span className="text-right text-muted">{event.seq}</span>
-              <span className="whitespace-nowrap text-muted">
-                {clock.format(new Date(event.at))}
-              </span>
-              <span className="truncate font-mono max-sm:hidden">{event.type}</span>
-              <span className="truncate text-text">
-                {escapeMisleading(summaryOf(event).slice(0, mostCharacters))}
-              </span>
-            </button>
-          )}
-        </VList>
+        <div className="min-h-0 flex-1">
+          <VList ref={list} data={rows} itemSize={28}>
+            {(row) => (
+              <EventRow
+                key={row.first.seq}
+                row={row}
+                isSelected={row.first.seq <= selected && selected <= row.last.seq}
+                onSelect={() => select(row.first.seq)}
+              />
+            )}
+          </VList>
+        </div>
       </div>
       <aside
         aria-label="Selected event"
@@ -101,6 +91,66 @@ export const EventsTable = memo(function EventsTable(props: PaneProps) {
     </div>
   );
 });
+
+/** Pieces of one text that follow each other are one row. */
+interface EventsRow {
+  readonly first: StoredEvent;
+  readonly last: StoredEvent;
+  readonly text: string;
+}
+
+function rowsOf(events: readonly StoredEvent[]): readonly EventsRow[] {
+  const rows: EventsRow[] = [];
+  for (const event of events) {
+    const before = rows.at(-1);
+    if (before !== undefined && continues(before.last, event)) {
+      const text =
+        before.text.length < mostCharacters ? before.text + summaryOf(event) : before.text;
+      rows[rows.length - 1] = { first: before.first, last: event, text };
+    } else {
+      rows.push({ first: event, last: event, text: summaryOf(event) });
+    }
+  }
+  return rows;
+}
+
+function continues(before: StoredEvent, event: StoredEvent): boolean {
+  if (before.seq !== event.seq - 1) return false;
+  if (event.type === 'text.appended') {
+    return before.type === event.type && before.textId === event.textId;
+  }
+  if (event.type !== 'reasoning.appended' || before.type !== event.type) return false;
+  return before.reasoningId === event.reasoningId;
+}
+
+interface EventRowProps {
+  readonly row: EventsRow;
+  readonly isSelected: boolean;
+  readonly onSelect: () => void;
+}
+
+function EventRow({ row: { first, last, text }, isSelected, onSelect }: EventRowProps) {
+  const count = last.seq - first.seq + 1;
+  return (
+    <button
+      type="button"
+      aria-current={isSelected ? 'true' : undefined}
+      onClick={onSelect}
+      className={cx(
+        'grid h-7 w-full grid-cols-[56px_88px_minmax(0,1fr)] items-center gap-x-3 px-4 text-left text-xs sm:grid-cols-[64px_96px_170px_minmax(0,1fr)] pointer-coarse:h-11',
+        isSelected ? 'bg-selected' : 'hover:bg-hover',
+      )}
+    >
+      <span className="text-right text-muted">{first.seq}</span>
+      <span className="whitespace-nowrap text-muted">{clock.format(new Date(first.at))}</span>
+      <span className="truncate font-mono max-sm:hidden">
+        {first.type}
+        {count === 1 ? null : <span className="text-muted"> × {formatCount(count)}</span>}
+      </span>
+      <span className="truncate text-text">{escapeMisleading(text.slice(0, mostCharacters))}</span>
+    </button>
+  );
+}
 
 /** `version` says that the events have changed: they are added in place. */
 function countsOf(events: readonly StoredEvent[], _version: number): [string, number][] {

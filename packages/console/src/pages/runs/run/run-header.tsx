@@ -4,6 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import { client } from '../../../api/client.ts';
+import { Person } from '../../../api/people.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { Badge, StatusBadge } from '../../../ui/state.tsx';
 import { formatCost, formatCount, Id, shortId, Time } from '../../../ui/values.tsx';
@@ -41,7 +42,7 @@ export function RunHeader({ run, journal, cursor }: RunHeaderProps) {
           <Time at={run.createdAt} />
         </Fact>
         <Fact name="By">
-          {isId(run.owner) ? <Id id={run.owner} label="key id" /> : <SafeText text={run.owner} />}
+          <Person id={run.owner} />
         </Fact>
         <Fact name="Duration">
           <Duration run={run} />
@@ -100,11 +101,6 @@ function Fact({ name, children }: { readonly name: string; readonly children: Re
       <dd className="text-text">{children}</dd>
     </div>
   );
-}
-
-/** A key without an owner is shown by its id. */
-function isId(owner: string): boolean {
-  return /^[0-9a-f-]{36}$/.test(owner);
 }
 
 /** Its forks, and the runs that name it as their parent. */

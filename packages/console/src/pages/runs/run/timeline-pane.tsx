@@ -17,6 +17,7 @@ import {
   ZoomOut,
 } from 'lucide-react';
 import {
+  type KeyboardEvent,
   type PointerEvent as ReactPointerEvent,
   useCallback,
   useEffect,
@@ -89,6 +90,18 @@ export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
   // At the end nothing was selected.
   const selected = isAtEnd && props.selected === cursor ? 0 : props.selected;
   const cursorX = isAtEnd ? scale.width : scale.x(cursorAt);
+  // The slider is as wide as the lanes, and shows the whole run.
+  const sliderX = (cursorX / Math.max(1, scale.width)) * viewWidth;
+  const toTime = (x: number) => {
+    const isEnd = x >= viewWidth - 1;
+    moveTo(isEnd ? journal.lastSeq : fold.seqAt(scale.time((x / viewWidth) * scale.width)));
+  };
+  const onSliderKey = (event: KeyboardEvent<HTMLInputElement>) => {
+    const next = seqAfterKey(event.key, cursor, fold.firstSeq, journal.lastSeq);
+    if (next === undefined) return;
+    event.preventDefault();
+    moveTo(next);
+  };
   const startAt = timeline.startAt ?? 0;
   const heights = timeline.lanes.map((lane) => Math.max(1, lane.tracks.length) * trackHeight + 6);
   const height = axisHeight + markersHeight + heights.reduce((sum, each) => sum + each, 0);
@@ -107,17 +120,7 @@ export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
       className={cx('flex flex-col border-b border-line bg-surface', isTall && 'min-h-0 flex-1')}
     >
       <div className="flex flex-wrap items-center gap-x-2 gap-y-1 px-3 py-1">
-        <input
-          type="range"
-          aria-label="Position in the run"
-          aria-valuetext={`Event ${cursor} of ${journal.lastSeq}`}
-          min={fold.firstSeq}
-          max={Math.max(fold.firstSeq, journal.lastSeq)}
-          value={cursor}
-          onChange={({ target }) => moveTo(Number(target.value))}
-          className="min-w-24 flex-1 accent-(--working) pointer-coarse:h-11 max-sm:basis-full"
-        />
-        <span className="min-w-32 text-right text-xs whitespace-nowrap text-muted sm:min-w-56">
+        <span className="mr-auto text-xs whitespace-nowrap text-muted">
           Event {whole.format(cursor)} of {whole.format(journal.lastSeq)}
           <span className="max-sm:hidden" title={formatDateTime(cursorAt)}>
             {' '}
@@ -137,6 +140,20 @@ export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
           <Maximize2 aria-hidden size={16} />
         </IconButton>
       </div>
+      <input
+        type="range"
+        aria-label="Position in the run"
+        aria-valuetext={`Event ${cursor} of ${journal.lastSeq}`}
+        min={0}
+        max={viewWidth}
+        step="any"
+        value={sliderX}
+        onChange={({ target }) => toTime(Number(target.value))}
+        onKeyDown={onSliderKey}
+        className="shrink-0 accent-(--working) pointer-coarse:h-11"
+        // The middle of its handle, which is 16 px wide, is above the cursor.
+        style={{ marginLeft: labelWidth + 12 - 8, width: viewWidth + 16 }}
+      />
       <div
         className={cx('flex overflow-y-auto px-3 pb-1', isTall ? 'min-h-0 flex-1' : 'max-h-[34vh]')}
       >
@@ -200,6 +217,28 @@ export function TimelinePane(props: PaneProps & { readonly isTall?: boolean }) {
       </div>
     </section>
   );
+}
+
+/** Where a key on the slider leads: events are close together in time, so it moves by events. */
+function seqAfterKey(key: string, cursor: number, first: number, last: number) {
+  switch (key) {
+    case 'ArrowLeft':
+    case 'ArrowDown':
+      return cursor - 1;
+    case 'ArrowRight':
+    case 'ArrowUp':
+      return cursor + 1;
+    case 'PageDown':
+      return cursor - Math.ceil((last - first) / 10);
+    case 'PageUp':
+      return cursor + Math.ceil((last - first) / 10);
+    case 'Home':
+      return first;
+    case 'End':
+      return last;
+    default:
+      return undefined;
+  }
 }
 
 interface View {

@@ -70,7 +70,6 @@ function Content({ row, cursor, isLive, isFolded, onToggle, onSelect }: RowProps
           fence={segment.fence}
           item={item}
           cursor={cursor}
-          isFirst={segment.start === 0}
           isGrowing={isLive && segment === item.text.segments.at(-1)}
         />
       );

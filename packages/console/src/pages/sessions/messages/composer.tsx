@@ -13,7 +13,7 @@ import { Select, TextArea } from '../../../ui/form.tsx';
 import { errorText } from '../../../ui/notice.tsx';
 import { formatCount } from '../../../ui/values.tsx';
 import { defaultMode, modes } from '../abilities.ts';
-import { mentionAt } from './mention.ts';
+import { mentionAt, mentionsOfOthers } from './mention.ts';
 
 interface ComposerProps {
   /** `@handle` or `#channel`. */
@@ -24,7 +24,9 @@ interface ComposerProps {
   readonly disabledReason?: string | undefined;
   readonly replyTo?: SessionMessage | undefined;
   readonly onReplied?: () => void;
-  /** Handles to complete after `@`. */
+  /** It is what a person came for: where there is a keyboard, it has the focus at first. */
+  readonly isFirst?: boolean;
+  /** Of the members of a channel, to complete after `@`. */
   readonly handles?: readonly string[];
   readonly onSent: (message: SessionMessage) => void;
 }
@@ -36,6 +38,7 @@ interface Attached {
 
 export function Composer(props: ComposerProps) {
   const { to, session, disabledReason, replyTo, onReplied, handles = [], onSent } = props;
+  const { isFirst = false } = props;
   const [text, setText] = useState('');
   const [mode, setMode] = useState<DeliveryMode>();
   const [attached, setAttached] = useState<readonly Attached[]>([]);
@@ -74,6 +77,8 @@ export function Composer(props: ComposerProps) {
   };
   const accepted = session?.capabilities.messaging.attachments ?? [];
   const mention = mentionAt(text, cursor, handles);
+  // The one that is being typed is not complete.
+  const others = mention === undefined ? mentionsOfOthers(text, handles) : [];
   const complete = (handle: string) => {
     if (mention === undefined) return;
     const after = `${text.slice(0, mention.start)}@${handle} `;
@@ -157,8 +162,10 @@ export function Composer(props: ComposerProps) {
           ))}
         </ul>
       )}
+      <Others handles={props.handles === undefined ? [] : others} to={to} />
       <TextArea
         ref={area}
+        autoFocus={isFirst && !matchMedia('(pointer: coarse)').matches}
         aria-label={`Message to ${to}`}
         aria-describedby={hint}
         placeholder={isDisabled ? disabledReason : `Message to ${to}`}
@@ -233,6 +240,19 @@ export function Composer(props: ComposerProps) {
         </Button>
       </div>
     </form>
+  );
+}
+
+/** Says before the message is sent who does not receive it. */
+function Others({ handles, to }: { readonly handles: readonly string[]; readonly to: string }) {
+  if (handles.length === 0) return null;
+  const names = handles.map((handle) => `@${handle}`).join(', ');
+  return (
+    <p role="status" className="text-sm break-words text-waiting">
+      {handles.length === 1
+        ? `${names} is not a member of ${to} and does not receive this message.`
+        : `${names} are not members of ${to} and do not receive this message.`}
+    </p>
   );
 }
 

@@ -1,4 +1,4 @@
-/** Completes handles while a message is written. */
+/** The handles in a message while it is written. */
 
 export interface Mention {
   /** Where the `@` is. */
@@ -21,4 +21,13 @@ export function mentionAt(
   const isComplete = matches.length === 1 && matches[0] === typed;
   if (matches.length === 0 || isComplete) return undefined;
   return { start: cursor - typed.length - 1, matches };
+}
+
+/** Handles that the text mentions and that are not among these. Code mentions none. */
+export function mentionsOfOthers(text: string, handles: readonly string[]): readonly string[] {
+  const words = text.replaceAll(/```[^]*?(?:```|$)|`[^`\n]*`/g, ' ');
+  const found = [...words.matchAll(/(?<=^|[\s(])@([a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)/g)].map(
+    ([, handle = '']) => handle,
+  );
+  return [...new Set(found)].filter((handle) => !handles.includes(handle));
 }

@@ -4,6 +4,7 @@ import { Check, Minus } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { Section } from '../../../ui/layout.tsx';
 import { Id, Time } from '../../../ui/values.tsx';
+import { Person } from '../../../api/people.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { Link } from 'wouter';
 import { modes, type Operation } from '../abilities.ts';
@@ -131,7 +132,7 @@ function Facts({ session }: { readonly session: Session }) {
         </Fact>
       )}
       <Fact name="Owner">
-        <SafeText text={session.owner} />
+        <Person id={session.owner} />
       </Fact>
       <Fact name="Created">
         <Time at={session.createdAt} />

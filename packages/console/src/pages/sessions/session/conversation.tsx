@@ -101,6 +101,7 @@ export function Conversation({ session, journal }: ConversationProps) {
       <div className="mx-auto w-full max-w-[860px]">
         <Composer
           to={`@${session.identity.handle}`}
+          isFirst
           session={session}
           disabledReason={whyNoMessage(session, mayRun)}
           replyTo={replyTo}

@@ -36,7 +36,7 @@ export function Events({ journal }: { readonly journal: Journal }) {
   if (events.length === 0 && isLoading) return <Loading />;
   return (
     <div className="flex min-h-0 flex-1 flex-col">
-      <div className="flex items-center gap-3 border-b border-line px-4 py-1.5 text-xs text-muted">
+      <div className="flex shrink-0 items-center gap-3 border-b border-line px-4 py-1.5 text-xs text-muted">
         <Select
           aria-label="Type of events"
           className="w-52!"

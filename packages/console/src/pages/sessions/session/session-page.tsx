@@ -6,7 +6,6 @@ import { lazy, Suspense, type ReactNode } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { useMay } from '../../../api/account.tsx';
 import { useSession } from '../../../api/sessions.ts';
-import { CallSummary } from '../../../call/call-summary.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { cx } from '../../../ui/cx.ts';
 import { Empty, ErrorNotice, Loading } from '../../../ui/notice.tsx';
@@ -25,6 +24,9 @@ import { HarnessIcon, kindOf, titleOf } from '../views.tsx';
 
 const Terminal = lazy(async () => ({
   default: (await import('../terminal/terminal.tsx')).Terminal,
+}));
+const InlineApproval = lazy(async () => ({
+  default: (await import('../../inbox/inline-approval.tsx')).InlineApproval,
 }));
 const Lifecycle = lazy(async () => ({ default: (await import('./lifecycle.tsx')).Lifecycle }));
 
@@ -201,33 +203,18 @@ function Header({ session, journal }: { readonly session: Session; readonly jour
 function Decisions({ approvals }: { readonly approvals: readonly Approval[] }) {
   const mayDecide = useMay('approve');
   return (
-    <div role="status" className="shrink-0 border-b border-line bg-waiting-soft px-4 py-2 text-sm">
-      <p className="flex items-center gap-2 font-medium text-waiting">
+    <div className="shrink-0 border-b border-line bg-waiting-soft px-4 py-2 text-sm">
+      <p role="status" className="flex items-center gap-2 font-medium text-waiting">
         <Hand aria-hidden size={16} />
         {mayDecide ? 'This session waits for your decision' : 'This session waits for a decision'}
       </p>
-      <ul className="mt-1 flex max-h-32 flex-col overflow-y-auto">
-        {approvals.map((approval) => (
-          <li
-            key={approval.id}
-            className="flex min-h-7 min-w-0 items-center gap-2 pointer-coarse:min-h-11"
-          >
-            <Link
-              href={`/inbox/${approval.id}`}
-              className="shrink-0 font-medium text-text underline"
-            >
-              {approval.kind === 'question' ? 'Answer' : mayDecide ? 'Review' : 'Look'}
-            </Link>
-            {approval.prompt === undefined ? (
-              <CallSummary tool={approval.tool} params={approval.params} />
-            ) : (
-              <span className="min-w-0 truncate text-text">
-                <SafeText text={approval.prompt.slice(0, 300)} />
-              </span>
-            )}
-          </li>
-        ))}
-      </ul>
+      <div className="mt-2 flex max-h-[45vh] flex-col gap-2 overflow-y-auto text-text">
+        <Suspense fallback={<Loading lines={3} />}>
+          {approvals.map(({ id }) => (
+            <InlineApproval key={id} id={id} />
+          ))}
+        </Suspense>
+      </div>
     </div>
   );
 }

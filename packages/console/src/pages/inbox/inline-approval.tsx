@@ -9,14 +9,14 @@ import { useApproval } from '../../api/approvals.ts';
 import { SafeText } from '../../text/safe-text.tsx';
 import { Button, buttonClass } from '../../ui/button.tsx';
 import { ErrorNotice, Loading } from '../../ui/notice.tsx';
-import { QuestionActions } from '../inbox/actions.tsx';
-import { Call } from '../inbox/card.tsx';
-import { decide, useDecision } from '../inbox/decisions.ts';
-import { OutcomeActions } from '../inbox/outcome.tsx';
-import { Warning } from '../inbox/parts.tsx';
-import { Reason } from '../inbox/reason.tsx';
-import { Refusal } from '../inbox/refusal.tsx';
-import { shownDigest } from '../inbox/words.ts';
+import { QuestionActions } from './actions.tsx';
+import { Call } from './card.tsx';
+import { decide, useDecision } from './decisions.ts';
+import { OutcomeActions } from './outcome.tsx';
+import { Warning } from './parts.tsx';
+import { Reason } from './reason.tsx';
+import { Refusal } from './refusal.tsx';
+import { shownDigest } from './words.ts';
 
 export function InlineApproval({ id }: { readonly id: string }) {
   const { approval, error } = useApproval(id);
