@@ -3,7 +3,7 @@ import { AlertDialog } from '@base-ui/react/alert-dialog';
 import { Dialog as BaseDialog } from '@base-ui/react/dialog';
 import { Menu as BaseMenu } from '@base-ui/react/menu';
 import { X } from 'lucide-react';
-import { type ReactElement, type ReactNode, useRef, useState } from 'react';
+import { type ReactElement, type ReactNode, useId, useRef, useState } from 'react';
 import { Button, IconButton } from './button.tsx';
 import { cx } from './cx.ts';
 import { Input } from './form.tsx';
@@ -63,6 +63,51 @@ export function Dialog({ open, onOpenChange, title, children, footer, width = 'm
         </BaseDialog.Popup>
       </BaseDialog.Portal>
     </BaseDialog.Root>
+  );
+}
+
+interface FormDialogProps extends Pick<DialogProps, 'title' | 'width' | 'children'> {
+  /** The verb of what is sent, such as "Create the key". */
+  readonly action: string;
+  /** Whether it is being sent, or cannot be sent yet. */
+  readonly isDisabled: boolean;
+  readonly onSubmit: () => void;
+  readonly onClose: () => void;
+  /** Another button, at the beginning. */
+  readonly other?: ReactNode;
+}
+
+/** A dialog that is one form. */
+export function FormDialog(props: FormDialogProps) {
+  const { title, width = 'md', action, isDisabled, onSubmit, onClose, other, children } = props;
+  const id = useId();
+  return (
+    <Dialog
+      open
+      onOpenChange={onClose}
+      title={title}
+      width={width}
+      footer={
+        <>
+          {other}
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" form={id} disabled={isDisabled}>
+            {action}
+          </Button>
+        </>
+      }
+    >
+      <form
+        id={id}
+        className="flex flex-col gap-4"
+        onSubmit={(event) => {
+          event.preventDefault();
+          onSubmit();
+        }}
+      >
+        {children}
+      </form>
+    </Dialog>
   );
 }
 

@@ -101,3 +101,20 @@ export function StatusBadge({
     </Badge>
   );
 }
+
+/** How long keys and grants hold. */
+const validities = {
+  active: { tone: 'done', icon: CircleCheck, label: 'Active' },
+  revoked: { tone: 'ended', icon: Ban, label: 'Revoked' },
+  expired: { tone: 'ended', icon: Clock, label: 'Expired' },
+  used: { tone: 'ended', icon: CircleCheck, label: 'Used up' },
+} as const satisfies Readonly<Record<string, StateLook>>;
+
+export function ValidityBadge({ status }: { readonly status: keyof typeof validities }) {
+  const { tone, icon, label } = validities[status];
+  return (
+    <Badge tone={tone} icon={icon}>
+      {label}
+    </Badge>
+  );
+}

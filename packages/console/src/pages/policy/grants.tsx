@@ -1,7 +1,6 @@
 /** Standing permissions: what needs no approval, since when, by whom, how often, and the end of it. */
 import type { Grant, GrantScope } from '@relay/protocol/wire';
 import { useMutation } from '@tanstack/react-query';
-import { Ban, CircleCheck, Clock } from 'lucide-react';
 import { useEffect, useRef, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { useMay } from '../../api/account.tsx';
@@ -15,7 +14,7 @@ import { Input, Select } from '../../ui/form.tsx';
 import { PageBody } from '../../ui/layout.tsx';
 import { Empty, ErrorNotice, errorText, Loading } from '../../ui/notice.tsx';
 import { Confirm } from '../../ui/overlay.tsx';
-import { Badge } from '../../ui/state.tsx';
+import { ValidityBadge } from '../../ui/state.tsx';
 import { toast } from '../../ui/toast.tsx';
 import { formatCount, Id, shortId, Time } from '../../ui/values.tsx';
 import { RuleSummary } from './rule-summary.tsx';
@@ -205,7 +204,7 @@ function GrantRow({ grant, isTarget }: { readonly grant: Grant; readonly isTarge
         </div>
       </div>
       <div className="flex items-center gap-2">
-        <GrantBadge status={grant.status} />
+        <ValidityBadge status={grant.status} />
         {grant.status === 'active' && mayRevoke ? (
           <Button size="sm" kind="danger" onClick={() => setAsked(true)}>
             Revoke
@@ -250,34 +249,5 @@ function ScopeLink({ grant: { scope, scopeId } }: { readonly grant: Grant }) {
     }
     case 'tenant':
       return null;
-  }
-}
-
-function GrantBadge({ status }: Pick<Grant, 'status'>) {
-  switch (status) {
-    case 'active':
-      return (
-        <Badge tone="done" icon={CircleCheck}>
-          Active
-        </Badge>
-      );
-    case 'revoked':
-      return (
-        <Badge tone="ended" icon={Ban}>
-          Revoked
-        </Badge>
-      );
-    case 'expired':
-      return (
-        <Badge tone="ended" icon={Clock}>
-          Expired
-        </Badge>
-      );
-    case 'used':
-      return (
-        <Badge tone="ended" icon={CircleCheck}>
-          Used up
-        </Badge>
-      );
   }
 }

@@ -11,7 +11,7 @@ import { cx } from '../../ui/cx.ts';
 import { Field, Input, Select } from '../../ui/form.tsx';
 import { Section } from '../../ui/layout.tsx';
 import { ErrorNotice, errorText, Loading, Note } from '../../ui/notice.tsx';
-import { Dialog } from '../../ui/overlay.tsx';
+import { FormDialog } from '../../ui/overlay.tsx';
 import { toast } from '../../ui/toast.tsx';
 import { formatCost, formatCount } from '../../ui/values.tsx';
 import { type Budget, budgetOf, budgetText, type Fields, fieldsOf, shareOf } from './budget.ts';
@@ -238,54 +238,41 @@ function EditBudget({ keyId, budgets, onClose }: EditBudgetProps) {
     </Field>
   );
   return (
-    <Dialog
-      open
-      onOpenChange={onClose}
+    <FormDialog
       title={keyId === undefined ? 'Budget of the tenant' : 'Budget of the key'}
-      footer={
-        <>
-          {current === undefined ? null : (
-            <Button
-              kind="danger"
-              className="mr-auto"
-              disabled={save.isPending}
-              onClick={() => save.mutate(undefined)}
-            >
-              Remove the budget
-            </Button>
-          )}
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" form="edit-budget" disabled={save.isPending}>
-            Save
+      action="Save"
+      isDisabled={save.isPending}
+      onSubmit={() => save.mutate(budgetOf(fields))}
+      onClose={onClose}
+      other={
+        current === undefined ? undefined : (
+          <Button
+            kind="danger"
+            className="mr-auto"
+            disabled={save.isPending}
+            onClick={() => save.mutate(undefined)}
+          >
+            Remove the budget
           </Button>
-        </>
+        )
       }
     >
-      <form
-        id="edit-budget"
-        className="flex flex-col gap-4"
-        onSubmit={(event) => {
-          event.preventDefault();
-          save.mutate(budgetOf(fields));
-        }}
-      >
-        <Field label="Period">
-          {(field) => (
-            <Select
-              {...field}
-              value={fields.period}
-              onChange={(event) => set({ period: event.target.value as Budget['period'] })}
-            >
-              <option value="day">Each day</option>
-              <option value="month">Each month</option>
-            </Select>
-          )}
-        </Field>
-        {number('tokens', 'Tokens', 'Input and output together')}
-        {number('costUsd', 'US dollars', 'Models without a price are then refused, also demo')}
-        {number('concurrentRuns', 'Runs at the same time', 'Waiting runs do not count')}
-        {save.error === null ? null : <Note tone="failed">{errorText(save.error)}</Note>}
-      </form>
-    </Dialog>
+      <Field label="Period">
+        {(field) => (
+          <Select
+            {...field}
+            value={fields.period}
+            onChange={(event) => set({ period: event.target.value as Budget['period'] })}
+          >
+            <option value="day">Each day</option>
+            <option value="month">Each month</option>
+          </Select>
+        )}
+      </Field>
+      {number('tokens', 'Tokens', 'Input and output together')}
+      {number('costUsd', 'US dollars', 'Models without a price are then refused, also demo')}
+      {number('concurrentRuns', 'Runs at the same time', 'Waiting runs do not count')}
+      {save.error === null ? null : <Note tone="failed">{errorText(save.error)}</Note>}
+    </FormDialog>
   );
 }

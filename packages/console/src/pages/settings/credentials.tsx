@@ -10,7 +10,7 @@ import { SafeText } from '../../text/safe-text.tsx';
 import { Button } from '../../ui/button.tsx';
 import { Field, Input } from '../../ui/form.tsx';
 import { Empty, ErrorNotice, errorText, Loading, Note } from '../../ui/notice.tsx';
-import { Confirm, Dialog } from '../../ui/overlay.tsx';
+import { Confirm, FormDialog } from '../../ui/overlay.tsx';
 import { toast } from '../../ui/toast.tsx';
 import { Time } from '../../ui/values.tsx';
 
@@ -144,77 +144,62 @@ function Edit({ editing, onClose }: { readonly editing: Editing; readonly onClos
     },
   });
   return (
-    <Dialog
-      open
-      onOpenChange={onClose}
+    <FormDialog
       title={known === undefined ? 'Add a provider' : `Replace the key of ${known.provider}`}
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" form="put-credential" disabled={put.isPending}>
-            Set the key
-          </Button>
-        </>
-      }
+      action="Set the key"
+      isDisabled={put.isPending}
+      onSubmit={() => put.mutate()}
+      onClose={onClose}
     >
-      <form
-        id="put-credential"
-        className="flex flex-col gap-4"
-        onSubmit={(event) => {
-          event.preventDefault();
-          put.mutate();
-        }}
-      >
-        <Field label="Provider" hint="Such as openai, anthropic or google">
-          {(field) => (
-            <Input
-              {...field}
-              required
-              pattern="[a-z0-9\-]{1,32}"
-              title="1 to 32 lowercase letters, digits or hyphens"
-              autoComplete="off"
-              readOnly={known !== undefined}
-              value={provider}
-              onChange={(event) => setProvider(event.target.value)}
-            />
-          )}
-        </Field>
-        <Field label="API key" hint="It is encrypted, and never shown again">
-          {(field) => (
-            <Input
-              {...field}
-              type="password"
-              required
-              autoComplete="off"
-              spellCheck={false}
-              value={apiKey}
-              onChange={(event) => setApiKey(event.target.value)}
-            />
-          )}
-        </Field>
-        <Field label="Label" hint="Optional, such as the name of the account">
-          {(field) => (
-            <Input
-              {...field}
-              maxLength={128}
-              value={label}
-              onChange={(event) => setLabel(event.target.value)}
-            />
-          )}
-        </Field>
-        <Field label="Base URL" hint="Only for providers that Relay does not know">
-          {(field) => (
-            <Input
-              {...field}
-              type="url"
-              placeholder="https://…"
-              value={baseUrl}
-              onChange={(event) => setBaseUrl(event.target.value)}
-            />
-          )}
-        </Field>
-        {put.error === null ? null : <Note tone="failed">{errorText(put.error)}</Note>}
-      </form>
-    </Dialog>
+      <Field label="Provider" hint="Such as openai, anthropic or google">
+        {(field) => (
+          <Input
+            {...field}
+            required
+            pattern="[a-z0-9\-]{1,32}"
+            title="1 to 32 lowercase letters, digits or hyphens"
+            autoComplete="off"
+            readOnly={known !== undefined}
+            value={provider}
+            onChange={(event) => setProvider(event.target.value)}
+          />
+        )}
+      </Field>
+      <Field label="API key" hint="It is encrypted, and never shown again">
+        {(field) => (
+          <Input
+            {...field}
+            type="password"
+            required
+            autoComplete="off"
+            spellCheck={false}
+            value={apiKey}
+            onChange={(event) => setApiKey(event.target.value)}
+          />
+        )}
+      </Field>
+      <Field label="Label" hint="Optional, such as the name of the account">
+        {(field) => (
+          <Input
+            {...field}
+            maxLength={128}
+            value={label}
+            onChange={(event) => setLabel(event.target.value)}
+          />
+        )}
+      </Field>
+      <Field label="Base URL" hint="Only for providers that Relay does not know">
+        {(field) => (
+          <Input
+            {...field}
+            type="url"
+            placeholder="https://…"
+            value={baseUrl}
+            onChange={(event) => setBaseUrl(event.target.value)}
+          />
+        )}
+      </Field>
+      {put.error === null ? null : <Note tone="failed">{errorText(put.error)}</Note>}
+    </FormDialog>
   );
 }

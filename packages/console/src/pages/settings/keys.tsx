@@ -10,8 +10,8 @@ import {
   scopesOfRole,
 } from '@relay/protocol/wire';
 import { useMutation } from '@tanstack/react-query';
-import { Ban, CircleCheck, Clock, Plus } from 'lucide-react';
-import { type FormEvent, useState } from 'react';
+import { Plus } from 'lucide-react';
+import { useState } from 'react';
 import { useAccount } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
 import { useListing } from '../../api/listing.ts';
@@ -21,8 +21,8 @@ import { Button } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
 import { Field, Input, Select, Switch } from '../../ui/form.tsx';
 import { ErrorNotice, errorText, Loading, Note } from '../../ui/notice.tsx';
-import { Confirm, Dialog } from '../../ui/overlay.tsx';
-import { Badge } from '../../ui/state.tsx';
+import { Confirm, Dialog, FormDialog } from '../../ui/overlay.tsx';
+import { ValidityBadge } from '../../ui/state.tsx';
 import { toast } from '../../ui/toast.tsx';
 import { Ago, Id, Time, useNow } from '../../ui/values.tsx';
 import { SecretOnce } from './secret-once.tsx';
@@ -168,7 +168,7 @@ function KeyRow({ apiKey, onMade }: KeyRowProps) {
         </div>
       </div>
       <div className="flex flex-wrap items-center gap-2">
-        <KeyBadge status={status} />
+        <ValidityBadge status={status} />
         {status === 'active' && kind === 'api' && apiKey.replacedBy === undefined ? (
           <Button size="sm" aria-label={`Rotate ${name}`} onClick={() => setAsked('rotate')}>
             Rotate
@@ -214,29 +214,6 @@ function KeyRow({ apiKey, onMade }: KeyRowProps) {
       ) : null}
     </li>
   );
-}
-
-function KeyBadge({ status }: { readonly status: ReturnType<typeof statusOfKey> }) {
-  switch (status) {
-    case 'active':
-      return (
-        <Badge tone="done" icon={CircleCheck}>
-          Active
-        </Badge>
-      );
-    case 'revoked':
-      return (
-        <Badge tone="ended" icon={Ban}>
-          Ended
-        </Badge>
-      );
-    case 'expired':
-      return (
-        <Badge tone="ended" icon={Clock}>
-          Expired
-        </Badge>
-      );
-  }
 }
 
 const overlaps = [
@@ -327,8 +304,7 @@ function CreateKey({ onMade, onClose }: CreateKeyProps) {
     mutationFn: (body: ApiKeyBody) => client.keys.create(body),
     onSuccess: onMade,
   });
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
+  const submit = () => {
     const named = groups.split(/[,\s]+/).filter((group) => group !== '');
     create.mutate({
       name: name.trim(),
@@ -343,117 +319,104 @@ function CreateKey({ onMade, onClose }: CreateKeyProps) {
   };
   const isComplete = role !== 'custom' || scopes.length > 0;
   return (
-    <Dialog
-      open
-      onOpenChange={onClose}
+    <FormDialog
       title="Create a key"
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button
-            kind="primary"
-            type="submit"
-            form="create-key"
-            disabled={!isComplete || create.isPending}
-          >
-            Create the key
-          </Button>
-        </>
-      }
+      action="Create the key"
+      isDisabled={!isComplete || create.isPending}
+      onSubmit={submit}
+      onClose={onClose}
     >
-      <form id="create-key" className="flex flex-col gap-4" onSubmit={submit}>
-        <Field label="Name" hint="What it is for">
+      <Field label="Name" hint="What it is for">
+        {(field) => (
+          <Input
+            {...field}
+            required
+            maxLength={64}
+            autoComplete="off"
+            value={name}
+            onChange={(event) => setName(event.target.value)}
+          />
+        )}
+      </Field>
+      <fieldset className="flex flex-col gap-1">
+        <legend className="mb-1 text-sm font-medium">What it may do</legend>
+        {roleNames.toReversed().map((each) => (
+          <Choice
+            key={each}
+            type="radio"
+            label={roleWords[each]}
+            checked={role === each}
+            isAllowed={mayGive(scopesOfRole[each])}
+            onChange={() => setRole(each)}
+          />
+        ))}
+        <Choice
+          type="radio"
+          label="Chosen scopes"
+          checked={role === 'custom'}
+          isAllowed
+          onChange={() => setRole('custom')}
+        />
+        {role === 'custom' ? (
+          <div className="ml-6 flex flex-col gap-1">
+            {allScopes.map((scope) => (
+              <Choice
+                key={scope}
+                type="checkbox"
+                label={`${scope}: ${scopeWords[scope]}`}
+                checked={scopes.includes(scope)}
+                isAllowed={mayGive([scope])}
+                onChange={() =>
+                  setScopes(
+                    scopes.includes(scope)
+                      ? scopes.filter((each) => each !== scope)
+                      : [...scopes, scope],
+                  )
+                }
+              />
+            ))}
+          </div>
+        ) : null}
+      </fieldset>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <Field
+          label="Owner"
+          hint="The person or program that uses it. Keys of one owner are one person"
+        >
           {(field) => (
             <Input
               {...field}
-              required
-              maxLength={64}
+              maxLength={128}
               autoComplete="off"
-              value={name}
-              onChange={(event) => setName(event.target.value)}
+              value={owner}
+              onChange={(event) => setOwner(event.target.value)}
             />
           )}
         </Field>
-        <fieldset className="flex flex-col gap-1">
-          <legend className="mb-1 text-sm font-medium">What it may do</legend>
-          {roleNames.toReversed().map((each) => (
-            <Choice
-              key={each}
-              type="radio"
-              label={roleWords[each]}
-              checked={role === each}
-              isAllowed={mayGive(scopesOfRole[each])}
-              onChange={() => setRole(each)}
+        <Field label="Groups of approvers" hint="Separated by commas; the policy may name them">
+          {(field) => (
+            <Input
+              {...field}
+              autoComplete="off"
+              value={groups}
+              onChange={(event) => setGroups(event.target.value)}
             />
-          ))}
-          <Choice
-            type="radio"
-            label="Chosen scopes"
-            checked={role === 'custom'}
-            isAllowed
-            onChange={() => setRole('custom')}
-          />
-          {role === 'custom' ? (
-            <div className="ml-6 flex flex-col gap-1">
-              {allScopes.map((scope) => (
-                <Choice
-                  key={scope}
-                  type="checkbox"
-                  label={`${scope}: ${scopeWords[scope]}`}
-                  checked={scopes.includes(scope)}
-                  isAllowed={mayGive([scope])}
-                  onChange={() =>
-                    setScopes(
-                      scopes.includes(scope)
-                        ? scopes.filter((each) => each !== scope)
-                        : [...scopes, scope],
-                    )
-                  }
-                />
+          )}
+        </Field>
+        <Field label="Expires">
+          {(field) => (
+            <Select {...field} value={days} onChange={(event) => setDays(event.target.value)}>
+              {lifetimes.map(([value, text]) => (
+                <option key={value} value={value}>
+                  {text}
+                </option>
               ))}
-            </div>
-          ) : null}
-        </fieldset>
-        <div className="grid gap-4 sm:grid-cols-2">
-          <Field
-            label="Owner"
-            hint="The person or program that uses it. Keys of one owner are one person"
-          >
-            {(field) => (
-              <Input
-                {...field}
-                maxLength={128}
-                autoComplete="off"
-                value={owner}
-                onChange={(event) => setOwner(event.target.value)}
-              />
-            )}
-          </Field>
-          <Field label="Groups of approvers" hint="Separated by commas; the policy may name them">
-            {(field) => (
-              <Input
-                {...field}
-                autoComplete="off"
-                value={groups}
-                onChange={(event) => setGroups(event.target.value)}
-              />
-            )}
-          </Field>
-          <Field label="Expires">
-            {(field) => (
-              <Select {...field} value={days} onChange={(event) => setDays(event.target.value)}>
-                {lifetimes.map(([value, text]) => (
-                  <option key={value} value={value}>
-                    {text}
-                  </option>
-                ))}
-              </Select>
-            )}
-          </Field>
-        </div>
-        {create.error === null ? null : <Note tone="failed">{errorText(create.error)}</Note>}
-      </form>
-    </Dialog>
+            </Select>
+          )}
+        </Field>
+      </div>
+      {create.error === null ? null : <Note tone="failed">{errorText(create.error)}</Note>}
+    </FormDialog>
   );
 }
 

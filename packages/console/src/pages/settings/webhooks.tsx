@@ -17,7 +17,7 @@ import { Button } from '../../ui/button.tsx';
 import { Field, Input } from '../../ui/form.tsx';
 import { Section } from '../../ui/layout.tsx';
 import { Empty, ErrorNotice, errorText, Loading, Note } from '../../ui/notice.tsx';
-import { Confirm, Dialog } from '../../ui/overlay.tsx';
+import { Confirm, FormDialog } from '../../ui/overlay.tsx';
 import { Badge } from '../../ui/state.tsx';
 import { toast } from '../../ui/toast.tsx';
 import { Id, Time } from '../../ui/values.tsx';
@@ -311,89 +311,66 @@ function CreateWebhook({ onMade, onClose }: CreateWebhookProps) {
     });
   };
   return (
-    <Dialog
-      open
-      onOpenChange={onClose}
+    <FormDialog
       title="Create a webhook"
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button
-            kind="primary"
-            type="submit"
-            form="create-webhook"
-            disabled={events.size === 0 || create.isPending}
-          >
-            Create the webhook
-          </Button>
-        </>
-      }
+      action="Create the webhook"
+      isDisabled={events.size === 0 || create.isPending}
+      onSubmit={submit}
+      onClose={onClose}
     >
-      <form
-        id="create-webhook"
-        className="flex flex-col gap-4"
-        onSubmit={(event) => {
-          event.preventDefault();
-          submit();
-        }}
-      >
-        <Field label="URL" hint="It receives POST requests with a signature">
-          {(field) => (
-            <Input
-              {...field}
-              type="url"
-              required
-              placeholder="https://hooks.example.com/relay"
-              value={url}
-              onChange={(event) => setUrl(event.target.value)}
-            />
-          )}
-        </Field>
-        <fieldset className="flex flex-col gap-1">
-          <legend className="mb-1 text-sm font-medium">Events</legend>
-          <div className="grid gap-x-4 gap-y-1 sm:grid-cols-2">
-            {webhookEvents.map((event) => (
-              <label
-                key={event}
-                className="flex items-center gap-2 text-sm pointer-coarse:min-h-11"
-              >
-                <input
-                  type="checkbox"
-                  checked={events.has(event)}
-                  onChange={(change) => {
-                    const next = new Set(events);
-                    if (change.target.checked) next.add(event);
-                    else next.delete(event);
-                    setEvents(next);
-                  }}
-                />
-                {eventWords[event]}
-              </label>
-            ))}
-          </div>
-        </fieldset>
-        {offered.length === 0 ? (
-          <p className="text-xs text-muted">
-            Webhooks for sessions and messages alone can be filtered by session, channel or mention.
-          </p>
-        ) : (
-          <div className="grid gap-4 sm:grid-cols-2">
-            {offered.map(({ name, label, hint }) => (
-              <Field key={name} label={label} hint={hint}>
-                {(field) => (
-                  <Input
-                    {...field}
-                    autoComplete="off"
-                    value={filter[name] ?? ''}
-                    onChange={(event) => setFilter({ ...filter, [name]: event.target.value })}
-                  />
-                )}
-              </Field>
-            ))}
-          </div>
+      <Field label="URL" hint="It receives POST requests with a signature">
+        {(field) => (
+          <Input
+            {...field}
+            type="url"
+            required
+            placeholder="https://hooks.example.com/relay"
+            value={url}
+            onChange={(event) => setUrl(event.target.value)}
+          />
         )}
-        {create.error === null ? null : <Note tone="failed">{errorText(create.error)}</Note>}
-      </form>
-    </Dialog>
+      </Field>
+      <fieldset className="flex flex-col gap-1">
+        <legend className="mb-1 text-sm font-medium">Events</legend>
+        <div className="grid gap-x-4 gap-y-1 sm:grid-cols-2">
+          {webhookEvents.map((event) => (
+            <label key={event} className="flex items-center gap-2 text-sm pointer-coarse:min-h-11">
+              <input
+                type="checkbox"
+                checked={events.has(event)}
+                onChange={(change) => {
+                  const next = new Set(events);
+                  if (change.target.checked) next.add(event);
+                  else next.delete(event);
+                  setEvents(next);
+                }}
+              />
+              {eventWords[event]}
+            </label>
+          ))}
+        </div>
+      </fieldset>
+      {offered.length === 0 ? (
+        <p className="text-xs text-muted">
+          Webhooks for sessions and messages alone can be filtered by session, channel or mention.
+        </p>
+      ) : (
+        <div className="grid gap-4 sm:grid-cols-2">
+          {offered.map(({ name, label, hint }) => (
+            <Field key={name} label={label} hint={hint}>
+              {(field) => (
+                <Input
+                  {...field}
+                  autoComplete="off"
+                  value={filter[name] ?? ''}
+                  onChange={(event) => setFilter({ ...filter, [name]: event.target.value })}
+                />
+              )}
+            </Field>
+          ))}
+        </div>
+      )}
+      {create.error === null ? null : <Note tone="failed">{errorText(create.error)}</Note>}
+    </FormDialog>
   );
 }

@@ -1,16 +1,15 @@
 /** Starts a session of an agent, a coding agent or another harness of the server. */
 import { defined } from '@relay/protocol/wire';
 import { useMutation } from '@tanstack/react-query';
-import { type FormEvent, useId, useState } from 'react';
+import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { useMay } from '../../../api/account.tsx';
 import { useAgents, useModels } from '../../../api/catalog.ts';
 import { client } from '../../../api/client.ts';
 import { sessionChanged } from '../../../api/sessions.ts';
-import { Button } from '../../../ui/button.tsx';
 import { Field, Input, Select } from '../../../ui/form.tsx';
 import { ErrorNotice } from '../../../ui/notice.tsx';
-import { Dialog } from '../../../ui/overlay.tsx';
+import { FormDialog } from '../../../ui/overlay.tsx';
 
 const codingAgents = ['claude', 'codex', 'opencode', 'gemini'];
 /** Its name is typed: only the operator's configuration has it. */
@@ -24,7 +23,6 @@ interface StartSessionProps {
 }
 
 export function StartSession({ onClose, harnesses }: StartSessionProps) {
-  const form = useId();
   const [, navigate] = useLocation();
   const mayApprove = useMay('approve');
   const [chosen, setChosen] = useState('native');
@@ -63,147 +61,122 @@ export function StartSession({ onClose, harnesses }: StartSessionProps) {
   const needsApprove = !isNative && !mayApprove;
 
   return (
-    <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose();
-      }}
+    <FormDialog
       title="Start a session"
-      footer={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button
-            kind="primary"
-            type="submit"
-            form={form}
-            disabled={start.isPending || needsApprove}
-          >
-            Start
-          </Button>
-        </>
-      }
+      action="Start"
+      isDisabled={start.isPending || needsApprove}
+      onSubmit={() => start.mutate()}
+      onClose={onClose}
     >
-      <form
-        id={form}
-        className="flex flex-col gap-3"
-        onSubmit={(event: FormEvent) => {
-          event.preventDefault();
-          start.mutate();
-        }}
+      <Field
+        label="What runs"
+        hint={
+          needsApprove
+            ? 'What a program does without asking needs no approval: starting one needs the scope approve.'
+            : isNative
+              ? 'Each turn is a run of the agent.'
+              : 'The program is installed on the machine of the server, and works in the workspace of the tenant.'
+        }
       >
-        <Field
-          label="What runs"
-          hint={
-            needsApprove
-              ? 'What a program does without asking needs no approval: starting one needs the scope approve.'
-              : isNative
-                ? 'Each turn is a run of the agent.'
-                : 'The program is installed on the machine of the server, and works in the workspace of the tenant.'
-          }
-        >
-          {(ids) => (
-            <Select {...ids} value={chosen} onChange={(event) => setChosen(event.target.value)}>
-              <option value="native">An agent of this server</option>
-              {codingAgents.map((each) => (
-                <option key={each} value={each}>
-                  {each} (coding agent)
-                </option>
-              ))}
-              {others.map((each) => (
-                <option key={each}>{each}</option>
-              ))}
-              <option value={otherHarness}>Another harness …</option>
-            </Select>
-          )}
-        </Field>
-        {chosen === otherHarness ? (
-          <Field label="Harness" hint="As the configuration of the server names it.">
-            {(ids) => (
-              <Input
-                {...ids}
-                required
-                value={name}
-                onChange={(event) => setName(event.target.value)}
-              />
-            )}
-          </Field>
-        ) : null}
-        <Field label="Handle" hint="Messages are addressed to it. Lower-case letters and digits.">
+        {(ids) => (
+          <Select {...ids} value={chosen} onChange={(event) => setChosen(event.target.value)}>
+            <option value="native">An agent of this server</option>
+            {codingAgents.map((each) => (
+              <option key={each} value={each}>
+                {each} (coding agent)
+              </option>
+            ))}
+            {others.map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+            <option value={otherHarness}>Another harness …</option>
+          </Select>
+        )}
+      </Field>
+      {chosen === otherHarness ? (
+        <Field label="Harness" hint="As the configuration of the server names it.">
           {(ids) => (
             <Input
               {...ids}
               required
-              autoFocus
-              pattern={handleForm}
-              placeholder="builder"
-              autoCapitalize="none"
-              spellCheck={false}
-              value={handle}
-              onChange={(event) => setHandle(event.target.value.replace(/^@/, ''))}
+              value={name}
+              onChange={(event) => setName(event.target.value)}
             />
           )}
         </Field>
-        <Field label="Title (optional)">
+      ) : null}
+      <Field label="Handle" hint="Messages are addressed to it. Lower-case letters and digits.">
+        {(ids) => (
+          <Input
+            {...ids}
+            required
+            autoFocus
+            pattern={handleForm}
+            placeholder="builder"
+            autoCapitalize="none"
+            spellCheck={false}
+            value={handle}
+            onChange={(event) => setHandle(event.target.value.replace(/^@/, ''))}
+          />
+        )}
+      </Field>
+      <Field label="Title (optional)">
+        {(ids) => (
+          <Input
+            {...ids}
+            maxLength={128}
+            value={title}
+            onChange={(event) => setTitle(event.target.value)}
+          />
+        )}
+      </Field>
+      {isNative ? (
+        <>
+          <Field label="Agent">
+            {(ids) => (
+              <Select {...ids} value={agent} onChange={(event) => setAgent(event.target.value)}>
+                {agents.map((each) => (
+                  <option key={each.name} value={each.isDefault ? '' : each.name}>
+                    {each.name}
+                  </option>
+                ))}
+              </Select>
+            )}
+          </Field>
+          <Field
+            label="Model"
+            hint={chosenModel === 'demo' ? 'The demo model needs no provider.' : undefined}
+          >
+            {(ids) => (
+              <Select
+                {...ids}
+                value={chosenModel}
+                onChange={(event) => setModel(event.target.value)}
+              >
+                <option value="">
+                  The default{named?.model === undefined ? '' : `: ${named.model}`}
+                </option>
+                {models.map(({ id }) => (
+                  <option key={id}>{id}</option>
+                ))}
+              </Select>
+            )}
+          </Field>
+        </>
+      ) : (
+        <Field label="Folder (optional)" hint="Inside the workspace. Default: the whole workspace.">
           {(ids) => (
             <Input
               {...ids}
-              maxLength={128}
-              value={title}
-              onChange={(event) => setTitle(event.target.value)}
+              value={workspace}
+              onChange={(event) => setWorkspace(event.target.value)}
             />
           )}
         </Field>
-        {isNative ? (
-          <>
-            <Field label="Agent">
-              {(ids) => (
-                <Select {...ids} value={agent} onChange={(event) => setAgent(event.target.value)}>
-                  {agents.map((each) => (
-                    <option key={each.name} value={each.isDefault ? '' : each.name}>
-                      {each.name}
-                    </option>
-                  ))}
-                </Select>
-              )}
-            </Field>
-            <Field
-              label="Model"
-              hint={chosenModel === 'demo' ? 'The demo model needs no provider.' : undefined}
-            >
-              {(ids) => (
-                <Select
-                  {...ids}
-                  value={chosenModel}
-                  onChange={(event) => setModel(event.target.value)}
-                >
-                  <option value="">
-                    The default{named?.model === undefined ? '' : `: ${named.model}`}
-                  </option>
-                  {models.map(({ id }) => (
-                    <option key={id}>{id}</option>
-                  ))}
-                </Select>
-              )}
-            </Field>
-          </>
-        ) : (
-          <Field
-            label="Folder (optional)"
-            hint="Inside the workspace. Default: the whole workspace."
-          >
-            {(ids) => (
-              <Input
-                {...ids}
-                value={workspace}
-                onChange={(event) => setWorkspace(event.target.value)}
-              />
-            )}
-          </Field>
-        )}
-        {start.error === null ? null : (
-          <ErrorNotice title="The session could not be started" error={start.error} />
-        )}
-      </form>
-    </Dialog>
+      )}
+      {start.error === null ? null : (
+        <ErrorNotice title="The session could not be started" error={start.error} />
+      )}
+    </FormDialog>
   );
 }

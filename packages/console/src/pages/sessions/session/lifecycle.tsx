@@ -12,7 +12,7 @@ import {
   Power,
   Trash2,
 } from 'lucide-react';
-import { type FormEvent, useId, useState } from 'react';
+import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { useMay } from '../../../api/account.tsx';
 import { client } from '../../../api/client.ts';
@@ -20,7 +20,7 @@ import { sessionChanged } from '../../../api/sessions.ts';
 import { Button } from '../../../ui/button.tsx';
 import { Field, Input } from '../../../ui/form.tsx';
 import { ErrorNotice, errorText } from '../../../ui/notice.tsx';
-import { Confirm, Dialog, Menu } from '../../../ui/overlay.tsx';
+import { Confirm, FormDialog, Menu } from '../../../ui/overlay.tsx';
 import { toast } from '../../../ui/toast.tsx';
 import { Id } from '../../../ui/values.tsx';
 import { type Operation, whyNot } from '../abilities.ts';
@@ -216,7 +216,6 @@ interface NewSessionProps {
 }
 
 function NewSession({ title, about, handle: proposed, create, onClose }: NewSessionProps) {
-  const form = useId();
   const [, navigate] = useLocation();
   const [handle, setHandle] = useState(proposed);
   const start = useMutation({
@@ -228,46 +227,29 @@ function NewSession({ title, about, handle: proposed, create, onClose }: NewSess
     },
   });
   return (
-    <Dialog
-      open
-      onOpenChange={(open) => {
-        if (!open) onClose();
-      }}
+    <FormDialog
       title={title}
       width="sm"
-      footer={
-        <>
-          <Button onClick={onClose}>Close</Button>
-          <Button kind="primary" type="submit" form={form} disabled={start.isPending}>
-            Start the session
-          </Button>
-        </>
-      }
+      action="Start the session"
+      isDisabled={start.isPending}
+      onSubmit={() => start.mutate()}
+      onClose={onClose}
     >
-      <form
-        id={form}
-        className="flex flex-col gap-3"
-        onSubmit={(event: FormEvent) => {
-          event.preventDefault();
-          start.mutate();
-        }}
-      >
-        <p className="text-sm text-muted">{about}</p>
-        <Field label="Handle of the new session">
-          {(ids) => (
-            <Input
-              {...ids}
-              required
-              pattern="[a-z0-9][a-z0-9._\-]{0,63}"
-              value={handle}
-              onChange={(event) => setHandle(event.target.value)}
-            />
-          )}
-        </Field>
-        {start.error === null ? null : (
-          <ErrorNotice title="The session could not be started" error={start.error} />
+      <p className="text-sm text-muted">{about}</p>
+      <Field label="Handle of the new session">
+        {(ids) => (
+          <Input
+            {...ids}
+            required
+            pattern="[a-z0-9][a-z0-9._\-]{0,63}"
+            value={handle}
+            onChange={(event) => setHandle(event.target.value)}
+          />
         )}
-      </form>
-    </Dialog>
+      </Field>
+      {start.error === null ? null : (
+        <ErrorNotice title="The session could not be started" error={start.error} />
+      )}
+    </FormDialog>
   );
 }
