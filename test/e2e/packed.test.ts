@@ -138,6 +138,14 @@ test('a project from one tarball, without a registry: its test, a run, a change,
   const tested = inProject(project, 'npm', ['test']);
   expect(await tested.ended, tested.output.text).toBe(0);
 
+  // Only here are declarations resolved without the packages of the repository: one of them could be missing.
+  mkdirSync(join(project, 'node_modules/@types'));
+  const nodeTypes = 'node_modules/@types/node';
+  symlinkSync(join(root, nodeTypes), join(project, nodeTypes));
+  writeFileSync(join(project, 'test/library.ts'), "export * from 'relay-kit/library';\n");
+  const typed = inProject(project, join(root, 'node_modules/.bin/tsc'), []);
+  expect(await typed.ended, typed.output.text).toBe(0);
+
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const dev = inProject(project, 'npm', ['run', 'dev', '--', '--port', String(port)]);
@@ -170,7 +178,13 @@ test('a project from one tarball, without a registry: its test, a run, a change,
     dev.child.kill('SIGTERM');
     await dev.ended;
   }
-  await expect(fetch(`${url}/health`)).rejects.toThrow();
+  // npm ends before the server if its shell does not pass on the signal.
+  const isStopped = () =>
+    fetch(`${url}/health`).then(
+      () => false,
+      () => true,
+    );
+  await expect.poll(isStopped, { timeout: 20_000 }).toBe(true);
 }, 300_000);
 
 test('the SDK is all that a client needs: it loads without zod or anything else', () => {
@@ -274,10 +288,7 @@ test.each([
     writeFileSync(join(program, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
     const tsc = join(root, 'node_modules/.bin/tsc');
     const { stdout } = spawnSync(tsc, ['-p', program], { cwd: program, encoding: 'utf8' });
-    // Declarations of others may be as they are.
-    const ours = (line: string) => !/node_modules\/(?!@relay\/|relay-kit\/)/.test(line);
-    const errors = stdout.split('\n').filter((line) => line.includes('error TS') && ours(line));
-    expect(errors).toEqual([]);
+    expect(stdout).toBe('');
   },
   120_000,
 );

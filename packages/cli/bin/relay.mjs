@@ -14,6 +14,7 @@ const isSource = existsSync(here('../src/main.ts'));
 // The npm package `node` of this repository, or of the project that installed this package.
 const projectNode = here(isSource ? '../../../node_modules/node/bin/node' : '../../node/bin/node');
 
+stopWithScript();
 if (isSupported(process.versions.node)) {
   await start();
 } else if (existsSync(projectNode)) {
@@ -23,6 +24,22 @@ if (isSupported(process.versions.node)) {
     `relay: needs Node ${minVersion} or newer, this is ${process.versions.node} [node_too_old]`,
   );
   process.exitCode = 1;
+}
+
+/**
+ * npm runs a script such as `relay dev` in a shell, and sends its own signals to that shell. Many shells end
+ * without passing them on, and this process would remain.
+ */
+function stopWithScript() {
+  const isWholeScript = /^relay [^&|;]*$/.test(process.env.npm_lifecycle_script ?? '');
+  if (!isWholeScript) return;
+  const parent = process.ppid;
+  const watching = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(watching);
+    process.kill(process.pid, 'SIGTERM');
+  }, 500);
+  watching.unref();
 }
 
 function isSupported(version) {
