@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { roleNames, scopes } from '@relay/protocol';
-import { expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { keyRoles, keyScopes } from '../../packages/cli/src/commands/keys.ts';
 import { values } from '../support/cli.ts';
 import { cliFixture } from './fixture.ts';
@@ -134,6 +134,20 @@ test('the secret of a credential comes from standard input, never from an argume
   expect(empty).toMatchObject({ code: 2, err: 'relay: No secret was given [usage]\n' });
   expect(await run('credentials', 'delete', 'openai')).toMatchObject({ code: 0 });
   expect((await run('credentials', 'list')).err).toContain('only the model "demo"');
+});
+
+describe('credentials delete with a key in the environment of the server', () => {
+  const withKey = cliFixture({ OPENAI_API_KEY: 'sk-environment-0007' });
+
+  test('says that this key is used from now on, and that it cannot be deleted', async () => {
+    await withKey.runIn({ stdin: 'sk-stored-0042\n' }, 'credentials', 'set', 'openai');
+    const deleted = await withKey.run('credentials', 'delete', 'openai');
+    expect(deleted).toMatchObject({ code: 0, out: 'Deleted the key for openai.\n' });
+    expect(deleted.err).toContain('now uses the key …0007 from its environment');
+    const again = await withKey.run('credentials', 'delete', 'openai');
+    expect(again).toMatchObject({ code: 1, out: '' });
+    expect(again.err).toContain('[not_stored]');
+  });
 });
 
 test('tools are listed with their description and whether they need approval', async () => {

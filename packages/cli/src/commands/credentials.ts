@@ -1,4 +1,5 @@
 import { type CliCommand, type Context, take } from '../command.ts';
+import { CliError } from '../errors.ts';
 import { readSecret } from '../input.ts';
 
 export function registerCredentials(program: CliCommand): void {
@@ -66,6 +67,25 @@ async function deleteCredential(
   [provider = '']: readonly string[],
 ): Promise<void> {
   const { credentials } = await context.client();
+  const inEnvironment = async () =>
+    (await take(credentials.list(), Infinity)).find(
+      (each) => each.provider === provider && each.source === 'environment',
+    );
+  const remedy =
+    'remove its variable from the environment or the .env of the server, and restart the server';
+  const unstored = await inEnvironment();
+  if (unstored !== undefined) {
+    throw new CliError(
+      'not_stored',
+      `The key …${unstored.last4} for ${provider} is not stored: the server has it from its environment`,
+      { hint: remedy },
+    );
+  }
   await credentials.delete(provider);
   context.print.result({ provider, status: 'deleted' }, `Deleted the key for ${provider}.`);
+  const remaining = await inEnvironment();
+  if (remaining === undefined) return;
+  context.print.note(
+    `The server now uses the key …${remaining.last4} from its environment. To stop this, ${remedy}.`,
+  );
 }
