@@ -1,5 +1,5 @@
 /** The CLI in a real terminal. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -373,5 +373,14 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await shows('Stored the key …reen for openai.');
     expect(shell.screen).not.toContain('sk-never');
     await shows('ended with 0');
+  });
+
+  test('init asks for the folder, and Ctrl-C at the question makes nothing', async () => {
+    const { shell, shows } = terminal('init --no-install');
+    await shows('Folder? (my-bot)');
+    shell.press('C-c');
+    await shows('relay: nothing was made [interrupted]');
+    await shows('ended with 130');
+    expect(readdirSync(elsewhere)).not.toContain('my-bot');
   });
 });

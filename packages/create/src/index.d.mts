@@ -1,8 +1,8 @@
 export interface CreateIo {
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Undefined: nobody can be asked. */
-  readonly ask?: ((question: string, fallback: string) => Promise<string>) | undefined;
+  /** Undefined: there is nobody to ask. */
+  readonly terminal?: { input: NodeJS.ReadableStream; output: NodeJS.WritableStream } | undefined;
   readonly print: (line: string) => void;
 }
 
@@ -16,7 +16,10 @@ export interface CreateOptions {
 }
 
 /** A mistake of the caller, as one line. */
-export declare class CreateError extends Error {}
+export declare class CreateError extends Error {
+  /** 130 if the person cancelled. */
+  readonly exitCode: 1 | 130;
+}
 
 /** Makes the project and installs its dependencies. Throws `CreateError`. */
 export declare function createProject(options: CreateOptions, io: CreateIo): Promise<void>;

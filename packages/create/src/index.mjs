@@ -25,8 +25,12 @@ Examples:
   npm create relay my-bot
   npm create relay my-bot -- --no-install`;
 
+/** The oldest Node that runs `relay-kit`. */
+const minNode = [24, 16];
+
 export class CreateError extends Error {
   name = 'CreateError';
+  exitCode = 1;
 }
 
 export async function runCreate(args) {
@@ -42,14 +46,14 @@ export async function runCreate(args) {
     await createProject(options, {
       cwd: process.cwd(),
       env: process.env,
-      ask: isTerminal ? ask : undefined,
+      terminal: isTerminal ? { input: process.stdin, output: process.stdout } : undefined,
       print: (line) => console.log(line),
     });
     return 0;
   } catch (error) {
     if (!(error instanceof CreateError)) throw error;
     console.error(`create-relay: ${error.message}`);
-    return 1;
+    return error.exitCode;
   }
 }
 
@@ -73,23 +77,29 @@ function readArguments(args) {
   throw new CreateError('there must be one folder; see create-relay --help');
 }
 
-async function ask(question, fallback) {
-  const terminal = createInterface({ input: process.stdin, output: process.stdout });
+const defaultFolder = 'my-bot';
+
+async function askForFolder({ input, output }) {
+  const terminal = createInterface({ input, output });
   try {
-    return (await terminal.question(`${question} (${fallback}) `)).trim() || fallback;
+    return (await terminal.question(`Folder? (${defaultFolder}) `)).trim();
+  } catch (error) {
+    // Ctrl-C, or the end of the input.
+    if (error.code !== 'ABORT_ERR') throw error;
+    output.write('\n');
+    throw Object.assign(new CreateError('nothing was made'), { exitCode: 130 });
   } finally {
     terminal.close();
   }
 }
 
-const defaultFolder = 'my-bot';
-
 export async function createProject({ folder, yes, install = true, packages }, io) {
-  const { cwd, env, print } = io;
-  const asked = folder ?? (yes || !io.ask ? undefined : await io.ask('Folder?', defaultFolder));
-  const target = resolve(cwd, asked ?? defaultFolder);
+  const { cwd, env, terminal, print } = io;
+  const asked = folder ?? (yes || !terminal ? '' : await askForFolder(terminal));
+  const target = resolve(cwd, asked || defaultFolder);
   requireEmpty(target);
   const tarballs = packages === undefined ? undefined : tarballsIn(resolve(cwd, packages));
+  if (tarballs !== undefined && !tarballs.has('node')) requireNode(process.versions.node);
   mkdirSync(target, { recursive: true });
   cpSync(template, target, { recursive: true });
   // npm leaves out or renames files with these names when it packs the template.
@@ -109,13 +119,17 @@ export async function createProject({ folder, yes, install = true, packages }, i
     await installWith(manager, { cwd: target, env, isOffline: tarballs !== undefined });
   }
   const steps = [
-    ...(shown === '.' ? [] : [`cd ${shown}`]),
+    ...(shown === '.' ? [] : [`cd ${quoted(shown)}`]),
     ...(install ? [] : [`${manager} install`]),
     `${manager} run dev      # the server and its console`,
     `${manager} run chat     # in a second terminal`,
     `${manager} test`,
   ];
   print(`\nNext:\n\n${steps.map((step) => `  ${step}`).join('\n')}\n`);
+}
+
+function quoted(path) {
+  return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'\\''`)}'`;
 }
 
 function requireEmpty(target) {
@@ -129,6 +143,16 @@ function requireEmpty(target) {
   if (names.some((name) => name !== '.git')) {
     throw new CreateError(`the folder ${target} is not empty; choose another one`);
   }
+}
+
+/** A project without a Node of its own runs with this one. */
+function requireNode(version) {
+  const [major, minor] = version.split('.').map(Number);
+  if (major > minNode[0] || (major === minNode[0] && minor >= minNode[1])) return;
+  throw new CreateError(
+    `the project needs Node ${minNode.join('.')} or newer, this is ${version}; install a newer Node, ` +
+      'or leave out --packages: the project then gets its own from the registry',
+  );
 }
 
 /** Paths of tarballs, by the name of their package. */

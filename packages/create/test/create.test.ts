@@ -1,5 +1,13 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -34,6 +42,24 @@ describe('create-relay', () => {
   test('asks nothing without a terminal, and has a default folder', () => {
     expect(create('--no-install').status).toBe(0);
     expect(JSON.parse(read('my-bot/package.json'))).toMatchObject({ name: 'my-bot' });
+  });
+
+  test('names the package after its folder, and quotes the folder for a shell', () => {
+    expect(create("Ann's Bot", '--no-install').stdout).toContain("cd 'Ann'\\''s Bot'\n");
+    expect(JSON.parse(read("Ann's Bot/package.json"))).toMatchObject({ name: 'ann-s-bot' });
+  });
+
+  test('makes no project for a Node that is too old, if it would have no other', () => {
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+    writeFileSync(join(dir, `relay-kit-${version}.tgz`), '');
+    const old = "Object.defineProperty(process.versions, 'node', { value: '22.3.0' })";
+    const args = ['--import', `data:text/javascript,${old}`, bin, 'my-bot', '--packages', '.'];
+    const { stderr, status } = spawnSync(process.execPath, args, { cwd: dir, encoding: 'utf8' });
+    expect(stderr).toMatch(
+      /^create-relay: the project needs Node 24\.16 or newer, this is 22\.3\.0;.*\n$/,
+    );
+    expect(status).toBe(1);
+    expect(existsSync(join(dir, 'my-bot'))).toBe(false);
   });
 
   test('refuses a folder that is not empty', () => {

@@ -1,7 +1,5 @@
-import { createInterface } from 'node:readline/promises';
 import type { CliCommand, Context } from '../command.ts';
-import type { CliEnvironment } from '../environment.ts';
-import { CliError } from '../errors.ts';
+import { CliError, exitCodes } from '../errors.ts';
 
 interface Options {
   readonly yes?: boolean;
@@ -23,29 +21,22 @@ export function registerInit(program: CliCommand): void {
 async function init(context: Context<Options>, [folder]: readonly string[]): Promise<void> {
   const { createProject, CreateError } = await import('create-relay');
   const { environment, options } = context;
+  const { cwd, env, stdin, stdout } = environment;
   const { yes, install, packages } = options;
   try {
     await createProject(
       { folder, yes, install, packages },
       {
-        cwd: environment.cwd,
-        env: environment.env,
-        ask:
-          environment.stdin.isTTY === true ? (...asked) => ask(environment, ...asked) : undefined,
-        print: (line) => environment.stdout.write(`${line}\n`),
+        cwd,
+        env,
+        terminal: stdin.isTTY === true ? { input: stdin, output: stdout } : undefined,
+        print: (line) => stdout.write(`${line}\n`),
       },
     );
   } catch (error) {
     if (!(error instanceof CreateError)) throw error;
-    throw new CliError('init_failed', error.message);
-  }
-}
-
-async function ask({ stdin, stdout }: CliEnvironment, question: string, fallback: string) {
-  const terminal = createInterface({ input: stdin, output: stdout });
-  try {
-    return (await terminal.question(`${question} (${fallback}) `)).trim() || fallback;
-  } finally {
-    terminal.close();
+    const exit = error.exitCode;
+    const code = exit === exitCodes.interrupted ? 'interrupted' : 'init_failed';
+    throw new CliError(code, error.message, { exit });
   }
 }
