@@ -71,6 +71,14 @@ describe('Runs in the console', inBrowser, () => {
     },
   );
 
+  it('names the key of whoever started a run, if it has no owner', async () => {
+    const key = await client().keys.create({ name: 'Night shift', role: 'operator' });
+    const night = createClient({ baseUrl: server.url, apiKey: key.apiKey });
+    const { id } = await night.runs.sendMessage({ message: 'say 2', model: 'demo' });
+    const page = await open(`/runs/${id}`);
+    await page.getByTitle(`Key ${key.id}`).getByText('Night shift', { exact: true }).waitFor();
+  });
+
   it('starts with a dialog, and streams the answer', async () => {
     const page = await open('/runs');
     await page.getByRole('button', { name: 'Start a run' }).click();

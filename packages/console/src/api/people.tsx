@@ -1,7 +1,7 @@
 /** The person who did something: an owner, or the id of a key that has none, which is shown by its name. */
 import { useQuery } from '@tanstack/react-query';
 import { SafeText } from '../text/safe-text.tsx';
-import { Id } from '../ui/values.tsx';
+import { shortId } from '../ui/values.tsx';
 import { useAccount, useMay } from './account.tsx';
 import { client } from './client.ts';
 
@@ -25,10 +25,9 @@ export function Person({ id }: { readonly id: string }) {
   });
   const own = account?.id === id || account?.parent === id ? account.name : undefined;
   const name = isId ? (names?.get(id) ?? own) : id;
-  if (name === undefined) return <Id id={id} label="key id" />;
   return (
     <span title={isId ? `Key ${id}` : undefined}>
-      <SafeText text={name} maxLength={200} />
+      <SafeText text={name ?? shortId(id)} maxLength={200} />
     </span>
   );
 }

@@ -8,6 +8,7 @@ import { Link, useSearchParams } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
 import { useListing } from '../../api/listing.ts';
+import { Person } from '../../api/people.tsx';
 import { SafeText } from '../../text/safe-text.tsx';
 import { Button, buttonClass } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
@@ -202,7 +203,7 @@ function Entries({ items, selected, addressOf, onEnd }: EntriesProps) {
           </span>
           <span className="flex min-w-0 items-baseline gap-2 text-xs text-muted">
             <span className="max-w-[40%] shrink-0 truncate">
-              <SafeText text={actorName(entry.who)} maxLength={60} />
+              <Person id={actorName(entry.who)} />
             </span>
             <span className="min-w-0 flex-1 truncate">
               <SafeText text={summaryOf(entry)} maxLength={200} />

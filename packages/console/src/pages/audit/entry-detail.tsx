@@ -25,7 +25,7 @@ export function EntryDetail({ entry }: { readonly entry: AuditEntry }) {
       <Section title="Who and when">
         <Facts
           facts={[
-            ['Actor', <SafeText key="who" text={actorName(who)} />],
+            ['Actor', <Person key="who" id={actorName(who)} />],
             ['Key or rule', <SafeText key="name" text={`${who.name} (${who.type})`} />],
             ['Role', who.role],
             [

@@ -8,7 +8,6 @@ import { Link } from 'wouter';
 import { useAccount, useMay } from '../../api/account.tsx';
 import { useApproval } from '../../api/approvals.ts';
 import { SafeText } from '../../text/safe-text.tsx';
-import { Button } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
 import { Empty, ErrorNotice, Loading } from '../../ui/notice.tsx';
 import { lookOf, StatusBadge } from '../../ui/state.tsx';
@@ -24,7 +23,7 @@ import {
   Why,
 } from './context.tsx';
 import { Evidence } from './outcome.tsx';
-import { Row, Warning } from './parts.tsx';
+import { CallChanged, Row, Warning } from './parts.tsx';
 import {
   callKey,
   hasVoted,
@@ -92,17 +91,7 @@ function ApprovalCard({
         <div className="mx-auto flex max-w-[920px] flex-col gap-4 p-4 pb-8">
           <CardHeader approval={approval} />
           <Verdict approval={approval} />
-          {isChanged ? (
-            <Warning>
-              <strong className="font-semibold">
-                This call was changed while you looked at it.
-              </strong>{' '}
-              It is shown below as it would run now.{' '}
-              <Button size="sm" onClick={() => setSeen(shownDigest(approval))}>
-                I have seen the change
-              </Button>
-            </Warning>
-          ) : null}
+          {isChanged ? <CallChanged onSeen={() => setSeen(shownDigest(approval))} /> : null}
           <Call
             approval={approval}
             digest={seen}

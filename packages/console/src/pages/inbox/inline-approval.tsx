@@ -13,7 +13,7 @@ import { QuestionActions } from './actions.tsx';
 import { Call } from './card.tsx';
 import { decide, useDecision } from './decisions.ts';
 import { OutcomeActions } from './outcome.tsx';
-import { Warning } from './parts.tsx';
+import { CallChanged } from './parts.tsx';
 import { Reason } from './reason.tsx';
 import { Refusal } from './refusal.tsx';
 import { shownDigest } from './words.ts';
@@ -60,17 +60,11 @@ function Pending({ approval }: { readonly approval: Approval }) {
           className={buttonClass('quiet', 'sm', 'ml-auto')}
           title="Why am I asked, always allow, edit the call"
         >
-          Open in the inbox <ExternalLink aria-hidden size={12} />
+          <span className="max-sm:sr-only">Open in the inbox</span>{' '}
+          <ExternalLink aria-hidden size={12} />
         </Link>
       </div>
-      {isChanged ? (
-        <Warning>
-          This call was changed while you looked at it. It is shown as it would run now.{' '}
-          <Button size="sm" onClick={() => setSeen(shownDigest(approval))}>
-            I have seen the change
-          </Button>
-        </Warning>
-      ) : null}
+      {isChanged ? <CallChanged onSeen={() => setSeen(shownDigest(approval))} /> : null}
       <Call
         approval={approval}
         digest={seen}

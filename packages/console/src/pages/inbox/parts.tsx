@@ -1,6 +1,7 @@
 /** The pieces that a card is made of. */
 import { TriangleAlert } from 'lucide-react';
 import type { ReactNode } from 'react';
+import { Button } from '../../ui/button.tsx';
 
 /** A line: what it is about, and its content. */
 export function Row({ label, children }: { readonly label: string; readonly children: ReactNode }) {
@@ -21,5 +22,18 @@ export function Warning({ children }: { readonly children: ReactNode }) {
       <TriangleAlert aria-hidden size={16} className="mt-0.5 shrink-0" />
       <div className="min-w-0 break-words">{children}</div>
     </div>
+  );
+}
+
+/** The call is not the one that the person has read. */
+export function CallChanged({ onSeen }: { readonly onSeen: () => void }) {
+  return (
+    <Warning>
+      <strong className="font-semibold">This call was changed while you looked at it.</strong> It is
+      shown below as it would run now.{' '}
+      <Button size="sm" onClick={onSeen}>
+        I have seen the change
+      </Button>
+    </Warning>
   );
 }

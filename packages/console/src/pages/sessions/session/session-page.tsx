@@ -208,7 +208,7 @@ function Decisions({ approvals }: { readonly approvals: readonly Approval[] }) {
         <Hand aria-hidden size={16} />
         {mayDecide ? 'This session waits for your decision' : 'This session waits for a decision'}
       </p>
-      <div className="mt-2 flex max-h-[45vh] flex-col gap-2 overflow-y-auto text-text">
+      <div className="mt-2 flex max-h-[45vh] flex-col gap-2 overflow-y-auto max-sm:max-h-[36vh] text-text">
         <Suspense fallback={<Loading lines={3} />}>
           {approvals.map(({ id }) => (
             <InlineApproval key={id} id={id} />
