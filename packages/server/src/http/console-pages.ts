@@ -66,7 +66,7 @@ export function addConsolePages(app: FastifyInstance, { consoleDir }: ServerCont
     url: `${consolePath}*`,
     handler: async (request, reply) => {
       reply.headers(headers);
-      const file = request.params['*'];
+      const file = request.params['*'] || 'index.html';
       if (await sendFile(consoleDir, file, request, reply)) return reply;
       if (file.startsWith('assets/') || !acceptsHtml(request)) throw notFound();
       // The page routes by its own address.

@@ -134,6 +134,7 @@ describe('the pages of the console', () => {
       expect(page.text).toContain('<title>Relay</title>');
     }
     expect((await get('/console/runs/x', { accept: '*/*' })).status).toBe(404);
+    expect((await get('/console/', { accept: '*/*' })).text).toContain('<title>Relay');
     expect((await get('/console/assets/gone.js', html)).status).toBe(404);
     expect((await get(`/console/assets/${'long'.repeat(100)}.js`, html)).status).toBe(404);
   });
