@@ -114,6 +114,10 @@ export async function createProject({ folder, yes, install = true, packages }, i
     print(`Left out, because there is no tarball of it: ${missing.join(', ')}.`);
   }
   const manager = packageManager(env);
+  // Node is installed by a script, which pnpm runs only if it is allowed here.
+  if (manager === 'pnpm' && !missing.includes('node')) {
+    writeFileSync(join(target, 'pnpm-workspace.yaml'), 'allowBuilds:\n  node: true\n');
+  }
   if (install) {
     print(`Installing its dependencies with ${manager} …`);
     await installWith(manager, { cwd: target, env, isOffline: tarballs !== undefined });

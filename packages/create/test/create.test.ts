@@ -49,6 +49,15 @@ describe('create-relay', () => {
     expect(JSON.parse(read("Ann's Bot/package.json"))).toMatchObject({ name: 'ann-s-bot' });
   });
 
+  test('is ready for pnpm if that has started it', () => {
+    const env = { ...process.env, npm_config_user_agent: 'pnpm/10.34.9 npm/? node/v24.21.0' };
+    const options = { cwd: dir, env, encoding: 'utf8' } as const;
+    const output = execFileSync(process.execPath, [bin, 'my-bot', '--no-install'], options);
+    expect(output).toContain('pnpm install\n  pnpm run dev');
+    // Without it, pnpm does not install Node.
+    expect(read('my-bot/pnpm-workspace.yaml')).toBe('allowBuilds:\n  node: true\n');
+  });
+
   test('makes no project for a Node that is too old, if it would have no other', () => {
     const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
     writeFileSync(join(dir, `relay-kit-${version}.tgz`), '');
