@@ -71,6 +71,36 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     await until((screen) => screen.trimEnd().endsWith('\n$'));
   });
 
+  test('approvals watch and runs tail go on when the server restarts', async () => {
+    const { server, client } = fixture;
+    const restart = async () => {
+      const { port } = new URL(server.url);
+      await server.stop();
+      await until((screen) => screen.includes('The connection was lost'));
+      await server.start({ RELAY_PORT: port });
+      await until((screen) => screen.includes('Connected again.'));
+    };
+    for await (const { id } of client.approvals.list({ status: 'pending' })) {
+      await client.approvals.deny(id);
+    }
+    const { approvalId } = await waitingNote(fixture, 'before the restart');
+    open('approvals watch');
+    await until((screen) => screen.includes('"before the restart"') && screen.includes('[y]es'));
+    await restart();
+    terminal.line('y');
+    await until((screen) => screen.includes('· approved by'));
+    expect(await client.approvals.get(approvalId)).toMatchObject({ status: 'approved' });
+    terminal.close();
+
+    open('runs tail --status completed');
+    await until((screen) => screen.includes('Following all runs'));
+    await restart();
+    const { id } = await (await client.runs.create({ model: 'demo', input: 'say 4' })).result();
+    await until((screen) => screen.includes(`${id.slice(-8)}  assistant  completed`));
+    // Only the ends of runs.
+    expect(terminal.screen).not.toContain('started say 4');
+  }, 90_000);
+
   test('runs tail shows all runs with their ids until it is interrupted', async () => {
     open('runs tail');
     await until((screen) => screen.includes('Following all runs'));

@@ -70,7 +70,9 @@ async function logInByKey(context: Context<LoginOptions>, url: string): Promise<
   const next = isDefault ? 'It is the default.' : `Use it with --profile ${name}.`;
   print.result(
     { url, profile: name, isDefault, key },
-    `${signedIn(url, key)}\nStored as the profile ${name} in ${profilesPath(environment)}. ${next}`,
+    print.wrapped(
+      `${signedIn(url, key)}\nStored as the profile ${name} in ${profilesPath(environment)}. ${next}`,
+    ),
   );
 }
 
@@ -82,7 +84,8 @@ async function logInHere({ environment, print }: Context, url: string): Promise<
   const key = (await heldKey(environment, url)) ?? (await createdKey(environment, url));
   // Its holder has a key of its own now.
   rmSync(join(dataDir, keyFiles.first), { force: true });
-  print.result({ url, keyFile: path, key }, `${signedIn(url, key)}\nThe key is in ${path}.`);
+  const text = `${signedIn(url, key)}\nThe key is in ${path}.`;
+  print.result({ url, keyFile: path, key }, print.wrapped(text));
 }
 
 type Environment = Context['environment'];
@@ -149,7 +152,9 @@ async function logOut(context: Context, [given]: readonly string[]): Promise<voi
     writeProfiles(environment, others);
     print.result(
       { profile: named, status: 'removed' },
-      `Removed the profile ${named}. Its key stays valid until it is revoked: "relay keys revoke".`,
+      print.wrapped(
+        `Removed the profile ${named}. Its key stays valid until it is revoked: "relay keys revoke".`,
+      ),
     );
     return;
   }
@@ -164,9 +169,11 @@ async function logOut(context: Context, [given]: readonly string[]): Promise<voi
   rmSync(local.path, { force: true });
   print.result(
     { keyFile: local.path, isRevoked },
-    isRevoked
-      ? `Revoked the key in ${local.path}, and deleted the file.`
-      : `Deleted ${local.path}. The key was not revoked, because the server did not accept it.`,
+    print.wrapped(
+      isRevoked
+        ? `Revoked the key in ${local.path}, and deleted the file.`
+        : `Deleted ${local.path}. The key was not revoked, because the server did not accept it.`,
+    ),
   );
 }
 

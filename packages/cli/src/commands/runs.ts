@@ -138,7 +138,7 @@ async function showRun(context: Context<{ events?: boolean }>, [given]: readonly
 /** A run whose journal was deleted has none. */
 async function printTimeline({ print }: Context, events: AsyncIterable<StoredEvent>) {
   const { Timeline } = await import('../output/timeline.ts');
-  const timeline = new Timeline(print.paint);
+  const timeline = new Timeline(print.paint, print.terminalColumns);
   print.raw('\n');
   try {
     for await (const event of events) {

@@ -54,3 +54,20 @@ export function cutTo(text: string, width: number): string {
   }
   return `${cut}…`;
 }
+
+/** The lines of a text, broken between words. A longer word, such as a URL, stays whole. */
+export function wrapTo(text: string, width: number): string[] {
+  return text.split('\n').flatMap((line) => {
+    if (widthOf(line) <= width) return [line];
+    const lines: string[] = [];
+    let current = '';
+    for (const word of line.split(' ')) {
+      const longer = current === '' ? word : `${current} ${word}`;
+      if (current !== '' && widthOf(longer) > width) {
+        lines.push(current);
+        current = word;
+      } else current = longer;
+    }
+    return [...lines, current];
+  });
+}

@@ -5,7 +5,7 @@
 import type { CliEnvironment, Output } from '../environment.ts';
 import { isStyled, type Paint, paintFor, paintStatus } from './paint.ts';
 import { type Column, tableOf } from './table.ts';
-import { escapeUnsafe, safeJson } from './escape.ts';
+import { escapeUnsafe, safeJson, wrapTo } from './escape.ts';
 import type { Taken } from '../command.ts';
 
 export type Fields = Readonly<Record<string, string | number | undefined>>;
@@ -39,6 +39,16 @@ export class Print {
   /** The width of the terminal. */
   get columns(): number {
     return this.#out.columns ?? 80;
+  }
+
+  /** Undefined if the output is not a terminal. */
+  get terminalColumns(): number | undefined {
+    return this.#out.isTTY === true ? this.columns : undefined;
+  }
+
+  /** Sentences for `result`: a terminal shows them broken between words. */
+  wrapped(text: string): string {
+    return wrapTo(text, this.terminalColumns ?? Infinity).join('\n');
   }
 
   /** The JSON value, whether or not `--json` is set. */
@@ -85,7 +95,7 @@ export class Print {
     else if (items.length === 0) {
       if (emptyNote !== undefined) this.note(emptyNote);
     } else {
-      const width = this.#out.isTTY === true ? this.columns : undefined;
+      const width = this.terminalColumns;
       const lines = tableOf(items, columns, { paint: this.paint, width });
       this.#out.write(`${lines.join('\n')}\n`);
       if (taken.hasMore && width !== undefined) this.note(moreText(taken));
@@ -101,7 +111,8 @@ export class Print {
     const known = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '');
     const width = Math.max(...known.map(([name]) => name.length));
     for (const [name, value] of known) {
-      const [first = '', ...rest] = escapeUnsafe(String(value)).split('\n');
+      const room = (this.terminalColumns ?? Infinity) - width - 2;
+      const [first = '', ...rest] = wrapTo(escapeUnsafe(String(value)), room);
       const shown = name === 'status' ? paintStatus(this.paint, first) : first;
       this.#out.write(`${this.paint('dim', name.padEnd(width))}  ${shown}\n`);
       for (const line of rest) this.#out.write(`${' '.repeat(width)}  ${line}\n`);

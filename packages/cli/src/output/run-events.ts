@@ -1,6 +1,6 @@
 /** One line for each event of a run that is worth one. */
 import type { StoredEvent } from '@relay/sdk';
-import { cutTo, escapeLine } from './escape.ts';
+import { cutTo, escapeLine, widthOf } from './escape.ts';
 import { type Paint, paintStatus } from './paint.ts';
 import { shortId } from './short-id.ts';
 import { formatCost } from './table.ts';
@@ -22,15 +22,25 @@ export function formatDuration(ms: number): string {
   return `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
 }
 
-const maxLength = 200;
+const longestText = 200;
+const shortestText = 16;
 
-function shortText(value: unknown): string {
-  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
-  return cutTo(escapeLine(text), maxLength);
+/** Undefined for an event that is not worth a line. Its free text is cut, so that the line fits the width. */
+export function runEventText(
+  event: StoredEvent,
+  paint: Paint,
+  width = Infinity,
+): string | undefined {
+  const around = textOf(event, (_, text) => text, 1) ?? '';
+  const room = Math.max(shortestText, width - widthOf(around) + 1);
+  return textOf(event, paint, Math.min(longestText, room));
 }
 
-/** Undefined for an event that is not worth a line. */
-export function runEventText(event: StoredEvent, paint: Paint): string | undefined {
+function textOf(event: StoredEvent, paint: Paint, maxLength: number): string | undefined {
+  const shortText = (value: unknown) => {
+    const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+    return cutTo(escapeLine(text), maxLength);
+  };
   switch (event.type) {
     case 'run.created': {
       const last = event.messages.findLast(({ role }) => role === 'user')?.content;
@@ -65,7 +75,10 @@ export function runEventText(event: StoredEvent, paint: Paint): string | undefin
     case 'tool.failed':
       return paint('red', `✗ ${escapeLine(event.name)}: ${shortText(event.error)}${took(event)}`);
     case 'tool.denied':
-      return paint('red', `✗ ${escapeLine(event.name)} ${event.status}${because(event)}`);
+      return paint(
+        'red',
+        `✗ ${escapeLine(event.name)} ${event.status}${event.reason === undefined ? '' : `: ${shortText(event.reason)}`}`,
+      );
     case 'approval.requested':
       return paint('yellow', `? ${escapeLine(event.tool)} waits for ${approvalText(event)}`);
     case 'approval.decided':
@@ -79,10 +92,6 @@ export function runEventText(event: StoredEvent, paint: Paint): string | undefin
 
 function took({ durationMs }: { readonly durationMs?: number | undefined }): string {
   return durationMs === undefined ? '' : ` ${formatDuration(durationMs)}`;
-}
-
-function because({ reason }: { readonly reason?: string | undefined }): string {
-  return reason === undefined ? '' : `: ${shortText(reason)}`;
 }
 
 function approvalText({ kind, approvalId }: { kind: string; approvalId: string }): string {

@@ -1,23 +1,28 @@
 /** A run as a timeline: its turns, calls, approvals and sub-agents, with their durations and cost. */
 import type { StoredEvent } from '@relay/sdk';
-import { escapeLine } from './escape.ts';
+import { cutTo, escapeLine, widthOf } from './escape.ts';
 import type { Paint } from './paint.ts';
 import { decisionWord, formatDuration, runEventText, usageText } from './run-events.ts';
 import { shortId } from './short-id.ts';
+
+const timeWidth = 10;
+const shortestReason = 16;
 
 type EventOf<Type extends StoredEvent['type']> = Extract<StoredEvent, { type: Type }>;
 
 /** Receives the events in order, and returns the lines that each adds. */
 export class Timeline {
   readonly #paint: Paint;
+  readonly #width: number;
   #startedAt: number | undefined;
   readonly #depths = new Map<string, number>();
   readonly #turns = new Map<string, number>();
   readonly #calls = new Map<string, number>();
   readonly #requests = new Map<string, number>();
 
-  constructor(paint: Paint) {
+  constructor(paint: Paint, width = Infinity) {
     this.#paint = paint;
+    this.#width = width;
   }
 
   add(event: StoredEvent): string[] {
@@ -25,10 +30,19 @@ export class Timeline {
     this.#startedAt ??= at;
     const text = this.#text(event, at);
     if (text === undefined) return [];
-    const since = `+${formatDuration(at - this.#startedAt)}`.padStart(8);
+    const since = `+${formatDuration(at - this.#startedAt)}`.padStart(timeWidth - 2);
+    return [`${this.#paint('dim', since)}  ${this.#indent(event)}${text}`];
+  }
+
+  #indent(event: StoredEvent): string {
     const depth = 'agentId' in event ? (this.#depths.get(event.agentId ?? '') ?? 0) : 0;
     const inner = /^(tool|approval)\./.test(event.type) ? 1 : 0;
-    return [`${this.#paint('dim', since)}  ${'  '.repeat(depth + inner)}${text}`];
+    return '  '.repeat(depth + inner);
+  }
+
+  #line(event: StoredEvent): string | undefined {
+    const room = this.#width - timeWidth - this.#indent(event).length;
+    return runEventText(event, this.#paint, room);
   }
 
   #text(event: StoredEvent, at: number): string | undefined {
@@ -36,7 +50,7 @@ export class Timeline {
       case 'agent.started': {
         const parent = this.#depths.get(event.parentId ?? '');
         this.#depths.set(event.agentId, parent === undefined ? 0 : parent + 1);
-        return runEventText(event, this.#paint);
+        return this.#line(event);
       }
       case 'turn.started':
         this.#turns.set(event.agentId, at);
@@ -45,7 +59,7 @@ export class Timeline {
         return this.#turn(event, at);
       case 'tool.called':
         this.#calls.set(event.toolCallId, at);
-        return runEventText(event, this.#paint);
+        return this.#line(event);
       case 'tool.started':
         this.#calls.set(event.toolCallId, at);
         return undefined;
@@ -53,11 +67,11 @@ export class Timeline {
         return this.#completed(event, at);
       case 'approval.requested':
         this.#requests.set(event.approvalId, at);
-        return runEventText(event, this.#paint);
+        return this.#line(event);
       case 'approval.decided':
         return this.#decided(event, at);
       default:
-        return runEventText(event, this.#paint);
+        return this.#line(event);
     }
   }
 
@@ -76,8 +90,9 @@ export class Timeline {
   #decided(event: EventOf<'approval.decided'>, at: number): string {
     const waited = formatDuration(at - (this.#requests.get(event.approvalId) ?? at));
     const by = escapeLine(event.by.name);
+    const text = `· ${decisionWord(event)} by ${by} after ${waited} (${shortId(event.approvalId)})`;
+    const room = this.#width - timeWidth - this.#indent(event).length - widthOf(text);
     const reason = event.reason === undefined ? '' : `: ${escapeLine(event.reason)}`;
-    const text = `· ${decisionWord(event)} by ${by} after ${waited}${reason}`;
-    return this.#paint('dim', `${text} (${shortId(event.approvalId)})`);
+    return this.#paint('dim', `${text}${cutTo(reason, Math.max(shortestReason, room))}`);
   }
 }

@@ -5,7 +5,7 @@
 import type { RelayClient, Run, RunsQuery, StoredEvent } from '@relay/sdk';
 import type { Context } from '../command.ts';
 import { isUnavailable } from '../errors.ts';
-import { escapeLine } from '../output/escape.ts';
+import { escapeLine, widthOf } from '../output/escape.ts';
 import type { Style } from '../output/paint.ts';
 import { runEventText } from '../output/run-events.ts';
 import { shortId } from '../output/short-id.ts';
@@ -21,6 +21,8 @@ interface Followed {
 }
 
 const runStyles: readonly Style[] = ['cyan', 'magenta', 'green', 'blue', 'yellow'];
+/** `12:30:00`, and two gaps. */
+const timeWidth = 12;
 const openStatuses = ['queued', 'running', 'waiting'] as const;
 
 export class AllRuns {
@@ -116,12 +118,14 @@ export class AllRuns {
       print.value({ runId: run.id, ...event });
       return;
     }
-    const text = runEventText(event, print.paint);
+    const name = `${shortId(run.id)}  ${escapeLine(run.agent)}`;
+    const room = (print.terminalColumns ?? Infinity) - timeWidth - widthOf(name);
+    const text = runEventText(event, print.paint, room);
     if (text === undefined) return;
     const digits = Number.parseInt(shortId(run.id), 16);
     const style = runStyles[digits % runStyles.length] ?? 'cyan';
     const time = print.paint('dim', event.at.slice(11, 19));
-    const who = print.paint(style, `${shortId(run.id)}  ${escapeLine(run.agent)}`);
+    const who = print.paint(style, name);
     print.raw(`${time}  ${who}  ${text}\n`);
   }
 

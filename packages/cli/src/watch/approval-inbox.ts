@@ -82,7 +82,8 @@ export class ApprovalInbox {
   }
 
   #note(text: string): void {
-    this.#line(this.#context.print.paint('dim', `· ${escapeLine(text)}`));
+    const line = this.#context.print.paint('dim', `· ${escapeLine(text)}`);
+    this.#terminal.writeAbove(() => this.#line(line));
   }
 
   /** Notices new approvals, and that the open one was decided. */
@@ -215,8 +216,9 @@ export class ApprovalInbox {
 
   async #report(id: string): Promise<void> {
     const approval = await this.#again(() => this.#client.approvals.get(id));
-    const { status, decidedBy, outcome } = approval;
+    const { kind, status, decidedBy, outcome } = approval;
     const by = decidedBy === undefined ? '' : ` by ${decidedBy.name}`;
-    this.#note(`${outcome ?? status}${by}`);
+    const answered = kind === 'question' && status === 'approved' ? 'answered' : status;
+    this.#note(`${outcome ?? answered}${by}`);
   }
 }

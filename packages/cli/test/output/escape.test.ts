@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { cutTo, escapeUnsafe, escapeLine, widthOf } from '../../src/output/escape.ts';
+import { cutTo, escapeUnsafe, escapeLine, widthOf, wrapTo } from '../../src/output/escape.ts';
 
 describe('untrusted text', () => {
   test('cannot clear the screen, move the cursor, ring or retitle the window', () => {
@@ -62,5 +62,15 @@ describe('the width of text', () => {
     );
     expect(cutTo('abcdef', 4)).toBe('abc…');
     expect(cutTo('abcd', 4)).toBe('abcd');
+  });
+
+  test('is that of lines which are broken between words, unless a word is longer', () => {
+    expect(wrapTo('one two three\nhttps://relay.example.com yes', 8)).toEqual([
+      'one two',
+      'three',
+      'https://relay.example.com',
+      'yes',
+    ]);
+    expect(wrapTo('  kept  as is', 40)).toEqual(['  kept  as is']);
   });
 });
