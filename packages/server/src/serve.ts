@@ -124,7 +124,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     for (const line of providerKeyNotes(config)) options.print(line);
     // Without a terminal it would be in a log.
     if (firstKey !== undefined && options.terminal) {
-      for (const line of await loginLines(opened, firstKey, url)) options.print(line);
+      for (const line of await loginLines(opened, firstKey, url, options.env)) options.print(line);
     }
     return { url, log, stop };
   } catch (error) {
@@ -148,6 +148,7 @@ async function loginLines(
   { config, store, relay }: OpenedServer,
   apiKey: KeyRecord,
   url: string,
+  env: Installation['env'],
 ): Promise<string[]> {
   const { engine } = relay.control;
   const { token } = await issueLink(store, engine, apiKey, (what) =>
@@ -155,13 +156,15 @@ async function loginLines(
       operatorAuditEntry('first start', 'console.link-created', what),
     ]),
   );
+  // In a project or a clone, whose script started this server, only npm finds the command.
+  const command = env['npm_lifecycle_event'] === undefined ? 'relay' : 'npx relay';
   return [
     '',
     'Open the console (the link works once, within 15 minutes):',
     '',
     `  ${linkUrl(config.publicUrl ?? url, token)}`,
     '',
-    'The command "relay" needs no key on this machine. Try "relay chat" in another terminal.',
+    `The command "${command}" needs no key on this machine. Try "${command} chat" in another terminal.`,
     '',
   ];
 }

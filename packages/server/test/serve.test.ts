@@ -29,10 +29,18 @@ afterEach(async () => {
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-async function start(options: { port?: number; terminal?: boolean; said?: string[] } = {}) {
+interface StartOptions {
+  readonly port?: number;
+  readonly terminal?: boolean;
+  readonly said?: string[];
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+async function start(options: StartOptions = {}) {
   const { said = [] } = options;
   const one = await serve({
     env: {
+      ...options.env,
       RELAY_DATA_DIR: dataDir,
       RELAY_PORT: String(options.port ?? 0),
       RELAY_LOG_LEVEL: 'warn',
@@ -124,6 +132,14 @@ describe('the first start', () => {
     const first = await login();
     expect(await first.json()).toMatchObject({ kind: 'console', name: 'bootstrap' });
     expect((await login()).status).toBe(401);
+  });
+
+  it.each([
+    ['relay', {}],
+    ['npx relay', { npm_lifecycle_event: 'dev' }],
+  ])('names the command as a shell finds it: %s', async (command, env) => {
+    const { said } = await start({ terminal: true, env });
+    expect(said.join('\n')).toContain(`Try "${command} chat"`);
   });
 
   it.each(['/health', '/ready'])('answers %s only after the key is written', async (path) => {
