@@ -196,6 +196,21 @@ export function runListTests(open: Open): void {
       expect(await from({ at: 0, id: 'zzzz' })).toEqual([]);
     });
 
+    test('a page says how many runs match, up to a number', async () => {
+      const tenant = newTenant();
+      for (let ms = 0; ms < 5; ms += 1)
+        await at(tenant, ms, { identity: { labels: { team: 'blue' } } });
+      await at(tenant, 9);
+      const total = async (filter: RunFilter, limit: number, countUpTo: number) =>
+        (await tenant.listRuns(filter, { limit, countUpTo })).total;
+      expect(await total({}, 2, 100)).toEqual({ count: 6, isMinimum: false });
+      expect(await total({}, 9, 100)).toEqual({ count: 6, isMinimum: false });
+      expect(await total({}, 2, 4)).toEqual({ count: 4, isMinimum: true });
+      const blue = { label: { name: 'team', value: 'blue' } };
+      expect(await total(blue, 2, 100)).toEqual({ count: 5, isMinimum: false });
+      expect((await tenant.listRuns({}, all)).total).toBeUndefined();
+    });
+
     test('a page of nothing is empty', async () => {
       const tenant = newTenant();
       await newRun(tenant);
