@@ -19,7 +19,8 @@ export const idKinds = [
 ] as const;
 export type IdKind = (typeof idKinds)[number];
 
-const mostIds = 10;
+/** How many ids an answer has at most. */
+export const mostIds = 10;
 
 export const idsQuerySchema = z.strictObject({
   kind: z.enum(idKinds).describe('What has the id. Keys and webhooks require the scope `admin`'),
@@ -28,7 +29,7 @@ export const idsQuerySchema = z.strictObject({
     .regex(/^[0-9a-f-]{4,36}$/i, 'Must be 4 to 36 characters of an id')
     .transform((text) => text.toLowerCase())
     .describe(
-      'The beginning or the end of the id. At least 8 characters of its beginning find any id; less, or its end, one of the newest 10,000',
+      'The beginning or the end of the id. At least 8 characters of its beginning find any id; less, or its end, one of the newest 10,000. Snapshots and invocations are found only by their beginning',
     ),
 });
 

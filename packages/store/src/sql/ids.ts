@@ -28,7 +28,7 @@ interface IdColumn {
   readonly table: string;
   /** Whether the primary key begins with the tenant. */
   readonly isKeyedByTenant?: true;
-  /** Not set if no index has the ids of a tenant in order. */
+  /** Not set if no index has the ids of a tenant in order: only their beginning is searched for. */
   readonly newest?: (tenantId: string) => readonly List[];
 }
 
@@ -68,7 +68,7 @@ export async function findIds(
       found.add(text(row, 'id'));
     }
   }
-  if (match.length >= selectiveLength || newest === undefined) {
+  if (match.length >= selectiveLength) {
     const { sql, params } = selectBeginning(tenantId, { kind, match, limit });
     for (const row of await driver.read(sql, params)) found.add(text(row, 'id'));
   }

@@ -74,7 +74,7 @@ import {
   selectSample,
   deleteExpiredMemories,
 } from '../../src/sql/memories/memories.ts';
-import { selectBeginning } from '../../src/sql/ids.ts';
+import { findIds, selectBeginning } from '../../src/sql/ids.ts';
 import { selectLast, selectPage } from '../../src/sql/lists.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
 import { selectConnectionSql, selectMetadata } from '../../src/sql/system.ts';
@@ -426,6 +426,26 @@ describe('query plans', () => {
       const search = { kind, match: '018f0000', limit: 9 };
       const [step] = await plan(selectBeginning('t', search).sql);
       expect(step).toMatch(/^SEARCH t .*(id>\? AND id<\?)/);
+    });
+  }
+
+  for (const kind of idKinds) {
+    test(`less than 8 characters of an id of a ${kind} are searched for in one tenant`, async () => {
+      const asked: string[] = [];
+      const read = async (sql: string) => {
+        asked.push(sql);
+        return [];
+      };
+      await findIds({ ...driver, read, readLong: read }, 't', {
+        kind,
+        match: '018f000',
+        limit: 9,
+      });
+      for (const sql of asked) {
+        const lines = (await plan(sql)).filter((line) => /^(SEARCH|SCAN) t\b/.test(line));
+        expect(lines).not.toEqual([]);
+        for (const line of lines) expect(line).toMatch(/^SEARCH t .*\(tenant_id=\?/);
+      }
     });
   }
 

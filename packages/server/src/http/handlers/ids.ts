@@ -1,8 +1,6 @@
 /** `/v1/ids`: the whole id for a part of it. */
-import { type IdKind, RelayError } from '@relay/protocol';
+import { type IdKind, mostIds, RelayError } from '@relay/protocol';
 import { type Handler, storeOf } from './handler.ts';
-
-const mostIds = 10;
 
 /** Only administrators may list these. */
 const adminKinds = new Set<IdKind>(['key', 'webhook']);
