@@ -22,7 +22,8 @@ export function safeJson(value: unknown, indent?: number): string {
 
 /** The same on one line, for a table cell. */
 export function escapeLine(text: string): string {
-  return escapeUnsafe(text.replace(/\s*\n\s*/g, ' ').replaceAll('\t', ' '));
+  const line = text.replaceAll(/\s+/g, (space) => (space.includes('\n') ? ' ' : space));
+  return escapeUnsafe(line.replaceAll('\t', ' '));
 }
 
 const wide =

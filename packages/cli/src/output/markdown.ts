@@ -19,8 +19,10 @@ type Styles = readonly Style[];
 
 /** Longer lines are hard to read. */
 const maxWidth = 100;
-/** A longer span is not waited for. */
+/** A longer span is not waited for, and its marks are text. So the cost grows with the text and no faster. */
 const maxSpanLength = 1_000;
+/** In columns. Text that is further to the right has no room. */
+const maxIndent = 40;
 
 export class MarkdownWriter {
   readonly #options: MarkdownOptions;
@@ -141,14 +143,18 @@ export class MarkdownWriter {
       return false;
     }
     this.#isOpen = true;
-    this.#indent = space.replaceAll('\t', '    ');
+    // Only spaces: other white space moves the cursor.
+    this.#indent = ' '.repeat(Math.min(space.replaceAll('\t', '    ').length, maxIndent));
     const heading = /^(#{1,6})\s+/.exec(rest);
     const quote = /^(?:>\s?)+/.exec(rest);
     const item = /^([-*+]|\d{1,9}[.)])\s+(\[[ xX]\]\s+)?/.exec(rest);
     const [marker = ''] = heading ?? quote ?? item ?? [];
     this.#held = rest.slice(marker.length);
     if (heading !== null) this.#styles = heading[1] === '#' ? ['bold', 'underline'] : ['bold'];
-    if (quote !== null) this.#indent += '│ '.repeat(quote[0].replaceAll(/[^>]/g, '').length);
+    if (quote !== null) {
+      const depth = quote[0].replaceAll(/[^>]/g, '').length;
+      this.#indent += '│ '.repeat(Math.min(depth, maxIndent / 2));
+    }
     const start = item === null ? '' : bulletOf(item[1] ?? '', item[2]);
     const isQuote = quote !== null;
     const shown = isQuote ? paint('dim', this.#indent) : `${this.#indent}${start}`;
@@ -242,9 +248,11 @@ function nextSpan(text: string, isWhole: boolean): Span | undefined {
     if (isWhole || start !== -1) return plain(end);
     // The last word can grow, and a surrogate pair can be cut.
     const words = lastBreak(text);
-    return words === 0 ? undefined : plain(words);
+    if (words > 0) return plain(words);
+    const isCut = /[\ud800-\udbff]/.test(text.charAt(maxSpanLength - 1));
+    return text.length > maxSpanLength ? plain(maxSpanLength - Number(isCut)) : undefined;
   }
-  const marked = markedSpan(text);
+  const marked = markedSpan(text.slice(0, maxSpanLength));
   if (marked !== undefined && (isWhole || !canGrow(text, marked))) return marked;
   if (isWhole || text.length > maxSpanLength) return plain(markLength(text));
   return opensSpan(text) ? undefined : plain(markLength(text));
@@ -252,9 +260,15 @@ function nextSpan(text: string, isWhole: boolean): Span | undefined {
 
 /** The length of the part that ends with a whole word. Wide characters are words of their own. */
 function lastBreak(text: string): number {
-  const space = text.search(/\S*$/);
-  const wide = text.search(/[^\u1100-\uffdc]*$/);
+  const space = afterLast(text, /\s/);
+  const wide = afterLast(text, /[\u1100-\uffdc]/);
   return Math.max(space, /[\ud800-\udfff]/.test(text.slice(space, wide)) ? 0 : wide);
+}
+
+function afterLast(text: string, pattern: RegExp): number {
+  let end = text.length;
+  while (end > 0 && !pattern.test(text.charAt(end - 1))) end -= 1;
+  return end;
 }
 
 /** `*a*` could become the start of `*a**`; only the end of a run of marks shows what it closes. */
@@ -292,7 +306,8 @@ function markedSpan(text: string): Span | undefined {
     return { length: whole.length, pieces: [{ text: url, styles: ['underline'] }] };
   }
   if (first === '[' || first === '!') {
-    const [whole, label = '', url = ''] = /^!?\[([^\]]*)\]\(([^)\s]*)[^)]*\)/.exec(text) ?? [];
+    const [whole, label = '', url = ''] =
+      /^!?\[([^\]]*)\]\(([^)\s]*)(?:\s[^)]*)?\)/.exec(text) ?? [];
     if (whole === undefined) return undefined;
     return { length: whole.length, pieces: linkPieces(label, url) };
   }
@@ -318,10 +333,8 @@ function nested(content: string, styles: Styles): Piece[] {
 
 /** The address is always visible: the text of a link can say anything. */
 function linkPieces(label: string, url: string): Piece[] {
-  const address: Piece = { text: url, styles: ['underline'] };
-  if (label === '' || label === url) return [address];
-  const shown: Piece = { ...address, styles: ['dim'], text: ` (${url})` };
-  return [...nested(label, ['underline']), shown];
+  if (label === '' || label === url) return [{ text: url, styles: ['underline'] }];
+  return [...nested(label, ['underline']), { text: ` (${url})`, styles: ['dim'] }];
 }
 
 /** All spans of a text. */
@@ -343,7 +356,7 @@ interface TableOptions {
 
 /** Aligned columns under a bold header; as it is if it is not a table. */
 function tableLines(rows: readonly string[], { width, paint }: TableOptions): string[] {
-  const isTable = /^\s*\|?[\s:|-]+\|?\s*$/.test(rows[1] ?? '') && (rows[1] ?? '').includes('-');
+  const isTable = /^[\s:|-]+$/.test(rows[1] ?? '') && (rows[1] ?? '').includes('-');
   if (!isTable) return rows.map((row) => escapeLine(row));
   const cells = rows.filter((_, at) => at !== 1).map((row) => cellsOf(row).map(piecesOf));
   const count = Math.max(...cells.map((row) => row.length));

@@ -91,6 +91,13 @@ describe('Markdown on a terminal', () => {
     expect(rendered(text).match(/\\u\{1b\}/g)).toHaveLength(7);
   });
 
+  test('writes no white space of an indent that moves the cursor, and no more of it than fits', () => {
+    expect(rendered('\v\f\r  text')).toBe('     text\n');
+    expect(rendered(`${' '.repeat(500)}- far\n${'>'.repeat(500)} deep`)).toBe(
+      `${' '.repeat(40)}• far\n<dim>${'│ '.repeat(20)}</>deep\n`,
+    );
+  });
+
   test('stacks a table that is wider than the screen', () => {
     const table =
       '| city | what one sees there |\n|-|-|\n| Rome | the old forum |\n| Oslo | ships |';
