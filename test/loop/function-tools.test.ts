@@ -365,10 +365,14 @@ describe('a function tool', () => {
       kind: 'claimed',
       claimId: first.claimId,
       until: clock.now() + 30_000,
+      claimedBefore: false,
     });
     await clock.advance(30_000);
     const second = await claimToolCall(kernel.control, ref);
-    expect(second).toMatchObject({ kind: 'claimed', until: clock.now() + 1_000 });
+    const takenOver = { kind: 'claimed', until: clock.now() + 1_000, claimedBefore: true };
+    expect(second).toMatchObject(takenOver);
+    if (second.kind !== 'claimed') throw new Error('It was not claimed');
+    expect(await claimToolCall(kernel.control, ref, second.claimId)).toMatchObject(takenOver);
     const lost = { ...ref, toolCallId: 'call_9' };
     expect(await claimToolCall(kernel.control, lost)).toEqual({ kind: 'missing' });
   });

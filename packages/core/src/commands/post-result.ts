@@ -53,7 +53,7 @@ export type ClaimOutcome =
       readonly kind: 'claimed';
       readonly claimId: string;
       readonly until: number;
-      /** By another client, which may have run the call. */
+      /** By another client, which may have run the call. A repeated claim says the same. */
       readonly claimedBefore: boolean;
     }
   | { readonly kind: 'taken' | 'missing' };
@@ -74,6 +74,7 @@ export async function claimToolCall(
   const until = Math.min(now + claimMs, known.resultBy);
   const won = await store.claimCall({ runId, toolCallId, claimId, now, until });
   if (!won) return { kind: 'taken' };
-  const claimedBefore = known.claimId !== null && known.claimId !== claimId;
-  return { kind: 'claimed', claimId, until, claimedBefore };
+  // Read after the claim: between the first read and the claim another client can have had one.
+  const claimed = await store.readClientCall(runId, toolCallId);
+  return { kind: 'claimed', claimId, until, claimedBefore: claimed?.claimedBefore !== false };
 }

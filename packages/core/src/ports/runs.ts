@@ -409,6 +409,8 @@ export interface ClientCallRecord extends NewClientCall {
   readonly status: 'pending' | 'answered' | 'closed';
   /** The latest claim, also if it has expired. */
   readonly claimId: string | null;
+  /** A claim with another id preceded the latest one. */
+  readonly claimedBefore: boolean;
   readonly result: ClientResult | null;
 }
 

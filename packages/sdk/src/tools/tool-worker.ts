@@ -26,7 +26,8 @@ interface Job {
   /** Aborted by `stop`, or by the signal of the reader. */
   readonly signal: AbortSignal;
   readonly path: string;
-  claimId: string;
+  /** The same in each request: a claim whose response was lost is repeated. */
+  readonly claimId: string;
   /** Another client may have run the call. */
   claimedBefore: boolean;
   settled: boolean;
@@ -105,8 +106,6 @@ export class ToolWorker implements Watcher {
     for (let attempt = 0; !job.signal.aborted; attempt += 1) {
       const outcome = await this.#request(job, '/claim', { claimId: job.claimId });
       if (outcome === 'ok') return true;
-      // The response may have been lost, and said that another client had claimed the call.
-      if (outcome === 'retry' && !job.tool.idempotent) job.claimId = uuid();
       if (outcome === 'settled') job.settled = true;
       if (outcome === 'settled' || outcome === 'refused') return false;
       const ms = outcome === 'conflict' ? claimRetryMs * (1 + Math.random()) : backoff(attempt);

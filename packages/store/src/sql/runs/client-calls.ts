@@ -7,6 +7,7 @@ import {
   freeText,
   json,
   number,
+  numberOrNull,
   text,
   textOrNull,
 } from '../../codec/values.ts';
@@ -48,18 +49,19 @@ export function answerClientCall(tenantId: string, posted: PostedResult): Statem
 }
 
 export function claimClientCall(tenantId: string, claim: CallClaim): Statement {
-  const sql = `UPDATE client_calls SET claim_id = ?, claimed_until = ?
+  const sql = `UPDATE client_calls SET claim_id = ?, claimed_until = ?,
+      claimed_before = CASE WHEN claim_id <> ? THEN 1 ELSE claimed_before END
     WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending'
       AND (claimed_until <= ? OR claim_id = ?)`;
   const { runId, toolCallId, claimId, now, until } = claim;
-  const params = [claimId, until, tenantId, runId, encode(toolCallId), now, claimId];
+  const params = [claimId, until, claimId, tenantId, runId, encode(toolCallId), now, claimId];
   return { sql, params, expect: 1 };
 }
 
 /** What the checksum of a result covers, in this order. */
 const resultColumns = ['tenant_id', 'run_id', 'tool_call_id', 'digest', 'failed', 'output'];
 
-const selectSql = `SELECT ${resultColumns.join(', ')}, status, result_by, claim_id, checksum
+const selectSql = `SELECT ${resultColumns.join(', ')}, status, result_by, claim_id, claimed_before, checksum
   FROM client_calls WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ?`;
 
 export function selectClientCall({ tenantId, runId }: RunRef, toolCallId: string): Statement {
@@ -73,6 +75,7 @@ export function decodeClientCall(row: Row): ClientCallRecord {
     status: text(row, 'status') as ClientCallRecord['status'],
     resultBy: number(row, 'result_by'),
     claimId: textOrNull(row, 'claim_id'),
+    claimedBefore: numberOrNull(row, 'claimed_before') === 1,
     result: resultOf(row),
   };
 }

@@ -104,6 +104,7 @@ export const migrations: readonly Migration[] = [
       ],
     },
   },
+  { id: 2, statements: ['ALTER TABLE client_calls ADD COLUMN claimed_before BIGINT'] },
 ];
 
 const createTables = [

@@ -34,7 +34,13 @@ export function clientCallTests(open: Open): void {
   test('a call that is awaited is pending until it gets its result', async () => {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
-    const pending = { runId: run.id, toolCallId: 'call_1', resultBy };
+    const pending = {
+      runId: run.id,
+      toolCallId: 'call_1',
+      resultBy,
+      claimId: null,
+      claimedBefore: false,
+    };
     expect(await tenant.readClientCall(run.id, 'call_1')).toEqual({
       ...pending,
       status: 'pending',
@@ -150,6 +156,20 @@ export function clientCallTests(open: Open): void {
     expect(await tenant.claimCall(claim(run, b, noon + 59_998))).toBe(false);
     expect(await tenant.claimCall(claim(run, b, noon + 59_999))).toBe(true);
     expect(await tenant.claimCall(claim(run, a, noon + 60_000))).toBe(false);
+  });
+
+  test('a call remembers that another client had claimed it, also when the claim is prolonged', async () => {
+    const tenant = newTenant();
+    const run = await runWithCall(tenant);
+    const [a, b] = [uuidv7(), uuidv7()];
+    const claimedBefore = async (claimId: string, now: number) => {
+      expect(await tenant.claimCall(claim(run, claimId, now))).toBe(true);
+      return (await tenant.readClientCall(run.id, 'call_1'))?.claimedBefore;
+    };
+    expect(await claimedBefore(a, noon)).toBe(false);
+    expect(await claimedBefore(a, noon + 1)).toBe(false);
+    expect(await claimedBefore(b, noon + 30_001)).toBe(true);
+    expect(await claimedBefore(b, noon + 30_002)).toBe(true);
   });
 
   test('of fifty claims that race, one wins', async () => {

@@ -95,7 +95,7 @@ describe('migrations', () => {
     const refusal = () => withDriver((driver) => migrate(driver));
 
     test.each([
-      ['DROP TABLE metadata', 'schema version 1, but no table metadata'],
+      ['DROP TABLE metadata', 'schema version 2, but no table metadata'],
       ['ALTER TABLE runs DROP COLUMN surface', 'its table runs has no column surface'],
       [
         'CREATE TABLE again AS SELECT * FROM nodes; DROP TABLE nodes; ALTER TABLE again RENAME TO nodes; ALTER TABLE nodes DROP COLUMN alive_until',

@@ -14,7 +14,7 @@ describe('a PostgreSQL database that this Relay cannot use', () => {
     await store.close();
     await database.sql('DROP TABLE metadata');
     await expect(openPostgresStore({ url: database.url })).rejects.toThrow(
-      /^The database 127\.0\.0\.1:\d+\/\w+ cannot be used: The database has schema version 1, but no table metadata\. It was created by another version/,
+      /^The database 127\.0\.0\.1:\d+\/\w+ cannot be used: The database has schema version 2, but no table metadata\. It was created by another version/,
     );
     await expect(readPostgresMetadata(database.url, 'vault-check')).rejects.toThrow(
       /no table metadata/,
