@@ -88,6 +88,38 @@ describe.each(tools)('a tool that $from defined', ({ tool }) => {
   });
 });
 
+test.each([{ context: { page: 2 } }, { attachments: ['invoice.pdf'] }])(
+  'a result of a tool that only resembles an output is the same everywhere: %j',
+  async (own) => {
+    const tool = sdk.defineTool({ name: 'find', schema: { type: 'object' }, execute: () => own });
+    const permissions = { allowlist: [{ tool: 'find' }] };
+    const harness = library.createDefaultHarness({});
+    const agent = library.createAgentHarness({ harness, model: 'demo' });
+    const messages = [{ role: 'user', content: 'use find {}' }];
+    const outputs: unknown[] = [];
+    for await (const event of agent.invoke({ messages, tools: [tool], permissions })) {
+      if (event.type === 'tool_result') outputs.push(event.output);
+    }
+    expect(outputs).toEqual([{ result: own }]);
+    for (const place of ['server', 'client']) {
+      const relay = await embed({
+        env: { RELAY_DATA_DIR: newFolder() },
+        ...(place === 'server' ? { config: { tools: [tool] } } : {}),
+      });
+      const results: unknown[] = [];
+      const run = await sdk.createClient(relay).runs.create({
+        model: 'demo',
+        input: 'use find {}',
+        tools: [place === 'server' ? { name: 'find', kind: 'builtin' } : tool],
+        permissions,
+      });
+      for await (const event of run) if (event.type === 'tool_result') results.push(event.output);
+      await relay.stop();
+      expect(results).toEqual([own]);
+    }
+  },
+);
+
 test('a function tool in a client has the kinds that it declares', async () => {
   const relay = await embed({ env: { RELAY_DATA_DIR: newFolder() } });
   try {

@@ -92,14 +92,32 @@ export interface ToolOutput {
 }
 
 const outputFields = new Set(['context', 'result', 'attachments']);
+const attachmentFields = new Set(['type', 'mediaType', 'data', 'url', 'filename']);
 
-/** What a tool returned: an object with no other fields than those of an output, or a plain value. */
+/** What a tool returned: an output, or a plain value, which is the result. */
 export function toolOutputOf(returned: unknown): ToolOutput {
-  if (isObject(returned)) {
-    const fields = Object.keys(returned);
-    if (fields.length > 0 && fields.every((field) => outputFields.has(field))) return returned;
-  }
-  return { result: returned ?? null };
+  return isToolOutput(returned) ? returned : { result: returned ?? null };
+}
+
+/** A tool’s own result can have fields with the same names: it must not fail, or lose a part. */
+function isToolOutput(value: unknown): value is ToolOutput {
+  if (!isObject(value) || !hasOnly(value, outputFields)) return false;
+  const { context, attachments } = value;
+  if (context !== undefined && typeof context !== 'string') return false;
+  if (attachments === undefined) return Object.keys(value).length > 0;
+  if (!Array.isArray(attachments) || !attachments.every(isAttachment)) return false;
+  return attachments.length > 0 || context !== undefined || 'result' in value;
+}
+
+/** By its form only: the server validates its contents. */
+function isAttachment(value: unknown): boolean {
+  if (!isObject(value) || !hasOnly(value, attachmentFields)) return false;
+  const { type, data, url } = value;
+  return (type === 'image' || type === 'file') && typeof (data ?? url) === 'string';
+}
+
+function hasOnly(value: object, fields: ReadonlySet<string>): boolean {
+  return Object.keys(value).every((field) => fields.has(field));
 }
 
 export type Validation =
