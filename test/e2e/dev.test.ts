@@ -75,6 +75,14 @@ test('relay dev reads .env, names the provider keys in it, and notices its chang
   expect(said).not.toContain('sk-from');
 }, 180_000);
 
+test('relay dev gives provider keys of .env to no server that other machines reach', async () => {
+  write('.env', 'ANTHROPIC_API_KEY=sk-ant-0001\n');
+  start('--host', '0.0.0.0');
+  await expect.poll(starts, polled).toBe(1);
+  expect(said).toContain('Provider keys from the environment are not used, because other machines');
+  expect(said).not.toContain('anthropic (ANTHROPIC_API_KEY)');
+}, 60_000);
+
 test('relay dev stops the server when it is stopped', async () => {
   start();
   await expect.poll(starts, polled).toBe(1);

@@ -1,5 +1,5 @@
 /** Starts the server: lock, store, listen. Stops it gracefully. */
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, isIP } from 'node:net';
 import {
   auditRecordsOf,
   type KeyRecord,
@@ -16,15 +16,15 @@ import {
   type Config,
   ConfigError,
   type Installation,
-  isDevelopment,
+  isForThisMachine,
   readConfig,
 } from './config/config.ts';
-import { withEnvFile } from './config/env-file.ts';
+import { settingsOf, withEnvFile } from './config/env-file.ts';
 import { issueCliKey, showFirstKey } from './secrets/keys.ts';
 import { issueLink, linkUrl } from './secrets/sign-ins.ts';
 import { createLog, type ServerLog } from './observability/log.ts';
 import { openStore } from './config/open-store.ts';
-import { registerServer } from './registration.ts';
+import { reachableUrl, registerServer } from './registration.ts';
 import { unknownSettings } from './config/unknown-settings.ts';
 
 export interface ServeOptions extends Installation {
@@ -117,7 +117,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     const firstKey = await opened.showFirstKey();
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
-    if (options.register === true) registerServer(options.env, { url, dataDir: config.dataDir });
+    const unregister = options.register === true ? register(options, opened) : undefined;
     options.print(`Relay is listening on ${url}`);
     for (const line of detailLines(opened, url)) options.print(line);
     for (const line of keylessNotes(options.env, config)) options.print(line);
@@ -126,17 +126,37 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     if (firstKey !== undefined && options.terminal) {
       for (const line of await loginLines(opened, firstKey, url, options.env)) options.print(line);
     }
-    return { url, log, stop };
+    return {
+      url,
+      log,
+      async stop() {
+        // Before the port is free: from then on another process can listen on it.
+        unregister?.();
+        await stop();
+      },
+    };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
+/** With the address that a host name means now: a name can mean another machine later. */
+function register({ env, cwd }: ServeOptions, { config, relay }: OpenedServer): () => void {
+  const bound = relay.app.server.address();
+  const isName = isIP(config.host) === 0 && config.host !== 'localhost';
+  const host = isName && typeof bound === 'object' && bound !== null ? bound.address : config.host;
+  return registerServer(env, {
+    url: urlOf({ ...config, host }, bound),
+    dataDir: config.dataDir,
+    cwd,
+  });
+}
+
 function detailLines({ config, relay }: OpenedServer, url: string): string[] {
   const store = config.databaseUrl === undefined ? 'SQLite' : 'PostgreSQL';
   const details = {
-    console: `${config.publicUrl ?? url}/console/`,
+    console: `${config.publicUrl ?? reachableUrl(url)}/console/`,
     data: `${config.dataDir} (${store})`,
     pid: process.pid,
     ...defined({ sandbox: relay.sandbox }),
@@ -162,7 +182,7 @@ async function loginLines(
     '',
     'Open the console (the link works once, within 15 minutes):',
     '',
-    `  ${linkUrl(config.publicUrl ?? url, token)}`,
+    `  ${linkUrl(config.publicUrl ?? reachableUrl(url), token)}`,
     '',
     `The command "${command}" needs no key on this machine. Try "${command} chat" in another terminal.`,
     '',
@@ -200,7 +220,10 @@ const stopTimeoutMs = 20_000;
 const abortStartTimeoutMs = 10_000;
 
 export interface ServeProcessOptions extends Installation {
-  /** Reads `.env`, and uses the provider keys of the environment. Default: if only this machine reaches the server. */
+  /**
+   * Reads `.env`. Default: if only this machine reaches the server. The provider keys of the environment are for
+   * this machine in any case.
+   */
   readonly development?: boolean;
 }
 
@@ -235,11 +258,18 @@ export async function serveProcess(options: ServeProcessOptions): Promise<void> 
 
 function environmentOf(options: ServeProcessOptions): Installation['env'] {
   const { env, development } = options;
-  if (!(development ?? isDevelopment(env))) return env;
-  const merged = withEnvFile(options);
-  return development === true
-    ? { ...merged, RELAY_ENV_CREDENTIALS: merged['RELAY_ENV_CREDENTIALS'] ?? 'on' }
-    : merged;
+  const merged = development === true ? withEnvFile(options) : settingsOf(options);
+  // The code of `relay.config.ts` reads `process.env`.
+  for (const [name, value] of Object.entries(merged)) {
+    if (env[name] === undefined && value !== undefined) process.env[name] ??= value;
+  }
+  if (development !== true || merged['RELAY_ENV_CREDENTIALS'] !== undefined) return merged;
+  if (isForThisMachine(merged)) return { ...merged, RELAY_ENV_CREDENTIALS: 'on' };
+  console.log(
+    'Provider keys from the environment are not used, because other machines can reach the server; ' +
+      'RELAY_ENV_CREDENTIALS=on uses them',
+  );
+  return merged;
 }
 
 async function stopProcess(starting: Promise<RunningServer>, timeoutMs: number): Promise<void> {

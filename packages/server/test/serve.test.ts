@@ -1,10 +1,12 @@
 import {
   existsSync,
+  lstatSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { createServer, type Server } from 'node:net';
@@ -112,6 +114,24 @@ describe('the first start', () => {
     rmSync(file);
     await start({ terminal: true });
     expect(existsSync(file)).toBe(false);
+  });
+
+  it('replaces an open file or a symbolic link with the key for the CLI', async () => {
+    const file = join(dataDir, 'cli-key');
+    const target = join(dataDir, 'target');
+    writeFileSync(target, 'kept', { mode: 0o644 });
+    symlinkSync(target, file);
+    await start({ terminal: true });
+    expect(lstatSync(file).isFile()).toBe(true);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(readFileSync(target, 'utf8')).toBe('kept');
+  });
+
+  it('names a console that a browser can open if it listens on all addresses', async () => {
+    const { url, said } = await start({ terminal: true, env: { RELAY_HOST: '0.0.0.0' } });
+    const { port } = new URL(url);
+    expect(said).toContain(`  console  http://127.0.0.1:${port}/console/`);
+    expect(said.join('\n')).toContain(`http://127.0.0.1:${port}/console/login#`);
   });
 
   it('writes no key for the CLI without a terminal', async () => {

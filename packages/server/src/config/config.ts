@@ -211,12 +211,12 @@ function hasEnvironmentKeys(env: Environment): boolean {
 
 /** Only this machine reaches the server, under no public name, and no other node shares its store. */
 export function isDevelopment(env: Environment): boolean {
+  return isForThisMachine(env) && text(env, 'RELAY_DATABASE_URL') === undefined;
+}
+
+export function isForThisMachine(env: Environment): boolean {
   const hosts = [hostOf(env), ...listed(env, 'RELAY_ALLOWED_HOSTS', hostNameOf)];
-  return (
-    hosts.every(isLoopback) &&
-    publicUrlOf(env) === undefined &&
-    text(env, 'RELAY_DATABASE_URL') === undefined
-  );
+  return hosts.every(isLoopback) && publicUrlOf(env) === undefined;
 }
 
 function hostsOf(url: string | undefined): string[] {

@@ -2,17 +2,18 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseEnv } from 'node:util';
-import { ConfigError, type Installation } from './config.ts';
+import { ConfigError, type Installation, isDevelopment } from './config.ts';
 
-/**
- * The environment with what the file adds to it: variables that are set win. This process gets them too,
- * because the code of `relay.config.ts` reads `process.env`.
- */
+/** The settings of a server that is started in this folder, for `serve` and for the commands on its data. */
+export function settingsOf(installation: Installation): Installation['env'] {
+  return isDevelopment(installation.env) ? withEnvFile(installation) : installation.env;
+}
+
+/** The environment with what the file adds to it: variables that are set win. */
 export function withEnvFile({ env, cwd }: Installation): Installation['env'] {
   const added = Object.entries(readEnvFile(join(cwd, '.env'))).filter(
     ([name]) => env[name] === undefined,
   );
-  for (const [name, value] of added) process.env[name] ??= value;
   return { ...env, ...Object.fromEntries(added) };
 }
 

@@ -134,7 +134,7 @@ export async function showFirstKey(
   const { key, apiKey, audit } = await newBootstrapKey(store, { next: uuidv7 }, issue);
   const draft = draftOf(dataDir, key.id);
   // Before the key is stored: after a crash in between, the next start finds or replaces it.
-  if (!terminal) writeFileSync(draft, `${apiKey}\n`, { mode: 0o600 });
+  if (!terminal) writeFileSync(draft, `${apiKey}\n`, { mode: 0o600, flag: 'wx' });
   if (!(await store.addFirstKey(key, hashApiKey(apiKey), audit))) {
     if (!terminal) rmSync(draft, { force: true });
     return [];
@@ -165,7 +165,10 @@ export async function issueCliKey(
   const entry = operatorAuditEntry('first start', 'key.created', what);
   const apiKey = makeApiKey();
   await store.addKey(key, hashApiKey(apiKey), auditRecordsOf({ audit }, key.tenantId, [entry]));
-  writeFileSync(join(dataDir, cliKeyFile), `${apiKey}\n`, { mode: 0o600 });
+  const path = join(dataDir, cliKeyFile);
+  // An existing file would keep its mode, and a symbolic link would be followed.
+  rmSync(path, { force: true });
+  writeFileSync(path, `${apiKey}\n`, { mode: 0o600, flag: 'wx' });
 }
 
 /** Nodes that start at once may share the folder: each writes its own draft. */

@@ -31,13 +31,15 @@ export function masterKeys(config: Config): MasterKeys {
       'RELAY_DATABASE_URL needs RELAY_MASTER_KEY: 32 bytes in hex or base64, the same on every node',
     );
   }
+  const isFilePrevious = previousMasterKey === masterKeyFile;
   const current =
-    masterKey === undefined ? ownMasterKey(dataDir) : parseMasterKey('RELAY_MASTER_KEY', masterKey);
+    masterKey === undefined
+      ? ownMasterKey(dataDir, { isNew: previousMasterKey !== undefined && !isFilePrevious })
+      : parseMasterKey('RELAY_MASTER_KEY', masterKey);
   if (previousMasterKey === undefined) return [current];
-  const previous =
-    previousMasterKey === masterKeyFile
-      ? ownMasterKey(dataDir)
-      : parseMasterKey('RELAY_MASTER_KEY_PREVIOUS', previousMasterKey);
+  const previous = isFilePrevious
+    ? ownMasterKey(dataDir)
+    : parseMasterKey('RELAY_MASTER_KEY_PREVIOUS', previousMasterKey);
   return [current, previous];
 }
 
@@ -59,11 +61,22 @@ function base64(text: string): Buffer | undefined {
   return bytes.byteLength === 32 ? bytes : undefined;
 }
 
-/** Creates the key file on the first start, readable by its owner only. */
-export function ownMasterKey(dataDir: string): MasterKey {
+/**
+ * Creates the key file on the first start, readable by its owner only. A store that exists has a key already: a
+ * new one is for it only if the operator names the key that it replaces.
+ */
+export function ownMasterKey(
+  dataDir: string,
+  { isNew = false }: { readonly isNew?: boolean } = {},
+): MasterKey {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const path = join(dataDir, masterKeyFile);
   if (!existsSync(path)) {
+    if (!isNew && existsSync(join(dataDir, 'relay.db'))) {
+      throw new ConfigError(
+        `${path} is missing, and RELAY_MASTER_KEY is not set. Restore the file, or set the variable as for the server`,
+      );
+    }
     const fresh = `${path}.new-${randomUUID()}`;
     writeFileSync(fresh, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flush: true });
     createUnlessExists(fresh, path);

@@ -153,4 +153,14 @@ describe('a master key', () => {
     writeFileSync(path, 'damaged');
     expect(() => ownMasterKey(dir)).toThrow(/master-key must be 32 bytes/);
   });
+
+  it('is not created beside a store, whose key is another one, unless it replaces that', () => {
+    const dir = mkdtempSync(join(tmpdir(), 'relay-master-'));
+    onTestFinished(() => rmSync(dir, { recursive: true }));
+    writeFileSync(join(dir, 'relay.db'), '');
+    expect(() => ownMasterKey(dir)).toThrow(/master-key is missing, and RELAY_MASTER_KEY is not/);
+    expect(readdirSync(dir)).toEqual(['relay.db']);
+    ownMasterKey(dir, { isNew: true });
+    expect(readdirSync(dir)).toEqual(['master-key', 'relay.db']);
+  });
 });
