@@ -83,12 +83,16 @@ test('relay dev gives provider keys of .env to no server that other machines rea
   expect(said).not.toContain('anthropic (ANTHROPIC_API_KEY)');
 }, 60_000);
 
-test('relay dev stops the server when it is stopped', async () => {
-  start();
-  await expect.poll(starts, polled).toBe(1);
-  const url = /listening on (\S+)/.exec(said)?.[1] ?? '';
-  const code = new Promise((resolve) => dev.once('exit', resolve));
-  dev.kill('SIGTERM');
-  expect(await code).toBe(0);
-  await expect(fetch(`${url}/health`)).rejects.toThrow();
-}, 180_000);
+test.each(['SIGTERM', 'SIGINT'] as const)(
+  'relay dev stops the server at %s',
+  async (signal) => {
+    start();
+    await expect.poll(starts, polled).toBe(1);
+    const url = /listening on (\S+)/.exec(said)?.[1] ?? '';
+    const code = new Promise((resolve) => dev.once('exit', resolve));
+    dev.kill(signal);
+    expect(await code).toBe(0);
+    await expect(fetch(`${url}/health`)).rejects.toThrow();
+  },
+  180_000,
+);

@@ -23,9 +23,8 @@ async function dev({ environment, options }: Context<ServeOptions>): Promise<voi
     cwd: environment.cwd,
     print: (line) => environment.stdout.write(`${line}\n`),
   });
-  // The terminal sends Ctrl-C to both processes.
-  process.on('SIGINT', () => server.stop());
-  for (const signal of ['SIGTERM', 'SIGHUP'] as const) {
+  // A terminal sends Ctrl-C to both processes: the server ignores all signals but the first.
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => server.stop(signal));
   }
   process.exitCode = await server.run();

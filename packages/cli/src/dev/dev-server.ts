@@ -67,10 +67,10 @@ export class DevServer {
     }
   }
 
-  /** `signal` reached this process only. */
-  stop(signal?: NodeJS.Signals): void {
+  /** `signal` may have reached this process only. */
+  stop(signal: NodeJS.Signals): void {
     this.#stopping = true;
-    if (signal !== undefined) this.#server?.kill(signal);
+    this.#server?.kill(signal);
     this.#wake();
   }
 
