@@ -1,6 +1,9 @@
 /** The CLI as a process: start-up, exit codes and pipes. */
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
@@ -231,6 +234,29 @@ test('without a key and without a user, an approval is denied', async () => {
   expect(chat.output).toContain('No approver is available');
   expect(server.notes.filter(({ text }) => text === 'nobody')).toEqual([]);
 });
+
+test('--headless exits with 8 without a key too', async () => {
+  const env = { ...environment(), RELAY_API_KEY: '', RELAY_DATA_DIR: '/nowhere' };
+  const chat = begin(['chat', '--headless', 'notify without a key'], env);
+  expect(await chat.ended).toBe(8);
+  expect(chat.output).toContain('send_note waits for approval [approval_pending]');
+  expect(chat.output).toContain('set RELAY_API_KEY');
+  expect(server.notes.filter(({ text }) => text === 'without a key')).toEqual([]);
+});
+
+test('--timeout also ends a chat with a server that does not answer', async () => {
+  const silent = createServer(() => {});
+  await once(silent.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => {
+    silent.closeAllConnections();
+    silent.close();
+  });
+  const { port } = silent.address() as AddressInfo;
+  const env = { ...environment(), RELAY_URL: `http://127.0.0.1:${port}` };
+  const chat = begin(['chat', '--timeout', '1s', 'say 5'], env);
+  expect(await chat.ended).toBe(124);
+  expect(chat.output).toContain('[timeout]');
+}, 45_000);
 
 test('an interrupted run is canceled, and the exit code says so', async () => {
   const chat = begin(['chat', 'slow 600000']);

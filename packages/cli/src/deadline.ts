@@ -1,11 +1,20 @@
 /** `--timeout`: when to stop waiting for a run, an invocation or a message, which goes on. */
-import { Option } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
 import { CliError, exitCodes } from './errors.ts';
 import { duration } from './options.ts';
 
 export function timeoutOption(whatGoesOn = 'the run'): Option {
   const description = `stop waiting after this time, such as 90s or 5m; ${whatGoesOn} goes on`;
-  return new Option('--timeout <duration>', description).argParser(duration);
+  return new Option('--timeout <duration>', description).argParser(timerSeconds);
+}
+
+/** A timer cannot be longer: it would fire at once. */
+const longestTimerMs = 2 ** 31 - 1;
+
+function timerSeconds(text: string): number {
+  const seconds = duration(text);
+  if (seconds * 1_000 <= longestTimerMs) return seconds;
+  throw new InvalidArgumentError('Must be at most 24d; without this option there is no limit.');
 }
 
 /** For `runs.stream`: aborted with the error of the command when the time is over. */

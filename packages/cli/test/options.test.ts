@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { count, duration, futureTime, json, jsonObject, pastTime } from '../src/options.ts';
+import { timeoutOption } from '../src/deadline.ts';
 import { patternsOf } from '../src/commands/grants.ts';
 
 describe('a time option', () => {
@@ -15,6 +16,14 @@ describe('a time option', () => {
     expect(() => futureTime(text === '5' ? 'x5' : text)).toThrow('Must be a date');
     expect(() => duration(text === '99999999999999w' ? 'x' : text)).toThrow('Must be a duration');
   });
+});
+
+test('a timeout is as long as a timer can be, at most', () => {
+  const parse = (text: string) => timeoutOption().parseArg?.(text, undefined);
+  expect(parse('24d')).toBe(2_073_600);
+  for (const text of ['25d', '4w', '2147484s']) {
+    expect(() => parse(text)).toThrow('Must be at most 24d');
+  }
 });
 
 test('a count is a positive integer', () => {

@@ -9,7 +9,8 @@ export type MessageContent = Extract<Message, { role: 'user' }>['content'];
 export interface ChatClient {
   /** Of the next message; undefined: the default of the agent or the server. */
   model: string | undefined;
-  send(message: MessageContent): Promise<ChatTurn>;
+  /** Aborting `left` stops reading: the turn throws the reason. A durable run goes on. */
+  send(message: MessageContent, left: AbortController): Promise<ChatTurn>;
   /** The next message begins another conversation. */
   startNew(): void;
   /** The conversation that can be continued later. */
@@ -41,8 +42,6 @@ export interface ChatTurn extends AsyncIterable<RunStreamEvent> {
   /** There is no user to decide, and the command goes on. */
   onUndecided(request: ApprovalRequest): Promise<void>;
   cancel(): Promise<void>;
-  /** Stops reading: the iteration throws the reason. A durable run goes on. */
-  leave(reason: Error): void;
   /** Of the run, after its end; undefined if its price is not known. */
   cost(): Promise<number | undefined>;
 }

@@ -32,17 +32,21 @@ export interface ConversationOptions {
   readonly timeout: number | undefined;
 }
 
+/** Aborting `left` leaves the turn. */
+type Begin = (left: AbortController) => Promise<ChatTurn>;
 type Done = Extract<RunStreamEvent, { type: 'done' }>;
 
 /** An approval is open, and there is no user to decide it. */
 class LeftWaiting extends CliError {
   readonly request: ApprovalRequest;
 
-  constructor(request: ApprovalRequest, runId: string) {
-    const command = answerCommand(request.kind, request.id);
-    super('approval_pending', `${request.tool} waits for approval`, {
+  constructor(request: ApprovalRequest, runId: string | undefined) {
+    const { kind, id, tool } = request;
+    const decide = `decide with "${answerCommand(kind, id)}", then "relay runs tail ${runId}"`;
+    const useKey = 'nobody else can decide in a chat without a key, so it ends: set RELAY_API_KEY';
+    super('approval_pending', `${tool} waits for approval`, {
       exit: exitCodes.waiting,
-      hint: `decide with "${command}", then "relay runs tail ${runId}"`,
+      hint: runId === undefined ? useKey : decide,
     });
     this.request = request;
   }
@@ -85,7 +89,7 @@ export class Conversation {
   /** One message and its answer; throws if the run fails, is canceled, or waits for an approval. */
   async runOnce(content: MessageContent): Promise<void> {
     this.#isOnce = true;
-    const done = await this.runTurn(() => this.#options.client.send(content));
+    const done = await this.runTurn((left) => this.#options.client.send(content, left));
     if (done === undefined || done.status === 'completed') return;
     if (done.status === 'canceled' && this.#wasInterrupted) {
       throw new CliError('interrupted', 'The run was canceled', { exit: exitCodes.interrupted });
@@ -131,13 +135,18 @@ export class Conversation {
   }
 
   /** Starts a turn and shows it to its end. */
-  async runTurn(begin: () => Promise<ChatTurn>): Promise<Done | undefined> {
+  async runTurn(begin: Begin): Promise<Done | undefined> {
     const { print, terminal, writeLine, status, timeout } = this.#options;
     const transcript = new Transcript(print, { writeLine });
     this.#transcript = transcript;
     let interrupts = 0;
     let turn: ChatTurn | undefined;
-    let deadline: NodeJS.Timeout | undefined;
+    const left = new AbortController();
+    // From the start: a server may not even accept the message.
+    const deadline =
+      timeout === undefined
+        ? undefined
+        : setTimeout(() => left.abort(timeoutError(timeout, turn?.runId)), timeout * 1_000);
     const interrupt = () => {
       interrupts += 1;
       this.#wasInterrupted = true;
@@ -151,14 +160,9 @@ export class Conversation {
     terminal.onInterrupt = interrupt;
     status.show('thinking');
     try {
-      turn = await begin();
-      const { runId } = turn;
-      if (timeout !== undefined) {
-        const end = () => turn?.leave(timeoutError(timeout, runId));
-        deadline = setTimeout(end, timeout * 1_000);
-      }
+      turn = await begin(left);
       if (interrupts > 0) await turn.cancel();
-      return await this.#follow(turn, interrupt, transcript);
+      return await this.#follow(turn, left, interrupt, transcript);
     } finally {
       clearTimeout(deadline);
       status.clear();
@@ -171,7 +175,7 @@ export class Conversation {
    * The same in a conversation. False: a person has left it, and the run waits for an approval; a script
    * fails.
    */
-  async showTurn(begin: () => Promise<ChatTurn>): Promise<boolean> {
+  async showTurn(begin: Begin): Promise<boolean> {
     const { terminal, print, writeLine } = this.#options;
     try {
       const done = await this.runTurn(begin);
@@ -194,7 +198,7 @@ export class Conversation {
       ? attach(message, terminal.pasted)
       : { content: message, files: [] };
     this.showFiles(files);
-    return this.showTurn(() => client.send(content));
+    return this.showTurn((left) => client.send(content, left));
   }
 
   #fail(error: unknown): void {
@@ -206,6 +210,7 @@ export class Conversation {
 
   async #follow(
     turn: ChatTurn,
+    left: AbortController,
     interrupt: () => void,
     transcript: Transcript,
   ): Promise<Done | undefined> {
@@ -238,9 +243,10 @@ export class Conversation {
       interrupt,
       undecided: async (request) => {
         const { runId } = turn;
-        const isLeft = terminal.isInteractive || this.#options.approvals !== 'ask';
-        if (isLeft && runId !== undefined) turn.leave(new LeftWaiting(request, runId));
-        else await turn.onUndecided(request);
+        const isForLater = terminal.isInteractive && runId !== undefined;
+        if (isForLater || this.#options.approvals !== 'ask') {
+          left.abort(new LeftWaiting(request, runId));
+        } else await turn.onUndecided(request);
       },
     });
     let done: Done | undefined;

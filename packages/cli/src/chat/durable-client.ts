@@ -51,19 +51,18 @@ export class DurableChatClient implements ChatClient {
     this.#conversationId = undefined;
   }
 
-  async send(message: MessageContent): Promise<ChatTurn> {
+  async send(message: MessageContent, { signal }: AbortController): Promise<ChatTurn> {
     const { client, note } = this.#options;
-    const left = new AbortController();
     const body = { message, agent: this.#agent, conversationId: this.#conversationId };
     const run = await client.runs.sendMessage(
-      { ...body, model: this.model ?? (await this.#defaultModel()) },
+      { ...body, model: this.model ?? (await this.#defaultModel(signal)) },
       {
         onDisconnect: ({ attempt }) => attempt === 1 && note('(connection lost; trying again)'),
-        signal: left.signal,
+        signal,
       },
     );
-    this.#conversationId ??= (await client.runs.get(run.id)).conversationId;
-    return new DurableTurn(client, run, note, left);
+    this.#conversationId ??= (await client.runs.get(run.id, { signal })).conversationId;
+    return new DurableTurn(client, run, note);
   }
 
   /**
@@ -86,11 +85,10 @@ export class DurableChatClient implements ChatClient {
   }
 
   /** Follows a run of the conversation that has not ended. */
-  rejoin(run: Run): ChatTurn {
+  rejoin(run: Run, { signal }: AbortController): ChatTurn {
     const { client, note } = this.#options;
-    const left = new AbortController();
-    const stream = client.runs.stream(run.id, { signal: left.signal });
-    return new DurableTurn(client, stream, note, left);
+    const stream = client.runs.stream(run.id, { signal });
+    return new DurableTurn(client, stream, note);
   }
 
   async usage(): Promise<ConversationUsage> {
@@ -104,9 +102,9 @@ export class DurableChatClient implements ChatClient {
   }
 
   /** An agent can have its own model. Otherwise `demo` works without any setup. */
-  async #defaultModel(): Promise<string | undefined> {
+  async #defaultModel(signal: AbortSignal): Promise<string | undefined> {
     if (this.#agent !== undefined) return undefined;
-    return (await this.#options.client.models()).defaultModel ?? 'demo';
+    return (await this.#options.client.models({ signal })).defaultModel ?? 'demo';
   }
 }
 
@@ -126,18 +124,11 @@ class DurableTurn implements ChatTurn {
   readonly #client: RelayClient;
   readonly #run: RunHandle;
   readonly #note: (line: string) => void;
-  readonly #left: AbortController;
 
-  constructor(
-    client: RelayClient,
-    run: RunHandle,
-    note: (line: string) => void,
-    left: AbortController,
-  ) {
+  constructor(client: RelayClient, run: RunHandle, note: (line: string) => void) {
     this.#client = client;
     this.#run = run;
     this.#note = note;
-    this.#left = left;
   }
 
   get runId(): string {
@@ -166,10 +157,6 @@ class DurableTurn implements ChatTurn {
 
   async cancel(): Promise<void> {
     await this.#run.cancel();
-  }
-
-  leave(reason: Error): void {
-    this.#left.abort(reason);
   }
 
   async cost(): Promise<number | undefined> {

@@ -40,16 +40,16 @@ export class EphemeralChatClient implements ChatClient {
     return { ...this.#usage, costUsd: undefined, unpricedRuns: this.#usage.runs };
   }
 
-  async send(message: MessageContent): Promise<ChatTurn> {
+  async send(message: MessageContent, connection: AbortController): Promise<ChatTurn> {
     const messages: Message[] = [...this.#messages, { role: 'user', content: message }];
-    const connection = new AbortController();
+    const { signal } = connection;
     const chat = await this.#client.chat(
       {
         messages,
         conversationId: this.#ownConversationId,
-        model: this.model ?? (await this.#client.models()).defaultModel ?? 'demo',
+        model: this.model ?? (await this.#client.models({ signal })).defaultModel ?? 'demo',
       },
-      { signal: connection.signal },
+      { signal },
     );
     return new EphemeralTurn(chat, connection, ({ output, usage }) => {
       const { runs, inputTokens, outputTokens } = this.#usage;
@@ -126,10 +126,6 @@ class EphemeralTurn implements ChatTurn {
 
   async cancel(): Promise<void> {
     this.#connection.abort(new Canceled());
-  }
-
-  leave(reason: Error): void {
-    this.#connection.abort(reason);
   }
 
   async cost(): Promise<undefined> {}

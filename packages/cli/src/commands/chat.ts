@@ -105,7 +105,7 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
       const last = runs.at(-1);
       const isActive = last !== undefined && /^(queued|running|waiting)$/.test(last.status);
       if (!isActive || durable === undefined) return true;
-      return conversation.showTurn(async () => durable.rejoin(last));
+      return conversation.showTurn(async (left) => durable.rejoin(last, left));
     };
     const conversationId = await conversationToResume(context, client);
     const isHere = conversationId === undefined || (await resume(conversationId));
