@@ -38,9 +38,9 @@ const mediaTypes: Readonly<Record<string, string>> = {
 const reference = /(?<=^|\s)@(?:"([^"\n]+)"|(\S+))/g;
 
 export function withAttachments(text: string, options: AttachmentOptions): AttachedMessage {
-  const isPasted = (word: string) => options.pasted?.some((pasted) => pasted.includes(word));
+  const { pasted = [] } = options;
   const paths = [...text.matchAll(reference)]
-    .filter(([word]) => isPasted(word) !== true)
+    .filter(([word]) => !pasted.some((each) => isPastedIn(each, word)))
     .flatMap(([, quoted, word = '']) => pathOf(quoted, word, options.cwd) ?? []);
   const files = [...new Set(paths)].map((path) => attach(path, resolvePath(path, options.cwd)));
   // A backslash before the @ keeps the word as text.
@@ -50,6 +50,12 @@ export function withAttachments(text: string, options: AttachmentOptions): Attac
     content: [{ type: 'text', text: message }, ...files.map(({ part }) => part)],
     files: files.map(({ path, bytes }) => ({ path, bytes })),
   };
+}
+
+/** Also if it was typed on or cut after it was pasted. */
+function isPastedIn(pasted: string, word: string): boolean {
+  if (pasted.includes(word)) return true;
+  return [...pasted.matchAll(/@\S+|@$/g)].some(([begun]) => word.startsWith(begun));
 }
 
 /** The path that a reference names; undefined if it is text. */

@@ -103,6 +103,12 @@ export class SlashCommands {
 
   /** Completes a command, the name after it, or the path after an @. */
   complete(line: string): Completion {
+    const [candidates, replaced] = this.#completion(line);
+    // Names that act on the terminal are left out: the reader writes candidates as they are.
+    return [candidates.filter((candidate) => escapeLine(candidate) === candidate), replaced];
+  }
+
+  #completion(line: string): Completion {
     const [, command = '', typed = ''] = /^\/(model|agent) (\S*)$/.exec(line) ?? [];
     if (command !== '') {
       return [(this.#names[command] ?? []).filter((name) => name.startsWith(typed)), typed];

@@ -70,6 +70,8 @@ export class Terminal {
   /** Of the message that is being typed. */
   #pasted: string[] = [];
   #lastPasted: readonly string[] = [];
+  /** Of all messages: what can come back from the history. */
+  readonly #everPasted: string[] = [];
   /** Written while another program has the terminal. */
   #deferred: (() => void)[] | undefined;
   readonly #leave = () => this.#setPasteMode(false);
@@ -262,11 +264,14 @@ export class Terminal {
     if (key.name === 'paste-start') {
       this.#isPasting = true;
       this.#pasted.push('');
-    } else if (key.name === 'paste-end') this.#isPasting = false;
-    else if (this.#isPasting) {
+    } else if (key.name === 'paste-end') {
+      this.#isPasting = false;
+      this.#everPasted.push(...this.#pasted.slice(-1).filter((pasted) => pasted.includes('@')));
+    } else if (this.#isPasting) {
       const pasted = this.#pasted.pop() ?? '';
       this.#pasted.push(pasted + (text === '\r' ? '\n' : (text ?? '')));
-    } else if (isModifiedEnter(key) && this.#active?.options.fresh !== true) {
+    } else if (isRecall(key)) this.#pasted = [...this.#everPasted];
+    else if (isModifiedEnter(key) && this.#active?.options.fresh !== true) {
       this.#isContinued = true;
       this.#reader.write(null, { name: 'return' });
     }
@@ -324,6 +329,13 @@ export class Terminal {
 
 function shownLines(text: string): string {
   return text.replaceAll('\n', `\n${continuation}`);
+}
+
+/** Keys that bring back earlier text: the history, what was cut, and undo. */
+function isRecall({ name = '', ctrl = false, meta = false, sequence = '' }: Key): boolean {
+  if (name === 'up' || name === 'down') return true;
+  if (ctrl && ['p', 'n', 'y'].includes(name)) return true;
+  return (meta && name === 'y') || sequence === '\u001E' || sequence === '\u001F';
 }
 
 function isModifiedEnter({ name, meta, sequence = '' }: Key): boolean {

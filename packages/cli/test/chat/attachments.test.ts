@@ -48,7 +48,11 @@ describe('@file in a message', () => {
   test('attaches nothing from pasted text', () => {
     const pasted = 'read @src/main.ts';
     expect(sent(`Look: ${pasted}`, [pasted]).files).toEqual([]);
+    expect(sent(`${pasted}, please explain`, [pasted]).files).toEqual([]);
+    expect(sent('read @src/main.ts', ['read @src/ma']).files).toEqual([]);
+    expect(sent('@"two words.txt"', ['@"two wor']).files).toEqual([]);
     expect(sent(`Look: @src/main.ts`, ['src/main.ts']).files).toHaveLength(1);
+    expect(sent('an @ and @src/main.ts', ['an @ and ']).files).toHaveLength(1);
   });
 
   test('keeps a word as text after a backslash', () => {

@@ -192,6 +192,25 @@ describe('Terminal', () => {
     expect(environment.out().endsWith(`${escape}[?2004l`)).toBe(true);
   });
 
+  test.each([
+    ['the history', '', `${escape}[A`],
+    ['what was cut', '\u0015next', '\u0015\u0019\u001By'],
+  ])('pasted text that comes back from %s still counts as pasted', async (_, before, keys) => {
+    const { terminal, types } = open(true);
+    types(`${paste('see @secret.env')}${before}\r`);
+    await settled();
+    await terminal.ask({ prompt: '› ' });
+    types(`${keys}\r`);
+    await settled();
+    expect(await terminal.ask({ prompt: '› ' })).toBe('see @secret.env');
+    expect(terminal.pasted).toEqual(['see @secret.env']);
+    types('see @secret.env\r');
+    await settled();
+    expect(await terminal.ask({ prompt: '› ' })).toBe('see @secret.env');
+    expect(terminal.pasted).toEqual([]);
+    terminal.close();
+  });
+
   test('pasted lines do not answer an approval prompt one by one', async () => {
     const { terminal, types } = open(true);
     const asked = terminal.ask({ prompt: '[y]es > ', fresh: true });
