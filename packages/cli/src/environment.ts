@@ -24,3 +24,8 @@ export function setting({ env }: Pick<CliEnvironment, 'env'>, name: string): str
   const value = env[name]?.trim();
   return value === undefined || value === '' ? undefined : value;
 }
+
+/** The columns of a terminal. Some terminals report 0. */
+export function terminalWidth({ columns = 0 }: Output): number {
+  return columns > 0 ? columns : 80;
+}

@@ -1,4 +1,5 @@
 /** Sessions by the name that a person gives them. */
+import { nearestTo } from '@relay/protocol/display';
 import type { Session } from '@relay/sdk';
 import type { Context } from './command.ts';
 import { CliError, exitCodes, failureOf } from './errors.ts';
@@ -42,28 +43,14 @@ async function noSession(context: Context, handle: string): Promise<CliError> {
   });
 }
 
-/** Handles that contain it, are contained in it, or differ in few characters. */
+/** The handle that differs in few characters, and those that contain it or are contained in it. */
 function nearest(handle: string, handles: readonly string[]): readonly string[] {
   const wanted = handle.toLowerCase();
-  return handles
-    .filter((each) => {
-      const other = each.toLowerCase();
-      if (other.includes(wanted) || wanted.includes(other)) return true;
-      return distance(wanted, other) <= Math.max(1, Math.floor(wanted.length / 3));
-    })
-    .slice(0, 5);
-}
-
-/** How many characters must be inserted, removed or replaced. */
-function distance(one: string, other: string): number {
-  let previous = Array.from({ length: other.length + 1 }, (_, at) => at);
-  for (const [row, char] of Array.from(one).entries()) {
-    const current = [row + 1];
-    for (let at = 0; at < other.length; at += 1) {
-      const replaced = (previous[at] ?? 0) + (char === other[at] ? 0 : 1);
-      current.push(Math.min(replaced, (previous[at + 1] ?? 0) + 1, (current[at] ?? 0) + 1));
-    }
-    previous = current;
-  }
-  return previous.at(-1) ?? 0;
+  const byName = new Map(handles.map((each) => [each.toLowerCase(), each]));
+  const names = [...byName.keys()];
+  const alike = names.filter((name) => name.includes(wanted) || wanted.includes(name));
+  const meant = nearestTo(wanted, names, Math.max(1, Math.floor(wanted.length / 3)));
+  return [...new Set([...(meant === undefined ? [] : [meant]), ...alike])]
+    .slice(0, 5)
+    .flatMap((name) => byName.get(name) ?? []);
 }

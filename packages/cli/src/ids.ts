@@ -7,6 +7,7 @@
  */
 import type { RelayClient } from '@relay/sdk';
 import type { Context } from './command.ts';
+import { terminalWidth } from './environment.ts';
 import { CliError, exitCodes, usageError } from './errors.ts';
 import { cutTo, escapeLine } from './output/escape.ts';
 import { isId, shortId } from './output/short-id.ts';
@@ -170,7 +171,7 @@ async function choose(
 ): Promise<string> {
   if (candidates.length === 0) throw notListed(`There is no ${noun} to choose from`);
   const { isCancel, select } = await import('@clack/prompts');
-  const width = (stderr.columns ?? 80) - 6;
+  const width = terminalWidth(stderr) - 6;
   const chosen = await select({
     message: `Which ${noun}?`,
     options: candidates.map((each) => ({ value: each.id, label: cutTo(lineOf(each), width) })),

@@ -34,7 +34,7 @@ import { registerTools } from './commands/tools.ts';
 import { registerUsage } from './commands/usage.ts';
 import { registerWebhooks } from './commands/webhooks.ts';
 import { CliCommand } from './command.ts';
-import type { CliEnvironment } from './environment.ts';
+import { type CliEnvironment, terminalWidth } from './environment.ts';
 
 export function createProgram(environment: CliEnvironment): CliCommand {
   const program = new CliCommand(environment, 'relay')
@@ -48,8 +48,8 @@ export function createProgram(environment: CliEnvironment): CliCommand {
     .configureOutput({
       writeOut: (text) => void environment.stdout.write(text),
       writeErr: (text) => void environment.stderr.write(text),
-      getOutHelpWidth: () => environment.stdout.columns ?? 80,
-      getErrHelpWidth: () => environment.stderr.columns ?? 80,
+      getOutHelpWidth: () => terminalWidth(environment.stdout),
+      getErrHelpWidth: () => terminalWidth(environment.stderr),
       // `runCli` prints all errors in one format.
       outputError: () => {},
     })

@@ -4,6 +4,7 @@ import type { CurrentKey, RelayClient } from '@relay/sdk';
 import { type CliCommand, type Context, take } from '../command.ts';
 import { isApiError } from '../errors.ts';
 import { registeredAt } from '../local-server.ts';
+import { formatDuration } from '../output/run-events.ts';
 
 export function registerStatus(program: CliCommand): void {
   program
@@ -47,7 +48,10 @@ async function showStatus(context: Context): Promise<void> {
     server: `${url}${profile === undefined ? '' : ` (profile ${profile})`}`,
     version,
     pid: process?.pid,
-    up: process === undefined ? undefined : age(Date.now() - Date.parse(process.startedAt)),
+    up:
+      process === undefined
+        ? undefined
+        : formatDuration(Date.now() - Date.parse(process.startedAt)),
     data: process === undefined ? undefined : `${process.dataDir} (${store})`,
     console: status.console,
     key:
@@ -87,12 +91,4 @@ async function activityOf(client: RelayClient, key: CurrentKey) {
 function refused(error: unknown): undefined {
   if (!isApiError(error)) throw error;
   return undefined;
-}
-
-function age(ms: number): string {
-  const minutes = Math.floor(ms / 60_000);
-  if (minutes < 1) return `${Math.max(0, Math.floor(ms / 1_000))} s`;
-  if (minutes < 60) return `${minutes} min`;
-  const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
 }

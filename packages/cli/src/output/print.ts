@@ -2,7 +2,7 @@
  * The output of a command: tables and sentences, or with `--json` one JSON value per line. Results
  * go to standard output, notes about them to standard error.
  */
-import type { CliEnvironment, Output } from '../environment.ts';
+import { type CliEnvironment, type Output, terminalWidth } from '../environment.ts';
 import { isStyled, type Paint, paintFor, paintStatus } from './paint.ts';
 import { type Column, tableOf } from './table.ts';
 import { escapeUnsafe, safeJson, wrapTo } from './escape.ts';
@@ -38,7 +38,7 @@ export class Print {
 
   /** The width of the terminal. */
   get columns(): number {
-    return this.#out.columns ?? 80;
+    return terminalWidth(this.#out);
   }
 
   /** Undefined if the output is not a terminal. */

@@ -12,14 +12,16 @@ export function usageText({ inputTokens, outputTokens, costUsd }: RunEventUsage)
   return `${inputTokens} in, ${outputTokens} out${cost === undefined ? '' : `, ${cost}`}`;
 }
 
-/** `320ms`, `4.2s`, `3m 5s`, `2h 10m`. */
+/** `320ms`, `4.2s`, `3m 5s`, `2h 10m`, `3d 4h`. */
 export function formatDuration(ms: number): string {
   if (ms < 1_000) return `${Math.round(ms)}ms`;
   if (ms < 60_000) return `${Number((ms / 1_000).toFixed(1))}s`;
   const seconds = Math.round(ms / 1_000);
   if (seconds < 3_600) return `${Math.floor(seconds / 60)}m ${seconds % 60}s`;
   const minutes = Math.round(seconds / 60);
-  return `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
+  if (minutes < 2_880) return `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
+  const hours = Math.round(minutes / 60);
+  return `${Math.floor(hours / 24)}d ${hours % 24}h`;
 }
 
 const longestText = 200;

@@ -2,7 +2,7 @@
  * What is going on at present: a spinner, its name and its seconds, below the output. The line exists
  * only while the cursor is at the start of a line, and whoever writes hides it before.
  */
-import type { CliEnvironment, Output } from '../environment.ts';
+import { type CliEnvironment, type Output, terminalWidth } from '../environment.ts';
 import { cutTo, escapeLine } from './escape.ts';
 import { isStyled, type Paint, paintFor } from './paint.ts';
 
@@ -60,6 +60,6 @@ export class StatusLine {
   }
 
   get #columns(): number {
-    return this.#output.columns ?? 80;
+    return terminalWidth(this.#output);
   }
 }

@@ -23,15 +23,21 @@ interface Followed {
 const runStyles: readonly Style[] = ['cyan', 'magenta', 'green', 'blue', 'yellow'];
 /** `12:30:00`, and two gaps. */
 const timeWidth = 12;
+const overlapMs = 60_000;
+const mostDone = 10_000;
 const openStatuses = ['queued', 'running', 'waiting'] as const;
 
 export class AllRuns {
   readonly #context: Context;
   readonly #client: RelayClient;
   readonly #filter: RunsFilter;
-  /** Undefined: it has ended, or the filter excludes it. */
-  readonly #followed = new Map<string, Followed | undefined>();
-  readonly #startedAt = new Date();
+  /** Open runs. */
+  readonly #followed = new Map<string, Followed>();
+  /** The last runs that have ended or that the filter excludes: the feed can name them again. */
+  readonly #done = new Set<string>();
+  readonly #startedAt = Date.now();
+  /** The creation of the newest run. */
+  #newestAt = this.#startedAt;
 
   constructor(context: Context, client: RelayClient, filter: RunsFilter) {
     this.#context = context;
@@ -70,18 +76,19 @@ export class AllRuns {
 
   /** Of the runs that are open now, only what happens from now on is shown. */
   async #begin(): Promise<void> {
-    const { items } = await this.#client.runs
-      .list({ status: [...openStatuses], limit: 200 })
-      .page();
-    for (const run of items) this.#followed.set(run.id, { run, seq: run.lastSeq });
-    const open = items.length === 1 ? '1 run is open' : `${items.length} runs are open`;
+    for await (const run of this.#client.runs.list({ status: [...openStatuses], limit: 200 })) {
+      this.#followed.set(run.id, { run, seq: run.lastSeq });
+    }
+    const { size } = this.#followed;
+    const open = size === 1 ? '1 run is open' : `${size} runs are open`;
     if (!this.#context.print.json) {
       this.#context.print.note(`Following all runs; ${open}. Ctrl-C leaves.`);
     }
   }
 
   async #catchUp(): Promise<void> {
-    const since = this.#startedAt.toISOString();
+    // The feed has named all that are older, but not quite in order.
+    const since = new Date(Math.max(this.#startedAt, this.#newestAt - overlapMs)).toISOString();
     const missed: string[] = [];
     for await (const { id } of this.#client.runs.list({ since, limit: 200 })) missed.push(id);
     for (const id of new Set([...missed.toReversed(), ...this.#followed.keys()])) {
@@ -90,24 +97,37 @@ export class AllRuns {
   }
 
   async #read(id: string): Promise<void> {
-    if (!this.#followed.has(id)) this.#followed.set(id, await this.#follow(id));
-    const followed = this.#followed.get(id);
-    if (followed === undefined) return;
+    if (this.#done.has(id)) return;
+    const followed = this.#followed.get(id) ?? (await this.#follow(id));
+    if (followed === undefined) {
+      this.#drop(id);
+      return;
+    }
+    this.#followed.set(id, followed);
     for await (const event of this.#client.runs.events(id, { after: followed.seq })) {
       followed.seq = event.seq;
       this.#show(followed.run, event);
-      if (event.type === 'run.ended') this.#followed.set(id, undefined);
+      if (event.type === 'run.ended') this.#drop(id);
     }
+  }
+
+  #drop(id: string): void {
+    this.#followed.delete(id);
+    this.#done.add(id);
+    const [oldest = id] = this.#done;
+    if (this.#done.size > mostDone) this.#done.delete(oldest);
   }
 
   /** Undefined if the filter excludes it. */
   async #follow(id: string): Promise<Followed | undefined> {
     const run = await this.#client.runs.get(id);
+    const createdAt = Date.parse(run.createdAt);
+    this.#newestAt = Math.max(this.#newestAt, createdAt);
     const { agent, label } = this.#filter;
     const [name = '', ...value] = label?.split(':') ?? [];
     if (agent !== undefined && run.agent !== agent) return undefined;
     if (label !== undefined && run.labels[name] !== value.join(':')) return undefined;
-    const isNew = Date.parse(run.createdAt) >= this.#startedAt.getTime();
+    const isNew = createdAt >= this.#startedAt;
     return { run, seq: isNew ? 0 : Math.max(0, run.lastSeq - 1) };
   }
 

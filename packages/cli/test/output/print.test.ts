@@ -24,6 +24,11 @@ describe('a list', () => {
     ]);
   });
 
+  test('is as wide as a usual terminal if the terminal reports no columns', () => {
+    const environment = fakeEnvironment({ isTTY: true, columns: 0 });
+    expect(new Print(environment, false).terminalColumns).toBe(80);
+  });
+
   test('is coloured and cut to the width of the terminal in its last column', () => {
     const environment = fakeEnvironment({ isTTY: true, columns: 40 });
     new Print(environment, false).list(items, columns, 'nothing');

@@ -19,7 +19,7 @@ export async function postToolResult(
   }: {
     readonly output: unknown;
     readonly failed: boolean;
-    /** The text for the model, instead of the output. */
+    /** The text for the model instead of the output; not used if the function failed. */
     readonly context?: string | undefined;
   },
 ): Promise<ResultOutcome> {

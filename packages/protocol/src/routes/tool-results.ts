@@ -8,7 +8,7 @@ const callParams = z.object({ id: idSchema, toolUseId: toolCallIdSchema });
 export const toolResultBodySchema = z.strictObject({
   // Parsed from JSON already and possibly large, so it is not checked again.
   output: z.unknown().refine((output) => output !== undefined, 'Required'),
-  /** The text for the model, instead of the output. */
+  /** The text for the model instead of the output; not used if the function failed. */
   context: z.string().optional(),
   /** The function failed; `output` describes the error. */
   isError: z.boolean().optional(),
