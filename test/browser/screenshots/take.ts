@@ -17,8 +17,10 @@ const images = fileURLToPath(new URL('../../../docs/images', import.meta.url));
 const only = process.argv.slice(2);
 
 const folder = mkdtempSync(join(tmpdir(), 'relay-screenshots-'));
-const workspace = join(folder, 'acme');
+// The pictures show its path. It must not exist yet.
+const workspace = join(tmpdir(), 'acme');
 const clock = join(folder, 'clock');
+mkdirSync(workspace);
 mkdirSync(join(workspace, 'tmp/cache'), { recursive: true });
 writeFileSync(join(workspace, 'package.json'), '{ "name": "acme-app", "version": "2.4.0" }\n');
 writeFileSync(join(workspace, 'CHANGELOG.md'), '# Changelog\n\n## 2.4.0\n\n- Faster exports\n');
@@ -58,7 +60,7 @@ async function main(): Promise<void> {
     await closeBrowser();
     await server.dispose();
     model.close();
-    rmSync(folder, { recursive: true, force: true });
+    for (const each of [folder, workspace]) rmSync(each, { recursive: true, force: true });
   }
 }
 
