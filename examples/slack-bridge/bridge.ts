@@ -7,8 +7,12 @@
 import { spawn } from 'node:child_process';
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
-import { text } from 'node:stream/consumers';
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+} from 'node:http';
 import { createClient, type RelayClient } from '@relay/sdk';
 
 export interface BridgeOptions {
@@ -18,7 +22,7 @@ export interface BridgeOptions {
   readonly slack?: { readonly token: string; readonly channel: string; readonly api?: string };
   /** Recipients, and the command that reads a message: `sendmail -t` or one like it. */
   readonly mail?: { readonly to: string; readonly command: readonly [string, ...string[]] };
-  /** Which message belongs to which approval, so that a restart does not lose it. */
+  /** What was sent for which approval, so that a restart does not lose it. */
   readonly stateFile: string;
 }
 
@@ -33,12 +37,21 @@ interface Posted {
   readonly ts: string;
 }
 
+/** What was sent for an approval. A retry sends the rest. */
+interface Sent {
+  readonly mailed?: boolean;
+  readonly posted?: Posted;
+}
+
+const maxBodyBytes = 1024 * 1024;
+
 export function createBridge(options: BridgeOptions): Server {
   const bridge = new Bridge(options);
   return createServer((request, response) => {
     const reply = (status: number) => void response.writeHead(status).end();
-    void text(request)
+    void bodyOf(request)
       .then(async (body) => {
+        if (body === undefined) return reply(413);
         if (!isFromRelay(options.secret, request.headers, body)) return reply(401);
         await bridge.receive(JSON.parse(body) as Notification);
         return reply(204);
@@ -49,6 +62,19 @@ export function createBridge(options: BridgeOptions): Server {
         reply(500);
       });
   });
+}
+
+/** Undefined if it is too large. The sender is not known yet. */
+async function bodyOf(request: IncomingMessage): Promise<string | undefined> {
+  if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) return undefined;
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > maxBodyBytes) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
 }
 
 /** Standard Webhooks: the HMAC of id, timestamp and the exact body, at most five minutes old. */
@@ -68,47 +94,68 @@ function isFromRelay(secret: string, headers: IncomingHttpHeaders, body: string)
 
 class Bridge {
   readonly #options: BridgeOptions;
-  readonly #posted: Record<string, Posted>;
+  readonly #sent: Record<string, Sent>;
+  /** The last notification of each approval that is being handled. */
+  readonly #last = new Map<string, Promise<void>>();
 
   constructor(options: BridgeOptions) {
     this.#options = options;
     const { stateFile } = options;
-    this.#posted = existsSync(stateFile)
-      ? (JSON.parse(readFileSync(stateFile, 'utf8')) as Record<string, Posted>)
+    this.#sent = existsSync(stateFile)
+      ? (JSON.parse(readFileSync(stateFile, 'utf8')) as Record<string, Sent>)
       : {};
   }
 
-  async receive({ type, approval, decisionUrl }: Notification): Promise<void> {
+  /** One at a time for each approval: Relay can send the same again, or the next, before this is done. */
+  async receive(notification: Notification): Promise<void> {
+    const { id } = notification.approval;
+    const before = this.#last.get(id) ?? Promise.resolve();
+    const handled = before.catch(() => {}).then(() => this.#handle(notification));
+    this.#last.set(id, handled);
+    try {
+      await handled;
+    } finally {
+      if (this.#last.get(id) === handled) this.#last.delete(id);
+    }
+  }
+
+  async #handle({ type, approval, decisionUrl }: Notification): Promise<void> {
     if (type === 'approval.requested') await this.#announce(approval.id, decisionUrl);
     if (type === 'approval.decided' || type === 'approval.expired') await this.#close(approval.id);
   }
 
   async #announce(id: string, decisionUrl: string | undefined): Promise<void> {
+    const { mailed, posted } = this.#sent[id] ?? {};
+    const { mail, slack, relay } = this.#options;
+    const isMailed = mail === undefined || mailed === true;
+    const isPosted = slack === undefined || posted !== undefined;
     // Webhooks come at least once, and in any order.
-    if (this.#posted[id] !== undefined) return;
-    const approval = await this.#options.relay.approvals.get(id);
+    if (isMailed && isPosted) return;
+    const approval = await relay.approvals.get(id);
     if (approval.status !== 'pending') return;
     const title = `${approval.tool} needs approval`;
     const link = decisionUrl ?? 'Decide it in the console of Relay.';
-    await this.#mail(title, `${approval.display.text}\n\n${link}\n`);
-    const posted = await this.#slack('chat.postMessage', {
-      text: escaped(title),
-      blocks: [plain(title), plain(approval.display.text), linked(decisionUrl)],
-    });
-    this.#posted[id] = posted ?? { channel: '', ts: '' };
-    this.#save();
+    if (!isMailed) {
+      await this.#mail(title, `${approval.display.text}\n\n${link}\n`);
+      this.#remember(id, { mailed: true });
+    }
+    if (!isPosted) {
+      const blocks = [plain(title), plain(approval.display.text), linked(decisionUrl)];
+      const message = await this.#slack('chat.postMessage', { text: escaped(title), blocks });
+      if (message !== undefined) this.#remember(id, { posted: message });
+    }
   }
 
   async #close(id: string): Promise<void> {
-    const posted = this.#posted[id];
-    if (posted === undefined) return;
+    const sent = this.#sent[id];
+    if (sent === undefined) return;
     const { status, tool, display, decidedBy } = await this.#options.relay.approvals.get(id);
     const title = `${tool}: ${status}${decidedBy === undefined ? '' : ` by ${decidedBy.name}`}`;
-    if (posted.ts !== '') {
+    if (sent.posted !== undefined) {
       const blocks = [plain(title), plain(display.text)];
-      await this.#slack('chat.update', { ...posted, text: escaped(title), blocks });
+      await this.#slack('chat.update', { ...sent.posted, text: escaped(title), blocks });
     }
-    delete this.#posted[id];
+    delete this.#sent[id];
     this.#save();
   }
 
@@ -138,6 +185,8 @@ class Bridge {
     if (mail === undefined) return;
     const [command, ...args] = mail.command;
     const sending = spawn(command, args, { stdio: ['pipe', 'inherit', 'inherit'] });
+    // A command that does not read its input: its exit code says whether it has failed.
+    sending.stdin.on('error', () => {});
     // No line break in a header: it would begin another one.
     const header = subject.replaceAll(/[^\x20-\x7e]/g, ' ');
     sending.stdin.end(
@@ -149,9 +198,14 @@ class Bridge {
     if (code !== 0) throw new Error(`${command} ended with code ${String(code)}`);
   }
 
+  #remember(id: string, sent: Sent): void {
+    this.#sent[id] = { ...this.#sent[id], ...sent };
+    this.#save();
+  }
+
   #save(): void {
     const { stateFile } = this.#options;
-    writeFileSync(`${stateFile}.new`, JSON.stringify(this.#posted), { mode: 0o600 });
+    writeFileSync(`${stateFile}.new`, JSON.stringify(this.#sent), { mode: 0o600 });
     renameSync(`${stateFile}.new`, stateFile);
   }
 }

@@ -48,32 +48,65 @@ describe('the page of the guide', inBrowser, () => {
     await tab.goto(url);
     await tab.getByText('Nothing waits for you.').waitFor();
     const approved = await start('<b>the build</b> is green');
-    const article = tab.getByRole('article');
-    await article.getByText('<b>the build</b> is green').waitFor();
+    const card = (text: string) => tab.getByRole('article').filter({ hasText: text });
+    const article = card('<b>the build</b> is green');
     await article.getByRole('button', { name: 'Approve' }).click();
     expect(await approved.text()).toBe('The note was sent.');
     await tab.getByText('Nothing waits for you.').waitFor();
 
     const denied = await start('everything is lost');
-    await article.getByText('everything is lost').waitFor();
-    await article.getByRole('textbox').fill('Not on a Friday');
-    await article.getByRole('button', { name: 'Deny' }).click();
+    await card('everything is lost').getByRole('textbox').fill('Not on a Friday');
+    await card('everything is lost').getByRole('button', { name: 'Deny' }).click();
     await denied.result();
     expect(server.notes.map(({ text }) => text)).toEqual(['<b>the build</b> is green']);
     const { items } = await client.approvals.list({ status: 'denied' }).page();
     expect(items[0]).toMatchObject({ reason: 'Not on a Friday', decidedBy: { owner: 'ada' } });
   });
 
-  test('removes what was decided elsewhere', async () => {
+  test('marks what was decided elsewhere, moves nothing, and hides it on request', async () => {
     const httpCredentials = { username: 'ada', password: 'secret' };
     const tab = await (await browser.newContext({ httpCredentials })).newPage();
-    const run = await start('decide me elsewhere');
     await tab.goto(url);
-    await tab.getByText('decide me elsewhere').waitFor();
-    const { items } = await client.approvals.list({ status: 'pending' }).page();
+    const first = await start('decide me elsewhere');
+    const upper = tab.getByRole('article').filter({ hasText: 'decide me elsewhere' });
+    await upper.waitFor();
+    const second = await start('stay in place');
+    const lower = tab.getByRole('article').filter({ hasText: 'stay in place' });
+    await lower.waitFor();
+    const before = await lower.boundingBox();
+    const { items } = await client.approvals.list({ status: 'pending', runId: first.id }).page();
     await client.approvals.approve(items[0]?.id ?? '');
+    await upper.getByText('It is decided.').waitFor();
+    expect(await upper.getByRole('button', { name: 'Approve' }).isDisabled()).toBe(true);
+    expect(await lower.boundingBox()).toEqual(before);
+    await tab.getByRole('button', { name: 'Hide decided ones' }).click();
+    expect(await tab.getByRole('article').count()).toBe(1);
+    await lower.getByRole('button', { name: 'Approve' }).click();
     await tab.getByText('Nothing waits for you.').waitFor();
-    await run.result();
+    await Promise.all([first.result(), second.result()]);
+  });
+
+  test('draws a request again whose arguments another approver has changed', async () => {
+    const httpCredentials = { username: 'ada', password: 'secret' };
+    const tab = await (await browser.newContext({ httpCredentials })).newPage();
+    const asked = { id: 'one', tool: 'send_note', digest: 'a', display: { text: 'as asked' } };
+    const edited = { ...asked, executedDigest: 'b', display: { text: 'as edited' } };
+    const lists = [[asked], [edited]];
+    await tab.route('**/approvals', (route) => route.fulfill({ json: lists.shift() ?? [edited] }));
+    const sent: unknown[] = [];
+    await tab.route('**/approvals/one', (route) => {
+      sent.push(route.request().postDataJSON());
+      return route.fulfill({ json: {} });
+    });
+    await tab.goto(url);
+    await tab.getByText('as edited').or(tab.getByText('as asked')).waitFor();
+    // Something changes.
+    const run = await start('a change');
+    await tab.getByText('Another approver has changed the arguments.').waitFor();
+    expect(await tab.getByText('as asked').count()).toBe(0);
+    await tab.getByRole('button', { name: 'Approve' }).click();
+    await expect.poll(() => sent).toEqual([{ approved: true, digest: 'b' }]);
+    await run.cancel();
   });
 
   test('is closed to callers without a password, and to forms of other sites', async () => {

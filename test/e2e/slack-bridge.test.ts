@@ -1,4 +1,5 @@
 /** The bridge of the guide: from the request over the message and its link to the decision and the update. */
+import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
@@ -7,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { createClient, type RelayClient } from '@relay/sdk';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createBridge } from '../../examples/slack-bridge/bridge.ts';
 import { until } from '../support/kernel.ts';
 import { TestServer } from '../support/server.ts';
@@ -127,4 +128,102 @@ test('what Relay did not sign is refused', async () => {
   };
   expect((await fetch(entry, { method: 'POST', body, headers })).status).toBe(401);
   expect((await fetch(entry, { method: 'POST', body })).status).toBe(401);
+});
+
+describe('the bridge alone', () => {
+  const secret = `whsec_${Buffer.from('a secret of the webhook').toString('base64')}`;
+
+  /** A bridge whose Relay, Slack and mail command are given, and a function that sends it an event. */
+  async function bridgeWith(
+    answer: (method: string) => Promise<object>,
+    mailScript = `echo sent >> ${folder}/mails`,
+  ) {
+    const posts: string[] = [];
+    const api = createServer((request, response) => {
+      const method = request.url?.slice(1) ?? '';
+      posts.push(method);
+      void answer(method).then((body) => response.end(JSON.stringify(body)));
+    });
+    const approval = { tool: 't', status: 'pending', display: { text: 'x'.repeat(2_000_000) } };
+    const command = join(folder, 'mail-command');
+    writeFileSync(command, `#!/bin/sh\n${mailScript}\n`);
+    chmodSync(command, 0o700);
+    rmSync(`${folder}/mails`, { force: true });
+    const alone = createBridge({
+      relay: { approvals: { get: async () => approval } } as unknown as RelayClient,
+      secret,
+      slack: { token: 'x', channel: '#a', api: await listening(api) },
+      mail: { to: 'ops@example.com', command: [command] },
+      stateFile: join(mkdtempSync(join(folder, 'state-')), 'state.json'),
+    });
+    const url = await listening(alone);
+    const send = async (type: string) => {
+      const body = JSON.stringify({ type, approval: { id: 'one', tool: 't' } });
+      const timestamp = String(Math.floor(Date.now() / 1000));
+      const key = Buffer.from(secret.replace('whsec_', ''), 'base64');
+      const hmac = createHmac('sha256', key).update(`i.${timestamp}.${body}`).digest('base64');
+      const headers = {
+        'webhook-id': 'i',
+        'webhook-timestamp': timestamp,
+        'webhook-signature': `v1,${hmac}`,
+      };
+      return (await fetch(url, { method: 'POST', body, headers })).status;
+    };
+    onTestFinished(() => {
+      for (const each of [alone, api]) {
+        each.closeAllConnections();
+        each.close();
+      }
+    });
+    return { url, send, posts };
+  }
+  const accepted = { ok: true, channel: 'C', ts: '1' };
+  const silent = () => vi.spyOn(console, 'error').mockImplementation(() => {});
+
+  test('a retry after Slack refused sends no second e-mail', async () => {
+    const errors = silent();
+    const answers = [{ ok: false, error: 'rate_limited' }, accepted];
+    const { send, posts } = await bridgeWith(async () => answers.shift() ?? accepted);
+    expect([await send('approval.requested'), await send('approval.requested')]).toEqual([
+      500, 204,
+    ]);
+    expect(posts).toHaveLength(2);
+    expect(readFileSync(join(folder, 'mails'), 'utf8')).toBe('sent\n');
+    errors.mockRestore();
+  });
+
+  test('events of one approval are handled one after another', async () => {
+    const { promise: gate, resolve: openGate } = Promise.withResolvers<void>();
+    const { send, posts } = await bridgeWith(async () => {
+      await gate;
+      return accepted;
+    });
+    const first = send('approval.requested');
+    await until(async () => posts.length > 0);
+    const others = [send('approval.requested'), send('approval.decided')];
+    openGate();
+    expect(await Promise.all([first, ...others])).toEqual([204, 204, 204]);
+    expect(posts).toEqual(['chat.postMessage', 'chat.update']);
+  });
+
+  test('a mail command that does not read its input fails the delivery only', async () => {
+    const errors = silent();
+    const { send } = await bridgeWith(async () => accepted, 'exec 0<&-; exit 3');
+    for (let times = 0; times < 5; times += 1) expect(await send('approval.requested')).toBe(500);
+    expect(errors).toHaveBeenCalledWith(
+      expect.objectContaining({ message: expect.stringContaining('ended with code 3') }),
+    );
+    errors.mockRestore();
+  });
+
+  test('a body of more than 1 MB is refused before its signature is checked', async () => {
+    const { url } = await bridgeWith(async () => accepted);
+    const body = 'x'.repeat(1024 * 1024 + 1);
+    expect((await fetch(url, { method: 'POST', body })).status).toBe(413);
+    const stream = new Blob([body]).stream();
+    const chunked = fetch(url, { method: 'POST', body: stream, duplex: 'half' } as RequestInit);
+    // The connection can be closed before the answer is read.
+    const outcome = await chunked.then(({ status }) => status).catch(() => 'closed');
+    expect([413, 'closed']).toContain(outcome);
+  });
 });
