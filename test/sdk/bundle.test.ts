@@ -42,6 +42,7 @@ describe('SDK bundle', () => {
       'defined.ts',
       'observation.ts',
       'schema.ts',
+      'nearest.ts',
       'tool-schema.ts',
       'sse.ts',
     ]);

@@ -47,6 +47,21 @@ async function reading(output: () => ToolOutput | Promise<ToolOutput>) {
   return { event: only(events, 'tool_result')[0]?.output, read: read?.content };
 }
 
+test('a misspelt field of a tool is an error, and the tool does not run', async () => {
+  const misspelt = {
+    name: 'give',
+    description: 'Gives something',
+    schema: z.object({}),
+    execute: () => expect.unreachable(),
+    needsAproval: true,
+  };
+  const agent = createAgentHarness({ harness: createScriptedModel([]) });
+  const events = async () => readAll(agent.invoke({ messages, tools: [misspelt], permissions }));
+  await expect(events()).rejects.toThrow(
+    'The tool give: Unknown field needsAproval; did you mean needsApproval?',
+  );
+});
+
 describe('the context of a tool', () => {
   test('identifies the run, the agent and the call', async () => {
     const { tool, contexts } = shell();

@@ -1,5 +1,6 @@
 import type { PathResolution, ParameterKind, Task, Tool, ToolContext } from '@relay/core';
 import {
+  checkToolFields,
   defined,
   type FieldIssue,
   fieldIssues,
@@ -10,6 +11,7 @@ import {
   type Preview,
   type ReadSchema,
   readToolSchema,
+  serverToolFields,
   toolOutputOf,
   type ToolPermission,
   type ToolSchema,
@@ -109,6 +111,7 @@ function baseTool<Schema extends ToolSchema>(definition: BaseDefinition<Schema>)
   const resolvePaths = definition.resolvePaths?.bind(definition);
   const preview = definition.preview?.bind(definition);
   checkToolName(name);
+  checkToolFields(definition, serverToolFields);
   if (needsApproval === true && definition.allowedByDefault === true) {
     throw new TypeError(`The tool ${name} has needsApproval and allowedByDefault: use one of them`);
   }

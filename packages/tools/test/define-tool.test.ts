@@ -37,6 +37,15 @@ describe('a defined tool', () => {
     expect(define(options)).toMatchObject(options);
   });
 
+  it('has no misspelt field: it would run unasked', () => {
+    const misspelt = { idempotent: true, needsAproval: true };
+    expect(() => define(misspelt)).toThrow(
+      'The tool order: Unknown field needsAproval; did you mean needsApproval?',
+    );
+    const other = { idempotent: true, colour: 'red' };
+    expect(() => define(other)).toThrow(/Unknown field colour$/);
+  });
+
   it('can demand a person for each call, but not be allowed by default too', () => {
     expect(define({ needsApproval: true })).toMatchObject({
       needsApproval: true,

@@ -2,6 +2,7 @@
  * The schema and the output of a tool, read in the same way in the library, the server and a client:
  * one tool definition works in all three.
  */
+import { nearestTo } from '../display/nearest.ts';
 import type { FieldIssue } from '../errors.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
 import { childPath, isObject, type JsonSchema } from './schema.ts';
@@ -79,6 +80,44 @@ type Fields<Properties, Required> = {
 };
 
 type Flat<Type> = { [Name in keyof Type]: Type[Name] };
+
+const definitionFields = [
+  'name',
+  'description',
+  'schema',
+  'inputSchema',
+  'needsApproval',
+  'allowedByDefault',
+  'idempotent',
+  'onUnknown',
+  'kinds',
+  'sensitive',
+  'derivePermission',
+  'timeoutMs',
+  'execute',
+];
+
+/** What needs the process of the server: approvals depend on it, or the tool cannot work without it. */
+export const serverToolFields = [
+  'resolvePaths',
+  'preview',
+  'delegates',
+  'needsMemory',
+  'needsSession',
+];
+
+/** A misspelt `needsApproval` must not let a tool run unasked. */
+export function checkToolFields(
+  definition: { readonly name: string },
+  more: readonly string[] = [],
+): void {
+  const known = [...definitionFields, ...more];
+  const unknown = Object.keys(definition).find((field) => !known.includes(field));
+  if (unknown === undefined) return;
+  const meant = nearestTo(unknown, known, 3);
+  const hint = meant === undefined ? '' : `; did you mean ${meant}?`;
+  throw new TypeError(`The tool ${definition.name}: Unknown field ${unknown}${hint}`);
+}
 
 /** How rules match a parameter. */
 export type ParameterKind = 'command' | 'path' | 'url' | 'text';

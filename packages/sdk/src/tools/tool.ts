@@ -1,11 +1,13 @@
 /** Function tools: functions that an agent can call and that run in this process. */
 import {
+  checkToolFields,
   defined,
   type JsonSchema,
   type ParameterKind,
   type ParsedInput,
   readToolSchema,
   type RunTool,
+  serverToolFields,
   toolOutputOf,
   type ToolOutput,
   type ToolPermission,
@@ -89,6 +91,8 @@ export function defineTool<const Schema extends ToolSchema>(
 ): DefinedTool {
   const { name, description = '', needsApproval, kinds, sensitive, timeoutMs } = definition;
   const { allowedByDefault = false, idempotent = false, onUnknown = 'ask' } = definition;
+  refuseServerFields(name, definition);
+  checkToolFields(definition);
   if (needsApproval === true && allowedByDefault) {
     throw new TypeError(`The tool ${name} has needsApproval and allowedByDefault: use one of them`);
   }
@@ -114,17 +118,9 @@ export function defineTool<const Schema extends ToolSchema>(
   };
 }
 
-/** What needs the process of the server: approvals depend on it, or the tool cannot work without it. */
-const serverOnly = ['resolvePaths', 'preview', 'delegates', 'needsMemory', 'needsSession'];
-
 export function declarationOf(tool: ClientTool): FunctionDeclaration {
   const { name, description, timeoutMs, needsApproval, kinds, sensitive } = tool;
-  const field = serverOnly.find((each) => each in tool);
-  if (field !== undefined) {
-    throw new TypeError(
-      `The tool ${name} has ${field}, so a client cannot run it: put it into relay.config.ts`,
-    );
-  }
+  refuseServerFields(name, tool);
   return {
     name,
     kind: 'function',
@@ -137,6 +133,14 @@ export function declarationOf(tool: ClientTool): FunctionDeclaration {
       sensitive: sensitive && [...sensitive],
     }),
   };
+}
+
+function refuseServerFields(name: string, tool: object): void {
+  const field = serverToolFields.find((each) => each in tool);
+  if (field === undefined) return;
+  throw new TypeError(
+    `The tool ${name} has ${field}, so a client cannot run it: put it into relay.config.ts`,
+  );
 }
 
 /** Parts of the context that only the server and the library have. */

@@ -50,6 +50,17 @@ function userSchema(jsonSchema?: Props['jsonSchema']): StandardSchema<User, User
 
 const execute = () => null;
 
+test('defineTool refuses a misspelt field, and fields that only a server has', () => {
+  const misspelt = { name: 'refund', schema: userJson, execute, needsAproval: true };
+  expect(() => defineTool(misspelt)).toThrow(
+    'The tool refund: Unknown field needsAproval; did you mean needsApproval?',
+  );
+  const previewed = { name: 'refund', schema: userJson, execute, preview: execute };
+  expect(() => defineTool(previewed)).toThrow(
+    'The tool refund has preview, so a client cannot run it: put it into relay.config.ts',
+  );
+});
+
 describe('defineTool with a Standard Schema', () => {
   test('declares the JSON Schema of the schema, and what decides about approvals', () => {
     const targets: string[] = [];

@@ -130,6 +130,14 @@ describe('assembleDefinitions', () => {
     expect(models.price?.('other')).toBeUndefined();
   });
 
+  const misspelt = {
+    name: 'refund',
+    description: 'Pays money back',
+    schema: { type: 'object' },
+    execute: () => null,
+    needsAproval: true,
+  };
+
   it.each<[string, RelayConfig, string]>([
     [
       'two agents of one name',
@@ -160,6 +168,16 @@ describe('assembleDefinitions', () => {
       'an agent without a name',
       { agents: [{ name: '' }] },
       'relay.config: Invalid agent name "": use 1 to 64 letters, digits, spaces, ".", "_" or "-"',
+    ],
+    [
+      'a misspelt field of a tool',
+      { tools: [misspelt] },
+      'relay.config: The tool refund: Unknown field needsAproval; did you mean needsApproval?',
+    ],
+    [
+      'a misspelt field of an agent’s tool',
+      { agents: [{ name: 'a', tools: [misspelt] }] },
+      'relay.config: The tool refund: Unknown field needsAproval; did you mean needsApproval?',
     ],
   ])('stops the start with one line: %s', (_, file, line) => {
     expect(() => assemble(file)).toThrow(new ConfigError(line));
