@@ -101,6 +101,36 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     expect(terminal.screen).not.toContain('started say 4');
   }, 90_000);
 
+  test.each([
+    { command: 'chat', message: 'notify during the chat' },
+    { command: 'approvals watch', message: undefined },
+  ])(
+    'a decision in $command reaches a server that was killed before',
+    async (given) => {
+      const { server, client } = fixture;
+      const { port } = new URL(server.url);
+      for await (const { id } of client.approvals.list({ status: 'pending' })) {
+        await client.approvals.deny(id);
+      }
+      open(given.command);
+      if (given.message === undefined) await waitingNote(fixture, 'before the crash');
+      else {
+        await until((screen) => screen.includes('you ›'));
+        terminal.line(given.message);
+      }
+      await until((screen) => screen.includes('[y]es'));
+      const [approval] = (await client.approvals.list({ status: 'pending' }).page()).items;
+      await server.kill();
+      await until((screen) => /onnection (was )?lost/.test(screen));
+      terminal.line('y');
+      await until((screen) => screen.includes('your decision is sent when the server responds'));
+      await server.start({ RELAY_PORT: port });
+      await until((screen) => /· approved/.test(screen));
+      expect(await client.approvals.get(approval?.id ?? '')).toMatchObject({ status: 'approved' });
+    },
+    60_000,
+  );
+
   test('runs tail shows all runs with their ids until it is interrupted', async () => {
     open('runs tail');
     await until((screen) => screen.includes('Following all runs'));

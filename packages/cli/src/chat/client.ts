@@ -36,9 +36,13 @@ export interface ChatTurn extends AsyncIterable<RunStreamEvent> {
   /** Unknown if the run ends with its connection. */
   readonly runId: string | undefined;
   /** The details of an approval; undefined if it is no longer pending. */
-  request(event: ApprovalRequested): Promise<ApprovalRequest | undefined>;
+  request(event: ApprovalRequested, signal: AbortSignal): Promise<ApprovalRequest | undefined>;
   /** Returns why the decision was rejected, if the user can correct it. */
-  decide(request: ApprovalRequest, decision: Decision): Promise<string | undefined>;
+  decide(
+    request: ApprovalRequest,
+    decision: Decision,
+    signal: AbortSignal,
+  ): Promise<string | undefined>;
   /** There is no user to decide, and the command goes on. */
   onUndecided(request: ApprovalRequest): Promise<void>;
   cancel(): Promise<void>;

@@ -238,7 +238,15 @@ export class Conversation {
           }
         },
       },
-      decide: (request, decision) => turn.decide(request, decision),
+      decide: async (request, decision, signal) => {
+        try {
+          return await turn.decide(request, decision, signal);
+        } catch (error) {
+          // The run waits for a decision that cannot be sent.
+          if (!signal.aborted) left.abort(error);
+          throw error;
+        }
+      },
       writeLine,
       interrupt,
       undecided: async (request) => {
@@ -254,7 +262,7 @@ export class Conversation {
       for await (const event of turn) {
         if (event.type === 'approval_requested') {
           if (print.json) view.show(event);
-          view.enqueue(event.id, () => turn.request(event));
+          view.enqueue(event.id, (signal) => turn.request(event, signal));
           continue;
         }
         if (event.type === 'error') {

@@ -6,6 +6,9 @@ export type DecisionResult =
   /** The person can correct it. */
   { readonly problem: string } | { readonly note?: string; readonly isPending: boolean };
 
+/** While the server cannot be reached. */
+export const unsentNote = 'your decision is sent when the server responds';
+
 /** The person can correct a decision that was rejected with one of these. */
 const correctableCodes = new Set([
   'tool_input_invalid',

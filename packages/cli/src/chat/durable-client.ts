@@ -11,7 +11,8 @@ import {
   type MessageContent,
   requestFromApproval,
 } from './client.ts';
-import { decideApproval } from './decide.ts';
+import { decideApproval, unsentNote } from './decide.ts';
+import { untilAvailable } from '../until-available.ts';
 
 export interface DurableChatOptions {
   readonly client: RelayClient;
@@ -32,6 +33,10 @@ export class DurableChatClient implements ChatClient {
     this.model = options.model;
     this.#agent = options.agent;
   }
+
+  readonly #onDisconnect = ({ attempt }: { readonly attempt: number }): void => {
+    if (attempt === 1) this.#options.note('(connection lost; trying again)');
+  };
 
   get conversationId(): string | undefined {
     return this.#conversationId;
@@ -56,10 +61,7 @@ export class DurableChatClient implements ChatClient {
     const body = { message, agent: this.#agent, conversationId: this.#conversationId };
     const run = await client.runs.sendMessage(
       { ...body, model: this.model ?? (await this.#defaultModel(signal)) },
-      {
-        onDisconnect: ({ attempt }) => attempt === 1 && note('(connection lost; trying again)'),
-        signal,
-      },
+      { onDisconnect: this.#onDisconnect, signal },
     );
     this.#conversationId ??= (await client.runs.get(run.id, { signal })).conversationId;
     return new DurableTurn(client, run, note);
@@ -87,7 +89,7 @@ export class DurableChatClient implements ChatClient {
   /** Follows a run of the conversation that has not ended. */
   rejoin(run: Run, { signal }: AbortController): ChatTurn {
     const { client, note } = this.#options;
-    const stream = client.runs.stream(run.id, { signal });
+    const stream = client.runs.stream(run.id, { onDisconnect: this.#onDisconnect, signal });
     return new DurableTurn(client, stream, note);
   }
 
@@ -139,13 +141,22 @@ class DurableTurn implements ChatTurn {
     return this.#run[Symbol.asyncIterator]();
   }
 
-  async request({ id }: { readonly id: string }): Promise<ApprovalRequest | undefined> {
-    const approval = await this.#client.approvals.get(id);
+  async request(
+    { id }: { readonly id: string },
+    signal: AbortSignal,
+  ): Promise<ApprovalRequest | undefined> {
+    const approval = await untilAvailable(() => this.#client.approvals.get(id), { signal });
     return approval.status === 'pending' ? requestFromApproval(approval) : undefined;
   }
 
-  async decide(request: ApprovalRequest, decision: Decision): Promise<string | undefined> {
-    const result = await decideApproval(this.#client, request, decision);
+  async decide(
+    request: ApprovalRequest,
+    decision: Decision,
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    const onFailure = () => this.#note(`(no connection; ${unsentNote})`);
+    const send = () => decideApproval(this.#client, request, decision);
+    const result = await untilAvailable(send, { signal, onFailure });
     if ('problem' in result) return result.problem;
     if (result.note !== undefined) this.#note(result.note);
     return undefined;

@@ -5,14 +5,14 @@
 import type { RunStreamEvent } from '@relay/sdk';
 import type { Transcript } from '../output/transcript.ts';
 import type { ApprovalPrompt } from './approval-prompt.ts';
-import type { ApprovalRequest, Decision } from './client.ts';
+import type { ApprovalRequest, ChatTurn } from './client.ts';
 import { Interrupted } from './terminal.ts';
 
 export interface TurnViewOptions {
   readonly transcript: Pick<Transcript, 'endText' | 'show'>;
   readonly prompt: Pick<ApprovalPrompt, 'ask'>;
-  /** Sends the decision; returns why it was rejected, which prompts again. */
-  readonly decide: (request: ApprovalRequest, decision: Decision) => Promise<string | undefined>;
+  /** Sends the decision until the signal is aborted; returns why it was rejected, which prompts again. */
+  readonly decide: ChatTurn['decide'];
   readonly writeLine: (line: string) => void;
   /** Ctrl-C at a prompt. */
   readonly interrupt: () => void;
@@ -20,7 +20,7 @@ export interface TurnViewOptions {
   readonly undecided: (request: ApprovalRequest) => Promise<void>;
 }
 
-type LoadRequest = () => Promise<ApprovalRequest | undefined>;
+type LoadRequest = (signal: AbortSignal) => Promise<ApprovalRequest | undefined>;
 
 export class TurnView {
   readonly #options: TurnViewOptions;
@@ -72,7 +72,7 @@ export class TurnView {
   async #handle(signal: AbortSignal, load: LoadRequest): Promise<void> {
     const { prompt, transcript, decide, writeLine, interrupt, undecided } = this.#options;
     if (signal.aborted) return;
-    const request = await load();
+    const request = await unlessAborted(signal, load(signal));
     if (request === undefined || signal.aborted) return;
     transcript.endText();
     try {
@@ -82,7 +82,7 @@ export class TurnView {
           await undecided(request);
           return;
         }
-        const rejection = await decide(request, decision);
+        const rejection = await unlessAborted(signal, decide(request, decision, signal));
         if (rejection === undefined) return;
         writeLine(rejection);
       }
@@ -95,3 +95,16 @@ export class TurnView {
 }
 
 class Dismissed extends Error {}
+
+/** Undefined if it fails after the approval was decided, which may have been by a request that failed. */
+async function unlessAborted<Value>(
+  signal: AbortSignal,
+  value: Promise<Value>,
+): Promise<Value | undefined> {
+  try {
+    return await value;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    return undefined;
+  }
+}

@@ -5,14 +5,14 @@
 import type { Approval, ApprovalsQuery, RelayClient } from '@relay/sdk';
 import { ApprovalPrompt } from '../chat/approval-prompt.ts';
 import { requestFromApproval } from '../chat/client.ts';
-import { decideApproval } from '../chat/decide.ts';
+import { decideApproval, unsentNote } from '../chat/decide.ts';
 import { Interrupted, Terminal } from '../chat/terminal.ts';
-import { setTimeout as delay } from 'node:timers/promises';
 import { take, type Context } from '../command.ts';
 import { isUnavailable } from '../errors.ts';
 import { escapeLine } from '../output/escape.ts';
 import { shortId } from '../output/short-id.ts';
 import { age } from '../output/table.ts';
+import { untilAvailable } from '../until-available.ts';
 
 export interface InboxFilter {
   readonly tool?: string | undefined;
@@ -26,7 +26,6 @@ class DecidedElsewhere extends Error {
 }
 
 const mostListed = 1_000;
-const retryMs = 1_000;
 
 export class ApprovalInbox {
   readonly #context: Context;
@@ -135,16 +134,8 @@ export class ApprovalInbox {
     }
   }
 
-  /** Until the server can be reached. */
   async #again<Value>(request: () => Promise<Value>): Promise<Value> {
-    for (;;) {
-      try {
-        return await request();
-      } catch (error) {
-        if (!isUnavailable(error)) throw error;
-        await delay(retryMs, undefined, { signal: this.#stop.signal });
-      }
-    }
+    return untilAvailable(request, { signal: this.#stop.signal });
   }
 
   /** Resolves at the next change, or when the person leaves. */
@@ -180,7 +171,10 @@ export class ApprovalInbox {
         const request = requestFromApproval(approval);
         const decision = await this.#prompt.ask(request, close.signal);
         if (decision === undefined) return false;
-        const result = await this.#again(() => decideApproval(this.#client, request, decision));
+        const result = await untilAvailable(() => decideApproval(this.#client, request, decision), {
+          signal: this.#stop.signal,
+          onFailure: () => this.#note(`No connection; ${unsentNote}.`),
+        });
         if ('problem' in result) {
           this.#line(result.problem);
           continue;
