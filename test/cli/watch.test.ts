@@ -40,6 +40,18 @@ test('runs show prints a timeline with the approval and who decided it', async (
   expect(values(await run('runs', 'show', runId, '--json'))).toHaveLength(1);
 });
 
+test('runs show and runs tail name the rule that has denied a call', async () => {
+  const { id } = await fixture.client.runs.create({
+    model: 'demo',
+    input: 'notify nobody',
+    tools: [{ name: 'send_note', kind: 'builtin' }],
+    permissions: { denylist: [{ tool: 'bash' }, { tool: 'send_note' }] },
+  });
+  const rule = 'denied by rule 2 of denylist in the request';
+  expect((await run('runs', 'tail', id)).out).toContain(`✗ ${rule}\n`);
+  expect((await run('runs', 'show', id)).out).toContain(`✗ send_note ${rule}\n`);
+});
+
 describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
   let terminal: TmuxTerminal;
   afterEach(() => terminal.close());

@@ -1,6 +1,7 @@
 /** One line for each event of a run that is worth one. */
 import type { StoredEvent } from '@relay/sdk';
 import { cutTo, escapeLine, widthOf } from './escape.ts';
+import { deniedByText } from './denial.ts';
 import { type Paint, paintStatus } from './paint.ts';
 import { shortId } from './short-id.ts';
 import { formatCost } from './table.ts';
@@ -79,7 +80,7 @@ function textOf(event: StoredEvent, paint: Paint, maxLength: number): string | u
     case 'tool.denied':
       return paint(
         'red',
-        `✗ ${escapeLine(event.name)} ${event.status}${event.reason === undefined ? '' : `: ${shortText(event.reason)}`}`,
+        `✗ ${escapeLine(event.name)} ${event.rule === undefined ? event.status : deniedByText(event.rule)}${event.reason === undefined ? '' : `: ${shortText(event.reason)}`}`,
       );
     case 'approval.requested':
       return paint('yellow', `? ${escapeLine(event.tool)} waits for ${approvalText(event)}`);

@@ -2,6 +2,7 @@
 import { describeFlags } from '@relay/protocol/display';
 import type { Approval, RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes } from '../errors.ts';
+import { deniedByText } from './denial.ts';
 import { MarkdownWriter } from './markdown.ts';
 import type { Print } from './print.ts';
 import { escapeUnsafe, escapeLine } from './escape.ts';
@@ -90,7 +91,8 @@ export class Transcript {
         this.line(paint('cyan', `→ ${escapeLine(event.name)} ${shortJson(event.input)}`));
         break;
       case 'tool_result':
-        this.line(paint('dim', `← ${shortJson(event.output)}`));
+        if (event.rule === undefined) this.line(paint('dim', `← ${shortJson(event.output)}`));
+        else this.line(paint('red', `✗ ${deniedByText(event.rule)}`));
         break;
       case 'approval_requested':
         this.line(paint('yellow', requestText(event)));

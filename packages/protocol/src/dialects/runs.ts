@@ -35,6 +35,8 @@ export type RunsFrame =
       output: unknown;
       /** Images and files that the model was shown. */
       attachments?: readonly AttachmentPart[];
+      /** The rule that has denied the call. */
+      rule?: RuleRef | undefined;
     })
   | {
       type: 'approval_requested';
@@ -154,6 +156,7 @@ export const runs: Dialect = {
           type: 'tool_result',
           id: event.toolCallId,
           output: failureOutput(event),
+          ...defined({ rule: event.type === 'tool.denied' ? event.rule : undefined }),
         });
       case 'approval.requested':
         return {

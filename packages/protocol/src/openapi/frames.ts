@@ -65,6 +65,7 @@ export const runsFrameSchema = z.discriminatedUnion('type', [
     id: text,
     output: z.json(),
     attachments,
+    rule: ruleRefSchema.optional(),
     ...subAgent,
   }),
   z.strictObject({
